@@ -1,7 +1,7 @@
-//! `gctrace analyze`: traces in, a report out; also the reading of traces for `gctrace export`.
+//! `gctrace analyze`: reads traces and writes a report; also reads traces for `gctrace export`.
 //!
-//! Owns the order of files, errors and output. How traces are read is `gctrace_event::read`, what
-//! they mean `gctrace_analysis`, how a report looks `render`.
+//! Owns the sequence of files, errors and output. `gctrace_event::read` reads traces,
+//! `gctrace_analysis` analyzes them, `render` formats the report.
 
 mod progress;
 
@@ -25,15 +25,15 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// A file that could not be read, or not to its end.
+/// Exit code if a trace could not be read, or only partly.
 const SOME_UNREADABLE: u8 = 1;
 
-/// Prints one report over all traces, or writes it to a file. A trace that cannot be read is named on standard error, and
-/// the others are reported nevertheless. Returns the exit code: 0, or 1 if any trace was not read
-/// to its end because of an error; a cut-off trace is none.
+/// Prints one report on all traces, or writes it to a file. Unreadable traces are reported on
+/// standard error, and the report covers the others. Returns the exit code: 0, or 1 if an error kept
+/// any trace from being read completely. A cut-off trace is not an error.
 ///
 /// # Errors
-/// When no trace can be read, or the report cannot be written.
+/// No trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     let (mut analysis, code) = read_all(&config.traces)?;
     let report = analysis.report();
@@ -49,11 +49,11 @@ pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     Ok(code)
 }
 
-/// Reads traces, naming those that cannot be read on standard error. Returns what they say, and
-/// the exit code.
+/// Reads traces, and reports unreadable ones on standard error. Returns the analysis and the exit
+/// code.
 ///
 /// # Errors
-/// When no trace can be read.
+/// No trace can be read.
 pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
     let mut analysis = Analysis::default();
     let mut progress = ReadProgress::new(traces.len());
@@ -77,13 +77,13 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
     Ok((analysis, code))
 }
 
-/// The last error is the one returned; those before it are said here.
+/// Prints all errors except the last one, which is returned.
 fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     let last = failures.pop();
     for error in failures {
         print::message(text::chain(&error));
     }
-    last.unwrap_or_else(|| anyhow::anyhow!("no trace was named: gctrace analyze trace.json"))
+    last.unwrap_or_else(|| anyhow::anyhow!("no trace given: gctrace analyze trace.json"))
 }
 
 fn show(report: &Report, format: OutputFormat) -> io::Result<()> {
@@ -102,7 +102,7 @@ fn write(report: &Report, format: OutputFormat, out: &mut dyn io::Write) -> io::
     }
 }
 
-/// Reads one trace into the analysis. After an error what came before it counts.
+/// Reads one trace into the analysis. After an error, everything before it counts.
 fn read(path: &Path, analysis: &mut Analysis, progress: &mut ReadProgress) -> anyhow::Result<()> {
     let input = match TraceInput::open(path) {
         Ok(input) => input,
@@ -135,20 +135,20 @@ fn items(
     analysis: &mut Analysis,
     progress: &mut ReadProgress,
 ) -> Result<(), ReadError> {
-    /// Items between two looks at the clock: some milliseconds.
+    /// Items between updates of the progress bar: a few milliseconds.
     const POLL_INTERVAL: u32 = 8192;
     let mut items = 0u32;
     while let Some(item) = reader.next_item()? {
         analysis.add(item);
         items = items.wrapping_add(1);
         if items.is_multiple_of(POLL_INTERVAL) {
-            progress.look(reader.events().input().consumed());
+            progress.update(reader.events().input().consumed());
         }
     }
     Ok(())
 }
 
-/// Why a trace that is well formed tells nothing.
+/// The error for a well-formed trace without collections and GPU work.
 fn no_evidence(name: &str, ending: &gctrace_event::read::TraceCompletion) -> anyhow::Error {
     let place = match (&ending.cut, ending.anomalies.first.first()) {
         (_, Some(anomaly)) => format!("{}: {}", anomaly.position, anomaly.problem),
@@ -156,8 +156,8 @@ fn no_evidence(name: &str, ending: &gctrace_event::read::TraceCompletion) -> any
         (None, None) => "read to its end".to_owned(),
     };
     anyhow::anyhow!(
-        "{name}: {place}: {} events, none of which is a usable garbage collection or an operation of a \
-         GPU. To record collections: sudo gctrace -o trace.json -- python SCRIPT.py",
+        "{name}: {place}: {} events, none of which is a usable garbage collection or a GPU operation. \
+         To record collections: sudo gctrace -o trace.json -- python SCRIPT.py",
         ending.events
     )
 }

@@ -1,7 +1,7 @@
-//! The command line: clap types, turned into plain configuration at the door.
+//! The command line: clap types, converted to plain configuration.
 //!
-//! Owns every option, its help and its checks. Does nothing with them, and no other module knows
-//! clap (but `manual.rs`, which prints what is described here).
+//! Owns every option, its help and its validation. Executes nothing. No other module depends on
+//! clap, except `manual.rs`, which renders this description.
 
 mod analyze;
 mod choices;
@@ -35,11 +35,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The hidden subcommand that gctrace starts as its guardian.
+/// Hidden subcommand: runs gctrace as the guardian.
 pub(crate) const GUARDIAN: &str = "__guardian";
-/// The one that guards the terminal.
+/// Hidden subcommand: runs gctrace as the guardian of the terminal.
 pub(crate) const TERMINAL_GUARDIAN: &str = "__guardian-of-terminal";
-/// The hidden subcommand that loads the injected library once, as the command's user (`launch/trial.rs`).
+/// Hidden subcommand: loads the injected library once, as the command's user (`launch/trial.rs`).
 pub(crate) const LOAD_LIBRARY: &str = "__load-library";
 
 /// Exit code of a usage error.
@@ -48,17 +48,18 @@ const USAGE: u8 = 2;
 const EXAMPLES: &str = "\
 Examples:
   sudo gctrace -- python train.py            record a program from its first instruction
-  gctrace -- python train.py                 the same without root, from within the program
+  gctrace -- python train.py                 the same without root, in-process
   sudo gctrace -o run.json.gz -- torchrun --nproc-per-node 8 train.py
   sudo gctrace record -p 4242 -d 30s         record a running process for 30 seconds
-  sudo gctrace top -- python train.py        show live what it does
-  gctrace analyze trace.json                 say what the collector cost, and why
-  gctrace export trace.json -o gc.svg        flame graph: which Python lines trigger it
-  gctrace doctor                             say what works on this machine
+  sudo gctrace top -- python train.py        live view
+  gctrace analyze trace.json                 report what the collector cost, and why
+  gctrace export trace.json -o gc.svg        flame graph of the Python lines that trigger it
+  gctrace doctor                             check what works on this machine
 
-Without privileges gctrace records commands from within (--mode inject): the same pauses, but not why
-they came. Under sudo the command runs as the user who typed it, with that user's environment. The exit code of a recording is the command's own; otherwise 2 is a usage
-error, 1 a failure of gctrace, 130 an interrupted recording.";
+Without privileges, gctrace records commands in-process (--mode inject): the same pauses, but not
+the reason of each. Under sudo, the command runs as the invoking user, with that user's environment.
+A recording exits with the command's own exit code; otherwise 2 is a usage error, 1 a failure of
+gctrace, and 130 an interrupted recording.";
 
 const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -66,11 +67,11 @@ Examples:
   sudo gctrace record -o run.json.gz --min-pause 50us -- ./train.py --epochs 3
   sudo gctrace record -p 4242 -d 2m
   gctrace record --mode inject -- python train.py
-  srun gctrace record -o 'gc-%h-%r.json.gz' -- python train.py     one trace for each rank
-  gctrace record -o - -- python train.py | gctrace analyze -       its own output goes to standard error
+  srun gctrace record -o 'gc-%h-%r.json.gz' -- python train.py     one trace per rank
+  gctrace record -o - -- python train.py | gctrace analyze -       output of train.py goes to stderr
 
-The first Ctrl-C reaches the command as it would without gctrace, and recording goes on until the
-command ends. A second Ctrl-C ends the recording and leaves the command alone.";
+The first Ctrl-C goes to the command, as it would without gctrace, and recording continues until the
+command ends. A second Ctrl-C ends the recording and leaves the command running.";
 
 const ANALYZE_EXAMPLES: &str = "\
 Examples:
@@ -81,14 +82,14 @@ const DOCTOR_EXAMPLES: &str = "\
 Examples:
   gctrace doctor
   gctrace doctor --python .venv/bin/python
-  sudo gctrace doctor --python 4242          a running process, by its pid
+  sudo gctrace doctor --python 4242          a running process, by pid
 
-Exit code: 0 if recording a command will work, one way or another; 1 if not.";
+Exit code: 0 if a command can be recorded in any mode; 1 if not.";
 
-/// Finds what Python's garbage collector costs a training process.
+/// Measures what Python's garbage collector costs a training process.
 ///
 /// Records every pause of CPython's cyclic garbage collector in unmodified programs, and explains
-/// it.
+/// its cost and cause.
 #[derive(Debug, Parser)]
 #[command(
     name = "gctrace",
@@ -113,10 +114,10 @@ struct Cli {
     voice: VerbosityArgs,
 }
 
-/// Understood by every subcommand.
+/// Options of every subcommand.
 #[derive(Args, Clone, Copy, Debug)]
 struct VerbosityArgs {
-    /// Print nothing but errors
+    /// Print only errors
     #[arg(
         short,
         long,
@@ -125,7 +126,7 @@ struct VerbosityArgs {
         help_heading = "Messages"
     )]
     quiet: bool,
-    /// Say more about what is being done; twice for everything
+    /// Print more messages; twice for debug messages
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Messages")]
     verbose: u8,
 }
@@ -143,70 +144,70 @@ impl VerbosityArgs {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    /// Record a command, or a running process (the word may be left out before a command)
+    /// Record a command or a running process (the default subcommand)
     #[command(
         after_help = RECORD_EXAMPLES,
         override_usage = "gctrace [record] [OPTIONS] -- COMMAND...\n       \
                           gctrace record [OPTIONS] -p PID"
     )]
     Record(RecordArgs),
-    /// Show live what the collector does: of a command, a running process, or every Python process
+    /// Live view of a command, a running process, or every Python process
     #[command(after_help = top::EXAMPLES, override_usage = top::USAGE)]
     Top(top::TopArgs),
-    /// Explain traces: what the collector cost, why it ran, what to do next
+    /// Report on traces: what the collector cost, why it ran, what to do next
     #[command(after_help = ANALYZE_EXAMPLES)]
     Analyze(analyze::AnalyzeArgs),
-    /// Write flame graphs of the collector's time by the Python stack that triggered it
+    /// Write flame graphs of collection time by the Python stack that triggered it
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
-    /// Record and explain a training program on a simulated GPU: what gctrace is like, on any machine
+    /// Try gctrace on any machine: record and explain a training program on a simulated GPU
     #[command(after_help = demo::EXAMPLES)]
     Demo(demo::DemoArgs),
-    /// Say what works on this machine, what does not, and the command that mends it
+    /// Check what works on this machine, what does not, and the command that fixes it
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completions {
-        /// The shell
+        /// Shell to generate the script for
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
     /// Write the manual pages
     Man {
-        /// Directory for one page per subcommand; without it, the page of gctrace is printed
+        /// Directory for one page per subcommand; without it, gctrace(1) goes to standard output
         #[arg(value_name = "DIR")]
         directory: Option<PathBuf>,
     },
-    /// Continue held processes should gctrace be killed (started by gctrace itself)
+    /// Resume stopped processes if gctrace is killed (internal)
     #[command(name = GUARDIAN, hide = true)]
     Guardian,
-    /// Give the terminal back should gctrace be killed (started by gctrace itself)
+    /// Restore the terminal if gctrace is killed (internal)
     #[command(name = TERMINAL_GUARDIAN, hide = true)]
     TerminalGuardian,
-    /// Load the injected library, to see whether the loader accepts it (started by gctrace itself)
+    /// Test whether the loader accepts the injected library (internal)
     #[command(name = LOAD_LIBRARY, hide = true)]
     LoadLibrary {
-        /// The library
+        /// Path of the library
         path: PathBuf,
     },
 }
 
 #[derive(Args, Debug)]
 struct RecordArgs {
-    /// The command to record, with its arguments
+    /// Command to record, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// Trace to write: compressed if it ends in .gz; %h, %r and %p are the host, the rank and the process id; - is
-    /// standard output. A trace that is there becomes FILE.old, any other file is left alone
+    /// Trace file; `.gz` compresses, `-` is standard output, %h, %r and %p expand to host, rank and
+    /// pid. An existing trace is renamed to FILE.old; no other file is overwritten
     #[arg(short, long, value_name = "FILE", default_value = "trace.json", value_parser = values::trace_name())]
     output: PathBuf,
     /// Record a running process instead of a command
     #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
     pid: Option<u32>,
-    /// Record for this time at most (10, 2.5, 30s, 2m); the process, or the command, goes on
+    /// Stop recording after this time (10, 2.5, 30s, 2m); the process or command keeps running
     #[arg(short, long, value_name = "SECONDS", value_parser = values::seconds)]
     duration: Option<Duration>,
-    /// Count pauses shorter than this (50us, 1ms) but do not write them
+    /// Count pauses shorter than this (50us, 1ms) without writing them
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = values::time)]
     min_pause: Duration,
     #[command(flatten)]
@@ -215,84 +216,84 @@ struct RecordArgs {
 
 #[derive(Args, Debug)]
 struct DoctorArgs {
-    /// Explain how the collector was found in these interpreters: files, or pids of running ones
+    /// Explain how the collector is found in these interpreters (executables or pids)
     #[arg(long, value_name = "PATH|PID", num_args = 1..)]
     python: Vec<OsString>,
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Invocation {
     /// Record a command or a process.
     Record(RecordConfig),
-    /// Show live.
+    /// Show the live view.
     Top(TopConfig),
     /// Report on traces.
     Analyze(AnalyzeConfig),
     /// Write flame graphs.
     Export(ExportConfig),
-    /// Record and explain the example on a simulated GPU.
+    /// Record and explain the demo program on a simulated GPU.
     Demo(DemoConfig),
     /// Examine this machine.
     Doctor(DoctorConfig),
     /// Print a completion script.
     Completions(clap_complete::Shell),
-    /// Print the manual page, or write all of them into the directory.
+    /// Print the manual page of gctrace, or write all pages into the directory.
     Man(Option<PathBuf>),
-    /// Be the guardian process (`guardian.rs`).
+    /// Run as the guardian (`guardian.rs`).
     Guardian,
-    /// Be the guardian of the terminal.
+    /// Run as the guardian of the terminal.
     TerminalGuardian,
-    /// Load the injected library once, without rights.
+    /// Load the injected library once, without capabilities.
     LoadLibrary(PathBuf),
 }
 
-/// One recording, as asked for.
+/// Configuration of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordConfig {
     /// What to record.
     pub target: RecordTarget,
-    /// Trace to write, if any.
+    /// Trace to write; `None` for `top` without `--record`.
     pub output: Option<PathBuf>,
-    /// Record children too.
+    /// Record descendants too.
     pub follow: bool,
-    /// Pauses shorter than this are counted, not written.
+    /// Pauses shorter than this are counted but not written.
     pub min_pause: Duration,
-    /// Keep root and its environment for the command.
+    /// Run the command as root, with root's environment.
     pub as_root: bool,
-    /// Bytes of the ring buffer: a power of two, at least one page.
+    /// Size of the BPF ring buffer in bytes: a power of two, at least one page.
     pub ring_size: u32,
-    /// Python frames recorded where a pause begins.
+    /// Python frames recorded per pause; 0 for none.
     pub stack_depth: u32,
-    /// Performance counters.
+    /// Performance counters to record.
     pub counters: CounterChoice,
-    /// Part of the CPU time that windows on the allocator may cost; `None`: there are none.
+    /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.
     pub alloc_budget: Option<f64>,
-    /// Samples of GPUs per second; `None`: none.
+    /// NVML polling rate in Hz; `None`: NVML is not used.
     pub nvml_hz: Option<f64>,
-    /// Calls of CUDA.
+    /// CUDA and NCCL calls to record.
     pub cuda: CudaMode,
-    /// How to record.
+    /// Source of events.
     pub mode: RecordMode,
-    /// CUPTI is left to the program's own profiler.
+    /// Leave CUPTI to the program's own profiler.
     pub gpu_yield: bool,
-    /// How much to say.
+    /// Messages to print.
     pub verbosity: Verbosity,
-    /// A command is recorded for this time at most, and goes on.
+    /// Time after which the recording of a command stops; the command keeps running.
     pub duration: Option<Duration>,
 }
 
 /// Which performance counters to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CounterChoice {
-    /// The usual ones, as far as the machine has them.
+    /// The default set, as far as the machine has them.
     Default,
-    /// These; may be empty.
+    /// The named ones; may be empty.
     Named(Vec<Counter>),
 }
 
 impl CounterChoice {
-    /// What is asked for without `--counters`: all but the kernel's clock, which repeats task-clock.
+    /// The set without `--counters`: all but cpu-clock, which duplicates task-clock.
     const DEFAULT: [Counter; 11] = [
         Counter::Cycles,
         Counter::Instructions,
@@ -307,7 +308,7 @@ impl CounterChoice {
         Counter::TaskClock,
     ];
 
-    /// The counters.
+    /// The counters to open.
     pub(crate) fn counters(&self) -> &[Counter] {
         match self {
             Self::Default => &Self::DEFAULT,
@@ -316,40 +317,40 @@ impl CounterChoice {
     }
 }
 
-/// What a recording watches.
+/// Which processes to record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RecordTarget {
     /// A command to start: never empty.
     Command(Vec<OsString>),
     /// A running process.
     Process {
-        /// Its pid.
+        /// Process id.
         pid: u32,
-        /// Stop after this time.
+        /// Time after which to stop recording.
         duration: Option<Duration>,
     },
-    /// Every Python process that this user may watch.
+    /// Every Python process that this user may trace.
     Everything,
 }
 
-/// How much gctrace says about itself.
+/// Which messages gctrace prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     /// Errors only (`-q`).
     Quiet,
-    /// What a user should know.
+    /// Errors, warnings and results.
     #[default]
     Normal,
-    /// What is being done (`-v`).
+    /// Also progress (`-v`).
     Verbose,
-    /// Everything (`-vv`).
+    /// Also debug messages (`-vv`).
     Debug,
 }
 
-/// One examination, as asked for.
+/// Configuration of `gctrace doctor`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DoctorConfig {
-    /// Interpreters to explain; empty means to examine the machine.
+    /// Interpreters to explain; if empty, the machine is examined.
     pub python: Vec<InterpreterArg>,
 }
 
@@ -358,18 +359,18 @@ pub(crate) struct DoctorConfig {
 pub(crate) enum InterpreterArg {
     /// An executable or libpython; a bare name is looked up in PATH.
     File(PathBuf),
-    /// A running process.
+    /// A running process, by pid.
     Process(u32),
 }
 
-/// Reads the command line of this process.
+/// Parses the command line of this process.
 ///
 /// # Errors
-/// Usage errors, and requests for help or the version: [`explain`] prints them.
+/// Usage errors, and requests for help or the version; pass them to [`explain`].
 pub(crate) fn parse() -> Result<(Invocation, Verbosity), clap::Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     interpret(arguments.clone()).map_err(|error| {
-        // clap repeats words of the command line as they are; a line end in one could forge a line.
+        // clap quotes arguments verbatim; a newline in one could forge a line of output.
         let harmless = arguments.iter().map(|word| match word.to_str() {
             Some(text) => clean::line(text).into_owned().into(),
             None => word.clone(),
@@ -399,7 +400,7 @@ pub(crate) fn explain(error: &clap::Error) -> u8 {
     }
 }
 
-/// The same for any command line. Errors are usage errors, ready to print.
+/// Parses `arguments`, without the verbosity. Errors are usage errors, ready to print.
 fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
     interpret(arguments).map(|(action, _)| action)
 }
@@ -432,20 +433,20 @@ fn interpret(
     Ok((action, verbosity))
 }
 
-/// What `gctrace -- COMMAND` asks for, for those who explain what it would do.
+/// The configuration of `gctrace -- COMMAND`, for `gctrace doctor`.
 pub(crate) fn usual_recording(command: &str) -> RecordConfig {
     let line = ["gctrace", "--", command].map(OsString::from);
     match try_parse(line) {
         Ok(Invocation::Record(config)) => config,
-        // Such a line is a recording; were it none, clap's own words would say why.
+        // Unreachable: this line always parses as a recording.
         Ok(_) => usage_error(ErrorKind::InvalidSubcommand, "not a recording").exit(),
         Err(error) => error.exit(),
     }
 }
 
-/// The description of the whole command line, for completions and manual pages.
+/// The clap description of the command line, for completions and manual pages.
 pub(crate) fn command() -> clap::Command {
-    // After its own options a subcommand needs no `--` before the command, as in perf and strace.
+    // As in perf and strace, a subcommand needs no `--` before the traced command.
     let last = |arg: clap::Arg| arg.last(false).trailing_var_arg(true);
     Cli::command()
         .mut_subcommand("record", |record| record.mut_arg("command", last))
@@ -473,12 +474,12 @@ fn target(
         (true, Some(pid)) => Ok(RecordTarget::Process { pid, duration }),
         (true, None) => Err(usage_error(
             ErrorKind::MissingRequiredArgument,
-            "nothing to record: give a command after `--` (gctrace -- python train.py), \
+            "nothing to record: give a command after `--` (gctrace -- python train.py) \
              or a running process with -p PID",
         )),
         (false, Some(_)) => Err(usage_error(
             ErrorKind::ArgumentConflict,
-            "-p PID records a running process and a command starts a new one: give only one of them",
+            "-p PID records a running process, a command starts a new one: give only one of them",
         )),
         (false, None) => Ok(RecordTarget::Command(command)),
     }

@@ -1,7 +1,6 @@
 //! `gctrace demo`: records and explains a training program on a simulated GPU.
 //!
-//! Owns the folder in which it runs. Recording and explaining are those of everyone else: gctrace is started as
-//! a user would start it.
+//! Owns the directory in which it runs. Runs `gctrace record` and `gctrace analyze` as a user would.
 
 use crate::args::DemoConfig;
 use crate::files::write_export;
@@ -19,23 +18,23 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The training program, as it is in `examples/`.
+/// The training program in `examples/`.
 const PROGRAM: &str = include_str!("../../examples/train_simgpu.py");
 
-/// Its name.
+/// File name of the program.
 const PROGRAM_NAME: &str = "train_simgpu.py";
 
-/// What runs it.
+/// Interpreter that runs it.
 const PYTHON: &str = "python3";
 
-/// A folder of its own under the system's for temporary files, removed when dropped.
+/// A temporary directory, removed on drop.
 struct DemoDir(PathBuf);
 
 impl DemoDir {
     fn new() -> anyhow::Result<Self> {
         let parent = temporary_directory();
         let path = nix::unistd::mkdtemp(&parent.join("gctrace-demo-XXXXXX"))
-            .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
+            .with_context(|| format!("cannot create a directory in {}", parent.display()))?;
         Ok(Self(path))
     }
 }
@@ -43,23 +42,23 @@ impl DemoDir {
 impl Drop for DemoDir {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::warn!("{} is left behind: {error}", self.0.display());
+            tracing::warn!("cannot remove {}: {error}", self.0.display());
         }
     }
 }
 
-/// Lays out the simulated GPU, records, explains. Returns the exit code: that of the first part that failed.
+/// Sets up the simulated GPU, records and analyzes. Returns the exit code of the first part that
+/// failed, or 0.
 ///
 /// # Errors
-/// Where neither the kernel nor the program lets gctrace record, when the simulated GPU was not built, or the folder cannot be written.
+/// No recording mode is possible, the simulated GPU is not installed, or the directory cannot be
+/// written.
 pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
-    // Said of this command, before anything is made, and not of the one in a folder that is gone by then.
+    // Fail early, with an error about this command and not about one in the temporary directory.
     possible()?;
     let folder = DemoDir::new()?;
     let program = lay_out(&folder.0)?;
-    say(
-        "The GPU of this demonstration is simulated: its kernels take the time that they are told, nothing is computed.\n",
-    )?;
+    write_out("The GPU of this demo is simulated: kernels take a set time and compute nothing.\n")?;
     let gctrace = std::env::current_exe().context("cannot find gctrace's own file")?;
     let mut record = Command::new(&gctrace);
     record
@@ -74,36 +73,35 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
         return Ok(recorded);
     }
     keep_program(config);
-    say("\n")?;
+    write_out("\n")?;
     code(Command::new(&gctrace).arg("analyze").arg(&config.output))
 }
 
-/// The program beside its trace, so that the lines of the report can be looked up. A file that is there stays.
+/// Copies the program next to its trace, so that the report's lines can be looked up. Does not
+/// overwrite.
 fn keep_program(config: &DemoConfig) {
     let path = config.output.with_file_name(PROGRAM_NAME);
     let write = |out: &mut dyn std::io::Write| out.write_all(PROGRAM.as_bytes());
     match write_export(&path, &Invoker::detect(), &[], false, &write) {
-        Ok(()) => print::message(format!(
-            "the program of the demonstration is {}",
-            path.display()
-        )),
-        Err(error) => tracing::info!("the program is not kept: {error:#}"),
+        Ok(()) => print::message(format!("the demo program is {}", path.display())),
+        Err(error) => tracing::info!("the demo program was not copied: {error:#}"),
     }
 }
 
-/// On standard output; a reader that is gone misses nothing.
-fn say(text: &str) -> anyhow::Result<()> {
+/// Writes to standard output, ignoring a closed pipe.
+fn write_out(text: &str) -> anyhow::Result<()> {
     print::unless_closed(print::answer(text)).context("cannot write to standard output")
 }
 
-/// Whether a command can be recorded at all, in one way or the other.
+/// Fails if no recording mode is possible.
 fn possible() -> anyhow::Result<()> {
     let config = crate::args::usual_recording(PYTHON);
     let launch = LaunchPlan::new(&[PYTHON.into()], &Invoker::detect(), false);
     mode::decide(&config, Some(&launch)).map(drop)
 }
 
-/// There the program's CUDA is looked for by gctrace, and CUPTI by what gctrace loads into the program.
+/// `LD_LIBRARY_PATH`, in which gctrace searches for the program's CUDA, and the injected library for
+/// CUPTI.
 fn search_path(folder: &Path) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     if let Some(own) =
@@ -115,10 +113,10 @@ fn search_path(folder: &Path) -> OsString {
     path
 }
 
-/// The libraries, and the program beside them; everyone may read them: under sudo the program runs as the user.
+/// Copies the libraries and the program, world-readable, as under sudo the program runs as the user.
 #[expect(
     clippy::disallowed_methods,
-    reason = "in a folder of its own, which nobody else can write to before"
+    reason = "in a directory of its own, which no other user can write to yet"
 )]
 fn lay_out(folder: &Path) -> anyhow::Result<PathBuf> {
     let library = gctrace_simgpu::find_library()?;
@@ -135,7 +133,7 @@ fn lay_out(folder: &Path) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("cannot write {}", shared.display()))?;
     write(folder, 0o755)?;
     write(&program, 0o644)?;
-    // As of folders for temporary files: each may make files there and remove none but its own.
+    // Sticky, like directories for temporary files: users can remove their own files only.
     write(&shared, 0o1777)?;
     Ok(program)
 }

@@ -1,7 +1,7 @@
-//! `gctrace doctor`: what works here, what does not, and the command that mends it.
+//! `gctrace doctor`: checks what works on this machine, what does not, and the command that fixes it.
 //!
-//! Facts are gathered (`machine.rs`, `interpreters.rs`), rules drawn from them (`checklist.rs`) and
-//! words made of them (`explain.rs`) in separate places; the last two are pure.
+//! `machine.rs` and `interpreters.rs` gather facts; `checklist.rs` evaluates them and `explain.rs`
+//! describes interpreters, both pure.
 
 mod checklist;
 mod child_query;
@@ -17,8 +17,8 @@ use crate::print;
 use crate::print::clean;
 use std::io;
 
-/// Examines as asked and prints. The exit code: 0 if recording will work (or every interpreter
-/// named was understood), 1 if not.
+/// Runs the checks and prints the result. Returns the exit code: 0 if recording will work (or each
+/// named interpreter was resolved), 1 if not.
 pub(crate) fn run(config: &DoctorConfig) -> io::Result<u8> {
     let examiner = InterpreterExaminer::new();
     let (text, works) = if config.python.is_empty() {

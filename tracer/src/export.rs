@@ -1,7 +1,7 @@
 //! `gctrace export`: GC time by triggering stack, for flame graph viewers.
 //!
-//! Owns which stacks are exported with which weight, and where the output goes. The formats are in
-//! `export/`; how traces are read is `analyze.rs`.
+//! Owns the choice of stacks, their weights, and the output. `export/` has the formats; `analyze.rs`
+//! reads traces.
 
 mod collapsed;
 mod flamegraph;
@@ -25,27 +25,27 @@ use std::io::Write;
 
 /// The stacks of one process, with weights above 0.
 struct ExportedProcess<'a> {
-    /// Its rank, id and command.
+    /// Rank, command and pid.
     name: String,
-    /// In the order of their frames, so that the output is always the same and stacks with common
-    /// outer frames are neighbours.
+    /// Sorted by frames, so that the output is deterministic and stacks with common outer frames are
+    /// adjacent.
     stacks: Vec<ExportedStack<'a>>,
 }
 
 /// One stack.
 struct ExportedStack<'a> {
-    /// From the outermost to the innermost.
+    /// Frames, outermost first.
     frames: Vec<&'a Location>,
-    /// Nanoseconds or pauses.
+    /// Nanoseconds or number of pauses.
     weight: u64,
 }
 
-/// Writes the stacks of all traces in one file. Returns the exit code: 0, or 1 if any trace was not
-/// read to its end because of an error.
+/// Writes the stacks of all traces to one file. Returns the exit code: 0, or 1 if an error kept any
+/// trace from being read completely.
 ///
 /// # Errors
-/// When no trace can be read, none holds stacks (of the generation asked for), or the output cannot
-/// be written.
+/// No trace can be read, none contains stacks (of the requested generation), or the output cannot be
+/// written.
 pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     let (analysis, code) = analyze::read_all(&config.traces)?;
     let processes = processes(&analysis, config);
@@ -121,17 +121,17 @@ fn name(process: &ProcessStacks<'_>, many_traces: bool) -> String {
     format!("{trace}{rank}{command} ({})", process.pid())
 }
 
-/// Why there is nothing to export.
+/// The error if there is nothing to export.
 fn nothing(analysis: &Analysis, config: &ExportConfig) -> anyhow::Error {
     let any = analysis.stacks().next().is_some();
     match config.generation.filter(|_| any) {
         Some(generation) => anyhow::anyhow!(
-            "no collection of generation {generation} has a stack. Without --generation those of \
-             the others are exported"
+            "no collection of generation {generation} has a stack. To export other generations, \
+             omit --generation"
         ),
         None => anyhow::anyhow!(
-            "no stack in {}: recorded with --stack-depth 0, by an older gctrace or by another \
-             tool, or no collection ran. To record stacks: sudo gctrace -- python SCRIPT.py",
+            "no stack in {}: recorded with --stack-depth 0, by an older gctrace or another tool, or \
+             no collection ran. To record stacks: sudo gctrace -- python SCRIPT.py",
             match config.traces.as_slice() {
                 [trace] => trace.display().to_string(),
                 traces => format!("{} traces", traces.len()),

@@ -1,10 +1,10 @@
-//! Every file that gctrace makes for its user: traces, flame graphs, manual pages, a command's output.
+//! Creates all files for the user: traces, flame graphs, manual pages, a command's output.
 //!
-//! Owns the rule that nothing is overwritten that gctrace did not write, and that files are made with the rights
-//! of the user who typed the command: root writes through none of that user's links. No other module creates
+//! Owns two rules: only files that gctrace wrote are overwritten, and files are created as the
+//! invoking user, so that root does not write through that user's links. No other module creates
 //! files (`clippy::disallowed_methods`).
 
-#![expect(clippy::disallowed_methods, reason = "files are made here")]
+#![expect(clippy::disallowed_methods, reason = "files are created here")]
 
 mod command_output;
 mod existing;
@@ -29,37 +29,37 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Names standard output, or standard input.
+/// File name that stands for standard output or standard input.
 pub(crate) const STANDARD_STREAM: &str = "-";
 
-/// A file that could not be made, or is not to be.
+/// A file could not be created, or must not be.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
-    /// The kernel refused.
+    /// A system call failed.
     #[error("cannot create {} as {user}", path.display())]
     Create {
         /// The file.
         path: PathBuf,
-        /// Login name of who made it.
+        /// Login name of the user that it was created as.
         user: String,
-        /// With which another one is chosen.
+        /// Option that sets the file.
         option: &'static str,
-        /// The kernel's reason.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// Making it would do harm.
+    /// Creating the file would do harm.
     #[error("{option} {}: {reason}", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
-        /// With which another one is chosen.
+        /// Option that sets the file.
         option: &'static str,
-        /// Why, and what to do.
+        /// Reason and remedy.
         reason: String,
     },
 }
 
-/// What went wrong, without the file's name.
+/// A [`FileError`] without the file's name.
 #[derive(Debug)]
 enum FileFailure {
     Io(io::Error),
@@ -91,7 +91,7 @@ impl FileFailure {
     }
 }
 
-/// Runs `action` with the invoker's access to files.
+/// Runs `action` with the invoker's permissions on files.
 fn as_invoker<R: Send>(
     invoker: &Invoker,
     action: impl FnOnce() -> Result<R, FileFailure> + Send,
@@ -99,7 +99,7 @@ fn as_invoker<R: Send>(
     crate::launch::act_as(invoker, action)?
 }
 
-/// Whether the name stands for standard output.
+/// Whether `path` is `-`, which stands for standard output.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new(STANDARD_STREAM)
 }

@@ -1,4 +1,4 @@
-//! From an error to the command that mends it. Errors that nobody has thought about have none.
+//! Maps known errors to the command that fixes them.
 
 use crate::files::FileError;
 use crate::launch::LaunchError;
@@ -11,16 +11,14 @@ use gctrace_ebpf::Error as BpfError;
 use nix::errno::Errno;
 use std::io;
 
-/// Exit code where gctrace itself failed.
+/// Exit code for a failure of gctrace.
 const FAILED: u8 = 1;
 
-/// What to do about an error, ready to print after it.
+/// The remedy for an error, ready to print after it; `None` if there is none.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
-    // Some errors are words by the time they come here.
+    // Some errors have already been converted to text.
     if errno(error) == Some(Errno::EMFILE) || chain(error).contains("(os error 24)") {
-        return Some(
-            "Too many files are open for the limit of this shell: ulimit -n 1024".to_owned(),
-        );
+        return Some("Raise this shell's limit of open files: ulimit -n 1024".to_owned());
     }
     if let Some(denied) = error
         .chain()
@@ -45,7 +43,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
         .find_map(|cause| cause.downcast_ref::<AttachRefusal>())
     {
         return Some(format!(
-            "As root it can be recorded: sudo gctrace record -p {}",
+            "Root can record it: sudo gctrace record -p {}",
             forbidden.pid
         ));
     }
@@ -67,18 +65,18 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     None
 }
 
-/// A script that lies here was typed as if it were a program.
+/// The hint for a script in the current directory that was typed like a program.
 fn script_hint(program: &str) -> Option<String> {
     let is_here = !program.contains('/') && std::path::Path::new(program).is_file();
     let script = shell_line(&[program]);
     match (is_here, program.ends_with(".py")) {
-        (true, true) => Some(format!("{script} is here: gctrace -- python {script}")),
-        (true, false) => Some(format!("{script} is here: gctrace -- ./{script}")),
+        (true, true) => Some(format!("To run the script: gctrace -- python {script}")),
+        (true, false) => Some(format!("To run the file: gctrace -- ./{script}")),
         _ => None,
     }
 }
 
-/// The kernel's reason, where the chain holds one.
+/// The error number of the chain, if it contains one.
 fn errno(error: &anyhow::Error) -> Option<Errno> {
     error.chain().find_map(|cause| {
         let io_error = cause
@@ -91,7 +89,7 @@ fn errno(error: &anyhow::Error) -> Option<Errno> {
     })
 }
 
-/// libbpf-rs keeps its number to itself, but `std` writes it: `... (os error 12)`.
+/// Parses `... (os error 12)`; libbpf-rs does not expose the number, but its message contains it.
 fn in_words(text: &str) -> Option<Errno> {
     let (_, rest) = text.rsplit_once("(os error ")?;
     let (number, _) = rest.split_once(')')?;
@@ -101,7 +99,7 @@ fn in_words(text: &str) -> Option<Errno> {
 fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
     match (error, errno) {
         (BpfError::Unsupported { .. }, _) => {
-            Some("gctrace doctor says what this machine offers.".to_owned())
+            Some("To check this machine: gctrace doctor".to_owned())
         }
         (
             BpfError::Load(_) | BpfError::Map { .. } | BpfError::NoRoom { .. },
@@ -113,9 +111,9 @@ fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
             Some("Raise the limit of open files: ulimit -n 1024".to_owned())
         }
         (_, Some(Errno::EPERM | Errno::EACCES)) => {
-            Some("gctrace doctor says which privilege or kernel setting is in the way.".to_owned())
+            Some("To find the missing privilege or kernel setting: gctrace doctor".to_owned())
         }
-        (BpfError::Load(_), _) => Some("gctrace doctor says what this kernel lacks.".to_owned()),
+        (BpfError::Load(_), _) => Some("To check this kernel: gctrace doctor".to_owned()),
         _ => None,
     }
 }
@@ -123,21 +121,21 @@ fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
 fn file_hint(errno: Errno, option: &str) -> Option<String> {
     let text = match errno {
         Errno::EACCES | Errno::EPERM | Errno::EROFS => {
-            format!("Write it where you may: {option} /tmp/FILE")
+            format!("Choose a writable directory: {option} /tmp/FILE")
         }
         Errno::ENOENT | Errno::ENOTDIR => {
-            format!("Make its directory first, or write elsewhere: {option} FILE")
+            format!("Create its directory first, or choose another file: {option} FILE")
         }
-        Errno::EISDIR => format!("That is a directory; name a file in it: {option} DIR/FILE"),
+        Errno::EISDIR => format!("This is a directory; name a file in it: {option} DIR/FILE"),
         Errno::ENOSPC | Errno::EDQUOT => {
-            format!("No space is left there; write elsewhere: {option} FILE")
+            format!("No space is left; choose a file on another disk: {option} FILE")
         }
         _ => return None,
     };
     Some(text)
 }
 
-/// The exit code for an error: a command that cannot be started has those that shells give it.
+/// The exit code for an error; for a command that cannot be started, the one that shells use.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     let launch = error
         .chain()

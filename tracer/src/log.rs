@@ -1,7 +1,7 @@
-//! What gctrace says about itself: on standard error, which the command shares, a line each, under its name.
+//! Log messages of gctrace: one line each on standard error, prefixed, as the command shares it.
 //!
-//! While a full-screen view is on, such lines would tear it: they are kept ([`divert`]), shown by the view, and
-//! printed when it has gone.
+//! While the full-screen view is shown, messages are buffered ([`divert`]), displayed by the view,
+//! and printed after it has ended.
 
 use crate::args::Verbosity;
 use crate::print;
@@ -20,10 +20,10 @@ use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Lines that are kept while a view is on, the newest.
-const KEPT: usize = 50;
+/// Maximum number of buffered lines; older ones are dropped.
+const MAX_LINES: usize = 50;
 
-/// Starts to say as much as was asked for.
+/// Installs the subscriber, at the level of `verbosity`.
 pub(crate) fn start(verbosity: Verbosity) {
     tracing_subscriber::fmt()
         .with_max_level(level(verbosity))
@@ -42,79 +42,79 @@ fn level(verbosity: Verbosity) -> LevelFilter {
     }
 }
 
-/// Lines on their way past a view.
+/// Lines buffered while a view is shown.
 #[derive(Debug, Default)]
 struct BufferedLines {
-    /// Not printed yet.
+    /// The newest lines, not printed yet.
     lines: VecDeque<String>,
-    /// Those of them that the view has not fetched yet.
+    /// Number of lines that the view has not fetched yet.
     fresh: usize,
-    /// Older ones that found no room.
+    /// Number of older lines that were dropped.
     dropped: u64,
 }
 
-static KEPT_LINES: Mutex<Option<BufferedLines>> = Mutex::new(None);
+static BUFFERED: Mutex<Option<BufferedLines>> = Mutex::new(None);
 
-fn kept() -> MutexGuard<'static, Option<BufferedLines>> {
-    KEPT_LINES.lock().unwrap_or_else(PoisonError::into_inner)
+fn buffered() -> MutexGuard<'static, Option<BufferedLines>> {
+    BUFFERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As long as it lives, lines are kept. Dropped, it prints them.
+/// Buffers lines while it exists, and prints them on drop.
 #[derive(Debug)]
 pub(crate) struct LogBuffering(());
 
-/// Begins to keep lines.
+/// Starts buffering lines.
 pub(crate) fn divert() -> LogBuffering {
-    *kept() = Some(BufferedLines::default());
+    *buffered() = Some(BufferedLines::default());
     LogBuffering(())
 }
 
-/// The lines since the last call, without gctrace's name; none where none are kept.
+/// The lines since the last call, without the prefix; empty if lines are not buffered.
 pub(crate) fn fresh() -> Vec<String> {
-    let mut kept = kept();
-    let Some(kept) = kept.as_mut() else {
+    let mut guard = buffered();
+    let Some(buffer) = guard.as_mut() else {
         return Vec::new();
     };
-    let fresh = std::mem::take(&mut kept.fresh).min(kept.lines.len());
-    let from = kept.lines.len() - fresh;
-    kept.lines.iter().skip(from).cloned().collect()
+    let fresh = std::mem::take(&mut buffer.fresh).min(buffer.lines.len());
+    let from = buffer.lines.len() - fresh;
+    buffer.lines.iter().skip(from).cloned().collect()
 }
 
 impl Drop for LogBuffering {
     fn drop(&mut self) {
-        let Some(kept) = kept().take() else {
+        let Some(buffer) = buffered().take() else {
             return;
         };
-        if kept.dropped > 0 {
-            print::message(format!("{} earlier lines were shown only", kept.dropped));
+        if buffer.dropped > 0 {
+            print::message(format!("{} earlier messages omitted", buffer.dropped));
         }
-        for line in kept.lines {
+        for line in buffer.lines {
             print::message(line);
         }
     }
 }
 
 impl BufferedLines {
-    fn keep(&mut self, line: String) {
-        if self.lines.len() >= KEPT {
+    fn push(&mut self, line: String) {
+        if self.lines.len() >= MAX_LINES {
             self.lines.pop_front();
             self.dropped = self.dropped.saturating_add(1);
         }
         self.lines.push_back(line);
-        self.fresh = self.fresh.saturating_add(1).min(KEPT);
+        self.fresh = self.fresh.saturating_add(1).min(MAX_LINES);
     }
 }
 
-/// Where messages go: each comes whole. Never fails, for tracing-subscriber would print the failure, and panic
-/// where it cannot.
+/// Receives messages, each in one write. Never fails, as tracing-subscriber would print the failure
+/// and panic if it cannot.
 struct MessageSink;
 
 impl io::Write for MessageSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        let mut lines = kept();
+        let mut lines = buffered();
         match lines.as_mut() {
-            Some(kept) => kept.keep(text.into_owned()),
+            Some(buffer) => buffer.push(text.into_owned()),
             None => {
                 drop(lines);
                 print::message(text);
@@ -128,7 +128,7 @@ impl io::Write for MessageSink {
     }
 }
 
-/// The message alone.
+/// Formats only the message.
 struct MessageFormat;
 
 impl<S, N> FormatEvent<S, N> for MessageFormat
@@ -151,15 +151,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_lines_are_bounded_and_told_once() {
-        let mut kept = BufferedLines::default();
-        for number in 0..KEPT + 3 {
-            kept.keep(format!("line {number}"));
+    fn buffered_lines_are_bounded() {
+        let mut buffer = BufferedLines::default();
+        for number in 0..MAX_LINES + 3 {
+            buffer.push(format!("line {number}"));
         }
         assert_eq!(
-            (kept.lines.len(), kept.dropped, kept.fresh),
-            (KEPT, 3, KEPT)
+            (buffer.lines.len(), buffer.dropped, buffer.fresh),
+            (MAX_LINES, 3, MAX_LINES)
         );
-        assert_eq!(kept.lines.back().map(String::as_str), Some("line 52"));
+        assert_eq!(buffer.lines.back().map(String::as_str), Some("line 52"));
     }
 }

@@ -1,4 +1,4 @@
-//! The `gctrace` command: parse, log, dispatch, exit code.
+//! The `gctrace` command: parses arguments, starts logging, dispatches, sets the exit code.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -17,8 +17,8 @@ pub(crate) fn completions(shell: Shell, output: &mut dyn Write) -> io::Result<()
     output.write_all(&script)
 }
 
-/// clap_complete offers options wherever a word may stand; without a reply bash offers files. Options are for words
-/// that begin with a dash, words such as the names of shells stay.
+/// clap_complete offers options for every word, which keeps bash from offering files. This restricts
+/// options to words that start with a dash; fixed values, such as names of shells, stay.
 fn offering_files(script: &str) -> String {
     const ANYTHING: &str =
         "esac\n            COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
@@ -29,7 +29,7 @@ fn offering_files(script: &str) -> String {
         .replace(ANYTHING, WORDS)
 }
 
-/// Writes the page of gctrace itself, in roff.
+/// Writes gctrace(1) as roff.
 pub(crate) fn page(output: &mut dyn Write) -> io::Result<()> {
     let mut page = Vec::new();
     clap_mangen::Man::new(described()).render(&mut page)?;
@@ -37,10 +37,10 @@ pub(crate) fn page(output: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes one page for gctrace and one for each subcommand: `gctrace.1`, `gctrace-record.1`, ...
-/// The directory is made if it is not there.
+/// Creates the directory if needed.
 ///
 /// # Errors
-/// What cannot be written, and files of these names that are no pages of gctrace.
+/// A page cannot be written, or a file of that name is not a page of gctrace.
 pub(crate) fn write(directory: &Path) -> anyhow::Result<()> {
     let pages = pages()?;
     write_manual_pages(directory, &Invoker::detect(), &pages)?;
@@ -52,7 +52,7 @@ pub(crate) fn write(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// File names and texts.
+/// File name and content of each page.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut command = described();
     command.build();
@@ -68,7 +68,7 @@ fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
         .collect()
 }
 
-/// The command line without what only gctrace itself uses.
+/// The command line without hidden subcommands.
 fn described() -> clap::Command {
     let command = crate::args::command();
     let shown: Vec<_> = command
@@ -92,7 +92,7 @@ mod tests {
     use crate::limit::WithTimeout as _;
     use std::fs;
 
-    /// Every subcommand that users see, with the long names of its options.
+    /// All visible subcommands, with the long names of their options.
     fn everything() -> Vec<(String, Vec<String>)> {
         let options = |command: &clap::Command| {
             let longs = command.get_arguments().filter_map(clap::Arg::get_long);
@@ -139,7 +139,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let file = place.path().join("gctrace.bash");
         fs::write(&file, script(Shell::Bash)).expect("write");
-        // No reply means that bash offers files (complete -o default).
+        // Without a reply, bash offers files (complete -o default).
         let typed = "source \"$1\"; COMP_WORDS=(gctrace analyze ''); COMP_CWORD=2; \
                      _gctrace gctrace '' analyze; echo -n \"${COMPREPLY[@]}\"; \
                      COMP_WORDS=(gctrace record --min); COMP_CWORD=2; \
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_alone_is_the_same() {
+    fn the_main_page_lists_subcommands() {
         let mut alone = Vec::new();
         page(&mut alone).expect("written");
         assert!(String::from_utf8_lossy(&alone).contains(".SH SUBCOMMANDS"));

@@ -1,12 +1,13 @@
-//! Everything that gctrace writes to standard output and standard error.
+//! All output of gctrace to standard output and standard error.
 //!
-//! Owns three promises, which is why nothing else may print (`clippy.toml` and the lints in `main.rs`
-//! see to it). A closed pipe or terminal is never a panic: the exit code is the command's. Text for
-//! people holds no control character but line ends and our own colors, whatever programs called
-//! themselves (`print/clean.rs`). A reader of standard error that does not read cannot stop the
-//! thread that records and continues held programs.
+//! Guarantees three properties, which is why no other module may print (enforced by `clippy.toml` and
+//! the lints in `main.rs`). A closed pipe or terminal never panics: the exit code is the command's.
+//! Text contains no control characters except newlines and gctrace's own colors, whatever names
+//! programs use (`print/clean.rs`). A blocked reader of standard error cannot block the thread that
+//! records and resumes stopped programs.
 //!
-//! Only the full-screen view writes to its terminal by itself (`top/view/terminal_device.rs`).
+//! The exception is the full-screen view, which writes to its terminal by itself
+//! (`top/view/terminal_device.rs`).
 
 #![expect(
     clippy::disallowed_methods,
@@ -32,25 +33,24 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
-/// What each message begins with.
+/// Prefix of each message.
 pub(crate) const PREFIX: &str = "gctrace: ";
 
-/// How long a message waits for room in standard error, in milliseconds. Held programs wait as long.
+/// How long a message waits for standard error to become writable. Stopped programs wait as long.
 const PATIENCE_MS: u16 = 500;
-/// Bytes that are written at once: a pipe that is writable takes as many without blocking
-/// (`PIPE_BUF`, pipe(7)).
+/// Bytes per write: a writable pipe accepts this number without blocking (`PIPE_BUF`, pipe(7)).
 const AT_ONCE: usize = 4096;
 
-/// Standard error took nothing when last tried: it is not waited for again.
+/// Whether the last write to standard error timed out, in which case gctrace does not wait again.
 static STUCK: AtomicBool = AtomicBool::new(false);
 
-/// One message on standard error: `gctrace: TEXT`, always one line.
+/// Prints a message to standard error as one line: `gctrace: TEXT`.
 pub(crate) fn message(text: impl Display) {
     let line = format!("{PREFIX}{}\n", clean::line(&text.to_string()));
     error_bytes(line.as_bytes());
 }
 
-/// Lines on standard error, as they are: what belongs to the message before.
+/// Prints lines to standard error without the prefix, as a continuation of a message.
 pub(crate) fn lines(text: &str) {
     let text = clean::text(text);
     error_bytes(text.as_bytes());
@@ -59,7 +59,7 @@ pub(crate) fn lines(text: &str) {
     }
 }
 
-/// Writes what is clean already. What cannot be written is dropped: there is no other place to report it.
+/// Writes escaped text. Drops what cannot be written, as there is no other place to report it.
 fn error_bytes(bytes: &[u8]) {
     let mut stderr = io::stderr().lock();
     for part in bytes.chunks(AT_ONCE) {
@@ -77,36 +77,36 @@ fn error_bytes(bytes: &[u8]) {
     }
 }
 
-/// Text for people, on standard output.
+/// Prints text to standard output, escaped.
 ///
 /// # Errors
-/// When it cannot be written.
+/// The write failed.
 pub(crate) fn answer(text: &str) -> io::Result<()> {
     exactly(|out| answer_to(out, text))
 }
 
-/// The same text in a file: it will be shown on a terminal some day.
+/// Writes text to a file, escaped, as it may be shown on a terminal later.
 ///
 /// # Errors
-/// When it cannot be written.
+/// The write failed.
 pub(crate) fn answer_to(out: &mut dyn Write, text: &str) -> io::Result<()> {
     out.write_all(clean::text(text).as_bytes())
 }
 
-/// Bytes on standard output as they are, for programs: JSON (see [`JsonEscaper`]), SVG, completion scripts.
+/// Writes bytes to standard output unchanged: JSON (see [`JsonEscaper`]), SVG, completion scripts.
 ///
 /// # Errors
-/// When they cannot be written.
+/// The write failed.
 pub(crate) fn exactly(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     write(&mut out)?;
     out.flush()
 }
 
-/// A reader of standard output that has seen enough, as `head` does, is no failure.
+/// Ignores a closed pipe, as by `head`.
 ///
 /// # Errors
-/// All others.
+/// All other errors.
 pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -119,13 +119,13 @@ pub(crate) fn on_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Columns of the terminal that standard output is.
+/// Columns of the terminal on standard output; `None` if it is not a terminal, or unknown.
 pub(crate) fn columns() -> Option<usize> {
     let (columns, _) = terminal_size(io::stdout().as_fd())?;
     (columns > 0).then_some(columns.into())
 }
 
-/// Columns and lines; `None` of what is no terminal, (0, 0) where it does not know.
+/// Columns and lines; `None` if not a terminal, (0, 0) if unknown.
 pub(crate) fn terminal_size(terminal: BorrowedFd<'_>) -> Option<(u16, u16)> {
     let mut size = libc::winsize {
         ws_row: 0,
@@ -133,7 +133,7 @@ pub(crate) fn terminal_size(terminal: BorrowedFd<'_>) -> Option<(u16, u16)> {
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    // SAFETY: TIOCGWINSZ fills the structure that it is given and nothing else.
+    // SAFETY: TIOCGWINSZ writes only to the given structure.
     let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
     (result == 0).then_some((size.ws_col, size.ws_row))
 }
@@ -143,25 +143,24 @@ pub(crate) fn errors_on_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether what goes to this stream may be colored: to a terminal that can show it, unless `NO_COLOR`
-/// (no-color.org) is set.
+/// Whether to use colors: on a terminal that supports them, unless `NO_COLOR` (no-color.org) is set.
 pub(crate) fn colors_wanted(on_terminal: bool) -> bool {
     let dumb = text("TERM").is_none_or(|term| term == "dumb");
     on_terminal && text("NO_COLOR").is_none() && !dumb
 }
 
-/// Standard output once more, to be read and written without this module: the view's terminal.
+/// Duplicates standard output, for the view, which bypasses this module.
 ///
 /// # Errors
-/// When there are too many open files.
+/// Too many open files.
 pub(crate) fn output_descriptor() -> io::Result<OwnedFd> {
     io::stdout().as_fd().try_clone_to_owned()
 }
 
-/// Standard error once more, for the command to write to.
+/// Duplicates standard error, for the command.
 ///
 /// # Errors
-/// When there are too many open files.
+/// Too many open files.
 pub(crate) fn error_descriptor() -> io::Result<OwnedFd> {
     io::stderr().as_fd().try_clone_to_owned()
 }

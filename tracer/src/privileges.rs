@@ -1,7 +1,7 @@
-//! What recording needs to be allowed, and how to get it.
+//! The privileges that recording needs, and how to get them.
 //!
-//! Facts ([`PrivilegeFacts::gather`]) and rules ([`PrivilegeError::from_facts`], its text and remedy) are apart: the
-//! rules are pure. What the kernel can do at all is `gctrace_ebpf::KernelSupport`.
+//! Facts ([`PrivilegeFacts::gather`]) are separate from rules ([`PrivilegeError::from_facts`], its
+//! text and remedy), which are pure. `gctrace_ebpf::KernelSupport` covers features of the kernel.
 
 mod credentials;
 mod facts;
@@ -18,18 +18,18 @@ use crate::text::shell_line;
 use std::ffi::OsStr;
 use std::fmt;
 
-/// A right that recording needs.
+/// A capability that recording needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capability {
-    /// For people and docker, with `CAP_` before it: `BPF`.
+    /// Name without `CAP_`: `BPF`.
     pub(crate) name: &'static str,
     /// Bit in the sets of `/proc/PID/status` (include/uapi/linux/capability.h).
     bit: u32,
-    /// What for.
+    /// What the capability permits, as a verb phrase.
     pub(crate) purpose: &'static str,
 }
 
-/// Both are needed, whatever is recorded. CAP_SYS_ADMIN stands for them (capabilities(7)).
+/// Always needed. CAP_SYS_ADMIN includes them (capabilities(7)).
 pub(crate) const NEEDED: [Capability; 2] = [
     Capability {
         name: "BPF",
@@ -43,8 +43,9 @@ pub(crate) const NEEDED: [Capability; 2] = [
     },
 ];
 
-/// For processes of other users, and for the user's own in containers or with rights of their own. With file
-/// capabilities they are given up: who may run the file would have them over everybody.
+/// Needed for processes of other users, and for the user's own in containers or with privileges. With
+/// file capabilities they are dropped: otherwise anyone who may run the file would have them over all
+/// processes.
 pub(crate) const FOR_OTHERS: [Capability; 2] = [
     Capability {
         name: "SYS_PTRACE",
@@ -54,12 +55,12 @@ pub(crate) const FOR_OTHERS: [Capability; 2] = [
     Capability {
         name: "DAC_READ_SEARCH",
         bit: 2,
-        purpose: "read them in folders that are closed to others",
+        purpose: "read them in directories that are closed to others",
     },
 ];
 
 const SYS_ADMIN: u32 = 21;
-/// Before Linux 5.8 there is no capability beyond CAP_AUDIT_READ, and no ring buffer either.
+/// CAP_BPF. Before Linux 5.8 the newest capability is CAP_AUDIT_READ, and there is no ring buffer.
 const NEWEST_NEEDED: u32 = 39;
 
 /// A set of capabilities.
@@ -71,17 +72,17 @@ impl Capabilities {
         self.0.checked_shr(bit).unwrap_or(0) & 1 == 1
     }
 
-    /// Whether the set holds the right, or CAP_SYS_ADMIN in its place.
+    /// Whether the set contains the capability, or CAP_SYS_ADMIN instead.
     pub(crate) fn allow(self, needed: Capability) -> bool {
         self.has(needed.bit) || (needed.bit >= 38 && self.has(SYS_ADMIN))
     }
 
-    /// Those needed that the set lacks.
+    /// The capabilities of [`NEEDED`] that the set lacks.
     fn missing(self) -> Vec<Capability> {
         self.lacking(NEEDED)
     }
 
-    /// Those of a list that the set lacks.
+    /// The capabilities of a list that the set lacks.
     pub(crate) fn lacking(self, list: [Capability; 2]) -> Vec<Capability> {
         list.into_iter()
             .filter(|needed| !self.allow(*needed))
@@ -107,26 +108,26 @@ pub(crate) fn cap(needed: &Capability) -> String {
     format!("CAP_{}", needed.name)
 }
 
-/// What stands between this process and the rights it needs; the first one that applies.
+/// The obstacle to recording; of several, the first in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PrivilegeObstacle {
-    /// The kernel gives no program what recording needs.
+    /// Kernel lockdown forbids what recording needs.
     Lockdown,
-    /// The kernel is older than the rights.
+    /// The kernel predates the capabilities.
     OldKernel,
-    /// Rights here are not rights there.
+    /// Capabilities in a user namespace do not count for BPF.
     UserNamespace,
-    /// Nothing can get the rights, not even root.
+    /// The bounding set excludes the capabilities, even for root.
     BoundingSet,
-    /// Processes have other pids for BPF than for us.
+    /// BPF sees other pids than this process.
     PidNamespace,
     /// sudo and setcap have no effect.
     NoNewPrivileges,
-    /// It was simply not started with them.
+    /// The process was not granted the capabilities.
     NotGranted,
 }
 
-/// Why recording is not allowed.
+/// The reason why recording by kernel probes is not permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PrivilegeError {
     obstacle: PrivilegeObstacle,
@@ -134,13 +135,13 @@ pub(crate) struct PrivilegeError {
     facts: Box<PrivilegeFacts>,
 }
 
-/// Why this process may not record from the kernel; `None` if it may.
+/// The reason why this process may not record by kernel probes; `None` if it may.
 pub(crate) fn denied() -> Option<PrivilegeError> {
     PrivilegeError::from_facts(PrivilegeFacts::gather())
 }
 
 impl PrivilegeError {
-    /// `None` if these facts allow recording.
+    /// Evaluates the facts; `None` if they permit recording.
     pub(crate) fn from_facts(facts: PrivilegeFacts) -> Option<Self> {
         let missing = facts.effective.missing();
         let obstacles = [
@@ -177,22 +178,22 @@ impl PrivilegeError {
         })
     }
 
-    /// Whether sudo is all that is missing.
+    /// Whether sudo would suffice.
     pub(crate) fn sudo_helps(&self) -> bool {
         self.obstacle == PrivilegeObstacle::NotGranted
     }
 
-    /// The commands that mend it, ready to print after the error.
+    /// The commands that fix it, ready to print after the error.
     pub(crate) fn remedy(&self) -> String {
         let fixed = match self.obstacle {
             PrivilegeObstacle::Lockdown => {
-                "Start the kernel without lockdown=confidentiality (lockdown=integrity is fine), or turn\n\
-                 Secure Boot off."
+                "Boot the kernel without lockdown=confidentiality (lockdown=integrity is fine), or disable\n\
+                 Secure Boot."
             }
             PrivilegeObstacle::OldKernel => "Linux 5.15 or newer is needed: gctrace doctor",
             PrivilegeObstacle::NoNewPrivileges => {
-                "This process can gain no privileges (no_new_privs is set, by a sandbox, a service or\n\
-                 --security-opt=no-new-privileges): start gctrace outside of it."
+                "This process cannot gain privileges: no_new_privs was set by a sandbox, a service or\n\
+                 --security-opt=no-new-privileges. Start gctrace outside of it."
             }
             PrivilegeObstacle::PidNamespace => {
                 "Start the container with --pid=host, or record from the host: sudo gctrace record -p PID"
@@ -220,20 +221,20 @@ impl PrivilegeError {
             let installed = OsStr::new("/usr/local/bin/gctrace");
             let install = shell_line(&[OsStr::new("install"), own, installed]);
             return format!(
-                "{sudo}Or grant it once to a copy, for members of the group {group} and their own processes (on the file \
-                 system of {}, mounted nosuid, that has no effect):\n    sudo {install} && {}",
+                "{sudo}Or grant the capabilities once to a copy, for members of the group {group} and their own processes (they \
+                 have no effect on {}, as its file system is mounted nosuid):\n    sudo {install} && {}",
                 shell_line(&[own]),
                 grant(group, installed),
             );
         }
         format!(
-            "{sudo}Or grant it once to this file, for members of the group {group} and their own processes:\n    {}",
+            "{sudo}Or grant the capabilities once to this file, for members of the group {group} and their own processes:\n    {}",
             grant(group, own)
         )
     }
 }
 
-/// Gives a file the capabilities, and to a group alone the right to execute it.
+/// The command that grants a file the capabilities, and only a group the permission to execute it.
 fn grant(group: &str, file: &OsStr) -> String {
     let names: Vec<_> = NEEDED
         .iter()
@@ -241,7 +242,7 @@ fn grant(group: &str, file: &OsStr) -> String {
         .collect();
     let owner = format!("root:{group}");
     let file = shell_line(&[file]);
-    // Changing the owner takes capabilities away, so that comes first (chown(2)).
+    // chown first, as it clears capabilities (chown(2)).
     format!(
         "sudo chown {} {file} && sudo chmod 750 {file} && sudo setcap {}+ep {file}",
         shell_line(&[OsStr::new(&owner)]),
@@ -251,8 +252,8 @@ fn grant(group: &str, file: &OsStr) -> String {
 
 fn rootless(facts: &PrivilegeFacts) -> String {
     format!(
-        "This is a user namespace of its own{}: no right in it counts for the kernel's BPF.\n\
-         Record from outside of it, on the host: sudo gctrace record -p PID",
+        "This is a separate user namespace{}, in which capabilities do not count for BPF.\n\
+         Record from the host: sudo gctrace record -p PID",
         facts
             .container
             .as_ref()
@@ -274,8 +275,8 @@ fn outside_limits(facts: &PrivilegeFacts) -> String {
              (or --privileged), or record from the host: sudo gctrace record -p PID",
             added.join(" ")
         ),
-        None => "This process cannot get them, whoever it is: they are not in its bounding set (a container,\n\
-                 a sandbox or a service with CapabilityBoundingSet=). Start gctrace outside of it."
+        None => "This process cannot get them, not even as root: they are not in its bounding set (set by a\n\
+                 container, a sandbox or a service with CapabilityBoundingSet=). Start gctrace outside of it."
             .to_owned(),
     }
 }
@@ -284,13 +285,13 @@ impl fmt::Display for PrivilegeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.obstacle {
             PrivilegeObstacle::Lockdown => formatter.write_str(
-                "recording is not possible: the kernel is locked down (/sys/kernel/security/lockdown says confidentiality)",
+                "recording is not possible: the kernel is locked down (/sys/kernel/security/lockdown: confidentiality)",
             ),
             PrivilegeObstacle::PidNamespace => formatter.write_str(
-                "recording is not possible in a pid namespace of its own: BPF sees the host's pids, /proc shows others",
+                "recording is not possible in a separate pid namespace: BPF sees the host's pids, /proc shows others",
             ),
             PrivilegeObstacle::UserNamespace if self.missing.is_empty() => {
-                formatter.write_str("recording is not possible in a user namespace of its own")
+                formatter.write_str("recording is not possible in a separate user namespace")
             }
             _ => {
                 let missing: Vec<_> = self.missing.iter().map(cap).collect();
@@ -307,7 +308,7 @@ impl fmt::Display for PrivilegeError {
 
 impl std::error::Error for PrivilegeError {}
 
-/// What stands between an ordinary user and recording, for tests of others.
+/// The error of an ordinary user, for tests of other modules.
 #[cfg(test)]
 pub(crate) use tests::denied as ordinary_user;
 

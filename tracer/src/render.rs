@@ -1,7 +1,7 @@
-//! Reports as text and JSON.
+//! Renders reports as text and JSON.
 //!
-//! Owns how a report looks; what it says comes from `gctrace_analysis`. Nothing here reads files
-//! or decides where output goes.
+//! Owns the layout of a report; its content comes from `gctrace_analysis`. Neither reads files nor
+//! decides where output goes.
 
 mod allocations;
 mod cause;
@@ -33,7 +33,7 @@ use gctrace_analysis::report::Report;
 use std::io;
 use std::io::Write;
 
-/// Writes the report as JSON, schema `gctrace.report/2`, with a line end behind it.
+/// Writes the report as JSON (schema `gctrace.report/2`), followed by a newline.
 pub(crate) fn json(report: &Report, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, report)?;
     writeln!(out)

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-/// An error and its causes in one line, each stated once: many errors name their cause themselves.
+/// An error and its causes on one line, without duplicates, as many errors include their cause.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| {
         let cause = cause.to_string();
@@ -14,7 +14,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// Words as one line for a POSIX shell, quoted where needed.
+/// Words as a POSIX shell command line, quoted where needed.
 pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
     let quoted = words.iter().map(|word| {
         let text = word.as_ref().to_string_lossy();
@@ -46,10 +46,10 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_stated_once() {
+    fn causes_are_not_repeated() {
         let error = Err::<(), _>(io::Error::other("no")).context("cannot read x: no");
-        let error = error.context("while looking").expect_err("an error");
-        assert_eq!(chain(&error), "while looking: cannot read x: no");
+        let error = error.context("while reading").expect_err("an error");
+        assert_eq!(chain(&error), "while reading: cannot read x: no");
         let error = Err::<(), _>(io::Error::other("no")).context("cannot read x");
         assert_eq!(chain(&error.expect_err("an error")), "cannot read x: no");
     }

@@ -1,7 +1,7 @@
-//! `gctrace top`: what the collector does right now.
+//! `gctrace top`: the live view.
 //!
-//! Owns who does what: this thread records, others show. The figures are `gctrace_analysis::live`, how they are
-//! drawn is `top/view/`, printed `top/lines.rs` and `top/json.rs`, served `top/metrics/`.
+//! Owns the threads: this one records, others display. Figures come from `gctrace_analysis::live`;
+//! `top/view/` draws them, `top/lines.rs` and `top/json.rs` print them, `top/metrics/` serves them.
 
 mod json;
 mod lines;
@@ -49,14 +49,14 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Watches as configured; the exit code of gctrace.
+/// Records and displays as configured. Returns the exit code of gctrace.
 pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     // Before any thread exists, so that all of them inherit the mask.
-    let signals = Signals::block().context("cannot take signals")?;
+    let signals = Signals::block().context("cannot block signals")?;
     let mut top = LiveSetup::new(config);
     let mut recording = Recording::prepare(&config.recording, signals, Some(&mut top))?;
     let Some(shared) = top.shared.clone() else {
-        anyhow::bail!("nobody is told of the recording");
+        anyhow::bail!("the recording did not start its observer; this is a bug of gctrace");
     };
     recording.start(&config.recording)?;
     let shown = top.show(&shared)?;
@@ -75,7 +75,7 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     command.exit_code(why, closed)
 }
 
-/// Until something ends the recording or those who look on.
+/// Runs until the recording ends, the user quits or the display is gone.
 fn follow(
     recording: &mut Recording,
     shared: &LiveHandle,
@@ -105,15 +105,15 @@ fn follow(
     }
 }
 
-/// What is decided and opened before anything is recorded.
+/// What is decided and opened before the recording starts.
 struct LiveSetup<'a> {
     config: &'a TopConfig,
     show: DisplayChoice,
     shared: Option<Arc<LiveHandle>>,
     output: CommandOutput,
-    /// For the view, until it is shown.
+    /// The terminal, until the view takes it over.
     terminal: Option<Prepared>,
-    /// Serves until gctrace ends.
+    /// Metrics server of `--listen`; runs until gctrace exits.
     server: Option<MetricsServer>,
 }
 
@@ -126,8 +126,8 @@ impl LiveObserver for LiveSetup<'_> {
             let server = MetricsServer::start(address, arguments, Arc::clone(&shared))?;
             if !server.address().ip().is_loopback() {
                 tracing::warn!(
-                    "whoever reaches {} reads the metrics: processes, their commands, file names; --listen PORT is for \
-                     this machine alone",
+                    "anyone who can reach {} can read the metrics: processes, their commands, file names; --listen PORT \
+                     listens on localhost only",
                     server.address()
                 );
             }
@@ -152,11 +152,11 @@ impl LiveObserver for LiveSetup<'_> {
 }
 
 impl<'a> LiveSetup<'a> {
-    /// Lines where there is no screen for a view.
+    /// Falls back to lines if the view is not possible.
     fn new(config: &'a TopConfig) -> Self {
         let show = match (config.show, view::possible()) {
             (DisplayChoice::View, Err(why)) => {
-                tracing::warn!("a line per interval instead of the view: {why}");
+                tracing::warn!("printing lines instead of the view: {why}");
                 DisplayChoice::Lines
             }
             (show, _) => show,
@@ -171,7 +171,7 @@ impl<'a> LiveSetup<'a> {
         }
     }
 
-    /// Begins to show.
+    /// Starts the display.
     fn show(&mut self, shared: &Arc<LiveHandle>) -> anyhow::Result<LiveDisplay> {
         let config = self.config;
         let form = match self.show {
@@ -188,7 +188,7 @@ impl<'a> LiveSetup<'a> {
         };
         let shared = Arc::clone(shared);
         let printer = Printer::start(shared, form, config.interval, config.iterations);
-        let printer = printer.context("cannot start the thread that prints the figures")?;
+        let printer = printer.context("cannot start the printer thread")?;
         Ok(LiveDisplay::Printed(printer))
     }
 
@@ -197,7 +197,7 @@ impl<'a> LiveSetup<'a> {
             RecordTarget::Command(words) => Some(shell_line(words)),
             RecordTarget::Process { .. } | RecordTarget::Everything => None,
         };
-        // Set and not empty: no colours (no-color.org).
+        // Set and not empty (no-color.org).
         let no_color = crate::variables::text("NO_COLOR").is_some();
         ViewConfig {
             interval: self.config.interval,
@@ -208,7 +208,7 @@ impl<'a> LiveSetup<'a> {
         }
     }
 
-    /// Says what remains to be said once nothing is shown any more.
+    /// Prints the closing messages, after the display has ended.
     fn print_summary(&self, why: EndReason, command: &CommandSupervisor, closing: &[String]) {
         if self.config.recording.verbosity == Verbosity::Quiet {
             return;
@@ -216,7 +216,7 @@ impl<'a> LiveSetup<'a> {
         let continues = command
             .command()
             .filter(|_| !matches!(why, EndReason::CommandEnded(_)));
-        // Of figures that were printed, the last are there to be read; a picture is gone.
+        // Printed figures stay readable; the view's screen is gone.
         let is_summarized =
             self.show == DisplayChoice::View || self.config.recording.output.is_some();
         let mut sentences = match (why, is_summarized) {
@@ -228,7 +228,8 @@ impl<'a> LiveSetup<'a> {
         };
         sentences.extend(closing.iter().filter(|_| is_summarized).cloned());
         sentences.extend(
-            continues.map(|command| format!("the command goes on: process {}", command.pid())),
+            continues
+                .map(|command| format!("the command keeps running: process {}", command.pid())),
         );
         let failed = matches!(why, EndReason::CommandEnded(ended) if ended.exit_code() != 0);
         let (place, end) = self.output.dismissal(continues.is_some(), failed);
@@ -236,22 +237,22 @@ impl<'a> LiveSetup<'a> {
             print::message(sentence);
         }
         if let Some(end) = end {
-            print::message("its end:");
+            print::message("its last lines:");
             print::lines(&end);
         }
     }
 }
 
-/// Where the figures are shown.
+/// The running display.
 enum LiveDisplay {
-    /// On the whole screen.
+    /// Full screen.
     OnScreen(View),
-    /// On standard output.
+    /// Lines or JSON objects on standard output.
     Printed(Printer),
 }
 
 impl LiveDisplay {
-    /// Whether anybody still looks.
+    /// Whether the display still runs.
     fn is_on(&self) -> bool {
         match self {
             Self::OnScreen(view) => view.is_on(),
@@ -259,8 +260,8 @@ impl LiveDisplay {
         }
     }
 
-    /// The recording has ended: shows the last state. A picture stays until its user leaves, if it `stays`; a
-    /// signal ends that too.
+    /// Shows the final state after the recording has ended. With `stays`, the view remains until the
+    /// user quits or a signal arrives.
     fn finish(self, stays: bool, command: &mut CommandSupervisor) -> anyhow::Result<()> {
         let mut view = match self {
             Self::Printed(printer) => return printer.finish(command),
@@ -276,7 +277,8 @@ impl LiveDisplay {
     }
 }
 
-/// Whether the last picture is to be looked at: the end came by itself, and nobody set another one.
+/// Whether the view remains after the end: only if the program ended by itself, without `-n` or a
+/// signal.
 fn stays(why: EndReason, command: &CommandSupervisor, config: &TopConfig) -> bool {
     let by_itself = matches!(
         why,
@@ -285,7 +287,7 @@ fn stays(why: EndReason, command: &CommandSupervisor, config: &TopConfig) -> boo
     by_itself && !command.handed_on() && config.iterations.is_none()
 }
 
-/// How it ended, in words.
+/// The reason of the end, as a clause.
 fn ended_words(why: EndReason, target: &RecordTarget) -> String {
     match (why, target) {
         (EndReason::CommandEnded(CommandEnd::Code(code)), _) => {
@@ -298,14 +300,14 @@ fn ended_words(why: EndReason, target: &RecordTarget) -> String {
             format!("process {pid} ended")
         }
         (EndReason::ProcessEnded, _) => "the process ended".to_owned(),
-        (EndReason::TimeOver, _) => "the time is over".to_owned(),
+        (EndReason::TimeOver, _) => "the time limit was reached".to_owned(),
         (EndReason::Interrupted, _) => "interrupted".to_owned(),
-        (EndReason::Left, _) => "left".to_owned(),
-        (EndReason::CannotWrite, _) => "the trace cannot be written any more".to_owned(),
+        (EndReason::Left, _) => "quit".to_owned(),
+        (EndReason::CannotWrite, _) => "writing the trace failed".to_owned(),
     }
 }
 
-/// For example `SIGKILL`.
+/// The name of a signal, for example `SIGKILL`.
 fn signal_name(number: u8) -> String {
     nix::sys::signal::Signal::try_from(i32::from(number))
         .map_or_else(|_| format!("signal {number}"), |signal| signal.to_string())

@@ -1,44 +1,44 @@
-//! Environment variables that gctrace itself reads: the only place that does.
+//! The only place that reads environment variables of gctrace itself.
 //!
-//! With file capabilities (setcap) gctrace has rights that its user lacks, and the user chooses the
-//! environment. Each variable is read with what it decides, so that none can choose code for such a process.
-//! A lint forbids `std::env::var` and the like elsewhere. The environment of the command is another matter:
-//! `launch/environment.rs`.
+//! With file capabilities (setcap), gctrace has privileges that its user lacks, but the user controls
+//! the environment. Each variable is read together with its effect, so that none can select code for
+//! such a process. A lint forbids `std::env::var` and the like elsewhere. `launch/environment.rs`
+//! handles the command's environment.
 
 use crate::privileges::has_more_rights_than_its_user;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What the value of a variable decides.
+/// The effect of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VariableEffect {
-    /// How output looks, or a word in a message.
+    /// Appearance of output, or a word in a message.
     Appearance,
-    /// Where the user's own files go. They are created with that user's rights, and what is read from them
-    /// is trusted for that user's programs only.
+    /// Location of the user's own files. They are created as that user, and their content is trusted
+    /// for that user's programs only.
     Place,
-    /// Who the user is, believed only where gctrace is root already (`launch/invoker.rs`).
+    /// Identity of the user; trusted only if gctrace runs as root (`launch/invoker.rs`).
     Identity,
-    /// Which code is loaded, here or in the programs of others.
+    /// Code to load, into gctrace or into recorded programs.
     Code,
 }
 
-/// The value of a variable; `None` where it is not set. One that decides over code is ignored, and that is
-/// said, where gctrace has rights that its user lacks.
+/// The value of a variable; `None` if it is not set. If gctrace has privileges that its user lacks, a
+/// variable with the effect [`VariableEffect::Code`] is ignored with a warning.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that reads variables"
 )]
-pub(crate) fn variable(name: &str, decides: VariableEffect) -> Option<OsString> {
+pub(crate) fn variable(name: &str, effect: VariableEffect) -> Option<OsString> {
     let value = std::env::var_os(name)?;
-    if decides == VariableEffect::Code && !value.is_empty() && has_more_rights_than_its_user() {
+    if effect == VariableEffect::Code && !value.is_empty() && has_more_rights_than_its_user() {
         tracing::warn!("{name} is ignored: this gctrace has file capabilities, its user does not");
         return None;
     }
     Some(value)
 }
 
-/// A variable that decides over the appearance only, as text; `None` where it is not set or empty.
+/// A variable with the effect [`VariableEffect::Appearance`]; `None` if unset, empty or not UTF-8.
 pub(crate) fn text(name: &str) -> Option<String> {
     let value = variable(name, VariableEffect::Appearance)?
         .into_string()
@@ -46,7 +46,7 @@ pub(crate) fn text(name: &str) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// The directory for temporary files (`TMPDIR`, else `/tmp`).
+/// The directory for temporary files: `TMPDIR`, or else `/tmp`.
 pub(crate) fn temporary_directory() -> PathBuf {
     let named = variable("TMPDIR", VariableEffect::Place).filter(|path| !path.is_empty());
     named.map_or_else(|| "/tmp".into(), Into::into)

@@ -1,4 +1,4 @@
-//! `gctrace analyze` as users run it, bad input above all. Needs no privileges.
+//! `gctrace analyze`, mainly with bad input. Needs no privileges.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -40,7 +40,7 @@ fn gctrace(arguments: &[&Path], input: &[u8]) -> Outcome {
     }
 }
 
-/// A file of these bytes, in a directory that lives as long as the test.
+/// A file with these bytes, in a directory that exists as long as the test.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -55,7 +55,7 @@ impl Files {
     }
 }
 
-/// What must fail with exit code 1, no report, and a message that holds all of these.
+/// Asserts exit code 1, no report, and a message that contains all `parts`.
 fn refused(bytes: &[u8], expected: &[&str]) {
     let files = Files::new();
     let path = files.add("t.json", bytes);
@@ -239,7 +239,7 @@ fn json_without_escapes() {
     assert_eq!(json["schema"], "gctrace.report/2");
     assert_eq!(json["totals"]["pauses"]["max_ns"], 50_500);
     let outcome = gctrace(&[&path], b"");
-    assert!(!outcome.out.contains('\x1b'), "no colour but on a terminal");
+    assert!(!outcome.out.contains('\x1b'), "color on terminals only");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn stacks_counters_and_pressure() {
     assert_eq!(json["pressure"]["net_containers_per_s"], 700.0);
 }
 
-/// `gctrace analyze trace.json | head -1` ends quietly.
+/// `gctrace analyze trace.json | head -1` ends without an error.
 #[test]
 fn closed_pipe() {
     let files = Files::new();

@@ -1,4 +1,4 @@
-//! `gctrace export` as users run it. Needs no privileges.
+//! `gctrace export`. Needs no privileges.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -14,7 +14,7 @@ use std::process::Output;
 
 const US: u64 = 1000;
 
-/// A process: pid, and its pauses as generation, length in µs and stack.
+/// A process: pid, and pauses as generation, length in µs and stack.
 type Process<'a> = (u32, &'a [(u8, u64, Option<u32>)]);
 
 fn trace(directory: &Path, name: &str, processes: &[Process<'_>]) -> PathBuf {
@@ -73,7 +73,7 @@ fn printed(path: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The weights of collapsed lines added.
+/// The sum of the weights of collapsed lines.
 fn sum(collapsed: &str) -> u64 {
     let weights = collapsed
         .lines()
@@ -119,7 +119,7 @@ fn several_processes_and_traces_have_a_frame_each() {
     );
 }
 
-/// What the schema of speedscope's file format asks for.
+/// Checks the requirements of speedscope's schema.
 #[test]
 fn speedscope() {
     let place = tempfile::tempdir().unwrap();
@@ -192,7 +192,7 @@ fn svg_is_well_formed_and_names_the_frames() {
     assert!(child.status_in_time().unwrap().success());
 }
 
-/// Exit code 1, nothing on standard output, and a message that holds all of these.
+/// Asserts exit code 1, no standard output, and a message that contains all `parts`.
 fn refused(path: &Path, options: &[&str], needles: &[&str]) {
     let output = export(path, options);
     assert_eq!(output.status.code(), Some(1));

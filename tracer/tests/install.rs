@@ -1,4 +1,4 @@
-//! The README's lines to install gctrace, as they are, with another prefix.
+//! Runs the README's install commands with another prefix.
 
 mod common;
 
@@ -6,7 +6,8 @@ use common::limit::WithTimeout as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Those lines, without sudo, for what was built with these tests: `cargo test` leaves libraries in `deps` alone.
+/// The commands without sudo, for the build of these tests: `cargo test` puts libraries only into
+/// `deps`.
 fn lines(readme: &str, built: &Path, prefix: &Path) -> Vec<String> {
     let word = |word: &str| match word.strip_prefix("target/release/") {
         Some(file) => {
@@ -26,7 +27,7 @@ fn lines(readme: &str, built: &Path, prefix: &Path) -> Vec<String> {
 
 #[test]
 fn the_readmes_lines_install_everything() {
-    // Not below a folder of another user: root loads no library from there.
+    // Not in a directory of another user, from which root does not load a library.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let prefix = place.path().join("prefix");
     let built = Path::new(common::GCTRACE).parent().expect("a folder");

@@ -1,4 +1,4 @@
-//! Kernel tier: `gctrace demo` as a person would run it.
+//! Kernel tier: `gctrace demo`.
 
 mod common;
 

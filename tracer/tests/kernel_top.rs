@@ -1,4 +1,5 @@
-//! Kernel tier: the figures of `gctrace top` against the trace of the same run and what the program itself says.
+//! Kernel tier: compares the figures of `gctrace top` with the trace of the same run and with the
+//! program's own counts.
 
 #![expect(
     clippy::unwrap_used,
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Collections of all generations for a reason each, then what the interpreter says of them.
+/// Collections of all generations, one per reason, then the interpreter's statistics.
 const PROGRAM: &str = "
 import gc, json, sys
 class Node: pass
@@ -106,7 +107,7 @@ fn check(python: &Python) {
     }
 }
 
-/// `gc.get_stats()` has all collections but those at the end of the interpreter.
+/// `gc.get_stats()` has all collections except those at interpreter shutdown.
 fn equal_to_truth(last: &Value, truth: &Value) {
     let collections = &last["totals"]["collections"];
     let shutdown = |generation: usize| {
@@ -160,7 +161,7 @@ impl Top {
         Self { process, last }
     }
 
-    /// The last object printed.
+    /// The last printed object.
     fn last(&self) -> Value {
         self.last.lock().unwrap().clone()
     }
@@ -223,7 +224,7 @@ fn go(place: &Path, pid: u32) {
     fs::write(place.join(format!("go-{pid}")), "").unwrap();
 }
 
-/// Pids of the programs that are ready.
+/// Pids of programs that are ready.
 fn ready(place: &Path) -> Vec<u32> {
     let entries = fs::read_dir(place).unwrap().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -273,11 +274,11 @@ fn every_process_as_it_comes_and_goes() {
     let place = place.path();
     let mut before = program(&python, place, &[]);
     let mut top = Top::start(place, &[]);
-    wait_until("who was there is shown", || {
+    wait_until("running processes are shown", || {
         top.collections(before.id()) == Some(0)
     });
     let mut after = program(&python, place, &["child"]);
-    wait_until("who came is shown", || {
+    wait_until("new processes are shown", || {
         ready(place).len() == 3
             && ready(place)
                 .iter()
@@ -294,12 +295,12 @@ fn every_process_as_it_comes_and_goes() {
             .get(&u64::from(pid))
             .map(|one| one["ended"].clone())
     };
-    wait_until("who was killed is said to be", || {
+    wait_until("the killed process is shown as killed", || {
         end_of(before.id()).is_some_and(|end| end["signal"] == 9)
     });
     fs::write(place.join("stop"), "").unwrap();
     after.status_in_time().unwrap();
-    wait_until("who ended is said to have", || {
+    wait_until("the ended process is shown as ended", || {
         end_of(after.id()).is_some_and(|end| end["code"] == 3)
     });
     assert!(!place.join("trace.json").exists(), "no trace was asked for");
@@ -320,7 +321,7 @@ fn memory_and_cost_are_sampled() {
         let process = processes.get(&u64::from(own.id()))?;
         process["resident_bytes"].as_u64()
     };
-    wait_until("memory is told", || resident().is_some());
+    wait_until("memory is reported", || resident().is_some());
     let status = fs::read_to_string(format!("/proc/{}/status", own.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let truth: u64 = line
@@ -330,7 +331,7 @@ fn memory_and_cost_are_sampled() {
     // The kernel keeps statm and status up to date by batches of pages for each CPU (mm/percpu_counter).
     assert!(resident().unwrap().abs_diff(truth * 1024) < 2 << 20);
     go(place, own.id());
-    wait_until("hits are told", || {
+    wait_until("hits are reported", || {
         top.last()["recorder"]["hits"].as_u64().unwrap() >= 25
     });
     let recorder = top.last()["recorder"].clone();
@@ -338,7 +339,10 @@ fn memory_and_cost_are_sampled() {
     assert!(recorder["resident_bytes"].as_u64().unwrap() > 1 << 20);
     assert_eq!(top.interrupt(), Some(0));
     std::thread::sleep(Duration::from_millis(50));
-    assert!(own.try_wait().unwrap().is_none(), "the process goes on");
+    assert!(
+        own.try_wait().unwrap().is_none(),
+        "the process keeps running"
+    );
     fs::write(place.join("stop"), "").unwrap();
     own.status_in_time().unwrap();
 }

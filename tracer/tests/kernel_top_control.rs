@@ -21,7 +21,7 @@ use std::process::Command;
 use std::process::Output;
 use std::process::Stdio;
 
-/// Prints numbered lines to both streams, collects, and ends with 5; `ended` is there then.
+/// Prints numbered lines to both streams, collects, creates `ended`, and exits with 5.
 const PRINTS: &str = "
 import gc, sys, time
 for number in range(150):
@@ -103,7 +103,7 @@ fn the_commands_output_goes_to_its_file() {
     assert!(messages(&output).contains("o.txt"), "{output:?}");
 }
 
-/// Whatever becomes of gctrace.
+/// However gctrace ends.
 #[test]
 fn a_killed_gctrace_leaves_the_command_and_its_output() {
     let Some((python, place)) =
@@ -158,7 +158,7 @@ fn as_many_as_were_asked_for() {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(objects(&output.stdout).len(), 3);
-    assert!(messages(&output).contains("the command goes on: process"));
+    assert!(messages(&output).contains("the command keeps running: process"));
     wait_until("the command ended", || has_ended(place.path()));
 }
 
@@ -186,7 +186,7 @@ fn a_reader_that_goes_away_ends_it_in_order() {
         assert_eq!(gctrace.status_in_time().unwrap().code(), Some(0));
         let messages = fs::read_to_string(place.join("messages")).unwrap();
         assert!(!messages.contains("roken pipe"), "{messages}");
-        assert!(messages.contains("the command goes on"), "{messages}");
+        assert!(messages.contains("the command keeps running"), "{messages}");
         let trace = Trace::read(&place.join("t.json"));
         assert_eq!(trace.end()["why"], "its user left the live view");
         wait_until("the command ended", || has_ended(place));
@@ -275,7 +275,7 @@ while True:
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 ";
 
-/// Takes no notice of Ctrl-C, and ends after gctrace. Two that come at once are one signal: the second is asked for
+/// Ignores Ctrl-C, and ends after gctrace. Two simultaneous ones are one signal, so the second is typed
 /// half a second after the first.
 const STUBBORN: &str = "
 import os, signal, time
@@ -312,7 +312,7 @@ fn the_second_interrupt_leaves() {
     wait_until("the command ended", || has_ended(place.path()));
 }
 
-/// An address that is taken is said before anything is begun.
+/// An address in use is reported before the command starts.
 #[test]
 fn an_address_that_is_taken() {
     let Some((_, place)) = common::place_for("an_address_that_is_taken") else {
@@ -322,7 +322,7 @@ fn an_address_that_is_taken() {
     let address = taken.local_addr().unwrap().to_string();
     let arguments = ["--plain", "--record", "t.json", "--listen", &address, "--"];
     let mut command = top(place.path(), &arguments);
-    let output = command.args(["touch", "begun"]).output_in_time().unwrap();
+    let output = command.args(["touch", "started"]).output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(messages(&output).contains(&address), "{output:?}");
     let nothing: Vec<_> = fs::read_dir(place.path()).unwrap().collect();

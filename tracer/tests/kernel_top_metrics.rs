@@ -1,4 +1,4 @@
-//! `gctrace top --listen`: what a scrape of a running program says, against the program and its trace.
+//! `gctrace top --listen`: compares a scrape of a running program with the program and its trace.
 
 #![expect(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
 
-/// Collects 25 times when told to by a file, says so by another, ends when told to by a third.
+/// Collects 25 times once a file exists, then creates another file, and ends once a third exists.
 const COLLECTS: &str = "
 import gc, os, sys, time
 gc.disable()
@@ -40,7 +40,7 @@ open('done', 'w').close()
 wait('end')
 ";
 
-/// A running gctrace that serves; ended with its test.
+/// A running gctrace that serves metrics; stopped on drop.
 struct Top {
     child: Child,
     address: String,
@@ -66,7 +66,7 @@ impl Top {
                 let at = line.split("http://").nth(1)?;
                 at.strip_suffix("/metrics").map(str::to_owned)
             })
-            .expect("it says where it serves");
+            .expect("a message with the address");
         // Nobody must be kept waiting by a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }

@@ -1,4 +1,5 @@
-//! The full-screen view as a person uses it, in tmux; and the terminal afterwards, however it ended.
+//! The full-screen view in tmux, used like a person would; and the terminal afterwards, however the
+//! view ended.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,7 +18,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use std::path::PathBuf;
 
-/// Collects young and old until its file is gone, and says so.
+/// Collects young and old generations until its file is gone, then prints a message.
 const SCRIPT: &str = r#"
 import gc, os, sys, time
 keep = [[number] for number in range(300_000)]
@@ -40,7 +41,7 @@ struct TmuxSession {
 }
 
 impl TmuxSession {
-    /// `None`, said, where tests cannot be made.
+    /// `None`, with a message, if the tests cannot run here.
     fn new(test: &str, shell: &[&str]) -> Option<Self> {
         if !has_tmux(test) {
             return None;
@@ -87,7 +88,7 @@ impl TmuxSession {
         self.place.path().join(name)
     }
 
-    /// The terminal is as it was: its mode, its screen, its cursor, no reports of clicks; and it works.
+    /// Asserts that the terminal is restored: mode, screen, cursor, no mouse reports; and works.
     fn terminal_is_as_before(&self) {
         let tmux = &self.tmux;
         wait_until("the usual screen", || tmux.variable("alternate_on") == "0");
@@ -118,7 +119,7 @@ impl TmuxSession {
         Pid::from_raw(pid.expect("gctrace").parse().unwrap())
     }
 
-    /// Starts the program without gctrace; its pid.
+    /// Starts the program without gctrace. Returns its pid.
     fn start_program(&self) -> String {
         let tmux = &self.tmux;
         tmux.line(&format!("{} > output & echo $! > pid", self.program()));
@@ -164,7 +165,7 @@ fn as_a_person_would() {
     output_shown(tmux);
     resized(tmux);
     tmux.press(&["q"]);
-    tmux.wait_for_words("the command goes on");
+    tmux.wait_for_words("the command keeps running");
     tmux.line("echo code-$?");
     tmux.wait_for_words("code-0");
     desk.terminal_is_as_before();
@@ -225,9 +226,9 @@ fn stopped(tmux: &Tmux) {
     tmux.press(&["Space"]);
     tmux.wait_for_words("PAUSED");
     tmux.press(&["Space"]);
-    tmux.wait_for("it goes on", |screen| !screen.contains("PAUSED"));
+    tmux.wait_for("the display resumes", |screen| !screen.contains("PAUSED"));
     tmux.press(&["d"]);
-    tmux.wait_for_words("Seconds between pictures");
+    tmux.wait_for_words("Refresh interval in seconds");
     tmux.press(&["0", ".", "5", "Enter"]);
     tmux.wait_for_words("every 0.5 s");
 }
@@ -268,7 +269,7 @@ fn resized(tmux: &Tmux) {
     });
 }
 
-/// dash does not mend a terminal that a program left behind.
+/// dash does not repair the terminal mode that a program leaves behind.
 #[test]
 fn gctrace_is_killed() {
     let Some(desk) = TmuxSession::new("gctrace_is_killed", &SH) else {
@@ -303,7 +304,7 @@ fn interrupted_by_the_keyboard() {
     desk.tmux.press(&["C-c"]);
     // The program ends by KeyboardInterrupt, and its words are repeated.
     desk.tmux.wait_for("the command's end", |screen| {
-        screen.contains("KeyboardInterrupt") || screen.contains("Press q to leave")
+        screen.contains("KeyboardInterrupt") || screen.contains("Press q to quit")
     });
     desk.tmux.press(&["q"]);
     desk.terminal_is_as_before();
@@ -317,12 +318,12 @@ fn the_command_ends() {
     desk.top_of_program("--record trace.json");
     desk.wait_for_rows();
     desk.end_program();
-    let screen = desk.tmux.wait_for_words("Press q to leave");
+    let screen = desk.tmux.wait_for_words("Press q to quit");
     assert!(
         screen.contains("ENDED") && screen.contains("exit code 0"),
         "{screen}"
     );
-    // The trace is closed while the picture stays.
+    // The trace is closed while the view stays.
     let trace = common::Trace::read(&desk.file("trace.json"));
     assert!(!trace.pauses().is_empty());
     trace.assert_nothing_lost();
@@ -343,7 +344,7 @@ fn the_command_is_killed() {
     desk.top_of_program("");
     let screen = desk.wait_for_rows();
     kill(pid_of_row(&screen), Signal::SIGKILL).unwrap();
-    let screen = desk.tmux.wait_for_words("Press q to leave");
+    let screen = desk.tmux.wait_for_words("Press q to quit");
     assert!(screen.contains("killed by SIGKILL"), "{screen}");
     desk.tmux.press(&["q"]);
     desk.tmux.line("echo code-$?");
@@ -428,7 +429,7 @@ fn a_screen_of_ascii() {
     desk.terminal_is_as_before();
 }
 
-/// Whoever looks for the process whose terminal went away finds none.
+/// No process remains after its terminal has gone away.
 #[test]
 fn the_terminal_goes_away() {
     let Some(desk) = TmuxSession::new("the_terminal_goes_away", &SH) else {

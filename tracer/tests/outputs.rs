@@ -1,4 +1,4 @@
-//! Where traces are written to, as users name it. Needs no privileges.
+//! Destinations of traces. Needs no privileges.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -91,7 +91,7 @@ fn standard_output_has_the_trace_alone() {
     assert_eq!(names(place.path()), ["piped.json"]);
 }
 
-/// A reader that takes nothing for long does not hold up the command; what it was not given yet it gets at the end.
+/// A slow reader of the trace does not delay the command, and gets the rest at the end.
 #[test]
 fn a_slow_reader_gets_everything() {
     let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What gctrace prints harms nobody: not when its reader is gone, and not the terminal.
+//! Output of gctrace is harmless: without a reader, and to the terminal.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -12,7 +12,7 @@ use std::process::Command;
 use std::process::ExitStatus;
 use std::process::Stdio;
 
-/// The write end of a pipe that nobody reads any more.
+/// The write end of a pipe without a reader.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -28,7 +28,7 @@ fn gctrace(place: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// As in-process recording reports everything: its opening, what was seen, the end.
+/// In-process recording with all messages: start, processes, end.
 #[test]
 fn messages_without_a_reader_leave_the_commands_exit_code() {
     let place = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn messages_without_a_reader_leave_the_commands_exit_code() {
     }
 }
 
-/// A trace of one pause.
+/// A trace with one pause.
 fn trace(place: &Path) -> String {
     let name = "t.json";
     let pause = serde_json::json!({
@@ -60,7 +60,7 @@ fn trace(place: &Path) -> String {
     name.to_owned()
 }
 
-/// Everything that answers on standard output.
+/// All command lines that print to standard output.
 fn answers(trace: &str) -> Vec<Vec<&str>> {
     vec![
         vec!["--help"],
@@ -131,7 +131,7 @@ fn usage_errors_without_a_reader_have_their_exit_code() {
     assert_eq!(code(&["--", "./no-such-command"]).code(), Some(127));
 }
 
-/// A reader of standard error that does not read: messages are dropped, the command's end is not waited for.
+/// If the reader of standard error does not read, messages are dropped after a timeout.
 #[test]
 fn messages_that_are_not_read_hold_nothing_up() {
     let place = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn messages_that_are_not_read_hold_nothing_up() {
     assert_eq!(status.code(), Some(5));
 }
 
-/// Leaves no room in a pipe; whoever writes then, waits.
+/// Fills a pipe, so that further writes block.
 fn fill(writer: &mut std::io::PipeWriter) {
     use nix::fcntl::FcntlArg;
     use nix::fcntl::OFlag;
@@ -158,7 +158,7 @@ fn fill(writer: &mut std::io::PipeWriter) {
     flags(OFlag::empty());
 }
 
-/// Names of files, arguments and options that gctrace repeats in messages.
+/// Names of files, arguments and options that gctrace quotes in messages.
 #[test]
 fn words_of_the_command_line_cannot_steer_the_terminal() {
     let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Wrong uses: each has its exit code and a message that says what is wrong, and what to type instead.
+//! Usage errors: each has its exit code and a message with the problem and the correct usage.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -13,8 +13,8 @@ use std::process::Output;
 /// Command line, exit code, parts of standard error.
 type Use = (&'static str, i32, &'static [&'static str]);
 
-/// Words are separated by blanks. Exit code 2: a usage error; 1: gctrace's failure; 126 and 127: the command's, as
-/// shells have them.
+/// Words are separated by spaces. Exit code 2 is a usage error, 1 a failure of gctrace, 126 and 127 are
+/// those of the command, as in shells.
 const WRONG: &[Use] = &[
     // What to record.
     ("", 2, &["nothing to record", "gctrace -- python train.py"]),
@@ -42,15 +42,15 @@ const WRONG: &[Use] = &[
     (
         "-p 1,2",
         2,
-        &["one process at a time; its children are followed"],
+        &["only one process can be given; its children are recorded too"],
     ),
-    ("top -p 1,2", 2, &["one process at a time"]),
+    ("top -p 1,2", 2, &["only one process can be given"]),
     // Values.
     ("--stack-depth -1 -- true", 2, &["-1 is not in 0..="]),
     ("--stack-depth 65000 -- true", 2, &["is not in 0..="]),
     ("--stack-depth many -- true", 2, &["--stack-depth"]),
     ("-d 0 -- true", 2, &["must be longer than zero"]),
-    ("-d ten -- true", 2, &["write 10, 2.5, 30s or 2m"]),
+    ("-d ten -- true", 2, &["examples: 10, 2.5, 30s, 2m"]),
     ("--min-pause 50 -- true", 2, &["unit missing", "50us"]),
     ("--ring-size 3MiB -- true", 2, &["power of two"]),
     ("--ring-size 1KiB -- true", 2, &["between 4KiB and 1GiB"]),
@@ -68,9 +68,9 @@ const WRONG: &[Use] = &[
     // Live.
     ("top -i 0", 2, &["must be longer than zero"]),
     ("top -i 61", 2, &["from 0.1 to 60 seconds"]),
-    ("top -n 0", 2, &["whole number from 1 on"]),
+    ("top -n 0", 2, &["an integer of at least 1"]),
     ("top --plain --format json", 2, &["cannot be used with"]),
-    ("top --listen elsewhere", 2, &["write a port (9464)"]),
+    ("top --listen elsewhere", 2, &["must be a port (9464)"]),
     ("top --listen-arguments -- true", 2, &["--listen"]),
     (
         "top --output o -p 1",
@@ -99,7 +99,7 @@ const WRONG: &[Use] = &[
     (
         "--mode inject -o no/such/folder/t.json -- true",
         1,
-        &["no/such/folder", "Make its directory first"],
+        &["no/such/folder", "Create its directory first"],
     ),
     ("--mode inject -o . -- true", 1, &["directory"]),
     ("--mode inject -o small.py -- true", 1, &["small.py"]),
@@ -152,7 +152,7 @@ fn run(place: &Path, line: &str) -> Output {
 }
 
 #[test]
-fn wrong_uses_say_what_is_wrong() {
+fn usage_errors_are_explained() {
     let place = place();
     assert!(WRONG.len() >= 60, "{}", WRONG.len());
     let before = names(place.path());
@@ -171,10 +171,10 @@ fn wrong_uses_say_what_is_wrong() {
                 .map(|part| format!("no {part:?}")),
         );
         if messages.contains("panicked") || messages.matches("os error 2").count() > 1 {
-            wrong.push("not said once".to_owned());
+            wrong.push("a panic, or a repeated cause".to_owned());
         }
         if *code != 0 && messages.is_empty() && output.stdout.is_empty() {
-            wrong.push("nothing is said".to_owned());
+            wrong.push("no message".to_owned());
         }
         if !wrong.is_empty() {
             failures.push(format!("gctrace {line}: {}\n{messages}", wrong.join(", ")));
@@ -191,7 +191,7 @@ fn names(place: &Path) -> Vec<std::ffi::OsString> {
     names
 }
 
-/// What other tools of the field accept is accepted.
+/// Spellings that other tools of the field accept are accepted.
 #[test]
 fn usual_spellings() {
     let place = place();
@@ -215,7 +215,7 @@ fn usual_spellings() {
     }
 }
 
-/// The recording ends; the command goes on, and its exit code is gctrace's.
+/// The recording ends; the command keeps running, and gctrace exits with its exit code.
 #[test]
 fn a_command_is_recorded_for_a_time() {
     let place = place();

@@ -8,13 +8,13 @@ use indicatif::ProgressStyle;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Nobody wants a bar for less.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Delay before the bar appears.
+const DELAY: Duration = Duration::from_secs(1);
 
-/// Shows how much of the current trace is read, on a terminal, once reading has taken a second.
+/// Shows the progress of the current trace on a terminal, after [`DELAY`].
 pub(crate) struct ReadProgress {
-    begun: Instant,
-    wanted: bool,
+    start: Instant,
+    enabled: bool,
     traces: usize,
     number: usize,
     name: String,
@@ -23,11 +23,11 @@ pub(crate) struct ReadProgress {
 }
 
 impl ReadProgress {
-    /// For this many traces.
+    /// Progress over this number of traces.
     pub(crate) fn new(traces: usize) -> Self {
         Self {
-            begun: Instant::now(),
-            wanted: print::errors_on_terminal(),
+            start: Instant::now(),
+            enabled: print::errors_on_terminal(),
             traces,
             number: 0,
             name: String::new(),
@@ -36,7 +36,7 @@ impl ReadProgress {
         }
     }
 
-    /// Another trace; `size` in bytes, where known.
+    /// Starts the next trace; `size` in bytes, if known.
     pub(crate) fn begin(&mut self, name: &str, size: Option<u64>) {
         self.finish();
         self.number += 1;
@@ -47,9 +47,9 @@ impl ReadProgress {
         self.size = size;
     }
 
-    /// `consumed` bytes of it are read.
-    pub(crate) fn look(&mut self, consumed: u64) {
-        if !self.wanted || self.begun.elapsed() < PATIENCE {
+    /// Updates the bar: `consumed` bytes of the trace have been read.
+    pub(crate) fn update(&mut self, consumed: u64) {
+        if !self.enabled || self.start.elapsed() < DELAY {
             return;
         }
         let (size, name) = (self.size, &self.name);
@@ -57,7 +57,7 @@ impl ReadProgress {
         bar.set_position(consumed);
     }
 
-    /// Takes the bar off the terminal.
+    /// Removes the bar.
     pub(crate) fn finish(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

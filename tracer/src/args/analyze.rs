@@ -10,30 +10,31 @@ pub(super) struct AnalyzeArgs {
     /// Traces written by `gctrace record`; several give one report
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Format of the report, JSON of schema gctrace.report/2 [default: json if FILE ends in .json, otherwise text]
+    /// Report format; JSON has the schema gctrace.report/2 [default: json if FILE ends in .json,
+    /// otherwise text]
     #[arg(long, value_enum)]
     format: Option<OutputFormat>,
-    /// The same as --format json
+    /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// File to write; - or nothing is standard output. A file that is there is left alone
+    /// File to write; `-` is standard output, the default. An existing file is not overwritten
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace FILE if it is there
+    /// Overwrite FILE if it exists
     #[arg(short, long, requires = "output")]
     force: bool,
 }
 
-/// One report, as asked for.
+/// Configuration of `gctrace analyze`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AnalyzeConfig {
     /// Traces: at least one.
     pub traces: Vec<PathBuf>,
-    /// How to print.
+    /// Report format.
     pub format: OutputFormat,
-    /// Where; `None` is standard output.
+    /// File to write; `None` is standard output.
     pub output: Option<PathBuf>,
-    /// Replace what is there.
+    /// Overwrite an existing file.
     pub force: bool,
 }
 

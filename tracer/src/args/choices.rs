@@ -1,44 +1,44 @@
-//! Options that take one of a few words.
+//! Enumerations for options that take one of a few values.
 
 use clap::ValueEnum;
 
-/// For whom something is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// For people
+    /// Human-readable text
     Text,
-    /// For programs
+    /// Machine-readable JSON
     Json,
 }
 
-/// Which calls of CUDA are recorded.
+/// Which CUDA calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CudaMode {
-    /// Every launch and every CUDA event is an event of the trace
+    /// Every call, each launch and CUDA event as a record of its own
     All,
-    /// Launches are counted by the millisecond: a trace of hours stays small
+    /// Launches only as counts per millisecond, which keeps traces of hours small
     Launches,
-    /// Synchronisation, copies, memory and collectives, no launches
+    /// Synchronization, copies, memory and collectives, but no launches
     Sync,
-    /// Nothing of CUDA
+    /// No CUDA calls
     Off,
 }
 
-/// How a recording is asked to see collections and GPU work.
+/// Requested sources of collections and GPU work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RecordMode {
-    /// What fits the machine and the rights of its user
+    /// The best mode that the machine and the user's privileges allow
     Auto,
-    /// Probes of the kernel alone: needs privileges
+    /// Kernel probes only; needs privileges
     Ebpf,
-    /// A library in the recorded programs alone: needs none
+    /// A library in the recorded programs only; needs no privileges
     Inject,
-    /// Both, and each pause is told by both
+    /// Both sources for each pause
     Both,
 }
 
 impl RecordMode {
-    /// As it is written on the command line and in the header of a trace.
+    /// The name on the command line and in trace headers.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",

@@ -11,20 +11,20 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(super) struct DemoArgs {
-    /// Trace to write: compressed if it ends in .gz; a trace that is there becomes FILE.old
+    /// Trace file; `.gz` compresses. An existing trace is renamed to FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "demo.json", value_parser = values::file_name())]
     output: PathBuf,
-    /// Steps of training, of a few milliseconds each
+    /// Number of training steps, a few milliseconds each
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
 }
 
-/// One demonstration, as asked for.
+/// Configuration of `gctrace demo`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DemoConfig {
-    /// Trace.
+    /// Trace file.
     pub output: PathBuf,
-    /// Steps of training.
+    /// Number of training steps.
     pub steps: u32,
 }
 

@@ -15,23 +15,24 @@ Examples:
   gctrace export trace.json -o gc.json       for www.speedscope.app
   gctrace export rank*.json --format collapsed --generation 2 | flamegraph.pl > full.svg
 
-Of several processes each is a frame of its own, or with speedscope a profile.";
+With several processes, each is a root frame of its own, or with speedscope a profile.";
 
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
     /// Traces written by `gctrace record`; several give one file
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// File format [default: from the name of FILE: .svg, .json (speedscope), .txt or .collapsed; otherwise svg]
+    /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed; otherwise
+    /// svg]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
-    /// File to write; - or nothing is standard output. A file that is there is left alone
+    /// File to write; `-` is standard output, the default. An existing file is not overwritten
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace FILE if it is there
+    /// Overwrite FILE if it exists
     #[arg(short, long, requires = "output")]
     force: bool,
-    /// What a stack weighs
+    /// Weight of a stack
     #[arg(long, value_enum, default_value = "time")]
     by: StackWeight,
     /// Only collections of this generation
@@ -39,44 +40,44 @@ pub(super) struct ExportArgs {
     generation: Option<u8>,
 }
 
-/// A format of flame graphs.
+/// Flame graph format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// Brendan Gregg's: one line per stack, weights in nanoseconds or pauses
+    /// One line per stack, weights in nanoseconds or pauses (input of flamegraph.pl)
     Collapsed,
     /// JSON for www.speedscope.app
     Speedscope,
-    /// A picture to open in a browser
+    /// Image for the browser
     Svg,
 }
 
-/// What a stack weighs.
+/// Weight of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StackWeight {
-    /// The time of its pauses
+    /// Total length of its pauses
     Time,
-    /// The number of its pauses
+    /// Number of its pauses
     Count,
 }
 
-/// One export, as asked for.
+/// Configuration of `gctrace export`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExportConfig {
     /// Traces: at least one.
     pub traces: Vec<PathBuf>,
-    /// How to write.
+    /// File format.
     pub format: ExportFormat,
-    /// Where; `None` is standard output.
+    /// File to write; `None` is standard output.
     pub output: Option<PathBuf>,
-    /// Replace what is there.
+    /// Overwrite an existing file.
     pub force: bool,
     /// Weight of a stack.
     pub by: StackWeight,
-    /// Only this generation.
+    /// Include only collections of this generation.
     pub generation: Option<u8>,
 }
 
-/// Checks what the options mean together.
+/// Validates the combination of options.
 pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
     let output = args.output.filter(|path| !is_stdout(path));
     let format = match (args.format, &output) {
@@ -87,8 +88,8 @@ pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
     if format == ExportFormat::Svg && output.is_none() && crate::print::on_terminal() {
         return Err(usage_error(
             ErrorKind::MissingRequiredArgument,
-            "an SVG is a picture, standard output a terminal: write it to a file (-o gc.svg), or see \
-             the stacks as text (--format collapsed)",
+            "standard output is a terminal, which cannot show an SVG: write it to a file (-o gc.svg), \
+             or print the stacks as text (--format collapsed)",
         ));
     }
     Ok(ExportConfig {
@@ -109,8 +110,8 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
         Some(unknown) => Err(usage_error(
             ErrorKind::InvalidValue,
             &format!(
-                "no format has names that end in .{unknown}: name it .svg, .json (speedscope), .txt \
-                 or .collapsed, or choose with --format"
+                "no format has the extension .{unknown}: use .svg, .json (speedscope), .txt or \
+                 .collapsed, or pass --format"
             ),
         )),
     }

@@ -1,4 +1,4 @@
-//! What `record` and `top` have in common: how programs are watched, and what of them.
+//! Options that `record` and `top` share: which processes and events to record, and how.
 
 use super::CounterChoice;
 use super::CudaMode;
@@ -13,31 +13,31 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct SourceArgs {
-    /// Record only the process itself, none of its children
+    /// Do not record child processes
     #[arg(long)]
     no_follow: bool,
-    /// Under sudo: run the command as root instead of as the user who typed it
+    /// Under sudo: run the command as root instead of the invoking user
     #[arg(long)]
     as_root: bool,
-    /// Python frames to record where a pause begins, innermost first; 0 records none
+    /// Python stack frames to record per pause, innermost first; 0 disables stacks
     #[arg(long, value_name = "FRAMES", allow_negative_numbers = true, default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_ebpf::MAX_STACK_DEPTH)))]
     stack_depth: u32,
-    /// Performance counters to record in each pause and for whole processes: names between commas,
-    /// default, or none
+    /// Performance counters to record per pause and per process: comma-separated names, `default`
+    /// or `none`
     #[arg(long, value_name = "LIST", default_value = "default", value_parser = values::counters)]
     counters: CounterChoice,
-    /// Estimate how much the program allocates and on which lines, from short windows of probes on its allocator
+    /// Estimate allocation rates, sizes and lines from short windows with a probe on the allocator
     #[arg(long)]
     alloc: bool,
-    /// With --alloc: CPU time of the program that its windows may cost, in percent
+    /// With --alloc: maximum overhead of the windows, in percent of the program's CPU time
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::percent)]
     alloc_budget: f64,
-    /// How often per second to ask NVIDIA's driver how the GPUs do; 0 does not
+    /// NVML polling rate in Hz; 0 disables polling
     #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
     nvml_hz: f64,
-    /// Calls of CUDA and NCCL to record where a program makes any: each of them (all), launches only counted by
-    /// the millisecond (launches), no launches (sync), or none (off)
+    /// CUDA and NCCL calls to record: every call (`all`), launches only as counts per millisecond
+    /// (`launches`), no launches (`sync`), or no calls (`off`)
     #[arg(
         long,
         value_enum,
@@ -46,8 +46,8 @@ pub(super) struct SourceArgs {
         hide_possible_values = true
     )]
     cuda: CudaMode,
-    /// How to record: from the kernel (ebpf, needs privileges), from within the programs (inject, works for everyone),
-    /// both and compare, or what fits here (auto; gctrace doctor says what that is)
+    /// Source of events: kernel probes (`ebpf`, needs privileges), a library in the recorded
+    /// programs (`inject`, needs none), `both`, or the best available (`auto`; see gctrace doctor)
     #[arg(
         long,
         value_enum,
@@ -56,10 +56,10 @@ pub(super) struct SourceArgs {
         hide_possible_values = true
     )]
     mode: RecordMode,
-    /// Leave NVIDIA's profiling interface (CUPTI) to the program's own profiler; GPU times are not recorded then
+    /// Leave CUPTI to the program's own profiler; GPU times are then not recorded
     #[arg(long)]
     gpu_yield: bool,
-    /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
+    /// Size of the BPF ring buffer: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u32,
 }

@@ -1,4 +1,4 @@
-//! What each command line means, and what the refused ones say.
+//! Configurations of command lines, and messages of rejected ones.
 
 use super::*;
 use clap::ValueEnum as _;

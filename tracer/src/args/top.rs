@@ -23,114 +23,116 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo gctrace top -- python train.py        a program and its children, from the first instruction
   sudo gctrace top -p 4242                   a running process and its descendants
-  sudo gctrace top                           every Python process of this machine
+  sudo gctrace top                           every Python process on this machine
   sudo gctrace top --record t.json.gz -- torchrun --nproc-per-node 8 train.py
   sudo gctrace top --plain -i 5 -p 4242      a line every five seconds
   sudo gctrace top --format json -n 60 -p 4242 > minute.jsonl
-  sudo gctrace top --listen 9464             served at http://127.0.0.1:9464/metrics as well
+  sudo gctrace top --listen 9464             also serve http://127.0.0.1:9464/metrics
 
-In the view, ? tells the keys. Ctrl-C is for the command, a second one leaves; q leaves at once. A
-command that was left goes on without gctrace. Without a command and without -p, processes are
-looked for once a second: one that lives shorter and was not started by a process already shown may
-be missed.
-Exit code: the command's own if it has ended; 0 if it was left with q, 130 with a second Ctrl-C;
-otherwise 2 is a usage error, 1 a failure of gctrace.";
+In the view, ? lists the keys. The first Ctrl-C goes to the command, a second one quits; q quits at
+once. After quitting, the command keeps running, unrecorded. Without a command and -p, /proc is
+scanned once a second: a process that lives for less than a second may be missed, unless its parent
+is already shown.
+Exit code: the command's own if it has ended; 0 after q, 130 after a second Ctrl-C; otherwise 2 is a
+usage error, 1 a failure of gctrace.";
 
-/// Bounds of the interval: the shortest is also the grain of what is kept, the longest all of it.
+/// Bounds of the interval: the minimum is the resolution of the kept history, the maximum its
+/// length.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
 
 #[derive(Args, Debug)]
 pub(super) struct TopArgs {
-    /// The command to start and watch, with its arguments; without one, and without -p: all Python processes
+    /// Command to start and watch, with its arguments; without it and -p, all Python processes
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     /// Watch a running process and its descendants
     #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
     pid: Option<u32>,
-    /// Time between two pictures, lines or objects: 0.1 to 60 seconds, in steps of 0.1
+    /// Refresh interval: 0.1 to 60 seconds, in steps of 0.1
     #[arg(short = 'i', long, short_alias = 'd', value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// End after this many pictures, lines or objects; a command goes on
+    /// Quit after this number of intervals; the command keeps running
     #[arg(short = 'n', long, value_name = "NUMBER", value_parser = iterations)]
     iterations: Option<u64>,
-    /// From which length on a pause is in the log of long ones (10ms, 500us)
+    /// Log pauses at least this long (10ms, 500us)
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = values::time)]
     long_pause: Duration,
-    /// Print a line per interval instead of the view, as it is done without a terminal
+    /// Print one line per interval instead of the view; the default without a terminal
     #[arg(long, conflicts_with = "format")]
     plain: bool,
-    /// Print instead of the view: lines for people (text) or one JSON object per interval (json)
+    /// Print one line (`text`) or one JSON object (`json`) per interval instead of the view
     #[arg(long, value_enum, hide_possible_values = true)]
     format: Option<OutputFormat>,
-    /// Write a trace at the same time, named as with `record -o`
+    /// Also write a trace; FILE as with `record -o`
     #[arg(long, value_name = "FILE", value_parser = values::trace_name())]
     record: Option<PathBuf>,
-    /// File that the command's output is appended to [default: with the view a temporary one, shown in it; otherwise the output goes to
-    /// standard error]
+    /// Append the command's output to this file [default: in the view a temporary file, shown with
+    /// `o`; otherwise standard error]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Serve the figures to Prometheus at this address: a port of this machine alone (9464), or ADDRESS:PORT
+    /// Serve Prometheus metrics at this address: a port on localhost (9464), or ADDRESS:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     listen: Option<SocketAddr>,
-    /// With --listen: show command lines with their arguments, which may hold what is secret
+    /// With --listen: include the arguments of command lines, which may contain secrets
     #[arg(long, requires = "listen")]
     listen_arguments: bool,
     #[command(flatten)]
     sources: SourceArgs,
 }
 
-/// How figures are shown.
+/// How snapshots are displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DisplayChoice {
-    /// On the whole screen, if there is one.
+    /// Full screen, if standard output is a terminal.
     View,
-    /// A line per interval.
+    /// One line per interval.
     Lines,
-    /// An object per interval.
+    /// One JSON object per interval.
     Json,
 }
 
-/// One live view, as asked for.
+/// Configuration of `gctrace top`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TopConfig {
-    /// What is recorded, and how. Its trace is written only where one was asked for.
+    /// The recording behind the view; `output` is the trace of `--record`.
     pub recording: RecordConfig,
-    /// Between two pictures.
+    /// Refresh interval.
     pub interval: Duration,
-    /// From which length on a pause is in the log of long ones.
+    /// Shortest pause that is logged.
     pub long_pause: Duration,
-    /// Where the command's output goes; `None`: into a temporary file with the view, otherwise to standard error.
+    /// File for the command's output; `None`: a temporary file with the view, otherwise standard
+    /// error.
     pub command_output: Option<PathBuf>,
-    /// How.
+    /// Display format.
     pub show: DisplayChoice,
-    /// Pictures after which it ends.
+    /// Number of intervals after which to quit.
     pub iterations: Option<u64>,
-    /// Where the figures are served.
+    /// Address of the metrics server.
     pub listen: Option<SocketAddr>,
-    /// Whether command lines are served with their arguments.
+    /// Whether metrics include the arguments of command lines.
     pub listen_arguments: bool,
 }
 
-/// Checks what the parts of a command line mean together.
+/// Validates the combination of options.
 pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, clap::Error> {
     let target = target(args.command, args.pid)?;
     if args.output.is_some() && !matches!(target, RecordTarget::Command(_)) {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
-            "--output is the file for the output of a command that gctrace starts (a trace is written with --record)",
+            "--output is the file for the output of a command that gctrace starts (to write a trace, use --record)",
         ));
     }
     if args.record.as_deref().is_some_and(is_stdout) {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
-            "--record - would mix the trace with what is shown; `gctrace record -o -` writes it to standard output",
+            "--record - would mix the trace with the display; `gctrace record -o -` writes a trace to standard output",
         ));
     }
     if args.record.is_some() && args.record == args.output {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
-            "--record and --output name the same file: the trace and the command's output need one each",
+            "--record and --output name the same file: the trace and the command's output need separate files",
         ));
     }
     let show = match (args.plain, args.format) {
@@ -162,7 +164,7 @@ fn target(command: Vec<OsString>, pid: Option<u32>) -> Result<RecordTarget, clap
         }),
         (false, Some(_)) => Err(usage_error(
             ErrorKind::ArgumentConflict,
-            "-p PID watches a running process and a command starts a new one: give only one of them",
+            "-p PID watches a running process, a command starts a new one: give only one of them",
         )),
     }
 }
@@ -179,10 +181,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 fn iterations(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| "write a whole number from 1 on".to_owned())
+    number.ok_or_else(|| "must be an integer of at least 1".to_owned())
 }
 
-/// `9464` and `:9464` are of this machine alone; what others may see is said in full.
+/// `9464` and `:9464` mean localhost; any other address must be explicit.
 fn listen(text: &str) -> Result<SocketAddr, String> {
     let port = text
         .strip_prefix(':')
@@ -191,6 +193,8 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = port.parse::<u16>() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
-    text.parse()
-        .map_err(|_| "write a port (9464), or an address and a port (127.0.0.1:9464, [::1]:9464, 0.0.0.0:9464)".to_owned())
+    text.parse().map_err(|_| {
+        "must be a port (9464) or ADDRESS:PORT (127.0.0.1:9464, [::1]:9464, 0.0.0.0:9464)"
+            .to_owned()
+    })
 }

@@ -1,4 +1,4 @@
-//! Values on the command line: times, sizes, and the tip about a missing `--`.
+//! Parsers of option values, and the tip about a missing `--`.
 
 use crate::args::CounterChoice;
 use clap::builder::PathBufValueParser;
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Percent of something, more than 0 and at most 50.
+/// A percentage above 0 and up to 50.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 50.0 => Ok(percent),
@@ -19,7 +19,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// One process id.
+/// A single pid.
 pub(super) fn pid(text: &str) -> Result<u32, String> {
     let several = text
         .split(',')
@@ -27,28 +27,28 @@ pub(super) fn pid(text: &str) -> Result<u32, String> {
         .count()
         > 1;
     if several {
-        return Err("one process at a time; its children are followed".to_owned());
+        return Err("only one process can be given; its children are recorded too".to_owned());
     }
     let pid = text.parse::<u32>().ok();
     pid.filter(|pid| *pid > 0 && i32::try_from(*pid).is_ok())
         .ok_or_else(|| "not a process id (ps -ef lists them)".to_owned())
 }
 
-/// Samples per second: 0 for none, 0.1 to 100.
+/// A polling rate in Hz: 0 for none, or 0.1 to 100.
 pub(super) fn nvml_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate == 0.0 || (0.1..=100.0).contains(&rate) => Ok(rate),
-        _ => Err("must be 0, or from 0.1 to 100 times a second".to_owned()),
+        _ => Err("must be 0, or from 0.1 to 100 (Hz)".to_owned()),
     }
 }
 
-/// A ring buffer is a power of two and whole pages, or the kernel refuses it
-/// (`ringbuf_map_alloc`, kernel/bpf/ringbuf.c).
+/// The kernel requires a power of two and whole pages (`ringbuf_map_alloc`,
+/// kernel/bpf/ringbuf.c).
 const SMALLEST_RING: u64 = 4096;
-/// Far above any use, and below the kernel's own limit on all machines.
+/// Far above any useful size, and below the kernel's own limit on all machines.
 const LARGEST_RING: u64 = 1 << 30;
 
-/// Names of counters, as `perf list` writes them.
+/// Counter names as in `perf list`, comma-separated; or `default` or `none`.
 pub(super) fn counters(text: &str) -> Result<CounterChoice, String> {
     match text {
         "default" => return Ok(CounterChoice::Default),
@@ -70,7 +70,7 @@ fn known_counters() -> String {
     Counter::ALL.map(Counter::as_str).join(", ")
 }
 
-/// A time in seconds when it has no unit: `10`, `2.5`, `30s`, `2m`.
+/// A duration, in seconds if it has no unit: `10`, `2.5`, `30s`, `2m`.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let with_unit = if is_plain_number(text) {
         format!("{text}s")
@@ -78,14 +78,14 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         text.to_owned()
     };
     let duration = humantime::parse_duration(&with_unit)
-        .map_err(|error| format!("{error} (write 10, 2.5, 30s or 2m)"))?;
+        .map_err(|error| format!("{error} (examples: 10, 2.5, 30s, 2m)"))?;
     if duration.is_zero() {
         return Err("must be longer than zero".to_owned());
     }
     Ok(duration)
 }
 
-/// A time with its unit: `50us`, `1ms`; `0` needs none.
+/// A duration with a unit: `50us`, `1ms`; `0` needs none.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -93,10 +93,10 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     if is_plain_number(text) {
         return Err(format!("unit missing (write {text}us or {text}ms)"));
     }
-    humantime::parse_duration(text).map_err(|error| format!("{error} (write 50us or 1ms)"))
+    humantime::parse_duration(text).map_err(|error| format!("{error} (examples: 50us, 1ms)"))
 }
 
-/// Name of a trace, perhaps with the host, the rank or the process in it.
+/// File name of a trace, which may contain `%h`, `%r` and `%p`.
 pub(super) fn trace_name() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         crate::files::check_pattern(&path)?;
@@ -104,17 +104,17 @@ pub(super) fn trace_name() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// Name of a file that is read again afterwards: not standard output.
+/// Name of a file that is read back later, so not standard output.
 pub(super) fn file_name() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match crate::files::is_stdout(&path) {
-        true => Err("must be a file: it is read again afterwards"),
+        true => Err("must be a file, as it is read back later"),
         false => Ok(path),
     })
 }
 
-/// A power of two of bytes: `65536`, `64K`, `16MiB`.
+/// A size in bytes that is a power of two: `65536`, `64K`, `16MiB`.
 pub(super) fn ring_size(text: &str) -> Result<u32, String> {
-    let bytes = bytes(text).ok_or("not a size (write 65536, 64KiB or 16MiB)")?;
+    let bytes = bytes(text).ok_or("not a size (examples: 65536, 64KiB, 16MiB)")?;
     if !bytes.is_power_of_two() {
         return Err("must be a power of two".to_owned());
     }
@@ -124,7 +124,7 @@ pub(super) fn ring_size(text: &str) -> Result<u32, String> {
     u32::try_from(bytes).map_err(|error| error.to_string())
 }
 
-/// Binary units only: a ring buffer is a power of two.
+/// Binary units only, as the size is a power of two.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text.get(digits.len()..)? {
@@ -141,7 +141,7 @@ fn is_plain_number(text: &str) -> bool {
     text.parse::<f64>().is_ok() && text.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-/// `gctrace python train.py` is the likeliest slip: the error then says where `--` goes.
+/// Adds a tip to the error for `gctrace python train.py`, the most likely mistake.
 pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let Some(word) = unexpected_word(&error) else {
         return error;
@@ -177,7 +177,8 @@ pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString])
     )
 }
 
-/// The subcommand that somebody meant: mistyped by two letters at most, or left out before a trace.
+/// The subcommand that was probably meant: an edit distance of at most 2, or `analyze` if the word
+/// is a trace.
 fn meant(word: &str) -> Option<&'static str> {
     const NAMES: [&str; 8] = [
         "record",
@@ -203,7 +204,7 @@ fn is_trace(word: &str) -> bool {
     word.ends_with(".json") || word.ends_with(".json.gz")
 }
 
-/// Letters to insert, delete or replace to make `b` of `a` (Levenshtein).
+/// Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (above, a) in a.chars().enumerate() {
@@ -233,7 +234,7 @@ fn unexpected_word(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// Whether the words before the unexpected one are those of a recording.
+/// Whether the words before the unexpected one belong to a recording.
 fn records(before: &[OsString]) -> bool {
     let other = [
         "analyze",

@@ -1,4 +1,4 @@
-//! The checklist: facts in, verdicts and remedies out. Pure.
+//! The checklist: derives statuses and remedies from facts. Pure.
 
 mod gpus;
 mod in_process;
@@ -20,19 +20,19 @@ use gctrace_ebpf::OLDEST_LINUX;
 use gctrace_probes::counters::CounterError;
 use std::fmt;
 
-/// More pids than these are only counted.
+/// Maximum number of pids listed; the others are only counted.
 const SHOWN_PIDS: usize = 4;
 
-/// What one line of the list comes to.
+/// The status of a line of the checklist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckStatus {
-    /// As it should be.
+    /// Works.
     Ok,
-    /// Recording works, but something is to be known.
+    /// Recording works, with a restriction.
     Note,
-    /// Recording from the kernel, or at all, will not work.
+    /// Recording by kernel probes, or at all, will not work.
     Missing,
-    /// Only a process with the privileges can find out.
+    /// The check needs privileges.
     Unknown,
 }
 
@@ -73,7 +73,7 @@ impl CheckLine {
     }
 }
 
-/// All lines and what follows from them.
+/// All lines and the conclusion.
 #[derive(Clone, Debug)]
 pub(super) struct Checklist {
     works: bool,
@@ -82,7 +82,7 @@ pub(super) struct Checklist {
     closing: String,
 }
 
-/// Draws the list from the facts.
+/// Derives the checklist from the facts.
 pub(super) fn draw(machine: &HostFacts, found: &FoundInterpreters) -> Checklist {
     let lines: Vec<CheckLine> = kernel(machine).into_iter().chain(rights(machine)).collect();
     let mut interpreters: Vec<CheckLine> = found.interpreters.iter().map(interpreter).collect();
@@ -91,9 +91,9 @@ pub(super) fn draw(machine: &HostFacts, found: &FoundInterpreters) -> Checklist 
             CheckLine::new(
                 CheckStatus::Note,
                 "none found",
-                "in PATH, venv, conda, pyenv or running",
+                "in PATH, venv, conda, pyenv or running processes",
             )
-            .with_fix("gctrace doctor --python PATH examines one elsewhere."),
+            .with_fix("To examine one elsewhere: gctrace doctor --python PATH"),
         );
     }
     interpreters.extend(hidden(found.hidden_processes, &machine.rights));
@@ -107,14 +107,14 @@ pub(super) fn draw(machine: &HostFacts, found: &FoundInterpreters) -> Checklist 
     }
 }
 
-/// Processes that could not be looked into.
+/// The line on processes that could not be inspected, if any.
 fn hidden(count: usize, rights: &PrivilegeFacts) -> Option<CheckLine> {
-    let value = format!("{count} may not be looked into");
+    let value = format!("{count} cannot be inspected");
     let line = CheckLine::new(CheckStatus::Note, "processes", value);
     let denied = PrivilegeError::from_facts(rights.clone()).is_some();
     (count > 0).then(|| {
         if denied {
-            line.with_fix("sudo gctrace doctor sees all of them.")
+            line.with_fix("To inspect all of them: sudo gctrace doctor")
         } else {
             line
         }
@@ -124,7 +124,7 @@ fn hidden(count: usize, rights: &PrivilegeFacts) -> Option<CheckLine> {
 fn kernel(machine: &HostFacts) -> Vec<CheckLine> {
     let kernel = &machine.kernel;
     let newer = format!("Linux {OLDEST_LINUX} or newer is needed.");
-    // Without the right to load programs the kernel's answer says nothing about the kernel.
+    // Without the capability to load programs, the results of the tests are meaningless.
     let feature = |there: bool, otherwise| match (kernel.permitted, there) {
         (true, true) => CheckStatus::Ok,
         (true, false) => otherwise,
@@ -132,7 +132,7 @@ fn kernel(machine: &HostFacts) -> Vec<CheckLine> {
     };
     let answer = |verdict| match verdict {
         CheckStatus::Ok => "yes",
-        CheckStatus::Unknown => "cannot be tried without privileges",
+        CheckStatus::Unknown => "cannot be tested without privileges",
         _ => "no",
     };
     let needed = |what, there| {
@@ -147,16 +147,26 @@ fn kernel(machine: &HostFacts) -> Vec<CheckLine> {
     let machine_known = kernel.machine == "x86_64";
     let multi = feature(kernel.uprobe_multi, CheckStatus::Note);
     vec![
-        CheckLine::new(fatal_unless(machine_known), "kernel", format!("{} {}", kernel.release, kernel.machine))
-            .with_fix("gctrace records on x86-64 only."),
-        CheckLine::new(fatal_unless(kernel.btf), "type information", "/sys/kernel/btf/vmlinux")
-            .with_fix("A kernel built with CONFIG_DEBUG_INFO_BTF=y is needed; those of current distributions are."),
+        CheckLine::new(
+            fatal_unless(machine_known),
+            "kernel",
+            format!("{} {}", kernel.release, kernel.machine),
+        )
+        .with_fix("gctrace supports x86-64 only."),
+        CheckLine::new(
+            fatal_unless(kernel.btf),
+            "type information",
+            "/sys/kernel/btf/vmlinux",
+        )
+        .with_fix("A kernel with CONFIG_DEBUG_INFO_BTF=y is needed, as in current distributions."),
         needed("ring buffer", kernel.ring_buffer),
         needed("probe cookies", kernel.cookie),
         needed("signals from BPF", kernel.send_signal),
         match multi {
-            CheckStatus::Note => CheckLine::new(multi, "multi links", "no: each probe is attached alone")
-                .with_fix("Detaching takes a moment longer; kernels from 6.6 on do without."),
+            CheckStatus::Note => {
+                CheckLine::new(multi, "multi links", "no: probes are attached one by one")
+                    .with_fix("Detaching is slower than with Linux 6.6 or newer.")
+            }
             _ => CheckLine::new(multi, "multi links", answer(multi)),
         },
     ]
@@ -166,7 +176,7 @@ fn rights(machine: &HostFacts) -> Vec<CheckLine> {
     let rights = &machine.rights;
     let denied = PrivilegeError::from_facts(rights.clone());
     let privileges = match &denied {
-        None => CheckLine::new(CheckStatus::Ok, "privileges", held()),
+        None => CheckLine::new(CheckStatus::Ok, "privileges", needed_names()),
         Some(denied) => CheckLine::new(CheckStatus::Missing, "privileges", denied.to_string())
             .with_fix(denied.remedy()),
     };
@@ -174,8 +184,8 @@ fn rights(machine: &HostFacts) -> Vec<CheckLine> {
     lines.extend(denied.is_none().then(|| other_users(rights)));
     if denied.is_none() && !machine.kernel.permitted {
         lines.push(
-            CheckLine::new(CheckStatus::Missing, "loading programs", "the kernel refuses even the smallest BPF program")
-                .with_fix("A seccomp filter (containers: --security-opt seccomp=unconfined) or a security module forbids bpf(2)."),
+            CheckLine::new(CheckStatus::Missing, "loading programs", "the kernel rejects even a minimal BPF program")
+                .with_fix("A seccomp filter (containers: --security-opt seccomp=unconfined) or a security module denies bpf(2)."),
         );
     }
     lines.extend([
@@ -190,7 +200,7 @@ fn rights(machine: &HostFacts) -> Vec<CheckLine> {
     lines
 }
 
-/// Without them recording works, but not of everybody.
+/// Capabilities for processes of other users.
 fn other_users(rights: &PrivilegeFacts) -> CheckLine {
     let what = "other users";
     let lacking = rights.effective.lacking(FOR_OTHERS);
@@ -207,7 +217,7 @@ fn other_users(rights: &PrivilegeFacts) -> CheckLine {
         .with_fix(format!("{}: sudo gctrace", purposes.join(", ")))
 }
 
-fn held() -> String {
+fn needed_names() -> String {
     let names: Vec<_> = NEEDED
         .iter()
         .map(|needed| format!("CAP_{}", needed.name))
@@ -221,7 +231,7 @@ fn lockdown(lockdown: Lockdown) -> CheckLine {
         Lockdown::Integrity => CheckLine::new(
             CheckStatus::Ok,
             "lockdown",
-            "integrity: does not concern recording",
+            "integrity: does not affect recording",
         ),
         Lockdown::Confidentiality => {
             CheckLine::new(CheckStatus::Missing, "lockdown", "confidentiality")
@@ -229,35 +239,35 @@ fn lockdown(lockdown: Lockdown) -> CheckLine {
     }
 }
 
-/// Concerns users without CAP_PERFMON only (Documentation/admin-guide/perf-security.rst), but for 3, which is
-/// Debian's and asks for CAP_SYS_ADMIN.
+/// Affects only users without CAP_PERFMON (Documentation/admin-guide/perf-security.rst), except for
+/// level 3, a Debian patch that requires CAP_SYS_ADMIN.
 fn paranoid(machine: &HostFacts) -> CheckLine {
     let what = "perf_event_paranoid";
     let level = match machine.perf_event_paranoid {
         Some(level) => level.to_string(),
-        None => return CheckLine::new(CheckStatus::Ok, what, "not there"),
+        None => return CheckLine::new(CheckStatus::Ok, what, "absent"),
     };
     let kernel = &machine.kernel;
     if kernel.permitted && kernel.attach() == AttachMethod::Single && !kernel.uprobe_events {
-        let value = format!("{level}: this kernel lets only CAP_SYS_ADMIN place probes");
+        let value = format!("{level}: this kernel requires CAP_SYS_ADMIN to place probes");
         return CheckLine::new(CheckStatus::Missing, what, value)
-            .with_fix("File capabilities are enough from Linux 6.6 on:\n    sudo gctrace");
+            .with_fix("File capabilities suffice only from Linux 6.6 on:\n    sudo gctrace");
     }
     if kernel.perf_events || !kernel.permitted {
-        let value = format!("{level}: does not matter with CAP_PERFMON");
+        let value = format!("{level}: not relevant with CAP_PERFMON");
         return CheckLine::new(CheckStatus::Ok, what, value);
     }
-    let value = format!("{level}: this kernel lets only CAP_SYS_ADMIN open perf events");
+    let value = format!("{level}: this kernel requires CAP_SYS_ADMIN to open perf events");
     CheckLine::new(CheckStatus::Note, what, value).with_fix(
-        "Processor counters and arenas are perf events:\n    sudo sysctl kernel.perf_event_paranoid=2",
+        "CPU counters and arenas need perf events:\n    sudo sysctl kernel.perf_event_paranoid=2",
     )
 }
 
-/// BPF maps have not counted as locked memory since 5.11.
+/// BPF maps have not been charged as locked memory since Linux 5.11.
 fn locked_memory(machine: &HostFacts) -> CheckLine {
     let value = match machine.locked_memory {
         Some(bytes) => format!(
-            "limit {} KiB: does not matter from kernel 5.11 on",
+            "limit {} KiB: not relevant from Linux 5.11 on",
             bytes / 1024
         ),
         None => "no limit".to_owned(),
@@ -265,9 +275,9 @@ fn locked_memory(machine: &HostFacts) -> CheckLine {
     CheckLine::new(CheckStatus::Ok, "locked memory", value)
 }
 
-/// Recording works without them. Page faults, context switches and the like are counted anywhere.
+/// Hardware counters are optional. Software counters (page faults, context switches) always work.
 fn processor_counters(machine: &HostFacts) -> CheckLine {
-    let what = "processor counters";
+    let what = "CPU counters";
     let missing: Vec<_> = machine
         .counters
         .iter()
@@ -280,12 +290,12 @@ fn processor_counters(machine: &HostFacts) -> CheckLine {
         return CheckLine::new(
             CheckStatus::Unknown,
             what,
-            "cannot be tried without privileges",
+            "cannot be tested without privileges",
         );
     }
     if missing.len() == machine.counters.len() {
         return CheckLine::new(CheckStatus::Note, what, format!("none: {why}"))
-            .with_fix("Cycles, instructions, cache and TLB misses will not be in traces; --counters lists the rest.");
+            .with_fix("Traces will not contain cycles, instructions, cache and TLB misses; --counters lists the rest.");
     }
     let names: Vec<_> = missing
         .iter()
@@ -306,14 +316,14 @@ fn container(machine: &HostFacts) -> CheckLine {
         (Some(kind), false) => CheckLine::new(
             CheckStatus::Ok,
             "container",
-            format!("{kind}, with the host's pids"),
+            format!("{kind}, in the host's pid namespace"),
         ),
         (kind, true) => {
             let kind = kind.as_deref().unwrap_or("unknown");
             CheckLine::new(
                 CheckStatus::Missing,
                 "container",
-                format!("{kind}, with pids of its own"),
+                format!("{kind}, in a pid namespace of its own"),
             )
         }
     }
@@ -359,10 +369,14 @@ fn interpreter(interpreter: &InterpreterFile) -> CheckLine {
 
 /// `/usr/bin/python3.11 (PATH, venv; processes 12, 13)`.
 fn place(interpreter: &InterpreterFile) -> String {
-    let mut met: Vec<&str> = interpreter.met.iter().copied().collect();
+    let mut seen_in: Vec<&str> = interpreter.seen_in.iter().copied().collect();
     let running = running(&interpreter.pids);
-    met.extend(running.as_deref());
-    format!("{} ({})", clean::path(&interpreter.file), met.join(", "))
+    seen_in.extend(running.as_deref());
+    format!(
+        "{} ({})",
+        clean::path(&interpreter.file),
+        seen_in.join(", ")
+    )
 }
 
 fn running(pids: &[u32]) -> Option<String> {
@@ -394,8 +408,8 @@ fn closing(machine: &HostFacts, lines: &[CheckLine], found: &FoundInterpreters) 
         }
         Ok(decision) if !decision.collections.uses_probes() => {
             return format!(
-                "Recording will work from within the commands that gctrace starts. For recording from the kernel, \
-                 and with it of running processes, see {missing}."
+                "Recording will work in-process, for commands that gctrace starts. For recording by kernel probes, \
+                 and of running processes, see {missing}."
             );
         }
         Ok(_) => {}
@@ -407,8 +421,8 @@ fn closing(machine: &HostFacts, lines: &[CheckLine], found: &FoundInterpreters) 
         .filter(|interpreter| interpreter.outcome.is_ok())
         .count();
     match all - usable {
-        _ if all == 0 => "Recording will work; there was no interpreter to try.".to_owned(),
-        0 => format!("Recording will work, with each of the interpreters found ({all})."),
+        _ if all == 0 => "Recording will work; no interpreter was found to test.".to_owned(),
+        0 => format!("Recording will work, with all interpreters found ({all})."),
         failing => {
             format!("Recording will work, but {failing} of {all} interpreters cannot be recorded.")
         }
@@ -416,7 +430,7 @@ fn closing(machine: &HostFacts, lines: &[CheckLine], found: &FoundInterpreters) 
 }
 
 impl Checklist {
-    /// A command can be recorded, in one way or the other.
+    /// Whether a command can be recorded, in any mode.
     pub(super) fn recording_works(&self) -> bool {
         self.works
     }

@@ -1,7 +1,7 @@
-//! Asking an interpreter which files it runs from.
+//! Runs an interpreter to find out which files it maps.
 //!
-//! A file alone cannot tell which libpython the loader gives it, nor what a wrapper script starts;
-//! the interpreter itself can. It is run as the user who asked, isolated from that user's settings.
+//! The file alone does not determine which libpython the loader maps, or what a wrapper script
+//! starts. The interpreter runs as the invoking user, isolated from that user's settings.
 
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
@@ -16,9 +16,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::time::Instant;
 
-/// An interpreter starts in far under a second.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// More than any list of mapped files that name Python.
+/// Timeout; an interpreter starts in far less than a second.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum bytes of output; more than any list of mapped files.
 const MAX_OUTPUT: u64 = 1 << 20;
 
 const QUESTION: &str = "\
@@ -28,7 +28,7 @@ for line in open('/proc/self/maps', encoding='utf-8', errors='surrogateescape'):
         import os; os.write(1, os.fsencode(line))
 ";
 
-/// Files that the interpreter had mapped, each once.
+/// The files that the interpreter maps, without duplicates.
 pub(super) fn mapped_files(program: &Path, invoker: &Invoker) -> io::Result<Vec<PathBuf>> {
     let words = [
         program.as_os_str(),
@@ -49,8 +49,10 @@ pub(super) fn mapped_files(program: &Path, invoker: &Invoker) -> io::Result<Vec<
     files.dedup();
     match (files.is_empty(), complaint.lines().next()) {
         (false, _) => Ok(files),
-        (true, Some(complaint)) => Err(io::Error::other(format!("it says: {complaint}"))),
-        (true, None) => Err(io::Error::other("it did not answer as a Python does")),
+        (true, Some(complaint)) => Err(io::Error::other(format!("it printed: {complaint}"))),
+        (true, None) => Err(io::Error::other(
+            "it does not behave like a Python interpreter",
+        )),
     }
 }
 
@@ -59,11 +61,11 @@ struct ChildAnswer {
     complaint: String,
 }
 
-/// What the child printed; one that takes too long is ended.
+/// Waits for the child and returns its output. Kills the child after the timeout.
 fn answer(mut child: Child) -> io::Result<ChildAnswer> {
     let output = child.stdout.take().map(read_in_background).transpose()?;
     let complaint = child.stderr.take().map(read_in_background).transpose()?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while child.try_wait()?.is_none() {
         if Instant::now() >= deadline {
             child.kill()?;
@@ -87,7 +89,7 @@ fn answer(mut child: Child) -> io::Result<ChildAnswer> {
 fn read_in_background(stream: impl Read + Send + 'static) -> io::Result<JoinHandle<Vec<u8>>> {
     std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before a failure is the answer.
+        // After a failure, what was read so far is the answer.
         let _ = stream.take(MAX_OUTPUT).read_to_end(&mut bytes);
         bytes
     })

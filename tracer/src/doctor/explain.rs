@@ -1,4 +1,4 @@
-//! One interpreter in words: which rung of the ladder answered, and where the probes go.
+//! Describes an interpreter: the search strategy that found the collector, and the probes.
 
 use crate::print::clean;
 use gctrace_probes::ProbePoint;
@@ -6,13 +6,13 @@ use gctrace_probes::ProbePointKind;
 use gctrace_probes::Resolution;
 use std::fmt::Write;
 
-/// From 3.13 on a build says itself where its parts are (`_Py_DebugOffsets`).
+/// Minor version from which builds contain their own layout (`_Py_DebugOffsets`).
 const DESCRIBES_ITSELF: u8 = 13;
 
-/// Everything about one.
+/// The full description of an interpreter.
 pub(super) fn resolution(found: &Resolution) -> String {
     let mut text = String::new();
-    // Writing to a String cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = write_resolution(&mut text, found);
     text
 }
@@ -51,7 +51,7 @@ pub(super) fn title(found: &Resolution) -> String {
     format!("CPython {}, {} collector", found.version, found.collector)
 }
 
-/// Names of the functions that are the collector: all clones.
+/// Names of the functions that make up the collector: all clones.
 pub(super) fn collector_functions(found: &Resolution) -> String {
     let names: Vec<&str> = found
         .points
@@ -70,15 +70,15 @@ pub(super) fn collector_functions(found: &Resolution) -> String {
 fn write_point(text: &mut String, point: &ProbePoint) -> std::fmt::Result {
     writeln!(text, "    {}: {}", purpose(&point.kind), place(point))?;
     let cost = if point.emulated {
-        "emulated by the kernel: about 0.5 us a hit"
+        "emulated by the kernel: about 0.5 us per hit"
     } else {
-        "stepped by the kernel: about 16 us a hit in a virtual machine"
+        "single-stepped by the kernel: about 16 us per hit in a virtual machine"
     };
     writeln!(text, "      {:<24} {cost}", point.instruction)?;
     if let Some(offset) = point.semaphore_file_offset {
         writeln!(
             text,
-            "      switched on by the counter at file offset {offset:#x}"
+            "      enabled by the semaphore at file offset {offset:#x}"
         )?;
     }
     Ok(())
@@ -101,10 +101,10 @@ fn purpose(kind: &ProbePointKind) -> &'static str {
         ProbePointKind::Collect(_) => "every collection",
         ProbePointKind::GcCollectBuiltin => "gc.collect()",
         ProbePointKind::PyGcCollect => "PyGC_Collect() of the C API",
-        ProbePointKind::StopTheWorld => "other threads stop",
-        ProbePointKind::StartTheWorld => "other threads go on",
+        ProbePointKind::StopTheWorld => "stop-the-world starts",
+        ProbePointKind::StartTheWorld => "stop-the-world ends",
         ProbePointKind::CodeDealloc => "a code object is freed",
-        ProbePointKind::UsdtStart { .. } => "a collection begins",
+        ProbePointKind::UsdtStart { .. } => "a collection starts",
         ProbePointKind::UsdtDone { .. } => "a collection ends",
     }
 }
@@ -112,10 +112,10 @@ fn purpose(kind: &ProbePointKind) -> &'static str {
 fn layout(found: &Resolution) -> String {
     let version = format!("{}.{}", found.version.major, found.version.minor);
     match &found.layout {
-        None => "not known: pauses are recorded without counts of objects".to_owned(),
+        None => "unknown: pauses are recorded without object counts".to_owned(),
         Some(_) if found.version.minor >= DESCRIBES_ITSELF => {
             format!(
-                "_Py_DebugOffsets of the file itself, the rest from gctrace's table for CPython {version}"
+                "_Py_DebugOffsets of the file, the rest from gctrace's table for CPython {version}"
             )
         }
         Some(_) => format!("gctrace's table for CPython {version}"),

@@ -1,4 +1,4 @@
-//! Interpreters of this machine: those a user would start, and those that run.
+//! Finds the interpreters of this machine: those that a user would start, and running ones.
 
 use crate::args::InterpreterArg;
 use crate::doctor::child_query;
@@ -23,25 +23,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// A file that holds a collector, and what is known about it.
+/// A file that contains a collector.
 #[derive(Debug)]
 pub(crate) struct InterpreterFile {
-    /// The file, by the name that its users see.
+    /// Path of the file, as its processes see it.
     pub(crate) file: PathBuf,
-    /// Where it was met: `PATH`, `venv`, `pyenv`, ...
-    pub(crate) met: BTreeSet<&'static str>,
-    /// Processes that run it.
+    /// Where it was found: `PATH`, `venv`, `pyenv`, ...
+    pub(crate) seen_in: BTreeSet<&'static str>,
+    /// Pids of the processes that run it.
     pub(crate) pids: Vec<u32>,
-    /// Its collector, or why it cannot be probed.
+    /// Its collector, or the reason why it cannot be probed.
     pub(crate) outcome: Result<Resolution, String>,
 }
 
-/// All that were found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub(crate) struct FoundInterpreters {
-    /// By file.
+    /// Interpreters, sorted by file.
     pub(crate) interpreters: Vec<InterpreterFile>,
-    /// Processes that may not be looked into.
+    /// Number of processes that could not be inspected.
     pub(crate) hidden_processes: usize,
 }
 
@@ -52,7 +52,7 @@ type FileIdentity = (u64, u64);
 struct InterpreterPath {
     file: PathBuf,
     openable: PathBuf,
-    met: BTreeSet<&'static str>,
+    seen_in: BTreeSet<&'static str>,
     pids: Vec<u32>,
 }
 
@@ -74,14 +74,14 @@ impl InterpreterExaminer {
         }
     }
 
-    /// Looks everywhere.
+    /// Searches PATH, virtual environments and running processes.
     pub(crate) fn find(&self) -> FoundInterpreters {
         let mut places = BTreeMap::new();
-        for (met, program) in self.programs() {
-            // One that does not answer is no interpreter, whatever its name.
+        for (seen_in, program) in self.programs() {
+            // A program that does not answer is not an interpreter, whatever its name.
             for file in self.collectors_of(&program).unwrap_or_default() {
                 if let Some(place) = place_of(&mut places, &file, &file) {
-                    place.met.insert(met);
+                    place.seen_in.insert(seen_in);
                 }
             }
         }
@@ -97,14 +97,14 @@ impl InterpreterExaminer {
         }
     }
 
-    /// What is said about one that was named.
+    /// Resolves the collectors of a named interpreter.
     pub(crate) fn examine(&self, python: &InterpreterArg) -> anyhow::Result<Vec<Resolution>> {
         let found = match python {
             InterpreterArg::Process(pid) => self.examine_process(*pid),
             InterpreterArg::File(file) => self.examine_file(file),
         }?;
         if found.is_empty() {
-            bail!("{}: holds no CPython", shown(python));
+            bail!("{}: does not contain CPython", shown(python));
         }
         Ok(found)
     }
@@ -113,10 +113,10 @@ impl InterpreterExaminer {
         let program = self
             .looked_up(file)
             .with_context(|| format!("{}: not found in PATH", file.display()))?;
-        // Reading a FIFO would wait for whoever writes to it.
+        // Reading a FIFO would block.
         anyhow::ensure!(
             !program.exists() || program.is_file(),
-            "{} is no regular file; name an executable or a libpython",
+            "{} is not a regular file; name an executable or a libpython",
             clean::path(&program)
         );
         let mut found = Vec::new();
@@ -147,7 +147,7 @@ impl InterpreterExaminer {
         let InterpreterPath {
             file,
             openable,
-            met,
+            seen_in,
             pids,
         } = place;
         let root = pids
@@ -157,7 +157,7 @@ impl InterpreterExaminer {
         let outcome = outcome.map_err(|error| error.to_string()).transpose()?;
         Some(InterpreterFile {
             file,
-            met,
+            seen_in,
             pids,
             outcome,
         })
@@ -177,7 +177,7 @@ impl InterpreterExaminer {
         }
     }
 
-    /// The files with a collector that a program runs from: itself, or a libpython.
+    /// The files that contain the collector of a program: itself, or a libpython.
     fn collectors_of(&self, program: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let kind = gctrace_probes::identify(program)?;
         if kind == ProgramKind::Static {
@@ -194,7 +194,7 @@ impl InterpreterExaminer {
         }
         let files = child_query::mapped_files(program, &self.invoker).with_context(|| {
             format!(
-                "{}: cannot ask it which libpython it uses",
+                "{}: cannot find out which libpython it uses",
                 program.display()
             )
         })?;
@@ -203,7 +203,7 @@ impl InterpreterExaminer {
         Ok(collectors.into_iter().collect())
     }
 
-    /// As a shell would find it.
+    /// Looks up a program like a shell.
     fn looked_up(&self, named: &Path) -> Option<PathBuf> {
         if named.components().count() > 1 || named.exists() {
             return Some(named.to_owned());
@@ -220,7 +220,7 @@ impl InterpreterExaminer {
         std::env::split_paths(path).collect()
     }
 
-    /// Programs that a user would start, by where they are.
+    /// Programs that a user would start, with the place where each was found.
     fn programs(&self) -> Vec<(&'static str, PathBuf)> {
         let variable = |name| self.environment.variable(name).map(PathBuf::from);
         let home = &self.invoker.home;
@@ -232,11 +232,11 @@ impl InterpreterExaminer {
                     .map(|file| ("PATH", file)),
             );
         }
-        for (met, directory) in [
+        for (seen_in, directory) in [
             ("venv", variable("VIRTUAL_ENV")),
             ("conda", variable("CONDA_PREFIX")),
         ] {
-            programs.extend(directory.map(|directory| (met, directory.join("bin/python"))));
+            programs.extend(directory.map(|directory| (seen_in, directory.join("bin/python"))));
         }
         let pyenv = variable("PYENV_ROOT").unwrap_or_else(|| home.join(".pyenv"));
         programs.extend(in_each(&pyenv.join("versions"), "pyenv"));
@@ -244,28 +244,28 @@ impl InterpreterExaminer {
             programs.push(("conda", home.join(name).join("bin/python")));
             programs.extend(in_each(&home.join(name).join("envs"), "conda"));
         }
-        // pyenv's own scripts lead to versions that are looked at directly
+        // pyenv's shims start versions that are already in the list.
         programs
             .retain(|(_, file)| file.is_file() && !(is_script(file) && file.starts_with(&pyenv)));
         unique_files(programs)
     }
 }
 
-/// The same file by several names needs to be looked at once per place only.
+/// Removes duplicates of a file (by several names) in the same place.
 fn unique_files(programs: Vec<(&'static str, PathBuf)>) -> Vec<(&'static str, PathBuf)> {
     let mut seen = BTreeSet::new();
-    let key = |met, file: &Path| Some((met, fs::canonicalize(file).ok()?));
+    let key = |seen_in, file: &Path| Some((seen_in, fs::canonicalize(file).ok()?));
     programs
         .into_iter()
-        .filter(|(met, file)| key(*met, file).is_some_and(|key| seen.insert(key)))
+        .filter(|(seen_in, file)| key(*seen_in, file).is_some_and(|key| seen.insert(key)))
         .collect()
 }
 
 /// `bin/python` in each directory of `parent`.
-fn in_each(parent: &Path, met: &'static str) -> Vec<(&'static str, PathBuf)> {
+fn in_each(parent: &Path, seen_in: &'static str) -> Vec<(&'static str, PathBuf)> {
     entries(parent)
         .into_iter()
-        .map(|directory| (met, directory.join("bin/python")))
+        .map(|directory| (seen_in, directory.join("bin/python")))
         .collect()
 }
 
@@ -297,7 +297,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// Executables and libpythons carry the word in their name; other libraries are not looked into.
+/// Executables and libpythons have `python` in their names; other libraries are skipped.
 fn may_be_python(file: &Path) -> bool {
     file.file_name()
         .is_some_and(|name| name.to_string_lossy().contains("python"))
@@ -324,13 +324,13 @@ fn place_of<'a>(
             .or_insert_with(|| InterpreterPath {
                 file: file.to_owned(),
                 openable: openable.to_owned(),
-                met: BTreeSet::new(),
+                seen_in: BTreeSet::new(),
                 pids: Vec::new(),
             }),
     )
 }
 
-/// Adds what runs; how many processes may not be looked into.
+/// Adds running interpreters. Returns the number of processes that could not be inspected.
 fn add_running(places: &mut BTreeMap<FileIdentity, InterpreterPath>) -> usize {
     let mut known = HashMap::new();
     let mut hidden = 0;
@@ -341,7 +341,7 @@ fn add_running(places: &mut BTreeMap<FileIdentity, InterpreterPath>) -> usize {
                 .filter(|candidate| holds_collector(&mut known, candidate))
                 .for_each(|candidate| add_process(places, pid, &candidate)),
             Err(ProcessError::Forbidden { .. }) => hidden += 1,
-            // Ended meanwhile.
+            // The process has exited.
             Err(_) => {}
         }
     }
@@ -358,7 +358,7 @@ fn add_process(
     }
 }
 
-/// Each file is looked into once, however many processes run it.
+/// Whether a file contains a collector; each file is read only once.
 fn holds_collector(known: &mut HashMap<FileIdentity, bool>, candidate: &MappedFile) -> bool {
     let Ok(metadata) = fs::metadata(&candidate.openable) else {
         return false;
@@ -368,7 +368,7 @@ fn holds_collector(known: &mut HashMap<FileIdentity, bool>, candidate: &MappedFi
         .or_insert_with(|| is_collector(&candidate.openable))
 }
 
-/// An executable or library with the interpreter inside.
+/// Whether an executable or library contains the interpreter.
 fn is_collector(file: &Path) -> bool {
     gctrace_probes::identify(file).is_ok_and(|kind| kind == ProgramKind::Static)
 }

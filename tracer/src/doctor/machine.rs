@@ -1,4 +1,4 @@
-//! What this machine and this process offer.
+//! Gathers facts on this machine and this process.
 
 use crate::args::usual_recording;
 use crate::launch::Invoker;
@@ -21,54 +21,54 @@ use nix::sys::resource::Resource;
 use nix::sys::resource::getrlimit;
 use std::path::PathBuf;
 
-/// The command that the machine is examined for.
+/// The command that the checks assume.
 const PYTHON: &str = "python3";
 
-/// The facts that the checklist is drawn from.
+/// The facts for the checklist.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFacts {
-    /// What the kernel can do.
+    /// Features of the kernel.
     pub(crate) kernel: KernelSupport,
-    /// What this process may do.
+    /// Privileges of this process.
     pub(crate) rights: PrivilegeFacts,
     /// `/proc/sys/kernel/perf_event_paranoid`.
     pub(crate) perf_event_paranoid: Option<i32>,
-    /// Bytes that may be locked; `None` without limit.
+    /// Limit of locked memory in bytes; `None` if unlimited.
     pub(crate) locked_memory: Option<u64>,
-    /// The processor's own counters: which are there, and why others are not.
+    /// Hardware counters, with the reason for each that is missing.
     pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
-    /// What NVIDIA's driver says.
+    /// NVIDIA driver and GPUs.
     pub(crate) gpus: Result<GpuFacts, NvmlError>,
-    /// What recording from within has to do with.
+    /// In-process recording.
     pub(crate) within: InProcessFacts,
 }
 
-/// Recording from within programs, for `python3` as the command.
+/// Facts on in-process recording, with `python3` as the command.
 #[derive(Clone, Debug)]
 pub(crate) struct InProcessFacts {
-    /// The library, or why it cannot be used.
+    /// Path of the library, or the reason why it cannot be used.
     pub(crate) library: Result<PathBuf, LibraryError>,
-    /// The driver's library, where there is a GPU for it.
+    /// Path of the driver's library, if there is a GPU.
     pub(crate) cuda: Option<PathBuf>,
-    /// Files of CUPTI.
+    /// Paths of CUPTI libraries.
     pub(crate) cupti: Vec<PathBuf>,
-    /// What `--mode auto` uses here.
+    /// The choice of `--mode auto`.
     pub(crate) choice: Result<ModeDecision, ModeError>,
 }
 
-/// NVIDIA's driver and its GPUs.
+/// NVIDIA driver and GPUs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GpuFacts {
     /// Version of the driver.
     pub(crate) driver: Option<String>,
-    /// Version of its management library.
+    /// Version of NVML.
     pub(crate) nvml: Option<String>,
-    /// Those that answer.
+    /// GPUs that NVML lists.
     pub(crate) devices: Vec<GpuDevice>,
 }
 
 impl HostFacts {
-    /// Looks.
+    /// Runs all checks.
     pub(crate) fn gather() -> Self {
         let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
         Self {
@@ -108,7 +108,7 @@ fn gpus() -> Result<GpuFacts, NvmlError> {
     })
 }
 
-/// Tries each. The kernel's clock, which is there on every machine, is left out.
+/// Tests each per-CPU counter except cpu-clock, which always exists.
 fn processor_counters() -> Vec<(Counter, Result<(), CounterError>)> {
     let cpus = counters::online_cpus();
     Counter::ALL

@@ -1,14 +1,12 @@
-//! Brendan Gregg's collapsed stacks: one line per stack, frames from the outermost to the innermost
-//! with semicolons between them, a blank, and the weight (github.com/brendangregg/FlameGraph,
-//! `flamegraph.pl`).
+//! Collapsed stacks: one line per stack with semicolon-separated frames, outermost first, a space,
+//! and the weight (github.com/brendangregg/FlameGraph, `flamegraph.pl`).
 
 use super::ExportedProcess;
 use super::frame_name;
 use std::io;
 use std::io::Write;
 
-/// Writes the stacks; of several processes each under a frame with its name. The weight is in whole
-/// nanoseconds or a number of pauses.
+/// Writes the stacks; with several processes, each under a root frame with its name.
 pub(super) fn write(processes: &[ExportedProcess<'_>], out: &mut impl Write) -> io::Result<()> {
     for line in lines(processes) {
         writeln!(out, "{line}")?;
@@ -16,7 +14,7 @@ pub(super) fn write(processes: &[ExportedProcess<'_>], out: &mut impl Write) -> 
     Ok(())
 }
 
-/// The lines without their ends.
+/// The lines, without newlines.
 pub(super) fn lines<'a>(processes: &'a [ExportedProcess<'_>]) -> impl Iterator<Item = String> + 'a {
     let several = processes.len() > 1;
     processes.iter().flat_map(move |process| {
@@ -32,7 +30,7 @@ pub(super) fn lines<'a>(processes: &'a [ExportedProcess<'_>]) -> impl Iterator<I
     })
 }
 
-/// A name without what ends one in this format.
+/// A name without the characters that would end it in this format.
 pub(super) fn separated(name: &str) -> String {
     let plain = |char: char| match char {
         ';' => ':',

@@ -15,11 +15,11 @@ use inferno::flamegraph::color::PaletteMap;
 use std::io;
 use std::io::Write;
 
-/// Microseconds per nanosecond: times are shown in microseconds.
+/// Microseconds per nanosecond, as times are shown in microseconds.
 const US_PER_NS: f64 = 1e-3;
 
-/// Draws the stacks. Red frames are the program's own, blue ones of installed packages, yellow ones
-/// of the standard library.
+/// Draws the stacks. Red frames are the program's, blue frames those of installed packages, yellow
+/// frames those of the standard library.
 pub(super) fn write(
     processes: &[ExportedProcess<'_>],
     config: &ExportConfig,
@@ -44,45 +44,45 @@ pub(super) fn write(
     }
     options.subtitle =
         Some("red: the program, blue: installed packages, yellow: standard library".to_owned());
-    let mut colours = colours(processes);
-    options.palette_map = Some(&mut colours);
-    // The function is what to read first.
+    let mut colors = colors(processes);
+    options.palette_map = Some(&mut colors);
+    // Keep the start of names, which is the function.
     options.text_truncate_direction = TextTruncateDirection::Right;
-    // The same trace gives the same picture.
+    // The same trace gives the same image.
     options.deterministic = true;
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
 }
 
-/// Of what is no code.
-const GREY: Color = Color {
+/// For frames that are not code.
+const GRAY: Color = Color {
     r: 170,
     g: 170,
     b: 170,
 };
 
-/// Colours by frame name.
-fn colours(processes: &[ExportedProcess<'_>]) -> PaletteMap {
+/// Colors by frame name.
+fn colors(processes: &[ExportedProcess<'_>]) -> PaletteMap {
     let mut map = PaletteMap::default();
-    // What inferno puts under everything has no name.
-    map.insert("", GREY);
+    // inferno's root frame has no name.
+    map.insert("", GRAY);
     for process in processes {
-        map.insert(collapsed::separated(&process.name), GREY);
+        map.insert(collapsed::separated(&process.name), GRAY);
     }
     let stacks = processes.iter().flat_map(|process| &process.stacks);
     for frame in stacks.flat_map(|stack| &stack.frames) {
-        map.insert(collapsed::separated(&frame_name(frame)), colour(frame));
+        map.insert(collapsed::separated(&frame_name(frame)), color(frame));
     }
     map
 }
 
-/// The colour of a frame by whose code it is; neighbours differ a little by line.
-fn colour(frame: &Location) -> Color {
-    /// Steps of brightness, and how many there are.
+/// The color of a frame by its kind of code; the brightness varies by line.
+fn color(frame: &Location) -> Color {
+    /// Step of brightness, and number of steps.
     const STEP: u8 = 11;
     const STEPS: u32 = 5;
     let brighter = (frame.line.unwrap_or(0) % STEPS) as u8 * STEP;
     let (r, g, b) = match frame {
-        frame if frame.file.is_empty() => return GREY,
+        frame if frame.file.is_empty() => return GRAY,
         frame if !frame.library => (215, 80, 70),
         frame if is_package(&frame.file) => (80, 165, 190),
         _ => (205, 185, 50),

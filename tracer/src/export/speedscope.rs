@@ -1,8 +1,8 @@
-//! The file format of speedscope (<https://www.speedscope.app/file-format-schema.json>): one
-//! `sampled` profile per process, one sample per stack.
+//! The speedscope file format (<https://www.speedscope.app/file-format-schema.json>): one `sampled`
+//! profile per process, one sample per stack.
 //!
-//! A sample stands for all pauses of its stack, so that the file grows with the number of stacks
-//! and not with that of pauses; when each pause was is in the trace itself.
+//! A sample stands for all pauses of its stack, so the file grows with the number of stacks and not
+//! of pauses; the trace has the time of each pause.
 
 use super::ExportedProcess;
 use crate::args::StackWeight;
@@ -47,12 +47,12 @@ struct SpeedscopeProfile<'a> {
     unit: &'static str,
     start_value: u64,
     end_value: u64,
-    /// Indices of frames, the outermost first.
+    /// Indices of frames, outermost first.
     samples: Vec<Vec<usize>>,
     weights: Vec<u64>,
 }
 
-/// Writes the file, on one line.
+/// Writes the file as one line.
 pub(super) fn write(
     processes: &[ExportedProcess<'_>],
     by: StackWeight,
@@ -77,7 +77,7 @@ pub(super) fn write(
     writeln!(out)
 }
 
-/// All frames, each once.
+/// All frames, without duplicates.
 #[derive(Default)]
 struct SpeedscopeFrames<'a> {
     list: Vec<&'a Location>,
@@ -103,7 +103,7 @@ fn frame(location: &Location) -> SpeedscopeFrame<'_> {
     }
 }
 
-/// `load (job.py:11)`: the line is what matters, and the viewer shows nothing but names at first.
+/// `load (job.py:11)`: includes the line, as the viewer shows only names by default.
 fn name(location: &Location) -> String {
     let file = location.file.rsplit('/').next().unwrap_or_default();
     match (file, location.line) {

@@ -1,4 +1,4 @@
-//! The file that a watched command writes its output to.
+//! The file for the output of a command in the live view.
 
 use super::FileError;
 use super::FileFailure;
@@ -17,10 +17,10 @@ use std::path::PathBuf;
 
 const OPTION: &str = "--output";
 
-/// Opens a file for the output of `command`, after what is in it, with the rights of the invoker.
+/// Opens a file for appending the output of `command`, as the invoker.
 ///
 /// # Errors
-/// What cannot be opened, a trace, and a file that the command names itself.
+/// The file cannot be opened, is a trace, or is named in the command line.
 pub(crate) fn create_command_output(
     path: &Path,
     invoker: &Invoker,
@@ -37,7 +37,7 @@ pub(crate) fn create_command_output(
             && super::trace::is_trace(path).unwrap_or(false)
         {
             return Err(FileFailure::Refused(
-                "is a trace: output added to it would destroy it. Name another file".to_owned(),
+                "is a trace, which output would corrupt. Name another file".to_owned(),
             ));
         }
         existing::open(path, true)
@@ -45,7 +45,7 @@ pub(crate) fn create_command_output(
     made.map_err(|failure| failure.of(path, invoker, OPTION))
 }
 
-/// Makes a new file for the command's output in a directory for temporary files: the invoker's alone (mode 0600).
+/// Creates a temporary file for the command's output, accessible only to the invoker (mode 0600).
 pub(crate) fn create_temporary_output(
     directory: &Path,
     invoker: &Invoker,
@@ -59,8 +59,8 @@ pub(crate) fn create_temporary_output(
     as_invoker(invoker, make).map_err(|failure| failure.of(directory, invoker, OPTION))
 }
 
-/// Opens the command's output for reading, with the rights of the invoker, if it is a regular file and still the
-/// one that `written` writes to: root does not read whatever a user has put in its place.
+/// Opens the command's output for reading, as the invoker, if it is a regular file and still the one
+/// that `written` writes to: root does not read a file that a user has put in its place.
 pub(crate) fn read_command_output(
     path: &Path,
     written: &File,
@@ -76,7 +76,9 @@ pub(crate) fn read_command_output(
     if found.is_file() && is_same {
         Ok(file)
     } else {
-        Err(io::Error::other("not a regular file: it is not shown here"))
+        Err(io::Error::other(
+            "not a regular file, so it is not shown here",
+        ))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What stands in the place of a file that is to be written. Called with the rights of whoever is to write.
+//! Checks of existing files before writing. Called with the permissions of the user that will write.
 
 use super::FileFailure;
 use nix::fcntl::FcntlArg;
@@ -21,20 +21,20 @@ use std::path::PathBuf;
 /// Permissions of new files, before the umask.
 pub(super) const MODE: u32 = 0o644;
 
-/// What is in a place.
+/// What exists at a path.
 pub(super) enum ExistingFile {
-    /// Nothing, or a file without a byte in it: there is nothing to lose.
+    /// No file, or an empty one: there is nothing to lose.
     Nothing,
-    /// A file with something in it.
+    /// A file with content.
     Content,
-    /// A pipe or a device that takes bytes.
+    /// A pipe or a character device.
     Stream,
 }
 
-/// Looks at `path`, through links.
+/// Checks `path`, following links.
 ///
 /// # Errors
-/// What must never be written to: a block device.
+/// A block device, which must never be written to, or a failed system call.
 pub(super) fn look(path: &Path) -> Result<ExistingFile, FileFailure> {
     let found = match std::fs::metadata(path) {
         Ok(found) => found,
@@ -52,8 +52,8 @@ pub(super) fn look(path: &Path) -> Result<ExistingFile, FileFailure> {
     })
 }
 
-/// Opens for writing, and makes a file that is not there; with `append` behind what is in it. Never waits for the
-/// reader of a pipe.
+/// Opens a file for writing or, with `append`, for appending; creates it if needed. Does not wait for
+/// the reader of a FIFO.
 pub(super) fn open(path: &Path, append: bool) -> Result<File, FileFailure> {
     let mut options = OpenOptions::new();
     options
@@ -66,25 +66,25 @@ pub(super) fn open(path: &Path, append: bool) -> Result<File, FileFailure> {
         Ok(file) => file,
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
             return Err(FileFailure::Refused(
-                "is a pipe (FIFO) that nothing reads: start its reader first".to_owned(),
+                "is a FIFO that nothing reads: start its reader first".to_owned(),
             ));
         }
         Err(error) => return Err(error.into()),
     };
-    // Only the opening was not to wait; the flag would be the command's too.
+    // Only the open is nonblocking; the command would inherit the flag.
     let flags = fcntl(&file, FcntlArg::F_GETFL).map_err(io::Error::from)?;
     let flags = OFlag::from_bits_retain(flags).difference(OFlag::O_NONBLOCK);
     fcntl(&file, FcntlArg::F_SETFL(flags)).map_err(io::Error::from)?;
     Ok(file)
 }
 
-/// Whether `path` is one of these files.
+/// Whether `path` refers to one of these files.
 pub(super) fn is_among(path: &Path, files: &[PathBuf]) -> bool {
     let place = OutputPath::of(path);
     files.iter().any(|file| OutputPath::of(file).is(&place))
 }
 
-/// The words of `command` that name `path` as well: to write there would take them from the command.
+/// The first word of `command` that names the file at `path`, which must then not be written.
 pub(super) fn named_by_command<'a>(path: &Path, command: &'a [OsString]) -> Option<&'a OsStr> {
     let place = OutputPath::of(path);
     command.iter().enumerate().find_map(|(index, word)| {
@@ -102,24 +102,24 @@ pub(super) fn named_by_command<'a>(path: &Path, command: &'a [OsString]) -> Opti
     })
 }
 
-/// Whether gctrace's own standard input, output or error is this very file.
+/// Whether gctrace's standard input, output or error is this file.
 pub(super) fn is_own_stream(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     if !found.is_file() {
         return Ok(false);
     }
     Ok([0, 1, 2].into_iter().any(|number| {
-        // SAFETY: not closed here; one that is not open is an error of fstat.
+        // SAFETY: not closed here; fstat fails if it is not open.
         let stream = unsafe { BorrowedFd::borrow_raw(number) };
         nix::sys::stat::fstat(stream)
             .is_ok_and(|own| (own.st_dev, own.st_ino) == (found.dev(), found.ino()))
     }))
 }
 
-/// Where a name leads.
+/// A resolved path, for comparisons.
 struct OutputPath {
     found: Option<Metadata>,
-    /// Through links, but for the last name if that is not there.
+    /// Canonical path; if the file does not exist, the canonical parent and the name.
     path: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! A file that is written once and whole: what `gctrace export` makes.
+//! Files that are written at once: reports and exports.
 
 use super::FileError;
 use super::FileFailure;
@@ -12,11 +12,11 @@ use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Writes a file with the rights of the invoker. What is there already is left alone, unless `force` allows to
-/// replace it: then it is there until the new one is complete. One of the files `made_from` is never replaced.
+/// Writes a file as the invoker. An existing file is replaced only with `force`, atomically. The files
+/// `made_from` are never replaced.
 ///
 /// # Errors
-/// Where a file is there, or none can be written.
+/// The file exists, or cannot be written.
 pub(crate) fn write_export(
     path: &Path,
     invoker: &Invoker,
@@ -26,7 +26,7 @@ pub(crate) fn write_export(
 ) -> Result<(), FileError> {
     let written = as_invoker(invoker, || match (existing::look(path)?, force) {
         (ExistingFile::Content, false) => Err(FileFailure::Refused(
-            "exists, and is left as it is; --force replaces it".to_owned(),
+            "exists and was not overwritten; --force overwrites it".to_owned(),
         )),
         (ExistingFile::Content, true) if existing::is_among(path, made_from) => Err(
             FileFailure::Refused("is the trace itself; name another file".to_owned()),
@@ -41,7 +41,7 @@ pub(crate) fn write_export(
     written.map_err(|failure| failure.of(path, invoker, "-o"))
 }
 
-/// Writes beside it, then takes its place; a link stays a link.
+/// Replaces a file atomically, by a temporary file and a rename; a link stays a link.
 pub(super) fn replace(
     path: &Path,
     content: &(dyn Fn(&mut dyn Write) -> io::Result<()> + Sync),

@@ -1,4 +1,4 @@
-//! Manual pages: those of another gctrace are replaced, nothing else.
+//! Manual pages; overwrites only other versions of gctrace's pages.
 
 use super::FileError;
 use super::FileFailure;
@@ -11,16 +11,15 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-/// Begins the title of a page of ours, behind some settings.
+/// Title line of a manual page of gctrace; preceded by some roff settings.
 const TITLE: &[u8] = b".TH gctrace";
-/// Within so many bytes.
-const IN_PROCESS_TITLE: u64 = 512;
+/// Maximum offset of the end of [`TITLE`] in bytes.
+const TITLE_WITHIN: u64 = 512;
 
-/// Writes pages (name and text) into `directory`, with the rights of the invoker; makes the directory if it is
-/// not there.
+/// Writes pages (name and content) into `directory`, as the invoker; creates the directory if needed.
 ///
 /// # Errors
-/// Where a file of that name is no manual page of gctrace, or nothing can be written.
+/// A file of that name is not a manual page of gctrace, or a page cannot be written.
 pub(crate) fn write_manual_pages(
     directory: &Path,
     invoker: &Invoker,
@@ -48,11 +47,11 @@ fn check(path: &Path) -> Result<(), FileFailure> {
         ExistingFile::Nothing => Ok(()),
         ExistingFile::Stream => refused("is not a file"),
         ExistingFile::Content => {
-            let mut begin = Vec::new();
+            let mut head = Vec::new();
             File::open(path)?
-                .take(IN_PROCESS_TITLE)
-                .read_to_end(&mut begin)?;
-            match begin.windows(TITLE.len()).any(|text| text == TITLE) {
+                .take(TITLE_WITHIN)
+                .read_to_end(&mut head)?;
+            match head.windows(TITLE.len()).any(|text| text == TITLE) {
                 true => Ok(()),
                 false => {
                     refused("exists and is not a manual page of gctrace; name another directory")

@@ -1,4 +1,4 @@
-//! Names of traces with the host, the rank and the process in them: `gc-%h-%r-%p.json.gz`.
+//! File names of traces with placeholders: `gc-%h-%r-%p.json.gz`.
 
 use super::FileError;
 use std::ffi::OsStr;
@@ -7,39 +7,41 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// What names are made of.
+/// Values of the placeholders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameValues<'a> {
-    /// `%h`: name of this machine.
+    /// `%h`: host name.
     pub host: &'a str,
-    /// `%r`: rank in the job, where one is set.
+    /// `%r`: rank in the job, if set.
     pub rank: Option<u32>,
-    /// `%p`: process recorded with `-p`, otherwise gctrace's own.
+    /// `%p`: pid of the process recorded with `-p`, otherwise of gctrace.
     pub pid: u32,
 }
 
-/// Replaces `%h`, `%r` and `%p`; `%%` is a percent sign.
+/// Expands `%h`, `%r` and `%p`; `%%` is a percent sign.
 ///
 /// # Errors
-/// [`FileError::Refused`]: an unknown letter, or `%r` where no rank is set.
+/// [`FileError::Refused`] for an unknown placeholder, or `%r` without a rank.
 pub(crate) fn expand(
     pattern: &Path,
     facts: NameValues<'_>,
     option: &'static str,
 ) -> Result<PathBuf, FileError> {
-    let replaced = replace(pattern.as_os_str(), |letter| match letter {
+    let replaced = replace(pattern.as_os_str(), |letter| {
+        match letter {
         b'%' => Ok("%".to_owned()),
-        // A host's name is no path.
+        // A host name must not become a path.
         b'h' => Ok(facts.host.replace('/', "_")),
         b'p' => Ok(facts.pid.to_string()),
         b'r' => facts.rank.map(|rank| rank.to_string()).ok_or_else(|| {
             let variables = gctrace_probes::proc_status::RANK_VARIABLES.join(", ");
             format!(
-                "%r is the rank, and none is set here ({variables}); one gctrace over a whole job \
-                 records all ranks into one trace: leave %r out"
+                "%r is the rank, but none is set here ({variables}); if one gctrace records a whole \
+                 job, all ranks are in one trace: leave %r out"
             )
         }),
         letter => Err(unknown(letter)),
+    }
     });
     replaced.map_err(|reason| FileError::Refused {
         path: pattern.to_owned(),
@@ -48,10 +50,10 @@ pub(crate) fn expand(
     })
 }
 
-/// Checks a name as typed, before anything is known of the job.
+/// Checks the placeholders of a name as typed.
 ///
 /// # Errors
-/// A sentence on the letter that is unknown.
+/// A sentence on the unknown placeholder.
 pub(crate) fn check_pattern(pattern: &Path) -> Result<(), String> {
     let checked = replace(pattern.as_os_str(), |letter| match letter {
         b'%' | b'h' | b'r' | b'p' => Ok(String::new()),
@@ -66,7 +68,7 @@ fn unknown(letter: u8) -> String {
         letter => format!("%{}", char::from(letter).escape_default()),
     };
     format!(
-        "{shown} stands for nothing: %h is the host, %r the rank, %p the process, %% a percent sign"
+        "{shown} is not a placeholder: %h is the host, %r the rank, %p the pid, %% a percent sign"
     )
 }
 
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn letters() {
+    fn placeholders() {
         let cases = [
             ("trace.json", "trace.json"),
             ("gc-%h-%r-%p.json.gz", "gc-node7-3-42.json.gz"),
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_nothing_is_refused() {
+    fn unknown_placeholders_are_refused() {
         for pattern in ["%d.json", "a%", "%1", "%é"] {
             let error = expanded(pattern, Some(0)).expect_err(pattern);
             assert!(error.contains("%h is the host"), "{error}");

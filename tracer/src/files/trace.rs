@@ -1,4 +1,4 @@
-//! The file of a new trace, and what becomes of the trace that was there.
+//! The file of a new trace, and the backup of the previous one.
 
 use super::FileError;
 use super::FileFailure;
@@ -14,11 +14,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Added to the name of the trace before, as perf does.
+/// Suffix for the previous trace, as in perf.
 const OLD: &str = ".old";
 
-/// A file for a trace. Until [`NewTrace::keep`] nothing that was there is touched; dropped before, what was made is
-/// removed: a command that cannot be started leaves the last trace where it is.
+/// A file for a trace. Until [`NewTrace::keep`], existing files are untouched; if dropped before, the
+/// new file is removed, so that a command that cannot be started leaves the previous trace in place.
 #[derive(Debug)]
 pub(crate) struct NewTrace {
     path: PathBuf,
@@ -27,22 +27,22 @@ pub(crate) struct NewTrace {
     made: Option<CreatedFile>,
 }
 
-/// What this call has made.
+/// The file that was created.
 #[derive(Debug)]
 struct CreatedFile {
     invoker: Invoker,
-    /// Where it is.
+    /// Current path.
     at: PathBuf,
-    /// Where it goes, if a trace is there.
+    /// Final path, if a trace exists there.
     replaces: Option<PathBuf>,
 }
 
 impl NewTrace {
-    /// Opens `path` for a trace with the rights of `invoker`, who then owns a new file; `-` is standard output.
-    /// `command` is about to be started. `option` named the path.
+    /// Opens `path` for a trace as `invoker`, who then owns a new file; `-` is standard output.
+    /// `command` is the command to be started, `option` the option that set the path.
     ///
     /// # Errors
-    /// What cannot be made, and whatever is not a trace of gctrace.
+    /// The file cannot be created, or exists and is not a trace of gctrace.
     pub(crate) fn create(
         path: &Path,
         invoker: &Invoker,
@@ -56,25 +56,26 @@ impl NewTrace {
         made.map_err(|failure| failure.of(path, invoker, option))
     }
 
-    /// Its name.
+    /// The path as given.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is only appended to, because it is standard output.
+    /// Whether the trace goes to standard output, which can only be appended to.
     pub(crate) fn streams(&self) -> bool {
         self.streams
     }
 
-    /// The same file, to write to.
+    /// A handle for writing.
     pub(crate) fn writer(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// The trace has begun: one that was there is called `NAME.old` from now on. Where it is called now.
+    /// Puts the new trace in place, and renames a previous one to `NAME.old`. Returns that path, if
+    /// any.
     ///
     /// # Errors
-    /// Where names cannot be changed; the new trace is then where it was made.
+    /// A rename failed; the new trace then stays at its temporary path.
     pub(crate) fn keep(mut self) -> Result<Option<PathBuf>, FileError> {
         let Some(made) = self.made.take() else {
             return Ok(None);
@@ -99,7 +100,7 @@ impl Drop for NewTrace {
         let Some(made) = self.made.take() else {
             return;
         };
-        // It holds nothing that anybody could miss.
+        // The new file has no content that could be lost.
         let _ = as_invoker(&made.invoker, || {
             let (ours, found) = (self.file.metadata()?, std::fs::symlink_metadata(&made.at)?);
             if (ours.dev(), ours.ino()) == (found.dev(), found.ino()) {
@@ -152,12 +153,12 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
     let found = file.metadata()?;
     if found.is_file() && found.len() > 0 {
         return Err(FileFailure::Refused(
-            "was written to just now by another program".to_owned(),
+            "is being written by another program".to_owned(),
         ));
     }
     if existing::is_own_stream(&file)? {
         return Err(FileFailure::Refused(
-            "is where the output goes already; for the trace on standard output: -o -".to_owned(),
+            "is already open as standard input, output or error; to write the trace to standard output: -o -".to_owned(),
         ));
     }
     Ok(NewTrace {
@@ -172,7 +173,7 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
     })
 }
 
-/// A new file beside `name`, of another name for now.
+/// Creates a temporary file in the directory of `name`.
 fn beside(name: &Path) -> Result<(File, PathBuf), FileFailure> {
     let folder = name.parent().unwrap_or(Path::new("/"));
     let made = tempfile::Builder::new()
@@ -187,19 +188,19 @@ fn check_is_trace(name: &Path) -> Result<(), FileFailure> {
     match is_trace(name)? {
         true => Ok(()),
         false => Err(FileFailure::Refused(
-            "exists and is not a trace of gctrace; it was left as it is. Name another file"
+            "exists and is not a trace of gctrace, so it was not overwritten. Name another file"
                 .to_owned(),
         )),
     }
 }
 
-/// `NAME.old` is replaced if it is a trace.
+/// Checks that `NAME.old` may be replaced: only if it is a trace.
 fn check_old(old: &Path) -> Result<(), FileFailure> {
     match existing::look(old)? {
         ExistingFile::Nothing => Ok(()),
         ExistingFile::Content if is_trace(old)? => Ok(()),
         _ => Err(FileFailure::Refused(format!(
-            "is a trace, and would be kept as {}, which exists and is none; name another file",
+            "is a trace, and its backup {} exists but is not a trace; name another file",
             old.display()
         ))),
     }

@@ -1,13 +1,13 @@
-//! What a terminal would take for a command, made visible.
+//! Escapes characters that a terminal could interpret.
 //!
-//! Names of files, functions, threads and processes, and arguments of commands, are anybody's: a trace
-//! may come from somewhere else, and root looks at programs of others. Pure.
+//! Names of files, functions, threads and processes, and arguments of commands, are untrusted: a trace
+//! may come from another machine, and root records programs of other users. Pure.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// SGR sequences (ECMA-48, 8.3.117) that gctrace writes itself: emphasis and plain colors. None hides text.
+/// SGR sequences (ECMA-48, 8.3.117) that gctrace uses: bold, underline and colors. None hides text.
 const OWN: [&str; 11] = [
     "\x1b[0m",
     "\x1b[1m",
@@ -22,8 +22,8 @@ const OWN: [&str; 11] = [
     "\x1b[m",
 ];
 
-/// `text` on one line: line ends and all other control characters, and what turns the direction of writing
-/// or cannot be seen, as escapes: `\n`, `\x1b`, `\u{202e}`.
+/// `text` as one line: newlines and other control characters, bidirectional formatting and invisible
+/// characters become escapes: `\n`, `\x1b`, `\u{202e}`.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);
@@ -35,12 +35,12 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// A path on one line.
+/// A path as one escaped line.
 pub(crate) fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
 }
 
-/// `text` of several lines: line ends stay, and the colors that gctrace writes.
+/// `text` of several lines: like [`line`], but keeps newlines and gctrace's own colors.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
     if !text.contains(|char| char != '\n' && is_harmful(char)) {
         return Cow::Borrowed(text);
@@ -83,8 +83,9 @@ fn push(clean: &mut String, char: char) {
     }
 }
 
-/// Control characters (C0, C1, DEL), separators of lines, and the format characters of Unicode (category Cf)
-/// that turn the direction of writing (UAX #9) or take no room: a name must not look like another one.
+/// Whether a character is escaped: control characters (C0, C1, DEL), line separators, and Unicode
+/// format characters (category Cf) that are bidirectional (UAX #9) or invisible, as a name must not
+/// look like another one.
 pub(crate) fn is_harmful(char: char) -> bool {
     char.is_control()
         || matches!(
@@ -108,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_moves_the_cursor_is_shown() {
+    fn control_characters_are_escaped() {
         assert_eq!(
             line("a\x1b]0;t\x07\u{9b}2J\r\n\tb"),
             r"a\x1b]0;t\x07\x9b2J\r\n\tb"

@@ -1,17 +1,18 @@
-//! JSON for standard output: the same values, but nothing in it that a terminal takes for a command.
+//! JSON for standard output: the same values, without characters that a terminal could interpret.
 
 use super::clean::is_harmful;
 use std::io;
 use std::io::Write;
 
-/// Writes JSON on, with the characters that only a string can hold and that are harmful to a terminal
-/// (U+009B begins a control sequence too) as `\u` escapes (RFC 8259, section 7). Line ends stay.
+/// Passes JSON on, with characters that are harmful to a terminal (such as U+009B, which starts a
+/// control sequence) as `\u` escapes (RFC 8259, section 7). These occur only in strings. Newlines
+/// stay.
 #[derive(Debug)]
 pub(crate) struct JsonEscaper<W>(pub(crate) W);
 
 impl<W: Write> Write for JsonEscaper<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // serde_json writes whole pieces of strings; what is not text is not its.
+        // serde_json writes valid UTF-8; other bytes are passed on unchanged.
         let Ok(text) = std::str::from_utf8(bytes) else {
             self.0.write_all(bytes)?;
             return Ok(bytes.len());

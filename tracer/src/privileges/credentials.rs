@@ -1,4 +1,4 @@
-//! The rights of this process beyond its user's, and how it gives them up.
+//! Capabilities of this process, and how it drops them.
 
 use crate::privileges::NEEDED;
 use anyhow::Context as _;
@@ -10,24 +10,24 @@ use nix::unistd::Gid;
 use nix::unistd::Uid;
 use std::io;
 
-/// Above every capability there can be: the sets have 64 bits.
+/// Number of bits in a capability set; above any capability.
 const CAPABILITIES: u64 = 64;
 
 /// `_LINUX_CAPABILITY_VERSION_3` (include/uapi/linux/capability.h).
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// Whether this process has rights that its user lacks, by file capabilities or a setuid file
+/// Whether this process has privileges that its user lacks, by file capabilities or a setuid file
 /// (`AT_SECURE`, getauxval(3)).
 pub(crate) fn has_more_rights_than_its_user() -> bool {
     // SAFETY: reads a number from the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Gives up every capability for good: no exec can bring one back. System calls only, so that it
-/// may run between fork and exec; the calling thread's alone.
+/// Drops all capabilities of the calling thread permanently, also across exec. Makes system calls
+/// only, so that it may run between fork and exec.
 ///
 /// # Errors
-/// The kernel's, where a set could not be emptied.
+/// A capability set could not be cleared.
 pub(crate) fn renounce() -> io::Result<()> {
     let none: libc::c_ulong = 0;
     // SAFETY: plain numbers.
@@ -41,27 +41,27 @@ pub(crate) fn renounce() -> io::Result<()> {
             none,
         ))?;
         for capability in 0..CAPABILITIES {
-            // Without CAP_SETPCAP the set stays, and no_new_privs keeps it from having an effect; beyond
-            // the last capability there is nothing to drop.
+            // Fails without CAP_SETPCAP, in which case no_new_privs makes the set ineffective, and for
+            // numbers beyond the last capability.
             let _ = libc::prctl(libc::PR_CAPBSET_DROP, capability, none, none, none);
         }
     }
     keep(0)
 }
 
-/// This is no program to be made setuid: whoever runs it would run everything as its owner.
+/// gctrace must not be setuid: every user could run any command as its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "gctrace's file is set-user-ID or set-group-ID, which would make every user its owner; undo it: sudo chmod ug-s $(command -v gctrace)"
+    "gctrace's file is set-user-ID or set-group-ID, which would let every user act as its owner; undo it: sudo chmod ug-s $(command -v gctrace)"
 )]
 pub(crate) struct SetUserId;
 
-/// To be called before there is any thread. With file capabilities it gives up all but those that loading
-/// programs and placing probes need: what gctrace then reads of files and of `/proc`, the kernel checks as its
-/// user's. Rights that the user has are kept.
+/// Must be called before any thread is started. With file capabilities, drops all except those for
+/// loading programs and placing probes, so that the kernel checks accesses to files and `/proc` as
+/// the user's. Privileges of the user are kept.
 ///
 /// # Errors
-/// [`SetUserId`], or the kernel's.
+/// [`SetUserId`], or a failed system call.
 pub(crate) fn keep_what_is_needed() -> anyhow::Result<()> {
     if Uid::current() != Uid::effective() || Gid::current() != Gid::effective() {
         return Err(SetUserId.into());
@@ -73,19 +73,20 @@ pub(crate) fn keep_what_is_needed() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The capabilities that this thread may have in effect.
+/// The permitted capabilities of this thread.
 fn permitted() -> io::Result<u64> {
     let [_, low, _, _, high, _] = sets()?;
     Ok(u64::from(high) << 32 | u64::from(low))
 }
 
-/// The capabilities that this thread has in effect. Asked for without a file, of which there may be too many open.
+/// The effective capabilities of this thread. Read by a system call, as opening a file could hit the
+/// limit of open files.
 pub(super) fn effective() -> io::Result<u64> {
     let [low, _, _, high, _, _] = sets()?;
     Ok(u64::from(high) << 32 | u64::from(low))
 }
 
-/// Effective, permitted and inheritable, of the lower 32 capabilities and then of the others.
+/// The effective, permitted and inheritable sets: first the lower 32 bits of each, then the upper.
 fn sets() -> io::Result<[u32; 6]> {
     let header = [CAPABILITY_VERSION, 0];
     let mut sets = [0; 6];
@@ -94,7 +95,7 @@ fn sets() -> io::Result<[u32; 6]> {
     Ok(sets)
 }
 
-/// The capabilities that no exec can go beyond.
+/// The bounding set.
 pub(super) fn bounding() -> u64 {
     // SAFETY: plain numbers. What the kernel does not know is an error, and not in the set.
     let has = |bit: &u64| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *bit, 0, 0, 0) } == 1;
@@ -109,18 +110,19 @@ pub(super) fn gains_no_privileges() -> bool {
     unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 }
 }
 
-/// Files that gctrace has open while it records from the kernel: some 50 on a machine with two CPUs and one interpreter.
+/// Number of open files that recording by kernel probes needs: about 50 on a machine with two CPUs
+/// and one interpreter.
 const OPEN_FILES: u64 = 128;
 
-/// Raises the limit of open files as far as it may be; the command gets the one it would have had. Why recording
-/// from the kernel is not possible, if that is too little.
+/// Raises the soft limit of open files to the hard limit; the command keeps the original one. Returns
+/// why recording by kernel probes is not possible, if the limit is too low.
 pub(crate) fn too_few_files() -> Option<String> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     let limit = if raised.is_ok() { hard } else { soft };
     (limit < OPEN_FILES).then(|| {
         format!(
-            "only {limit} files may be open at once, {OPEN_FILES} are needed; raise the limit: ulimit -n 1024"
+            "the limit of open files is {limit}, but {OPEN_FILES} are needed; raise it: ulimit -n 1024"
         )
     })
 }
@@ -140,11 +142,11 @@ fn keep(bits: u64) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Capabilities belong to threads: those of the test runner stay.
+    /// Capabilities are per thread: those of the test runner are not affected.
     #[test]
-    fn what_is_renounced_is_gone() {
+    fn renounced_capabilities_are_gone() {
         let status = std::thread::spawn(|| {
-            renounce().expect("giving up needs no right");
+            renounce().expect("dropping capabilities needs none");
             std::fs::read_to_string("/proc/thread-self/status").expect("own status")
         });
         let status = status.join().expect("the thread ends");

@@ -1,5 +1,5 @@
-//! What `/proc` and `/sys` say about the rights of this process. Nothing here fails: what cannot be
-//! read counts as what is usual, and the kernel has the last word anyway.
+//! Facts on the privileges of this process, from `/proc` and `/sys`. Nothing here fails: unreadable
+//! values get the usual default, and the kernel decides in the end.
 
 use crate::launch::Invoker;
 use crate::privileges::Capabilities;
@@ -27,24 +27,24 @@ pub(crate) enum Lockdown {
     Confidentiality,
 }
 
-/// Everything that decides whether recording is allowed, and how it can be.
+/// The facts that decide whether recording is permitted, and how it could be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PrivilegeFacts {
     /// Login name of the effective user.
     pub(crate) user: String,
-    /// Name of that user's group.
+    /// Name of the effective group.
     pub(crate) group: String,
-    /// Rights in effect.
+    /// Effective capabilities.
     pub(crate) effective: Capabilities,
-    /// Rights that no exec can go beyond.
+    /// Bounding set.
     pub(crate) bounding: Capabilities,
-    /// Number of the newest capability that the kernel knows.
+    /// Number of the newest capability of the kernel.
     pub(crate) newest_capability: u32,
-    /// No exec gives rights: neither sudo nor setcap works.
+    /// Whether no_new_privs is set: neither sudo nor setcap works.
     pub(crate) no_new_privileges: bool,
-    /// Not the first user namespace.
+    /// Whether this is not the initial user namespace.
     pub(crate) foreign_user_namespace: bool,
-    /// Not the first pid namespace: BPF programs see other pids than this `/proc` shows.
+    /// Whether this is not the initial pid namespace: BPF sees other pids than this `/proc` shows.
     pub(crate) foreign_pid_namespace: bool,
     /// The kind of container, if this is one: `docker`, `podman`, ...
     pub(crate) container: Option<String>,
@@ -52,14 +52,14 @@ pub(crate) struct PrivilegeFacts {
     pub(crate) lockdown: Lockdown,
     /// Absolute path of gctrace.
     pub(crate) executable: PathBuf,
-    /// setcap has no effect there.
+    /// Whether it is on a nosuid mount, where setcap has no effect.
     pub(crate) on_nosuid_mount: bool,
-    /// Arguments that gctrace was started with.
+    /// Arguments of gctrace.
     pub(crate) arguments: Vec<OsString>,
 }
 
 impl PrivilegeFacts {
-    /// Looks.
+    /// Reads the facts.
     pub(crate) fn gather() -> Self {
         let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("gctrace"));
         Self {
@@ -87,17 +87,17 @@ fn number(path: &str) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Whether this is another user namespace than the first: root is only its owner then.
+/// Whether this is not the initial user namespace: root then has privileges in it only.
 pub(crate) fn in_foreign_user_namespace() -> bool {
     fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !is_first_namespace(&map))
 }
 
-/// The first user namespace maps all ids to themselves (user_namespaces(7)).
+/// The initial user namespace maps all ids to themselves (user_namespaces(7)).
 fn is_first_namespace(uid_map: &str) -> bool {
     uid_map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// The chosen one is in brackets: `none [integrity] confidentiality`.
+/// The active level is in brackets: `none [integrity] confidentiality`.
 fn lockdown(text: &str) -> Lockdown {
     if text.contains("[confidentiality]") {
         Lockdown::Confidentiality
@@ -108,8 +108,8 @@ fn lockdown(text: &str) -> Lockdown {
     }
 }
 
-/// Marks that container managers leave: systemd's variable of process 1 (as podman and LXC set it
-/// too), and the files of docker and podman.
+/// Detects container managers: by systemd's variable of process 1 (also set by podman and LXC), and
+/// by the marker files of docker and podman.
 fn container() -> Option<String> {
     let environment_text = fs::read("/proc/1/environ")
         .ok()

@@ -1,4 +1,4 @@
-//! What is said to whom.
+//! Errors and remedies by facts.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn enough() {
 
 #[test]
 fn the_bits_are_those_of_the_kernel() {
-    // capsh(1) and the kernel's header agree; here a set as /proc shows it after
+    // capsh(1) and the kernel's header agree; this is the set in /proc after
     // `setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep`
     let all = Capabilities(0x0000_00c0_0008_0004);
     assert!(all.missing().is_empty());

@@ -9,9 +9,9 @@ use gctrace_analysis::report::SizeClass;
 use gctrace_analysis::units::short_count;
 
 const INDENT: &str = "  ";
-/// Processes shown; the others are in the JSON.
+/// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 5;
-/// Lines and sizes shown of each.
+/// Maximum number of lines and of size classes shown per process.
 const LINES_SHOWN: usize = 5;
 
 pub(crate) fn allocations(report: &Report) -> ReportSection {
@@ -45,7 +45,7 @@ pub(crate) fn allocations(report: &Report) -> ReportSection {
     }
 }
 
-/// Each was counted.
+/// For in-process recordings, which count every allocation.
 fn counted(allocations: &AllocationsReport) -> String {
     let seen = short_count(allocations.allocations_seen);
     let rate = allocations.per_cpu_s.map_or(String::new(), |rate| {
@@ -57,7 +57,7 @@ fn counted(allocations: &AllocationsReport) -> String {
             short_count(rate as u64)
         )
     });
-    format!("{seen} allocations were counted{rate}.")
+    format!("{seen} allocations counted{rate}.")
 }
 
 fn rate(allocations: &AllocationsReport) -> String {
@@ -71,7 +71,7 @@ fn rate(allocations: &AllocationsReport) -> String {
                 format!(" ({} per second of the recording)", count(rate))
             });
             format!(
-                "{} allocations{bytes} per second of CPU time{wall}, give or take {:.1} %: {}.",
+                "{} allocations{bytes} per second of CPU time{wall}, ±{:.1} %: {}.",
                 count(rate),
                 error * 100.0,
                 allocations.basis
@@ -84,11 +84,11 @@ fn rate(allocations: &AllocationsReport) -> String {
 fn cost(allocations: &AllocationsReport) -> String {
     let cost = allocations
         .cost_ratio
-        .map_or("an unknown part".to_owned(), |cost| {
+        .map_or("an unknown share".to_owned(), |cost| {
             format!("{:.2} %", cost * 100.0)
         });
     format!(
-        "{} allocations were seen in {} windows; these cost {cost} of the CPU time, allowed was {:.2} %.",
+        "{} allocations seen in {} windows, which cost {cost} of the CPU time (budget {:.2} %).",
         short_count(allocations.allocations_seen),
         allocations.windows,
         allocations.budget_ratio * 100.0
@@ -104,7 +104,7 @@ fn sizes(classes: &[SizeClass]) -> String {
         .map(|class| {
             let size = class
                 .up_to_bytes
-                .map_or("size not known".to_owned(), |bytes| {
+                .map_or("unknown size".to_owned(), |bytes| {
                     format!("up to {bytes} bytes")
                 });
             format!("{size} {:.0} %", class.share * 100.0)
@@ -125,7 +125,7 @@ fn places(allocations: &AllocationsReport) -> Vec<String> {
         };
         table.row(vec![
             format!(
-                "{:.0} % +- {:.0}",
+                "{:.0} % ± {:.0}",
                 line.share * 100.0,
                 line.standard_error * 100.0
             ),

@@ -1,4 +1,4 @@
-//! The section on what pauses cost the GPUs.
+//! The section on the cost of pauses for GPU work.
 
 use super::table::TextTable;
 use super::table::wrap;
@@ -13,12 +13,12 @@ use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
 
 const INDENT: &str = "  ";
-/// Processes described; the others are in the JSON.
+/// Maximum number of processes described; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;
-/// Pauses listed of each; the others are in the JSON.
+/// Maximum number of pauses listed per process; the others are in the JSON.
 const PAUSES_SHOWN: usize = 10;
 
-/// What pauses cost, process by process.
+/// The cost of pauses, per process.
 pub(crate) fn cause(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let causes = report.gpu.iter().flat_map(|work| &work.cause);
@@ -36,7 +36,7 @@ pub(crate) fn cause(report: &Report) -> ReportSection {
         lines.extend(wrap(&sentence, INDENT, INDENT));
     }
     ReportSection {
-        heading: "What GC cost the GPU",
+        heading: "GPU cost of GC",
         lines,
     }
 }
@@ -67,15 +67,15 @@ fn of_process(cause: &CauseReport) -> Vec<String> {
     lines
 }
 
-/// "GC cost 1.23 s of 10.0 s (12 %), give or take 0.04 s (inferred by replay); ..."
+/// "Without GC the work would have finished 1.23 s ± 0.04 s (2 SE) earlier, 12 % of 10.0 s ..."
 fn verdict(cause: &CauseReport) -> String {
     let error = match cause.standard_error_ns {
-        Some(error) => format!(", give or take {}", duration(error.saturating_mul(2))),
+        Some(error) => format!(" ± {} (2 SE)", duration(error.saturating_mul(2))),
         None => String::new(),
     };
     let no_error = match &cause.no_error_bar {
-        Some(why) => format!(" Without an error bar: {why}."),
-        None => " Give or take: two standard errors.".to_owned(),
+        Some(why) => format!(" No error bar: {why}."),
+        None => String::new(),
     };
     let idle: i64 = cause.devices.iter().map(|device| device.idle_cost_ns).sum();
     let idle = match u64::try_from(idle) {
@@ -83,20 +83,20 @@ fn verdict(cause: &CauseReport) -> String {
         Ok(idle) => duration(idle),
     };
     let of_devices = match cause.devices.len() {
-        0 | 1 => "idle time of the GPU".to_owned(),
-        several => format!("idle time of {several} GPUs, added"),
+        0 | 1 => "GPU idle time".to_owned(),
+        several => format!("idle time, summed over {several} GPUs"),
     };
     let hidden_ns = cause.pauses.time_ns.saturating_sub(cause.cost_ns);
     let hidden = match hidden_ns {
         0 => String::new(),
-        some => format!("; {} of that cost nothing", duration(some)),
+        some => format!("; {} of that was hidden", duration(some)),
     };
     format!(
-        "GC cost {} of {} ({}){error} (inferred by replay: by so much sooner the work would have \
-         ended without it); {idle} of it as {of_devices}. {} took {} (measured){hidden}.{no_error}",
+        "Without GC the work would have finished {}{error} earlier, {} of {} (inferred by replay); \
+         {idle} of it is {of_devices}. {} took {} (measured){hidden}.{no_error}",
         duration(cause.cost_ns),
-        duration(cause.span_ns),
         percent(cause.cost_ratio),
+        duration(cause.span_ns),
         counted(cause.pauses.count, "pause"),
         duration(cause.pauses.time_ns),
     )
@@ -104,8 +104,8 @@ fn verdict(cause: &CauseReport) -> String {
 
 fn idle(device: &DeviceCost) -> String {
     format!(
-        "GPU {} was idle for {} (measured), without GC for {} (inferred). {} of its idle time \
-         coincides with a pause (measured): overlap, not cause.",
+        "GPU {} was idle for {} (measured); without GC, {} (inferred). {} of its idle time \
+         overlaps with a pause (measured), which does not make the pause its cause.",
         device.device,
         duration(device.idle_ns),
         duration(device.idle_without_ns),
@@ -121,8 +121,8 @@ fn unexplained(cause: &CauseReport) -> Option<String> {
         false => "longer",
     };
     Some(format!(
-        "Unexplained: with the pauses removed, the {} of {} steps that had any remain {} {more}, all \
-         together, than the others (inferred, by medians).",
+        "Unexplained: with their pauses removed, the {} of {} steps with pauses are still {} {more} \
+         in total than the others (inferred, by medians).",
         count(steps.with_pauses),
         count(steps.count),
         duration(unexplained.unsigned_abs()),
@@ -173,8 +173,8 @@ fn legend(cause: &CauseReport) -> String {
         some => format!(" {} not listed.", counted(some, "pause")),
     };
     format!(
-        "Length is measured, the rest inferred. Exposed: paid at once as idle time of the GPU; \
-         deferred: paid later, as the pause drained the queue; hidden: cost nothing. Share: part of \
-         the cost of all pauses, removed in order of time; shares add up.{others}"
+        "Length is measured, the rest inferred. Exposed: GPU idle at once; deferred: paid by a later \
+         wait, as the pause drained the queue; hidden: covered by queued work. Share: of the total \
+         cost, with pauses removed in order of time; shares add up.{others}"
     )
 }

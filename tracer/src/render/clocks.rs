@@ -1,4 +1,4 @@
-//! Lines on traces of one process that were put together, and on what was left out of figures.
+//! Lines on merged traces of one process, and on records that were left out of the figures.
 
 use super::overview::mark;
 use super::table::wrap;
@@ -14,12 +14,12 @@ use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
 
 const INDENT: &str = "  ";
-/// Pairs listed; the others are in the JSON.
+/// Maximum number of pairs listed; the others are in the JSON.
 const SHOWN: usize = 8;
-/// A difference of wall clocks from here on is said: below, it is the tools' own error.
+/// Minimum difference of wall clocks to report: below it, the difference is the tools' own error.
 const MIN_REPORTED_NS: u64 = 100_000;
 
-/// A paragraph per pair, and one on what the figures leave out.
+/// One paragraph per pair, and one on records left out of the figures.
 pub(crate) fn clocks(work: &GpuWorkReport, traces: &[TraceReport]) -> Vec<String> {
     let pairs = work.clocks.iter().map(|clock| pair(clock, traces));
     let apart = work.not_merged.iter().map(|one| not_merged(one, traces));
@@ -44,16 +44,19 @@ fn file(traces: &[TraceReport], index: usize) -> String {
 fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
     let process = match clock.pid == clock.profiler_pid {
         true => format!("process {}", clock.pid),
-        false => format!("process {} ({} there)", clock.pid, clock.profiler_pid),
+        false => format!(
+            "process {} ({} in the former)",
+            clock.pid, clock.profiler_pid
+        ),
     };
     let how = match clock.recognized_by {
         RecognizedBy::ProcessId => "",
-        RecognizedBy::NamespaceProcessId => ", by its id in its namespace",
-        RecognizedBy::Rank => ", by its rank",
-        RecognizedBy::Time => ", the only ones of this time",
+        RecognizedBy::NamespaceProcessId => ", matched by pid in its namespace",
+        RecognizedBy::Rank => ", matched by rank",
+        RecognizedBy::Time => ", the only ones at this time",
     };
     let mut text = format!(
-        "{} and {} are one here: {process}{how}. {}",
+        "{} and {} are merged: {process}{how}. {}",
         file(traces, clock.trace),
         file(traces, clock.gc_trace),
         aligned(clock)
@@ -61,7 +64,7 @@ fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
     let beyond_ns = clock.beyond_wall_clock_ns.unsigned_abs();
     if beyond_ns >= MIN_REPORTED_NS {
         text += &format!(
-            " The wall clocks of the traces differ by {} from that.",
+            " The wall clocks of the traces differ from that by {}.",
             duration(beyond_ns)
         );
     }
@@ -77,7 +80,7 @@ fn aligned(clock: &ClockReport) -> String {
     let by = match clock.aligned_by {
         AlignedBy::Calls => matches("CUDA call") + " in both",
         AlignedBy::Pauses => matches("collection") + " in both",
-        AlignedBy::WallClock => "the wall clock alone".to_owned(),
+        AlignedBy::WallClock => "wall clock only".to_owned(),
     };
     let error = clock.error_ns.map_or_else(String::new, |error_ns| {
         format!("remaining error {}, ", duration(error_ns))
@@ -91,7 +94,7 @@ fn aligned(clock: &ClockReport) -> String {
 
 fn pauses(clock: &ClockReport) -> String {
     let mut text = format!(
-        " {} of gctrace's within the time of the profiler, {} outside.",
+        " gctrace recorded {} while the profiler ran, {} at other times.",
         counted(clock.pauses, "pause"),
         count(clock.pauses_outside)
     );
@@ -103,7 +106,7 @@ fn pauses(clock: &ClockReport) -> String {
     }
     if clock.pauses_of_profiler_only > 0 {
         text += &format!(
-            " {} in the profiler's alone.",
+            " {} are in the profiler's trace only.",
             count(clock.pauses_of_profiler_only)
         );
     }
@@ -112,7 +115,7 @@ fn pauses(clock: &ClockReport) -> String {
 
 fn not_merged(apart: &NotMerged, traces: &[TraceReport]) -> String {
     format!(
-        "{} (process {}) stands alone: {}.",
+        "{} (process {}) is not merged: {}.",
         file(traces, apart.trace),
         apart.pid,
         apart.why
@@ -121,21 +124,18 @@ fn not_merged(apart: &NotMerged, traces: &[TraceReport]) -> String {
 
 fn ignored(ignored: &IgnoredWork) -> Option<String> {
     let parts = [
-        (ignored.duplicates, "told twice"),
+        (ignored.duplicates, "duplicates"),
         (
             ignored.operations_before_call,
-            "began before the call that asked for them",
+            "that started before their call",
         ),
-        (
-            ignored.operations_without_process,
-            "belong to no known process",
-        ),
+        (ignored.operations_without_process, "of unknown processes"),
     ];
     let reported = parts.iter().filter(|(number, _)| *number > 0);
     let reported: Vec<String> = reported
         .map(|(number, what)| format!("{} {what}", count(*number)))
         .collect();
-    (!reported.is_empty()).then(|| format!("Of what the traces hold: {}.", reported.join(", ")))
+    (!reported.is_empty()).then(|| format!("Operations left out: {}.", reported.join(", ")))
 }
 
 #[cfg(test)]
@@ -176,17 +176,17 @@ mod tests {
     fn a_pair_by_calls_and_one_by_wall_clock() {
         let text = pair(&clock(AlignedBy::Calls, Some(400), -3_000_000), &[]);
         for part in [
-            "process 4000 (31 there), by its id in its namespace.",
+            "process 4000 (31 in the former), matched by pid in its namespace.",
             "aligned by 512 CUDA calls in both: remaining error 400 ns, why.",
-            "differ by 3.00 ms from that.",
-            "96 pauses of gctrace's within the time of the profiler, 204 outside.",
+            "differ from that by 3.00 ms.",
+            "gctrace recorded 96 pauses while the profiler ran, 204 at other times.",
             "95 are in both traces and count once. A note.",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let text = pair(&clock(AlignedBy::WallClock, None, 0), &[]);
         assert!(
-            text.contains("by the wall clock alone (inferred): why."),
+            text.contains("by wall clock only (inferred): why."),
             "{text}"
         );
         assert!(
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_ignored_is_said_only_if_there_is_any() {
+    fn ignored_work_is_reported_only_if_any() {
         assert_eq!(ignored(&IgnoredWork::default()), None);
         let some = IgnoredWork {
             duplicates: 1_200,
@@ -205,9 +205,7 @@ mod tests {
         };
         assert_eq!(
             ignored(&some).as_deref(),
-            Some(
-                "Of what the traces hold: 1,200 told twice, 3 began before the call that asked for them."
-            )
+            Some("Operations left out: 1,200 duplicates, 3 that started before their call.")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The section on performance counters. What was not counted is left out.
+//! The section on performance counters. Counters without a value are left out.
 
 use super::table::TextTable;
 use super::table::wrap;
@@ -29,14 +29,14 @@ pub(crate) fn counters(report: &Report) -> ReportSection {
         lines.extend(wrap(&sentence, INDENT, INDENT));
     }
     ReportSection {
-        heading: "Counters in pauses and outside",
+        heading: "Counters inside and outside pauses",
         lines,
     }
 }
 
 fn table(counters: &CountersReport) -> Vec<String> {
     let all = &counters.counters;
-    // Time on a processor is counted on every machine, instructions where there is a PMU.
+    // CPU time is counted on every machine, instructions only with a PMU.
     let rates: Option<(&str, Rates)> = if all.iter().any(|c| c.inside_per_cpu_s.is_some()) {
         Some(("per CPU ms", per_cpu_ms))
     } else if all.iter().any(|c| c.inside_per_1000_instructions.is_some()) {
@@ -57,7 +57,7 @@ fn table(counters: &CountersReport) -> Vec<String> {
             value(counter),
             counter.inside_ratio.map_or_else(dash, percent),
         ];
-        // Rates of a clock say nothing.
+        // The rate of a clock is meaningless.
         let cell = |rate: Option<f64>| {
             rate.filter(|_| !is_clock(counter))
                 .map_or_else(dash, figure)
@@ -71,7 +71,7 @@ fn table(counters: &CountersReport) -> Vec<String> {
     table.lines()
 }
 
-/// Rates of a counter inside pauses and outside.
+/// Rates of a counter inside and outside pauses.
 type Rates = fn(&CounterReport) -> [Option<f64>; 2];
 
 fn per_cpu_ms(counter: &CounterReport) -> [Option<f64>; 2] {
@@ -89,7 +89,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// What was counted inside pauses.
+/// The value inside pauses.
 fn value(counter: &CounterReport) -> String {
     match is_clock(counter) {
         true => duration(counter.inside),
@@ -126,7 +126,7 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
     let major = counters.major_fault_pauses;
     if major.count > 0 {
         text.push(format!(
-            "{} ({}) waited for a disk (major faults).",
+            "{} ({}) waited for disk I/O (major faults).",
             counted(major.count, "pause"),
             duration(major.time_ns)
         ));
@@ -137,25 +137,24 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
         .any(|c| c.per_1000_objects.is_some());
     if examined {
         text.push(format!(
-            "Per 1000 objects: over {} of known size, {} objects, each looked at once (inferred).",
+            "Per 1000 objects: {} with a known heap size, {} objects traversed (inferred).",
             counted(counters.traversed_pauses, "full collection"),
             short_count(counters.traversed_objects),
         ));
     }
     if counters.counters.iter().any(|c| c.outside.is_some()) {
-        text.push("Outside: the whole process less its pauses (inferred).".to_owned());
+        text.push("Outside: the whole process minus its pauses (inferred).".to_owned());
     }
     if counters.migrated_pauses > 0 {
         text.push(format!(
-            "In {} of {} values counted per CPU were dropped rather than shown wrong: the thread \
-             came to a CPU unseen.",
+            "In {} of {} per-CPU values were dropped: the thread migrated unseen.",
             count(counters.migrated_pauses),
             counted(pauses, "pause"),
         ));
     }
     if counters.migrated_processes > 0 {
         text.push(format!(
-            "Of {} the totals are too low for the same reason.",
+            "The totals of {} are too low for the same reason.",
             counted(counters.migrated_processes, "process"),
         ));
     }
@@ -167,14 +166,14 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
         ];
         let scaled: Vec<String> = scaled.into_iter().flatten().collect();
         text.push(format!(
-            "Counters had to take turns; scaled up are {}.",
+            "Counters were multiplexed; {} are scaled.",
             scaled.join(" and ")
         ));
     }
     text
 }
 
-/// Counters that the machine does not have, one sentence for all traces.
+/// Counters that the machine lacks, as one sentence for all traces.
 fn missing(report: &Report) -> Option<String> {
     let all: BTreeMap<&str, &str> = report
         .traces

@@ -10,9 +10,9 @@ use gctrace_analysis::units::duration;
 use gctrace_analysis::units::short_count;
 
 const INDENT: &str = "  ";
-/// Functions shown; the others are in the JSON.
+/// Maximum number of functions shown; the others are in the JSON.
 const FUNCTIONS_SHOWN: usize = 8;
-/// Devices shown.
+/// Maximum number of devices shown.
 const DEVICES_SHOWN: usize = 8;
 
 pub(crate) fn cuda(report: &Report) -> ReportSection {
@@ -37,13 +37,13 @@ fn launches(cuda: &CudaReport) -> String {
     let passes = match cuda.backward_passes {
         0 => String::new(),
         count => format!(
-            "; {} backward passes, {} in them",
+            "; {} backward passes took {}",
             short_count(count),
             duration(cuda.backward_ns)
         ),
     };
     format!(
-        "{} launches of kernels and graphs{rate}{passes}.",
+        "{} kernel and graph launches{rate}{passes}.",
         short_count(cuda.launches)
     )
 }
@@ -70,11 +70,11 @@ fn functions(cuda: &CudaReport) -> Vec<String> {
 
 fn device(memory: &DeviceMemoryReport) -> String {
     let freed = match memory.freed_in_pauses_bytes {
-        0 => "none was given back within pauses".to_owned(),
-        bytes => format!("{} were given back within pauses", mebibytes(bytes)),
+        0 => "nothing was freed in pauses".to_owned(),
+        bytes => format!("{} were freed in pauses", mebibytes(bytes)),
     };
     format!(
-        "Device {} of process {}: at most {} in use and {} reserved by torch; {freed}.",
+        "Device {} of process {}: peaks of {} allocated and {} reserved by torch; {freed}.",
         memory.device,
         memory.pid,
         mebibytes(memory.peak_allocated_bytes),
@@ -93,7 +93,7 @@ mod tests {
     use gctrace_analysis::report::CudaFunction;
 
     #[test]
-    fn the_section_says_what_was_called() {
+    fn the_section_lists_calls_and_memory() {
         let mut report = Analysis::default().report();
         assert!(cuda(&report).lines.is_empty());
         report.cuda = Some(CudaReport {
@@ -123,6 +123,6 @@ mod tests {
         let text = cuda(&report).lines.join("\n");
         assert!(text.contains("backward passes"), "{text}");
         assert!(text.contains("cuStreamSynchronize"), "{text}");
-        assert!(text.contains("0.5 MiB were given back"), "{text}");
+        assert!(text.contains("0.5 MiB were freed"), "{text}");
     }
 }

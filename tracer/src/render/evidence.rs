@@ -1,4 +1,4 @@
-//! The sections that say where the time went.
+//! The sections on individual pauses, the heap, explicit calls, CPU time and overhead.
 
 use super::overview::mark;
 use super::table::TextTable;
@@ -22,7 +22,7 @@ use std::time::SystemTime;
 
 const INDENT: &str = "  ";
 
-/// Processes whose growth is described; the others are in the JSON.
+/// Maximum number of processes with growth shown; the others are in the JSON.
 const GROWTHS_SHOWN: usize = 3;
 
 fn section(heading: &'static str, sentences: &[String]) -> ReportSection {
@@ -56,7 +56,7 @@ pub(crate) fn longest(report: &Report) -> ReportSection {
         false => table.lines(),
     };
     if with_trace && !lines.is_empty() {
-        lines.push("  #2: of the second trace, and so on".to_owned());
+        lines.push("  #N: trace N, in the order above".to_owned());
     }
     ReportSection {
         heading: "Longest pauses",
@@ -64,7 +64,7 @@ pub(crate) fn longest(report: &Report) -> ReportSection {
     }
 }
 
-/// `alone`: no other process has pauses, so that its id need not be said beside a line.
+/// `alone`: no other process has pauses, so the pid is omitted if there is a line.
 fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
     let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), short_count);
     let mut place = match pause.rank {
@@ -75,7 +75,7 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
     if with_trace {
         place = format!("#{} {place}", pause.trace + 1);
     }
-    // The main thread needs no name.
+    // The main thread is not named.
     if pause.tid != pause.pid {
         place += &match &pause.thread {
             Some(thread) => format!(" {}", thread),
@@ -107,7 +107,7 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
     ]
 }
 
-/// `loader.py:31`: enough to find it in the section on lines.
+/// `loader.py:31`; the section on lines has the full name.
 fn file_and_line(location: &Location) -> String {
     let file = location.file.rsplit('/').next().unwrap_or_default();
     match (file, location.line) {
@@ -117,12 +117,12 @@ fn file_and_line(location: &Location) -> String {
     }
 }
 
-/// Seconds to the millisecond: exact enough to find the pause in a trace viewer.
+/// Seconds with milliseconds, precise enough to find the pause in a trace viewer.
 fn after_start(ns: u64) -> String {
     format!("{}.{:03} s", ns / 1_000_000_000, ns / 1_000_000 % 1000)
 }
 
-/// `14:03:22`; date and nanoseconds are in the JSON.
+/// `14:03:22` (UTC); date and nanoseconds are in the JSON.
 fn time_of_day(unix_ns: u64) -> String {
     let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(unix_ns));
     let text = time.map(|time| humantime::format_rfc3339_seconds(time).to_string());
@@ -132,7 +132,7 @@ fn time_of_day(unix_ns: u64) -> String {
         .to_owned()
 }
 
-/// A share of the observed time as the end of a sentence; nothing where that time is not known.
+/// A share of the observed time as the end of a sentence; empty if unknown.
 fn of_observed(ratio: Option<f64>) -> String {
     ratio.map_or_else(String::new, |ratio| {
         format!(", {} of the observed time", percent(ratio))
@@ -154,7 +154,7 @@ pub(crate) fn freed_nothing(report: &Report) -> ReportSection {
             percent(nothing.time_ratio),
         ));
         let kinds = [
-            ("automatic, whole heap", nothing.automatic_full),
+            ("automatic, full", nothing.automatic_full),
             ("automatic, younger generations", nothing.automatic_partial),
             ("gc.collect()", nothing.manual),
             ("at shutdown", nothing.shutdown),
@@ -170,11 +170,11 @@ pub(crate) fn freed_nothing(report: &Report) -> ReportSection {
     let unknown = report.totals.pauses.outcome_unknown;
     if unknown > 0 {
         sentences.push(format!(
-            "Of {} it is not known what was freed.",
+            "For {} the number of freed objects is unknown.",
             counted(unknown, "collection")
         ));
     }
-    section("Collections for nothing", &sentences)
+    section("Collections that freed nothing", &sentences)
 }
 
 pub(crate) fn growth(report: &Report) -> ReportSection {
@@ -183,7 +183,7 @@ pub(crate) fn growth(report: &Report) -> ReportSection {
         .iter()
         .filter_map(|process| Some((process, process.growth.as_ref()?)));
     ReportSection {
-        heading: "Full collections and the heap",
+        heading: "Full collections and heap size",
         lines: growing
             .take(GROWTHS_SHOWN)
             .flat_map(|(process, growth)| growth_lines(process, growth))
@@ -264,8 +264,8 @@ pub(crate) fn processor(report: &Report) -> ReportSection {
             false => format!(" (of {} of {} pauses)", count(cpu.pauses), count(all.count)),
         };
         sentences.push(format!(
-            "The collecting thread was on a processor for {} of {} of pauses{of}; for {} it was \
-             preempted or waiting.",
+            "The collecting thread was on a CPU for {} of {} of pauses{of}, and preempted or \
+             waiting for {}.",
             duration(cpu.on_cpu_ns),
             duration(cpu.pause_ns),
             percent(cpu.off_cpu_ratio),
@@ -273,14 +273,13 @@ pub(crate) fn processor(report: &Report) -> ReportSection {
     }
     if let Some(world) = &all.stop_the_world {
         sentences.push(format!(
-            "Free-threaded Python: {} of the collector lasted {}; the other threads were stopped \
-             for {} of it.",
-            counted(world.runs, "run"),
+            "Free-threaded Python: {} took {}; other threads were stopped for {} of that.",
+            counted(world.runs, "collector run"),
             duration(world.run_ns),
             duration(world.stopped_ns),
         ));
     }
-    section("Processor time", &sentences)
+    section("CPU time", &sentences)
 }
 
 pub(crate) fn own_cost(report: &Report) -> ReportSection {
@@ -300,7 +299,7 @@ pub(crate) fn own_cost(report: &Report) -> ReportSection {
         .map(|probe| {
             let price = match probe.ns_per_hit {
                 Some(ns) => format!("{} each", duration(ns as u64)),
-                None => "not priced".to_owned(),
+                None => "cost unknown".to_owned(),
             };
             let name = &probe.probe;
             format!("{name}: {}, {price}", counted(probe.hits, "hit"))
@@ -311,7 +310,7 @@ pub(crate) fn own_cost(report: &Report) -> ReportSection {
     }
     if cost.traces_without_overhead > 0 && report.totals.pauses.count > 0 {
         let traces = counted(cost.traces_without_overhead, "trace");
-        sentences.push(format!("{traces} without a record of what recording cost."));
+        sentences.push(format!("{traces} without recorded overhead."));
     }
-    section("Cost of recording", &sentences)
+    section("Recording overhead", &sentences)
 }

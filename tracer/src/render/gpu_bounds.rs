@@ -1,4 +1,4 @@
-//! The section on what pauses cost the GPU where only calls on the host were recorded.
+//! The section on bounds of the GPU cost of pauses, for traces with calls only.
 
 use super::overview::mark;
 use super::table::TextTable;
@@ -12,7 +12,7 @@ use gctrace_analysis::units::duration;
 use gctrace_analysis::units::short_count;
 
 const INDENT: &str = "  ";
-/// Processes listed; the others are in the JSON.
+/// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 8;
 
 pub(crate) fn gpu_bounds(report: &Report) -> ReportSection {
@@ -35,9 +35,9 @@ pub(crate) fn gpu_bounds(report: &Report) -> ReportSection {
 
 fn sentence(bounds: &BoundsReport) -> String {
     format!(
-        "Between {} and {}{} of the {} in {}: judged by the calls around each pause, because the \
-         GPU's own times were not recorded. The lower bound assumes that the program would have \
-         gone on at once without the pause.",
+        "Between {} and {}{} of the {} in {}: inferred from the CUDA calls around each pause, as GPU \
+         times were not recorded. The lower bound assumes that without the pause the program would \
+         have continued at once.",
         duration(bounds.at_least_ns),
         duration(bounds.at_most_ns),
         mark(bounds.basis),
@@ -60,15 +60,15 @@ fn rules(bounds: &BoundsReport) -> Vec<String> {
     table.lines()
 }
 
-/// In a few words, as they stand in a table.
+/// A rule in a few words, for the table.
 fn why(rule: &RuleBounds) -> &str {
     match rule.rule.as_str() {
-        "gpu-was-empty" => "GPU empty from before to after",
-        "gpu-stayed-busy" => "GPU still busy afterwards",
-        "gpu-found-empty" => "GPU found empty afterwards",
+        "gpu-was-empty" => "GPU idle before and after",
+        "gpu-stayed-busy" => "GPU still busy after",
+        "gpu-found-empty" => "GPU idle after",
         "no-gpu-work" => "no work before or after",
-        "other-thread" => "on a thread that launches nothing",
-        "unknown" => "cannot be told",
+        "other-thread" => "on a thread without launches",
+        "unknown" => "unknown",
         other => other,
     }
 }
@@ -95,7 +95,7 @@ fn processes(bounds: &BoundsReport) -> Vec<String> {
     lines
 }
 
-/// What kept pauses from being told apart, each once.
+/// The reasons that kept pauses from being classified, without duplicates.
 fn limits(bounds: &BoundsReport) -> Vec<String> {
     let mut limits: Vec<&str> = bounds
         .processes
@@ -106,7 +106,7 @@ fn limits(bounds: &BoundsReport) -> Vec<String> {
     limits.dedup();
     let limits = limits.into_iter();
     limits
-        .map(|limit| format!("Pauses cannot be told apart where {limit}."))
+        .map(|limit| format!("Pauses cannot be classified where {limit}."))
         .collect()
 }
 
@@ -119,7 +119,7 @@ mod tests {
     use gctrace_analysis::report::ProcessBounds;
 
     #[test]
-    fn the_section_says_bounds_and_why() {
+    fn the_section_has_bounds_and_reasons() {
         let mut report = Analysis::default().report();
         assert!(gpu_bounds(&report).lines.is_empty());
         let pauses = PauseTotal {
@@ -149,7 +149,7 @@ mod tests {
         });
         let text = gpu_bounds(&report).lines.join("\n");
         assert!(text.contains("2.00 ms and 5.50 ms (inferred)"), "{text}");
-        assert!(text.contains("GPU empty from before to after"), "{text}");
+        assert!(text.contains("GPU idle before and after"), "{text}");
         assert!(text.contains("events were lost"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The section on how busy each device was.
+//! The section on busy and idle time per device.
 
 use super::table::TextTable;
 use super::table::wrap;
@@ -15,12 +15,12 @@ use gctrace_analysis::units::short_count;
 use std::cmp::Reverse;
 
 const INDENT: &str = "  ";
-/// Devices shown; the others are in the JSON.
+/// Maximum number of devices shown; the others are in the JSON.
 pub(crate) const DEVICES_SHOWN: usize = 16;
-/// Streams shown, the busiest first.
+/// Maximum number of streams shown, the busiest first.
 const STREAMS_SHOWN: usize = 6;
 
-/// How busy the devices were.
+/// Busy and idle time per device, and per stream of a single device.
 pub(crate) fn gpu_devices(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(work) = report.gpu.as_ref().filter(|work| !work.devices.is_empty()) {
@@ -30,7 +30,7 @@ pub(crate) fn gpu_devices(report: &Report) -> ReportSection {
         }
     }
     ReportSection {
-        heading: "How busy the GPUs were",
+        heading: "GPU busy and idle time",
         lines,
     }
 }
@@ -54,15 +54,15 @@ fn devices(work: &GpuWorkReport) -> Vec<String> {
     let mut lines = table.lines();
     lines.extend(more(work.devices.len(), DEVICES_SHOWN));
     lines.extend(wrap(
-        "Busy: a kernel, copy or fill ran on any stream; span: from the first to the last of them \
-         (measured by the GPU).",
+        "Busy: a kernel, memcpy or memset ran on any stream; span: from the first to the last of \
+         them (measured by the GPU).",
         INDENT,
         INDENT,
     ));
     lines
 }
 
-/// `and 5 more (--format json lists all)`, where there are more.
+/// `and 5 more (--format json lists all)`; `None` if all are shown.
 pub(crate) fn more(all: usize, shown: usize) -> Option<String> {
     let more = all.checked_sub(shown).filter(|more| *more > 0)?;
     Some(format!(
@@ -71,7 +71,7 @@ pub(crate) fn more(all: usize, shown: usize) -> Option<String> {
     ))
 }
 
-/// A device with what tells it from the others: its rank, or else its trace and process.
+/// A unique name for a device: with its rank, or else its process and trace, if needed.
 pub(crate) fn name(id: DeviceId, all: &[DeviceId]) -> String {
     let same = |of: fn(&DeviceId) -> Option<u64>| all.iter().all(|other| of(other) == of(&id));
     let mut name = format!("GPU {}", id.device);
@@ -97,9 +97,9 @@ fn streams(device: &DeviceReport) -> Vec<String> {
         "stream",
         "operations",
         "busy",
-        "waits for host",
-        "back to back",
-        "other waits",
+        "host wait",
+        "kernel wait",
+        "other",
     ];
     let mut table = TextTable::new(&head, &[]);
     for stream in busiest.iter().take(STREAMS_SHOWN) {
@@ -116,9 +116,9 @@ fn streams(device: &DeviceReport) -> Vec<String> {
     let mut lines = table.lines();
     lines.extend(more(busiest.len(), STREAMS_SHOWN));
     lines.extend(wrap(
-        "Between the operations of a stream: the next was launched only after the last had ended \
-         (waits for host); it was launched in time and began within 30 µs (back to back), or later, as \
-         for another stream (other waits).",
+        "Idle time between operations of a stream: the next one was launched only after the last had \
+         ended (host wait); launched in time and started within 30 µs (kernel wait); or started \
+         later, for example because it waited for another stream (other).",
         INDENT,
         INDENT,
     ));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_have_names_of_their_own() {
+    fn device_names_are_unique() {
         let names = |all: &[DeviceId]| -> Vec<String> {
             all.iter().map(|device| name(*device, all)).collect()
         };

@@ -1,4 +1,4 @@
-//! The section on the gaps of devices.
+//! The section on gaps: idle intervals of devices.
 
 use super::gpu_devices::name;
 use super::table::TextTable;
@@ -16,26 +16,26 @@ use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
 
 const INDENT: &str = "  ";
-/// Gaps shown; the report holds twenty.
+/// Maximum number of gaps shown; the report has twenty.
 const GAPS_SHOWN: usize = 5;
-/// Characters of a line that an operation's name leaves to what stands beside it.
+/// Characters of a line that are reserved for the text beside an operation's name.
 const BESIDE_NAME: usize = 14;
-/// Classes named of a gap that are this share of it at least.
+/// Minimum share of a gap for a class to be named.
 const WORTH_NAMING: f64 = 0.1;
 
-/// What each of [`HostTime::classes`] says.
+/// Descriptions of [`HostTime::classes`], in the same order.
 const CLASSES: [&str; 8] = [
-    "in a garbage collection",
-    "while another thread collected garbage",
-    "in a call that waits for the GPU",
+    "in a collection",
+    "blocked by a collection on another thread",
+    "synchronizing with the GPU",
     "in a copy or an allocation",
     "waiting for data",
-    "launching it already (latency, or its stream had to wait)",
-    "in other code: it launched late",
-    "not known: the operation names no call",
+    "past the launch (launch latency, or its stream waited)",
+    "in other code: launched late",
+    "unknown: the operation has no recorded call",
 ];
 
-/// When the devices did nothing.
+/// The sum of all gaps by what the host did, and the longest gaps.
 pub(crate) fn gpu_gaps(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let gaps = report.gpu.as_ref().and_then(|work| work.gaps.as_ref());
@@ -47,15 +47,15 @@ pub(crate) fn gpu_gaps(report: &Report) -> ReportSection {
         }
     }
     ReportSection {
-        heading: "When the GPUs were idle",
+        heading: "GPU gaps",
         lines,
     }
 }
 
 fn sums(gaps: &GapsReport) -> Vec<String> {
     let sentence = format!(
-        "{}, {} together (measured by the GPU). Meanwhile the thread that launched the next operation \
-         was (inferred from its calls and pauses):",
+        "{}, {} in total (measured by the GPU). Meanwhile, the thread that launched the next \
+         operation was (inferred from its calls and pauses):",
         counted(gaps.count, "gap"),
         duration(gaps.time_ns)
     );
@@ -67,7 +67,7 @@ fn sums(gaps: &GapsReport) -> Vec<String> {
         let share = percent(ns as f64 / gaps.time_ns.max(1) as f64);
         table.row(vec![duration(ns), share, class.to_owned()]);
     }
-    // The head is empty.
+    // Skip the empty head.
     lines.extend(table.lines().into_iter().skip(1));
     if gaps
         .host
@@ -76,7 +76,7 @@ fn sums(gaps: &GapsReport) -> Vec<String> {
         > 0
     {
         lines.extend(wrap(
-            "Collections overlap with these gaps; that does not make them their cause.",
+            "Collections overlap with these gaps, which does not make them the cause.",
             INDENT,
             INDENT,
         ));
@@ -84,19 +84,19 @@ fn sums(gaps: &GapsReport) -> Vec<String> {
     lines
 }
 
-/// Classes that took any time.
+/// Classes with a nonzero time.
 fn named(host: HostTime) -> Vec<(u64, &'static str)> {
     let parts = host.classes().into_iter().zip(CLASSES);
     parts.filter(|(ns, _)| *ns > 0).collect()
 }
 
-/// Which threads collected, unless only the launching one did.
+/// The threads that collected, unless only the launching thread did.
 fn collecting(gap: &GapReport) -> String {
     if gap.collecting.iter().all(|tid| Some(*tid) == gap.tid) {
         return String::new();
     }
     let threads: Vec<String> = gap.collecting.iter().map(u32::to_string).collect();
-    format!(" Garbage was collected by thread {}.", threads.join(", "))
+    format!(" Collections ran on thread {}.", threads.join(", "))
 }
 
 fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The sections on what ran on the GPUs.
+//! The section on recorded GPU operations.
 
 use super::clocks;
 use super::table::wrap;
@@ -9,7 +9,7 @@ use gctrace_analysis::units::count;
 
 const INDENT: &str = "  ";
 
-/// What the GPUs did, all in all.
+/// The number of operations, and how traces were merged.
 pub(crate) fn gpu_work(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(work) = &report.gpu {
@@ -26,12 +26,12 @@ fn operations(work: &GpuWorkReport) -> String {
     let unlinked = match work.ignored.operations_without_call {
         0 => String::new(),
         some => format!(
-            " {} of them name no call of the trace: who launched them is not known.",
+            " {} of them have no recorded call, so the launching thread is unknown.",
             count(some)
         ),
     };
     format!(
-        "{} operations with the GPU's own times (measured by CUPTI).{unlinked}",
+        "{} operations with GPU timestamps (measured by CUPTI).{unlinked}",
         count(work.operations)
     )
 }

@@ -1,4 +1,4 @@
-//! The section on how the GPUs did (`--nvml-hz`).
+//! The section on NVML samples (`--nvml-hz`).
 
 use super::table::TextTable;
 use super::table::wrap;
@@ -13,11 +13,11 @@ use gctrace_analysis::units::three_digits;
 use std::collections::BTreeMap;
 
 const INDENT: &str = "  ";
-/// GPUs listed; the others are in the JSON.
+/// Maximum number of GPUs listed; the others are in the JSON.
 const GPUS_SHOWN: usize = 16;
-/// Processes named of each.
+/// Maximum number of processes named per GPU.
 const PROCESSES_SHOWN: usize = 4;
-/// Reasons named of each.
+/// Maximum number of throttle reasons named per GPU.
 const REASONS_SHOWN: usize = 3;
 
 pub(crate) fn gpus(report: &Report) -> ReportSection {
@@ -99,7 +99,7 @@ fn models(shown: &[(String, &GpuReport)]) -> Vec<String> {
     let mut models: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (name, gpu) in shown {
         let split = if gpu.mig { " (split by MIG)" } else { "" };
-        let model = gpu.name.as_deref().unwrap_or("Model not known");
+        let model = gpu.name.as_deref().unwrap_or("Unknown model");
         models
             .entry(model)
             .or_default()
@@ -123,21 +123,16 @@ fn bytes(bytes: f64) -> String {
     }
 }
 
-/// `GPU 0 was throttled by sw_power_cap (40 % of the samples).`
+/// `GPU 0: clocks reduced by sw_power_cap (40 % of samples).`
 fn throttling(name: &str, gpu: &GpuReport) -> Option<String> {
     let reasons: Vec<String> = gpu
         .throttle_reasons
         .iter()
         .filter(|share| share.throttling)
         .take(REASONS_SHOWN)
-        .map(|share| format!("{} ({})", share.reason, percent(share.ratio)))
+        .map(|share| format!("{} ({} of samples)", share.reason, percent(share.ratio)))
         .collect();
-    (!reasons.is_empty()).then(|| {
-        format!(
-            "{name}: clocks held down by {} of the samples.",
-            reasons.join(", ")
-        )
-    })
+    (!reasons.is_empty()).then(|| format!("{name}: clocks reduced by {}.", reasons.join(", ")))
 }
 
 /// `GPU 0, memory peak by process: 4242 (rank 0) 17.2 GiB, 99 (not recorded) 1.00 GiB.`
@@ -163,7 +158,7 @@ fn process(process: &GpuProcessReport) -> String {
         (None, false) => " (not recorded)".to_owned(),
     };
     let peak = process.memory_peak_bytes.map_or_else(
-        || "not known".to_owned(),
+        || "unknown".to_owned(),
         #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
         |peak| bytes(peak as f64),
     );
@@ -178,8 +173,9 @@ fn legend(report: &Report) -> String {
     let samples: u64 = report.gpus.iter().map(|gpu| gpu.samples).sum();
     let covered = report.gpus.iter().map(|gpu| gpu.covered_ns).max();
     format!(
-        "{more}{samples} samples over {}. Busy: any kernel was running, in windows of 1/6 s to 1 s, so \
-         a gap as short as a pause does not show: context, no evidence of what pauses cost.",
+        "{more}{samples} samples over {}. Busy: utilization by NVML, the share of a window of 1/6 s to \
+         1 s in which any kernel ran. Gaps as short as a pause do not show, so this is context, not \
+         evidence of the cost of pauses.",
         duration(covered.unwrap_or(0))
     )
 }

@@ -1,4 +1,4 @@
-//! The section on how far the host is ahead of the devices.
+//! The section on launch latency and on how far the host runs ahead of the devices.
 
 use super::gpu_devices::DEVICES_SHOWN;
 use super::gpu_devices::more;
@@ -17,12 +17,12 @@ use gctrace_analysis::units::short_count;
 use gctrace_analysis::units::three_digits;
 
 const INDENT: &str = "  ";
-/// Under this mean depth the host is never ahead, and there is nothing to draw.
+/// Minimum mean depth to draw: below it, the host is practically never ahead.
 const MIN_MEAN: f64 = 0.01;
-/// Eighths of a character cell, by height.
+/// Bars of 0 to 8 eighths of a character cell.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How far the host was ahead.
+/// Launch latency and run-ahead per device.
 pub(crate) fn launching(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let work = report.gpu.as_ref();
@@ -31,7 +31,7 @@ pub(crate) fn launching(report: &Report) -> ReportSection {
         lines.extend(series(launching));
     }
     ReportSection {
-        heading: "How far ahead the host launched",
+        heading: "Launch latency and run-ahead",
         lines,
     }
 }
@@ -44,7 +44,7 @@ fn table(launching: &LaunchingReport) -> Vec<String> {
         "p95",
         "longest",
         "ahead",
-        "most",
+        "max",
         "none",
     ];
     let mut table = TextTable::new(&head, &[0]);
@@ -58,9 +58,9 @@ fn table(launching: &LaunchingReport) -> Vec<String> {
     let mut lines = table.lines();
     lines.extend(more(launching.devices.len(), DEVICES_SHOWN));
     lines.extend(wrap(
-        "Latency: from the begin of a launch call to that of its operation. Ahead: operations launched \
-         and not yet begun, mean over time, the most, and the share of time with none (measured). A \
-         pause behind enough of them costs the GPU nothing.",
+        "Latency: from the start of a launch to the start of its operation. Ahead: operations launched \
+         but not started: mean over time, maximum, and share of time with none (measured). Enough of \
+         them hide a pause from the GPU.",
         INDENT,
         INDENT,
     ));
@@ -87,7 +87,7 @@ fn mean(depth: f64) -> String {
     }
 }
 
-/// Depth over time, for one device.
+/// Depth over time, for a single device.
 fn series(launching: &LaunchingReport) -> Vec<String> {
     let [device] = launching.devices.as_slice() else {
         return Vec::new();
@@ -100,15 +100,12 @@ fn series(launching: &LaunchingReport) -> Vec<String> {
     let top = top.fold(0.0, f64::max);
     let bars: String = depth.series.iter().map(|point| bar(point, top)).collect();
     vec![
-        format!(
-            "{INDENT}Ahead over the span, a full bar being {}:",
-            mean(top)
-        ),
+        format!("{INDENT}Ahead over the span (full bar: {}):", mean(top)),
         format!("{INDENT}[{bars}]"),
     ]
 }
 
-/// Rounded up, so that only nothing looks like nothing.
+/// Rounded up, so that only 0 is drawn as empty.
 fn bar(point: &DepthPoint, top: f64) -> char {
     let height = (point.mean / top.max(f64::MIN_POSITIVE) * 8.0).ceil() as usize;
     BARS.get(height).copied().unwrap_or('█')

@@ -1,7 +1,7 @@
 //! The section on Python lines and stacks that trigger collections.
 //!
-//! Lines are shown by the innermost one that is the program's own, because that is the one a user
-//! can change; what was being executed in a library stands below it.
+//! A collection is attributed to the innermost line of the program's own code, as that is the one
+//! a user can change; the library line that was executing is shown below it.
 
 use super::table::TextTable;
 use super::table::cut;
@@ -24,17 +24,17 @@ use gctrace_analysis::units::short_count;
 use gctrace_event::Frame;
 
 const INDENT: &str = "  ";
-/// Lines listed; the others are in the JSON.
+/// Maximum number of lines listed; the others are in the JSON.
 const LINES_SHOWN: usize = 10;
-/// From this share on a line is listed.
+/// Minimum share of the pause time for a line to be listed.
 const LINE_RATIO: f64 = 0.005;
-/// Processes whose costliest line is named.
+/// Maximum number of processes with their costliest line.
 const PROCESSES_SHOWN: usize = 10;
-/// Stacks listed.
+/// Maximum number of stacks listed.
 const STACKS_SHOWN: usize = 3;
-/// Frames of a stack: enough to see how the program came there.
+/// Maximum number of frames shown per stack.
 const FRAMES_SHOWN: usize = 8;
-/// From this share on a stack is worth its lines.
+/// Minimum share of the pause time for a stack to be listed.
 const STACK_RATIO: f64 = 0.02;
 
 pub(crate) fn lines(report: &Report) -> ReportSection {
@@ -73,8 +73,8 @@ pub(crate) fn stacks(report: &Report) -> ReportSection {
     }
 }
 
-/// How files are called: libraries' from the package on, the program's without the directory that
-/// all of them are in.
+/// Shortens file names: those of libraries start at the package, those of the program lose their
+/// common directory.
 struct FileNames<'a> {
     directory: &'a str,
 }
@@ -117,14 +117,14 @@ impl<'a> FileNames<'a> {
     }
 }
 
-/// The directory of a file, with its last slash.
+/// The directory of a file, with the trailing slash.
 fn directory(file: &str) -> &str {
     file.rfind('/')
         .and_then(|slash| file.get(..=slash))
         .unwrap_or("")
 }
 
-/// The directory that holds both.
+/// The deepest common directory of both.
 fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
     let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let slash = a.as_bytes().get(..same).unwrap_or_default();
@@ -132,7 +132,7 @@ fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
     slash.and_then(|slash| a.get(..=slash)).unwrap_or("")
 }
 
-/// Generations that any of the lines has: their index and name.
+/// Index and name of the generations that occur in any of the lines.
 fn generations(lines: &[LineReport]) -> Vec<(usize, &'static str)> {
     let used = |index: usize| {
         let of = |line: &LineReport| line.by_generation.get(index).copied();
@@ -172,14 +172,14 @@ fn line_table(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
     text
 }
 
-/// The lines in the table: the costliest, whatever it costs, and others worth a line.
+/// The lines in the table: always the costliest, and others from [`LINE_RATIO`] on.
 fn shown(lines: &LinesReport) -> impl Iterator<Item = &LineReport> {
     let worth = |(index, line): &(usize, &LineReport)| *index == 0 || line.time_ratio >= LINE_RATIO;
     let lines = lines.own.iter().take(LINES_SHOWN).enumerate();
     lines.take_while(worth).map(|(_, line)| line)
 }
 
-/// What the lines that are not in the table cost.
+/// The number and total time of the lines that are not in the table.
 fn others(lines: &LinesReport) -> Option<String> {
     let in_table = shown(lines).map(|line| line.pauses);
     let time_ns = in_table.fold(lines.with_stack.time_ns, |rest, pauses| {
@@ -188,14 +188,14 @@ fn others(lines: &LinesReport) -> Option<String> {
     let more = lines.own_total.saturating_sub(shown(lines).count() as u64);
     (more > 0).then(|| {
         format!(
-            "  and {}, {} together (--format json lists more)",
+            "  and {}, {} in total (--format json lists more)",
             counted(more, "other line"),
             duration(time_ns)
         )
     })
 }
 
-/// The library line that was being executed most of the time, if it was one.
+/// The library line that was executing most often below this line, if any.
 fn below(line: &LineReport, names: &FileNames<'_>) -> Option<String> {
     let place = names.place(&line.with.first()?.location);
     Some(match line.with_total {
@@ -204,7 +204,7 @@ fn below(line: &LineReport, names: &FileNames<'_>) -> Option<String> {
     })
 }
 
-/// Where processes differ: the costliest line of each.
+/// With several processes: the costliest line of each.
 fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String> {
     let with: Vec<(&ProcessReport, &LineReport, &LinesReport)> = processes
         .iter()
@@ -216,7 +216,7 @@ fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String>
     if with.len() < 2 {
         return Vec::new();
     }
-    let mut table = TextTable::new(&["process", "pauses", "time", "most of it by"], &[3]);
+    let mut table = TextTable::new(&["process", "pauses", "time", "costliest line"], &[3]);
     for (process, line, lines) in with.iter().take(PROCESSES_SHOWN) {
         let name = match process.rank {
             Some(rank) => format!("rank {rank}"),
@@ -242,11 +242,11 @@ fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String>
     text
 }
 
-/// What the table does not say by itself.
+/// The legend, and pauses without a line.
 fn remarks(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
     let mut legend = Vec::new();
     if shown(lines).any(|line| line.with_total > 0) {
-        legend.push("└ the library line that was running below it (+n: and n others).".to_owned());
+        legend.push("└ library line that was executing below it (+n: and n others).".to_owned());
     }
     let under = |line: &LineReport| {
         !line.location.library && line.location.file.starts_with(names.directory)
@@ -262,11 +262,11 @@ fn remarks(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
     let without = [
         some(
             &lines.without_stack_at_shutdown,
-            " at the interpreter's end, when no Python code runs any more",
+            " at interpreter shutdown, when no Python code runs",
         ),
         some(
             &lines.without_stack,
-            " while no Python code was running, or without a record of it",
+            " while no Python code was running, or without a recorded stack",
         ),
         some(&lines.unreadable, " whose line could not be read"),
     ];
@@ -278,8 +278,8 @@ fn remarks(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
     let worth = deep.time_ns as f64 >= lines.with_stack.time_ns as f64 * LINE_RATIO;
     text.extend(some(deep, "").filter(|_| worth).map(|pauses| {
         format!(
-            "Deeper than was recorded: {pauses}. A larger --stack-depth may show a line of the \
-             program there."
+            "Stacks cut off before a line of the program: {pauses}. A larger --stack-depth may show \
+             it."
         )
     }));
     text.retain(|sentence| !sentence.is_empty());
@@ -308,7 +308,7 @@ fn stack_lines(stack: &StackReport, names: &FileNames<'_>) -> Vec<String> {
         (0, true) => text.push(format!("    {}", Frame::OUTER)),
         (more, false) => text.push(format!("    and {}", counted(more, "outer frame"))),
         (more, true) => text.push(format!(
-            "    and {}, more than were recorded",
+            "    and {}, and more that were not recorded",
             counted(more, "outer frame")
         )),
     }

@@ -1,4 +1,4 @@
-//! The first sections: what was recorded, pauses in tables, and what is missing.
+//! The overview sections: recording, pauses, processes, and missing data.
 
 use super::table::TextTable;
 use super::table::cut;
@@ -17,18 +17,18 @@ use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
 use gctrace_analysis::units::short_count;
 
-/// Processes listed; the others are in the JSON.
+/// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
-/// Traces listed.
+/// Maximum number of traces listed.
 const TRACES_SHOWN: usize = 64;
-/// Notes and anomalies listed, per trace.
+/// Maximum number of notes and of anomalies listed per trace.
 const REMARKS_SHOWN: usize = 5;
-/// Characters of a line that a command leaves to what stands beside it.
+/// Characters of a line that are reserved for the text beside a command.
 const BESIDE_COMMAND: usize = 20;
 
 const INDENT: &str = "  ";
 
-/// ` (inferred)` behind a figure that was not measured.
+/// The mark after a figure: ` (inferred)` or ` (predicted)`, empty if it was measured.
 pub(crate) fn mark(basis: Basis) -> &'static str {
     match basis {
         Basis::Measured => "",
@@ -37,7 +37,7 @@ pub(crate) fn mark(basis: Basis) -> &'static str {
     }
 }
 
-/// A command line in one short line.
+/// A command line without the program's directory, cut to fit.
 fn command(words: &[String]) -> String {
     let mut words = words.iter();
     let program = words.next().map_or("", String::as_str);
@@ -84,7 +84,7 @@ fn many_traces(traces: &[TraceReport]) -> Vec<String> {
         "recorded",
         "processes",
         "pauses",
-        "stopped",
+        "paused",
         "of time",
         "longest",
         "trace",
@@ -161,12 +161,12 @@ pub(crate) fn pauses(report: &Report) -> ReportSection {
     }
 }
 
-/// Twelve characters at most, so that the table fits.
+/// At most twelve characters, so that the table fits.
 fn group_name(prefix: &str, name: &str) -> String {
     match (prefix, name) {
         ("", "manual") => "gc.collect()".to_owned(),
         ("", "shutdown") => "at shutdown".to_owned(),
-        ("", "unknown") => "not known".to_owned(),
+        ("", "unknown") => "unknown".to_owned(),
         (prefix, "unknown") => format!("{prefix}?"),
         (prefix, name) => format!("{prefix}{name}"),
     }
@@ -174,7 +174,7 @@ fn group_name(prefix: &str, name: &str) -> String {
 
 fn percentile_error(pauses: &PausesReport) -> String {
     match pauses.percentile_error_ratio {
-        error if error > 0.0 => format!(" Percentiles are within {}.", percent(error)),
+        error if error > 0.0 => format!(" Percentiles are within ±{}.", percent(error)),
         _ => String::new(),
     }
 }
@@ -200,7 +200,7 @@ pub(crate) fn processes(report: &Report) -> ReportSection {
         let rest = report.processes.iter().skip(PROCESSES_SHOWN);
         let stopped = rest.map(|process| process.stopped_ns).sum();
         lines.push(format!(
-            "  and {}, stopped for {} together (--format json lists all)",
+            "  and {}, paused for {} in total (--format json lists all)",
             counted(more as u64, "other process"),
             duration(stopped)
         ));
@@ -208,7 +208,7 @@ pub(crate) fn processes(report: &Report) -> ReportSection {
     let not_listed = report.totals.processes_not_listed;
     if not_listed > 0 {
         lines.push(format!(
-            "  and {} that are in the sums only: of each trace the first 10,000 are listed",
+            "  and {} that are in the totals only: 10,000 are listed per trace",
             counted(not_listed, "process")
         ));
     }
@@ -221,10 +221,7 @@ pub(crate) fn processes(report: &Report) -> ReportSection {
     }
     let other = report.totals.processes_without_python;
     if other > 0 {
-        lines.push(format!(
-            "  {} in which no Python was found",
-            counted(other, "process")
-        ));
+        lines.push(format!("  {} without Python", counted(other, "process")));
     }
     ReportSection {
         heading: "Processes",
@@ -232,7 +229,7 @@ pub(crate) fn processes(report: &Report) -> ReportSection {
     }
 }
 
-/// The processes, and what all of them have in common in a sentence below.
+/// The table of processes, with properties common to all of them in a sentence below.
 fn process_table(processes: &[ProcessReport]) -> Vec<String> {
     let Some(first) = processes.first() else {
         return Vec::new();
@@ -247,7 +244,7 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
     ];
     let shown: Vec<Column> = optional.into_iter().filter(|(_, of)| !same(*of)).collect();
     let mut head: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
-    head.extend(["pid", "pauses", "stopped", "of time", "longest", "command"]);
+    head.extend(["pid", "pauses", "paused", "of time", "longest", "command"]);
     let mut table = TextTable::new(&head, &[head.len() - 1]);
     for process in processes.iter().take(PROCESSES_SHOWN) {
         let cell = |(_, of): &Column| of(process).unwrap_or_else(|| "-".to_owned());
@@ -262,18 +259,14 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
         .filter_map(|(name, of)| Some(format!("{name} {}", of(first)?)))
         .collect();
     if !common.is_empty() {
-        let all = if processes.len() > 1 {
-            "All: "
-        } else {
-            "With "
-        };
+        let all = if processes.len() > 1 { "All: " } else { "" };
         let sentence = format!("{all}{}.", common.join(", "));
         lines.extend(wrap(&sentence, INDENT, INDENT));
     }
     lines
 }
 
-/// A column of the table of processes: head, and what stands in it.
+/// A column of the table of processes: head and cell.
 type Column = (&'static str, fn(&ProcessReport) -> Option<String>);
 
 fn python(process: &ProcessReport) -> Option<String> {
@@ -319,7 +312,7 @@ pub(crate) fn missing(report: &Report) -> ReportSection {
         .collect();
     items.extend(missing.unexamined.iter().map(|(why, count)| {
         format!(
-            "{} {}: collections in {} are not in the figures.",
+            "{} {}: the figures exclude collections in {}.",
             counted(*count, "process"),
             why,
             if *count == 1 { "it" } else { "them" }
@@ -327,7 +320,7 @@ pub(crate) fn missing(report: &Report) -> ReportSection {
     }));
     if missing.omitted.count > 0 {
         items.push(format!(
-            "{} under --min-pause left out of the tables ({} together, in the total).",
+            "{} under --min-pause left out of the tables ({}, included in the totals).",
             counted(missing.omitted.count, "pause"),
             duration(missing.omitted.time_ns)
         ));
@@ -341,7 +334,7 @@ pub(crate) fn missing(report: &Report) -> ReportSection {
     }
     if missing.attached > 0 {
         items.push(format!(
-            "{} already running when recording began; earlier pauses are not known.",
+            "{} already running when recording started; earlier pauses are unknown.",
             counted(missing.attached, "process")
                 + if missing.attached == 1 {
                     " was"
@@ -383,28 +376,25 @@ pub(crate) fn missing(report: &Report) -> ReportSection {
     }
 }
 
-/// Nothing is known to be missing. That nothing is may be said only where every process was examined.
+/// The sentence if no loss is known. "Nothing was lost" requires that every process was examined.
 fn nothing_known(every_process_examined: Option<bool>) -> &'static str {
     match every_process_examined {
         Some(true) => "Nothing was lost.",
-        Some(false) => {
-            "No event was lost. Processes that the library does not get into are not counted."
-        }
-        None => "No loss is recorded. Whether every process was examined is not in the trace.",
+        Some(false) => "No event was lost. Processes that do not load the library are not counted.",
+        None => "No loss is recorded. The trace does not state whether every process was examined.",
     }
 }
 
-/// What one trace says about itself, or shows by what it lacks.
+/// Remarks on one trace: damage, anomalies and notes.
 fn remarks(trace: &TraceReport) -> Vec<String> {
     let mut list = Vec::new();
     match (&trace.cut_at, &trace.damage, &trace.ended) {
         (_, Some(damage), _) => list.push(format!("Read up to the damage: {}", damage)),
         (Some(place), None, _) => list.push(format!(
-            "The trace is cut off at {place}; what came later is not known."
+            "The trace is cut off at {place}; later events are missing."
         )),
         (None, None, None) if trace.recorded_by.is_some() => list.push(
-            "The recording has no last line: gctrace was killed. Losses and its own cost are not \
-             known."
+            "The trace has no final record: gctrace was killed. Losses and overhead are unknown."
                 .to_owned(),
         ),
         _ => {}
@@ -413,7 +403,7 @@ fn remarks(trace: &TraceReport) -> Vec<String> {
         list.extend(remarks.iter().take(REMARKS_SHOWN).cloned());
         let more = more + remarks.len().saturating_sub(REMARKS_SHOWN) as u64;
         if more > 0 {
-            list.push(format!("and {} of the kind", counted(more, "more remark")));
+            list.push(format!("and {} of this kind", counted(more, "more remark")));
         }
     };
     some(&trace.anomalies, 0);

@@ -12,7 +12,7 @@ use gctrace_analysis::units::short_count;
 use gctrace_analysis::units::three_digits;
 
 const INDENT: &str = "  ";
-/// Processes listed; the others are in the JSON.
+/// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
 
 pub(crate) fn pressure(report: &Report) -> ReportSection {
@@ -61,7 +61,7 @@ fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Vec<Str
     }
     if let Some(all) = report.pressure.as_ref().filter(|_| with.len() > 1) {
         let mut sums = row(format!("all {}", with.len()), all);
-        // Rates of processes that did not run at the same time have no sum.
+        // Rates are not summed, as processes may have run at different times.
         for (column, cell) in sums.iter_mut().enumerate() {
             if matches!(column, 2..=4) {
                 "-".clone_into(cell);
@@ -107,8 +107,7 @@ fn mebibytes(bytes: i64) -> String {
 
 fn legend(with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {
     let mut text = vec![
-        "Net containers: objects that the collector tracks, allocated less freed between \
-         collections."
+        "Net containers: containers allocated minus containers freed between collections."
             .to_owned(),
     ];
     let inferred = with
@@ -117,16 +116,16 @@ fn legend(with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {
     match inferred.count() {
         0 => {}
         all if all == with.len() => {
-            text.push("Added up from the pauses in the trace (inferred).".to_owned());
+            text.push("Summed over the pauses in the trace (inferred).".to_owned());
         }
         some => text.push(format!(
-            "Of {some} processes added up from the pauses in the trace (inferred)."
+            "For {some} processes, summed over the pauses in the trace (inferred)."
         )),
     }
     if with.iter().any(|(_, pressure)| pressure.arenas.is_some()) {
         text.push(
-            "Arenas: blocks that the allocator for small objects maps and unmaps; the balance is how \
-             much more it holds than at the beginning."
+            "Arenas: blocks that the allocator for small objects maps and unmaps; balance: arenas \
+             mapped minus unmapped."
                 .to_owned(),
         );
     }

@@ -1,4 +1,5 @@
-//! The section on ranks of distributed jobs: who waited for whom, and whose pauses cost whom what.
+//! The section on ranks of distributed jobs: which ranks waited for which, and what the pauses of
+//! one rank cost the others.
 
 use super::table::TextTable;
 use super::table::wrap;
@@ -17,11 +18,11 @@ use gctrace_analysis::units::percent;
 use gctrace_analysis::units::three_digits;
 
 const INDENT: &str = "  ";
-/// Ranks listed; the others are in the JSON.
+/// Maximum number of ranks listed; the others are in the JSON.
 const RANKS_SHOWN: usize = 16;
-/// Ranks of which the whole matrix is shown: more columns do not fit.
+/// Maximum number of ranks for which the matrix is shown: more columns do not fit.
 const MATRIX_RANKS: usize = 8;
-/// Rows of sources.
+/// Maximum number of sources of pauses shown.
 const SOURCES_SHOWN: usize = 8;
 
 pub(crate) fn ranks(report: &Report) -> ReportSection {
@@ -68,35 +69,33 @@ fn of_job(job: &RankedJob) -> Vec<String> {
     lines
 }
 
-/// What the tables of costs say.
-const COSTS: &str = "own: how much earlier the rank itself would end without its pauses; others: \
-    all other ranks together; ampl.: both together over own; job: the last rank; step: mean step \
-    of all ranks as measured and without the pauses. All inferred, by replay of all ranks \
-    together.";
-const MATRIX: &str = "Without the pauses of the rank in front of a row, the rank above a column \
-    would end earlier by (inferred):";
+/// Legend of the table of costs.
+const COSTS: &str = "own: how much earlier the rank itself would finish without its pauses; \
+    others: sum over all other ranks; ampl.: (own + others) / own; job: the last rank; step: mean \
+    step of all ranks as measured and without the pauses. All inferred, by replay of all ranks.";
+const MATRIX: &str = "Without the pauses of the rank of a row, the rank of a column would finish \
+    earlier by (inferred):";
 
 fn matched(ranks: usize, collectives: &CollectivesReport) -> String {
     let all = match collectives.on_all_ranks == collectives.matched {
         true => String::new(),
-        false => format!(", {} of them on all", count(collectives.on_all_ranks)),
+        false => format!(", {} of them on all ranks", count(collectives.on_all_ranks)),
     };
     let mut sentence = format!(
-        "{ranks} ranks of one job: {} matched between them{all} (inferred).",
+        "{ranks} ranks of one job: {} matched{all} (inferred).",
         counted(collectives.matched, "collective")
     );
     if collectives.kernels_unmatched > 0 {
         sentence.push_str(&format!(
-            " {} of collectives were found on one rank only, {} of them from the time when not all \
-             ranks were recorded.",
-            counted(collectives.kernels_unmatched, "kernel"),
+            " {} found on one rank only, {} of them while not all ranks were being recorded.",
+            counted(collectives.kernels_unmatched, "collective kernel"),
             count(collectives.kernels_unmatched_outside)
         ));
     }
     if collectives.point_to_point > 0 {
         sentence.push_str(&format!(
-            " {} that send to or receive from single ranks are left out.",
-            counted(collectives.point_to_point, "kernel")
+            " {} left out.",
+            counted(collectives.point_to_point, "point-to-point kernel")
         ));
     }
     sentence
@@ -112,9 +111,9 @@ fn warnings(job: &RankedJob) -> Vec<String> {
         .collect();
     if !ambiguous.is_empty() {
         warnings.push(format!(
-            "How the clocks lie is not certain for rank {}: collectives follow each other so evenly \
-             that other alignments fit as well. Figures that compare it with others may be wrong; \
-             annotate steps with torch.profiler's step() to settle it.",
+            "The clock offset of rank {} is ambiguous: collectives are so evenly spaced that other \
+             alignments fit as well. Figures that compare it with other ranks may be wrong; annotate \
+             steps with torch.profiler's step() to resolve this.",
             ambiguous.join(", ")
         ));
     }
@@ -123,16 +122,16 @@ fn warnings(job: &RankedJob) -> Vec<String> {
     let missing = highest.saturating_sub(job.ranks.len() as u64);
     if missing > 0 {
         warnings.push(format!(
-            "{} with a lower number than the highest {} in no trace: waiting for them counts as \
-             transfer.",
+            "{} below the highest {} not in any trace: waiting for {} counts as transfer.",
             counted(missing, "rank"),
-            if missing == 1 { "is" } else { "are" }
+            if missing == 1 { "is" } else { "are" },
+            if missing == 1 { "it" } else { "them" }
         ));
     }
     warnings
 }
 
-/// Per rank: what it waited for others, and how often others waited for it.
+/// Per rank: the time it waited for others, and how often others waited for it.
 fn waits(ranks: &[RankReport]) -> Vec<String> {
     let head = [
         "rank",
@@ -165,7 +164,7 @@ fn waits(ranks: &[RankReport]) -> Vec<String> {
     table.lines()
 }
 
-/// Share of the busy time that was no waiting for peers.
+/// Share of the busy time without waiting for peers.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn useful(rank: &RankReport) -> String {
     let busy: f64 = rank.devices.iter().map(|one| one.busy_ns as f64).sum();
@@ -183,15 +182,14 @@ fn legend(job: &RankedJob) -> String {
     };
     let undecided = match job.collectives.last_undecided {
         0 => String::new(),
-        some => format!(" ({} too close to tell)", count(some)),
+        some => format!(" ({} undecided)", count(some)),
     };
     format!(
-        "{more}peer wait: time in collectives before the last rank had begun; transfer: from then on, \
-         waiting for ranks that no trace is of included; useful: share of the GPU's busy time that \
-         was no peer wait; last: collectives in which the rank was the last to begin{undecided}; \
-         after pause: of these, with a pause of its own since the collective before; clock ±: how \
-         far ends of collectives are from those of other ranks once the clocks are aligned by them \
-         (median). All but paused: inferred."
+        "{more}peer wait: time in collectives before the last rank had started; transfer: the rest, \
+         including waits for ranks without a trace; useful: share of GPU busy time that is not peer \
+         wait; last: collectives that the rank started last{undecided}; after pause: those of them \
+         with a pause of the rank since the previous collective; clock ±: median distance of the ends \
+         of collectives from those of other ranks after alignment. All but paused: inferred."
     )
 }
 
@@ -205,13 +203,13 @@ fn costliest(pauses: &RankPauses) -> String {
         });
     let job = |source: &PauseSource| {
         format!(
-            "the job would end {} earlier",
+            "the job would finish {} earlier",
             signed(source.job_earlier_ns)
         )
     };
     match pauses.sources.first() {
         Some(first) if first.total_ns > 0 && pauses.sources.len() > 1 => format!(
-            "Pauses of {} cost most: without them {}; without all pauses, {} (inferred{error}).",
+            "Pauses of {} cost the most: without them {}; without any pauses, {} (inferred{error}).",
             who(first),
             job(first),
             signed(all.job_earlier_ns)
@@ -231,7 +229,7 @@ fn who(source: &PauseSource) -> String {
     }
 }
 
-/// Per source of pauses: what they cost whom.
+/// Per source of pauses: their cost for the rank itself, for the others and for the job.
 fn costs(pauses: &RankPauses) -> Vec<String> {
     let head = [
         "rank", "pauses", "paused", "own", "others", "ampl.", "job", "step",
@@ -285,7 +283,7 @@ fn cost(label: &str, source: &PauseSource, victims: &[u32]) -> Vec<String> {
     ]
 }
 
-/// The victim matrix: a row per source, a column per rank.
+/// The matrix of costs: a row per source, a column per affected rank.
 fn matrix(pauses: &RankPauses) -> Vec<String> {
     let mut head = vec!["rank".to_owned()];
     head.extend(pauses.victims.iter().map(u32::to_string));
@@ -328,8 +326,7 @@ fn unrelated(ranks: &RanksReport) -> Option<String> {
     };
     (!alone.is_empty()).then(|| {
         format!(
-            "Not compared with others, because no collective of theirs was found in another trace: \
-             {}{more}.",
+            "Not compared, as none of their collectives is in another trace: {}{more}.",
             alone.join(", ")
         )
     })

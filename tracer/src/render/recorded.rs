@@ -1,4 +1,4 @@
-//! How the traces were recorded, and what that cannot show: the lines below the recording's first.
+//! Lines on the sources of the traces and their limits, in the section on the recording.
 
 use super::table::wrap;
 use gctrace_analysis::report::RecordedReport;
@@ -8,7 +8,7 @@ use gctrace_analysis::units::duration;
 
 const INDENT: &str = "  ";
 
-/// Nothing where all was recorded by probes: then nothing is missing for it.
+/// Empty if all traces were recorded by probes only, which has no such limits.
 pub(super) fn lines(report: &Report) -> Vec<String> {
     let of = |mode: &str| -> Vec<&RecordedReport> {
         let all = report.traces.iter();
@@ -26,7 +26,7 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// `Recorded`, or how many of the traces were.
+/// The start of the sentence: `Recorded`, or with the number of traces.
 fn subject(some: usize, all: usize) -> String {
     match (some, all) {
         (1, 1) => "Recorded".to_owned(),
@@ -38,8 +38,8 @@ fn subject(some: usize, all: usize) -> String {
 fn in_process(traces: &[&RecordedReport], all: usize) -> Option<String> {
     (!traces.is_empty()).then(|| {
         format!(
-            "{} from within the programs (--mode inject): the reason of a collection is not known, and those of a \
-             program's first milliseconds and of its end are not in the trace.",
+            "{} in-process (--mode inject): the reasons of collections are unknown, and collections \
+             in the first milliseconds of a program and at its end are not in the trace.",
             subject(traces.len(), all)
         )
     })
@@ -55,12 +55,12 @@ fn by_both(traces: &[&RecordedReport], all: usize) -> Option<String> {
     let half = largest(|trace| trace.sources.both_apart_p50_ns);
     let apart = half.zip(largest(|trace| trace.sources.both_apart_p99_ns));
     Some(format!(
-        "{} from the kernel and from within (--mode both): {} seen by both{}, {} by probes alone, {} from within \
-         alone.",
+        "{} by kernel probes and in-process (--mode both): {} seen by both{}, {} by probes only, {} \
+         in-process only.",
         subject(traces.len(), all),
         counted(sum(|trace| trace.sources.both), "pause"),
         apart.map_or_else(String::new, |(half, most)| format!(
-            " (half of them at most {} apart, 99 % {})",
+            " (p50 {} apart, p99 {})",
             duration(half),
             duration(most)
         )),

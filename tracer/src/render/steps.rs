@@ -15,10 +15,10 @@ use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
 
 const INDENT: &str = "  ";
-/// Processes shown; the others are in the JSON.
+/// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
 
-/// How long steps took.
+/// Lengths of steps, and comparisons of steps with and without full collections.
 pub(crate) fn steps(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(steps) = &report.steps {
@@ -85,7 +85,7 @@ fn legend(steps: &StepsReport) -> String {
             .to_owned(),
     };
     if steps.processes.iter().any(|own| own.gc_ns.is_none()) {
-        text += " ?: whether the collector ran is not in the trace.";
+        text += " ?: the trace has no data on collections.";
     }
     text
 }
@@ -96,16 +96,15 @@ fn comparisons(own: &ProcessSteps, one_of_several: bool) -> Vec<String> {
     }
     let of = match one_of_several {
         true => match own.rank {
-            Some(rank) => format!("Of rank {rank}: "),
-            None => format!("Of process {}: ", own.pid),
+            Some(rank) => format!("Rank {rank}: "),
+            None => format!("Process {}: ", own.pid),
         },
         false => String::new(),
     };
     let full = match own.full_by.as_str() {
         "generation" => "",
         _ => {
-            " A pause of 1 ms or more is taken for a full collection where the trace does not tell \
-              the generation."
+            " Where the generation is unknown, a pause of at least 1 ms counts as a full collection."
         }
     };
     vec![
@@ -122,7 +121,7 @@ fn with_full(comparison: &StepComparison) -> String {
         );
     };
     format!(
-        "The {} with a full collection took {} in the mean, the {} without {}: {}, {}{}.",
+        "The {} with a full collection took {} on average, the {} without {}: {}, {}{}.",
         counted(comparison.count, "step"),
         duration(comparison.mean_ns.unwrap_or(0)),
         count(comparison.other_count),
@@ -141,7 +140,7 @@ fn after_full(comparison: &StepComparison) -> String {
         );
     };
     format!(
-        "The step after a full collection was {} than the one before it, in the mean of {}: {}{}.",
+        "The step after a full collection was {} than the one before it, on average over {}: {}{}.",
         longer(difference),
         counted(comparison.count, "pair"),
         interval(difference),
@@ -159,7 +158,7 @@ fn longer(difference: StepDifference) -> String {
     format!("{} {word}", duration(difference.mean_ns.unsigned_abs()))
 }
 
-/// `95 % confidence interval 45.1 ms to 51.0 ms by bootstrap`, of what [`longer`] says.
+/// `95 % confidence interval 45.1 ms to 51.0 ms by bootstrap`, of the difference in [`longer`].
 fn interval(difference: StepDifference) -> String {
     let (low_ns, high_ns) = match difference.mean_ns {
         ns if ns < 0 => (

@@ -1,38 +1,38 @@
-//! Emphasis and width of what is printed.
+//! Color and width of the output.
 
 use super::table::WIDTH;
 use crate::print;
 
-/// Whether to use colour, and how wide lines may be.
+/// Whether to use color, and the maximum width of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
-    colour: bool,
+    color: bool,
     width: usize,
 }
 
 impl Style {
-    /// No escape sequences, for any reader.
+    /// For files: no escape sequences, default width.
     pub(crate) const OF_FILES: Self = Self {
-        colour: false,
+        color: false,
         width: WIDTH,
     };
 
-    /// As standard output wants it.
+    /// For standard output.
     pub(crate) fn of_output() -> Self {
         Self {
-            colour: print::colors_wanted(print::on_terminal()),
+            color: print::colors_wanted(print::on_terminal()),
             width: print::columns().unwrap_or(WIDTH),
         }
     }
 
-    /// Colour whatever the terminal; for tests.
+    /// Color regardless of the terminal, for tests.
     #[cfg(test)]
-    pub(crate) const COLOURED: Self = Self {
-        colour: true,
+    pub(crate) const COLORED: Self = Self {
+        color: true,
         width: WIDTH,
     };
 
-    /// Characters of a line.
+    /// Maximum characters per line.
     pub(crate) fn width(self) -> usize {
         self.width
     }
@@ -42,29 +42,29 @@ impl Style {
         self.wrapped(text, "1")
     }
 
-    /// What is worse than it should be.
+    /// A problem.
     pub(crate) fn bad(self, text: &str) -> String {
         self.wrapped(text, "1;31")
     }
 
-    /// What deserves attention.
+    /// A warning.
     pub(crate) fn warning(self, text: &str) -> String {
         self.wrapped(text, "1;33")
     }
 
-    /// What is as it should be.
+    /// A good result.
     pub(crate) fn good(self, text: &str) -> String {
         self.wrapped(text, "1;32")
     }
 
-    /// Lines to copy.
+    /// Code to copy.
     pub(crate) fn code(self, text: &str) -> String {
         self.wrapped(text, "36")
     }
 
-    /// SGR sequences of ECMA-48, line by line, so that pagers keep them.
+    /// Wraps each line in SGR sequences (ECMA-48) of its own, as pagers reset them at line ends.
     fn wrapped(self, text: &str, sgr: &str) -> String {
-        if !self.colour {
+        if !self.color {
             return text.to_owned();
         }
         let lines: Vec<String> = text
@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn escapes_only_where_wanted() {
         assert_eq!(Style::OF_FILES.bad("x"), "x");
-        assert_eq!(Style::COLOURED.bad("x"), "\x1b[1;31mx\x1b[0m");
+        assert_eq!(Style::COLORED.bad("x"), "\x1b[1;31mx\x1b[0m");
         assert_eq!(
-            Style::COLOURED.bold("a\n\nb"),
+            Style::COLORED.bold("a\n\nb"),
             "\x1b[1ma\x1b[0m\n\n\x1b[1mb\x1b[0m"
         );
     }

@@ -1,35 +1,34 @@
-//! Text that fits: tables with aligned columns, and wrapped paragraphs. Names in it are the program's, and
-//! are made harmless here.
+//! Tables with aligned columns, and wrapped paragraphs, that fit the width. Escapes control
+//! characters in names of the recorded program.
 
 use crate::print::clean;
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
-/// Width of what is printed where no terminal says otherwise, in characters.
+/// Default width in characters, if standard output is not a terminal.
 pub(crate) const WIDTH: usize = 80;
-/// In narrower terminals tables have nothing left to show, in wider ones lines cannot be read.
+/// Tables are useless in narrower terminals, and lines unreadable in wider ones.
 const WIDTHS: RangeInclusive<usize> = 40..=240;
-/// Longest line of a paragraph.
+/// Maximum characters per line of a paragraph.
 const READABLE: usize = 100;
 
 thread_local! {
-    /// Of the report that this thread writes: a width that each table and paragraph was given would go through every
-    /// function of the report.
+    /// Width of the report that this thread renders; saves passing it through every function.
     static CURRENT: Cell<usize> = const { Cell::new(WIDTH) };
 }
 
-/// Fits all that this thread renders from here on to a terminal's columns.
+/// Sets the width for everything that this thread renders from now on.
 pub(crate) fn fit(columns: usize) {
     CURRENT.set(columns.clamp(*WIDTHS.start(), *WIDTHS.end()));
 }
 
-/// Characters of a line.
+/// Maximum characters per line.
 pub(crate) fn width() -> usize {
     CURRENT.get()
 }
 
-/// A table: the first line is the head. Columns are as wide as their longest cell; the last one is
-/// cut to what is left of [`width`].
+/// A table; the first row is the head. Columns are as wide as their longest cell; the last one is
+/// cut to the rest of [`width`].
 #[derive(Debug, Default)]
 pub(crate) struct TextTable {
     rows: Vec<Vec<String>>,
@@ -37,7 +36,7 @@ pub(crate) struct TextTable {
 }
 
 impl TextTable {
-    /// `head` names the columns; those in `left` are aligned to the left, all others to the right.
+    /// `head` names the columns; those in `left` are left-aligned, all others right-aligned.
     pub(crate) fn new(head: &[&str], left: &[usize]) -> Self {
         Self {
             rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()],
@@ -50,7 +49,7 @@ impl TextTable {
         self.rows.push(cells.into_iter().map(clean).collect());
     }
 
-    /// The lines, each indented by two.
+    /// The lines, each indented by two spaces.
     pub(crate) fn lines(&self) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)
@@ -84,7 +83,7 @@ impl TextTable {
     }
 }
 
-/// `text` in at most `width` characters, an ellipsis where something is missing.
+/// `text` cut to at most `width` characters, with an ellipsis if anything was cut.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     let text = clean::line(text);
     if text.chars().count() <= width {
@@ -94,24 +93,24 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// Breaks a paragraph at blanks; every line begins with `indent`, the first with `first`.
+/// Breaks a paragraph at whitespace; the first line starts with `first`, the others with `indent`.
 pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = first.to_owned();
-    let mut begun = false;
+    let mut started = false;
     for word in text.split_whitespace().map(clean::line) {
-        let needed = line.chars().count() + usize::from(begun) + word.chars().count();
-        if begun && needed > width().min(READABLE) {
+        let needed = line.chars().count() + usize::from(started) + word.chars().count();
+        if started && needed > width().min(READABLE) {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
-            begun = false;
+            started = false;
         }
-        if begun {
+        if started {
             line.push(' ');
         }
         line.push_str(&word);
-        begun = true;
+        started = true;
     }
-    if begun {
+    if started {
         lines.push(line);
     }
     lines
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn paragraphs_break_at_blanks() {
+    fn paragraphs_break_at_whitespace() {
         let lines = wrap(&"word ".repeat(40), "1. ", "   ");
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
         assert!(lines[0].starts_with("1. word") && lines[1].starts_with("   word"));

@@ -1,4 +1,4 @@
-//! Snapshots of the text for small traces, and that JSON says the same.
+//! Snapshots of the text for small traces, and its agreement with the JSON.
 
 mod cause;
 mod causes;
@@ -20,7 +20,7 @@ use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use std::io::Cursor;
 
-/// Events of a trace as a recording writes them, times in milliseconds after its start.
+/// Builds a trace like a recording; times are in milliseconds after its start.
 struct Trace {
     lines: Vec<String>,
 }
@@ -38,7 +38,7 @@ impl Trace {
         }
     }
 
-    /// Recorded in that mode.
+    /// Sets the mode of the recording.
     fn mode(mut self, mode: &str) -> Self {
         for line in &mut self.lines {
             *line = line.replace(
@@ -112,7 +112,7 @@ fn report(traces: &[(&str, String)]) -> Report {
     analysis.report()
 }
 
-/// The text, checked for what holds for every report.
+/// The text, after checks that apply to every report.
 fn plain(traces: &[(&str, String)]) -> String {
     checked(&report(traces))
 }
@@ -123,9 +123,9 @@ fn checked(report: &Report) -> String {
         assert!(line.chars().count() <= WIDTH, "too wide: {line}");
         assert_eq!(line, line.trim_end(), "blanks at the end: {line:?}");
     }
-    let coloured = super::text(report, Style::COLOURED);
-    assert_ne!(coloured, text);
-    assert_eq!(without_escapes(&coloured), text);
+    let colored = super::text(report, Style::COLORED);
+    assert_ne!(colored, text);
+    assert_eq!(without_escapes(&colored), text);
     text
 }
 
@@ -137,7 +137,7 @@ fn without_escapes(text: &str) -> String {
 
 const PROBES: &str = r#","probes":[{"probe":"gc entry","hits":9,"ns_per_hit":640.0},{"probe":"gc return","hits":9,"ns_per_hit":480.0}]"#;
 
-/// Full collections that grow with the heap, free nothing, and young ones between them.
+/// Full collections that grow with the heap and free nothing, with young ones in between.
 fn training() -> String {
     let mut trace = Trace::new().python(4242);
     for n in 0..6u32 {
@@ -195,7 +195,7 @@ fn no_collection_at_all() {
     insta::assert_snapshot!(plain(&[("trace.json", trace.json())]));
 }
 
-/// "Nothing was lost" stands only where every process was examined.
+/// "Nothing was lost" is reported only if every process was examined.
 #[test]
 fn what_is_missing_is_said() {
     let rendered = |processes: &str| {
@@ -211,7 +211,7 @@ fn what_is_missing_is_said() {
     let doubtful =
         rendered(r#"{"python":0,"other":1,"unexamined":{"ended before being examined":3}}"#);
     assert!(
-        doubtful.contains("3 processes ended before being examined: collections in them"),
+        doubtful.contains("3 processes ended before being examined: the figures exclude"),
         "{doubtful}"
     );
     let old = rendered("null");
@@ -269,8 +269,8 @@ fn several_traces_with_much_missing() {
     ]));
 }
 
-/// A trace in which everything that a program can name has this name, and pauses of every kind that reports and
-/// advice speak of.
+/// A trace in which everything that a program can name has this name, with pauses of every kind that
+/// reports and advice mention.
 fn named(name: &str) -> String {
     let name = serde_json::to_string(name).unwrap();
     let mut trace = Trace::new()
@@ -297,7 +297,7 @@ fn named(name: &str) -> String {
     trace.end(3000, &lost).json()
 }
 
-/// What the writing module lets through is not enough: a line end in a name would forge a line.
+/// Escaping on output does not suffice: a newline in a name could forge a line.
 #[test]
 fn names_in_a_trace_cannot_forge_lines() {
     let json = named("x\nFORGED");
@@ -309,7 +309,7 @@ fn names_in_a_trace_cannot_forge_lines() {
         "advice names the line: {text}"
     );
     let begins = |line: &str| line.trim_start().starts_with("FORGED");
-    // In a paragraph a line end is a blank like any other.
+    // In a paragraph, newlines count as spaces.
     let tables = text.split("What to do next").next().unwrap();
     assert!(!tables.lines().skip(3).any(begins), "{text}");
 }
@@ -323,7 +323,7 @@ proptest::proptest! {
     ) {
         let name = format!("{text}\x1b]0;x\u{7}\u{9b}\u{202e}\n{}", String::from_utf8_lossy(&bytes));
         let report = report(&[(&name, named(&name))]);
-        for style in [Style::OF_FILES, Style::COLOURED] {
+        for style in [Style::OF_FILES, Style::COLORED] {
             let text = super::text(&report, style);
             proptest::prop_assert_eq!(&clean::text(&text), &text);
         }

@@ -1,4 +1,4 @@
-//! The report for people: verdict, evidence, what to do next.
+//! The text report: verdict, evidence, advice.
 
 use super::allocations;
 use super::cause;
@@ -25,13 +25,13 @@ use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::units::duration;
 
-/// One part of the report: a heading and lines under it, none if there is nothing to say.
+/// A section of the report: a heading and its lines. Without lines it is omitted.
 pub(crate) struct ReportSection {
     pub(crate) heading: &'static str,
     pub(crate) lines: Vec<String>,
 }
 
-/// The whole report, as wide as the style says.
+/// The whole report, in the style's width.
 pub(crate) fn text(report: &Report, style: Style) -> String {
     super::table::fit(style.width());
     let mut text = verdict(report, style);
@@ -83,12 +83,12 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
 
 fn verdict(report: &Report, style: Style) -> String {
     let sentence = wrap(&report.verdict.sentence, "", "").join("\n");
-    let coloured = match report.verdict.level {
+    let colored = match report.verdict.level {
         Level::None | Level::Negligible => style.good(&sentence),
         Level::RareLongPauses | Level::Noticeable | Level::Unknown => style.warning(&sentence),
         Level::Heavy => style.bad(&sentence),
     };
-    coloured + "\n"
+    colored + "\n"
 }
 
 fn next_step(number: usize, advice: &Advice, style: Style) -> String {

@@ -1,5 +1,5 @@
-//! The section on what other settings of the collector would do, where the replay tells. Without
-//! the GPU's times the upper bounds stand with the advice.
+//! The section on what-ifs: predictions by replay for other collector settings. Without GPU times
+//! there is no replay, and the advice has the upper bounds.
 
 use super::table::TextTable;
 use super::table::wrap;
@@ -28,12 +28,12 @@ pub(crate) fn what_if(report: &Report) -> ReportSection {
         }
     }
     ReportSection {
-        heading: "Other settings of the collector (predicted)",
+        heading: "What-if: other collector settings (predicted)",
         lines,
     }
 }
 
-/// Whether it changes the run by a thousandth, less than which repeated runs do not show.
+/// Whether the change is at least 0.1 % of the run; less is below run-to-run variation.
 fn matters(own: &WhatIf) -> bool {
     let saving = own.saved_ns;
     let least = saving.at_least_ns.map_or(0, i64::unsigned_abs);
@@ -41,18 +41,19 @@ fn matters(own: &WhatIf) -> bool {
     own.run.is_some_and(|run| most >= run.measured_ns / 1000)
 }
 
-/// What all the figures rest on.
+/// The basis of all figures in the section.
 fn basis(first: &WhatIf, run: PredictedLength) -> String {
     let step = first.step.map_or(String::new(), |step| {
-        format!(", a step {} on the mean", duration(step.measured_ns))
+        format!(", the mean step {}", duration(step.measured_ns))
     });
     let error = match first.replay_error_ns {
-        Some(_) => " The replay's own error is in the bounds.",
-        None => " The bounds hold what is not known of the collector, not the replay's own error.",
+        Some(_) => " The bounds include the error of the replay.",
+        None => " The bounds cover unknowns of the collector, not the error of the replay.",
     };
     format!(
-        "By replay of the run with other pauses, what is not known taken for the worse .. for the \
-         better; garbage: objects in cycles that gather between collections, at the rate of this recording. Recorded: the run took {}{step}.{error}",
+        "By replay of the run with changed pauses: worst case .. best case of what is unknown. \
+         Garbage: objects in cycles that accumulate between collections, at the rate of this \
+         recording. Recorded: the run took {}{step}.{error}",
         duration(run.measured_ns)
     )
 }
@@ -61,9 +62,9 @@ fn table(list: &[WhatIf]) -> Vec<String> {
     let with_step = list.iter().any(|own| own.step.is_some());
     let mut head = vec!["change", "saves"];
     if with_step {
-        head.push("a step then");
+        head.push("mean step");
     }
-    head.push("garbage then");
+    head.push("garbage");
     let last = head.len() - 1;
     let mut table = TextTable::new(&head, &[0, last]);
     for own in list {
@@ -77,7 +78,7 @@ fn table(list: &[WhatIf]) -> Vec<String> {
     table.lines()
 }
 
-/// In a few words: in full it is in the JSON, and in the advice.
+/// The change in a few words; the full text is in the JSON and in the advice.
 fn change(own: &WhatIf) -> String {
     match (own.id.as_str(), own.every_steps) {
         ("freeze", _) => "gc.freeze()".to_owned(),
@@ -100,7 +101,7 @@ fn length(step: &PredictedLength) -> String {
     range(&duration(step.at_least_ns), &duration(step.at_most_ns))
 }
 
-/// One figure where both are the same when rounded.
+/// `FROM .. TO`, or one figure if both are equal when rounded.
 fn range(from: &str, to: &str) -> String {
     match from == to {
         true => from.to_owned(),
@@ -120,7 +121,7 @@ fn garbage(own: &WhatIf) -> String {
     let Some(garbage) = &own.garbage else {
         return match own.id.as_str() {
             "freeze" | "explicit" => "as now".to_owned(),
-            _ => "not known".to_owned(),
+            _ => "unknown".to_owned(),
         };
     };
     format!(

@@ -1,19 +1,19 @@
-//! A snapshot as one JSON object on a line of its own.
+//! Snapshots as JSON lines.
 
 use crate::print;
 use gctrace_analysis::live::Snapshot;
 use std::collections::HashSet;
 use std::io;
 
-/// Knows what was printed already.
+/// Writes snapshots, each long pause once.
 #[derive(Debug, Default)]
 pub(super) struct JsonOutput {
-    /// Long pauses of the snapshot before: process, thread, begin.
+    /// Long pauses of the previous snapshot: pid, tid, start.
     printed: HashSet<(u32, u32, u64)>,
 }
 
 impl JsonOutput {
-    /// The line. Each long pause is in one of them only.
+    /// The line for a snapshot. Long pauses of the previous snapshot are left out.
     pub(super) fn text(&mut self, snapshot: &Snapshot) -> io::Result<Vec<u8>> {
         let name =
             |pause: &gctrace_analysis::live::LongPause| (pause.pid, pause.tid, pause.start_ns);
@@ -43,25 +43,25 @@ mod tests {
         }
     }
 
-    fn begins(line: &[u8]) -> Vec<u64> {
+    fn starts(line: &[u8]) -> Vec<u64> {
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
         let value: Value = serde_json::from_slice(line).expect("an object");
         let pauses = value["long_pauses"].as_array().expect("long pauses");
-        let begin = |pause: &Value| pause["start_ns"].as_u64().expect("a number");
-        pauses.iter().map(begin).collect()
+        let start = |pause: &Value| pause["start_ns"].as_u64().expect("a number");
+        pauses.iter().map(start).collect()
     }
 
     #[test]
-    fn long_pauses_are_told_once() {
+    fn long_pauses_are_written_once() {
         let mut json = JsonOutput::default();
         let mut snapshot = Snapshot {
             long_pauses: vec![long(1), long(5)],
             ..Snapshot::default()
         };
-        assert_eq!(begins(&json.text(&snapshot).expect("text")), [1, 5]);
-        assert_eq!(begins(&json.text(&snapshot).expect("text")), [0; 0]);
-        // One that was read late, with an earlier begin.
+        assert_eq!(starts(&json.text(&snapshot).expect("text")), [1, 5]);
+        assert_eq!(starts(&json.text(&snapshot).expect("text")), [0; 0]);
+        // One that was read late, with an earlier start.
         snapshot.long_pauses = vec![long(5), long(4)];
-        assert_eq!(begins(&json.text(&snapshot).expect("text")), [4]);
+        assert_eq!(starts(&json.text(&snapshot).expect("text")), [4]);
     }
 }

@@ -1,4 +1,4 @@
-//! A snapshot as a line of text for people, in columns that fit 100 characters.
+//! Snapshots as lines of text, in columns that fit 100 characters.
 
 use crate::print::clean;
 use crate::top::local_time::offset_s;
@@ -9,25 +9,25 @@ use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
 use std::fmt::Write as _;
 
-/// A terminal is told again what the columns are after so many lines: one is then always in sight.
+/// On a terminal, the head is repeated after this number of lines, so that one is always visible.
 const HEADER_EVERY: u64 = 20;
 
-/// Most characters of a line.
+/// Maximum characters per line.
 const WIDTH: usize = 100;
 
 const HEADER: &str = "    time proc GC ms/s share gen0/1/2 per s   last  worst  GPU lost   own  busiest and its line";
 
-/// What was printed so far.
+/// Formats snapshots as lines below a head.
 #[derive(Debug)]
 pub(super) struct LineOutput {
     on_terminal: bool,
     lines: u64,
-    /// The process with most time in pauses when last looked at.
+    /// The process with the most time in pauses in the last snapshot.
     busiest: Option<u32>,
 }
 
 impl LineOutput {
-    /// `on_terminal`: the names of the columns are repeated.
+    /// `on_terminal`: repeat the head every [`HEADER_EVERY`] lines.
     pub(super) fn new(on_terminal: bool) -> Self {
         Self {
             on_terminal,
@@ -36,12 +36,12 @@ impl LineOutput {
         }
     }
 
-    /// The process whose lines are of interest.
+    /// The process for which the next snapshot needs details.
     pub(super) fn busiest(&self) -> Option<u32> {
         self.busiest
     }
 
-    /// The line, below the names of the columns where they are due.
+    /// The line for a snapshot, below the head if that is due.
     pub(super) fn text(&mut self, snapshot: &Snapshot) -> String {
         let mut text = String::new();
         let is_due =
@@ -63,7 +63,7 @@ impl LineOutput {
     }
 }
 
-/// Most time in pauses in the interval, else since the begin.
+/// The process with the most time in pauses in the interval, or else since the start.
 fn busiest(snapshot: &Snapshot) -> Option<&ProcessFigures> {
     snapshot.processes.iter().max_by_key(|process| {
         let total: u64 = process.collections.pause_ns.iter().sum();
@@ -71,7 +71,7 @@ fn busiest(snapshot: &Snapshot) -> Option<&ProcessFigures> {
     })
 }
 
-/// The time of day in this time zone.
+/// The local time of day.
 fn local(unix_ns: u64) -> String {
     time_of_day(unix_ns, offset_s(unix_ns))
 }
@@ -100,7 +100,7 @@ fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
     )
 }
 
-/// Which process it is, where there are several, and the line that costs it most.
+/// The process, if there are several, and its costliest line.
 fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
     let mut words = Vec::new();
     if let Some(ended) = &process.ended {
@@ -127,7 +127,7 @@ fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
     words.join(" ")
 }
 
-/// Exactly measured where CUPTI records; otherwise the driver's figure of the whole GPU, marked by `~`.
+/// GPU utilization of the process as measured by CUPTI, or else of the whole GPU by NVML, marked `~`.
 fn gpu(snapshot: &Snapshot, process: &ProcessFigures) -> Option<String> {
     let busy = process.gpus.iter().filter_map(|gpu| gpu.busy).next();
     if let Some(busy) = busy.filter(|busy| busy.window_ns > 0) {
@@ -145,7 +145,7 @@ fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Three digits or more: `0`, `0.25`, `2.50`, `25.0`, `250`.
+/// At least three digits: `0`, `0.25`, `2.50`, `25.0`, `250`.
 fn number(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -225,7 +225,7 @@ mod tests {
         snapshot
     }
 
-    /// Without the time of day, which depends on the time zone.
+    /// The lines, with the time of day (which depends on the time zone) replaced.
     fn shown(snapshots: &[Snapshot]) -> String {
         let mut lines = LineOutput::new(false);
         let texts = snapshots.iter().map(|snapshot| lines.text(snapshot));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_columns_are_named_again_on_a_terminal() {
+    fn the_head_is_repeated_on_a_terminal() {
         let headers = |on_terminal| {
             let mut lines = LineOutput::new(on_terminal);
             let texts = (0..45).map(|_| lines.text(&Snapshot::default()));

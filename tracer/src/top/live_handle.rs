@@ -1,4 +1,4 @@
-//! What the thread that records and those that show have in common.
+//! State shared by the recording thread and the display threads.
 
 use crate::record::RecordObserver;
 use gctrace_analysis::live::Live;
@@ -10,27 +10,28 @@ use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// What the user asked for by a key or click, for the thread that records.
+/// A request of the user to the recording thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UserCommand {
-    /// To leave; a command goes on.
+    /// Quit; the command keeps running.
     Quit,
-    /// Ctrl-C was typed where the terminal makes no signal of it: meant for the command, or to leave where
-    /// there is none (`launch::Policy` decides, as for a signal of the terminal).
+    /// Ctrl-C was typed in raw mode. `launch::Policy` handles it like SIGINT from the terminal: it
+    /// goes to the command, or quits if there is none.
     Interrupt,
 }
 
-/// Whether there is still something to come.
+/// Whether figures still change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LivePhase {
     /// Recording.
     #[default]
     Recording,
-    /// Nothing changes any more: why, in sentences (`the command ended with exit code 0`, what is in the trace).
+    /// The figures are final. Holds the reason and closing remarks, as clauses (`the command ended
+    /// with exit code 0`).
     Ended(Vec<String>),
 }
 
-/// Shared by all threads.
+/// The shared state.
 #[derive(Debug)]
 pub(crate) struct LiveHandle {
     live: Mutex<Live>,
@@ -39,7 +40,7 @@ pub(crate) struct LiveHandle {
 }
 
 impl LiveHandle {
-    /// Nothing has happened yet.
+    /// Starts in the phase [`LivePhase::Recording`].
     pub(crate) fn new(live: Live) -> Self {
         Self {
             live: Mutex::new(live),
@@ -48,12 +49,12 @@ impl LiveHandle {
         }
     }
 
-    /// The figures, for the thread that records; held for as short as possible.
+    /// Locks the figures, for the recording thread. Keep the guard only briefly.
     pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
         locked(&self.live)
     }
 
-    /// The figures now.
+    /// Takes a snapshot now; with details of the process `detail`.
     pub(crate) fn snapshot(&self, interval: Duration, detail: Option<u32>) -> Snapshot {
         let request = SnapshotRequest {
             now_ns: crate::record::monotonic_ns(),
@@ -63,22 +64,22 @@ impl LiveHandle {
         self.live().snapshot(&request)
     }
 
-    /// The user wants something.
+    /// Queues a request.
     pub(crate) fn submit(&self, submit: UserCommand) {
         locked(&self.requests).push(submit);
     }
 
-    /// What the user wanted since the last call.
+    /// Takes the requests since the last call.
     pub(crate) fn take_requests(&self) -> Vec<UserCommand> {
         std::mem::take(&mut *locked(&self.requests))
     }
 
-    /// Whether there is still something to come.
+    /// The current phase.
     pub(crate) fn phase(&self) -> LivePhase {
         locked(&self.phase).clone()
     }
 
-    /// Nothing comes any more.
+    /// Marks the figures as final.
     pub(crate) fn end(&self, sentences: Vec<String>) {
         *locked(&self.phase) = LivePhase::Ended(sentences);
     }
@@ -90,7 +91,7 @@ impl RecordObserver for LiveHandle {
     }
 }
 
-/// A thread that failed while it held a lock leaves figures behind that are at worst one record short.
+/// Ignores poisoning: after a panic the figures lack one record at most.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! The time of day as people in this time zone write it.
+//! Local time of day.
 
-/// Seconds east of Greenwich at a moment in nanoseconds since 1970; 0 where that cannot be told.
+/// UTC offset in seconds at a Unix time in nanoseconds; 0 if unknown.
 pub(crate) fn offset_s(unix_ns: u64) -> i64 {
     let Ok(seconds) = libc::time_t::try_from(unix_ns / 1_000_000_000) else {
         return 0;
@@ -12,7 +12,7 @@ pub(crate) fn offset_s(unix_ns: u64) -> i64 {
     if filled.is_null() { 0 } else { parts.tm_gmtoff }
 }
 
-/// Time of day of a moment in nanoseconds since 1970, `offset_s` east of Greenwich: `12:34:56`.
+/// Time of day at a Unix time in nanoseconds with a UTC offset in seconds: `12:34:56`.
 pub(crate) fn time_of_day(unix_ns: u64, offset_s: i64) -> String {
     let seconds = i64::try_from(unix_ns / 1_000_000_000).unwrap_or(0);
     let of_day = seconds.saturating_add(offset_s).rem_euclid(86_400);
@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(time_of_day_ms(time_ns, 3600), "23:13:20.123");
     }
 
-    /// `date` is another implementation of the same.
+    /// Compares with `date`, an independent implementation.
     #[test]
     fn as_date_prints_it() {
         for seconds in [0_u64, 951_782_399, 1_770_000_000] {

@@ -1,10 +1,11 @@
-//! `--listen`: the figures of the live view for Prometheus, over HTTP.
+//! `--listen`: Prometheus metrics of the live view, over HTTP.
 //!
-//! Owns the thread that serves, and that it begins and ends with the recording. What is said over a connection is
-//! `metrics/http.rs`, what stands on the page `metrics/page.rs` and the files beside it.
+//! Owns the server thread, which lives as long as the recording. `metrics/http.rs` handles
+//! connections; `metrics/page.rs` and the files beside it produce the page.
 //!
-//! Why hyper: it bounds what a client may send and how long it may take, on one thread for all connections.
-//! tiny_http, the usual small choice, makes a thread for each without a limit (its issue 221, open since 2022).
+//! Why hyper: it bounds the size and duration of requests, with one thread for all connections.
+//! tiny_http, the usual small choice, starts an unbounded number of threads, one per connection (its
+//! issue 221, open since 2022).
 
 mod access;
 mod collect;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// The running server; dropped, it ends.
+/// The running server. Stops on drop.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
     address: SocketAddr,
@@ -33,32 +34,32 @@ pub(crate) struct MetricsServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Why nothing can be served.
+/// The reason why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// The address is taken, not one of this machine, or not allowed.
+    /// The address is in use, not an address of this machine, or not permitted.
     #[error(
-        "cannot listen on {address} ({reason}); give another address or port with --listen (ss -ltnp shows which are taken)"
+        "cannot listen on {address} ({reason}); pass another address or port to --listen (ss -ltnp lists those in use)"
     )]
     Bind {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         reason: std::io::Error,
     },
-    /// The thread cannot begin.
+    /// The thread cannot be started.
     #[error(
-        "cannot begin to serve metrics ({0}); without --listen the rest works, ulimit -n and ulimit -u show the limits"
+        "cannot start the metrics server ({0}); check the limits (ulimit -n, ulimit -u), or run without --listen"
     )]
     Thread(std::io::Error),
 }
 
 impl MetricsServer {
-    /// Listens at an address (port 0: any that is free), and serves on a thread of its own. `arguments`: command
-    /// lines are shown whole.
+    /// Listens on an address (port 0: any free one) and serves on a thread of its own. `arguments`:
+    /// include the arguments of command lines.
     ///
     /// # Errors
-    /// When it cannot listen there. Nothing was served then.
+    /// The address cannot be bound, or the thread not started.
     pub(crate) fn start(
         address: SocketAddr,
         arguments: bool,
@@ -90,7 +91,7 @@ impl MetricsServer {
         })
     }
 
-    /// Where it listens.
+    /// The address, with the actual port.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -98,7 +99,7 @@ impl MetricsServer {
 
 impl Drop for MetricsServer {
     fn drop(&mut self) {
-        // Both may be over already: then there is nothing to end.
+        // Either may have ended already.
         if let Some(stop) = self.stop.take() {
             let _already_over = stop.send(());
         }

@@ -1,7 +1,7 @@
-//! Where the command's output goes while its figures are shown.
+//! Destination of the command's output in the live view.
 //!
-//! Never into a pipe or terminal of gctrace's own: the command must be able to write when gctrace is gone,
-//! killed even.
+//! Never a pipe or terminal of gctrace: the command must be able to write after gctrace has exited
+//! or was killed.
 
 use crate::files::create_command_output;
 use crate::files::create_temporary_output;
@@ -19,24 +19,24 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Directory for temporary files where the command's environment names none (hier(7)).
+/// Default directory for temporary files (hier(7)).
 const TEMPORARY: &str = "/tmp";
 
-/// Of a command that failed, so many lines and bytes of its output are repeated at most.
+/// Maximum lines and bytes of output repeated for a command that failed.
 const LAST_LINES: usize = 10;
 const LAST_BYTES: usize = 4096;
 
-/// The command's output, to be shown.
+/// The file with the command's output.
 #[derive(Clone, Debug)]
 pub(super) struct CommandFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// To read it; or why it cannot be read.
+    /// Opened for reading, or the reason why that failed.
     pub file: Result<Arc<File>, String>,
 }
 
 impl CommandFile {
-    /// Of a file that is there, for tests.
+    /// Opens an existing file, for tests.
     #[cfg(test)]
     pub(super) fn at(path: PathBuf) -> Self {
         let file = File::open(&path).map(Arc::new);
@@ -46,7 +46,7 @@ impl CommandFile {
         }
     }
 
-    /// What `writer` writes to this path.
+    /// Opens the file that `writer` writes for reading.
     fn new(path: PathBuf, writer: &File, invoker: &Invoker) -> Self {
         let file = read_command_output(&path, writer, invoker);
         Self {
@@ -56,16 +56,16 @@ impl CommandFile {
     }
 }
 
-/// The file that the command writes into, if that is a file of ours.
+/// The file that the command writes to, if gctrace created it.
 #[derive(Debug, Default)]
 pub(super) struct CommandOutput {
     written: Option<CommandFile>,
-    /// Of a temporary file: who made it.
+    /// For a temporary file: the user that it was created as.
     maker: Option<Invoker>,
 }
 
 impl CommandOutput {
-    /// Opens what was `asked` for, or what fits how figures are shown, and has the command write there.
+    /// Opens the file `asked` for, or the default for the display, and redirects the command to it.
     pub(super) fn open(
         asked: Option<&Path>,
         on_screen: bool,
@@ -96,13 +96,13 @@ impl CommandOutput {
         Ok(output)
     }
 
-    /// The file, if the output goes to one.
+    /// The file, if the output goes to a file.
     pub(super) fn written(&self) -> Option<&CommandFile> {
         self.written.as_ref()
     }
 
-    /// What the user should know when nothing is shown any more: where the output is, and of a command that
-    /// `failed` the end of it. A temporary file that is empty is removed, unless the command `continues`.
+    /// The closing messages: the path of the output, and its last lines if the command `failed`.
+    /// Removes an empty temporary file, unless the command `continues`.
     pub(super) fn dismissal(
         &self,
         continues: bool,
@@ -123,8 +123,8 @@ impl CommandOutput {
     }
 }
 
-/// On the screen, keys are meant for the view and not for the command. Printed figures have standard output for
-/// themselves.
+/// With the view, the command's standard input is /dev/null, as keys go to the view. Without it,
+/// standard output is reserved for the figures.
 fn streams(opened: Option<File>, on_screen: bool) -> std::io::Result<StdioFiles> {
     let input = on_screen.then(|| File::open("/dev/null")).transpose()?;
     let (output, error) = match opened {
@@ -145,7 +145,7 @@ fn temporary(launch: &LaunchPlan) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(TEMPORARY))
 }
 
-/// The last lines, indented; of a line that was written over (`\r`) what was written last.
+/// The last lines, indented; of a line overwritten with `\r`, the last version.
 fn end_of(file: &File) -> Option<String> {
     let length = file.metadata().ok()?.len();
     let from = length.saturating_sub(LAST_BYTES as u64);

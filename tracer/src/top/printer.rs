@@ -1,7 +1,7 @@
-//! Figures on standard output, once per interval: the thread that prints them.
+//! The thread that prints snapshots to standard output, once per interval.
 //!
-//! Owns when that is, and what follows when nobody reads. How a snapshot looks is `lines.rs` and `json.rs`. It has
-//! a thread of its own, because a reader that does not read must not keep gctrace from recording.
+//! Owns the deadlines, and the end if the reader is gone. `lines.rs` and `json.rs` format the
+//! snapshots. A thread of its own, so that a reader that blocks does not block the recording.
 
 use crate::print;
 use crate::record::CommandSupervisor;
@@ -23,28 +23,28 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two looks at whether the printer is done.
+/// Polling interval for the end of the printer.
 const POLL_INTERVAL_MS: u8 = 20;
 
-/// Intervals are cut to whole multiples of this (`gctrace_analysis::live::SnapshotRequest`).
+/// Intervals are multiples of this (`gctrace_analysis::live::SnapshotRequest`).
 const GRAIN_NS: u64 = 100_000_000;
 
-/// How figures are printed.
+/// Format of printed snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrintForm {
-    /// For people.
+    /// Lines of text.
     Lines,
-    /// For programs.
+    /// JSON lines.
     Json,
 }
 
-/// The thread that prints.
+/// The printer thread.
 pub(super) struct Printer {
     thread: JoinHandle<()>,
 }
 
 impl Printer {
-    /// Prints every `interval` from now on, `iterations` times if that is given.
+    /// Starts printing every `interval`, `iterations` times if given.
     pub(super) fn start(
         shared: Arc<LiveHandle>,
         form: PrintForm,
@@ -66,12 +66,12 @@ impl Printer {
         Ok(Self { thread })
     }
 
-    /// Whether it prints still.
+    /// Whether the thread is still running.
     pub(super) fn is_on(&self) -> bool {
         !self.thread.is_finished()
     }
 
-    /// The recording has ended: the last state is printed. A signal ends that too.
+    /// Waits until the final state is printed after the end of the recording, or a signal arrives.
     pub(super) fn finish(self, command: &mut CommandSupervisor) -> anyhow::Result<()> {
         self.thread.thread().unpark();
         while self.is_on() {
@@ -102,17 +102,17 @@ impl PrintJob {
         if let Err(error) = self.print_all()
             && error.kind() != io::ErrorKind::BrokenPipe
         {
-            tracing::error!("the figures cannot be printed: {error}");
+            tracing::error!("cannot print to standard output: {error}");
         }
         self.shared.submit(UserCommand::Quit);
     }
 
-    /// Until the recording ends, or as often as asked for.
+    /// Prints until the recording ends or all iterations are done.
     fn print_all(&mut self) -> io::Result<()> {
         while self.left != Some(0) {
             let has_ended = self.wait();
             let now_ns = monotonic_ns();
-            // What ended in the last moments has been read once the recording is over.
+            // Once the recording is over, everything has been read.
             let (until_ns, interval_ns) = match has_ended {
                 true => self.clock.last(now_ns),
                 false => self.clock.passed(now_ns),
@@ -132,7 +132,7 @@ impl PrintJob {
         Ok(())
     }
 
-    /// Sleeps until the next deadline. Whether the recording ended before.
+    /// Sleeps until the next deadline. Returns whether the recording ended before it.
     fn wait(&self) -> bool {
         loop {
             if let LivePhase::Ended(_) = self.shared.phase() {
@@ -147,7 +147,7 @@ impl PrintJob {
     }
 }
 
-/// A snapshot asked for a moment other than that in which it was taken.
+/// Sets the time of a snapshot to `now_ns`, if it was requested for another time.
 fn at(mut snapshot: Snapshot, now_ns: u64) -> Snapshot {
     let taken_ns = std::mem::replace(&mut snapshot.at_ns, now_ns);
     snapshot.at_unix_ns = snapshot
@@ -173,17 +173,16 @@ impl PrintWriter {
     }
 }
 
-/// Moments at which figures are due: intervals follow each other without gap or overlap, however late each is
-/// printed.
+/// Deadlines of snapshots: intervals have no gaps or overlaps, however late each is printed.
 #[derive(Debug)]
 struct Deadlines {
     interval_ns: u64,
-    /// End of the interval printed last.
+    /// End of the last printed interval.
     last_ns: u64,
 }
 
 impl Deadlines {
-    /// The first interval begins at `start_ns`, and is complete once all of it was read.
+    /// The first interval starts at `start_ns`; [`SETTLE_NS`] after its end all of it has been read.
     fn new(start_ns: u64, interval_ns: u64) -> Self {
         Self {
             interval_ns: interval_ns.max(1),
@@ -195,8 +194,8 @@ impl Deadlines {
         self.last_ns.saturating_add(self.interval_ns)
     }
 
-    /// The last deadline that has passed, and the time since the one before: several intervals where printing
-    /// was held up.
+    /// The last deadline that has passed, and the time since the previous one: several intervals if
+    /// printing was delayed.
     fn passed(&mut self, now_ns: u64) -> (u64, u64) {
         let intervals = (now_ns.saturating_sub(self.last_ns) / self.interval_ns).max(1);
         let since_ns = intervals.saturating_mul(self.interval_ns);
@@ -204,7 +203,7 @@ impl Deadlines {
         (self.last_ns, since_ns)
     }
 
-    /// The rest, nothing of which has still to be read.
+    /// End and length of the final interval. No settling time is needed.
     fn last(&self, now_ns: u64) -> (u64, u64) {
         let start_ns = self.last_ns.saturating_sub(SETTLE_NS) / GRAIN_NS * GRAIN_NS;
         let end_ns = now_ns.div_ceil(GRAIN_NS).saturating_mul(GRAIN_NS);
@@ -222,12 +221,12 @@ mod tests {
     #[test]
     fn intervals_follow_each_other() {
         let mut clock = Deadlines::new(1000, 500);
-        let begin = 1000 + SETTLE_NS;
-        assert_eq!(clock.next_ns(), begin + 500);
-        assert_eq!(clock.passed(begin + 501), (begin + 500, 500));
-        assert_eq!(clock.next_ns(), begin + 1000);
-        // Held up for two of them.
-        assert_eq!(clock.passed(begin + 2100), (begin + 2000, 1500));
+        let start = 1000 + SETTLE_NS;
+        assert_eq!(clock.next_ns(), start + 500);
+        assert_eq!(clock.passed(start + 501), (start + 500, 500));
+        assert_eq!(clock.next_ns(), start + 1000);
+        // Delayed by two intervals.
+        assert_eq!(clock.passed(start + 2100), (start + 2000, 1500));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is sampled once a second while a live view records: memory of the watched processes, gctrace's own
-//! cost, and what was lost.
+//! Sampled once a second in the live view: memory of the recorded processes, gctrace's own overhead,
+//! and losses.
 
 use crate::record::Recording;
 use crate::record::monotonic_ns;
@@ -13,17 +13,17 @@ use std::time::Instant;
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// When is sampled.
+/// Takes the samples.
 pub(super) struct ResourceSampler {
     trace: Option<String>,
     next: Instant,
     page_bytes: u64,
-    /// That the kernel does not tell was said.
+    /// Whether the warning about unreadable losses was printed.
     has_complained: bool,
 }
 
 impl ResourceSampler {
-    /// Begins now; `trace` is written at the same time.
+    /// The first sample is due now; `trace` is the trace written by the recording.
     pub(super) fn new(trace: Option<&Path>) -> Self {
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
         let page = page
@@ -38,7 +38,7 @@ impl ResourceSampler {
         }
     }
 
-    /// Samples, if that is due or it is the `last` time.
+    /// Samples if due, or if it is the `last` time.
     pub(super) fn tick(&mut self, recording: &mut Recording, shared: &LiveHandle, last: bool) {
         let now = Instant::now();
         if now < self.next && !last {
@@ -61,7 +61,7 @@ impl ResourceSampler {
     fn recorder(&mut self, recording: &mut Recording) -> RecorderCost {
         let tally = recording.tally().unwrap_or_else(|error| {
             if !std::mem::replace(&mut self.has_complained, true) {
-                tracing::warn!("what was lost is not known: {error:#}");
+                tracing::warn!("the number of lost events is unknown: {error:#}");
             }
             Default::default()
         });
@@ -69,7 +69,7 @@ impl ResourceSampler {
             lost: tally.lost,
             unexamined: tally.unexamined,
             cpu_ns: own_cpu_ns(),
-            // Worked out from these samples.
+            // Computed by `Live` from successive samples.
             cpu_ppm: 0,
             resident_bytes: self.resident_bytes("self").unwrap_or(0),
             hits: tally.hits,

@@ -1,7 +1,7 @@
 //! The full-screen view.
 //!
-//! Owns its thread and the order of things in it: wait for keys or the next picture, change what was chosen,
-//! draw. What is drawn is `view/draw/`, what keys do is `view/state.rs`, the terminal `view/terminal.rs`.
+//! Owns its thread. `view/screen.rs` is the loop, `view/draw/` draws frames, `view/state.rs` handles
+//! keys, `view/terminal.rs` takes over the terminal.
 
 mod columns;
 mod draw;
@@ -42,55 +42,55 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// So long the thread may take to leave; then the terminal is given back without it.
+/// How long to wait for the thread to end before restoring the terminal without it.
 const PATIENCE_MS: u16 = 1500;
 
-/// How to begin.
+/// Configuration of the view.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewConfig {
-    /// Time between two pictures.
+    /// Refresh interval.
     pub interval: Duration,
-    /// Pictures after which the view ends.
+    /// Number of intervals after which the view ends.
     pub iterations: Option<u64>,
-    /// The file that the command's output goes to.
+    /// File with the command's output.
     pub output: Option<CommandFile>,
-    /// The command, where one was started.
+    /// The command, if one was started.
     pub command: Option<String>,
-    /// Whether colours are wanted (`NO_COLOR`).
+    /// Whether to use colors (`NO_COLOR`).
     pub colors: bool,
 }
 
-/// Why there can be no view.
+/// The reason why the view is not possible.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ViewUnavailable {
-    /// Standard output is something else.
-    #[error("standard output is no terminal")]
+    /// Standard output is not a terminal.
+    #[error("standard output is not a terminal")]
     NoTerminal,
-    /// Nothing is known of the terminal.
-    #[error("TERM is not set: what this terminal can show is not known")]
+    /// `TERM` is not set.
+    #[error("TERM is not set; terminal capabilities are unknown")]
     Unnamed,
-    /// It cannot place text.
-    #[error("this terminal (TERM={0}) cannot place text on its screen")]
+    /// The terminal cannot position the cursor.
+    #[error("this terminal (TERM={0}) cannot position the cursor")]
     Dumb(String),
-    /// It cannot be opened for keys.
-    #[error("the terminal cannot be read: {0}")]
+    /// The terminal cannot be opened for reading.
+    #[error("cannot read from the terminal: {0}")]
     Unreadable(io::Error),
 }
 
-/// What went wrong with a view.
+/// An error of the view.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ViewError {
-    /// Before anything was shown.
+    /// The terminal could not be taken over.
     #[error("cannot take over the terminal (--plain prints lines instead): {0}")]
     Start(io::Error),
-    /// Later.
+    /// Drawing failed.
     #[error("cannot draw on the terminal: {0}")]
     Draw(io::Error),
-    /// The thread ended by a panic, whose message has been printed.
+    /// The thread panicked; the message has been printed.
     #[error("the view failed; this is a bug of gctrace")]
     Failed,
-    /// The terminal takes nothing.
-    #[error("the terminal did not take what was written; 'reset' may be needed")]
+    /// The terminal does not accept output.
+    #[error("the terminal does not accept output; it may need 'reset'")]
     Stuck,
 }
 
@@ -113,16 +113,16 @@ pub(crate) fn possible() -> Result<(), ViewUnavailable> {
 #[derive(Debug)]
 pub(crate) struct View {
     thread: Option<JoinHandle<io::Result<()>>>,
-    /// Readable: the thread is to leave.
+    /// Readable once the thread should end.
     wake: Arc<EventFd>,
-    /// Readable: the thread has ended.
+    /// Readable once the thread has ended.
     ended: Arc<EventFd>,
-    /// Dropped last: what is said then has a screen to stand on.
+    /// Dropped last, so that buffered messages are printed to the restored terminal.
     _diversion: Option<LogBuffering>,
 }
 
 impl View {
-    /// Takes the terminal over and begins.
+    /// Takes over the terminal and starts the thread.
     pub(crate) fn start(
         terminal: Prepared,
         shared: Arc<LiveHandle>,
@@ -137,7 +137,7 @@ impl View {
         config: ViewConfig,
     ) -> io::Result<Self> {
         let (wake, ended) = (Arc::new(event()?), Arc::new(event()?));
-        // What goes to a file is not in the way.
+        // Messages that go to a file do not disturb the screen.
         let diversion = print::errors_on_terminal().then(log::divert);
         let terminal = Terminal::enter(prepared)?;
         let descriptor: OwnedFd = wake.as_fd().try_clone_to_owned()?;
@@ -156,12 +156,13 @@ impl View {
         })
     }
 
-    /// Whether it is still there: false once the user has left, the terminal has gone, or all pictures were shown.
+    /// Whether the view still runs: false once the user has quit, the terminal is gone, or all
+    /// iterations are done.
     pub(crate) fn is_on(&self) -> bool {
         self.thread.is_some() && !readable(self.ended.as_fd(), PollTimeout::ZERO)
     }
 
-    /// Waits until the view has ended, or `other` (signals) is readable.
+    /// Waits until the view has ended or `other` (signals) is readable.
     pub(crate) fn stay(&mut self, other: BorrowedFd<'_>) -> io::Result<()> {
         let wanted = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
         let mut descriptors = [wanted(self.ended.as_fd()), wanted(other)];
@@ -174,7 +175,7 @@ impl View {
         }
     }
 
-    /// Gives the terminal back.
+    /// Ends the view and restores the terminal.
     pub(crate) fn leave(mut self) -> Result<(), ViewError> {
         self.finish()
     }
@@ -183,7 +184,7 @@ impl View {
         let Some(thread) = self.thread.take() else {
             return Ok(());
         };
-        // An event counter cannot be full.
+        // Writing 1 to an eventfd cannot overflow here.
         let _ = self.wake.write(1);
         if !readable(self.ended.as_fd(), PollTimeout::from(PATIENCE_MS)) {
             terminal::give_back_now();
@@ -204,12 +205,12 @@ impl Drop for View {
     }
 }
 
-/// Says that the thread has ended, however it did.
+/// Signals on drop that the thread has ended, also after a panic.
 struct ThreadEnd(Arc<EventFd>);
 
 impl Drop for ThreadEnd {
     fn drop(&mut self) {
-        // An event counter cannot be full.
+        // Writing 1 to an eventfd cannot overflow here.
         let _ = self.0.write(1);
     }
 }

@@ -1,4 +1,4 @@
-//! The line about NVIDIA's management library. Recording works without it.
+//! The line on NVML, which is optional.
 
 use super::CheckLine;
 use super::CheckStatus;
@@ -9,7 +9,8 @@ use gctrace_probes::nvml::NvmlError;
 use std::collections::BTreeMap;
 
 const WHAT: &str = "GPUs (NVML)";
-const WITHOUT: &str = "Recording works without; how the GPUs do will not be in traces.";
+const WITHOUT: &str =
+    "Recording works without NVML; traces will not contain GPU utilization and memory.";
 
 pub(super) fn line(machine: &HostFacts) -> CheckLine {
     match &machine.gpus {
@@ -17,13 +18,13 @@ pub(super) fn line(machine: &HostFacts) -> CheckLine {
         Err(NvmlError::NoLibrary { reason, .. }) => {
             CheckLine::new(CheckStatus::Note, WHAT, format!("none: {reason}")).with_fix(WITHOUT)
         }
-        Err(error) => CheckLine::new(CheckStatus::Note, WHAT, "cannot be asked")
+        Err(error) => CheckLine::new(CheckStatus::Note, WHAT, "not available")
             .with_fix(format!("{error}\n{WITHOUT}")),
     }
 }
 
 fn there(gpus: &GpuFacts) -> CheckLine {
-    let version = |version: &Option<String>| version.clone().unwrap_or("not known".to_owned());
+    let version = |version: &Option<String>| version.clone().unwrap_or("unknown".to_owned());
     let versions = format!(
         "driver {}, NVML {}",
         version(&gpus.driver),
@@ -31,7 +32,7 @@ fn there(gpus: &GpuFacts) -> CheckLine {
     );
     if gpus.devices.is_empty() {
         return CheckLine::new(CheckStatus::Note, WHAT, format!("{versions}: no GPU"))
-            .with_fix("nvidia-smi -L lists those that the driver has.");
+            .with_fix("nvidia-smi -L lists the GPUs of the driver.");
     }
     CheckLine::new(
         CheckStatus::Ok,
@@ -40,11 +41,11 @@ fn there(gpus: &GpuFacts) -> CheckLine {
     )
 }
 
-/// `NVIDIA H100 80GB HBM3: GPU 0, 1`, a line for each model.
+/// `NVIDIA H100 80GB HBM3: GPU 0, 1`, one line per model.
 fn models(devices: &[GpuDevice]) -> String {
     let mut models: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for device in devices {
-        let name = device.name.as_deref().unwrap_or("model not known");
+        let name = device.name.as_deref().unwrap_or("unknown model");
         let split = if device.mig { ", split by MIG" } else { "" };
         let alike = models.entry(format!("{name}{split}")).or_default();
         alike.push(device.index.to_string());
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn models_with_their_numbers() {
+    fn devices_are_grouped_by_model() {
         let gpu = |index, name: &str, mig| GpuDevice {
             index,
             name: Some(name.to_owned()),
@@ -81,7 +82,7 @@ mod tests {
                 gpu(2, "H100", false),
             ],
         };
-        let text = "driver 570.86, NVML not known\nH100: GPU 0, 2\nH100, split by MIG: GPU 1";
+        let text = "driver 570.86, NVML unknown\nH100: GPU 0, 2\nH100, split by MIG: GPU 1";
         assert_eq!(drawn(gpus), (CheckStatus::Ok, text.to_owned()));
         let (verdict, text) = drawn(GpuFacts::default());
         assert_eq!(verdict, CheckStatus::Note);
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_says_how_to_mend_it() {
+    fn a_version_mismatch_names_the_fix() {
         let error = NvmlError::VersionMismatch {
             library: "libnvidia-ml.so.1".to_owned(),
         };

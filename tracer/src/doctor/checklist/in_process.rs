@@ -1,4 +1,4 @@
-//! The lines about recording from within programs: the library, CUDA, and what `--mode auto` would use.
+//! The lines on in-process recording: the library, CUDA, and the choice of `--mode auto`.
 
 use super::CheckLine;
 use super::CheckStatus;
@@ -11,7 +11,7 @@ pub(super) fn lines(machine: &HostFacts) -> Vec<CheckLine> {
     vec![library(machine), cuda(machine), auto(machine)]
 }
 
-/// Where the kernel's probes work, it only brings GPU times.
+/// The injected library; if kernel probes work, only GPU times need it.
 fn library(machine: &HostFacts) -> CheckLine {
     let what = "library";
     match &machine.within.library {
@@ -41,7 +41,7 @@ fn cuda(machine: &HostFacts) -> CheckLine {
             format!("{driver}\n{}", cupti.display()),
         ),
         None => CheckLine::new(CheckStatus::Note, what, format!("{driver}\nCUPTI was not found")).with_fix(
-            "GPU times come from libcupti, which PyTorch's wheels (nvidia-cuda-cupti) and CUDA's toolkit bring.",
+            "GPU times need libcupti, which is part of PyTorch's wheels (nvidia-cuda-cupti) and of the CUDA toolkit.",
         ),
     }
 }
@@ -51,7 +51,7 @@ fn auto(machine: &HostFacts) -> CheckLine {
     let decision = match &machine.within.choice {
         Ok(decision) => decision,
         Err(refused) => {
-            return CheckLine::new(CheckStatus::Missing, what, format!("nothing: {refused}"));
+            return CheckLine::new(CheckStatus::Missing, what, format!("none: {refused}"));
         }
     };
     let verdict = match (decision.collections, decision.notes.is_empty()) {
@@ -72,9 +72,9 @@ fn chosen(decision: &ModeDecision) -> &'static str {
     match (decision.collections, &decision.injection) {
         (CollectionSource::Injected, _) => "inject: a library in the programs",
         (CollectionSource::Both, _) => "both",
-        (CollectionSource::Probes, None) => "ebpf: probes of the kernel alone",
+        (CollectionSource::Probes, None) => "ebpf: kernel probes only",
         (CollectionSource::Probes, Some(_)) => {
-            "ebpf: probes of the kernel; GPU times by CUPTI, through a library in the programs"
+            "ebpf: kernel probes; GPU times by CUPTI, through a library in the programs"
         }
     }
 }

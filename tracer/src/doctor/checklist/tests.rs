@@ -1,4 +1,4 @@
-//! The list on fixed facts.
+//! Checklists of fixed facts.
 
 use super::*;
 use crate::args::usual_recording;
@@ -65,7 +65,7 @@ fn good_machine() -> HostFacts {
     }
 }
 
-/// What follows with a library, a driver and CUPTI, for probes or without.
+/// Facts with a library, a driver and CUPTI, with or without kernel probes.
 fn within(no_probes: Option<NoProbes>) -> InProcessFacts {
     let library: PathBuf = "/usr/local/lib/gctrace/libgctrace_inject.so".into();
     let driver: PathBuf = "/usr/lib/x86_64-linux-gnu/libcuda.so.1".into();
@@ -84,7 +84,7 @@ fn within(no_probes: Option<NoProbes>) -> InProcessFacts {
     }
 }
 
-/// The same without a library.
+/// Facts without a library.
 fn nothing(no_probes: NoProbes) -> InProcessFacts {
     let error = LibraryError::Unusable {
         path: "/opt/libgctrace_inject.so".into(),
@@ -109,7 +109,7 @@ fn kernel_refuses() -> NoProbes {
     NoProbes::Kernel("the kernel refuses".into())
 }
 
-/// Debian's interpreter, numbers made up.
+/// Debian's interpreter, with made-up numbers.
 fn resolution() -> Resolution {
     let point = |kind, function: &str, offset, instruction: &str, emulated| ProbePoint {
         kind,
@@ -168,12 +168,13 @@ fn resolution() -> Resolution {
 }
 
 fn interpreters() -> FoundInterpreters {
-    let interpreter = |file: &str, met: &[&'static str], pids: &[u32], outcome| InterpreterFile {
-        file: file.into(),
-        met: met.iter().copied().collect(),
-        pids: pids.to_vec(),
-        outcome,
-    };
+    let interpreter =
+        |file: &str, seen_in: &[&'static str], pids: &[u32], outcome| InterpreterFile {
+            file: file.into(),
+            seen_in: seen_in.iter().copied().collect(),
+            pids: pids.to_vec(),
+            outcome,
+        };
     FoundInterpreters {
         interpreters: vec![
             interpreter(
@@ -217,7 +218,7 @@ fn an_old_kernel() {
     machine.within = nothing(kernel_refuses());
     let list = draw(&machine, &FoundInterpreters::default());
     assert!(!list.recording_works());
-    // Where others may write /usr/local, the other place is named.
+    // Where others may write to /usr/local, /usr/lib is suggested.
     let text = list.to_string();
     insta::assert_snapshot!(text.replace(" /usr/lib/gctrace", " /usr/local/lib/gctrace"));
 }
@@ -242,7 +243,7 @@ fn without_privileges() {
     machine.within = within(Some(NoProbes::Denied(denied)));
     machine.within.cupti.clear();
     let list = draw(&machine, &found);
-    assert!(list.recording_works(), "from within");
+    assert!(list.recording_works(), "in-process");
     insta::assert_snapshot!(list.to_string());
 }
 
@@ -258,7 +259,7 @@ fn a_container_with_a_seccomp_filter() {
     machine.within = within(Some(kernel_refuses()));
     machine.within.cuda = None;
     let list = draw(&machine, &FoundInterpreters::default());
-    assert!(list.recording_works(), "from within");
+    assert!(list.recording_works(), "in-process");
     insta::assert_snapshot!(list.to_string());
 }
 

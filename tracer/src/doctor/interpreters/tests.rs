@@ -1,4 +1,4 @@
-//! Names, and the interpreters of whatever machine the tests run on.
+//! Names of interpreters, and the interpreters of this machine.
 
 use super::*;
 use crate::limit::WithTimeout as _;
@@ -28,7 +28,7 @@ fn names_of_interpreters() {
     }
 }
 
-/// The files that a running Python says it is made of.
+/// The files that a running Python maps, according to itself.
 fn own_words(python: &str) -> Option<Vec<PathBuf>> {
     let script = "import sys; print(*{l.split(None, 5)[5].strip() for l in open('/proc/self/maps') if '/' in l}, sep='\\n')";
     let output = Command::new(python)
@@ -94,20 +94,20 @@ fn a_running_interpreter_is_understood() {
 }
 
 #[test]
-fn what_is_no_python_is_said_so() {
+fn other_programs_are_rejected() {
     let examiner = InterpreterExaminer::new();
     let details = |python| format!("{:#}", examiner.examine(&python).expect_err("no Python"));
     assert_eq!(
         details(InterpreterArg::File("/bin/cat".into())),
-        "/bin/cat: holds no CPython"
+        "/bin/cat: does not contain CPython"
     );
     assert!(details(InterpreterArg::File("no-such-python".into())).contains("not found in PATH"));
     assert!(details(InterpreterArg::Process(u32::MAX >> 1)).contains("process"));
 }
 
 #[test]
-fn a_program_that_does_not_answer_is_no_python() {
+fn a_program_without_an_answer_is_rejected() {
     let error = child_query::mapped_files(Path::new("/bin/true"), &Invoker::detect())
         .expect_err("no answer");
-    assert!(error.to_string().contains("did not answer"), "{error}");
+    assert!(error.to_string().contains("does not behave"), "{error}");
 }

@@ -20,7 +20,7 @@ fn refused(path: &Path, command: &[&str]) -> String {
     error.to_string()
 }
 
-/// Writes a trace whose header has this host.
+/// Writes a trace with this host in its header.
 fn record(path: &Path, host: &str) -> Option<PathBuf> {
     let header = TraceHeader {
         host: host.to_owned(),
@@ -114,7 +114,7 @@ fn an_empty_file_and_a_device_are_written_to() {
     ));
 }
 
-/// Through a link to a disk with more room, for example.
+/// For example, a link to a larger disk.
 #[test]
 fn a_link_stays_a_link() {
     let place = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! What pauses cost the GPU, as text.
+//! The section on the GPU cost of pauses.
 
 use super::Trace;
 use super::plain;
@@ -23,7 +23,7 @@ fn training(steps: bool) -> String {
     let mut now_us = 1_000;
     for step in 0..STEPS {
         let start_us = now_us;
-        // Steps differ in length, as real ones do.
+        // Step lengths vary, as in reality.
         let launch_us = now_us + 100 + step * step * 3;
         let kernel_us = launch_us + 8;
         let op = format!(r#""device":0,"stream":7,"process":{PID},"correlation":{step}"#);
@@ -64,10 +64,7 @@ fn training(steps: bool) -> String {
 
 fn section(steps: bool) -> String {
     let text = plain(&[("trace.json", training(steps))]);
-    let section = text
-        .split("What GC cost the GPU\n")
-        .nth(1)
-        .expect("the section");
+    let section = text.split("GPU cost of GC\n").nth(1).expect("the section");
     section.split("\n\n").next().unwrap_or_default().to_owned()
 }
 
@@ -81,7 +78,7 @@ fn without_steps_there_is_no_error_bar() {
     let section = section(false);
     let line = section.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        line.contains("Without an error bar: the trace shows no steps."),
+        line.contains("No error bar: the trace shows no steps."),
         "{section}"
     );
     assert!(!line.contains('±'), "{section}");

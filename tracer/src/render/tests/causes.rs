@@ -1,4 +1,4 @@
-//! Lines, allocation pressure and counters as text.
+//! The sections on lines, allocation pressure and counters.
 
 use super::Trace;
 use super::plain;

@@ -1,4 +1,4 @@
-//! What ran on GPUs and training steps, as text.
+//! The sections on GPU work and training steps.
 
 use super::Trace;
 use super::plain;
@@ -9,7 +9,7 @@ use gctrace_event::read::TraceReader;
 use std::fs::File;
 use std::path::Path;
 
-/// A trace of the PyTorch profiler; its licence is beside it.
+/// A trace of the PyTorch profiler; its license is beside it.
 fn add(analysis: &mut Analysis, name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../analysis/tests/data/kineto")
@@ -50,18 +50,19 @@ impl Trace {
     }
 
     fn launch(self, pid: u32, correlation: u32, at_ms: f64, start_ms: f64, end_ms: f64) -> Self {
-        let [at, begin] = [at_ms, start_ms].map(|ms| 5_000_000.0 + ms * 1000.0);
+        let [at, start] = [at_ms, start_ms].map(|ms| 5_000_000.0 + ms * 1000.0);
         let length = (end_ms - start_ms) * 1000.0;
         self.line(&format!(
             r#"{{"ph":"X","cat":"cuda_driver","name":"cuLaunchKernel","pid":{pid},"tid":{pid},"ts":{at:.3},"dur":5.000,"args":{{"correlation":{correlation}}}}}"#
         ))
         .line(&format!(
-            r#"{{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":{begin:.3},"dur":{length:.3},"args":{{"device":0,"stream":7,"process":{pid},"correlation":{correlation}}}}}"#
+            r#"{{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":{start:.3},"dur":{length:.3},"args":{{"device":0,"stream":7,"process":{pid},"correlation":{correlation}}}}}"#
         ))
     }
 }
 
-/// Twenty steps of some 50 ms; every fifth has a full collection of 30 ms, through which the GPU waits.
+/// Twenty steps of about 50 ms; every fifth has a full collection of 30 ms during which the GPU is
+/// idle.
 fn training() -> String {
     let mut trace = Trace::new().python(4242);
     let mut at = 0.0;
@@ -98,9 +99,9 @@ fn steps_and_gaps_with_collections() {
         &text,
         &[
             "Training steps",
-            "How busy",
-            "When the GPUs",
-            "How far ahead"
+            "GPU busy and idle time",
+            "GPU gaps",
+            "Launch latency"
         ]
     ));
 }
@@ -108,13 +109,13 @@ fn steps_and_gaps_with_collections() {
 #[test]
 fn without_gpu_work_there_is_no_section() {
     let text = plain(&[("trace.json", Trace::new().python(1).end(10, "").json())]);
-    for heading in ["Training steps", "How busy", "When the GPUs", "How far"] {
+    for heading in ["Training steps", "GPU busy", "GPU gaps", "Launch latency"] {
         assert!(!text.contains(heading), "{heading}");
     }
 }
 
 #[test]
-fn two_ranks_fit_and_are_distinguished() {
+fn two_ranks_fit_and_have_distinct_names() {
     let mut analysis = Analysis::default();
     add(&mut analysis, "sampled_rank0.json.gz");
     add(&mut analysis, "sampled_rank1.json.gz");

@@ -1,4 +1,4 @@
-//! How the GPUs did, as text.
+//! The section on NVML samples.
 
 use super::Trace;
 use super::plain;

@@ -1,4 +1,4 @@
-//! What is said of traces recorded in different ways.
+//! Reports on traces of different modes.
 
 use super::*;
 
@@ -45,10 +45,10 @@ fn several_modes() {
     let text = checked(&report);
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in [
-        "1 of 3 traces recorded from within the programs (--mode inject): the reason",
-        "1 of 3 traces recorded from the kernel and from within (--mode both): 1 pause seen by both (half of them at most 2.00 µs apart, 99 % 2.00 µs), \
-         1 by probes alone, 1 from within alone.",
-        "not known",
+        "1 of 3 traces recorded in-process (--mode inject): the reasons",
+        "1 of 3 traces recorded by kernel probes and in-process (--mode both): 1 pause seen by both (p50 2.00 µs apart, p99 2.00 µs), \
+         1 by probes only, 1 in-process only.",
+        "unknown",
         "look for calls",
     ] {
         assert!(joined.contains(expected), "{expected}: {text}");

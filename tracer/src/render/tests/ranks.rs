@@ -1,4 +1,4 @@
-//! Ranks of a job, as text.
+//! The section on ranks.
 
 use super::Trace;
 use super::plain;
@@ -28,7 +28,7 @@ fn rank(rank: u32, late_rank: u32) -> String {
     let mut now_us = 1_000;
     for step in 0..STEPS {
         let start_us = now_us;
-        // Steps differ in length, as real ones do.
+        // Step lengths vary, as in reality.
         let pause_us = if step == 6 { 30_000 } else { step * step * 37 };
         let is_late = rank == late_rank && step == 6;
         if is_late {
@@ -92,7 +92,7 @@ fn rank(rank: u32, late_rank: u32) -> String {
 fn section(traces: &[(&str, String)]) -> String {
     let text = plain(traces);
     let section = text.split("\nRanks\n").nth(1).expect("the section");
-    // Lines of a section are indented, the next heading is not.
+    // Lines of a section are indented; headings are not.
     let lines = section.lines();
     let own: Vec<&str> = lines
         .take_while(|line| line.is_empty() || line.starts_with(' '))
@@ -116,7 +116,7 @@ fn one_rank_has_no_section() {
     assert!(!text.contains("\nRanks\n"), "{text}");
 }
 
-/// With more ranks than fit, the costliest are shown and the text says where the others are.
+/// With more ranks than fit, the costliest are shown, and the text refers to the JSON for the others.
 #[test]
 fn of_many_ranks_the_costliest_are_shown() {
     let names: Vec<String> = (0..20).map(|rank| format!("rank{rank}.json")).collect();
@@ -138,16 +138,17 @@ fn of_many_ranks_the_costliest_are_shown() {
         first.is_some_and(|line| line.trim_start().starts_with("11 ")),
         "{section}"
     );
-    assert!(!section.contains("the rank above a column"), "{section}");
+    assert!(!section.contains("the rank of a column"), "{section}");
 }
 
 #[test]
 fn ranks_that_share_nothing_are_named() {
     let other = rank(1, 1).replace("AllReduce", "AllGather");
     let section = section(&[("rank0.json", rank(0, 0)), ("rank1.json", other)]);
-    assert!(section.contains("Not compared with others"), "{section}");
+    let sentence = section.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(sentence.contains("Not compared, as none"), "{section}");
     assert!(
-        section.contains("rank 0 (trace 1), rank 1 (trace 2)."),
+        sentence.contains("rank 0 (trace 1), rank 1 (trace 2)."),
         "{section}"
     );
 }

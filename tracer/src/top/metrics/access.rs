@@ -1,9 +1,9 @@
-//! Who may read the page, and how much of a command line.
+//! Access to the page, and redaction of command lines.
 
 use std::net::IpAddr;
 
-/// Whether a request that names this host is meant for a server of this machine alone. A web page can make a
-/// browser ask such a server by a name of its own (DNS rebinding); addresses and `localhost` cannot be rebound.
+/// Whether a `Host` is acceptable for a server on a loopback address: only addresses and
+/// `localhost`, as any other name could be rebound by a web page (DNS rebinding).
 pub(super) fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _port)) => address,
@@ -12,7 +12,8 @@ pub(super) fn is_local(host: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
 }
 
-/// A command line without what may be secret: its program, and of Python the script or module.
+/// A command line without arguments, which may contain secrets: the program, and for Python the
+/// script or module.
 pub(super) fn without_arguments(line: &str) -> String {
     let mut words = line.split(' ');
     let program = words.next().unwrap_or_default();
@@ -27,7 +28,7 @@ pub(super) fn without_arguments(line: &str) -> String {
     kept.join(" ")
 }
 
-/// The script, `-m MODULE`, or `-c` alone; options that take a word are taken with it.
+/// The script, `-m MODULE`, or `-c` alone. Skips options, with their values.
 fn script<'a>(words: &mut impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     while let Some(word) = words.next() {
         match word {

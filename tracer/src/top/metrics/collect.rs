@@ -1,6 +1,7 @@
-//! From a snapshot to samples.
+//! Converts a snapshot to samples.
 //!
-//! Owns which figure is which metric, and whose metrics are on the page. The table of metrics is `families.rs`.
+//! Owns the mapping from figures to metrics, and the choice of processes on the page. `families.rs`
+//! defines the metrics.
 
 mod processes;
 
@@ -126,7 +127,7 @@ impl MetricsFigures {
 
     fn recorder(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let recorder = &self.snapshot.recorder;
-        // Always one series, so that an alert on losses can be told from a page without the metric.
+        // Always at least one series, so that alerts on losses can detect an absent metric.
         let nowhere: Sample<'_> = (vec![labels::word("where", "")], MetricValue::Whole(0));
         let lost = recorder.lost.iter();
         let lost = lost.map(|(place, count)| {
@@ -146,7 +147,7 @@ impl MetricsFigures {
         )
     }
 
-    /// The reason of most collections. From within a program no reason is seen.
+    /// The reason of most collections. In-process recording does not see reasons.
     fn usual_reason(&self) -> &'static str {
         match self.snapshot.mode.as_str() {
             "inject" => "unknown",
@@ -154,7 +155,7 @@ impl MetricsFigures {
         }
     }
 
-    /// A moment of the monotonic clock in seconds since 1970.
+    /// A timestamp of CLOCK_MONOTONIC as Unix time in seconds.
     fn unix(&self, at_ns: u64) -> MetricValue {
         let ago = self.snapshot.at_ns.saturating_sub(at_ns);
         seconds(self.snapshot.at_unix_ns.saturating_sub(ago))
@@ -174,8 +175,8 @@ impl Collector for MetricsFigures {
 
 type OfReason = (Vec<Label<'static>>, CountAndTime);
 
-/// Pauses by generation and reason. A counter that appears only with its first increase would hide it from
-/// `rate()`: those of the usual reason are always there, for three generations.
+/// Pauses by generation and reason. `rate()` misses the first increase of a counter that appears
+/// with it, so series of the usual reason always exist, for three generations.
 fn by_reason(
     of: &CollectionCounts,
     labels: &[Label<'static>],
@@ -209,7 +210,7 @@ impl FamilyWriter<'_> {
         self.write(family, [(Vec::new(), value)])
     }
 
-    /// A family; nothing of it where it has no samples.
+    /// A family; omitted if it has no samples.
     fn write<'a>(
         &mut self,
         family: &MetricFamily,
@@ -238,7 +239,7 @@ impl FamilyWriter<'_> {
         Ok(())
     }
 
-    /// How long pauses were, by generation.
+    /// Histograms of pause lengths by generation.
     fn histograms(&mut self, family: &MetricFamily, of: &CollectionCounts) -> Result<(), Error> {
         let unit = unit(family);
         let (name, help) = (family.name, family.help);
@@ -275,7 +276,7 @@ fn write_value(
     }
 }
 
-/// Upper bounds in seconds and number in each class.
+/// Upper bound in seconds and count of each bucket.
 fn buckets(classes: &Histogram) -> Vec<(f64, u64)> {
     let bounds = PAUSE_CLASSES_NS.iter().map(|bound| in_seconds(*bound));
     bounds

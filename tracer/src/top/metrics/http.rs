@@ -1,6 +1,6 @@
-//! One request for each connection: what is asked for, and what is answered.
+//! HTTP connections, one request each.
 //!
-//! Owns the limits that keep a slow, silent, greedy or confused client from costing more than a connection.
+//! Owns the limits that keep slow, silent or abusive clients from costing more than a connection.
 
 use crate::top::metrics::access;
 use crate::top::metrics::page::MetricsPages;
@@ -26,46 +26,46 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-/// Connections at the same time.
+/// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 64;
 
-/// Most time for the head of a request.
+/// Timeout for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
 
-/// Most time for a connection, reading the answer included. Prometheus gives up after 10 s itself
+/// Timeout for a connection, including sending the response. Prometheus itself gives up after 10 s
 /// (`scrape_timeout`).
 const CONNECTION: Duration = Duration::from_secs(15);
 
-/// Most bytes of a request's head; hyper takes no less than 8 KiB.
+/// Maximum bytes of a request head; hyper requires at least 8 KiB.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// Pause after a connection could not be taken, mostly for want of descriptors.
+/// Delay after a failed `accept`, which mostly means too few descriptors.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-type Answer = Response<Full<Bytes>>;
+type HttpResponse = Response<Full<Bytes>>;
 
-/// What is served, and to whom.
+/// The pages, and the access rule.
 pub(super) struct MetricsSite {
     pub(super) pages: MetricsPages,
-    /// It listens at a loopback address: requests by names that others could make mean it are refused.
+    /// Listening on a loopback address: requests with a `Host` that could be rebound are refused.
     pub(super) local_only: bool,
 }
 
-/// Serves until told to stop. What is under way then is cut off with the runtime.
+/// Serves until `stopped` resolves. Open connections are then dropped with the runtime.
 pub(super) async fn serve(
     listener: TcpListener,
     site: MetricsSite,
     stopped: oneshot::Receiver<()>,
 ) {
     tokio::spawn(accept(listener, Arc::new(site)));
-    let _told_or_forgotten = stopped.await;
+    let _stopped_or_dropped = stopped.await;
 }
 
 async fn accept(listener: TcpListener, site: Arc<MetricsSite>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::warn!("no metrics can be served: {error}");
+            tracing::warn!("cannot serve metrics: {error}");
             return;
         }
     };
@@ -73,24 +73,23 @@ async fn accept(listener: TcpListener, site: Arc<MetricsSite>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let conversation = converse(stream, Arc::clone(&site));
-                connections.add(tokio::spawn(conversation).abort_handle());
+                let connection = handle(stream, Arc::clone(&site));
+                connections.add(tokio::spawn(connection).abort_handle());
             }
             Err(error) => {
-                tracing::debug!("a connection for metrics could not be taken: {error}");
+                tracing::debug!("cannot accept a metrics connection: {error}");
                 tokio::time::sleep(AFTER_FAILURE).await;
             }
         }
     }
 }
 
-/// Connections under way, oldest first.
+/// Open connections, oldest first.
 #[derive(Default)]
 struct HttpConnections(VecDeque<AbortHandle>);
 
 impl HttpConnections {
-    /// One more. Where there are too many the oldest is cut off: clients that ask and read need no time, so it is
-    /// one that does neither.
+    /// Adds a connection. At the limit, the oldest is aborted: well-behaved clients are done quickly.
     fn add(&mut self, connection: AbortHandle) {
         if self.0.len() >= CONNECTIONS {
             self.0.retain(|other| !other.is_finished());
@@ -104,8 +103,8 @@ impl HttpConnections {
     }
 }
 
-/// Reads one request and answers it.
-async fn converse(stream: TcpStream, site: Arc<MetricsSite>) {
+/// Reads one request and sends the response.
+async fn handle(stream: TcpStream, site: Arc<MetricsSite>) {
     let service = service_fn(|request: Request<Incoming>| {
         let answer = answer(&request, &site);
         async move { Ok::<_, Infallible>(answer) }
@@ -118,17 +117,17 @@ async fn converse(stream: TcpStream, site: Arc<MetricsSite>) {
         .serve_connection(TokioIo::new(stream), service);
     match tokio::time::timeout(CONNECTION, connection).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!("a connection for metrics: {error}"),
-        Err(_) => tracing::debug!("a connection for metrics took too long"),
+        Ok(Err(error)) => tracing::debug!("metrics connection failed: {error}"),
+        Err(_) => tracing::debug!("metrics connection timed out"),
     }
 }
 
-/// GET and HEAD of two paths. That a HEAD is answered without the body is hyper's doing.
-fn answer<B>(request: &Request<B>, site: &MetricsSite) -> Answer {
+/// Serves GET and HEAD of two paths; hyper omits the body for HEAD.
+fn answer<B>(request: &Request<B>, site: &MetricsSite) -> HttpResponse {
     if site.local_only && !names_this_machine(request) {
         return plain(
             StatusCode::FORBIDDEN,
-            "ask by an address or as localhost: gctrace listens for this machine alone\n",
+            "gctrace listens on localhost only: use an IP address or localhost as host name\n",
         );
     }
     let pages = &site.pages;
@@ -149,7 +148,8 @@ fn answer<B>(request: &Request<B>, site: &MetricsSite) -> Answer {
     }
 }
 
-/// By each `Host`, and by the target where that is absolute. Without any (HTTP/1.0) it is no browser.
+/// Checks each `Host` header, and the target if it is absolute. A request without either (HTTP/1.0)
+/// does not come from a browser.
 fn names_this_machine<B>(request: &Request<B>) -> bool {
     let target = request.uri().host().is_none_or(access::is_local);
     let hosts = request.headers().get_all(header::HOST);
@@ -157,28 +157,28 @@ fn names_this_machine<B>(request: &Request<B>) -> bool {
     target && hosts.iter().all(local)
 }
 
-fn metrics<B>(request: &Request<B>, pages: &MetricsPages) -> Answer {
+fn metrics<B>(request: &Request<B>, pages: &MetricsPages) -> HttpResponse {
     let accepted = request.headers().get_all(header::ACCEPT);
     let accepted = accepted.iter().filter_map(|value| value.to_str().ok());
     let format = ExpositionFormat::accepted(accepted);
     match pages.page(format) {
         Ok(page) => of_kind(StatusCode::OK, format.content_type(), page),
         Err(error) => {
-            tracing::warn!("the page of metrics could not be written: {error}");
+            tracing::warn!("cannot encode the metrics page: {error}");
             plain(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "the page could not be written; gctrace says why\n",
+                "the page could not be encoded; see the messages of gctrace\n",
             )
         }
     }
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Answer {
+fn plain(status: StatusCode, text: &'static str) -> HttpResponse {
     let body = Bytes::from_static(text.as_bytes());
     of_kind(status, "text/plain; charset=utf-8", body)
 }
 
-fn of_kind(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
+fn of_kind(status: StatusCode, kind: &'static str, body: Bytes) -> HttpResponse {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
@@ -195,7 +195,7 @@ fn front() -> Bytes {
         concat!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><title>gctrace</title></head><body><h1>gctrace ",
             env!("CARGO_PKG_VERSION"),
-            "</h1>\n<p>What Python's garbage collector does here: <a href=\"/metrics\">metrics</a>.</p></body></html>\n"
+            "</h1>\n<p><a href=\"/metrics\">Metrics</a> of Python's garbage collector on this host.</p></body></html>\n"
         )
         .as_bytes(),
     )

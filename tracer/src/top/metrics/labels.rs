@@ -1,4 +1,4 @@
-//! Labels of samples: of whom, and which part of it.
+//! Labels of samples.
 
 use gctrace_analysis::live::ProcessFigures;
 use std::borrow::Cow;
@@ -6,31 +6,31 @@ use std::borrow::Cow;
 /// A label and its value.
 pub(super) type Label<'a> = (&'static str, Cow<'a, str>);
 
-/// Longest value of a label that a program chooses, in characters.
+/// Maximum characters of a label value that a recorded program controls.
 const LONGEST: usize = 200;
 
 /// Names of the generations, in the order of `GENERATIONS`.
 pub(super) const GENERATION_NAMES: [&str; 4] = ["0", "1", "2", "unknown"];
 
-/// Which process: its id on the host and, where it is one of a distributed job, its rank. The id of a process that
-/// ended may return: a counter that begins again, as Prometheus expects of a restart.
+/// Labels of a process: its pid on the host and its rank, if any. A reused pid looks like a counter
+/// reset, which Prometheus handles.
 pub(super) fn process(process: &ProcessFigures) -> Vec<Label<'static>> {
     let mut labels = vec![number("pid", process.pid)];
     labels.extend(process.rank.map(|rank| number("rank", rank)));
     labels
 }
 
-/// A number.
+/// A label with a number.
 pub(super) fn number(name: &'static str, value: u32) -> Label<'static> {
     (name, Cow::Owned(value.to_string()))
 }
 
-/// A name of our own.
+/// A label with a fixed value.
 pub(super) fn word(name: &'static str, value: &'static str) -> Label<'static> {
     (name, Cow::Borrowed(value))
 }
 
-/// Text from outside: of bounded length, on one line, without control characters.
+/// A label with untrusted text, cut to [`LONGEST`] and with control characters replaced.
 pub(super) fn text<'a>(name: &'static str, value: &'a str) -> Label<'a> {
     let is_plain = value.chars().all(|c| !c.is_control());
     if is_plain && value.len() <= LONGEST {
@@ -48,7 +48,7 @@ pub(super) fn text<'a>(name: &'static str, value: &'a str) -> Label<'a> {
     (name, Cow::Owned(cut))
 }
 
-/// With another label behind.
+/// `labels` followed by `label`.
 pub(super) fn with<'a>(labels: &[Label<'a>], label: Label<'a>) -> Vec<Label<'a>> {
     let mut all = Vec::with_capacity(labels.len() + 1);
     all.extend_from_slice(labels);

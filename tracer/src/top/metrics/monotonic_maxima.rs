@@ -1,25 +1,25 @@
-//! Counters that never go down, as long as a process is there.
+//! Keeps GPU counters from decreasing during the life of a process.
 //!
-//! Times of a GPU are told late: a stretch first called idle may turn out to have been busy. The figure is then a
-//! little smaller than before; Prometheus would take that for a restart and add the whole of it again. Collections
-//! are only told when they are over, and never taken back.
+//! GPU times arrive late: an interval first counted as idle may turn out to have been busy, which
+//! makes the counter slightly smaller. Prometheus would take that for a counter reset and add the
+//! whole value again. Collections are counted only when they have ended, and never revised.
 
 use gctrace_analysis::live::GpuBusy;
 use gctrace_analysis::live::Snapshot;
 use std::collections::HashMap;
 
-/// A GPU of a process: its id, from when on it is recorded (the id alone may return), the device.
+/// A GPU of a process: pid, start of its recording (as pids are reused), device.
 type Key = (u32, u64, u32);
 
-/// The largest figures so far, of the processes that are there.
+/// The largest values so far of the processes in the last snapshot.
 #[derive(Debug, Default)]
 pub(super) struct MonotonicMaxima {
     gpus: HashMap<Key, GpuBusy>,
 }
 
 impl MonotonicMaxima {
-    /// Raises figures that have become smaller to what they were.
-    pub(super) fn hold(&mut self, snapshot: &mut Snapshot) {
+    /// Raises values that have decreased to their maximum.
+    pub(super) fn apply(&mut self, snapshot: &mut Snapshot) {
         let mut now = HashMap::new();
         for process in &mut snapshot.processes {
             for gpu in &mut process.gpus {
@@ -66,8 +66,8 @@ mod tests {
         }
     }
 
-    fn held(steady: &mut MonotonicMaxima, mut snapshot: Snapshot) -> [u64; 3] {
-        steady.hold(&mut snapshot);
+    fn raised(steady: &mut MonotonicMaxima, mut snapshot: Snapshot) -> [u64; 3] {
+        steady.apply(&mut snapshot);
         let busy = snapshot.processes[0].gpus[0].busy.unwrap();
         [
             busy.total_busy_ns,
@@ -77,18 +77,18 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_a_process_never_become_smaller() {
+    fn counters_of_a_process_never_decrease() {
         let mut steady = MonotonicMaxima::default();
-        assert_eq!(held(&mut steady, snapshot(1, 5, [10, 8, 4])), [10, 8, 4]);
-        assert_eq!(held(&mut steady, snapshot(1, 5, [12, 6, 3])), [12, 8, 4]);
-        assert_eq!(held(&mut steady, snapshot(1, 5, [12, 9, 3])), [12, 9, 4]);
+        assert_eq!(raised(&mut steady, snapshot(1, 5, [10, 8, 4])), [10, 8, 4]);
+        assert_eq!(raised(&mut steady, snapshot(1, 5, [12, 6, 3])), [12, 8, 4]);
+        assert_eq!(raised(&mut steady, snapshot(1, 5, [12, 9, 3])), [12, 9, 4]);
     }
 
     #[test]
-    fn another_process_with_the_same_id_begins_anew() {
+    fn another_process_with_the_same_pid_starts_anew() {
         let mut steady = MonotonicMaxima::default();
-        held(&mut steady, snapshot(1, 5, [10, 8, 4]));
-        assert_eq!(held(&mut steady, snapshot(1, 99, [1, 1, 1])), [1, 1, 1]);
+        raised(&mut steady, snapshot(1, 5, [10, 8, 4]));
+        assert_eq!(raised(&mut steady, snapshot(1, 99, [1, 1, 1])), [1, 1, 1]);
         assert_eq!(steady.gpus.len(), 1, "what ended is forgotten");
     }
 }

@@ -1,4 +1,4 @@
-//! The page: a snapshot as text, made anew when it is asked for, but not more often than a few times a second.
+//! The metrics page: a snapshot as text, encoded per scrape but at most four times a second.
 
 use crate::top::live_handle::LiveHandle;
 use crate::top::metrics::access::without_arguments;
@@ -15,18 +15,18 @@ use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
 
-/// A page is given again for this long: however often clients ask, the recording is disturbed four times a second
-/// at most.
+/// How long a page is cached: the recording is disturbed at most four times a second, however often
+/// clients scrape.
 pub(super) const FRESH: Duration = Duration::from_millis(250);
 
-/// Interval of the snapshot. Nothing on the page is of an interval; the shortest is the cheapest.
+/// Interval of the snapshot. No metric depends on it; the shortest is the cheapest.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Makes pages.
+/// Produces and caches pages.
 #[derive(Debug)]
 pub(super) struct MetricsPages {
     shared: Arc<LiveHandle>,
-    /// Command lines are shown whole.
+    /// Whether to include the arguments of command lines.
     arguments: bool,
     state: Mutex<PagesState>,
 }
@@ -37,7 +37,7 @@ struct PagesState {
     last: Option<LastPage>,
 }
 
-/// The last page in both formats, the second made when it is asked for.
+/// The last page in both formats, the second converted on demand.
 #[derive(Debug)]
 struct LastPage {
     made: Instant,
@@ -54,7 +54,7 @@ impl MetricsPages {
         }
     }
 
-    /// The page now.
+    /// The current page.
     pub(super) fn page(&self, format: ExpositionFormat) -> Result<Bytes, std::fmt::Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let old = state.last.take().filter(|last| last.made.elapsed() < FRESH);
@@ -70,7 +70,7 @@ impl MetricsPages {
     fn make(&self, steady: &mut MonotonicMaxima) -> Result<LastPage, std::fmt::Error> {
         let made = Instant::now();
         let mut snapshot = self.shared.snapshot(INTERVAL, None);
-        steady.hold(&mut snapshot);
+        steady.apply(&mut snapshot);
         if !self.arguments {
             for process in &mut snapshot.processes {
                 process.command = without_arguments(&process.command);
@@ -91,14 +91,14 @@ impl LastPage {
         }
         let open = &self.open;
         let made = self.prometheus.get_or_insert_with(|| {
-            // It is text of ours, so nothing is lost.
+            // Always valid UTF-8, as it was encoded as a `String`.
             Bytes::from(text::to_prometheus(&String::from_utf8_lossy(open)))
         });
         made.clone()
     }
 }
 
-/// A snapshot in OpenMetrics text.
+/// A snapshot as OpenMetrics text.
 pub(super) fn open_metrics(snapshot: Snapshot) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(MetricsFigures::new(snapshot)));

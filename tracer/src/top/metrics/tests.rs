@@ -1,4 +1,5 @@
-//! The page against its snapshot, read by the Prometheus project's parsers; documents and dashboard against the page.
+//! Compares the page, read by the Prometheus project's parsers, with its snapshot, and docs and
+//! dashboard with the page.
 
 mod dashboard;
 mod example;
@@ -101,7 +102,7 @@ fn figures_of_all_processes_are_those_of_the_snapshot() {
     page.is("gctrace_recording_start_time_seconds", &[], 1_763_776_900.0);
 }
 
-/// Number and time by reason and generation; the sums are those of the generations.
+/// Count and time by reason and generation, consistent with the totals per generation.
 fn reasons(page: &Parsed, prefix: &str, labels: &[(&str, &str)], of: &CollectionCounts) {
     for (index, generation) in ["0", "1", "2", "unknown"].into_iter().enumerate() {
         let (mut count, mut time_ns) = (0, 0);

@@ -1,17 +1,17 @@
-//! The two text formats in which a page can be asked for.
+//! The two text exposition formats.
 
-/// A text format.
+/// A text exposition format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpositionFormat {
     /// OpenMetrics 1.0.0.
     OpenMetrics,
-    /// Prometheus's own, 0.0.4, which is older.
+    /// The older Prometheus format 0.0.4.
     Prometheus,
 }
 
 impl ExpositionFormat {
-    /// The format for a request with these `Accept` headers: OpenMetrics, but the older one for a client that
-    /// takes plain text and does not say that it takes OpenMetrics too.
+    /// The format for these `Accept` headers: Prometheus for a client that accepts plain text but not
+    /// explicitly OpenMetrics, otherwise OpenMetrics.
     pub(super) fn accepted<'a>(headers: impl Iterator<Item = &'a str>) -> Self {
         let (mut open, mut plain) = (false, false);
         for range in headers.flat_map(|header| header.split(',')) {
@@ -32,7 +32,7 @@ impl ExpositionFormat {
         }
     }
 
-    /// Value of the header `Content-Type`.
+    /// Value of the `Content-Type` header.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -41,15 +41,15 @@ impl ExpositionFormat {
     }
 }
 
-/// `q=0`: not at all (RFC 9110, 12.4.2).
+/// `q=0` means not acceptable (RFC 9110, 12.4.2).
 fn refuses(parameter: &str) -> bool {
     parameter
         .strip_prefix("q=")
         .is_some_and(|weight| weight.trim().parse() == Ok(0.0))
 }
 
-/// An OpenMetrics page in Prometheus's format. The samples are the same; a family is called as its samples are,
-/// `info` is a gauge, units and the end are not told.
+/// Converts an OpenMetrics page to the Prometheus format. Samples are the same; families have the
+/// names of their samples, `info` becomes a gauge, `# UNIT` and `# EOF` are dropped.
 pub(super) fn to_prometheus(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
     let mut help = None;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn openmetrics_unless_only_plain_text_is_taken() {
-        // What Prometheus 2.42 and 3.1 send, a browser, curl, and scrapers of old.
+        // Headers of Prometheus 2.42 and 3.1, a browser, curl, and old scrapers.
         for header in [
             "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
             "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.2",

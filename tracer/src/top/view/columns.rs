@@ -1,4 +1,4 @@
-//! The columns of the table of processes: title, width, what is in them, which find room.
+//! Columns of the process table: titles, widths, cells, and which of them fit.
 
 use super::text;
 use super::theme;
@@ -32,7 +32,7 @@ pub(crate) enum Column {
     Command,
 }
 
-/// In the order in which they stand.
+/// All columns, in display order.
 pub(crate) const ALL: [Column; 19] = [
     Column::Rank,
     Column::Pid,
@@ -55,7 +55,7 @@ pub(crate) const ALL: [Column; 19] = [
     Column::Command,
 ];
 
-/// In the order in which they get room; all before the first of [`EXTRA`] are on every screen of 80 columns.
+/// Columns in the order in which they get room; all of these fit a screen of 80 columns.
 const BASE: [Column; 9] = [
     Column::Pid,
     Column::Rate,
@@ -68,7 +68,7 @@ const BASE: [Column; 9] = [
     Column::History,
 ];
 
-/// What wider screens show as well.
+/// Additional columns on wider screens, in the order in which they get room.
 const EXTRA: [Column; 10] = [
     Column::Heap,
     Column::Busy,
@@ -82,27 +82,27 @@ const EXTRA: [Column; 10] = [
     Column::Total,
 ];
 
-/// Least columns of the screen for the command line, and on a wider screen.
+/// Minimum width of the command line; and on a screen of at least the first number of columns.
 const COMMAND: u16 = 11;
 const COMMAND_WIDE: (u16, u16) = (100, 16);
-/// Columns of the history: six seconds each, or fewer.
+/// Width of the history: at most six seconds per cell.
 const HISTORY: u16 = 10;
-/// From that width on the history is drawn twice as fine, and again.
+/// Screen widths from which the history is wider, and its width there.
 const WIDE: [(u16, u16); 2] = [(180, 30), (150, 20)];
 
-/// A column and where it stands.
+/// A column and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnPosition {
-    /// Which.
+    /// The column.
     pub(crate) column: Column,
-    /// From here, counted from the left of the table.
+    /// Offset from the left edge of the table.
     pub(crate) x: u16,
-    /// So wide.
+    /// Width in cells.
     pub(crate) width: u16,
 }
 
 impl Column {
-    /// In the head of the table.
+    /// Title in the head of the table.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Rank => "RANK",
@@ -127,30 +127,28 @@ impl Column {
         }
     }
 
-    /// What it means, for the help.
+    /// Description for the help, at most 62 characters.
     pub(crate) fn meaning(self) -> &'static str {
         match self {
             Self::Rank => "rank in a distributed job",
             Self::Pid => "process id",
-            Self::Rate => "milliseconds in collections per second, in the last interval",
-            Self::History => "the same over the last minute; steps: >0 1 5 10 20 50 100 250 ms/s",
-            Self::Share => "of the wall time since the process was seen, in collections",
+            Self::Rate => "time in collections, ms per second of the last interval",
+            Self::History => "GC ms/s over the last minute; steps: >0 1 5 10 20 50 100 250",
+            Self::Share => "share of wall time in collections, since first seen",
             Self::Pauses => "collections per second",
-            Self::ByGeneration => "the same by generation (4th: generation unknown)",
+            Self::ByGeneration => "collections per second by generation (4th: unknown)",
             Self::Last => "length of the last collection",
-            Self::Worst => "length of the longest",
-            Self::Heap => "objects that the collector tracks; >: those of the oldest generation",
-            Self::Busy => "time in which the GPU ran anything; ~: sampled by NVML",
-            Self::GpuMemory => "memory of the process on GPUs (NVML)",
-            Self::Overlap => "time in which the GPU was idle while GC ran: overlap, not cause",
+            Self::Worst => "length of the longest collection",
+            Self::Heap => "objects that the collector tracks; >: oldest generation only",
+            Self::Busy => "GPU busy time; ~: utilization sampled by NVML",
+            Self::GpuMemory => "GPU memory of the process (NVML)",
+            Self::Overlap => "GPU idle time during collections: overlap, not cause",
             Self::Resident => "resident memory",
-            Self::Pressure => {
-                "containers allocated less freed, a second; inferred from collections"
-            }
-            Self::Device => "GPUs used; c: as CUDA counts within the process",
-            Self::Interpreter => "version of CPython",
-            Self::Total => "time in collections since the process was seen",
-            Self::Command => "command line, without python and folders",
+            Self::Pressure => "net containers per second; inferred from collections",
+            Self::Device => "GPUs in use; c: CUDA index in the process",
+            Self::Interpreter => "CPython version",
+            Self::Total => "time in collections, since first seen",
+            Self::Command => "command line without interpreter and directories",
         }
     }
 
@@ -169,12 +167,12 @@ impl Column {
         }
     }
 
-    /// Whether its text stands at the left.
+    /// Whether cells are left-aligned.
     pub(crate) fn is_left(self) -> bool {
         matches!(self, Self::Command | Self::History | Self::Interpreter)
     }
 
-    /// Whether anything is in it. Columns about what is not there would take room from others.
+    /// Whether any process has a value for it. Empty columns are hidden.
     fn is_needed(self, snapshot: &Snapshot) -> bool {
         let any = |has: fn(&ProcessFigures) -> bool| snapshot.processes.iter().any(has);
         match self {
@@ -192,8 +190,8 @@ impl Column {
     }
 }
 
-/// The columns that have room in `width`. `from`: so many were scrolled away at the left; rank and process id
-/// stay.
+/// The columns that fit `width`, after scrolling `from` columns to the left. Rank and pid do not
+/// scroll.
 pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<ColumnPosition> {
     let wanted = if from == 0 {
         by_importance(width, snapshot)
@@ -223,7 +221,7 @@ pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<Column
     places
 }
 
-/// How many columns can be scrolled away.
+/// Maximum number of columns that can be scrolled away.
 pub(crate) fn most_scrolled(snapshot: &Snapshot) -> usize {
     let needed = ALL.into_iter().filter(|column| column.is_needed(snapshot));
     let movable = needed.filter(|column| !matches!(column, Column::Rank | Column::Pid));
@@ -280,7 +278,7 @@ fn scrolled(from: usize, snapshot: &Snapshot) -> Vec<Column> {
         .collect()
 }
 
-/// What stands in a column for a process. The history is drawn elsewhere.
+/// The cell of a column for a process. `processes.rs` draws the history.
 pub(crate) fn cell(
     column: Column,
     process: &ProcessFigures,
@@ -330,7 +328,7 @@ fn optional(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Time of the interval in pauses, in millionths.
+/// Share of the interval in pauses, in ppm.
 pub(crate) fn interval_ppm(process: &ProcessFigures, snapshot: &Snapshot) -> u64 {
     let scaled = u128::from(process.interval_pause_ns).saturating_mul(1_000_000);
     let ppm = scaled
@@ -348,7 +346,7 @@ fn rate_cell(process: &ProcessFigures, snapshot: &Snapshot) -> (String, Style) {
     (text::rate(ppm as f64 / 1000.0), theme::by_share(ppm))
 }
 
-/// A number of the interval per second.
+/// Converts a count of the interval to a rate per second.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn per_second(count: u64, snapshot: &Snapshot) -> f64 {
     if snapshot.interval_ns == 0 {
@@ -357,7 +355,7 @@ pub(crate) fn per_second(count: u64, snapshot: &Snapshot) -> f64 {
     count as f64 * 1e9 / snapshot.interval_ns as f64
 }
 
-/// `  40  3.1  0.2`, each below its name in the head; a fourth where the generation of some is unknown.
+/// `  40  3.1  0.2`, aligned with the title; with a fourth number if any generation is unknown.
 fn by_generation(process: &ProcessFigures, snapshot: &Snapshot) -> String {
     let unknown = process
         .interval_pauses
@@ -384,7 +382,8 @@ fn heap(process: &ProcessFigures) -> String {
     }))
 }
 
-/// Part of its window in which any GPU operation of the process ran; otherwise what NVML says of its GPU.
+/// Percentage of the window in which any GPU operation of the process ran, or else NVML's
+/// utilization.
 fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> String {
     let exact = process.gpus.iter().filter_map(|gpu| gpu.busy);
     let (busy, window) = exact.fold((0_u64, 0_u64), |(busy, window), exact| {
@@ -404,7 +403,7 @@ fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> String {
     optional(sampled.max().map(|percent| format!("~{percent}")))
 }
 
-/// `a` of `b` in millionths.
+/// `a` / `b` in ppm.
 fn ppm(a: u64, b: u64) -> Option<u64> {
     let ppm = u128::from(a)
         .saturating_mul(1_000_000)
@@ -416,7 +415,7 @@ fn rounded(ppm: u64) -> String {
     (ppm.saturating_add(5_000) / 10_000).to_string()
 }
 
-/// Memory of the process on all GPUs.
+/// Memory of the process on all GPUs, in bytes.
 pub(crate) fn gpu_memory(process: &ProcessFigures) -> Option<u64> {
     let known = process
         .gpus
@@ -425,7 +424,7 @@ pub(crate) fn gpu_memory(process: &ProcessFigures) -> Option<u64> {
     known.reduce(u64::saturating_add)
 }
 
-/// Part of the window in which the GPU was idle while the process was in a pause, in millionths.
+/// Share of the window in which the GPU was idle while the process was in a pause, in ppm.
 pub(crate) fn overlap_ppm(process: &ProcessFigures) -> Option<u64> {
     let exact = process.gpus.iter().filter_map(|gpu| gpu.busy);
     let (overlap, window) = exact.fold((0_u64, 0_u64), |(overlap, window), exact| {
@@ -437,7 +436,7 @@ pub(crate) fn overlap_ppm(process: &ProcessFigures) -> Option<u64> {
     ppm(overlap, window)
 }
 
-/// Busy time of its GPUs for sorting, in millionths.
+/// GPU busy time for sorting, in percent.
 pub(crate) fn busy_ppm(process: &ProcessFigures, snapshot: &Snapshot) -> Option<u64> {
     let text = busy(process, snapshot);
     text.trim_start_matches('~').parse::<u64>().ok()
@@ -463,7 +462,7 @@ fn devices(process: &ProcessFigures) -> String {
     }
 }
 
-/// Time in collections since it was seen.
+/// Time in collections since the process was first seen, in ns.
 pub(crate) fn total_ns(process: &ProcessFigures) -> u64 {
     process
         .collections
@@ -480,7 +479,7 @@ fn command(process: &ProcessFigures) -> (String, Style) {
             let how = match (ended.code, ended.signal) {
                 (_, Some(signal)) => format!("[killed by signal {signal}] "),
                 (Some(0), _) | (None, None) => "[ended] ".to_owned(),
-                (Some(code), _) => format!("[ended with {code}] "),
+                (Some(code), _) => format!("[exit code {code}] "),
             };
             (how + &line, theme::dim())
         }

@@ -1,6 +1,6 @@
-//! The picture: which part stands where. What the parts look like is in the files beside this one.
+//! Layout of a frame. The files beside this one draw its parts.
 //!
-//! Pure but for the buffer that it fills; every part is drawn within its area, however small that is.
+//! Pure except for the buffer that it fills; every part stays within its area, however small.
 
 mod detail;
 mod footer;
@@ -31,58 +31,58 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::text::Span;
 
-/// Everything that can be seen.
+/// Everything that a frame shows.
 #[derive(Debug)]
 pub(crate) struct ViewFrame<'a> {
     /// The figures.
     pub(crate) snapshot: &'a Snapshot,
-    /// What the user has chosen.
+    /// The user's choices.
     pub(crate) state: &'a ViewState,
-    /// Whether there is something to come.
+    /// Whether the figures still change.
     pub(crate) phase: &'a LivePhase,
-    /// The command's output, where there is any.
+    /// The command's output, if it goes to a file.
     pub(crate) tail: Option<&'a FileTail>,
-    /// The command, where one was started.
+    /// The command, if one was started.
     pub(crate) command: Option<&'a str>,
-    /// Seconds that local time is ahead of Greenwich.
+    /// UTC offset of local time in seconds.
     pub(crate) utc_offset_s: i64,
-    /// What the terminal can show.
+    /// Capabilities of the terminal.
     pub(crate) theme: Theme,
 }
 
-/// From this height on there is more than a table.
+/// Minimum screen height for a pane below the table.
 const WITH_LOWER: u16 = 12;
-/// From this height on GPUs have a line of their own.
+/// Minimum screen height for the line of GPUs.
 const WITH_GPUS: u16 = 18;
-/// From this height on the details leave room for the log below them.
+/// Minimum screen height for details with the log below them.
 const WITH_BOTH: u16 = 40;
-/// Lines of the details that are worth having; more where the screen is high.
+/// Minimum useful height of the details.
 const DETAIL: u16 = 13;
 
-/// Draws; says where things are.
-pub(crate) fn draw(picture: &ViewFrame<'_>, buffer: &mut Buffer) -> Geometry {
+/// Draws a frame. Returns the positions of its parts.
+pub(crate) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer) -> Geometry {
     let screen = buffer.area;
     let mut left = screen;
-    let heads = header::lines(picture, screen);
+    let heads = header::lines(frame, screen);
     header::draw(&heads, buffer, top(&mut left, length(&heads)));
-    let feet = footer::lines(picture, screen);
+    let feet = footer::lines(frame, screen);
     let foot = bottom(&mut left, length(&feet));
     for (line, row) in feet.into_iter().zip(0..) {
         put(buffer, foot, row, line);
     }
     let head = top(&mut left, 1);
-    let height = lower_height(picture, screen.height, left.height);
+    let height = lower_height(frame, screen.height, left.height);
     let lower = bottom(&mut left, height);
-    let mut geometry = processes::draw(picture, buffer, head, left);
+    let mut geometry = processes::draw(frame, buffer, head, left);
     geometry.lower = lower;
-    geometry.most_scrolled = draw_lower(picture, buffer, lower);
+    geometry.most_scrolled = draw_lower(frame, buffer, lower);
     geometry.most_of_help = help::most_scrolled(screen);
-    match &picture.state.overlay {
+    match &frame.state.overlay {
         Overlay::Help(from) => help::draw(buffer, screen, *from),
         Overlay::Sort(chosen) => help::draw_sort_menu(buffer, screen, *chosen),
         _ => {}
     }
-    picture.theme.finish(buffer);
+    frame.theme.finish(buffer);
     geometry
 }
 
@@ -90,9 +90,9 @@ fn length<T>(lines: &[T]) -> u16 {
     u16::try_from(lines.len()).unwrap_or(u16::MAX)
 }
 
-/// Lines below the table: what the table does not need, but at least what makes them worth having.
-fn lower_height(picture: &ViewFrame<'_>, screen: u16, left: u16) -> u16 {
-    let lower = picture.state.lower;
+/// Height of the lower pane: what the table leaves, but at least a useful minimum.
+fn lower_height(frame: &ViewFrame<'_>, screen: u16, left: u16) -> u16 {
+    let lower = frame.state.lower;
     if screen < WITH_LOWER && lower == LowerPane::Log {
         return 0;
     }
@@ -101,26 +101,26 @@ fn lower_height(picture: &ViewFrame<'_>, screen: u16, left: u16) -> u16 {
         LowerPane::Detail => DETAIL.max(left / 2),
         LowerPane::Output | LowerPane::Notices => (left / 2).max(4),
     };
-    let rows = length(&picture.state.rows).max(1);
+    let rows = length(&frame.state.rows).max(1);
     let spare = left.saturating_sub(rows);
     let most = left.saturating_sub(if left > 6 { 3 } else { 1 });
     spare.max(least).min(most)
 }
 
-/// How many lines of it can be scrolled away.
-fn draw_lower(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
-    match picture.state.lower {
-        LowerPane::Log => log::draw(picture, buffer, area, true),
-        LowerPane::Output => output::draw(picture, buffer, area),
-        LowerPane::Notices => output::draw_notices(picture, buffer, area),
+/// Draws the lower pane. Returns the number of lines that can be scrolled away.
+fn draw_lower(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
+    match frame.state.lower {
+        LowerPane::Log => log::draw(frame, buffer, area, true),
+        LowerPane::Output => output::draw(frame, buffer, area),
+        LowerPane::Notices => output::draw_notices(frame, buffer, area),
         LowerPane::Detail => {
             if buffer.area.height >= WITH_BOTH && area.height > DETAIL + 5 {
-                let most = (area.height / 4 * 3).min(detail::wanted(picture).max(DETAIL));
-                let scrolled = detail::draw(picture, buffer, top(&mut area, most));
-                log::draw(picture, buffer, area, false);
+                let most = (area.height / 4 * 3).min(detail::wanted(frame).max(DETAIL));
+                let scrolled = detail::draw(frame, buffer, top(&mut area, most));
+                log::draw(frame, buffer, area, false);
                 scrolled
             } else {
-                detail::draw(picture, buffer, area)
+                detail::draw(frame, buffer, area)
             }
         }
     }
@@ -146,7 +146,7 @@ fn bottom(area: &mut Rect, height: u16) -> Rect {
     }
 }
 
-/// Writes a line into row `row` of an area, cut at its right; nothing where there is no such row.
+/// Writes a line into row `row` of an area, clipped; does nothing if there is no such row.
 fn put(buffer: &mut Buffer, area: Rect, row: u16, line: Line<'_>) {
     let area = area.intersection(buffer.area);
     if row < area.height && area.width > 0 {
@@ -154,7 +154,7 @@ fn put(buffer: &mut Buffer, area: Rect, row: u16, line: Line<'_>) {
     }
 }
 
-/// As [`put`], from column `x` of the area on.
+/// Like [`put`], starting at column `x` of the area.
 fn put_at(buffer: &mut Buffer, area: Rect, (x, row): (u16, u16), line: Line<'_>) {
     let part = Rect {
         x: area.x.saturating_add(x),
@@ -166,9 +166,9 @@ fn put_at(buffer: &mut Buffer, area: Rect, (x, row): (u16, u16), line: Line<'_>)
     }
 }
 
-/// A title with a rule through the whole width; bold where keys go there.
+/// Draws the title of a pane with a rule across the width; reversed if the pane has the focus.
 fn title(
-    picture: &ViewFrame<'_>,
+    frame: &ViewFrame<'_>,
     buffer: &mut Buffer,
     area: Rect,
     words: &str,
@@ -176,7 +176,7 @@ fn title(
     focused: bool,
 ) {
     let width = usize::from(area.width);
-    let focused = focused && picture.state.focus == Focus::Lower;
+    let focused = focused && frame.state.focus == Focus::Lower;
     let words = text::cut(&format!("── {words} "), width);
     let hint = if hint.is_empty() {
         String::new()
@@ -203,7 +203,7 @@ fn title(
     put(buffer, area, 0, line);
 }
 
-/// What people call a process: its rank, or its id.
+/// Name of a process: its rank, or else its pid.
 fn name(process: &ProcessFigures) -> String {
     name_of(process.rank, process.pid)
 }
@@ -212,7 +212,7 @@ fn name_of(rank: Option<u32>, pid: u32) -> String {
     rank.map_or_else(|| format!("pid {pid}"), |rank| format!("rank {rank}"))
 }
 
-/// What gctrace has to say, and of whom.
+/// A notice, with the name of its process, if any.
 fn notice_words(snapshot: &Snapshot, notice: &Notice) -> String {
     let message = text::clean(&notice.message);
     let Some(pid) = notice.pid else {
@@ -224,7 +224,7 @@ fn notice_words(snapshot: &Snapshot, notice: &Notice) -> String {
     format!("{}: {message}", name_of(rank, pid))
 }
 
-/// A sentence, with as many more parts as there is room for.
+/// A sentence, followed by as many parts as fit.
 fn with_parts(
     mut spans: Vec<Span<'static>>,
     parts: impl IntoIterator<Item = String>,
@@ -250,10 +250,10 @@ fn styled(words: impl Into<String>, style: Style) -> Span<'static> {
     Span::styled(words.into(), style)
 }
 
-/// Height of a bar of eight steps for a share of 1.
+/// Bars of 0 to 8 eighths of a cell.
 const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// The bar for `part` of `whole`: blank for nothing, at least the lowest for anything.
+/// The bar for `part` / `whole`: empty only for 0.
 fn bar(part: u64, whole: u64) -> &'static str {
     if part == 0 || whole == 0 {
         return " ";

@@ -1,8 +1,7 @@
-//! The last lines of the file that the command's output goes to.
+//! The last lines of the file with the command's output.
 //!
-//! Reads no more than the last [`KEPT`] bytes, and only when the file has changed. What programs write for
-//! terminals (colours, progress bars that return to the begin of their line) is read as its reader would see it
-//! at the end.
+//! Reads at most the last [`KEPT`] bytes, and only if the file has changed. Strips escape sequences,
+//! and keeps the last version of lines overwritten with `\r` (progress bars).
 
 use super::text;
 use crate::top::output::CommandFile;
@@ -12,10 +11,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Bytes from the end of the file that are looked at.
+/// Maximum bytes read from the end of the file.
 const KEPT: u64 = 64 * 1024;
 
-/// The end of a file that grows.
+/// The end of a growing file.
 #[derive(Debug)]
 pub(crate) struct FileTail {
     output: CommandFile,
@@ -25,7 +24,7 @@ pub(crate) struct FileTail {
 }
 
 impl FileTail {
-    /// Of this file.
+    /// Starts without lines; [`FileTail::refresh`] reads them.
     pub(crate) fn new(output: CommandFile) -> Self {
         Self {
             output,
@@ -35,22 +34,22 @@ impl FileTail {
         }
     }
 
-    /// Which file.
+    /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.output.path
     }
 
-    /// Its last lines, oldest first.
+    /// The last lines, oldest first.
     pub(crate) fn lines(&self) -> &[String] {
         &self.lines
     }
 
-    /// Why it cannot be read.
+    /// The error of the last read, if any.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// Reads what has come; whether the lines are others now.
+    /// Reads the file if it has changed. Returns whether the lines or the error changed.
     pub(crate) fn refresh(&mut self) -> bool {
         match self.read() {
             Ok(changed) => changed,
@@ -74,7 +73,7 @@ impl FileTail {
     }
 }
 
-/// At most [`KEPT`] bytes.
+/// Reads at most [`KEPT`] bytes from the offset.
 fn read_from(file: &File, from: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut part = [0; 8192];
@@ -89,7 +88,7 @@ fn read_from(file: &File, from: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `cut`: the first line began before these bytes.
+/// `cut`: the first line starts before these bytes.
 fn lines(bytes: &[u8], cut: bool) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let mut lines: Vec<&str> = text.split('\n').collect();
@@ -100,7 +99,7 @@ fn lines(bytes: &[u8], cut: bool) -> Vec<String> {
     lines.into_iter().skip(skipped).map(line).collect()
 }
 
-/// What is to be seen of a line at its end.
+/// The final appearance of a line on a terminal.
 fn line(raw: &str) -> String {
     let plain = without_escapes(raw);
     let last = plain.trim_end_matches('\r').rsplit('\r').next();
@@ -108,7 +107,7 @@ fn line(raw: &str) -> String {
     text::clean(&last).trim_end().to_owned()
 }
 
-/// Without the sequences of ECMA-48: CSI, and OSC and its like up to their end.
+/// Strips ECMA-48 sequences: CSI, and OSC and similar strings.
 fn without_escapes(raw: &str) -> String {
     let mut plain = String::with_capacity(raw.len());
     let mut chars = raw.chars().peekable();
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_so() {
+    fn an_unreadable_file_is_reported() {
         let mut tail = FileTail::new(CommandFile {
             path: "/dev/zero".into(),
             file: Err("not a regular file".to_owned()),

@@ -1,9 +1,9 @@
-//! Bytes from a terminal to keys and clicks.
+//! Parses terminal input into keys and clicks.
 //!
-//! Pure: bytes in, events out. The events are crossterm's; its reader is not used: at the end of a terminal
-//! that is gone it spins for ever, and on half a sequence it blocks (crossterm 0.29, `source/unix/mio.rs`).
-//! Understood are the keys of xterm, tmux, screen and the Linux console (terminfo `k*`), and mouse reports in
-//! SGR coordinates (xterm's mode 1006). Anything else is skipped, a sequence as a whole.
+//! Pure: bytes in, events out. Events are crossterm's, but not its reader, which spins forever on a
+//! closed terminal and blocks on an incomplete sequence (crossterm 0.29, `source/unix/mio.rs`).
+//! Supports the keys of xterm, tmux, screen and the Linux console (terminfo `k*`), and mouse reports
+//! in SGR coordinates (xterm mode 1006). Other sequences are skipped as a whole.
 
 use ratatui::crossterm::event::Event;
 use ratatui::crossterm::event::KeyCode;
@@ -13,27 +13,27 @@ use ratatui::crossterm::event::MouseButton;
 use ratatui::crossterm::event::MouseEvent;
 use ratatui::crossterm::event::MouseEventKind;
 
-/// Most bytes of one sequence.
+/// Maximum bytes of a sequence.
 const LONGEST: usize = 64;
 
-/// What has been read and not been understood yet.
+/// Bytes of an incomplete sequence.
 #[derive(Debug, Default)]
 pub(crate) struct InputBuffer {
     pending: Vec<u8>,
 }
 
-/// What the first bytes are.
+/// Result of parsing the first bytes.
 enum ParsedInput {
-    /// An event, and its bytes.
+    /// An event, and the number of its bytes.
     Event(Event, usize),
-    /// So many bytes of nothing known.
+    /// The number of bytes to skip.
     Nothing(usize),
-    /// More have to come.
+    /// More bytes are needed.
     Incomplete,
 }
 
 impl InputBuffer {
-    /// Takes what was read; the events that are complete.
+    /// Appends bytes and returns the events that are complete.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<Event> {
         self.pending.extend_from_slice(bytes);
         let mut events = Vec::new();
@@ -52,12 +52,12 @@ impl InputBuffer {
         events
     }
 
-    /// Whether something waits for its rest.
+    /// Whether a sequence is incomplete.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Nothing more came for a while: a lone ESC was the key.
+    /// Drops an incomplete sequence after a timeout; a lone ESC is the Esc key.
     pub(crate) fn flush(&mut self) -> Option<Event> {
         let escape = self.pending == [0x1b];
         self.pending.clear();
@@ -81,7 +81,7 @@ fn first(bytes: &[u8]) -> ParsedInput {
             Some(code) => ParsedInput::Event(plain(code), 3),
             None => ParsedInput::Nothing(3),
         },
-        // Twice ESC is the key and another sequence's begin.
+        // ESC ESC is the Esc key and the start of a sequence.
         [0x1b, 0x1b, ..] => ParsedInput::Event(plain(KeyCode::Esc), 1),
         [0x1b, ref rest @ ..] => with_alt(first(rest)),
         [b'\r' | b'\n', ..] => ParsedInput::Event(plain(KeyCode::Enter), 1),
@@ -108,7 +108,7 @@ fn with_alt(taken: ParsedInput) -> ParsedInput {
     }
 }
 
-/// One character of UTF-8.
+/// One UTF-8 character.
 fn character(bytes: &[u8]) -> ParsedInput {
     let length = match bytes.first() {
         Some(0..0x80) => 1,
@@ -129,7 +129,7 @@ fn character(bytes: &[u8]) -> ParsedInput {
     }
 }
 
-/// The last byte of SS3 sequences, and of CSI sequences without a number of their own.
+/// The key for the final byte of SS3 sequences and of CSI sequences without a key number.
 fn function_key(letter: u8) -> Option<KeyCode> {
     Some(match letter {
         b'A' => KeyCode::Up,
@@ -145,9 +145,9 @@ fn function_key(letter: u8) -> Option<KeyCode> {
     })
 }
 
-/// What follows `ESC [`: parameters, then a byte that ends it (ECMA-48, 5.4).
+/// Parses what follows `ESC [`: parameters and a final byte (ECMA-48, 5.4).
 fn control_sequence(rest: &[u8]) -> ParsedInput {
-    // The Linux console's F1 to F5.
+    // F1 to F5 of the Linux console.
     if let [b'[', letter, ..] = *rest {
         return match letter {
             b'A'..=b'E' => ParsedInput::Event(plain(KeyCode::F(letter - b'A' + 1)), 4),
@@ -164,7 +164,7 @@ fn control_sequence(rest: &[u8]) -> ParsedInput {
     let used = length + 3;
     let last = last.copied().unwrap_or_default();
     if !(0x40..=0x7e).contains(&last) {
-        // Broken off: what broke it off is read anew.
+        // Aborted by another byte, which is parsed again.
         return ParsedInput::Nothing(used - 1);
     }
     let event = match parameters {
@@ -208,7 +208,7 @@ fn numbered(parameters: &[u8], last: u8) -> Option<Event> {
     Some(key(code, modifiers))
 }
 
-/// xterm's: one more than the sum of shift 1, alt 2, control 4.
+/// xterm's encoding: 1 + shift (1) + alt (2) + control (4).
 fn modifiers(parameter: u16) -> KeyModifiers {
     let bits = parameter.saturating_sub(1);
     let mut modifiers = KeyModifiers::NONE;
@@ -224,7 +224,7 @@ fn modifiers(parameter: u16) -> KeyModifiers {
     modifiers
 }
 
-/// xterm's SGR report: button, column and row, counted from 1.
+/// An xterm SGR report: button, column and row, both from 1.
 fn mouse(report: &[u8], pressed: bool) -> Option<Event> {
     let &[button, column, row] = numbers(report).as_slice() else {
         return None;
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_escape_is_a_key_after_a_while() {
+    fn a_lone_escape_is_a_key_after_the_timeout() {
         let mut input = InputBuffer::default();
         assert!(input.take(b"\x1b").is_empty() && input.is_waiting());
         assert_eq!(input.flush(), Some(plain(KeyCode::Esc)));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_skipped_whole() {
+    fn unknown_sequences_are_skipped() {
         assert_eq!(codes(b"\x1b[?1;2cq"), [KeyCode::Char('q')]);
         assert_eq!(codes(b"\x1b]0;title\x07")[..1], [KeyCode::Char(']')]);
         assert_eq!(codes(b"\xff\xfeq"), [KeyCode::Char('q')]);

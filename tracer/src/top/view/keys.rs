@@ -1,4 +1,4 @@
-//! Which key or click means what, as in top, htop and less.
+//! Key and mouse bindings, as in top, htop and less.
 
 use super::columns::Column;
 use ratatui::crossterm::event::Event;
@@ -8,85 +8,85 @@ use ratatui::crossterm::event::KeyModifiers;
 use ratatui::crossterm::event::MouseEvent;
 use ratatui::crossterm::event::MouseEventKind;
 
-/// What the user wants.
+/// An action of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyAction {
-    /// The chosen row, or lines of a pane, by so many.
+    /// Move the selected row, or scroll a pane, by this number of lines.
     Move(i32),
-    /// By so many pages.
+    /// Move by this number of pages.
     Page(i32),
-    /// To the first.
+    /// Go to the first line.
     Home,
-    /// To the last.
+    /// Go to the last line.
     End,
-    /// Columns to the left or right.
+    /// Scroll columns to the left or right.
     Sideways(i32),
-    /// More about the chosen process, or no more.
+    /// Toggle the details of the selected process.
     Expand,
-    /// Out of whatever was opened last.
+    /// Close what was opened last.
     Back,
     /// Sort by the next column to the left or right.
     SortNext(i32),
     /// Sort by this column.
     SortBy(Column),
-    /// The other way round.
+    /// Reverse the order.
     Reverse,
-    /// Choose the column from a list.
+    /// Open the sort menu.
     SortMenu,
     /// Type a filter.
     Filter,
-    /// Stop or go on changing the display.
+    /// Pause or resume the display.
     Pause,
     /// Type an interval.
     Interval,
-    /// A shorter or longer interval.
+    /// Shorten or lengthen the interval by one step.
     Step(i32),
-    /// The keys.
+    /// Open the help.
     Help,
-    /// The other pane.
+    /// Focus the other pane.
     NextPane,
-    /// The command's output.
+    /// Toggle the command's output.
     Output,
-    /// The log of long pauses.
+    /// Show the log of long pauses.
     Log,
-    /// Notices.
+    /// Toggle the notices.
     Notices,
-    /// Leave.
+    /// Quit.
     Quit,
     /// Ctrl-C.
     Interrupt,
-    /// Draw everything again.
+    /// Redraw the whole screen.
     Redraw,
     /// Ctrl-Z.
     Suspend,
-    /// A button was pressed here.
+    /// A mouse button was pressed.
     Click {
-        /// Counted from the left of the screen.
+        /// Column of the screen, from 0.
         column: u16,
-        /// Counted from its top.
+        /// Row of the screen, from 0.
         row: u16,
     },
-    /// The wheel was turned here.
+    /// The mouse wheel was turned.
     Wheel {
-        /// Counted from the top of the screen.
+        /// Row of the screen, from 0.
         row: u16,
-        /// Up is negative.
+        /// Number of lines; negative is up.
         by: i32,
     },
-    /// A character for a prompt.
+    /// Type a character into a prompt.
     Type(char),
-    /// The last one away.
+    /// Erase the last character.
     Erase,
-    /// All away.
+    /// Erase all characters.
     EraseAll,
-    /// That is it.
+    /// Accept the typed text.
     Accept,
 }
 
-/// Lines by which one turn of the wheel moves.
+/// Lines per step of the mouse wheel.
 const WHEEL: i32 = 3;
 
-/// What an event means; `typing`: in a prompt.
+/// The action bound to an event; `typing`: whether a prompt is open.
 pub(crate) fn action(event: &Event, typing: bool) -> Option<KeyAction> {
     match event {
         Event::Key(key) => match common(*key) {
@@ -99,7 +99,7 @@ pub(crate) fn action(event: &Event, typing: bool) -> Option<KeyAction> {
     }
 }
 
-/// The same everywhere.
+/// Bindings with and without a prompt.
 fn common(key: KeyEvent) -> Option<KeyAction> {
     if !key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
@@ -200,42 +200,39 @@ fn clicked(mouse: MouseEvent) -> Option<KeyAction> {
     }
 }
 
-/// The keys, for the help: what to press, what it does.
+/// The help on keys: keys and their effect.
 pub(crate) const HELP: [(&str, &str); 17] = [
-    ("Up Down j k", "choose a process; PgUp PgDn Home End too"),
+    ("Up Down j k", "select a process; also PgUp PgDn Home End"),
     (
         "Enter e",
-        "more about it: pause times, lines, steps, GPU; again: less",
+        "toggle its details: pause lengths, lines, steps, GPU",
     ),
-    ("Esc", "back: closes what was opened, clears the filter"),
-    ("Left Right", "other columns"),
-    ("< >  F6 S", "sort by the next column; choose from a list"),
-    (
-        "P M N T W",
-        "sort by GC ms/s, RSS, pid, GC time, worst pause",
-    ),
+    ("Esc", "back: close what was opened, clear the filter"),
+    ("Left Right", "scroll columns"),
+    ("< >  F6 S", "sort by the next column; open the sort menu"),
+    ("P M N T W", "sort by GC ms/s, RSS, PID, GC TIME, WORST"),
     ("I R", "reverse the order"),
     (
         "/ \\ F4",
         "filter: words in rank, pid, command; rank:3 pid:123",
     ),
-    ("Space p", "stop the display; recording goes on"),
-    ("d s  + -", "change the interval"),
+    ("Space p", "pause the display; recording continues"),
+    ("d s  + -", "change the refresh interval"),
     (
         "l o n",
-        "below: log of long pauses, output of the command, notices",
+        "lower pane: log of long pauses, command output, notices",
     ),
-    ("Tab", "the other pane, to scroll it"),
+    ("Tab", "switch focus between the table and the lower pane"),
     ("h ? F1", "this help"),
     (
         "Ctrl-C",
-        "interrupts the command; twice, or without one: leaves",
+        "interrupt the command; twice, or without a command: quit",
     ),
-    ("Ctrl-Z Ctrl-L", "suspends; draws again"),
-    ("q F10", "leaves; a command goes on"),
+    ("Ctrl-Z Ctrl-L", "suspend; redraw"),
+    ("q F10", "quit; the command keeps running"),
     (
         "Mouse",
-        "click: row, column to sort by; wheel; with Shift: select text",
+        "click: select row, sort by column; wheel; Shift: select text",
     ),
 ];
 

@@ -1,7 +1,7 @@
-//! From one picture to the next: writes only the cells that are others.
+//! Draws frames: writes only the cells that changed.
 //!
-//! Not ratatui's `Terminal`: its `clear`, at every change of size too, asks the terminal where its cursor is and reads
-//! the answer from the keyboard (ratatui-core 0.1.2, `terminal/buffers.rs`).
+//! Not ratatui's `Terminal`: its `clear`, which also runs at every resize, queries the cursor
+//! position and reads the reply from the keyboard input (ratatui-core 0.1.2, `terminal/buffers.rs`).
 
 use super::terminal::FrameWriter;
 use ratatui::backend::Backend as _;
@@ -11,12 +11,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::io;
 
-/// Most columns and lines that are drawn: more has no screen.
+/// Maximum columns and lines that are drawn.
 const LARGEST: (u16, u16) = (1000, 400);
-/// What is drawn for a terminal that does not know its size.
+/// Size for a terminal that does not report its size.
 const USUAL: (u16, u16) = (80, 24);
 
-/// What is on the screen, and how to change it.
+/// The content of the screen, and the next frame.
 #[derive(Debug)]
 pub(crate) struct Painter {
     backend: CrosstermBackend<FrameWriter>,
@@ -26,7 +26,7 @@ pub(crate) struct Painter {
 }
 
 impl Painter {
-    /// For a screen of which nothing is known.
+    /// For a screen with unknown content.
     pub(crate) fn new(writer: FrameWriter) -> Self {
         Self {
             backend: CrosstermBackend::new(writer),
@@ -36,12 +36,12 @@ impl Painter {
         }
     }
 
-    /// Nothing that is on the screen can be relied on any more.
-    pub(crate) fn forget(&mut self) {
+    /// Marks the content of the screen as unknown: the next frame repaints everything.
+    pub(crate) fn invalidate(&mut self) {
         self.stale = true;
     }
 
-    /// Draws a picture of this size.
+    /// Draws a frame of this size.
     pub(crate) fn paint(
         &mut self,
         size: (u16, u16),

@@ -1,4 +1,4 @@
-//! Which processes stand in the table, and in which order.
+//! Filter and order of the rows of the process table.
 
 use super::columns;
 use super::columns::Column;
@@ -9,19 +9,19 @@ use std::cmp::Ordering;
 /// The order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SortOrder {
-    /// By what is in this column.
+    /// The column to sort by.
     pub(crate) by: Column,
-    /// The other way round than usual: figures from the least, text from the last.
+    /// Whether to reverse the default order, which is descending for figures and ascending for text.
     pub(crate) reverse: bool,
 }
 
-/// Indices into `snapshot.processes` of those that `filter` lets through, in order.
+/// Indices into `snapshot.processes` of the processes that match `filter`, sorted.
 pub(crate) fn rows(snapshot: &Snapshot, sort: SortOrder, filter: &str) -> Vec<usize> {
     let words = words(filter);
     let processes = snapshot.processes.iter().enumerate();
     let chosen = processes.filter(|(_, process)| passes(process, &words));
     let mut rows: Vec<(usize, &ProcessFigures)> = chosen.collect();
-    // Stable: what is equal stays in the order of appearance.
+    // Stable: equal rows stay in the order of the snapshot.
     rows.sort_by(|(_, a), (_, b)| {
         let order = compare(sort.by, a, b, snapshot);
         if sort.reverse { order.reverse() } else { order }
@@ -29,7 +29,7 @@ pub(crate) fn rows(snapshot: &Snapshot, sort: SortOrder, filter: &str) -> Vec<us
     rows.into_iter().map(|(index, _)| index).collect()
 }
 
-/// Whether a column can be sorted by; the history is sorted by its last second, which is the rate.
+/// Compares by a column; the history is sorted like the rate.
 fn compare(by: Column, a: &ProcessFigures, b: &ProcessFigures, snapshot: &Snapshot) -> Ordering {
     match by {
         Column::Rank => missing_last(a.rank).cmp(&missing_last(b.rank)),
@@ -49,7 +49,7 @@ fn device(process: &ProcessFigures) -> (bool, u32) {
     missing_last(process.gpus.first().map(|gpu| gpu.device))
 }
 
-/// The figure of a column; what is not known is less than any.
+/// The figure of a column; unknown values sort below all others.
 fn value(by: Column, process: &ProcessFigures, snapshot: &Snapshot) -> Option<u64> {
     match by {
         Column::Share => Some(process.share_ppm),

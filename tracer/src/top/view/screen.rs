@@ -1,4 +1,4 @@
-//! The loop of the view: keys and pictures as they come.
+//! The event loop of the view: handles keys, draws frames.
 
 use super::ViewConfig;
 use super::draw;
@@ -36,23 +36,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Longest wait: sizes, the end of the recording and notices are looked for that often.
-const LOOK: Duration = Duration::from_millis(100);
-/// After so long without more, ESC was the key and no sequence's begin. Ssh may tear sequences apart.
+/// Interval of polling for resizes, notices and the end of the recording.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Timeout after which a lone ESC is the Esc key and not the start of a sequence. ssh may split
+/// sequences.
 const ESCAPE: Duration = Duration::from_millis(50);
-/// Woken so much too late: gctrace was stopped, and others have used the terminal.
+/// A wakeup this late means that gctrace was suspended: repaint everything.
 const STOPPED: Duration = Duration::from_secs(2);
-/// Between asking to be stopped and looking whether one goes on: the stop reaches all threads by then.
+/// Delay after raising SIGTSTP, by which the stop has reached all threads.
 const STOPPING: Duration = Duration::from_millis(50);
 
-/// Whether the view goes on.
+/// Whether the view continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScreenState {
     Stay,
     Leave,
 }
 
-/// Everything that the thread has.
+/// State of the thread.
 #[derive(Debug)]
 pub(super) struct ViewScreen {
     shared: Arc<LiveHandle>,
@@ -68,10 +69,11 @@ pub(super) struct ViewScreen {
     tail: Option<FileTail>,
     drawn: Geometry,
     size: (u16, u16),
-    /// When the next picture is due.
+    /// When the next frame is due.
     due: Instant,
-    pictures: u64,
-    /// The moment of which the last figures are, once nothing comes any more.
+    /// Number of intervals that have passed.
+    intervals: u64,
+    /// Time of the final snapshot, once the recording has ended.
     ended_ns: Option<u64>,
 }
 
@@ -94,7 +96,7 @@ impl ViewScreen {
             drawn: Geometry::default(),
             size: terminal.device().size(),
             due: Instant::now(),
-            pictures: 0,
+            intervals: 0,
             ended_ns: None,
             shared,
             config,
@@ -103,25 +105,25 @@ impl ViewScreen {
         })
     }
 
-    /// Shows pictures until it is time to leave. What cannot be written because somebody wants to leave, or
-    /// because the terminal has gone, is no error.
+    /// Runs until the view ends. Failed writes are not an error if the view was asked to end or the
+    /// terminal is gone.
     pub(super) fn run(mut self) -> io::Result<()> {
-        match self.pictures() {
+        match self.event_loop() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(()),
             result => result,
         }
     }
 
-    fn pictures(&mut self) -> io::Result<()> {
+    fn event_loop(&mut self) -> io::Result<()> {
         self.refresh();
         self.paint()?;
         self.next_due();
         loop {
             let wait = self.wait();
-            let begun = Instant::now();
+            let start = Instant::now();
             let came = self.terminal.device().wait(self.wake.as_fd(), wait);
-            if begun.elapsed() > wait + STOPPED {
+            if start.elapsed() > wait + STOPPED {
                 self.take_again()?;
             }
             let mut changed = match came {
@@ -138,13 +140,13 @@ impl ViewScreen {
                     return Ok(());
                 }
             }
-            if self.look() || typed {
+            if self.poll() || typed {
                 self.paint()?;
             }
             if self
                 .config
                 .iterations
-                .is_some_and(|most| self.pictures >= most)
+                .is_some_and(|most| self.intervals >= most)
             {
                 return Ok(());
             }
@@ -155,11 +157,13 @@ impl ViewScreen {
         if self.input.is_waiting() {
             return ESCAPE;
         }
-        self.due.saturating_duration_since(Instant::now()).min(LOOK)
+        self.due
+            .saturating_duration_since(Instant::now())
+            .min(POLL_INTERVAL)
     }
 
-    /// What has changed by itself; whether that is to be drawn.
-    fn look(&mut self) -> bool {
+    /// Handles changes other than keys. Returns whether a frame is needed.
+    fn poll(&mut self) -> bool {
         let mut changed = self.take_notices();
         let size = self.terminal.device().size();
         if size != self.size {
@@ -170,7 +174,7 @@ impl ViewScreen {
         if phase != self.phase {
             self.phase = phase;
             self.state.paused = false;
-            // All has been read: nothing has to settle.
+            // Everything has been read; no settling time is needed.
             self.ended_ns = Some(crate::record::monotonic_ns().saturating_add(SETTLE_NS));
             self.refresh();
             changed = true;
@@ -181,12 +185,12 @@ impl ViewScreen {
                 self.refresh();
                 changed = true;
             }
-            self.pictures = self.pictures.saturating_add(1);
+            self.intervals = self.intervals.saturating_add(1);
         }
         changed
     }
 
-    /// Deadlines are absolute, so that pictures do not drift; one that was missed is not made up for.
+    /// Advances the deadline. Deadlines are absolute to avoid drift; missed ones are skipped.
     fn next_due(&mut self) {
         let now = Instant::now();
         let mut due = self.due + self.state.interval;
@@ -196,7 +200,7 @@ impl ViewScreen {
         self.due = due;
     }
 
-    /// Takes the figures anew; of a display that stands still, only what is told about one process.
+    /// Takes a snapshot; while paused, only the details of one process.
     fn refresh(&mut self) {
         let detail = self.state.detail(&self.snapshot);
         if self.state.paused {
@@ -204,7 +208,7 @@ impl ViewScreen {
         } else {
             self.snapshot = self.figures(detail);
             self.state.arrange(&self.snapshot);
-            // Another process may have come under the bar.
+            // The selection may have moved to another process.
             let chosen = self.state.detail(&self.snapshot);
             if chosen != detail {
                 self.snapshot = self.figures(chosen);
@@ -218,7 +222,7 @@ impl ViewScreen {
         }
     }
 
-    /// The figures now, or those of the end of the recording.
+    /// A snapshot now, or as of the end of the recording.
     fn figures(&self, detail: Option<u32>) -> Snapshot {
         let Some(now_ns) = self.ended_ns else {
             return self.shared.snapshot(self.state.interval, detail);
@@ -230,7 +234,7 @@ impl ViewScreen {
         })
     }
 
-    /// What gctrace says meanwhile becomes a notice, unless it is one already.
+    /// Turns new log messages into notices, unless they already are. Returns whether there are any.
     fn take_notices(&mut self) -> bool {
         let fresh = log::fresh();
         if fresh.is_empty() {
@@ -273,7 +277,7 @@ impl ViewScreen {
             ViewEffect::Quit => return Ok(self.quit()),
             ViewEffect::Interrupt if over => return Ok(self.quit()),
             ViewEffect::Interrupt => self.interrupt(),
-            ViewEffect::Redraw => self.painter.forget(),
+            ViewEffect::Redraw => self.painter.invalidate(),
             ViewEffect::Suspend => self.suspend()?,
         }
         Ok(ScreenState::Stay)
@@ -287,15 +291,15 @@ impl ViewScreen {
     fn interrupt(&mut self) {
         self.shared.submit(UserCommand::Interrupt);
         if self.config.command.is_some() {
-            let words = "Ctrl-C: the command is interrupted; once more leaves it alone and ends.";
+            let words = "Interrupting the command. Press Ctrl-C again to quit without it.";
             self.state.message = Some(words.to_owned());
         }
     }
 
-    /// Stops gctrace, and the command with it, as the terminal would.
+    /// Stops the process group, gctrace and the command, as the terminal would.
     fn suspend(&mut self) -> io::Result<()> {
         self.terminal.give_back();
-        // Where nobody could continue the group (no shell), the kernel does not stop it.
+        // The kernel does not stop an orphaned process group (one without a shell to resume it).
         nix::sys::signal::kill(Pid::from_raw(0), Signal::SIGTSTP)?;
         std::thread::sleep(STOPPING);
         self.take_again()
@@ -303,14 +307,14 @@ impl ViewScreen {
 
     fn take_again(&mut self) -> io::Result<()> {
         self.terminal.take()?;
-        self.painter.forget();
+        self.painter.invalidate();
         self.size = self.terminal.device().size();
         self.due = Instant::now();
         self.paint()
     }
 
     fn paint(&mut self) -> io::Result<()> {
-        let picture = ViewFrame {
+        let frame = ViewFrame {
             snapshot: &self.snapshot,
             state: &self.state,
             phase: &self.phase,
@@ -322,7 +326,7 @@ impl ViewScreen {
         let mut drawn = Geometry::default();
         let painted = self
             .painter
-            .paint(self.size, |buffer| drawn = draw::draw(&picture, buffer));
+            .paint(self.size, |buffer| drawn = draw::draw(&frame, buffer));
         self.drawn = drawn;
         painted
     }

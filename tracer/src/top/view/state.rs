@@ -1,7 +1,7 @@
-//! What the user has chosen: the row, the order, the filter, the panes, the interval.
+//! The user's choices: row, order, filter, panes, interval.
 //!
-//! Pure: an [`KeyAction`] changes it, and what has to be done outside of it is the answer. Knows where things were
-//! drawn last ([`Geometry`]), for clicks; nothing here draws.
+//! Pure: a [`KeyAction`] changes the state and returns the effect to carry out. Needs the positions
+//! of the last frame ([`Geometry`]) for clicks; does not draw.
 
 mod overlays;
 
@@ -16,32 +16,32 @@ use gctrace_analysis::live::Snapshot;
 use ratatui::layout::Rect;
 use std::time::Duration;
 
-/// What has to be done.
+/// The effect of an action outside of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewEffect {
-    /// Nothing but to draw.
+    /// Draw a frame.
     Draw,
-    /// Other figures are needed.
+    /// Take a snapshot.
     Refresh,
-    /// The interval is another.
+    /// Apply the changed interval.
     Interval,
-    /// To leave.
+    /// Quit.
     Quit,
-    /// Ctrl-C.
+    /// Handle Ctrl-C.
     Interrupt,
-    /// The whole screen is to be written again.
+    /// Repaint the whole screen.
     Redraw,
-    /// Ctrl-Z.
+    /// Suspend gctrace.
     Suspend,
 }
 
-/// What is below the table.
+/// The pane below the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LowerPane {
-    /// Long pauses.
+    /// Log of long pauses.
     #[default]
     Log,
-    /// More about the chosen process.
+    /// Details of the selected process.
     Detail,
     /// The command's output.
     Output,
@@ -49,84 +49,84 @@ pub(crate) enum LowerPane {
     Notices,
 }
 
-/// Where keys go.
+/// The pane with the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Focus {
-    /// The table.
+    /// The process table.
     #[default]
     Table,
-    /// What is below it.
+    /// The pane below it.
     Lower,
 }
 
-/// What lies over the screen, or waits for text in its last line.
+/// An overlay, or a prompt in the last line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Overlay {
-    /// Nothing.
+    /// No overlay.
     #[default]
     None,
-    /// The keys, from this line on.
+    /// The help, from this line on.
     Help(usize),
-    /// The columns to sort by, this one chosen.
+    /// The sort menu, with this column selected.
     Sort(usize),
-    /// The filter is being typed; this is what it was.
+    /// The prompt for a filter; holds the previous filter.
     Filter(String),
-    /// An interval is being typed.
+    /// The prompt for an interval; holds the typed text.
     Interval(String),
 }
 
-/// Where things were drawn.
+/// Positions in the last frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Line with the titles of the columns.
+    /// Row of the column titles.
     pub(crate) head: u16,
-    /// Rows of processes.
+    /// Area of the process rows.
     pub(crate) body: Rect,
-    /// What is below the table.
+    /// Area of the lower pane.
     pub(crate) lower: Rect,
     /// Columns of the table.
     pub(crate) places: Vec<ColumnPosition>,
-    /// Index of the first row drawn.
+    /// Index of the first visible row.
     pub(crate) first: usize,
-    /// How many lines of the lower pane can be scrolled away.
+    /// Maximum number of lines of the lower pane that can be scrolled away.
     pub(crate) most_scrolled: usize,
-    /// How many of the help.
+    /// Maximum number of lines of the help that can be scrolled away.
     pub(crate) most_of_help: usize,
 }
 
-/// Everything that the user can change.
+/// The user's choices.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewState {
-    /// Time between two pictures.
+    /// Refresh interval.
     pub(crate) interval: Duration,
     /// Order of the rows.
     pub(crate) sort: SortOrder,
-    /// Words to look for.
+    /// Filter words.
     pub(crate) filter: String,
-    /// The chosen process; `None`: whichever is first.
+    /// Pid of the selected process; `None`: the first row.
     pub(crate) selected: Option<u32>,
-    /// Where it was, for when it has gone.
+    /// Its row; kept as the selection if the process is gone.
     pub(crate) row: usize,
-    /// What is below the table.
+    /// The pane below the table.
     pub(crate) lower: LowerPane,
-    /// Where keys go.
+    /// The pane with the keyboard focus.
     pub(crate) focus: Focus,
-    /// Lines of the lower pane that were scrolled away.
+    /// Number of lines of the lower pane scrolled away.
     pub(crate) scrolled: usize,
-    /// Columns scrolled away.
+    /// Number of columns scrolled away.
     pub(crate) columns_from: usize,
-    /// The display stands still.
+    /// Whether the display is paused.
     pub(crate) paused: bool,
-    /// What lies over it.
+    /// The open overlay or prompt.
     pub(crate) overlay: Overlay,
-    /// Said once, until the next key.
+    /// A message, shown until the next key.
     pub(crate) message: Option<String>,
-    /// Indices of the processes shown, in order.
+    /// Indices of the processes in the table, in order.
     pub(crate) rows: Vec<usize>,
 }
 
 impl ViewState {
-    /// As it is at the start.
+    /// The initial state.
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             interval,
@@ -148,13 +148,13 @@ impl ViewState {
         }
     }
 
-    /// New figures, or another order.
+    /// Filters and sorts the rows of a snapshot, and keeps the selection.
     pub(crate) fn arrange(&mut self, snapshot: &Snapshot) {
         self.rows = rows::rows(snapshot, self.sort, &self.filter);
         let place = self.selected.and_then(|pid| self.row_of(pid, snapshot));
         match (self.selected, place) {
             (Some(_), Some(row)) => self.row = row,
-            // It has gone: whichever took its place.
+            // The process is gone: select the one that took its row.
             (Some(_), None) => {
                 self.row = self.row.min(self.rows.len().saturating_sub(1));
                 self.selected = self.process(snapshot).map(|process| process.pid);
@@ -170,13 +170,13 @@ impl ViewState {
         })
     }
 
-    /// The chosen process.
+    /// The selected process.
     pub(crate) fn process<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a ProcessFigures> {
         let index = self.rows.get(self.row)?;
         snapshot.processes.get(*index)
     }
 
-    /// The process that more is to be told about.
+    /// Pid of the process whose details are shown, if any.
     pub(crate) fn detail(&self, snapshot: &Snapshot) -> Option<u32> {
         if self.lower != LowerPane::Detail {
             return None;
@@ -184,7 +184,7 @@ impl ViewState {
         self.process(snapshot).map(|process| process.pid)
     }
 
-    /// Whether nothing is open that could be closed.
+    /// Whether Esc has nothing to close or clear.
     pub(crate) fn is_at_home(&self) -> bool {
         self.overlay == Overlay::None
             && self.lower == LowerPane::Log
@@ -193,12 +193,12 @@ impl ViewState {
             && self.columns_from == 0
     }
 
-    /// Whether letters are text.
+    /// Whether a prompt is open.
     pub(crate) fn is_typing(&self) -> bool {
         matches!(self.overlay, Overlay::Filter(_) | Overlay::Interval(_))
     }
 
-    /// Does what can be done here.
+    /// Applies an action. Returns the effect to carry out.
     pub(crate) fn apply(
         &mut self,
         action: KeyAction,
@@ -278,7 +278,7 @@ impl ViewState {
         ViewEffect::Draw
     }
 
-    /// Order, filter, help.
+    /// Actions on order, filter and overlays.
     fn open(&mut self, action: KeyAction, snapshot: &Snapshot, drawn: &Geometry) {
         match action {
             KeyAction::SortNext(by) => self.sort_next(by, snapshot, drawn),
@@ -309,7 +309,7 @@ impl ViewState {
         }
     }
 
-    /// Output is read from its end: there, what is scrolled away is below.
+    /// Scrolls the lower pane. Output is shown from its end, so its direction is reversed.
     fn scroll(&mut self, by: i32, drawn: &Geometry) {
         let by = if self.lower == LowerPane::Output {
             by.saturating_neg()
@@ -368,7 +368,7 @@ impl ViewState {
         }
     }
 
-    /// The column by which it is sorted already is reversed.
+    /// Sorts by a column; reverses the order if already sorted by it.
     fn sort_by(&mut self, column: Column, snapshot: &Snapshot) {
         let reverse = self.sort.by == column && !self.sort.reverse;
         self.sort = SortOrder {
@@ -391,7 +391,7 @@ impl ViewState {
     }
 }
 
-/// `from` and `by` more, or less; not under 0.
+/// `from + by`, saturating at 0.
 fn moved(from: usize, by: i32) -> usize {
     let size = usize::try_from(by.unsigned_abs()).unwrap_or(usize::MAX);
     if by < 0 {

@@ -1,7 +1,7 @@
-//! Taking the terminal over, and giving it back as it was, whatever happens.
+//! Takes over the terminal, and restores it in all cases.
 //!
-//! Given back on leaving, on drop, before the message of a panic, and by a process of its own should gctrace be
-//! killed ([`crate::guardian::TerminalGuardian`]).
+//! It is restored on quitting, on drop, before the message of a panic, and by the guardian if
+//! gctrace is killed ([`crate::guardian::TerminalGuardian`]).
 
 use super::terminal_device::TerminalDevice;
 use crate::guardian::LEAVE;
@@ -22,12 +22,12 @@ use std::time::Instant;
 
 /// Alternate screen (xterm's 1049), no cursor.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[2J";
-/// Presses and the wheel (1000), with coordinates in decimal (1006).
+/// Reports of buttons and wheel (1000), with decimal coordinates (1006).
 const MOUSE: &[u8] = b"\x1b[?1000h\x1b[?1006h";
-/// So long a terminal may take to listen to [`LEAVE`].
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Timeout for writing [`LEAVE`] or [`ENTER`].
+const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What is needed to give the terminal back.
+/// The state needed to restore the terminal.
 #[derive(Debug)]
 struct SavedTerminal {
     device: TerminalDevice,
@@ -36,19 +36,19 @@ struct SavedTerminal {
 
 impl SavedTerminal {
     fn give_back(&self) {
-        // Where this fails the terminal is gone, and there is nothing to give back.
-        let deadline = Instant::now().checked_add(LAST_WORDS);
+        // Errors mean that the terminal is gone.
+        let deadline = Instant::now().checked_add(WRITE_TIMEOUT);
         let _ = self.device.write(LEAVE, None, deadline);
         let _ = self.device.set_mode(&self.mode);
     }
 }
 
-/// The terminal that is taken, if one is: for the panic hook, which has nothing else to go by.
+/// The terminal that was taken over, if any; global for the panic hook.
 static TAKEN: Mutex<Option<SavedTerminal>> = Mutex::new(None);
 static HOOK: Once = Once::new();
 
-/// A terminal that is not taken over yet, and is guarded already: its guardian is another program, which is waited for,
-/// and that must not be once programs may be held.
+/// A terminal that is guarded but not taken over yet. Starting the guardian waits for another
+/// process, which must not happen while programs may be stopped.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     device: Option<TerminalDevice>,
@@ -56,12 +56,12 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Opens the terminal.
+    /// Opens the terminal and starts its guardian.
     pub(crate) fn open() -> io::Result<Self> {
         let device = TerminalDevice::open()?;
         let guardian = TerminalGuardian::start(device.as_fd()).inspect_err(|error| {
             tracing::warn!(
-                "should gctrace be killed, the terminal stays as it is then ('reset' mends it): {error}"
+                "the terminal will not be restored if gctrace is killed ('reset' fixes it): {error}"
             );
         });
         Ok(Self {
@@ -71,7 +71,7 @@ impl Prepared {
     }
 }
 
-/// It was never taken over: there is nothing to give back.
+/// Never taken over, so there is nothing to restore.
 impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some(guardian) = self.guardian.take() {
@@ -80,7 +80,7 @@ impl Drop for Prepared {
     }
 }
 
-/// The terminal while it is ours.
+/// The terminal while the view owns it.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     device: TerminalDevice,
@@ -90,7 +90,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes it over.
+    /// Takes over the terminal.
     pub(crate) fn enter(mut prepared: Prepared) -> io::Result<Self> {
         HOOK.call_once(give_back_before_panics);
         match prepared.device.take() {
@@ -113,14 +113,14 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Takes it over again, after [`Terminal::give_back`] or whatever happened to it.
+    /// Takes over the terminal again, after [`Terminal::give_back`] or a change by another program.
     pub(crate) fn take(&self) -> io::Result<()> {
         *locked() = Some(SavedTerminal {
-            device: self.device.again()?,
+            device: self.device.duplicate()?,
             mode: self.mode.clone(),
         });
         self.device.set_mode(&raw(&self.mode))?;
-        let deadline = Instant::now().checked_add(LAST_WORDS);
+        let deadline = Instant::now().checked_add(WRITE_TIMEOUT);
         self.device.write(ENTER, None, deadline)?;
         if self.mouse {
             self.device.write(MOUSE, None, deadline)?;
@@ -128,7 +128,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Gives it back; once.
+    /// Restores the terminal; no effect if already restored.
     pub(crate) fn give_back(&self) {
         if let Some(taken) = locked().take() {
             taken.give_back();
@@ -150,7 +150,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Gives the terminal back whoever took it.
+/// Restores the terminal from any thread.
 pub(crate) fn give_back_now() {
     if let Some(taken) = locked().take() {
         taken.give_back();
@@ -161,17 +161,17 @@ fn locked() -> std::sync::MutexGuard<'static, Option<SavedTerminal>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The Linux console and terminals of glass and steel have none.
+/// The Linux console and hardware terminals have no mouse.
 fn has_mouse() -> bool {
     let name = crate::variables::text("TERM").unwrap_or_default();
     !(name == "linux" || name.starts_with("vt"))
 }
 
-/// The message of a panic is to be read on the screen where the user types.
+/// Installs a panic hook that restores the terminal before the message is printed.
 fn give_back_before_panics() {
     let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // The thread that panics may hold the lock itself.
+        // The panicking thread may hold the lock.
         if let Ok(mut taken) = TAKEN.try_lock()
             && let Some(taken) = taken.take()
         {
@@ -181,7 +181,7 @@ fn give_back_before_panics() {
     }));
 }
 
-/// Collects what is drawn, and writes a picture at once: nothing flickers.
+/// Buffers output and writes each frame at once, to avoid flicker.
 #[derive(Debug)]
 pub(crate) struct FrameWriter {
     device: TerminalDevice,
@@ -190,10 +190,10 @@ pub(crate) struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// To this terminal, until `wake` is readable.
+    /// Writes to this terminal; writes fail once `wake` is readable.
     pub(crate) fn new(device: &TerminalDevice, wake: Arc<OwnedFd>) -> io::Result<Self> {
         Ok(Self {
-            device: device.again()?,
+            device: device.duplicate()?,
             wake,
             bytes: Vec::new(),
         })

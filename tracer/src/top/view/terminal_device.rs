@@ -1,7 +1,7 @@
-//! The terminal as a device: its size, its mode, bytes in and out.
+//! The terminal device: size, mode, input and output.
 //!
-//! Opened anew, so that it does not block whatever happens at its other end, while the descriptors that gctrace
-//! shares with its shell stay as they are. Knows nothing of what is written.
+//! Reopened in nonblocking mode, so that a stuck terminal does not block gctrace and the descriptors
+//! shared with the shell stay unchanged. Independent of what is written.
 
 use crate::print;
 use nix::errno::Errno;
@@ -23,28 +23,29 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::time::Instant;
 
-/// What came from the terminal, or happened to it.
+/// Result of waiting for the terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TermEvent {
-    /// Nothing in the time given.
+    /// Timeout.
     Nothing,
-    /// Bytes.
+    /// Input.
     Bytes(Vec<u8>),
-    /// Somebody wants to be noticed: the other descriptor is readable.
+    /// The `wake` descriptor is readable.
     Wake,
-    /// There is no terminal any more.
+    /// The terminal is gone.
     Gone,
 }
 
-/// The terminal that standard output is.
+/// The terminal on standard output.
 #[derive(Debug)]
 pub(crate) struct TerminalDevice {
     descriptor: OwnedFd,
 }
 
 impl TerminalDevice {
-    /// Opens it: by the descriptor, where that is not allowed (after `su`) as the controlling terminal, where
-    /// there is none (`su -c`) as the descriptor itself, which then may block while the other end does not read.
+    /// Opens the terminal by its descriptor; if that is not permitted (after `su`), as the
+    /// controlling terminal; if there is none (`su -c`), uses the descriptor itself, which may block
+    /// while the terminal does not read.
     pub(crate) fn open() -> io::Result<Self> {
         if !print::on_terminal() {
             return Err(Errno::ENOTTY.into());
@@ -56,7 +57,7 @@ impl TerminalDevice {
         Ok(Self { descriptor })
     }
 
-    /// A terminal that is open.
+    /// Uses an open terminal, for tests.
     #[cfg(test)]
     pub(crate) fn of(descriptor: OwnedFd) -> io::Result<Self> {
         let flags = OFlag::from_bits_retain(nix::fcntl::fcntl(&descriptor, FcntlArg::F_GETFL)?);
@@ -64,29 +65,29 @@ impl TerminalDevice {
         Ok(Self { descriptor })
     }
 
-    /// The same terminal once more.
-    pub(crate) fn again(&self) -> io::Result<Self> {
+    /// Duplicates the handle.
+    pub(crate) fn duplicate(&self) -> io::Result<Self> {
         Ok(Self {
             descriptor: self.descriptor.try_clone()?,
         })
     }
 
-    /// Columns and lines; (0, 0) where the terminal does not know.
+    /// Columns and lines; (0, 0) if unknown.
     pub(crate) fn size(&self) -> (u16, u16) {
         print::terminal_size(self.descriptor.as_fd()).unwrap_or_default()
     }
 
-    /// How it treats what is typed and written.
+    /// The terminal mode.
     pub(crate) fn mode(&self) -> io::Result<Termios> {
         Ok(termios::tcgetattr(&self.descriptor)?)
     }
 
-    /// Changes that at once.
+    /// Sets the terminal mode immediately.
     pub(crate) fn set_mode(&self, mode: &Termios) -> io::Result<()> {
         Ok(termios::tcsetattr(&self.descriptor, SetArg::TCSANOW, mode)?)
     }
 
-    /// Waits for keys, for `wake`, or for `limit` to pass.
+    /// Waits for input, for `wake`, or until `limit` has passed.
     pub(crate) fn wait(&self, wake: BorrowedFd<'_>, limit: Duration) -> TermEvent {
         let mut descriptors = [
             PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN),
@@ -123,7 +124,8 @@ impl TerminalDevice {
         }
     }
 
-    /// Writes everything, however slow the other end is; gives up where `wake` is readable, or at the deadline.
+    /// Writes everything, however slow the terminal is; gives up once `wake` is readable, or at the
+    /// deadline.
     pub(crate) fn write(
         &self,
         mut bytes: &[u8],
@@ -168,7 +170,7 @@ impl TerminalDevice {
     }
 }
 
-/// Standard output itself, if it may be read too: shells open terminals once, for both.
+/// Standard output itself, if it is also readable: shells open the terminal once for both directions.
 fn inherited() -> Option<OwnedFd> {
     let stdout = print::output_descriptor().ok()?;
     let flags = nix::fcntl::fcntl(&stdout, FcntlArg::F_GETFL).ok()?;

@@ -1,6 +1,6 @@
-//! Text for cells of a screen: what programs named themselves, made harmless, cut by its width.
+//! Text for screen cells: escapes untrusted names, cuts text by display width, formats figures.
 //!
-//! Knows nothing of what is shown. Figures in words are `gctrace_analysis::units`.
+//! Independent of what is shown. `gctrace_analysis::units` has the formats of reports.
 
 use crate::print::clean;
 use gctrace_analysis::units;
@@ -8,11 +8,10 @@ use std::time::Duration;
 use unicode_width::UnicodeWidthChar as _;
 use unicode_width::UnicodeWidthStr as _;
 
-/// Characters of a foreign text that are looked at: no screen is wider.
+/// Maximum characters of untrusted text that are processed; no screen is wider.
 const LONGEST: usize = 4096;
 
-/// `text` as it may be in a cell: harmless (`print/clean.rs`), nothing without a width of its own, no more than a
-/// screen can hold.
+/// Text safe for a cell: escaped (`print/clean.rs`), without zero-width characters, and bounded.
 pub(crate) fn clean(text: &str) -> String {
     let start = text.char_indices().nth(LONGEST).map(|(end, _)| end);
     let text = clean::line(start.and_then(|end| text.get(..end)).unwrap_or(text));
@@ -20,12 +19,12 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars().filter(shown).take(LONGEST).collect()
 }
 
-/// Columns that `text` takes.
+/// Display width of `text` in columns.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// `text` in at most `width` columns, an ellipsis where something is missing.
+/// `text` cut to at most `width` columns, with an ellipsis if anything was cut.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -45,7 +44,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     kept
 }
 
-/// `text` at the left or right of exactly `width` columns.
+/// `text` cut or padded to exactly `width` columns, left- or right-aligned.
 pub(crate) fn fill(text: &str, width: usize, left: bool) -> String {
     let text = cut(text, width);
     let blanks = " ".repeat(width.saturating_sub(text.width()));
@@ -125,7 +124,7 @@ pub(crate) fn short_rate(value: f64) -> String {
     }
 }
 
-/// Millionths as percent for a narrow column: `12.4`, `0.03`, `100`.
+/// Ppm as a percentage for a narrow column: `12.4`, `0.03`, `100`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn percent(ppm: u64) -> String {
     let percent = ppm as f64 / 10_000.0;
@@ -138,13 +137,13 @@ pub(crate) fn percent(ppm: u64) -> String {
     }
 }
 
-/// Seconds as people type them: `1 s`, `0.5 s`.
+/// A duration in seconds: `1 s`, `0.5 s`.
 pub(crate) fn seconds(time: Duration) -> String {
     let text = format!("{:.1}", time.as_secs_f64());
     format!("{} s", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-/// How long something has been going on: `4 s`, `12 min 34 s`, `3 h 05 min`, `2 d 3 h`.
+/// An elapsed time: `4 s`, `12 min 34 s`, `3 h 05 min`, `2 d 3 h`.
 pub(crate) fn elapsed(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     let (minutes, hours) = (seconds / 60, seconds / 3600);
@@ -156,10 +155,9 @@ pub(crate) fn elapsed(ns: u64) -> String {
     }
 }
 
-/// A command line without what is the same for most: the interpreter with its options, and folders of programs
-/// and scripts.
+/// A command line without the Python interpreter and its options, and without directories.
 pub(crate) fn command(line: &str) -> String {
-    let words: Vec<&str> = line.split(' ').map(without_folder).collect();
+    let words: Vec<&str> = line.split(' ').map(without_directory).collect();
     let python = words.first().is_some_and(|word| word.starts_with("python"));
     let options = words
         .iter()
@@ -173,12 +171,12 @@ pub(crate) fn command(line: &str) -> String {
     clean(&kept.join(" "))
 }
 
-fn without_folder(word: &str) -> &str {
+fn without_directory(word: &str) -> &str {
     let is_path = word.starts_with('/') && !word.ends_with('/');
     if is_path { file_name(word) } else { word }
 }
 
-/// Options of python that neither take a word nor say what is run.
+/// Options of python that take no value and do not select what runs.
 fn is_plain_option(word: &str) -> bool {
     let letters = word.strip_prefix('-').unwrap_or_default();
     !letters.is_empty()
@@ -187,7 +185,7 @@ fn is_plain_option(word: &str) -> bool {
             .all(|letter| "bBdEiIOPqsSuvx".contains(letter))
 }
 
-/// The name of a file without its folders.
+/// The name of a file without its directory.
 pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -198,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_moves_the_cursor_or_turns_the_line() {
+    fn control_characters_are_escaped() {
         assert_eq!(clean("a\x1b[2Jb\n\u{9b}c\t"), r"a\x1b[2Jb\n\x9bc\t");
         assert_eq!(clean("evil\u{202e}txt.py"), r"evil\u{202e}txt.py");
         assert_eq!(clean("e\u{301}x"), "ex");
@@ -260,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_without_folders() {
+    fn commands_without_directorys() {
         for (line, shown) in [
             (
                 "/usr/bin/python3 -u /home/a/train.py --out /tmp/x/",

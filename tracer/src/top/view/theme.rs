@@ -1,7 +1,7 @@
-//! How emphasis looks, on terminals with colours and without, with Unicode and without.
+//! Styles, and their reduction for terminals without colors or Unicode.
 //!
-//! Everything is drawn with colours and Unicode; [`Theme::finish`] takes away what the terminal cannot show or
-//! the user does not want. What a colour says is said by words, bold or position too.
+//! Everything is drawn with colors and Unicode; [`Theme::finish`] removes what the terminal cannot
+//! show or the user does not want. No information is conveyed by color alone.
 
 use crate::variables::text;
 use ratatui::buffer::Buffer;
@@ -10,15 +10,15 @@ use ratatui::style::Color;
 use ratatui::style::Modifier;
 use ratatui::style::Style;
 
-/// From this share of time on the collector is worth a look, in millionths (as the verdict of `analyze`).
+/// Minimum share of time in pauses for a warning, in ppm (as in the verdict of `analyze`).
 pub(crate) const NOTICEABLE_PPM: u64 = 10_000;
-/// From this share on it is a problem.
+/// Minimum share of time in pauses for a problem, in ppm.
 pub(crate) const HEAVY_PPM: u64 = 50_000;
 
-/// What the terminal can show.
+/// Capabilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Theme {
-    /// The eight colours of ECMA-48.
+    /// The eight colors of ECMA-48.
     pub(crate) colors: bool,
     /// Characters beyond ASCII.
     pub(crate) unicode: bool,
@@ -29,32 +29,32 @@ pub(crate) fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-/// Labels, what is beside the point.
+/// Labels and secondary text.
 pub(crate) fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-/// As it should be.
+/// A good value.
 pub(crate) fn good() -> Style {
     Style::new().fg(Color::Green)
 }
 
-/// Deserves attention.
+/// A warning.
 pub(crate) fn warning() -> Style {
     Style::new().fg(Color::Yellow)
 }
 
-/// Worse than it should be.
+/// A problem.
 pub(crate) fn bad() -> Style {
     Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)
 }
 
-/// Heads of tables, the chosen row.
+/// Heads of tables and the selected row.
 pub(crate) fn reversed() -> Style {
     Style::new().add_modifier(Modifier::REVERSED)
 }
 
-/// Time on a GPU.
+/// GPU busy time.
 pub(crate) fn gpu() -> Style {
     Style::new().fg(Color::Green)
 }
@@ -64,7 +64,7 @@ pub(crate) fn key() -> Style {
     Style::new().fg(Color::Cyan)
 }
 
-/// By how much of the time is in pauses, in millionths.
+/// Style for a share of time in pauses, in ppm.
 pub(crate) fn by_share(ppm: u64) -> Style {
     match ppm {
         HEAVY_PPM.. => bad(),
@@ -74,8 +74,8 @@ pub(crate) fn by_share(ppm: u64) -> Style {
 }
 
 impl Theme {
-    /// What the environment says: `NO_COLOR` (no-color.org) is the caller's; characters beyond ASCII need a
-    /// UTF-8 locale (POSIX order of the variables) and another font than that of the Linux console.
+    /// Detects Unicode support: it needs a UTF-8 locale (variables in POSIX order), and not the font
+    /// of the Linux console. The caller handles `NO_COLOR` (no-color.org).
     pub(crate) fn detect(colors: bool) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(text);
         let console = text("TERM").is_some_and(|term| term == "linux");
@@ -85,7 +85,7 @@ impl Theme {
         }
     }
 
-    /// Takes away what cannot be shown.
+    /// Removes what the terminal cannot show.
     pub(crate) fn finish(self, buffer: &mut Buffer) {
         if self.colors && self.unicode {
             return;
@@ -107,7 +107,7 @@ fn is_utf8(locale: &str) -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The nearest that ASCII has. What takes two columns leaves the second blank.
+/// Replaces the symbol by the closest ASCII character. The second column of a wide one stays blank.
 fn to_ascii(cell: &mut Cell) {
     let ascii = match cell.symbol() {
         "▁" => "_",
@@ -141,7 +141,7 @@ mod tests {
     use ratatui::layout::Rect;
 
     #[test]
-    fn plain_terminals_get_ascii_without_colours() {
+    fn plain_terminals_get_ascii_without_colors() {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
         buffer.set_string(0, 0, "µ▁█ 训x·", bad());
         let theme = Theme {

@@ -1,4 +1,4 @@
-//! The metrics of single processes.
+//! Metrics per process.
 
 use super::FamilyWriter;
 use super::MetricValue;
@@ -17,11 +17,11 @@ use gctrace_analysis::live::ProcessGpu;
 use std::collections::HashMap;
 use std::fmt::Error;
 
-/// Most processes with metrics of their own: about 20 series each.
+/// Maximum number of processes with metrics of their own, about 20 series each.
 pub(super) const PROCESSES: usize = 1000;
 
-/// Leaves one process for each id, the one that came last, and no more than [`PROCESSES`]: those with most time in
-/// pauses. How many that leaves out.
+/// Keeps the latest process for each pid, and at most [`PROCESSES`] of them: those with the most
+/// time in pauses. Returns the number left out.
 pub(super) fn choose(processes: &mut Vec<ProcessFigures>) -> u64 {
     let last: HashMap<u32, usize> = processes
         .iter()
@@ -162,7 +162,7 @@ impl MetricsFigures {
         page.write(&families::PROCESS_GPU_IDLE_IN_GC, overlap)
     }
 
-    /// Samples of the devices of running processes as these count them.
+    /// Samples of the devices of running processes, by CUDA's index in the process.
     fn on_gpus<'a>(
         &'a self,
         sample: fn(Vec<Label<'static>>, &ProcessGpu) -> Option<Sample<'a>>,
@@ -173,7 +173,7 @@ impl MetricsFigures {
         })
     }
 
-    /// Told by NVML, and so by its count.
+    /// Samples from NVML, labeled with NVML's index.
     fn gpu_memory(&self) -> impl Iterator<Item = Sample<'_>> {
         self.alive().flat_map(|one| {
             one.gpus.iter().filter_map(|gpu| {
@@ -185,7 +185,7 @@ impl MetricsFigures {
         })
     }
 
-    /// Told by CUPTI, and so by CUDA's count.
+    /// Samples from CUPTI, labeled with CUDA's index.
     fn gpu_time(&self, time: fn(&GpuBusy) -> u64) -> impl Iterator<Item = Sample<'_>> {
         self.snapshot.processes.iter().flat_map(move |one| {
             one.gpus.iter().filter_map(move |gpu| {
@@ -218,7 +218,7 @@ impl MetricsFigures {
         )
     }
 
-    /// A sample of each process; one that ended still has its counters for as long as it is in the snapshot.
+    /// A sample per process, including exited processes that are still in the snapshot.
     fn each<'a>(
         &'a self,
         sample: impl Fn(&'a ProcessFigures) -> Option<Sample<'a>>,
@@ -226,7 +226,7 @@ impl MetricsFigures {
         self.snapshot.processes.iter().filter_map(sample)
     }
 
-    /// A sample of each process that has not ended.
+    /// A sample per running process.
     fn running<'a>(
         &'a self,
         sample: impl Fn(&'a ProcessFigures) -> Option<Sample<'a>>,
@@ -252,7 +252,7 @@ fn described(one: &ProcessFigures) -> Sample<'_> {
     (all, MetricValue::Whole(1))
 }
 
-/// A device by CUDA's count within the process.
+/// Labels of a device, with CUDA's index in the process.
 fn device(one: &ProcessFigures, gpu: &ProcessGpu) -> Vec<Label<'static>> {
     labels::with(&labels::process(one), labels::number("device", gpu.device))
 }

@@ -20,7 +20,7 @@ fn server(address: &str) -> MetricsServer {
     .unwrap()
 }
 
-/// What is answered to these bytes, until the connection is closed.
+/// Sends bytes and reads the response until the connection is closed.
 fn answered(to: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(to).unwrap();
     stream
@@ -28,7 +28,7 @@ fn answered(to: SocketAddr, bytes: &[u8]) -> String {
         .unwrap();
     stream.write_all(bytes).unwrap();
     let mut answer = Vec::new();
-    // A server that has answered before it read everything resets the connection.
+    // A server that responds before it has read everything resets the connection.
     let _reset = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -116,7 +116,7 @@ fn silent_and_slow_clients_hinder_nobody() {
         .map(|index| {
             let mut stream = TcpStream::connect(to).unwrap();
             if index % 2 == 0 {
-                // May be cut off already.
+                // May have been aborted already.
                 let _cut_off = stream.write_all(b"GET /metrics HTTP/1.1\r\nHo");
             }
             stream
@@ -125,7 +125,7 @@ fn silent_and_slow_clients_hinder_nobody() {
     let began = std::time::Instant::now();
     let (head, _) = asked(to, "GET /metrics", "");
     assert!(head.contains("200 ok"));
-    // Not a time of ours: less than what a silent client is given.
+    // Only less than the timeout of a silent client.
     assert!(began.elapsed() < HEAD);
     drop(silent);
 }
@@ -155,7 +155,7 @@ fn an_address_that_is_taken_is_named() {
     assert!(matches!(error, ServeError::Bind { .. }));
     assert!(error.to_string().contains(&address.to_string()));
     drop(server);
-    // Its end freed the address.
+    // Dropping the server freed the address.
     let live = Live::new(TraceHeader::default(), 10_000_000);
     MetricsServer::start(address, false, Arc::new(LiveHandle::new(live))).unwrap();
 }
@@ -163,7 +163,7 @@ fn an_address_that_is_taken_is_named() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is sent, the server answers the next client.
+    /// The server serves the next client after any input.
     #[test]
     fn garbage_is_survived(bytes in garbage()) {
         let server = server("127.0.0.1:0");
@@ -179,7 +179,7 @@ proptest! {
     }
 }
 
-/// Bytes of any kind, and requests in which some were changed.
+/// Arbitrary bytes, and requests with some bytes changed.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: text/plain;q=0.5\r\nContent-Length: 3\r\n\r\nabc";
     let changes = prop::collection::vec((0..request.len(), any::<u8>()), 1..6);

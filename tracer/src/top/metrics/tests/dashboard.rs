@@ -1,4 +1,4 @@
-//! docs/metrics.md and docs/grafana-dashboard.json name the metrics that there are, and ask in valid PromQL.
+//! docs/metrics.md and docs/grafana-dashboard.json name existing metrics, with valid PromQL.
 
 use crate::limit::WithTimeout as _;
 use crate::top::metrics::families;
@@ -18,7 +18,7 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The name under which a family is asked for; of a histogram there are several.
+/// The name of a family in queries; a histogram has several.
 fn asked_for(family: &MetricFamily) -> String {
     let unit = family.unit.map(|unit| format!("_{unit}"));
     let suffix = match family.kind {
@@ -39,7 +39,7 @@ fn series() -> BTreeSet<String> {
         .collect()
 }
 
-/// What looks like a metric of ours in a query.
+/// The words of a query that look like metrics of gctrace.
 fn named(query: &str) -> BTreeSet<String> {
     let part_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = query.split(|c| !part_of_name(c));
@@ -51,7 +51,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&document("grafana-dashboard.json")).unwrap()
 }
 
-/// Queries of the panels, as Prometheus gets them for all processes.
+/// Queries of the panels, with the variables set to all processes.
 fn queries_of_panels() -> Vec<String> {
     let dashboard = dashboard();
     let panels = dashboard["panels"].as_array().unwrap();
@@ -69,7 +69,7 @@ fn queries_of_panels() -> Vec<String> {
         .collect()
 }
 
-/// Queries of the document, comments left out.
+/// Queries of the document, without comments.
 fn queries_of_document() -> Vec<String> {
     let document = document("metrics.md");
     let block = document.split("```promql\n").nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! A snapshot in which every figure is there and none is like another.
+//! A snapshot with a distinct value for every figure.
 
 use gctrace_analysis::live::*;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A page as the Prometheus project's parser reads it.
+//! A page, read by the Prometheus project's parser.
 
 #![expect(
     clippy::disallowed_methods,
@@ -33,7 +33,7 @@ struct FamilyText {
     samples: Vec<(String, Labels, Value)>,
 }
 
-/// What the page says of a family.
+/// A family on the page.
 pub(super) struct Described<'a> {
     pub(super) kind: &'a str,
     pub(super) unit: &'a str,
@@ -42,7 +42,7 @@ pub(super) struct Described<'a> {
 }
 
 impl Parsed {
-    /// The page of a snapshot, or a named skip.
+    /// The page of a snapshot; `None`, with a message, if the parser is missing.
     pub(super) fn read(test: &str, snapshot: &Snapshot) -> Option<Self> {
         let page = open_metrics(snapshot.clone()).unwrap();
         Self::read_text(test, "openmetrics", &page)
@@ -110,7 +110,7 @@ impl Parsed {
         self.families.iter().flat_map(|family| &family.samples)
     }
 
-    /// Samples of this name that have these labels, and perhaps more.
+    /// Samples of this name with at least these labels.
     fn find(&self, name: &str, labels: &[(&str, &str)]) -> Vec<&(String, Labels, Value)> {
         let has = |found: &Labels| {
             labels
@@ -126,7 +126,7 @@ impl Parsed {
         !self.find(name, labels).is_empty()
     }
 
-    /// The one sample with exactly these labels has this value.
+    /// Asserts the value of the sample with exactly these labels.
     #[track_caller]
     pub(super) fn is(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         let mut found = self.find(name, labels);

@@ -1,4 +1,4 @@
-//! More about one process: pause times by generation, the lines with most GC time, steps, the GPU.
+//! Details of a process: pause lengths by generation, lines with the most GC time, steps, GPU.
 
 use super::ViewFrame;
 use super::bottom;
@@ -20,29 +20,29 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-/// From this width on two things stand beside each other.
+/// Minimum width for two panes side by side.
 const SIDE_BY_SIDE: u16 = 70;
-/// Lines of the strips.
+/// Number of lines of the strips.
 const STRIPS: usize = 4;
-/// Most columns of the histogram.
+/// Maximum width of the histogram.
 const HISTOGRAM: u16 = 60;
 
-/// Draws; how many lines can be scrolled away.
-pub(super) fn draw(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
+/// Draws the details. Returns the number of lines that can be scrolled away.
+pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
     let heading = top(&mut area, 1);
-    let Some(process) = picture.state.process(picture.snapshot) else {
+    let Some(process) = frame.state.process(frame.snapshot) else {
         title(
-            picture,
+            frame,
             buffer,
             heading,
-            "No process is chosen",
+            "No process selected",
             "Esc: back",
             true,
         );
         return 0;
     };
-    title(picture, buffer, heading, &about(process), "Esc: back", true);
-    let detail = picture
+    title(frame, buffer, heading, &about(process), "Esc: back", true);
+    let detail = frame
         .snapshot
         .detail
         .as_ref()
@@ -52,7 +52,7 @@ pub(super) fn draw(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect)
             buffer,
             area,
             0,
-            Line::from(styled("Not known at this moment.", theme::dim())),
+            Line::from(styled("No details yet.", theme::dim())),
         );
         return 0;
     };
@@ -66,15 +66,15 @@ pub(super) fn draw(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect)
     }
     let (left, right) = halves(area);
     histogram::draw(buffer, left, &process.collections.histogram);
-    draw_lines(buffer, right, detail, picture.state.scrolled)
+    draw_lines(buffer, right, detail, frame.state.scrolled)
 }
 
-/// Lines that everything takes.
-pub(super) fn wanted(picture: &ViewFrame<'_>) -> u16 {
-    let Some(process) = picture.state.process(picture.snapshot) else {
+/// Height that all details need.
+pub(super) fn wanted(frame: &ViewFrame<'_>) -> u16 {
+    let Some(process) = frame.state.process(frame.snapshot) else {
         return 0;
     };
-    let detail = picture.snapshot.detail.as_ref();
+    let detail = frame.snapshot.detail.as_ref();
     let lines = detail.map_or(0, |detail| detail.lines.len() + 2);
     let upper = histogram::wanted(&process.collections.histogram).max(lines);
     u16::try_from(upper + 1 + STRIPS).unwrap_or(u16::MAX)
@@ -119,7 +119,7 @@ fn about(process: &ProcessFigures) -> String {
     parts.join(" · ")
 }
 
-/// Beside each other where there is room, otherwise one below the other.
+/// Two areas side by side, or one below the other if the screen is narrow.
 fn halves(mut area: Rect) -> (Rect, Rect) {
     if area.width < SIDE_BY_SIDE {
         let half = area.height / 2;
@@ -135,7 +135,7 @@ fn halves(mut area: Rect) -> (Rect, Rect) {
     (left, right)
 }
 
-/// The table of lines; how many of them can be scrolled away.
+/// Draws the table of lines. Returns the number of lines that can be scrolled away.
 fn draw_lines(buffer: &mut Buffer, area: Rect, detail: &ProcessDetail, scrolled: usize) -> usize {
     let heading = "GC TIME  PAUSES  LINE WITH MOST GC TIME";
     put(buffer, area, 0, Line::from(styled(heading, theme::bold())));
@@ -147,7 +147,7 @@ fn draw_lines(buffer: &mut Buffer, area: Rect, detail: &ProcessDetail, scrolled:
     }
     let other = detail.other_lines;
     if other.count > 0 {
-        let words = text::cut("(other lines, or not known)", width);
+        let words = text::cut("(other or unknown lines)", width);
         rows.push(row(other.time_ns, other.count, words));
     }
     if rows.is_empty() {

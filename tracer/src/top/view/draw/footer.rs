@@ -1,4 +1,4 @@
-//! The last lines: totals, losses, what gctrace costs; what was last said; the keys, or a prompt.
+//! The footer: the last notice; totals, losses and gctrace's overhead; the keys, or a prompt.
 
 use super::ViewFrame;
 use super::plain;
@@ -16,27 +16,27 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::text::Span;
 
-/// So long a notice stays on the screen.
+/// How long a notice stays on the screen.
 const NOTICE_NS: u64 = 60_000_000_000;
-/// From this height on notices and totals have lines.
+/// Minimum screen height for notices and totals.
 const WITH_TOTALS: u16 = 8;
 
-pub(super) fn lines(picture: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
+pub(super) fn lines(frame: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
     let width = usize::from(screen.width);
     let mut lines = Vec::new();
     if screen.height >= WITH_TOTALS {
-        if let Some(notice) = notice(picture.snapshot) {
-            lines.push(notice_line(picture.snapshot, notice, width));
+        if let Some(notice) = notice(frame.snapshot) {
+            lines.push(notice_line(frame.snapshot, notice, width));
         }
-        lines.push(totals(picture.snapshot, width));
+        lines.push(totals(frame.snapshot, width));
     }
     if screen.height >= 2 {
-        lines.push(last_line(picture, width));
+        lines.push(last_line(frame, width));
     }
     lines
 }
 
-/// The newest, as long as it is news.
+/// The newest notice, unless it is older than [`NOTICE_NS`].
 fn notice(snapshot: &Snapshot) -> Option<&Notice> {
     let newest = snapshot.notes.last()?;
     let age = snapshot.at_ns.saturating_sub(newest.at_ns);
@@ -82,7 +82,7 @@ fn losses(snapshot: &Snapshot) -> Span<'static> {
         .values()
         .fold(0_u64, |sum, count| sum.saturating_add(*count));
     match (lost, recorder.unexamined) {
-        // What the library does not get into is not counted.
+        // Processes that do not load the library are not counted.
         (0, 0) if snapshot.mode == "inject" => return plain("no event lost"),
         (0, 0) => return plain("nothing lost"),
         (0, 1) => return styled("1 process UNEXAMINED".to_owned(), theme::bad()),
@@ -112,44 +112,44 @@ fn own_cost(recorder: &RecorderCost) -> Vec<String> {
         parts.push(format!("to {}", text::clean(text::file_name(trace))));
     }
     if let Some(cost) = recorder.probe_overhead_ns {
-        parts.push(format!("~{} in the programs", units::duration(cost)));
+        parts.push(format!("~{} in probes", units::duration(cost)));
     }
     parts
 }
 
-/// The keys, a prompt, or what there is to say.
-fn last_line(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
-    let state = picture.state;
+/// The keys, a prompt, or a message.
+fn last_line(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
+    let state = frame.state;
     match &state.overlay {
         Overlay::Filter(_) => {
             return prompt(
                 "Filter: ",
                 &state.filter,
-                "Enter keeps it, Esc drops it",
+                "Enter: apply  Esc: cancel",
                 width,
             );
         }
         Overlay::Interval(typed) => {
             let now = text::seconds(state.interval);
-            let label = format!("Seconds between pictures (now {now}): ");
-            return prompt(&label, typed, "Enter, Esc", width);
+            let label = format!("Refresh interval in seconds (now {now}): ");
+            return prompt(&label, typed, "Enter: apply  Esc: cancel", width);
         }
         _ => {}
     }
     if let Some(message) = &state.message {
         return Line::from(styled(text::clean(message), theme::warning()));
     }
-    match picture.phase {
+    match frame.phase {
         LivePhase::Ended(sentences) => {
             let sentences: Vec<String> = sentences.iter().map(|words| sentence(words)).collect();
-            let words = format!(" {} Press q to leave. ", sentences.join(" "));
+            let words = format!(" {} Press q to quit. ", sentences.join(" "));
             Line::from(styled(ended_in(&words, width), theme::reversed()))
         }
-        LivePhase::Recording => keys(picture, width),
+        LivePhase::Recording => keys(frame, width),
     }
 }
 
-/// Words as a sentence: a capital at its begin, a full stop at its end.
+/// A clause as a sentence, with a capital and a period.
 fn sentence(words: &str) -> String {
     let words = text::clean(words);
     let mut chars = words.trim_end_matches('.').chars();
@@ -157,9 +157,9 @@ fn sentence(words: &str) -> String {
     first.chain(chars).chain(['.']).collect()
 }
 
-/// The end of the sentence is how to get out: what has no room is cut before it.
+/// Cuts the text to `width`, but keeps the hint on how to quit at its end.
 fn ended_in(words: &str, width: usize) -> String {
-    const OUT: &str = "Press q to leave. ";
+    const OUT: &str = "Press q to quit. ";
     if text::width(words) <= width {
         return words.to_owned();
     }
@@ -170,7 +170,7 @@ fn ended_in(words: &str, width: usize) -> String {
 fn prompt(label: &str, typed: &str, hint: &str, width: usize) -> Line<'static> {
     let typed = text::clean(typed);
     let room = width.saturating_sub(text::width(label) + 1);
-    // The end of what is typed is where the eye is.
+    // Keep the end of the typed text visible.
     let mut shown: String = typed;
     while text::width(&shown) > room && !shown.is_empty() {
         shown.remove(0);
@@ -189,8 +189,8 @@ fn prompt(label: &str, typed: &str, hint: &str, width: usize) -> Line<'static> {
     ])
 }
 
-fn keys(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
-    let state = picture.state;
+fn keys(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
+    let state = frame.state;
     let mut keys: Vec<(&str, String)> = Vec::new();
     if !state.filter.is_empty() {
         keys.push((
@@ -198,7 +198,7 @@ fn keys(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
             format!("Filter: {}", text::cut(&text::clean(&state.filter), 20)),
         ));
     }
-    let pause = if state.paused { "Go on" } else { "Pause" };
+    let pause = if state.paused { "Resume" } else { "Pause" };
     for (key, words) in [
         ("?", "Help"),
         ("q", "Quit"),
@@ -211,7 +211,7 @@ fn keys(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
             keys.push((key, words.to_owned()));
         }
     }
-    if picture.tail.is_some() {
+    if frame.tail.is_some() {
         keys.push(("o", "Output".to_owned()));
     }
     keys.push(("l", "Log".to_owned()));

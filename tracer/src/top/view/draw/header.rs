@@ -1,4 +1,4 @@
-//! The first lines: what is recorded and for how long, the answer in one sentence, the GPUs.
+//! The header: recording and elapsed time, the answer in one sentence, the GPUs.
 
 use super::ViewFrame;
 use super::name;
@@ -24,16 +24,16 @@ use std::time::Duration;
 
 const NAME: &str = "gctrace top";
 
-pub(super) fn lines(picture: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
+pub(super) fn lines(frame: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if screen.height >= 4 {
-        lines.push(about(picture, usize::from(screen.width)));
+        lines.push(about(frame, usize::from(screen.width)));
     }
     if screen.height >= 6 {
-        lines.push(answer(picture, usize::from(screen.width)));
+        lines.push(answer(frame, usize::from(screen.width)));
     }
-    if screen.height >= super::WITH_GPUS && !picture.snapshot.gpus.is_empty() {
-        lines.push(gpus(picture.snapshot, usize::from(screen.width)));
+    if screen.height >= super::WITH_GPUS && !frame.snapshot.gpus.is_empty() {
+        lines.push(gpus(frame.snapshot, usize::from(screen.width)));
     }
     lines
 }
@@ -44,13 +44,13 @@ pub(super) fn draw(lines: &[Line<'static>], buffer: &mut Buffer, area: Rect) {
     }
 }
 
-/// Name, machine, processes; at the right whether it moves, how often, what time it is.
-fn about(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
-    let snapshot = picture.snapshot;
-    let state = picture.state;
-    let time = local_time::time_of_day(snapshot.at_unix_ns, picture.utc_offset_s);
+/// Name, processes, elapsed time, mode and host; on the right the state, interval and time of day.
+fn about(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
+    let snapshot = frame.snapshot;
+    let state = frame.state;
+    let time = local_time::time_of_day(snapshot.at_unix_ns, frame.utc_offset_s);
     let every = format!("every {}", text::seconds(state.interval));
-    let (mark, style) = match picture.phase {
+    let (mark, style) = match frame.phase {
         LivePhase::Ended(_) => (" ENDED ", theme::reversed()),
         LivePhase::Recording if state.paused => (" PAUSED ", theme::reversed()),
         LivePhase::Recording => ("", theme::dim()),
@@ -88,8 +88,8 @@ fn parts(snapshot: &Snapshot) -> Vec<String> {
     let age = snapshot.at_ns.saturating_sub(snapshot.started_ns);
     parts.push(text::elapsed(age));
     parts.push(match snapshot.mode.as_str() {
-        "inject" => "from within".to_owned(),
-        "both" => "probes and from within".to_owned(),
+        "inject" => "in-process".to_owned(),
+        "both" => "eBPF, in-process".to_owned(),
         _ => "eBPF".to_owned(),
     });
     if !snapshot.host.is_empty() {
@@ -99,9 +99,9 @@ fn parts(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// The answer in one sentence.
-fn answer(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
-    let snapshot = picture.snapshot;
-    if let (LivePhase::Ended(_), Some(whole)) = (picture.phase, in_the_end(snapshot)) {
+fn answer(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
+    let snapshot = frame.snapshot;
+    if let (LivePhase::Ended(_), Some(whole)) = (frame.phase, in_the_end(snapshot)) {
         return whole;
     }
     let living = snapshot
@@ -109,13 +109,13 @@ fn answer(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
         .iter()
         .filter(|process| process.ended.is_none());
     let Some(most) = living.max_by_key(|process| process.interval_pause_ns) else {
-        return Line::from(plain(no_processes(picture)));
+        return Line::from(plain(no_processes(frame)));
     };
     let spans = sentence(most, snapshot);
     with_parts(spans, more(snapshot, most), width)
 }
 
-/// Of the whole recording; `None` where no process is known any more.
+/// The answer for the whole recording; `None` if no process is left in the snapshot.
 fn in_the_end(snapshot: &Snapshot) -> Option<Line<'static>> {
     let processes = snapshot.processes.iter();
     let most = processes.max_by_key(|process| process.share_ppm)?;
@@ -132,7 +132,7 @@ fn in_the_end(snapshot: &Snapshot) -> Option<Line<'static>> {
     ]))
 }
 
-/// Green where there is nothing to look at.
+/// Green if the share is negligible.
 fn judged(ppm: u64) -> Style {
     match theme::by_share(ppm) {
         style if style == Style::new() => theme::good(),
@@ -140,14 +140,14 @@ fn judged(ppm: u64) -> Style {
     }
 }
 
-fn no_processes(picture: &ViewFrame<'_>) -> &'static str {
-    match (picture.phase, picture.command) {
+fn no_processes(frame: &ViewFrame<'_>) -> &'static str {
+    match (frame.phase, frame.command) {
         (LivePhase::Ended(_), _) => "No Python process is left.",
-        _ if picture.snapshot.totals.processes > 0 => {
+        _ if frame.snapshot.totals.processes > 0 => {
             "No Python process is left; waiting for others."
         }
-        (_, Some(_)) => "The command runs no Python yet.",
-        (_, None) => "No Python process yet; waiting for one.",
+        (_, Some(_)) => "The command has not started Python yet.",
+        (_, None) => "Waiting for a Python process.",
     }
 }
 
@@ -171,7 +171,7 @@ fn sentence(most: &ProcessFigures, snapshot: &Snapshot) -> Vec<Span<'static>> {
     ]
 }
 
-/// Of all processes.
+/// Additional figures, over all processes.
 fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
     let mut more = Vec::new();
     let worst = snapshot
@@ -189,7 +189,7 @@ fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
     let pauses = pauses.fold(0_u64, |sum, count| sum.saturating_add(*count));
     let rate = text::rate(columns::per_second(pauses, snapshot));
     let all = if snapshot.processes.len() > 1 {
-        " in all"
+        " in total"
     } else {
         ""
     };
@@ -197,7 +197,7 @@ fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
     more
 }
 
-/// As much of each GPU as there is room for.
+/// The GPUs, with as much detail as fits.
 fn gpus(snapshot: &Snapshot, width: usize) -> Line<'static> {
     const LABEL: &str = "GPUs (NVML, sampled): ";
     let room = width.saturating_sub(text::width(LABEL));
@@ -213,7 +213,7 @@ fn gpus(snapshot: &Snapshot, width: usize) -> Line<'static> {
     Line::from(vec![styled(LABEL, theme::dim()), plain(words)])
 }
 
-/// `detail`: 0 utilization alone, 1 with memory in use, 2 with all memory, 3 with its name.
+/// `detail`: 0 utilization only, 1 with used memory, 2 with total memory, 3 with the name.
 fn gpu_words(gpu: &GpuFigures, detail: u8) -> String {
     let mut words = gpu.index.to_string();
     if let Some(name) = gpu.name.as_deref().filter(|_| detail >= 3) {

@@ -1,4 +1,4 @@
-//! What lies over the picture: the keys and the meaning of the columns; the list of columns to sort by.
+//! Overlays: the help (keys and columns), and the sort menu.
 
 use super::plain;
 use super::put;
@@ -10,7 +10,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-/// The whole screen, from line `from` on.
+/// Draws the help on the whole screen, from line `from` on.
 pub(super) fn draw(buffer: &mut Buffer, screen: Rect, from: usize) {
     clear(buffer, screen);
     let lines = lines();
@@ -25,9 +25,9 @@ pub(super) fn draw(buffer: &mut Buffer, screen: Rect, from: usize) {
         put(buffer, screen, row, line);
     }
     let words = if more {
-        "Down: more. Any other key: back."
+        "Down: more  Any other key: back"
     } else {
-        "Any key: back."
+        "Any key: back"
     };
     let last = screen.height.saturating_sub(1);
     put(
@@ -38,7 +38,7 @@ pub(super) fn draw(buffer: &mut Buffer, screen: Rect, from: usize) {
     );
 }
 
-/// How many lines can be scrolled away.
+/// Maximum number of lines that can be scrolled away.
 pub(super) fn most_scrolled(screen: Rect) -> usize {
     let height = usize::from(screen.height.saturating_sub(1));
     lines().len().saturating_sub(height)
@@ -64,14 +64,11 @@ fn lines() -> Vec<Line<'static>> {
     lines.push(Line::from(styled("Marks", theme::bold())));
     for (mark, meaning) in [
         ("~", "sampled or inferred; everything else is measured"),
-        ("-", "not known"),
-        (
-            "c",
-            "a GPU as CUDA counts within the process, not as NVML does",
-        ),
+        ("-", "unknown"),
+        ("c", "GPU index by CUDA in the process, not by NVML"),
         (
             "yellow, red",
-            "from 1 % and from 5 % of the time on; pauses of 100 ms and longer",
+            "at least 1 % or 5 % of the time; red: pauses of 100 ms or more",
         ),
     ] {
         lines.push(Line::from(vec![
@@ -82,7 +79,7 @@ fn lines() -> Vec<Line<'static>> {
     lines
 }
 
-/// A list in the middle of the screen.
+/// Draws the sort menu in the middle of the screen.
 pub(super) fn draw_sort_menu(buffer: &mut Buffer, screen: Rect, chosen: usize) {
     let columns = columns::ALL;
     let height = u16::try_from(columns.len() + 2)
@@ -124,7 +121,7 @@ pub(super) fn draw_sort_menu(buffer: &mut Buffer, screen: Rect, chosen: usize) {
         area,
         last,
         Line::from(styled(
-            format!("{:<26}", " Enter: choose  Esc: back"),
+            format!("{:<26}", " Enter: select  Esc: back"),
             theme::reversed(),
         )),
     );

@@ -1,4 +1,4 @@
-//! How long pauses were, by generation.
+//! Histogram of pause lengths by generation.
 
 use super::plain;
 use super::put;
@@ -13,19 +13,19 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-/// Columns of the label, and of each generation with its blank.
+/// Width of the label, and of each generation including a space.
 const LABEL: usize = 9;
 const COUNT: usize = 7;
 
-/// Lines that the whole histogram takes, with its heading.
+/// Height that the histogram needs, including the heading.
 pub(super) fn wanted(histograms: &[Histogram; GENERATIONS]) -> usize {
     classes(histograms, PAUSE_CLASSES_NS.len() + 1).len() + 1
 }
 
-/// Some neighbouring classes together.
+/// Several adjacent classes, merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HistogramBar {
-    /// Upper bound; `None`: longer than all bounds.
+    /// Upper bound; `None`: above the last bound.
     bound_ns: Option<u64>,
     counts: [u64; GENERATIONS],
 }
@@ -73,7 +73,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, histograms: &[Histogram; GEN
     }
 }
 
-/// Generations with pauses; the first three where there are none.
+/// Generations with pauses, or the first three if there are none.
 fn shown(histograms: &[Histogram; GENERATIONS]) -> Vec<usize> {
     let used: Vec<usize> = (0..GENERATIONS)
         .filter(|generation| {
@@ -94,7 +94,7 @@ fn heading(shown: &[usize], width: usize) -> String {
         };
         heading += &text::fill(&name, COUNT, false);
     }
-    let hint = " (bars: log)";
+    let hint = " (log scale)";
     if text::width(&heading) + text::width(hint) <= width {
         heading += hint;
     }
@@ -109,7 +109,7 @@ fn label(class: &HistogramBar) -> String {
     text::fill(&words, LABEL, true)
 }
 
-/// A bound without figures that say nothing: `2.5 ms`, `100 µs`.
+/// A bound without trailing zeros: `2.5 ms`, `100 µs`.
 fn whole(ns: u64) -> String {
     let words = units::duration(ns);
     let Some((number, unit)) = words.split_once(' ') else {
@@ -122,7 +122,7 @@ fn whole(ns: u64) -> String {
     format!("{number} {unit}")
 }
 
-/// From the first class with pauses to the last; neighbours together where there are more than `most` lines.
+/// From the first class with pauses to the last; adjacent ones merged to fit `most` lines.
 fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<HistogramBar> {
     let bounds = PAUSE_CLASSES_NS.iter().copied().map(Some).chain([None]);
     let all: Vec<HistogramBar> = bounds
@@ -165,7 +165,7 @@ fn together(classes: &[HistogramBar]) -> HistogramBar {
     }
 }
 
-/// Columns of a bar: one for one, all for the most, by powers in between.
+/// Length of a bar on a logarithmic scale: at least 1 for a count above 0, `room` for `most`.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_put_together_where_there_is_no_room() {
+    fn adjacent_classes_are_merged_to_fit() {
         let mut histograms = [[0; PAUSE_CLASSES_NS.len() + 1]; GENERATIONS];
         for (index, count) in histograms[0].iter_mut().enumerate().skip(2).take(9) {
             *count = index as u64;

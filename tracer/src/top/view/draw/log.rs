@@ -1,4 +1,4 @@
-//! The log of long pauses, the newest first.
+//! The log of long pauses, newest first.
 
 use super::ViewFrame;
 use super::name_of;
@@ -18,24 +18,25 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-/// From this length on a pause is marked: one step of many models, as in the verdict of `analyze`.
+/// Minimum length of a pause to be drawn in red: one step of many models, as in the verdict of
+/// `analyze`.
 const FELT_NS: u64 = 100_000_000;
 
-/// Draws; how many lines can be scrolled away.
+/// Draws the log. Returns the number of lines that can be scrolled away.
 pub(super) fn draw(
-    picture: &ViewFrame<'_>,
+    frame: &ViewFrame<'_>,
     buffer: &mut Buffer,
     mut area: Rect,
     focused: bool,
 ) -> usize {
-    let pauses = &picture.snapshot.long_pauses;
-    let least = units::duration(picture.snapshot.long_pause_ns);
+    let pauses = &frame.snapshot.long_pauses;
+    let least = units::duration(frame.snapshot.long_pause_ns);
     let heading = format!(
-        "Pauses of {least} and longer: {}",
+        "Pauses of at least {least}: {}",
         units::count(pauses.len() as u64)
     );
     title(
-        picture,
+        frame,
         buffer,
         top(&mut area, 1),
         &heading,
@@ -45,7 +46,7 @@ pub(super) fn draw(
     let height = usize::from(area.height);
     let most = pauses.len().saturating_sub(height);
     let scrolled = if focused {
-        picture.state.scrolled.min(most)
+        frame.state.scrolled.min(most)
     } else {
         0
     };
@@ -59,7 +60,7 @@ pub(super) fn draw(
     }
     let width = usize::from(area.width);
     for (pause, row) in pauses.iter().rev().skip(scrolled).zip(0..area.height) {
-        put(buffer, area, row, entry(pause, picture.utc_offset_s, width));
+        put(buffer, area, row, entry(pause, frame.utc_offset_s, width));
     }
     most
 }
@@ -97,8 +98,7 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     ])
 }
 
-/// A line, and that of a library below it, in so many columns: file and number first, for they are what is
-/// looked for.
+/// A line of the program, and the library line below it, cut to `width`; file and number first.
 pub(super) fn place(line: &SourceLine, below: Option<&SourceLine>, width: usize) -> String {
     let at = at(line);
     let function = text::clean(&line.function);

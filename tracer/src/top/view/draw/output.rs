@@ -1,4 +1,4 @@
-//! The panes of text: what the command prints, what gctrace has to say.
+//! The panes with text: output of the command, and notices.
 
 use super::ViewFrame;
 use super::notice_words;
@@ -12,29 +12,28 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-/// The last lines of the command's output; how many can be scrolled away.
-pub(super) fn draw(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
-    let Some(tail) = picture.tail else {
-        title(picture, buffer, top(&mut area, 1), "Output", "", true);
-        let words = "No command was started from here: its output is where it was before.";
+/// Draws the end of the command's output. Returns the number of lines that can be scrolled away.
+pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
+    let Some(tail) = frame.tail else {
+        title(frame, buffer, top(&mut area, 1), "Output", "", true);
+        let words = "gctrace did not start this process and does not see its output.";
         put(buffer, area, 0, Line::from(styled(words, theme::dim())));
         return 0;
     };
     let path = text::clean(&tail.path().display().to_string());
     let heading = format!("Output of the command: {path}");
-    title(picture, buffer, top(&mut area, 1), &heading, "", true);
+    title(frame, buffer, top(&mut area, 1), &heading, "", true);
     let lines = tail.lines();
     let most = lines.len().saturating_sub(usize::from(area.height));
     if let Some(problem) = tail.problem() {
-        let words = format!("Cannot be read: {}", text::clean(problem));
+        let words = format!("Cannot read the file: {}", text::clean(problem));
         put(buffer, area, 0, Line::from(styled(words, theme::warning())));
     } else if lines.is_empty() {
-        let words =
-            "Nothing yet. Python keeps back what goes to a file; `python -u` shows it at once.";
+        let words = "No output yet. Python buffers output to files; `python -u` does not.";
         put(buffer, area, 0, Line::from(styled(words, theme::dim())));
     } else {
         // Scrolled upwards from the end.
-        let from = most.saturating_sub(picture.state.scrolled.min(most));
+        let from = most.saturating_sub(frame.state.scrolled.min(most));
         for (line, row) in lines.iter().skip(from).zip(0..area.height) {
             put(buffer, area, row, Line::from(line.as_str()));
         }
@@ -42,10 +41,10 @@ pub(super) fn draw(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect)
     most
 }
 
-/// What gctrace has to say, the newest first, each as long as it is.
-pub(super) fn draw_notices(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
+/// Draws the notices, wrapped, newest first. Returns the number of lines that can be scrolled away.
+pub(super) fn draw_notices(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
     title(
-        picture,
+        frame,
         buffer,
         top(&mut area, 1),
         "Notices",
@@ -53,25 +52,25 @@ pub(super) fn draw_notices(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut are
         true,
     );
     let width = usize::from(area.width);
-    let lines: Vec<String> = picture
+    let lines: Vec<String> = frame
         .snapshot
         .notes
         .iter()
         .rev()
-        .flat_map(|notice| wrapped(&notice_words(picture.snapshot, notice), width))
+        .flat_map(|notice| wrapped(&notice_words(frame.snapshot, notice), width))
         .collect();
     if lines.is_empty() {
         put(buffer, area, 0, Line::from(styled("None.", theme::dim())));
     }
     let most = lines.len().saturating_sub(usize::from(area.height));
-    let scrolled = picture.state.scrolled.min(most);
+    let scrolled = frame.state.scrolled.min(most);
     for (line, row) in lines.into_iter().skip(scrolled).zip(0..area.height) {
         put(buffer, area, row, Line::from(line));
     }
     most
 }
 
-/// A paragraph, its lines after the first set in by two.
+/// Wraps a paragraph; lines after the first are indented by two spaces.
 fn wrapped(words: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();

@@ -19,23 +19,18 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::text::Span;
 
-/// Draws titles and rows; says where.
-pub(super) fn draw(
-    picture: &ViewFrame<'_>,
-    buffer: &mut Buffer,
-    head: Rect,
-    body: Rect,
-) -> Geometry {
-    let state = picture.state;
-    let places = columns::places(body.width, state.columns_from, picture.snapshot);
-    draw_head(picture, buffer, head, &places);
+/// Draws titles and rows. Returns their positions.
+pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, head: Rect, body: Rect) -> Geometry {
+    let state = frame.state;
+    let places = columns::places(body.width, state.columns_from, frame.snapshot);
+    draw_head(frame, buffer, head, &places);
     let first = first_row(state.row, state.rows.len(), body.height);
     let shown = state.rows.iter().enumerate().skip(first);
     for ((position, index), row) in shown.zip(0..body.height) {
-        if let Some(process) = picture.snapshot.processes.get(*index) {
-            draw_row(picture, buffer, (body, row), &places, process);
+        if let Some(process) = frame.snapshot.processes.get(*index) {
+            draw_row(frame, buffer, (body, row), &places, process);
             if position == state.row {
-                choose(picture, buffer, body, row);
+                choose(frame, buffer, body, row);
             }
         }
     }
@@ -60,23 +55,23 @@ pub(super) fn draw(
     }
 }
 
-/// The first row that is drawn: the chosen one is always to be seen.
+/// The first visible row, such that the selected one is visible.
 fn first_row(chosen: usize, rows: usize, height: u16) -> usize {
     let height = usize::from(height);
     if height == 0 {
         return 0;
     }
     let last_page = rows.saturating_sub(height);
-    // The chosen row stays in the middle of a list that is longer than the screen.
+    // In a list longer than the screen, the selected row stays in the middle.
     chosen.saturating_sub(height / 2).min(last_page)
 }
 
-fn draw_head(picture: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &[ColumnPosition]) {
+fn draw_head(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &[ColumnPosition]) {
     if area.height == 0 {
         return;
     }
     buffer.set_style(area, theme::reversed());
-    let sort = picture.state.sort;
+    let sort = frame.state.sort;
     for place in places {
         let by = sort.by == place.column;
         let mut title = place.column.title().to_owned();
@@ -93,7 +88,7 @@ fn draw_head(picture: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &
         };
         put_at(buffer, area, (place.x, 0), Line::from(styled(title, style)));
     }
-    if picture.state.columns_from > 0 && area.width > 0 {
+    if frame.state.columns_from > 0 && area.width > 0 {
         put_at(
             buffer,
             area,
@@ -104,7 +99,7 @@ fn draw_head(picture: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &
 }
 
 fn draw_row(
-    picture: &ViewFrame<'_>,
+    frame: &ViewFrame<'_>,
     buffer: &mut Buffer,
     (body, row): (Rect, u16),
     places: &[ColumnPosition],
@@ -116,7 +111,7 @@ fn draw_row(
         let line = if place.column == Column::History {
             Line::from(history(process, width))
         } else {
-            let (cell, style) = columns::cell(place.column, process, picture.snapshot);
+            let (cell, style) = columns::cell(place.column, process, frame.snapshot);
             let style = if ended { theme::dim() } else { style };
             Line::from(styled(
                 text::fill(&cell, width, place.column.is_left()),
@@ -127,21 +122,21 @@ fn draw_row(
     }
 }
 
-/// Reversed where keys go to the table, otherwise bold: colours of the cells stay readable.
-fn choose(picture: &ViewFrame<'_>, buffer: &mut Buffer, body: Rect, row: u16) {
+/// Marks the selected row: reversed if the table has the focus, otherwise bold.
+fn choose(frame: &ViewFrame<'_>, buffer: &mut Buffer, body: Rect, row: u16) {
     let area = Rect {
         y: body.y.saturating_add(row),
         height: 1,
         ..body
     };
-    let style = match picture.state.focus {
+    let style = match frame.state.focus {
         Focus::Table => theme::reversed(),
         Focus::Lower => theme::bold(),
     };
     buffer.set_style(area.intersection(buffer.area), style);
 }
 
-/// Upper bounds of the steps in nanoseconds per second: the same for all rows, so that they can be compared.
+/// Upper bounds of the steps in ns per second, the same for all rows so that they are comparable.
 const STEPS_NS: [u64; 7] = [
     1_000_000,
     5_000_000,
@@ -152,7 +147,7 @@ const STEPS_NS: [u64; 7] = [
     250_000_000,
 ];
 
-/// The last minute, a column of the screen for some seconds of it.
+/// The bars of the last minute, several seconds per cell.
 fn history(process: &ProcessFigures, width: usize) -> Vec<Span<'static>> {
     let per_cell = HISTORY_SECONDS.div_ceil(width.max(1)).max(1);
     let means: Vec<u64> = process
@@ -167,7 +162,7 @@ fn history(process: &ProcessFigures, width: usize) -> Vec<Span<'static>> {
         let step = STEPS_NS.iter().filter(|bound| ns >= **bound).count();
         let index = if ns == 0 { 0 } else { step + 1 };
         let bar = super::BARS.get(index).copied().unwrap_or(" ");
-        styled(bar, colour(ns))
+        styled(bar, color(ns))
     }));
     spans
 }
@@ -179,7 +174,7 @@ fn mean(seconds: &[u64]) -> u64 {
     sum.checked_div(seconds.len() as u64).unwrap_or(0)
 }
 
-fn colour(ns_per_second: u64) -> Style {
+fn color(ns_per_second: u64) -> Style {
     let style = theme::by_share(ns_per_second / 1000);
     style.remove_modifier(Modifier::BOLD)
 }

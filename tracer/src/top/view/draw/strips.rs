@@ -1,4 +1,4 @@
-//! Two strips of time: the last steps, and what the GPU did, each with GC marked below.
+//! Two strips over time: the last steps, and GPU busy time, each with GC below.
 
 use super::bar;
 use super::plain;
@@ -14,17 +14,17 @@ use gctrace_analysis::units;
 use ratatui::text::Line;
 use ratatui::text::Span;
 
-/// Columns of the names at the left.
+/// Width of the labels on the left.
 const LABEL: usize = 6;
-/// Columns of the words at the right.
+/// Width of the legend on the right.
 const WORDS: usize = 32;
-/// The strip of the GPU is about so much time at least, and about more where there is room: less than a second
-/// to a column, so that single long pauses can be seen.
+/// Minimum time span of the GPU strip; wider screens show more. Below one second per column, so that
+/// single long pauses are visible.
 const SPAN_NS: u64 = 8_000_000_000;
-/// Columns below which there are no words.
+/// Minimum width for the legend.
 const NARROW: usize = 60;
 
-/// All lines, for a screen of so many columns.
+/// All lines, for a screen of `width` columns.
 pub(super) fn lines(
     process: &ProcessFigures,
     detail: &ProcessDetail,
@@ -84,7 +84,7 @@ fn step_words(
     );
     let with_gc = shown.iter().filter(|step| step.pauses.count > 0).count();
     let second = format!(
-        "of it GC {}; in {with_gc} of {}",
+        "GC in it: {}; in {with_gc} of {}",
         units::duration(last.pauses.time_ns),
         shown.len()
     );
@@ -127,25 +127,25 @@ fn timeline(process: &ProcessFigures, detail: &ProcessDetail, room: usize) -> Ve
             .iter()
             .map(|cell| styled(bar(cell.gc_ns, cell.length_ns), theme::warning())),
     );
-    gc.push(plain(format!("  last {span}, now at the right")));
+    gc.push(plain(format!("  last {span}, now on the right")));
     lines.push(Line::from(gc));
     lines
 }
 
-/// Idle time that GC ran in is no more than that: whether GC is the cause, `analyze` says.
+/// Overlap of idle time and GC does not imply cause; `gctrace analyze` determines that.
 fn gpu_words(process: &ProcessFigures, exact: bool) -> String {
     match columns::overlap_ppm(process) {
-        Some(ppm) if exact => format!("idle while GC {} % (overlap)", text::percent(ppm)),
+        Some(ppm) if exact => format!("idle in GC {} % (overlap)", text::percent(ppm)),
         _ if exact => "busy, by CUPTI".to_owned(),
         _ => "sampled by NVML".to_owned(),
     }
 }
 
-/// Some neighbouring cells together.
+/// Several adjacent cells, merged.
 struct StripCell {
     length_ns: u64,
     gc_ns: u64,
-    /// Busy, and the length of the cells that tell it.
+    /// Busy time, and the total length of the cells with a known busy time.
     busy: Option<(u64, u64)>,
     percent: Option<u32>,
 }
@@ -168,7 +168,7 @@ impl StripCell {
         }
     }
 
-    /// A dot where it is not known.
+    /// The bar of GPU busy time; a dot if it is unknown.
     fn gpu(&self, exact: bool) -> Span<'static> {
         let bars = match (exact, self.busy, self.percent) {
             (true, Some((busy, length)), _) => bar(busy, length),

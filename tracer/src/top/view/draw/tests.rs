@@ -1,4 +1,4 @@
-//! Screens of fixed figures, as text; and that no size and no name breaks them.
+//! Screens of fixed figures as text, and robustness against sizes and names.
 
 mod feed;
 mod figures;
@@ -17,7 +17,7 @@ use ratatui::crossterm::event::KeyModifiers;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-const COLOURED: Theme = Theme {
+const COLORED: Theme = Theme {
     colors: true,
     unicode: true,
 };
@@ -45,12 +45,12 @@ impl Scene {
             state,
             phase: LivePhase::Recording,
             tail: None,
-            theme: COLOURED,
+            theme: COLORED,
             size,
         }
     }
 
-    fn picture(&self) -> ViewFrame<'_> {
+    fn frame(&self) -> ViewFrame<'_> {
         ViewFrame {
             snapshot: &self.snapshot,
             state: &self.state,
@@ -66,14 +66,14 @@ impl Scene {
     fn terminal(&self) -> (Terminal<TestBackend>, Geometry) {
         let backend = TestBackend::new(self.size.0, self.size.1);
         let mut terminal = Terminal::new(backend).expect("a terminal");
-        let picture = self.picture();
+        let frame = self.frame();
         let mut geometry = Geometry::default();
-        let drawn = terminal.draw(|frame| geometry = draw(&picture, frame.buffer_mut()));
+        let drawn = terminal.draw(|target| geometry = draw(&frame, target.buffer_mut()));
         drawn.expect("drawn");
         (terminal, geometry)
     }
 
-    /// The screen as text, without blanks at the ends of lines.
+    /// The screen as text, without trailing spaces.
     fn text(&self) -> String {
         let (terminal, _) = self.terminal();
         let buffer = terminal.backend().buffer();
@@ -254,7 +254,7 @@ fn other_columns() {
 }
 
 #[test]
-fn without_colours_and_unicode() {
+fn without_colors_and_unicode() {
     let mut scene = small();
     scene.theme = PLAIN;
     scene.press(KeyCode::Enter);
@@ -262,14 +262,14 @@ fn without_colours_and_unicode() {
     assert!(text.is_ascii(), "{text}");
     insta::assert_snapshot!("ascii_80x24", text);
     let (terminal, _) = scene.terminal();
-    let coloured = |cell: &ratatui::buffer::Cell| {
+    let colored = |cell: &ratatui::buffer::Cell| {
         cell.fg != ratatui::style::Color::Reset || cell.bg != ratatui::style::Color::Reset
     };
-    assert!(!terminal.backend().buffer().content.iter().any(coloured));
+    assert!(!terminal.backend().buffer().content.iter().any(colored));
 }
 
 #[test]
-fn only_the_eight_colours() {
+fn only_the_eight_colors() {
     use ratatui::style::Color;
     let scene = Scene::new(figures::training(), (200, 50));
     let (terminal, _) = scene.terminal();
@@ -319,9 +319,9 @@ fn any_size() {
             (0..=120).flat_map(|width| (0..=30).map(move |height| (width, height)))
         {
             if height % step == 0 || width < 3 {
-                scene.theme = if width % 2 == 0 { COLOURED } else { PLAIN };
+                scene.theme = if width % 2 == 0 { COLORED } else { PLAIN };
                 let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-                draw(&scene.picture(), &mut buffer);
+                draw(&scene.frame(), &mut buffer);
             }
         }
     }
@@ -343,7 +343,7 @@ fn from_the_keys_to_the_rows() {
     assert_eq!(scene.state.sort.by, Column::Rate);
     scene.press(KeyCode::Down);
     assert_eq!(scene.state.selected, Some(4242));
-    // The bar stays on the process, whatever the order.
+    // The selection follows the process in any order.
     scene.type_text("N");
     assert_eq!((scene.state.row, scene.state.selected), (0, Some(4242)));
 }
@@ -402,7 +402,8 @@ fn any_key() -> impl Strategy<Value = Event> {
     prop_oneof![4 => keys, 1 => mouse]
 }
 
-/// Not a test: `cargo test --release -p gctrace drawing_time -- --ignored --nocapture` prints what a picture costs.
+/// A measurement: `cargo test --release -p gctrace drawing_time -- --ignored --nocapture` prints the
+/// time per frame.
 #[test]
 #[ignore = "measures"]
 fn drawing_time() {
@@ -411,13 +412,13 @@ fn drawing_time() {
     let mut buffer = Buffer::empty(Rect::new(0, 0, 200, 50));
     let mut shown = buffer.clone();
     let rounds = 200_u32;
-    let begun = std::time::Instant::now();
+    let start = std::time::Instant::now();
     for _ in 0..rounds {
         scene.state.arrange(&scene.snapshot);
         buffer.reset();
-        draw(&scene.picture(), &mut buffer);
+        draw(&scene.frame(), &mut buffer);
         std::hint::black_box(shown.diff(&buffer).len());
         std::mem::swap(&mut shown, &mut buffer);
     }
-    println!("{:?} a picture", begun.elapsed() / rounds);
+    println!("{:?} a frame", start.elapsed() / rounds);
 }

@@ -1,5 +1,4 @@
-//! Keys while something lies over the screen or waits for text: the help, the list of columns, the filter, the
-//! interval.
+//! Actions in overlays and prompts: help, sort menu, filter, interval.
 
 use super::Geometry;
 use super::Overlay;
@@ -12,9 +11,9 @@ use crate::top::view::keys::KeyAction;
 use gctrace_analysis::live::Snapshot;
 use std::time::Duration;
 
-/// Shortest and longest interval, and steps between them.
+/// Steps of the interval.
 const INTERVALS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
-/// Most characters of a filter.
+/// Maximum characters of a filter or interval.
 const LONGEST_PROMPT: usize = 200;
 
 impl ViewState {
@@ -122,7 +121,7 @@ impl ViewState {
                 ViewEffect::Interval
             }
             None => {
-                self.message = Some("The interval is between 0.1 and 60 seconds.".to_owned());
+                self.message = Some("The interval must be from 0.1 to 60 seconds.".to_owned());
                 ViewEffect::Draw
             }
         }
@@ -137,7 +136,7 @@ pub(super) fn interval(typed: &str) -> Option<Duration> {
         None => (typed.strip_suffix('s').unwrap_or(&typed), 1.0),
     };
     let seconds = number.trim().parse::<f64>().ok()? * unit;
-    // In steps of 0.1 s: finer is nothing kept.
+    // The history has a resolution of 0.1 s.
     let seconds = (seconds * 10.0).round() / 10.0;
     let allowed = (0.1..=60.0).contains(&seconds);
     allowed.then(|| Duration::from_secs_f64(seconds))

@@ -1,4 +1,4 @@
-//! What keys do.
+//! Effects of keys on the state.
 
 use super::overlays::interval;
 use super::*;
@@ -179,7 +179,7 @@ fn scrolling_stops_at_the_ends() {
     assert_eq!(state.scrolled, 4);
     state.apply(KeyAction::Move(-1), &figures, &drawn());
     assert_eq!(state.scrolled, 3);
-    // Output is read from its end.
+    // Output is shown from its end.
     state.apply(KeyAction::Output, &figures, &drawn());
     state.apply(KeyAction::Move(-1), &figures, &drawn());
     assert_eq!(state.scrolled, 1);

@@ -1,4 +1,4 @@
-//! On a pseudo terminal, seen from its other side.
+//! The terminal on a pseudoterminal, read from its master side.
 
 use super::*;
 use crate::top::view::terminal_device::TermEvent;
@@ -8,7 +8,7 @@ use nix::sys::eventfd::EventFd;
 use std::fs::File;
 use std::io::Read as _;
 
-/// What has come out of the terminal until now.
+/// The output of the terminal so far.
 fn shown(other_side: &mut File) -> Vec<u8> {
     let mut bytes = vec![0; 65536];
     let length = other_side.read(&mut bytes).expect("bytes");
@@ -30,12 +30,12 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// One test, because there is one terminal that can be taken.
+/// A single test, because the taken terminal is global.
 #[test]
 fn given_back_on_leaving_and_before_a_panic_is_told() {
     let (mut other_side, device) = pseudo_terminal();
     let before = device.mode().expect("a mode");
-    let again = device.again().expect("a device");
+    let again = device.duplicate().expect("a device");
     let terminal = Terminal::enter_guarded(device, None).expect("a terminal");
     assert!(holds(&shown(&mut other_side), ENTER));
     assert_ne!(again.mode().expect("a mode"), before);
@@ -43,12 +43,15 @@ fn given_back_on_leaving_and_before_a_panic_is_told() {
     assert!(holds(&shown(&mut other_side), LEAVE));
     assert_eq!(again.mode().expect("a mode"), before);
 
-    let device = again.again().expect("a device");
+    let device = again.duplicate().expect("a device");
     let terminal = Terminal::enter_guarded(device, None).expect("a terminal");
     shown(&mut other_side);
-    // What the hook before ours meets is the terminal as it was.
+    // The previous panic hook runs after the terminal has been restored.
     let (sender, receiver) = std::sync::mpsc::channel();
-    let (checked, usual) = (again.again().expect("a device"), std::panic::take_hook());
+    let (checked, usual) = (
+        again.duplicate().expect("a device"),
+        std::panic::take_hook(),
+    );
     let sender = Mutex::new((sender, checked));
     std::panic::set_hook(Box::new(move |_| {
         let (sender, checked) = &*locked_for_test(&sender);
@@ -61,7 +64,7 @@ fn given_back_on_leaving_and_before_a_panic_is_told() {
     });
     assert!(panicked.join().is_err());
     std::panic::set_hook(usual);
-    assert_eq!(receiver.recv().expect("told").expect("a mode"), before);
+    assert_eq!(receiver.recv().expect("sent").expect("a mode"), before);
     assert!(holds(&shown(&mut other_side), LEAVE));
     assert_eq!(again.mode().expect("a mode"), before);
 }
@@ -73,7 +76,7 @@ fn a_terminal_that_takes_nothing_is_left() {
     let wake: OwnedFd = wake.as_fd().try_clone_to_owned().expect("a descriptor");
     let mut writer = FrameWriter::new(&device, Arc::new(wake)).expect("a writer");
     writer.write_all(&vec![b'x'; 1 << 20]).expect("kept");
-    let error = writer.flush().expect_err("nobody reads");
+    let error = writer.flush().expect_err("no reader");
     assert_eq!(error.kind(), io::ErrorKind::Interrupted);
 }
 

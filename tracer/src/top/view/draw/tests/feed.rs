@@ -1,4 +1,4 @@
-//! A minute of training as a recording would tell it: two ranks on two GPUs, one of which collects a lot.
+//! A minute of records of a training: two ranks on two GPUs, one of which collects a lot.
 
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::RecorderCost;
@@ -31,12 +31,12 @@ const START: u64 = 5_000 * MS;
 const NOON: u64 = 1_714_824_000_000 * MS;
 const STEPS: u64 = 200;
 const STEP_MS: u64 = 300;
-/// The rank that collects a lot, the other, and a process that ended.
+/// Pids of the rank that collects a lot, the other rank, and an exited process.
 const HEAVY: u32 = 7001;
 const LIGHT: u32 = 7000;
 const GONE: u32 = 7002;
 
-/// At the end of it, with more about `detail`.
+/// The snapshot at the end of the minute, with details of the process `detail`.
 pub(super) fn snapshot(detail: Option<u32>) -> Snapshot {
     live().snapshot(&SnapshotRequest {
         now_ns: START + STEPS * STEP_MS * MS + SETTLE_NS,
@@ -158,8 +158,8 @@ fn frame(id: u32, function: &str, file: &str, line: u32) -> Record {
     })
 }
 
-/// A backward pass, a kernel that takes most of it, young collections, and now and then a full one, in which the
-/// GPU has nothing to do.
+/// A backward pass, a kernel that takes most of it, young collections, and occasionally a full one,
+/// during which the GPU is idle.
 fn step_of(pid: u32, number: u64) -> Vec<Record> {
     let at_ms = number * STEP_MS;
     let full_ms = match (pid, number % 8) {

@@ -263,7 +263,7 @@ pub(super) fn plain() -> Snapshot {
     snapshot
 }
 
-/// As many as asked for.
+/// A snapshot with this number of processes.
 pub(super) fn many(count: u32) -> Snapshot {
     let mut snapshot = training();
     snapshot.processes = (0..count)
@@ -279,7 +279,7 @@ pub(super) fn many(count: u32) -> Snapshot {
     snapshot
 }
 
-/// Names that would like to break out.
+/// Names with control characters.
 pub(super) fn hostile() -> Snapshot {
     let mut snapshot = training();
     let names = [

@@ -182,7 +182,7 @@ impl PythonApi {
     pub(crate) fn is_free_threaded(&self) -> bool {
         let marker = b"free-threading";
         let version = self.version().to_bytes();
-        version.windows(marker.len()).any(|part| part == said)
+        version.windows(marker.len()).any(|part| part == marker)
     }
 
     /// The interpreter that the calling thread runs, whose lock it holds.

@@ -26,13 +26,13 @@ import kinds
 import rounds
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Most time of a round, in seconds: what takes longer hangs.
+# Time limit of a round, in seconds: beyond that it counts as hung.
 LIMIT = 240
 
 
 def pythons(manifest):
-    """Interpreters to be recorded: those whose gc.get_stats() is the truth. Without the GIL they wait by
-    sched_yield, and get nowhere on a machine with more to do than processors."""
+    """Interpreters to record: those whose gc.get_stats() is the truth. Free-threaded builds wait with
+    sched_yield, and make no progress on an overloaded machine."""
     unfit, found = {"incremental", "free-threaded", "container"}, []
     if manifest and os.path.exists(manifest):
         with open(manifest) as file:
@@ -44,7 +44,7 @@ def pythons(manifest):
 
 
 def one(options, kind, mode, seed):
-    """A round, in a process of its own; its outcome as a line of JSON."""
+    """Runs a round in a process of its own; prints its outcome as a line of JSON."""
     outcome = {"state": "passed", "findings": []}
     round = rounds.Round(options, kind, mode, seed)
     begin = time.monotonic()
@@ -70,7 +70,7 @@ def one(options, kind, mode, seed):
 
 
 class Schedule:
-    """Which kind and mode is next."""
+    """The kind and mode of the next round."""
 
     def __init__(self, options):
         self.random = random.Random(options.seed)
@@ -160,7 +160,7 @@ def collect(process, begin):
 
 def drive(options):
     kernel.adopt_orphans()
-    # What is ignored here (nohup, a script's background) would be ignored by all that is started.
+    # Signals ignored here (nohup, a script's background) would be ignored by every child.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     schedule, tally, running = Schedule(options), Tally(), []
@@ -214,7 +214,7 @@ def main():
     if unknown:
         sys.exit("chaos: no kind or mode %s" % ", ".join(sorted(unknown)))
     options.gctrace = os.path.abspath(options.gctrace)
-    # Programs run as other users, too: not everybody can enter the checkout.
+    # Programs also run as other users, which may not be able to enter the checkout.
     options.folder = options.folder or tempfile.mkdtemp(prefix="gctrace-chaos-", dir="/tmp")
     os.makedirs(options.folder, exist_ok=True)
     os.chmod(options.folder, 0o755)

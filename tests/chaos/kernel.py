@@ -1,4 +1,4 @@
-"""What the kernel knows of a round: its processes and their states, and BPF programs without an owner."""
+"""Kernel state of a round: its processes and their states, and BPF programs without an owner."""
 
 import ctypes
 import glob
@@ -13,7 +13,7 @@ SYS_BPF, BPF_PROG_GET_NEXT_ID, BPF_LINK_GET_NEXT_ID = 321, 11, 31
 
 
 def adopt_orphans():
-    """From here on every descendant stays one: orphans become children of this process."""
+    """Makes this process the subreaper: orphaned descendants become its children."""
     if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
 
@@ -30,7 +30,7 @@ def children(pid):
 
 
 def descendants(pid):
-    """All living descendants; zombies are none, unless they are stuck below somebody else."""
+    """All living descendants, without zombies unless another process fails to reap them."""
     found, rest = [], [pid]
     while rest:
         below = children(rest.pop())
@@ -54,7 +54,7 @@ def state(pid):
 
 
 def words(pid):
-    """Its command line; of a process that has just ended, nothing."""
+    """Its command line; empty if the process has just exited."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             return file.read().decode(errors="replace").split("\0")[:-1]
@@ -63,7 +63,7 @@ def words(pid):
 
 
 def describe(pid):
-    """One line for people."""
+    """One line for error messages."""
     name, fields = stat(pid)
     try:
         with open("/proc/%d/wchan" % pid) as file:
@@ -75,7 +75,7 @@ def describe(pid):
 
 
 class StopWatch(threading.Thread):
-    """Looks ten times a second which descendants are stopped, and for how long."""
+    """Samples ten times a second which descendants are stopped, and for how long."""
 
     def __init__(self, excused):
         super().__init__(daemon=True)
@@ -115,7 +115,7 @@ def loaded():
 
 
 def owned():
-    """BPF programs and links that some process has open."""
+    """BPF programs and links that a process has open."""
     found = set()
     for folder in glob.glob("/proc/[0-9]*/fdinfo"):
         try:
@@ -136,7 +136,7 @@ def owned():
 
 
 def ownerless(before, patience):
-    """What is loaded now, was not before, and no process has open, `patience` seconds long: the kernel frees
+    """New BPF programs or links that no process has had open for `patience` seconds: the kernel frees
     programs a little after their last descriptor is closed."""
     end = time.monotonic() + patience
     while True:

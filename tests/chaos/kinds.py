@@ -1,4 +1,4 @@
-"""What is done to gctrace and to the programs below it, kind by kind. Each takes a `Round`."""
+"""The kinds of chaos: what each does to gctrace and to the programs below it. Each takes a `Round`."""
 
 import os
 import pty
@@ -39,7 +39,7 @@ def finish(round, reference):
 
 
 def after_its_death(round, reference):
-    """gctrace was killed: the program goes on to its end, if it had been started."""
+    """gctrace was killed: the program runs to its end, if it had been started."""
     round.is_gctrace_killed = True
     round.wait(round.gctrace, "the killed gctrace")
     round.wait_for_all()
@@ -62,7 +62,7 @@ def kill_gctrace(round):
 
 
 def kill_guardian(round):
-    """Without a guardian a recording goes on as before."""
+    """Without a guardian a recording continues as before."""
     reference = recorded(round, round.victim())
     while_it_runs(round, reference)
     guardian = round.guardian()
@@ -78,10 +78,10 @@ def kill_program(round):
     if not program:
         finish(round, reference)
         return
-    round.is_cut_short = True  # its children go on unrecorded
+    round.is_cut_short = True  # its children keep running unrecorded
     round.signal(program, signal.SIGKILL)
     code = round.wait(round.gctrace, "gctrace")
-    # It may have ended by itself just before.
+    # It may have exited by itself just before.
     if code not in (128 + signal.SIGKILL, reference["code"]):
         round.fault("exit code %d although the program was killed" % code)
 
@@ -97,7 +97,7 @@ def stop_gctrace(round):
 
 
 def leave(round):
-    """Interrupted twice, gctrace leaves; the program goes on alone."""
+    """Interrupted twice, gctrace exits; the program keeps running alone."""
     reference = recorded(round, round.victim(deaf=True))
     while_it_runs(round, reference)
     for _ in range(2):
@@ -127,7 +127,7 @@ def full_disk(round):
 
 
 def limited(round, limit, inherited, late):
-    """A limit that the program has as well, or one that falls on gctrace alone while it runs."""
+    """A limit that the program has as well, or one that is lowered for gctrace alone while it runs."""
     round.is_cut_short = True
     if round.mode == "top" or round.random.random() < 0.5:
         round.may_refuse = True
@@ -141,9 +141,9 @@ def limited(round, limit, inherited, late):
     if round.gctrace.poll() is None and round.program():  # it would inherit it
         round.done.append("limit %d of gctrace is now %d" % (limit, value))
         resource.prlimit(round.gctrace.pid, limit, (value, value))
-        # Below what is written already there is no room even for the end.
+        # Below the size already written there is no room even for the end.
         round.may_lack_end = limit == resource.RLIMIT_FSIZE
-        # Where no memory can be had any more, Rust's runtime panics and aborts: the program must not notice.
+        # Without memory Rust's runtime panics and aborts: the program must not be affected.
         round.may_panic = limit == resource.RLIMIT_AS
         if limit == resource.RLIMIT_AS and round.wait(round.gctrace, "gctrace") == -signal.SIGABRT:
             after_its_death(round, reference)
@@ -165,7 +165,7 @@ def memory(round):
 
 
 def storm(round, **shape):
-    """Many processes at once; gctrace ends with them, is killed, or leaves."""
+    """Many processes at once; gctrace ends with them, is killed, or is interrupted."""
     reference = recorded(round, round.victim(steps=round.random.randint(30, 60), pace=0.001, **shape))
     end = round.random.choice(("normal", "kill", "stop"))
     while_it_runs(round, reference)
@@ -190,11 +190,11 @@ def execs(round):
 
 
 def survivors(round):
-    """The command ends before its children, which go on alone."""
+    """The command exits before its children, which keep running alone."""
     victim = " ".join(round.victim(copies=25, steps=25))
     seconds = round.random.uniform(0.1, 1.0)
     command = ["sh", "-c", "%s & sleep %.2f; exit 5" % (victim, seconds)]
-    # Its own end does not wait for them: neither does the reference.
+    # Its own end does not wait for them: nor does the reference.
     reference = dict(round.reference(command), code=5)
     round.record(command)
     round.is_cut_short = True
@@ -205,7 +205,7 @@ def survivors(round):
 
 
 def ancestor(round):
-    """gctrace records a shell of which it is a descendant itself."""
+    """gctrace records a shell that is its own ancestor."""
     victim = " ".join(round.victim(copies=6))
     words = " ".join(round.whims() + ["-n", "3", "-d", "0.2"] if round.mode == "top" else
                      round.whims() + ["-d", "%.2f" % round.random.uniform(0.1, 1)])
@@ -254,7 +254,7 @@ def launcher(round):
     command = ["sh", "-c", line % victim + " 2>/dev/null"]
     reference = round.reference(command)
     round.record(command)
-    # In unshare the truth has pids of its own; from inside a program only gctrace's user is recorded.
+    # In unshare the truth has pids of its own; in-process, only gctrace's user is recorded.
     round.is_cut_short = name == "unshare" or round.how == "inject" and name in OTHER_USERS
     end = round.random.choice(("normal", "normal", "kill"))
     while_it_runs(round, reference)
@@ -266,10 +266,10 @@ def launcher(round):
 
 
 def terminal(round):
-    """A terminal goes away: of gctrace as the leader of the session, behind a shell, or in tmux."""
+    """A terminal hangs up: with gctrace as the session leader, behind a shell, or in tmux."""
     verb = ["top"] if round.mode == "top" else ["record", "--mode", round.mode]
     verb += ["--record" if round.mode == "top" else "-o", round.trace]
-    # Longer than anybody waits: it is the hang-up that ends it.
+    # Longer than any wait here: the hangup ends it.
     line = [round.options.gctrace] + verb + ["--"] + round.victim(steps=50000, pace=0.02, copies=4)
     leader = round.random.choice(("gctrace", "shell", "tmux"))
     round.done.append("%s leads the session of: %s" % (leader, " ".join(line)))
@@ -307,7 +307,7 @@ def in_tmux(round, line):
 
 
 def attach(round):
-    """A program is attached to and left, again and again, in every way."""
+    """Attaches to a program and detaches, repeatedly, in every way."""
     command = round.victim(steps=60, pace=0.02, threads=0, log=True)
     reference = round.reference(command)
     program = round.run_plainly(command)
@@ -327,7 +327,7 @@ def attach(round):
 
 
 def attach_once(round, program, trace):
-    """Attaches and leaves; how."""
+    """Attaches and detaches; returns how."""
     way = round.random.choice(("time", "interrupt", "kill", "stop"))
     words = []
     if way == "time":
@@ -350,7 +350,7 @@ def attach_once(round, program, trace):
 
 
 def check_between(round, pid, events):
-    """Between the first and the last pause that was seen, every collection of the program was."""
+    """Between the first and the last recorded pause, every collection of the program was recorded."""
     pauses = sorted((event["ts"] * 1000, (event["ts"] + event["dur"]) * 1000)
                     for event in events or () if event.get("cat") == "gc" and event["pid"] == pid)
     end = next((event["args"] for event in events or () if event["name"] == "gctrace_end"), {})

@@ -1,4 +1,4 @@
-"""One round of chaos: what runs in it, and how it is judged.
+"""One round of chaos: what runs in it, and its checks.
 
 A kind (kinds.py) starts gctrace and a program, does something to them, and ends; `Round.judge` then looks
 at what is left. Everything random comes from the round's seed.
@@ -20,22 +20,22 @@ import time
 import kernel
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Nobody may stay stopped longer than this, in seconds.
+# No process may stay stopped longer than this, in seconds.
 MOST_STOPPED = 2.5
-# Within this time after the kind's own end everything has ended, in seconds.
+# Seconds after the kind's own end within which every process must have exited.
 PATIENCE = 60
-# How the names of losses begin that stand for pauses.
+# Prefixes of the names of losses that count as pauses.
 LOST_PAUSES = ("pauses:", "collections:")
-# What a note about a process says where not all of it was recorded.
+# What a note about a process contains if not all of it was recorded.
 MAY_MISS = ("may be missing",)
 
 
 class Refused(Exception):
-    """This kind cannot run here; the reason."""
+    """This kind cannot run here; states the reason."""
 
 
 class Failed(Exception):
-    """The round is lost; what is wrong."""
+    """The round failed; states why."""
 
 
 class Round:
@@ -51,13 +51,15 @@ class Round:
         self.trace = os.path.join(self.place, "trace.json" + self.random.choice(("", "", ".gz")))
         self.traces = [self.trace]
         self.findings, self.excused, self.done = [], set(), []
-        # What the kind found out: gctrace was killed; not all of the program is in the trace, nor is to be.
+        # Set by the kind: gctrace was killed; the trace does not contain all of the program, and
+        # need not.
         self.is_gctrace_killed = self.is_cut_short = False
-        # It may refuse to begin: limits and disks are too small.
+        # gctrace may refuse to start: limits and disks are too small.
         self.may_refuse = self.may_panic = self.may_lack_end = False
-        # A trace said of a process that collections of it may be missing; gctrace did not begin at all.
+        # A note in a trace states that collections of a process may be missing; gctrace did not
+        # start at all.
         self.is_incomplete = self.was_refused = False
-        # How collections are seen; `top` draws its own.
+        # The mode in which collections are recorded; `top` picks its own.
         self.how = mode if mode != "top" else self.random.choice(("ebpf", "inject", "both"))
         self.gctrace = None
         kernel.adopt_orphans()
@@ -179,7 +181,7 @@ class Round:
             return False
 
     def below(self, fits):
-        """Pid of the first child of this round's gctrace whose command line fits; None without one."""
+        """Pid of the first child of this round's gctrace with a matching command line; None without one."""
         for pid in kernel.children(self.gctrace.pid):
             words = kernel.words(pid)
             if words and fits(words) and kernel.state(pid) != "Z":
@@ -190,7 +192,7 @@ class Round:
         return self.below(lambda words: words[-1].startswith("__"))
 
     def program(self):
-        """The command; None where it has not been started or has ended. Before it comes gctrace itself, which tries
+        """The command; None if it has not been started or has exited. Before it there is gctrace itself, trying
         to load its library."""
         return self.below(lambda words: not any(word.startswith("__") for word in words))
 
@@ -198,7 +200,7 @@ class Round:
         """Names of the signals that were sent."""
         return [word for line in self.done for word in line.split()[:1] if word.startswith("SIG")]
 
-    # Judgement --------------------------------------------------------------------------------------------
+    # Checks -----------------------------------------------------------------------------------------------
 
     def fault(self, text):
         self.findings.append(text)
@@ -222,7 +224,7 @@ class Round:
             time.sleep(0.02)
 
     def same(self, reference, code):
-        """Output and exit code are those of the program alone; `code`: what gctrace ended with, None if it
+        """Output and exit code are those of the program alone; `code`: gctrace's exit code, None if it
         was killed."""
         with open(self.file("output"), errors="replace", newline="") as file:
             output = file.read()
@@ -239,7 +241,7 @@ class Round:
             return file.read()
 
     def is_refused(self, code):
-        """Whether gctrace refused before it started anything: it says why, and nothing ran."""
+        """Whether gctrace refused before it started anything: it prints why, and nothing ran."""
         self.was_refused = bool(code in (1, 2) and self.messages().strip() and not os.listdir(self.file("truth")))
         if self.was_refused and not self.may_refuse:
             self.fault("gctrace refused: %s" % self.messages()[-300:])
@@ -272,7 +274,7 @@ class Round:
             return None
 
     def count(self, events):
-        """Pauses in the trace and losses stated against the programs' own counts."""
+        """Compares pauses in the trace plus reported losses with the programs' own counts."""
         end = next((event["args"] for event in events if event["name"] == "gctrace_end"), None)
         if end is None and not (self.is_gctrace_killed or self.may_lack_end):
             self.fault("the trace has no end")
@@ -297,14 +299,14 @@ class Round:
             self.fault("%d pauses more than collections" % surplus)
         if lost is None or end is None or self.is_cut_short:
             return
-        # What the library lost the probes may have seen.
+        # The probes may have seen what the library lost.
         too_many = lost and self.how != "both" and lost > missing + outside
         if missing > lost or too_many:
             self.fault("%d collections are not in the trace, which states %d losses: %s" % (
                 missing, lost, end.get("lost")))
 
     def lost_pauses(self, end):
-        """None where losses of other kinds make the count meaningless."""
+        """None if losses of other kinds make the count meaningless."""
         lost = 0
         for name, number in end.get("lost", {}).items():
             if name.startswith(LOST_PAUSES):
@@ -314,7 +316,7 @@ class Round:
         return lost
 
     def judge(self):
-        """Everything that holds for every round."""
+        """The checks of every round."""
         self.wait_for_all()
         self.watch.over.set()
         self.watch.join()
@@ -332,7 +334,7 @@ class Round:
 
 
 def clean_up():
-    """Ends everything that is left below this process."""
+    """Kills every remaining descendant of this process."""
     for _ in range(50):
         left = kernel.descendants(os.getpid())
         for pid in left:

@@ -39,7 +39,7 @@ def garbage(number):
 
 
 class Truth:
-    """What this process collected from here to `write`."""
+    """Counts what this process collects until `write`."""
 
     def __init__(self, folder, log):
         hold_automatic()
@@ -85,7 +85,7 @@ def child(folder, number):
 
 
 def copied(folder, number):
-    """A program that nobody has met, since it is a new file."""
+    """A program that gctrace has not seen yet, since it is a new file."""
     path = os.path.join(folder, "copy-%d-%d" % (os.getpid(), number))
     shutil.copy("/bin/true" if number % 2 else "/bin/false", path)
     code = subprocess.call([path])

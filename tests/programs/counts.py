@@ -12,7 +12,7 @@ GENERATIONS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """A process's own counters, as a line of its file has them."""
+    """A process's own counters, from a line of its file."""
 
     event: str
     before_ns: int
@@ -28,16 +28,16 @@ class Comparison:
     processes: int = 0
     collections: int = 0
     missing: int = 0
-    # Before the interpreter could be seen from inside: not compared.
+    # Before the interpreter could be recorded in-process: not compared.
     early: int = 0
-    # Of processes of which the trace itself does not say that it lacks some.
+    # Of processes for which the trace itself does not report losses.
     unsaid: int = 0
     too_many: list[str] = dataclasses.field(default_factory=list)
     differences: list[str] = dataclasses.field(default_factory=list)
 
 
 def readings(folder):
-    """By process; those of one that changed its user are put together in order of time."""
+    """By process; the readings of one that changed its user are merged in order of time."""
     processes = {}
     for file in pathlib.Path(folder).iterdir():
         pid = int(file.name.split(".")[0])
@@ -50,12 +50,13 @@ def readings(folder):
 
 
 def spans(own, from_start):
-    """Pairs of readings between which one interpreter counted; the first is None where it counted from its begin."""
+    """Pairs of readings between which one interpreter counted; the first is None if it counted from its start."""
     images, previous = [], None
     for reading in own:
-        if reading.event in ("start", "fork") or not images:  # a fork that Python did not make has none
-            # After exec the counters begin at 0. An interpreter that is started again in the same
-            # process (embedded) begins at 0 too, but the end of the one before is not counted anywhere.
+        if reading.event in ("start", "fork") or not images:  # a fork outside of Python has none
+            # After exec the counters start at 0. An interpreter that is started again in the same
+            # process (embedded) starts at 0 too, but the shutdown of the previous one is not
+            # counted anywhere.
             fresh = reading.event == "start" and not from_start and (previous is None or previous.event == "exec")
             images.append([previous if fresh else None, None if fresh else reading, reading])
         else:
@@ -92,7 +93,7 @@ def compare(trace, folder, from_start):
 
 
 def compare_span(result, pid, pauses, before, base, last):
-    """How many collections are missing."""
+    """The number of missing collections."""
     since = (base or before).after_ns if base or before else 0
     zero = (0,) * GENERATIONS
     start, start_collected = (base.collections, base.collected) if base else (zero, zero)

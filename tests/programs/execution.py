@@ -27,7 +27,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclasses.dataclass
 class Outcome:
-    """What a run did, normalized; `problems` are what no run may do."""
+    """What a run did, normalized; `problems` are failures of any run."""
 
     code: int | None
     stdout: str
@@ -41,7 +41,7 @@ class Outcome:
 
 
 class User:
-    """An ordinary user, made for this tier and removed at its end."""
+    """An ordinary user, created for this tier and removed at its end."""
 
     def __init__(self, home):
         self.name = f"gctp{os.getpid() % 1000000}"
@@ -67,7 +67,8 @@ class Machine:
     def __init__(self, gctrace, pythons):
         self.folder = temporary_folder("/tmp")
         self.pythons = pythons
-        # Where everybody can read it, and root alone write: gctrace insists on that for its library.
+        # Where every user can read it, and only root can write: gctrace requires that for its
+        # library.
         self.binaries = temporary_folder("/var/lib")
         for file in (gctrace, gctrace.parent / "libgctrace_inject.so"):
             shutil.copy(file, self.binaries)
@@ -79,7 +80,7 @@ class Machine:
     def close(self):
         leftovers.end_processes()
         self.user.remove()
-        # What is mounted there may be the whole machine.
+        # A mount there may be the whole machine.
         mounts = pathlib.Path("/proc/self/mounts").read_text()
         for folder in (self.folder, self.binaries):
             if str(folder) not in mounts:
@@ -97,7 +98,7 @@ class Machine:
         return [re.sub(r"\{(\w+)\}", lambda match: str(places.get(match[1], match[0])), word) for word in words]
 
     def readable(self):
-        """Folders that the ordinary user must be able to read, wherever they lie."""
+        """Folders that the ordinary user must be able to read, wherever they are."""
         wanted = [HERE, *(CHECKOUT / name for name in (".venv-programs", ".venv-torch", ".interpreters"))]
         wanted += [pathlib.Path(os.path.realpath(python)).parent.parent for python in self.pythons.values()]
         return list(dict.fromkeys(str(path.resolve()) for path in wanted if path.exists() and path.resolve() != pathlib.Path("/usr")))
@@ -124,7 +125,7 @@ def command_line(machine, program, mode, ordinary, work, trace):
     if mode:
         line = [str(machine.gctrace), "record", "--mode", mode, "-o", str(trace), "--", *line]
     if program.terminal:
-        # -I -S: it is not a part of what is counted.
+        # -I -S: it must not be counted itself.
         line = [sys.executable, "-I", "-S", str(SCRIPTS / "in_terminal.py"), *line]
     if ordinary:
         line = [str(AS_USER), machine.user.name, *machine.readable(), "--", *line]

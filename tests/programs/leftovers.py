@@ -1,4 +1,4 @@
-"""What a run may leave behind: processes, stopped ones, probes. All of it is found, said and removed.
+"""What a run may leave behind: processes, stopped ones, probes. Finds, reports and removes all of it.
 
 The driver is the subreaper of everything it starts, so that what outlives a run is its descendant.
 """
@@ -15,7 +15,7 @@ import time
 PR_SET_CHILD_SUBREAPER = 36
 SYS_BPF = 321  # x86-64
 BPF_LINK_GET_FD_BY_ID, BPF_LINK_GET_NEXT_ID = 30, 31
-# gctrace's guardian and the kernel's deferred freeing of links end a little after the run.
+# gctrace's guardian and the kernel's deferred freeing of links end slightly after the run.
 PATIENCE_S = 10
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -41,7 +41,7 @@ def processes():
 
 
 def descendants():
-    """Those of this process that are no zombies; zombies that were left to us are reaped."""
+    """Those of this process, without zombies; reaps orphaned zombies."""
     every = processes()
     mine, edge = {}, {os.getpid()}
     while edge:
@@ -73,7 +73,7 @@ def end_processes():
 
 
 def left_processes():
-    """Waits for the last ones to end; a sentence on what did not, after it was killed."""
+    """Waits for the last ones to exit; kills and reports those that did not."""
     until = time.monotonic() + PATIENCE_S
     left = descendants()
     while left and time.monotonic() < until:
@@ -95,7 +95,7 @@ def bpf(command, attributes):
 
 
 def links():
-    """Numbers of all BPF links of this machine; empty where that may not be asked."""
+    """Numbers of all BPF links of this machine; empty without the permission."""
     found, last = set(), 0
     with contextlib.suppress(OSError):
         while True:
@@ -115,7 +115,7 @@ def link_exists(link):
 
 
 def held_links():
-    """Numbers of the links that some process has a descriptor of."""
+    """Numbers of the links that a process has a descriptor of."""
     held = set()
     for file in pathlib.Path("/proc").glob("[0-9]*/fdinfo/*"):
         with contextlib.suppress(OSError):
@@ -126,7 +126,7 @@ def held_links():
 
 
 def left_links(before):
-    """A sentence on probes that came since `before` and that no process holds: they would stay for ever."""
+    """Reports probes that are new since `before` and open in no process: they would stay forever."""
     until = time.monotonic() + PATIENCE_S
     while True:
         new = links() - before

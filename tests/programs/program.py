@@ -1,4 +1,4 @@
-"""What a program of the tier is. The programs themselves are in catalog/."""
+"""The definition of a program of the tier. The programs themselves are in catalog/."""
 
 import dataclasses
 import pathlib
@@ -25,32 +25,32 @@ class Program:
 
     name: str
     command: Sequence[str]
-    # Whose python: "venv" (scripts/programs-venv.sh), "torch" (scripts/torch-venv.sh), "system",
-    # or a name from .interpreters/manifest.tsv.
+    # Which python: "venv" (scripts/programs-venv.sh), "torch" (scripts/torch-venv.sh), "system", or
+    # a name from .interpreters/manifest.tsv.
     python: str = "system"
-    # What must be importable there, and on the search path; otherwise the program is skipped.
+    # Modules and commands that it needs; otherwise the program is skipped.
     modules: Sequence[str] = ()
     tools: Sequence[str] = ()
-    # Commands that make what it needs, once and untraced.
+    # Commands that create what it needs, once and untraced.
     build: Sequence[Sequence[str]] = ()
-    # A part of the short form, which runs in continuous integration.
+    # Part of the short form, which runs in continuous integration.
     short: bool = False
-    # Seconds that a run may take on a busy machine.
+    # Time limit of a run in seconds, on a busy machine.
     limit: float = 300
     code: int = 0
-    # How many processes must have written what their collector counted; 0: none is asked to.
+    # How many processes must have written what their collector counted; 0: none.
     processes: int = 1
-    # Modes in which it is not run, and those in which some collections are not seen, with the reason.
-    # What is not seen must not be called complete.
+    # Modes in which it is not run, and those in which some collections are not recorded, with the
+    # reason. A trace that misses collections must not be called complete.
     excluded: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unseen: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Needs root in mode inject too, where an ordinary user runs the others.
+    # Needs root in mode inject too, in which an ordinary user runs the others.
     root: bool = False
-    # Runs in a terminal of its own (stdout and stderr are one there).
+    # Runs in a terminal of its own (to which stdout and stderr are connected).
     terminal: bool = False
     # Whether stderr must be the same as well.
     stderr: bool = True
-    # Regular expressions and what they are replaced by before outputs are compared.
+    # Regular expressions and their replacements, applied before outputs are compared.
     normalize: Sequence[tuple[str, str]] = ()
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # More to compare: reads it from the run's folder.

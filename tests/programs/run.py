@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs real programs untraced and traced, and compares: output, exit code, results, counts, what is said.
+"""Runs real programs untraced and traced, and compares: output, exit code, results, counts, messages.
 
     run.py [--short] [--mode MODE]... [--markdown FILE] [--list] [NAME...]
 
@@ -33,7 +33,7 @@ def catalog():
 
 
 def pythons():
-    """Names of pythons that programs ask for -> paths."""
+    """Names of pythons that programs request -> paths."""
     checkout = execution.CHECKOUT
     found = {"system": "/usr/bin/python3"}
     for name in ("programs", "torch"):
@@ -69,7 +69,7 @@ def why_not(one, machine):
 
 
 def first_difference(untraced, traced):
-    """The first line that is not the same, of both."""
+    """The first line that differs, of both."""
     one, other = untraced.splitlines(), traced.splitlines()
     for a, b in zip(one, other):
         if a != b:
@@ -79,7 +79,7 @@ def first_difference(untraced, traced):
 
 
 def behaves_alike(one, untraced, traced):
-    """Sentences on what is not as it is untraced."""
+    """Sentences on differences from the untraced run."""
     said = list(traced.problems)
     if traced.code != untraced.code:
         said.append(f"exit code {traced.code} instead of {untraced.code}")
@@ -93,7 +93,7 @@ def behaves_alike(one, untraced, traced):
 
 
 def reports(machine, traced):
-    """What gctrace says of the recording: its own last lines and the report."""
+    """gctrace's statements about the recording: its own last lines and the report."""
     done = subprocess.run(
         [machine.gctrace, "analyze", traced.trace], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
     )
@@ -120,7 +120,7 @@ def counts_alike(one, machine, mode, traced):
             wrong.append("the report says 'Nothing was lost'")
         if summary_says_all:
             wrong.append("the summary says 'nothing lost'")
-        # A process that could not be held in time is late, and the trace says so.
+        # A process that could not be stopped in time is late, and the trace reports that.
         if wrong or (compared.unsaid and mode not in one.unseen):
             wrong += compared.differences[:3]
             wrong.append(f"{compared.missing} of {compared.collections} collections missing")
@@ -206,7 +206,7 @@ def main():
         for one in chosen:
             try:
                 run_program(one, machine, arguments.mode or program.MODES, table)
-            except Exception as error:  # a program never costs the others
+            except Exception as error:  # a program must not affect the others
                 leftovers.end_processes()
                 traceback.print_exc()
                 table.put(one.name, "driver", "FAIL", repr(error))

@@ -1,4 +1,4 @@
-"""What CPython's collector counts itself, written down by each process that imports this at its start.
+"""CPython's own collector counts, recorded by each process that imports this at its start.
 
 On PYTHONPATH only in the runs of tests/programs. A line per event goes to $GCTRACE_TRUTH/PID.UID:
 event, time before and after the reading (CLOCK_MONOTONIC, ns), then for each generation the
@@ -28,7 +28,7 @@ def install(folder):
         try:
             file = opened("%s/%d.%d" % (folder, getpid(), getuid()), flags, 0o666)
         except OSError:
-            return  # another root, a full disk: the last record that was written counts
+            return  # another root, a full disk: the last written record counts
         write(file, ("%s %d %d %s\n" % (event, before, after, numbers)).encode())
         close(file)
 

@@ -1,4 +1,4 @@
-"""Reads what the tier needs of a trace: pauses by process, who is in it. The format: docs/trace-format.md.
+"""Reads what the tier needs from a trace: pauses by process, and its processes. The format: docs/trace-format.md.
 
 Nothing here compares; see counts.py.
 """
@@ -22,30 +22,30 @@ class Pause:
 
 @dataclasses.dataclass
 class Trace:
-    """A trace that was closed in order, or not (`ended`)."""
+    """A trace that was closed properly, or not (`ended`)."""
 
     pauses: dict[int, list[Pause]]
     namespace_pids: dict[int, int]
     ended: bool
-    # Processes of which the trace says that collections of theirs may be missing.
+    # Processes for which a note states that collections may be missing.
     incomplete: set[int]
-    # How many others it says were not examined in time.
+    # Number of other processes that were not examined in time.
     unexamined: int
 
     def of(self, pid):
-        """Pauses of a process by the pid that it has for itself; None if the trace does not know it."""
+        """Pauses of a process by its pid in its own namespace; None if the trace does not contain it."""
         known = self.hosts(pid)
         if not known:
             return None
         return sorted((pause for host in known for pause in self.pauses.get(host, [])), key=lambda one: one.begin_ns)
 
     def hosts(self, pid):
-        """The pids outside of a process that has this one for itself."""
+        """The host pids of a process with this pid in its own namespace."""
         return {host for host, own in self.namespace_pids.items() if pid in (host, own)}
 
 
 def nanoseconds(text):
-    """Of microseconds as they stand in the file, exactly."""
+    """Converts microseconds exactly, from their text in the file."""
     whole, _, fraction = str(text).partition(".")
     return int(whole) * 1000 + int(fraction[:3].ljust(3, "0"))
 
@@ -64,7 +64,7 @@ def read(path):
         elif name == "gctrace_process":
             trace.namespace_pids[pid] = int(args.get("namespace_pid", pid))
         elif name == "gctrace_note":
-            if re.search("missing|not seen", args["message"]):
+            if re.search("missing|collections (were not|are no longer) recorded", args["message"]):
                 trace.incomplete.add(pid)
         elif name == "gctrace_end":
             trace.ended = True

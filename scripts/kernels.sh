@@ -47,8 +47,8 @@ core=(
     kernel_control:capabilities_on_the_binary_are_enough
     kernel_setcap:a_user_records_their_own_processes_only
     kernel_setcap:a_child_that_becomes_another_user_is_not_recorded
-    kernel_start:the_guardian_continues_what_is_held
-    kernel_alloc:no_probe_stays_when_gctrace_is_killed_in_a_window
+    kernel_start:the_guardian_resumes_stopped_programs
+    kernel_alloc:no_probe_is_left_when_gctrace_is_killed_in_a_window
     kernel_alloc:a_kernel_without_multi_links_is_named
     kernel_top:system_python
     kernel_inject:without_capabilities::system_python
@@ -58,7 +58,7 @@ if [ "${GCTRACE_KERNELS_CORE:-}" != short ]; then
     core+=(
         kernel_follow:a_storm_of_forks_is_complete
         kernel_follow:a_pause_cut_short_by_a_kill_is_unfinished
-        kernel_control:killed_at_any_moment_nothing_stays_held
+        kernel_control:killed_at_any_time_leaves_nothing_stopped
     )
 fi
 core+=(kernel_support:nothing_is_left_behind)

@@ -81,7 +81,7 @@ def kill_program(round):
     round.is_cut_short = True  # its children continue unrecorded
     round.signal(program, signal.SIGKILL)
     code = round.wait(round.gctrace, "gctrace")
-    # It may have ended by itself just before.
+    # It may have exited by itself just before.
     if code not in (128 + signal.SIGKILL, reference["code"]):
         round.fault("exit code %d although the program was killed" % code)
 

@@ -200,7 +200,7 @@ class Round:
         """Names of the signals that were sent."""
         return [word for line in self.done for word in line.split()[:1] if word.startswith("SIG")]
 
-    # Judgement --------------------------------------------------------------------------------------------
+    # Checks -----------------------------------------------------------------------------------------------
 
     def fault(self, text):
         self.findings.append(text)

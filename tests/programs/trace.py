@@ -65,7 +65,7 @@ def read(path):
         elif name == "gctrace_process":
             trace.namespace_pids[pid] = int(args.get("namespace_pid", pid))
         elif name == "gctrace_note":
-            if re.search("missing|not seen", args["message"]):
+            if re.search("missing|collections (were not|are no longer) recorded", args["message"]):
                 trace.incomplete.add(pid)
         elif name == "gctrace_end":
             trace.ended = True

@@ -1,10 +1,12 @@
-//! The guardian: a small process that lets held programs go on whatever becomes of gctrace.
+//! The guardian: a small process that resumes stopped programs whatever happens to gctrace.
 //!
-//! A program is held at exec, by a SIGSTOP from the BPF side, while its probes are placed. gctrace may be killed in
-//! that time, stopped, or stuck. The guardian has the map of held programs and a pipe whose other end only gctrace
-//! has. While that pipe is open it continues whatever is held for too long; at its end, with a farewell or without,
-//! whatever is held still. It keeps that map alive and nothing else: programs, links and with them the probes go
-//! with gctrace. Another of its kind guards the terminal (`guardian/terminal.rs`).
+//! A program is stopped at exec, by a SIGSTOP from the BPF side, while its probes are placed. In
+//! that time gctrace may be killed, stopped, or stuck. The guardian has the map of stopped programs
+//! and a pipe whose other end only gctrace has. While that pipe is open it resumes programs that
+//! were stopped for too long; when it is closed, with or without a final message, all that are
+//! still stopped. It keeps only that map alive: programs, links and with them the probes are
+//! released with gctrace. Another process of this kind guards the terminal
+//! (`guardian/terminal.rs`).
 
 mod held_map;
 mod terminal;
@@ -41,30 +43,32 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Name of the process, at most 15 bytes (`TASK_COMM_LEN`). Without the name of gctrace in it: `pkill gctrace` and
-/// `killall gctrace` must leave those that look after what gctrace held.
+/// Name of the process, at most 15 bytes (`TASK_COMM_LEN`). It does not contain "gctrace": `pkill
+/// gctrace` and `killall gctrace` must leave guardians alone.
 const NAME: &str = "gc-guardian";
-/// Where the guardian finds the map.
+/// The guardian's descriptor of the map.
 const MAP_DESCRIPTOR: i32 = 3;
 /// Sent on the pipe at an orderly end.
 const DISMISSED: u8 = b'.';
 
-/// Between two looks at the map.
+/// Time between two polls of the map after gctrace's end.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After a gctrace that was killed, the map has to stay empty for so long.
+/// After gctrace was killed, the map has to stay empty for this time.
 const QUIET: Duration = Duration::from_secs(1);
-/// Between two looks at the map while gctrace lives.
+/// Time between two polls of the map while gctrace lives.
 const WATCH: Duration = Duration::from_millis(200);
-/// Most time that a program is held: what was held for longer at a look is continued. With the time between two
-/// looks, 2 s at most.
+/// A program found stopped for longer than this at a poll is resumed. With the time between two
+/// polls, a program is stopped for 2 s at most.
 const LONGEST: Duration = Duration::from_millis(1700);
-/// Most time that gctrace waits for the end of its guardian, which another gctrace or a user may have stopped.
+/// How long gctrace waits for the end of its guardian, which another gctrace or a user may have
+/// stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A program is in the map a moment before its SIGSTOP reaches it, so it is continued repeatedly,
-/// for this long, and forgotten only then.
+/// A program is in the map slightly before its SIGSTOP reaches it, so it is resumed repeatedly for
+/// this time, and only then forgotten.
 const INSIST: Duration = Duration::from_millis(250);
 
-/// gctrace's handle on its guardian. When it is dropped, the guardian continues what is held still, and ends.
+/// gctrace's handle on its guardian. When dropped, the guardian resumes what is still stopped, and
+/// exits.
 #[derive(Debug)]
 pub(crate) struct Guardian {
     process: Child,
@@ -72,7 +76,7 @@ pub(crate) struct Guardian {
 }
 
 impl Guardian {
-    /// Starts the guardian of `map` (u32 pid -> u64 time of the hold): this executable again, in a
+    /// Starts the guardian of `map` (u32 pid -> u64 time of the stop): this executable again, in a
     /// session of its own.
     pub(crate) fn start(map: BorrowedFd<'_>) -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
@@ -87,7 +91,7 @@ impl Guardian {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // SAFETY: the closure makes system calls only; it neither allocates nor locks.
+        // SAFETY: the closure only makes system calls; it neither allocates nor locks.
         unsafe {
             command.pre_exec(move || detach_with(map));
         }
@@ -97,20 +101,20 @@ impl Guardian {
     }
 }
 
-/// Nothing new is held from now on. Waits until the guardian is gone, and with it whatever was held: a program that
-/// is stopped when gctrace ends may lose its process group's last parent, and the kernel ends it for that
-/// (`kill_orphaned_pgrp` in kernel/exit.c).
+/// No program is stopped from now on. Waits until the guardian has exited, and with it resumed
+/// every program: one that is stopped when gctrace exits may lose its process group's last parent,
+/// and the kernel terminates it for that (`kill_orphaned_pgrp` in kernel/exit.c).
 impl Drop for Guardian {
     fn drop(&mut self) {
         if let Some(mut pipe) = self.pipe.take() {
-            // The guardian may have ended already.
+            // The guardian may have exited already; ignore EPIPE.
             let _ = pipe.write_all(&[DISMISSED]);
         }
         wait_for_end(&mut self.process);
     }
 }
 
-/// Waits for a guardian, but not for ever.
+/// Waits for a guardian, with a timeout.
 fn wait_for_end(guardian: &mut Child) {
     let begin = Instant::now();
     while matches!(guardian.try_wait(), Ok(None)) && begin.elapsed() < PATIENCE {
@@ -118,10 +122,10 @@ fn wait_for_end(guardian: &mut Child) {
     }
 }
 
-/// In the forked child: leave the terminal, and keep the map and the standard descriptors only.
+/// In the forked child: leaves the terminal, and keeps the map and the standard descriptors only.
 fn detach_with(map: i32) -> io::Result<()> {
-    // SAFETY: system calls on plain numbers. Closing on exec rather than now leaves alone the pipe
-    // on which the parent waits for the exec.
+    // SAFETY: system calls on plain numbers. Closing on exec rather than now keeps the pipe on
+    // which the parent waits for the exec.
     unsafe {
         Errno::result(libc::setsid())?;
         let first = u32::try_from(MAP_DESCRIPTOR).unwrap_or(u32::MAX);
@@ -136,39 +140,37 @@ fn detach_with(map: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// What the guardian needs from the world.
+/// The guardian's view of the system.
 trait GuardianWorld {
-    /// Held processes, and since when.
+    /// Stopped processes, and the CLOCK_MONOTONIC time of each stop.
     fn held(&mut self) -> io::Result<Vec<(u32, Duration)>>;
-    /// Lets one go on.
     fn resume(&mut self, pid: u32);
-    /// Removes it from the held ones.
+    /// Removes a process from the map.
     fn forget(&mut self, pid: u32);
-    /// CLOCK_MONOTONIC, as for the held ones.
+    /// CLOCK_MONOTONIC, as for the stopped ones.
     fn now(&mut self) -> Duration;
-    /// Waits.
     fn sleep(&mut self, time: Duration);
 }
 
-/// Is the guardian: the whole life of the process that [`Guardian::start`] started.
+/// The main function of the process that [`Guardian::start`] started.
 pub(crate) fn guard() -> io::Result<()> {
-    live_unnoticed()?;
-    // SAFETY: `Guardian::start` put the map there for us; nothing else in this process owns it.
+    ignore_signals()?;
+    // SAFETY: `Guardian::start` put the map there for us; it has no other owner in this process.
     let map = unsafe { OwnedFd::from_raw_fd(MAP_DESCRIPTOR) };
     let mut world = KernelWorld {
         map: HeldMap::new(map),
     };
-    // Tells a map from anything else, should somebody start the guardian by hand.
+    // Fails for anything but a map, in case the guardian was started by hand.
     world.held()?;
     let mut pipe = io::stdin();
     while !is_readable(pipe.as_fd(), WATCH)? {
-        release_overdue(&mut world)?;
+        resume_overdue(&mut world)?;
     }
     let quiet = match abandoned(&mut pipe) {
         true => QUIET,
         false => Duration::ZERO,
     };
-    release_all(&mut world, quiet)
+    resume_all(&mut world, quiet)
 }
 
 /// Whether there is something to read, or the other end is closed.
@@ -182,13 +184,13 @@ fn is_readable(pipe: BorrowedFd<'_>, within: Duration) -> io::Result<bool> {
     }
 }
 
-/// No signal that can be ignored ends the guardian before gctrace.
-fn live_unnoticed() -> io::Result<()> {
+/// Ignores every signal that can be ignored, so that the guardian outlives gctrace.
+fn ignore_signals() -> io::Result<()> {
     for signal in
         Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP))
     {
-        // SAFETY: ignoring runs no code of ours. Faults (SIGSEGV and the like) cannot be ignored and
-        // still end the process.
+        // SAFETY: ignoring runs no code of ours. Faults (SIGSEGV and the like) cannot be ignored
+        // and still terminate the process.
         unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn)? };
     }
     let name = std::ffi::CString::new(NAME)?;
@@ -196,20 +198,20 @@ fn live_unnoticed() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for gctrace's end: true if there was no farewell.
+/// Waits for gctrace's end: true if it came without [`DISMISSED`].
 fn abandoned(pipe: &mut impl Read) -> bool {
     let mut dismissal = [0];
     !matches!(pipe.read_exact(&mut dismissal), Ok(()))
 }
 
-/// Lets what is held for too long go on: gctrace is stopped, stuck or slow.
-fn release_overdue(world: &mut impl GuardianWorld) -> io::Result<()> {
+/// Resumes programs stopped for too long: gctrace is stopped, stuck or slow.
+fn resume_overdue(world: &mut impl GuardianWorld) -> io::Result<()> {
     let held = world.held()?;
     let now = world.now();
     for (pid, since) in held {
         let held_for = now.saturating_sub(since);
         if held_for >= LONGEST {
-            // In this order: once it runs it may be held anew, which must not be forgotten.
+            // In this order: once it runs it may be stopped again, which must not be forgotten.
             world.forget(pid);
             world.resume(pid);
         }
@@ -217,9 +219,9 @@ fn release_overdue(world: &mut impl GuardianWorld) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets everything held go on until nothing new has come for so long.
-fn release_all(world: &mut impl GuardianWorld, quiet: Duration) -> io::Result<()> {
-    let mut met: HashMap<u32, Duration> = HashMap::new();
+/// Resumes all stopped programs until no new one has appeared for `quiet`.
+fn resume_all(world: &mut impl GuardianWorld, quiet: Duration) -> io::Result<()> {
+    let mut seen: HashMap<u32, Duration> = HashMap::new();
     let mut empty_since = world.now();
     loop {
         let held = world.held()?;
@@ -227,17 +229,17 @@ fn release_all(world: &mut impl GuardianWorld, quiet: Duration) -> io::Result<()
         if !held.is_empty() {
             empty_since = now;
         }
-        // One that ends while it is insisted on is taken out of the map by the kernel.
-        met.retain(|pid, _| held.iter().any(|(one, _)| one == pid));
+        // If a program exits meanwhile, the kernel removes it from the map.
+        seen.retain(|pid, _| held.iter().any(|(one, _)| one == pid));
         for (pid, _) in held {
-            let first = *met.entry(pid).or_insert(now);
+            let first = *seen.entry(pid).or_insert(now);
             world.resume(pid);
             if now.saturating_sub(first) >= INSIST {
                 world.forget(pid);
-                met.remove(&pid);
+                seen.remove(&pid);
             }
         }
-        if met.is_empty() && now.saturating_sub(empty_since) >= quiet {
+        if seen.is_empty() && now.saturating_sub(empty_since) >= quiet {
             return Ok(());
         }
         world.sleep(PAUSE);
@@ -254,7 +256,7 @@ impl GuardianWorld for KernelWorld {
     }
 
     fn resume(&mut self, pid: u32) {
-        // A process that has ended, or that may not be signalled, is not ours to worry about.
+        // Processes that have exited, or that may not be signaled, are ignored.
         if let Ok(pid) = i32::try_from(pid) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
         }

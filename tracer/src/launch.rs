@@ -1,8 +1,8 @@
-//! Starting the command: as the user who typed it, as if gctrace were not there.
+//! Starts the command as the user who typed it would, as if gctrace were not there.
 //!
-//! Owns who that user is, the environment, what the command inherits, how it ended, signals on the
-//! way, and files made on that user's behalf. Knows nothing of probes: that a new program is held
-//! until its probes are in is the BPF programs' doing.
+//! Owns that user's identity, the environment, inherited state, the command's end, signals on the
+//! way, and files created for that user. Knows nothing of probes: the BPF programs stop a new
+//! program until its probes are placed.
 
 mod as_user;
 mod environment;
@@ -59,10 +59,10 @@ pub(crate) enum LaunchError {
     NotFound {
         /// As typed.
         program: String,
-        /// ` in PATH=...`, where `PATH` was searched.
+        /// ` in PATH=...`, if `PATH` was searched.
         searched: String,
     },
-    /// The file is there, but what its first line names, or its loader, is not.
+    /// The file exists, but the interpreter in its first line, or its loader, does not.
     #[error(
         "{program}: the interpreter in its first line (#!) or its dynamic loader does not exist"
     )]
@@ -75,17 +75,16 @@ pub(crate) enum LaunchError {
     NotExecutable {
         /// As typed.
         program: String,
-        /// ` as alice`, where that is not obvious.
+        /// ` as alice`, if that is not obvious.
         who: String,
         /// The kernel's reason.
         source: io::Error,
-        /// What helps, if known.
+        /// How to fix it, if known.
         advice: String,
     },
-    /// It could not be watched once started.
+    /// The command was started but could not be watched.
     #[error("cannot watch the command (process {pid})")]
     Watch {
-        /// The started process.
         pid: u32,
         /// The kernel's reason.
         source: io::Error,
@@ -93,7 +92,7 @@ pub(crate) enum LaunchError {
 }
 
 impl LaunchError {
-    /// The exit code that a shell gives to the same failure.
+    /// The exit code of a shell for the same failure.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } | Self::InterpreterMissing { .. } => 127,
@@ -109,26 +108,23 @@ pub(crate) struct LaunchPlan {
     program: OsString,
     arguments: Vec<OsString>,
     environment: Environment,
-    /// The identity to take on; `None` keeps the present one.
+    /// The identity to assume; `None` keeps the present one.
     identity: Option<Invoker>,
     notes: Vec<String>,
     streams: StdioFiles,
 }
 
-/// Where the command reads from and writes to; `None`: as gctrace itself.
+/// The command's standard streams; `None`: gctrace's own.
 #[derive(Debug, Default)]
 pub(crate) struct StdioFiles {
-    /// Standard input.
     pub input: Option<File>,
-    /// Standard output.
     pub output: Option<File>,
-    /// Standard error.
     pub error: Option<File>,
 }
 
 impl LaunchPlan {
     /// Plans to run `command` (program and arguments, never empty) as `invoker`, or with `as_root`
-    /// as what gctrace itself is. Reads `/proc` to find out what sudo changed.
+    /// as gctrace's own user. Reads `/proc` to find out what sudo changed.
     pub(crate) fn new(command: &[OsString], invoker: &Invoker, as_root: bool) -> Self {
         let present = environment::present();
         let (environment, identity, notes) = match invoker.escalated_by() {
@@ -155,43 +151,43 @@ impl LaunchPlan {
         }
     }
 
-    /// Its input and output go elsewhere than gctrace's own.
+    /// Redirects the command's standard streams.
     pub(crate) fn redirect(&mut self, streams: StdioFiles) {
         self.streams = streams;
     }
 
-    /// Program and arguments.
     pub(crate) fn words(&self) -> Vec<OsString> {
         let program = std::iter::once(&self.program);
         program.chain(&self.arguments).cloned().collect()
     }
 
-    /// What it writes to standard output goes to gctrace's standard error: the trace has standard output.
-    pub(crate) fn leave_stdout(&mut self) -> io::Result<()> {
+    /// Redirects the command's standard output to gctrace's standard error: the trace is written to
+    /// standard output.
+    pub(crate) fn redirect_stdout(&mut self) -> io::Result<()> {
         self.streams.output = Some(File::from(crate::print::error_descriptor()?));
         Ok(())
     }
 
-    /// What the user should know about the plan, a sentence each.
+    /// Sentences about the plan for the user.
     pub(crate) fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The command's environment, for example to look for `RANK`.
+    /// A variable of the command's environment, for example `RANK`.
     pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
         self.environment
             .get(OsStr::new(name))
             .map(OsString::as_os_str)
     }
 
-    /// Libraries of CUDA that the command is likely to use.
+    /// CUDA libraries that the command is likely to use.
     pub(crate) fn cuda_libraries(&self) -> Vec<CudaFile> {
         let environment = self.environment.clone().into_iter().collect();
         let file = self.program_file();
         gctrace_probes::cuda::before_start(&self.program, file.as_deref(), &environment)
     }
 
-    /// Files of CUPTI that it is likely to find.
+    /// CUPTI libraries that it is likely to find.
     pub(crate) fn cupti_libraries(&self) -> Vec<PathBuf> {
         let environment = self.environment.clone().into_iter().collect();
         let file = self.program_file();
@@ -207,7 +203,7 @@ impl LaunchPlan {
         RunningCommand::watch(child.map_err(|error| self.refused(error))?)
     }
 
-    /// The command as it will be started, for a caller that wants its output.
+    /// The command as it will be started, for a caller that needs its output.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -216,13 +212,13 @@ impl LaunchPlan {
             .envs(&self.environment);
         let identity = self.identity.as_ref().map(invoker::Credentials::of);
         let inherited = InheritedState::at_start();
-        // SAFETY: the closure makes system calls only; it neither allocates nor locks.
+        // SAFETY: the closure only makes system calls; it neither allocates nor locks.
         unsafe {
             command.pre_exec(move || {
                 inherited.restore()?;
                 identity
                     .as_ref()
-                    .map_or(Ok(()), invoker::Credentials::take_on)
+                    .map_or(Ok(()), invoker::Credentials::assume)
             });
         }
         command
@@ -255,7 +251,7 @@ impl LaunchPlan {
         self.program.as_encoded_bytes().contains(&b'/')
     }
 
-    /// Looked at with the rights of whoever would run it.
+    /// Checked with the rights of the command's user.
     fn program_is_there(&self) -> bool {
         let exists = || std::fs::metadata(&self.program).is_ok();
         self.names_a_path()
@@ -326,13 +322,13 @@ pub(crate) struct RunningCommand {
     pidfd: OwnedFd,
 }
 
-/// A descriptor of a child that was not waited for, so that the pid is still its own.
+/// A pidfd of a child that was not waited for, so that its pid cannot have been reused.
 fn pidfd_of(child: &Child) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
     let fd = Errno::result(fd)?;
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just handed it out, closed on exec; nobody else owns it.
+    // SAFETY: the kernel has just returned it, close-on-exec; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -343,7 +339,6 @@ impl RunningCommand {
         Ok(Self { child, pidfd })
     }
 
-    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -353,13 +348,13 @@ impl RunningCommand {
         Ok(self.child.try_wait()?.map(CommandEnd::from))
     }
 
-    /// Blocks until it ends.
+    /// Blocks until it exits.
     #[cfg(test)]
     pub(crate) fn wait(&mut self) -> io::Result<CommandEnd> {
         Ok(self.child.wait()?.into())
     }
 
-    /// Sends it a signal. That it has ended is no error.
+    /// Sends it a signal. Succeeds if it has exited.
     pub(crate) fn send(&self, signal: Signal) -> io::Result<()> {
         let no_info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open, and a null siginfo is what kill(2) would send.
@@ -380,8 +375,8 @@ impl RunningCommand {
 }
 
 impl RunningCommand {
-    /// What Ctrl-C does where the terminal makes a signal of it, but for gctrace itself: SIGINT for the command
-    /// and those of its descendants that are in its process group still.
+    /// Does what Ctrl-C does in a terminal that generates the signal, except for gctrace itself:
+    /// SIGINT for the command and its descendants that are still in its process group.
     pub(crate) fn interrupt_as_terminal(&self) -> io::Result<()> {
         let descendants = gctrace_probes::proc_status::descendants(self.pid()).unwrap_or_default();
         self.send(Signal::SIGINT)?;
@@ -397,24 +392,23 @@ impl RunningCommand {
     }
 }
 
-/// The pidfd: readable (`POLLIN`) once the command has ended.
+/// The pidfd: readable (`POLLIN`) once the command has exited.
 impl AsFd for RunningCommand {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 }
 
-/// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandEnd {
-    /// By itself, with this exit code.
+    /// It exited with this code.
     Code(u8),
-    /// By this signal.
+    /// It was terminated by this signal.
     Signal(u8),
 }
 
 impl CommandEnd {
-    /// As a shell shows it: the command's own code, or 128 and the signal's number.
+    /// As a shell reports it: the command's own code, or 128 plus the signal number.
     pub(crate) fn exit_code(self) -> u8 {
         match self {
             Self::Code(code) => code,
@@ -425,7 +419,7 @@ impl CommandEnd {
 
 impl From<ExitStatus> for CommandEnd {
     fn from(status: ExitStatus) -> Self {
-        // Both fit: an exit code has 8 bits and a signal's number 7 (wait(2)).
+        // Both fit: an exit code has 8 bits and a signal number 7 (wait(2)).
         let byte = |value: i32| u8::try_from(value).unwrap_or(u8::MAX);
         match (status.signal(), status.code()) {
             (Some(signal), _) => Self::Signal(byte(signal)),

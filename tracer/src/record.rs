@@ -1,7 +1,6 @@
 //! One recording: set up, wait for events and signals, end.
 //!
-//! Owns the order of things. What follows from an event is `record/watch.rs`; what is written,
-//! `record/output.rs`.
+//! Owns the order of the steps. `record/watch.rs` handles each event; `record/output.rs` writes.
 
 mod allocations;
 mod clock;
@@ -71,46 +70,48 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Most time between two looks at the ring of pauses, which does not wake us for each of them.
+/// Longest interval between two polls of the ring of pauses, which does not wake us for each
+/// record.
 const TICK: Duration = Duration::from_millis(40);
 
-/// How long the events of programs that were held when a recording began to end are waited for: they come within
-/// microseconds.
+/// How long to wait for the events of programs that are stopped when the recording ends: they
+/// arrive within microseconds.
 const RELEASE: Duration = Duration::from_millis(250);
 
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// The command ended like this.
+    /// The command exited.
     CommandEnded(CommandEnd),
-    /// The process recorded with `-p` ended.
+    /// The process recorded with `-p` exited.
     ProcessEnded,
-    /// The time given with `-d` is over.
+    /// The duration given with `-d` has elapsed.
     TimeOver,
-    /// The user wants out.
+    /// The user interrupted gctrace.
     Interrupted,
-    /// Nobody looks on any more (`gctrace top`).
+    /// The user quit `gctrace top`.
     Left,
-    /// The trace cannot be written any more.
+    /// Writing the trace failed.
     CannotWrite,
 }
 
-/// What is added to a recording that is shown while it runs.
+/// Extends a recording that is displayed while it runs.
 pub(crate) trait LiveObserver {
-    /// The recording is about to start; nothing was touched. Returns what gets its records.
+    /// Called before the recording starts; no program was touched yet. Returns the observer that
+    /// receives every record.
     fn starts(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<dyn RecordObserver>>;
 
-    /// Where the command is to read from and write to.
+    /// Redirects the command's standard streams.
     fn redirect(&mut self, launch: &mut LaunchPlan, invoker: &Invoker) -> anyhow::Result<()>;
 }
 
-/// The exit code where a process was attached to that never ran Python.
+/// Exit code if gctrace attached to a process that never ran Python.
 const NO_PYTHON: u8 = 1;
 
-/// Records as configured; the exit code of gctrace.
+/// Records as configured and returns gctrace's exit code.
 pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
-    // Before any thread exists, so that all of them inherit the mask.
-    let signals = Signals::block().context("cannot take signals")?;
+    // Before any thread is created, so that all of them inherit the mask.
+    let signals = Signals::block().context("cannot block signals")?;
     let mut recording = Recording::prepare(config, signals, None)?;
     recording.start(config)?;
     let why = loop {
@@ -133,35 +134,35 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
     })
 }
 
-/// A recording that runs.
+/// A running recording.
 pub(crate) struct Recording {
     trace: RecordingTrace,
-    /// The trace's file, until something is recorded: where nothing can be, the last trace stays.
+    /// The trace's file, until recording starts: if that fails, the previous trace is kept.
     new_trace: Option<NewTrace>,
-    /// eBPF probes; `None` where everything is seen from within.
+    /// eBPF probes; `None` if everything is recorded in-process.
     probes: Option<ProbeWatch>,
-    /// The injected library's rings; `None` where nothing is injected.
+    /// The injected library's rings; `None` without injection.
     injected: Option<InjectedProcesses>,
-    /// Where all Python processes are recorded.
+    /// Set if all Python processes are recorded.
     newcomers: Option<ProcessAttacher>,
     guardian: Option<Guardian>,
     launch: Option<LaunchPlan>,
     attached: Option<u32>,
     deadline: Option<Instant>,
-    /// A trace that cannot be written is no reason to end: somebody looks on.
+    /// The live view is shown: a failure to write the trace does not end the recording.
     is_shown: bool,
-    /// What probes cost, where that is shown.
+    /// What a probe costs, measured for the live view.
     cost: Option<MeasuredCost>,
     write_error_reported: bool,
     command: CommandSupervisor,
 }
 
 impl Recording {
-    /// Everything that can fail before a program is touched.
+    /// Does everything that can fail before a program is touched.
     pub(crate) fn prepare(
         config: &RecordConfig,
         signals: Signals,
-        mut audience: Option<&mut dyn LiveObserver>,
+        mut observer: Option<&mut dyn LiveObserver>,
     ) -> anyhow::Result<Self> {
         let invoker = Invoker::detect();
         let mut launch = match &config.target {
@@ -177,7 +178,7 @@ impl Recording {
         let collections = decision.collections;
         let by_probes = collections.uses_probes();
         if let (true, Some(why)) = (by_probes, privileges::too_few_files()) {
-            anyhow::bail!("recording from the kernel is not possible: {why}");
+            anyhow::bail!("cannot record from the kernel: {why}");
         }
         let opened = by_probes.then(|| LoadedProbes::open(config)).transpose()?;
         let mut injected = None;
@@ -187,8 +188,8 @@ impl Recording {
             let library = injection.library.display();
             launch
                 .inject(injection, &started.rendezvous())
-                .with_context(|| format!("cannot load {library} into the command"))?;
-            started.let_in()?;
+                .with_context(|| format!("cannot inject {library} into the command"))?;
+            started.hand_over()?;
             injected = Some(started);
         }
         let mut header = header::header(config, collections, |name| match &launch {
@@ -198,8 +199,8 @@ impl Recording {
         if let Some(opened) = &opened {
             opened.counting.describe(&mut header);
         }
-        let live = match &mut audience {
-            Some(audience) => Some(audience.starts(&header)?),
+        let live = match &mut observer {
+            Some(observer) => Some(observer.starts(&header)?),
             None => None,
         };
         let is_shown = live.is_some();
@@ -213,13 +214,13 @@ impl Recording {
         if let (Some(true), Some(launch)) = (new_trace.as_ref().map(NewTrace::streams), &mut launch)
         {
             launch
-                .leave_stdout()
+                .redirect_stdout()
                 .context("the command's standard output")?;
         }
-        let output = RecordOutput::begin(new_trace.as_ref(), &header, live)?;
+        let output = RecordOutput::start(new_trace.as_ref(), &header, live)?;
         let mut trace = RecordingTrace::new(output, collections == CollectionSource::Both);
-        if let (Some(audience), Some(launch)) = (audience, &mut launch) {
-            audience.redirect(launch, &invoker)?;
+        if let (Some(observer), Some(launch)) = (observer, &mut launch) {
+            observer.redirect(launch, &invoker)?;
         }
         if let Some(opening) = &decision.opening {
             tracing::warn!("{opening}");
@@ -257,7 +258,7 @@ impl Recording {
         })
     }
 
-    /// Starts the command, held at its exec, or attaches.
+    /// Starts the command, stopped at its exec, or attaches.
     pub(crate) fn start(&mut self, config: &RecordConfig) -> anyhow::Result<()> {
         match (&config.target, &self.launch) {
             (RecordTarget::Process { pid, duration }, _) => {
@@ -281,9 +282,11 @@ impl Recording {
             (RecordTarget::Command(_), None) => {}
         }
         if self.is_shown && self.probes.is_some() {
-            match MeasuredCost::begin(config) {
+            match MeasuredCost::start(config) {
                 Ok(cost) => self.cost = Some(cost),
-                Err(error) => tracing::info!("the cost of probes is unknown: no thread: {error}"),
+                Err(error) => tracing::info!(
+                    "the overhead of probes is unknown: cannot start a thread: {error}"
+                ),
             }
         }
         self.name_trace();
@@ -291,10 +294,11 @@ impl Recording {
         Ok(())
     }
 
-    /// Gives the trace its name, and the one before its own. The command runs: that this fails is no reason to leave it.
+    /// Renames the trace to its final name and the previous trace to its backup name. A failure
+    /// must not end the recording: the command is running.
     fn name_trace(&mut self) {
         match self.new_trace.take().map(NewTrace::keep) {
-            Some(Ok(Some(old))) => tracing::info!("the trace before is {}", old.display()),
+            Some(Ok(Some(old))) => tracing::info!("the previous trace is now {}", old.display()),
             Some(Err(error)) => {
                 let error = crate::text::chain(&error.into());
                 let message = format!("the trace keeps its temporary name: {error}");
@@ -305,8 +309,9 @@ impl Recording {
         }
     }
 
-    /// Not before the command is started: the driver's library may start a program of its own, which
-    /// would be taken for the command. What cannot be sampled is no reason to leave a running command.
+    /// Called only after the command has started: the driver's library may start a program of its
+    /// own, which would be taken for the command. A failure must not end the recording: the command
+    /// is running.
     fn sample_gpus(&mut self, config: &RecordConfig) {
         let Some(hz) = config.nvml_hz else {
             return;
@@ -314,17 +319,18 @@ impl Recording {
         match GpuSampling::start(hz) {
             Ok(sampling) => self.trace.gpus = Some(sampling),
             Err(error) => {
-                let message = format!("GPUs are not sampled: no thread can be made: {error}");
+                let message = format!("GPUs are not sampled: cannot start a thread: {error}");
                 tracing::warn!("{message}");
                 self.trace.note(&message);
             }
         }
     }
 
-    /// Attaches to a process and, until no new ones appear, its descendants, without gctrace and its own.
+    /// Attaches to a process and to its descendants, until no new ones appear; skips gctrace and
+    /// its own descendants.
     fn attach(&mut self, pid: u32, follow: bool) -> anyhow::Result<()> {
         let Some(probes) = &mut self.probes else {
-            anyhow::bail!("a running process can be recorded by probes only (--mode ebpf)");
+            anyhow::bail!("a running process can only be recorded by probes (--mode ebpf)");
         };
         let trace = &mut self.trace;
         probes.attach_to(trace, pid, None)?;
@@ -345,28 +351,28 @@ impl Recording {
         }
         if probes.interpreters.count() == 0 {
             tracing::warn!(
-                "process {pid} runs no CPython yet (gctrace doctor --python {pid} says more); waiting for one"
+                "process {pid} does not run CPython yet, waiting for it (details: gctrace doctor --python {pid})"
             );
         }
         Ok(())
     }
 
-    /// Waits for events and handles them; why the recording is to end, if it is.
+    /// Waits for events and handles them; returns why the recording ends, if it does.
     pub(crate) fn turn(&mut self) -> anyhow::Result<Option<EndReason>> {
         self.wait()?;
         self.take_events()?;
         if let Some(probes) = &mut self.probes {
             if let Some(newcomers) = &mut self.newcomers {
-                newcomers.look(probes, &mut self.trace);
+                newcomers.scan(probes, &mut self.trace);
             }
-            probes.look_again(&mut self.trace);
+            probes.rescan(&mut self.trace);
             probes.tick(&mut self.trace);
         }
         self.trace.tick();
         self.ended()
     }
 
-    /// Sleeps until an event that wakes, a signal, the end of the command, or the next tick.
+    /// Sleeps until a wakeup by an event, a signal, the end of the command, or the next tick.
     fn wait(&self) -> anyhow::Result<()> {
         let mut descriptors = vec![readable(self.command.as_fd())];
         let probes = self.probes.as_ref();
@@ -384,8 +390,8 @@ impl Recording {
         }
     }
 
-    /// Polls the probes before the library's rings are read, and handles what they said after: a call that
-    /// both tell of is then known to be CUPTI's.
+    /// Polls the probes before it reads the library's rings, and handles the probes' events after:
+    /// a call that both report is then known to be CUPTI's.
     fn take_events(&mut self) -> anyhow::Result<()> {
         let events = match &mut self.probes {
             Some(probes) => probes.poll()?,
@@ -408,10 +414,10 @@ impl Recording {
         Ok(())
     }
 
-    /// Nothing is held from here on, and who is goes on.
-    fn release_held(&mut self) -> anyhow::Result<()> {
+    /// From here on no program is stopped; stopped ones are resumed.
+    fn resume_stopped(&mut self) -> anyhow::Result<()> {
         if let Some(probes) = &mut self.probes {
-            probes.hold_no_more();
+            probes.end_stops();
         }
         let begin = Instant::now();
         loop {
@@ -450,7 +456,7 @@ impl Recording {
         Ok(self.cannot_write())
     }
 
-    /// Those who look on are told, and go on looking.
+    /// With a live view, warns and goes on.
     fn cannot_write(&mut self) -> Option<EndReason> {
         let failure = self.trace.output.failure()?;
         if !self.is_shown {
@@ -458,19 +464,20 @@ impl Recording {
         }
         if !self.write_error_reported {
             self.write_error_reported = true;
-            let sentence = format!("the trace ends here: {failure}");
+            let sentence = format!("the trace is cut short here: {failure}");
             self.trace.note(&sentence);
         }
         None
     }
 
-    /// The user typed Ctrl-C where the terminal made no signal of it. Whether that ends the recording.
+    /// Handles a Ctrl-C that the terminal passed on as a character. Returns whether it ends the
+    /// recording.
     pub(crate) fn interrupt(&mut self) -> anyhow::Result<Option<EndReason>> {
         let ends = self.command.interrupt()?;
         Ok(ends.then_some(EndReason::Interrupted))
     }
 
-    /// What was lost and hit so far.
+    /// Losses and probe hits so far.
     pub(crate) fn tally(&mut self) -> anyhow::Result<RecordingLosses> {
         let cost = self.cost.as_mut().and_then(MeasuredCost::known);
         shutdown::tally(
@@ -495,10 +502,10 @@ impl Recording {
         self.command.command()
     }
 
-    /// Takes the probes out and closes the trace: what there is to say about it. The command is left alone.
+    /// Detaches the probes and closes the trace. The command keeps running.
     pub(crate) fn close(mut self, why: EndReason) -> (anyhow::Result<Outcome>, CommandSupervisor) {
-        // First of all: whatever else takes long from here on, no program waits for it.
-        let released = self.release_held();
+        // First, so that no program stays stopped during the rest, which can take long.
+        let released = self.resume_stopped();
         let probes = self.probes.as_mut();
         if let Some(allocations) = probes.and_then(|probes| probes.allocations.as_mut()) {
             allocations.stop();
@@ -518,11 +525,11 @@ fn readable(descriptor: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::new(descriptor, PollFlags::POLLIN)
 }
 
-/// The process to attach to must be there, and visible.
+/// Checks that the process to attach to exists and may be inspected.
 fn attachable(pid: u32) -> anyhow::Result<()> {
     anyhow::ensure!(
         pid != std::process::id(),
-        "process {pid} is gctrace itself; list processes with: ps -ef"
+        "process {pid} is gctrace itself; ps -ef lists processes"
     );
     let path = format!("/proc/{pid}");
     anyhow::ensure!(
@@ -531,7 +538,7 @@ fn attachable(pid: u32) -> anyhow::Result<()> {
     );
     anyhow::ensure!(
         !is_kernel_thread(pid),
-        "process {pid} is a thread of the kernel, which never runs Python"
+        "process {pid} is a kernel thread and never runs Python"
     );
     gctrace_probes::proc_status::command_line(pid)
         .map(drop)
@@ -542,7 +549,7 @@ fn attachable(pid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By its flags (field 9 of proc_pid_stat(5)); `PF_KTHREAD` of include/linux/sched.h.
+/// Reads the flags, field 9 of proc_pid_stat(5); `PF_KTHREAD` from include/linux/sched.h.
 fn is_kernel_thread(pid: u32) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What the parts of the GPU bundle compute; the bundle itself is tried by tests/gpu_bundle.sh.
+//! The parsing and comparisons of the GPU bundle's parts; tests/gpu_bundle.sh tries the bundle
+//! itself.
 
 mod common;
 
@@ -6,7 +7,7 @@ use common::limit::WithTimeout as _;
 use std::process::Command;
 
 #[test]
-fn the_parts_tell_agreement_from_difference() {
+fn the_parts_detect_differences() {
     let test = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../tests/python/test_gpu_bundle.py"
@@ -14,7 +15,7 @@ fn the_parts_tell_agreement_from_difference() {
     let output = match Command::new("python3").arg(test).output_in_time() {
         Ok(output) => output,
         Err(error) => {
-            println!("skipped the_parts_tell_agreement_from_difference: python3: {error}");
+            println!("skipped the_parts_detect_differences: python3: {error}");
             return;
         }
     };

@@ -1,4 +1,4 @@
-//! Kernel tier: `--alloc` against loops whose allocations are known, and what it leaves behind.
+//! Kernel tier: `--alloc` on loops with known allocations, and that no probe is left behind.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -63,7 +63,7 @@ fn a_kernel_without_multi_links_is_named() {
     assert!(trace.pauses().len() >= 20);
 }
 
-/// What cannot be had is said once, and the program runs as ever.
+/// A limitation is reported once, and the program runs as before.
 #[test]
 fn a_free_threaded_interpreter_is_named() {
     let test = "a_free_threaded_interpreter_is_named";
@@ -87,7 +87,7 @@ fn a_free_threaded_interpreter_is_named() {
     assert!(printed.contains("free-threaded"), "{printed}");
 }
 
-/// Byte at the start of each executable mapping's probed places: all of the interpreter's code.
+/// All code of the interpreter, which shows the places with breakpoints.
 fn code_of(pid: u32) -> Vec<u8> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let mut memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
@@ -113,8 +113,8 @@ fn code_of(pid: u32) -> Vec<u8> {
 }
 
 #[test]
-fn no_probe_stays_when_gctrace_is_killed_in_a_window() {
-    let test = "no_probe_stays_when_gctrace_is_killed_in_a_window";
+fn no_probe_is_left_when_gctrace_is_killed_in_a_window() {
+    let test = "no_probe_is_left_when_gctrace_is_killed_in_a_window";
     if !common::privileged(test) {
         return;
     }

@@ -1,4 +1,5 @@
-//! Kernel tier: attaching, ending, being killed, full disks, rights. The program never depends on us.
+//! Kernel tier: attaching, ending, being killed, full disks, privileges. gctrace never breaks the
+//! program.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -17,7 +18,7 @@ use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// These tests count BPF programs of the whole machine: one at a time.
+/// These tests count the BPF programs of the whole machine: one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Waits for the file `go`, collects 30 times, writes `done`, waits for `stop`.
@@ -53,14 +54,14 @@ fn start(place: &Path, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Programs of ours that are loaded on this machine.
+/// gctrace's BPF programs that are loaded on this machine.
 fn loaded_programs() -> usize {
     libbpf_rs::query::ProgInfoIter::default()
         .filter(|program| program.name.to_string_lossy() == "at_entry")
         .count()
 }
 
-fn no_probe_stays() {
+fn no_probe_is_left() {
     common::wait_until("all probes gone", || loaded_programs() == 0);
 }
 
@@ -86,7 +87,7 @@ fn attaching_records_and_detaches_cleanly() {
     wait_for(place, "done");
     signal(&gctrace, Signal::SIGINT);
     assert_eq!(gctrace.status_in_time().unwrap().code(), Some(0));
-    no_probe_stays();
+    no_probe_is_left();
     let trace = Trace::read(&trace);
     trace.assert_nothing_lost();
     let pauses = trace.pauses_of(u64::from(program.id()));
@@ -97,7 +98,10 @@ fn attaching_records_and_detaches_cleanly() {
             .count(),
         30
     );
-    assert!(program.try_wait().unwrap().is_none(), "the process goes on");
+    assert!(
+        program.try_wait().unwrap().is_none(),
+        "the process keeps running"
+    );
     touch(place, "stop");
     assert_eq!(program.status_in_time().unwrap().code(), Some(7));
 }
@@ -124,7 +128,7 @@ fn attaching_ends_after_its_time_and_with_the_process() {
     assert_eq!(timed.code(), Some(0));
     assert_eq!(
         Trace::read(&place.join("trace.json")).end()["why"],
-        "the time given with -d was over"
+        "the duration given with -d elapsed"
     );
     let mut to_the_end = start(place, &["record", "-p", &pid, "-o", "end.json"]);
     let trace = place.join("end.json");
@@ -140,9 +144,9 @@ fn attaching_ends_after_its_time_and_with_the_process() {
 }
 
 #[test]
-fn a_process_that_never_ran_python_is_no_success() {
+fn attaching_to_a_process_without_python_fails() {
     let _alone = ALONE.lock();
-    let test = "a_process_that_never_ran_python_is_no_success";
+    let test = "attaching_to_a_process_without_python_fails";
     let Some((_, place)) = common::place_for(test) else {
         return;
     };
@@ -174,7 +178,7 @@ fn killed_gctrace_leaves_the_program_running_and_a_readable_trace() {
     });
     signal(&gctrace, Signal::SIGKILL);
     gctrace.status_in_time().unwrap();
-    no_probe_stays();
+    no_probe_is_left();
     assert_eq!(
         Trace::read(&trace)
             .pauses()
@@ -212,11 +216,12 @@ fn time_of_a_whole_run(line: &str) -> Duration {
     begin.elapsed()
 }
 
-/// gctrace is killed at every stage of its start; whatever it had started or held runs to its end.
+/// gctrace is killed at every stage of its start; whatever it had started or stopped runs to its
+/// end.
 #[test]
-fn killed_at_any_moment_nothing_stays_held() {
+fn killed_at_any_time_leaves_nothing_stopped() {
     let _alone = ALONE.lock();
-    let Some((python, _)) = common::place_for("killed_at_any_moment_nothing_stays_held") else {
+    let Some((python, _)) = common::place_for("killed_at_any_time_leaves_nothing_stopped") else {
         return;
     };
     let line = format!(
@@ -240,7 +245,7 @@ fn killed_at_any_moment_nothing_stays_held() {
     eprintln!("{started} commands had started, {ended} ended");
     assert_eq!(started, ended, "what had started ran to its end");
     assert!(started > 0, "no kill came late enough");
-    no_probe_stays();
+    no_probe_is_left();
 }
 
 #[test]
@@ -346,7 +351,8 @@ fn a_full_disk_ends_the_recording_not_the_command() {
     assert!(recorded > 100 && recorded < 10_000, "{recorded}");
 }
 
-/// With file capabilities an ordinary user records; not where probes are perf events, which may take CAP_SYS_ADMIN.
+/// With file capabilities an ordinary user records; except where probes are perf events, which may
+/// take CAP_SYS_ADMIN.
 #[test]
 fn capabilities_on_the_binary_are_enough() {
     let _alone = ALONE.lock();
@@ -403,9 +409,11 @@ fn capabilities_on_the_binary_are_enough() {
 }
 
 #[test]
-fn without_rights_the_message_says_what_to_type() {
+fn without_privileges_the_message_contains_the_commands() {
     let _alone = ALONE.lock();
-    let Some((_, place)) = common::place_for("without_rights_the_message_says_what_to_type") else {
+    let Some((_, place)) =
+        common::place_for("without_privileges_the_message_contains_the_commands")
+    else {
         return;
     };
     Command::new("chmod")
@@ -436,10 +444,11 @@ fn without_rights_the_message_says_what_to_type() {
     }
 }
 
-/// With few descriptors gctrace starts, and at some number finds the interpreter but cannot probe it.
+/// With few descriptors gctrace starts, and with some number finds the interpreter but cannot probe
+/// it.
 #[test]
-fn an_interpreter_that_cannot_be_probed_is_no_absence_of_python() {
-    let test = "an_interpreter_that_cannot_be_probed_is_no_absence_of_python";
+fn an_interpreter_that_cannot_be_probed_is_reported() {
+    let test = "an_interpreter_that_cannot_be_probed_is_reported";
     let _alone = ALONE.lock();
     let Some((python, place)) = common::place_for(test) else {
         return;

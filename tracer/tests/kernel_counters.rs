@@ -14,11 +14,11 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// What happens between a callback and the collector's function, in faults or switches.
+/// Faults or switches between a callback and the collector's function.
 const CLOSE: u64 = 8;
 
-/// Threads of the script, and the longest tick of a kernel (HZ=100): what the kernel keeps of a
-/// thread's time is as old as the last tick.
+/// Threads of the script, and the longest tick of a kernel (HZ=100): the kernel updates a thread's
+/// time at ticks.
 const THREADS: u64 = 9;
 const TICK_NS: u64 = 10_000_000;
 
@@ -55,7 +55,7 @@ fn check(test: &str, name: &str) {
         agrees_with_getrusage(pause, collection);
         counted_what_happened(test, pause, collection);
     }
-    // Where a switch between threads was not seen, both say so.
+    // If a switch between threads was not seen, both report it.
     let known = |pause: &&Pause| {
         pause.number("cpu_ns").is_some() && pause.args["counters"]["migrated"] != true
     };
@@ -69,7 +69,8 @@ fn check(test: &str, name: &str) {
     outside_is_not_inside(total, &pauses);
 }
 
-/// The script's child under gctrace: the trace, what the child saw, what its parent was told.
+/// The script's child under gctrace: the trace, what the child saw, what its parent got from
+/// wait4(2).
 fn record(python: &Path, place: &Path, counters: &str) -> (Trace, Value, Value) {
     let script = common::scripts().join("counters.py");
     let truth = place.join("truth.json");
@@ -92,7 +93,7 @@ fn record(python: &Path, place: &Path, counters: &str) -> (Trace, Value, Value) 
     (trace, common::json(&truth), wait4)
 }
 
-/// The one pause that overlaps a collection of the callbacks.
+/// The one pause that overlaps a collection seen by the callbacks.
 fn pause_of<'a>(pauses: &'a [Pause], collection: &Value) -> &'a Pause {
     let time = |name: &str| collection[name].as_u64().unwrap();
     let mut found = pauses
@@ -147,7 +148,7 @@ fn counted_what_happened(test: &str, pause: &Pause, collection: &Value) {
     let expected = collection["expected"].as_object().unwrap();
     for (name, value) in expected {
         let value = value.as_u64().unwrap();
-        // Others may take the CPU too: more switches than asked for are no error.
+        // Other programs may take the CPU too: more switches than requested are fine.
         match name.as_str() {
             "page_faults" => close(counter(pause, "page-faults"), value, CLOSE, &what),
             "context_switches" => assert!(counter(pause, "context-switches") >= value, "{what}"),
@@ -162,8 +163,8 @@ fn counted_what_happened(test: &str, pause: &Pause, collection: &Value) {
     }
 }
 
-/// The clock of the CPUs takes the way of hardware counters. Over a pause it is the thread's time on
-/// a CPU, whatever other threads did there and however often it moved.
+/// The CPU clocks are read like hardware counters. Over a pause they give the thread's time on a
+/// CPU, whatever other threads ran there and however often it migrated.
 fn clock_agrees(pause: &Pause) {
     let truth = pause.number("cpu_ns").unwrap();
     let most = truth / 50 + 100_000;
@@ -182,7 +183,7 @@ fn total(trace: &Trace, pid: u64) -> &Value {
     &args["counters"]
 }
 
-/// wait4(2) counts to the very end of the process, gctrace to its begin.
+/// wait4(2) counts to the very end of the process, gctrace to the start of its exit.
 fn process_agrees(total: &Value, before_exit: &Value, wait4: &Value) {
     let counted = |name: &str| total[name].as_u64().unwrap();
     let truth = |name: &str| wait4[name].as_u64().unwrap();
@@ -197,7 +198,7 @@ fn process_agrees(total: &Value, before_exit: &Value, wait4: &Value) {
     let before_ns = before_exit["cpu_us"].as_u64().unwrap() * 1000;
     let most = THREADS * TICK_NS + before_ns / 20;
     close(counted("task-clock"), before_ns, most, "time");
-    // What the hypervisor or interrupts took from a thread is in the CPU's clock alone.
+    // Time stolen by the hypervisor or interrupts is only in the CPU's clock.
     assert!(counted("cpu-clock") + most >= before_ns, "{total}");
 }
 
@@ -221,8 +222,9 @@ fn outside_is_not_inside(total: &Value, pauses: &[Pause]) {
 }
 
 #[test]
-fn none_counts_nothing_and_says_so() {
-    let Some((python, place)) = common::place_for("none_counts_nothing_and_says_so") else {
+fn none_counts_nothing_and_the_header_shows_it() {
+    let Some((python, place)) = common::place_for("none_counts_nothing_and_the_header_shows_it")
+    else {
         return;
     };
     let (trace, truth, _) = record(&python, place.path(), "none");
@@ -232,12 +234,12 @@ fn none_counts_nothing_and_says_so() {
     assert!(trace.named("gctrace_counters").is_empty());
     let (_, header) = trace.named("gctrace_header").pop().unwrap();
     assert_eq!(header["counters"], serde_json::json!([]));
-    // What else was asked for, or is so by itself.
+    // The other options keep their effect.
     assert_eq!(header["stack_depth"], 16, "{header}");
     assert_eq!(header["cuda"], "launches", "{header}");
 }
 
-/// Hardware: where the processor has a unit, every pause has cycles; elsewhere the trace says why not.
+/// With a hardware PMU every pause has cycles; otherwise the trace states why not.
 #[test]
 fn hardware_counters_where_there_is_a_unit() {
     let test = "hardware_counters_where_there_is_a_unit";
@@ -277,7 +279,7 @@ open('done', 'w').close()
 while not os.path.exists('stop'): time.sleep(0.005)
 ";
 
-/// Of a process that ran before and runs on, only the time of the recording counts.
+/// For a process that ran before and keeps running, only the time of the recording counts.
 #[test]
 fn an_attached_process_is_counted_while_it_is_recorded() {
     let test = "an_attached_process_is_counted_while_it_is_recorded";

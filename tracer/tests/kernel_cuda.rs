@@ -1,5 +1,5 @@
-//! Kernel tier: calls of CUDA and NCCL against the log of a fake of them: each exactly once, on its thread, in
-//! order, with its arguments.
+//! Kernel tier: CUDA and NCCL calls against the log of fake libraries: each exactly once, on its
+//! thread, in order, with its arguments.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// One call, as the fake or the trace says it.
+/// One call, from the fake's log or the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Call {
     function: String,
@@ -29,7 +29,7 @@ struct Call {
 }
 
 impl Call {
-    /// What must be equal.
+    /// The fields that must be equal.
     fn identity(&self) -> (&str, u64, u64, u64) {
         (&self.function, self.stream, self.bytes, self.grid)
     }
@@ -101,8 +101,8 @@ impl Fake {
         .collect()
     }
 
-    /// Records the program with these options; `search`: the libraries are in its `LD_LIBRARY_PATH`, and so
-    /// known before it begins.
+    /// Records the program with these options; `search`: the libraries are in its
+    /// `LD_LIBRARY_PATH`, and so known before it starts.
     fn record(&self, options: &[&str], search: bool, arguments: &[&str]) -> Trace {
         let mut command = Command::new(common::GCTRACE);
         command.args(["--mode", "ebpf"]).args(options).arg("--");
@@ -121,7 +121,7 @@ impl Fake {
         trace
     }
 
-    /// What the fake logged.
+    /// The calls in the fake's log.
     fn truth(&self) -> Calls {
         let mut calls = Calls::new();
         for entry in std::fs::read_dir(self.place.path()).unwrap() {
@@ -151,14 +151,14 @@ impl Fake {
     }
 }
 
-/// Nanoseconds of a time in microseconds with three decimals, by its text: exact.
+/// Nanoseconds from the text of a time in microseconds with three decimals: exact.
 fn nanoseconds(value: &Value) -> u64 {
     let text = value.to_string();
     let (whole, fraction) = text.split_once('.').unwrap();
     format!("{whole}{fraction:0<3}").parse().unwrap()
 }
 
-/// The calls of a trace, in the order in which they stand there for each thread.
+/// The calls of a trace, in the order of the file, by thread.
 fn recorded(trace: &Trace) -> Calls {
     let mut calls = Calls::new();
     for event in &trace.events {
@@ -184,7 +184,8 @@ fn recorded(trace: &Trace) -> Calls {
     calls
 }
 
-/// Every call once, on its thread, in order, with its arguments; times enclose the fake's own.
+/// Asserts that every call is recorded once, on its thread, in order, with its arguments, and that
+/// its times enclose the fake's own.
 fn assert_same(recorded: &Calls, truth: &Calls) {
     assert_eq!(
         recorded.keys().collect::<Vec<_>>(),
@@ -201,7 +202,7 @@ fn assert_same(recorded: &Calls, truth: &Calls) {
         assert_eq!(seen.len(), calls.len(), "thread {thread:?}");
         for (seen, call) in seen.iter().zip(calls) {
             assert!(seen.start_ns <= call.start_ns, "{seen:?} {call:?}");
-            // Of launches only the entry is seen.
+            // Of launches only the entry is recorded.
             let both_ends = seen.end_ns > seen.start_ns;
             assert_eq!(both_ends, !seen.function.contains("Launch"), "{seen:?}");
             assert!(
@@ -244,8 +245,8 @@ fn libraries_that_are_loaded_late() {
 }
 
 #[test]
-fn a_fork_after_initialisation() {
-    let truth = calls_equal_the_truth("a_fork_after_initialisation", true, &["fork", "50"]);
+fn a_fork_after_initialization() {
+    let truth = calls_equal_the_truth("a_fork_after_initialization", true, &["fork", "50"]);
     if let Some(truth) = truth {
         let processes: std::collections::BTreeSet<u64> =
             truth.keys().map(|(pid, _)| *pid).collect();
@@ -253,7 +254,8 @@ fn a_fork_after_initialisation() {
     }
 }
 
-/// Libraries that only the program's own mount namespace has, at a path where the host has others or none.
+/// Libraries that exist only in the program's own mount namespace, at a path where the host has
+/// others or none.
 #[test]
 fn libraries_of_a_container() {
     let test = "libraries_of_a_container";
@@ -294,7 +296,7 @@ fn another_program_in_the_same_process() {
     }
     let fake = Fake::new();
     let trace = fake.record(&["--cuda", "all"], true, &["exec", "50"]);
-    // The first program's log is lost with it; the second writes as much.
+    // The first program's log is lost with it; the second writes as many.
     let truth: usize = fake.truth().values().map(Vec::len).sum();
     let seen: usize = recorded(&trace).values().map(Vec::len).sum();
     assert_eq!((truth, seen), (3 * 17 * 50, 2 * 3 * 17 * 50));
@@ -374,8 +376,8 @@ fn launches_are_counted_by_default() {
 }
 
 #[test]
-fn what_is_not_wanted_is_not_recorded() {
-    let test = "what_is_not_wanted_is_not_recorded";
+fn calls_that_were_not_requested_are_not_recorded() {
+    let test = "calls_that_were_not_requested_are_not_recorded";
     if !common::privileged(test) {
         return;
     }
@@ -394,8 +396,8 @@ fn what_is_not_wanted_is_not_recorded() {
     assert!(!trace.end()["probes"].to_string().contains("launches"));
 }
 
-/// 50,000 launches a second for 20 s: nothing lost, or the loss counted. (How many a second there were is the
-/// machine's; the sum is exact.)
+/// 50,000 launches a second for 20 s: nothing lost, or the loss counted. (The achieved rate depends
+/// on the machine; the sum is exact.)
 #[test]
 fn a_flood_of_launches() {
     let test = "a_flood_of_launches";

@@ -1,4 +1,4 @@
-//! Kernel tier: children, storms, threads, sudden ends. Nothing is lost that is not counted.
+//! Kernel tier: children, storms, threads, sudden exits. Every loss is counted.
 
 #![expect(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ fn record(
     (Trace::read(&place.join("trace.json")), output)
 }
 
-/// Pauses of a process between two times, shutdown ones left out.
+/// Pauses of a process between two times, without those at shutdown.
 fn between(trace: &Trace, truth: &Value, from: u64, to: u64) -> Vec<Pause> {
     let mut pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
     pauses.retain(|pause| {
@@ -74,8 +74,8 @@ fn a_storm_of_forks_is_complete() {
 }
 
 #[test]
-fn a_thousand_threads_are_told_apart() {
-    let Some((python, place)) = common::place_for("a_thousand_threads_are_told_apart") else {
+fn a_thousand_threads_are_distinguished() {
+    let Some((python, place)) = common::place_for("a_thousand_threads_are_distinguished") else {
         return;
     };
     let (trace, output) = record(&python, "threads.py", &["truth.json"], place.path());
@@ -102,7 +102,7 @@ fn a_thousand_threads_are_told_apart() {
     );
 }
 
-/// On the system's interpreter, and on one whose callbacks run inside the collector.
+/// With the system's interpreter, and with one whose callbacks run inside the collector.
 #[test]
 fn forks_inside_a_collection_callback_are_complete() {
     let test = "forks_inside_a_collection_callback_are_complete";
@@ -131,8 +131,8 @@ fn forks_inside_a_collection_callback_are_complete() {
     }
 }
 
-/// A child born inside a pause has the rest of it as its own; from 3.13 on the callback of the stop
-/// runs inside the pause too, but after the statistics were counted, so `base` has it already.
+/// The rest of a pause belongs to a child forked inside it; from 3.13 on the callback of the stop
+/// runs inside the pause too, but after the statistics were counted, so `base` already contains it.
 fn expected_of_forked(truth: &Value) -> std::collections::BTreeMap<u64, u64> {
     if truth["exit"] == "normal" {
         return common::stats(truth, "collections");
@@ -214,7 +214,7 @@ fn launchers_of_several_interpreters_are_complete() {
         "debian-3.15-shared",
         "manylinux-3.14t",
     ];
-    // Those of them that are here.
+    // Those that are installed.
     let mut pythons: Vec<_> = common::manifest()
         .into_iter()
         .flatten()
@@ -302,7 +302,7 @@ fn no_follow_leaves_children_out() {
     let trace = Trace::read(&place.path().join("trace.json"));
     let truths = common::truths(&place.path().join("truths"));
     assert!(truths.len() >= 5);
-    // The command itself, which is recorded, numbers itself -1.
+    // The command itself, which is recorded, has the number -1.
     for truth in truths.iter().filter(|truth| truth["number"] != -1) {
         assert!(
             trace.pauses_of(truth["pid"].as_u64().unwrap()).is_empty(),

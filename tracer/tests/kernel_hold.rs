@@ -1,4 +1,5 @@
-//! Kernel tier: whatever gctrace holds goes on, however and whenever the recording ends, and whoever is stuck.
+//! Kernel tier: every program that gctrace stops is resumed, however and whenever the recording
+//! ends, and even if gctrace hangs.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -25,7 +26,7 @@ fn spawner() -> String {
     script.to_str().unwrap().to_owned()
 }
 
-/// In a session of its own: below a shell with job control nothing would be held.
+/// In a session of its own: below a shell with job control no program would be stopped.
 fn start_spawner(python: &Path, folder: &Path) -> Child {
     let child = Command::new("setsid")
         .arg(python)
@@ -37,8 +38,8 @@ fn start_spawner(python: &Path, folder: &Path) -> Child {
     child
 }
 
-/// Ends a spawner; how many programs it started. All of them must have ended.
-fn nobody_is_stuck(folder: &Path) -> u64 {
+/// Ends a spawner and returns how many programs it started. All of them must have exited.
+fn all_programs_ended(folder: &Path) -> u64 {
     fs::write(folder.join("stop"), "").unwrap();
     let report = folder.join("report.json");
     common::wait_until("the report of the spawner", || report.exists());
@@ -62,7 +63,7 @@ fn gctrace(place: &Path, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Records a spawner, ends the recording like this, and sees that all programs end.
+/// Records a spawner, ends the recording with `end`, and checks that all programs exit.
 fn ends_cleanly(python: &Path, arguments: &[&str], end: Option<Signal>) {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("programs");
@@ -78,7 +79,7 @@ fn ends_cleanly(python: &Path, arguments: &[&str], end: Option<Signal>) {
     let status = gctrace.status_in_time().unwrap();
     let messages = fs::read_to_string(place.path().join("messages")).unwrap();
     assert!(status.success(), "{arguments:?}: {status} {messages}");
-    let started = nobody_is_stuck(&folder);
+    let started = all_programs_ended(&folder);
     assert!(started > 2, "{started} programs");
     assert!(spawner.status_in_time().unwrap().success());
 }
@@ -99,7 +100,8 @@ fn a_recording_that_ends_leaves_nothing_stopped() {
     }
 }
 
-/// The kernel sends SIGHUP to all of a process group that loses its last parent while one of it is stopped.
+/// The kernel sends SIGHUP to every process of a group that loses its last parent while one of them
+/// is stopped.
 #[test]
 fn the_end_of_the_command_ends_no_survivor() {
     let Some((python, _)) = common::place_for("the_end_of_the_command_ends_no_survivor") else {
@@ -127,14 +129,16 @@ fn the_end_of_the_command_ends_no_survivor() {
             .status_in_time()
             .unwrap();
         assert!(status.success(), "{status}");
-        nobody_is_stuck(&folder);
+        all_programs_ended(&folder);
     }
 }
 
-/// While gctrace itself is stopped, programs that it holds go on after at most two seconds.
+/// While gctrace itself is stopped, the programs that it has stopped are resumed after at most two
+/// seconds.
 #[test]
-fn a_stopped_gctrace_holds_nobody() {
-    let Some((python, place)) = common::place_for("a_stopped_gctrace_holds_nobody") else {
+fn a_stopped_gctrace_leaves_no_program_stopped() {
+    let Some((python, place)) = common::place_for("a_stopped_gctrace_leaves_no_program_stopped")
+    else {
         return;
     };
     let place = place.path();
@@ -147,7 +151,7 @@ fn a_stopped_gctrace_holds_nobody() {
     });
     signal(&gctrace, Signal::SIGSTOP);
     std::thread::sleep(std::time::Duration::from_millis(500));
-    nobody_is_stuck(&folder);
+    all_programs_ended(&folder);
     signal(&gctrace, Signal::SIGCONT);
     assert!(
         gctrace.status_in_time().unwrap().success(),
@@ -160,8 +164,8 @@ fn a_stopped_gctrace_holds_nobody() {
     assert!(notes.iter().any(is_reported), "{notes:?}");
 }
 
-/// A shell that has gctrace among its descendants, and starts new programs meanwhile. None of them runs Python, which
-/// gctrace's exit code says.
+/// A shell that has gctrace among its descendants, and starts new programs meanwhile. None of them
+/// runs Python, which gctrace's exit code shows.
 const ANCESTOR: &str = "
 cp \"$(command -v sleep)\" program; truncate -s 4M program
 $GCTRACE record -p $$ -d 1s & recording=$!

@@ -1,4 +1,4 @@
-//! Kernel tier: below launchers that look after stopped children nothing is different under gctrace.
+//! Kernel tier: launchers that handle stopped children behave the same under gctrace.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -13,7 +13,7 @@ use std::process::Command;
 use std::process::Output;
 use std::process::Stdio;
 
-/// Collects, says what it saw, and ends with a code of its own.
+/// Collects, prints its counts, and exits with a code of its own.
 const PROGRAM: &str = "
 import gc, os, sys, time
 time.sleep(1)
@@ -23,8 +23,8 @@ with open(sys.argv[1], 'w') as pid: pid.write(str(os.getpid()))
 sys.exit(5)
 ";
 
-/// A folder that everybody may use, with the program, and interpreters and commands that no recording has met: as
-/// large as an interpreter, so that gctrace cannot rule them out.
+/// A folder that all users may use, with the program, and interpreters and commands new to every
+/// recording: as large as an interpreter, so that gctrace cannot rule them out.
 struct TestDir {
     folder: tempfile::TempDir,
     python: PathBuf,
@@ -55,13 +55,13 @@ impl TestDir {
         self.folder.path()
     }
 
-    /// The Python program, as a line for a shell. The interpreter is a copy that is named by a variable, so that it is
-    /// not met on gctrace's command line.
+    /// The Python program, as a line for a shell. The interpreter is a copy named by a variable, so
+    /// that it does not appear on gctrace's command line.
     fn program(&self) -> String {
         format!("\"$OWN\" {0}/program.py {0}/pid", self.path().display())
     }
 
-    /// Runs with a limit: exit code, standard output.
+    /// Runs with a time limit: exit code, standard output.
     fn run(&self, words: &[&str]) -> (Option<i32>, String, Output) {
         let output = Command::new("timeout")
             .args(["--foreground", "-k", "1", "60"])
@@ -77,7 +77,7 @@ impl TestDir {
         (output.status.code(), text, output)
     }
 
-    /// Whether a process of this folder is stopped.
+    /// The stopped processes of this folder.
     fn stopped(&self) -> Vec<String> {
         let listed = Command::new("ps").args(["-eo", "pid,stat,args"]).output();
         let listed = String::from_utf8_lossy(&listed.unwrap().stdout).into_owned();
@@ -90,7 +90,7 @@ impl TestDir {
         stopped.map(str::to_owned).collect()
     }
 
-    /// The same line of a shell with and without gctrace, several times: whether the same came of it.
+    /// Runs the same shell line with and without gctrace, several times, and compares the results.
     fn is_the_same(&self, line: &[&str]) {
         let forget = || drop(fs::remove_file(self.path().join("pid")));
         forget();
@@ -110,7 +110,7 @@ impl TestDir {
         }
     }
 
-    /// All its collections, or the trace says that some may be missing.
+    /// All its collections are recorded, or the trace states that some may be missing.
     fn python_is_recorded(&self, output: &Output) {
         let Ok(pid) = fs::read_to_string(self.path().join("pid")) else {
             return;
@@ -130,7 +130,7 @@ fn place_for(test: &str) -> Option<TestDir> {
     common::place_for(test).map(|(python, _)| TestDir::new(&python))
 }
 
-/// Whether a program is here; says so if not.
+/// Whether a program is installed; reports a skip if not.
 fn has(test: &str, program: &str) -> bool {
     let found = Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
@@ -261,7 +261,8 @@ fn debuggers() {
     }
 }
 
-/// A shell that is recorded with -p, and then runs su: it goes on, and nothing stays stopped after the recording.
+/// A shell recorded with -p, which then runs su, keeps running, and nothing is left stopped after
+/// the recording.
 #[test]
 fn an_attached_shell_runs_su() {
     let test = "an_attached_shell_runs_su";

@@ -1,5 +1,6 @@
-//! Kernel tier (it makes an ordinary user): recordings from within, without any capability, on every
-//! interpreter, against what the interpreter itself says; and beside the probes, in one run.
+//! Kernel tier (it creates an ordinary user): in-process recordings, without any capability, on
+//! every interpreter, against what the interpreter itself reports; and together with the probes, in
+//! one run.
 
 #![expect(
     clippy::unwrap_used,
@@ -32,7 +33,7 @@ macro_rules! on_interpreters {
             $(
                 #[test]
                 fn $test() {
-                    super::beside_probes(concat!("beside_the_probes_", stringify!($test)), $name);
+                    super::together_with_probes(concat!("beside_the_probes_", stringify!($test)), $name);
                 }
             )*
         }
@@ -61,7 +62,8 @@ on_interpreters! {
     free_threaded_3_15 => "manylinux-3.15t",
 }
 
-/// What an interpreter needs of the file system: its prefix, and the folder of all those made for tests.
+/// What an interpreter needs from the file system: its prefix, and the folder of all test
+/// interpreters.
 fn trees(python: &Python) -> Vec<&Path> {
     let prefix = python.path.ancestors().nth(2).unwrap();
     let made = python
@@ -87,7 +89,7 @@ fn as_ordinary_user(test: &str, name: &str) {
     let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
     for pause in &pauses {
         assert_eq!(pause.args["source"], "injected", "{pause:?}");
-        // What comes after the script wrote its truth is the interpreter's own end.
+        // After the script wrote its truth, only the interpreter's shutdown collects.
         let at_exit = pause.start_ns > truth["finished_ns"].as_u64().unwrap();
         let reason = if at_exit { "shutdown" } else { "unknown" };
         assert_eq!(pause.reason, reason, "{pause:?}");
@@ -110,13 +112,14 @@ fn interpreter_is_named(trace: &Trace, truth: &Value, python: &Python) {
     assert!(python.is(collector), "{interpreter} {python:?}");
 }
 
-/// Until 3.9 subinterpreters share the list of callbacks, and 3.8 all of the collector.
+/// Until 3.9 subinterpreters share the list of callbacks; in 3.8 they share the whole collector.
 fn interpreters(truth: &Value) -> impl Iterator<Item = &Value> {
     let others = truth["interpreters"].as_array().unwrap();
     std::iter::once(truth).chain(others)
 }
 
-/// From when the script began to listen, which is after our hook was in, to the end of the script.
+/// Compares from the start of the script's listening, which is after our hook was installed, to the
+/// end of the script.
 fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
     let time = |name: &str| truth[name].as_u64().unwrap();
     let listened = time("made_ns")..time("finished_ns");
@@ -124,8 +127,9 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
         .iter()
         .filter(|pause| listened.contains(&pause.start_ns) && of_interpreter(pause, 0));
     let callbacks = truth["collections"].as_array().unwrap();
-    // Increments that only mark are not in gc.get_stats(); in 3.8, which has one collector for all interpreters,
-    // what runs when a subinterpreter ends is, and no callback is told of that.
+    // Increments that only mark are not in gc.get_stats(); in 3.8, which has one collector for all
+    // interpreters, a collection at the end of a subinterpreter is, and no callback is called for
+    // it.
     if python.is("incremental") || python.version < (3, 9, 0) {
         assert_eq!(common::by_generation(own), by_generation(callbacks));
         return;
@@ -175,7 +179,8 @@ fn every_callback_has_its_pause(pauses: &[Pause], truth: &Value, frames: &BTreeM
     }
 }
 
-/// Our entry is the first in the list of callbacks: told before the script's at the begin and at the end.
+/// Our entry is the first in the list of callbacks: called before the script's at the start and at
+/// the stop.
 fn is_of(pause: &Pause, callback: &Value) -> bool {
     let time = |name: &str| callback[name].as_u64().unwrap();
     pause.tid == time("tid")
@@ -194,9 +199,10 @@ fn has_line(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
     assert_eq!(recorded.as_ref(), expected, "{pause:?} {callback}");
 }
 
-/// In mode both, every collection that the script heard of was seen by both sources, once, and one lies within
-/// the other: until 3.12 callbacks are told around the function, from 3.13 on within it.
-fn beside_probes(test: &str, name: &str) {
+/// In mode both, every collection that the script's callbacks saw was seen by both sources, once,
+/// and one contains the other: until 3.12 callbacks run around the function, from 3.13 on inside
+/// it.
+fn together_with_probes(test: &str, name: &str) {
     if !common::privileged(test) {
         return;
     }
@@ -254,7 +260,7 @@ fn beside_probes(test: &str, name: &str) {
     }
 }
 
-/// Begin and end as seen from within, of a pause that both sources saw.
+/// In-process start and end of a pause that both sources saw.
 fn injected(pause: &Pause) -> Option<(u64, u64)> {
     (pause.args["source"] == "both").then(|| {
         let start_ns = common::nanoseconds(&pause.args["injected_ts"]);
@@ -265,7 +271,8 @@ fn injected(pause: &Pause) -> Option<(u64, u64)> {
     })
 }
 
-/// Records a script of `tests/python` as an ordinary user; it writes its truths into the folder that it is given.
+/// Records a script of `tests/python` as an ordinary user; it writes its truths into the folder
+/// that it is given.
 fn record_truths(test: &str, script: &str) -> Option<(Trace, Vec<Value>)> {
     let user = OrdinaryUser::for_test(test)?;
     let (python, script) = (common::any_python(), common::scripts().join(script));
@@ -283,8 +290,9 @@ fn record_truths(test: &str, script: &str) -> Option<(Trace, Vec<Value>)> {
     Some((trace, common::truths(&folder)))
 }
 
-/// Forked, spawned and executed children that return, exit, raise, or are killed, and a pool that is terminated
-/// while it works: whatever a process had counted when it last wrote is in the trace.
+/// Children that were forked, spawned or executed and return, exit, raise, or are killed, and a
+/// pool that is terminated while it works: everything that a process had counted when it last wrote
+/// is in the trace.
 #[test]
 fn however_a_process_ends_nothing_is_lost() {
     let test = "however_a_process_ends_nothing_is_lost";

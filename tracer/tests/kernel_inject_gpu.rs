@@ -1,5 +1,5 @@
-//! Kernel tier (it makes an ordinary user): GPU work recorded from within, without any capability, against the
-//! simulated GPU's own log, for each version of CUPTI's records and each of its faults.
+//! Kernel tier (it creates an ordinary user): GPU work recorded in-process, without any capability,
+//! against the simulated GPU's own log, for each version of CUPTI's records and each of its faults.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -16,7 +16,7 @@ use std::process::Output;
 /// An operation: kind, device, stream, start, end.
 type Operation = (String, u64, u64, u64, u64);
 
-/// Trains on two streams, with these settings of the simulator, as a user without rights.
+/// Trains on two streams, with these settings of the simulator, as a user without privileges.
 fn train(
     test: &str,
     settings: &[(&str, &str)],
@@ -97,7 +97,7 @@ fn operation(event: &Value) -> Option<Operation> {
     })
 }
 
-/// Each operation was asked for by a call of the trace, which began before it.
+/// Each operation was enqueued by a call of the trace that started before it.
 fn every_operation_has_its_call(trace: &Trace) {
     let mut calls = BTreeMap::new();
     for event in &trace.events {
@@ -146,7 +146,8 @@ fn whole(test: &str, version: &str) {
     );
 }
 
-/// The program is as without gctrace, its collections are recorded, and one sentence says what is missing.
+/// The program behaves as without gctrace, its collections are recorded, and one sentence states
+/// what is missing.
 fn fault(test: &str, fault: &str, word: &str) {
     let Some((user, output)) = train(test, &[("SIMGPU_FAULT", fault)], &[]) else {
         return;
@@ -182,8 +183,8 @@ fn records_of_a_future_cupti() {
 }
 
 #[test]
-fn somebody_else_subscribed() {
-    fault("somebody_else_subscribed", "subscribe-busy", "CUPTI");
+fn another_profiler_subscribed() {
+    fault("another_profiler_subscribed", "subscribe-busy", "CUPTI");
 }
 
 #[test]
@@ -208,7 +209,8 @@ fn left_to_the_programs_own_profiler() {
     assert!(!trace.pauses().is_empty());
 }
 
-/// CUPTI's own clock is an hour off: calibrated, so times are near the truth, and that is said.
+/// CUPTI's own clock is an hour off: timestamps are calibrated, so they are near the truth, and a
+/// note states that.
 #[test]
 fn another_clock() {
     let test = "another_clock";

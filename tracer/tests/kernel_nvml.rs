@@ -1,4 +1,4 @@
-//! Kernel tier: a recording with `--nvml-hz`, against a driver's library with known figures.
+//! Kernel tier: a recording with `--nvml-hz`, with a driver's library that returns known figures.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use std::process::Output;
 
 const BUSY: &str = "import gc, time\nend = time.monotonic() + 1.6\nwhile time.monotonic() < end:\n    gc.collect()\n    time.sleep(0.05)";
 
-/// The library of the sampler's own tests; `None`, said, without a C compiler.
+/// The library of the sampler's own tests; `None`, with a skip message, without a C compiler.
 fn library(test: &str, folder: &Path, options: &[&str]) -> Option<PathBuf> {
     let path = folder.join("nvml.so");
     let built = Command::new("cc")
@@ -50,7 +50,7 @@ fn record(python: &Path, folder: &Path, library: &Path, options: &[&str]) -> Out
         .expect("gctrace runs")
 }
 
-/// How long the recording lasted.
+/// Length of the recording.
 fn seconds(trace: &Trace) -> f64 {
     let (_, header) = trace.named("gctrace_header")[0];
     let ended = trace.end()["ended_ns"].as_f64().unwrap();
@@ -136,8 +136,8 @@ fn samples_are_in_the_trace_and_the_report() {
 }
 
 #[test]
-fn nobody_is_asked_with_0() {
-    let test = "nobody_is_asked_with_0";
+fn hz_0_queries_nothing() {
+    let test = "hz_0_queries_nothing";
     let Some((python, place)) = common::place_for(test) else {
         return;
     };
@@ -152,8 +152,8 @@ fn nobody_is_asked_with_0() {
 }
 
 #[test]
-fn without_a_driver_nothing_is_said() {
-    let test = "without_a_driver_nothing_is_said";
+fn a_missing_driver_is_not_reported() {
+    let test = "a_missing_driver_is_not_reported";
     let Some((python, place)) = common::place_for(test) else {
         return;
     };
@@ -168,10 +168,10 @@ fn without_a_driver_nothing_is_said() {
     assert_eq!(report(place.path())["gpus"], serde_json::json!([]));
 }
 
-/// A call that never returns costs the recording its samples and nothing else.
+/// A call that never returns costs the recording only its samples.
 #[test]
-fn a_driver_that_hangs_does_not_hold_the_recording() {
-    let test = "a_driver_that_hangs_does_not_hold_the_recording";
+fn a_driver_that_hangs_does_not_block_the_recording() {
+    let test = "a_driver_that_hangs_does_not_block_the_recording";
     let Some((python, place)) = common::place_for(test) else {
         return;
     };
@@ -181,13 +181,13 @@ fn a_driver_that_hangs_does_not_hold_the_recording() {
     let output = record(&python, place.path(), &library, &[]);
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(printed.contains("driver does not answer"), "{printed}");
+    assert!(printed.contains("driver does not respond"), "{printed}");
     let trace = Trace::read(&place.path().join("trace.json"));
     trace.assert_nothing_lost();
     assert!(trace.pauses().len() > 10);
 }
 
-/// Whoever may run a gctrace with file capabilities must not run code of their own with these.
+/// A user who may run a gctrace with file capabilities must not run code of their own with these.
 #[test]
 fn a_gctrace_with_capabilities_loads_no_library_of_its_users() {
     let test = "a_gctrace_with_capabilities_loads_no_library_of_its_users";

@@ -1,4 +1,4 @@
-//! Kernel tier: NVML's figures in a recording, against what the simulated GPU notes of itself.
+//! Kernel tier: NVML's figures in a recording, against the simulated GPU's own log.
 //!
 //! `GCTRACE_SIMGPU` names the folder with the simulator's libraries.
 
@@ -17,22 +17,22 @@ use std::process::Command;
 
 /// Window of the simulator's utilization, the shortest of real ones.
 const WINDOW_NS: u64 = 1_000_000_000 / 6;
-/// The driver is asked a little after the time that the sample bears: most time between the two for
-/// the figures to be compared.
+/// The driver is queried slightly after the sample's timestamp: most time between the two for the
+/// figures to be compared.
 const LATE_NS: u64 = 150_000_000;
 
-/// What the simulator notes of one GPU.
+/// The simulator's log of one GPU.
 #[derive(Default)]
 struct Truth {
     /// Kernels, by start.
     kernels: Vec<(u64, u64)>,
-    /// Moments of allocations and frees, with the balance of bytes.
+    /// Times of allocations and frees, with the balance of bytes.
     memory: Vec<(u64, i64)>,
     pids: BTreeSet<u64>,
 }
 
 impl Truth {
-    /// Percent of the window before `at_ns` in which a kernel ran.
+    /// Percentage of the window before `at_ns` in which a kernel ran.
     fn utilization(&self, at_ns: u64) -> f64 {
         let mut until = at_ns - WINDOW_NS;
         let mut busy = 0;
@@ -51,7 +51,7 @@ impl Truth {
         before.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Lowest and highest of a figure while the driver may have been asked.
+    /// Lowest and highest value of a figure while the driver may have been queried.
     fn span<T: PartialOrd + Copy>(at_ns: u64, figure: impl Fn(u64) -> T) -> (T, T) {
         let mut span = (figure(at_ns), figure(at_ns));
         for late in (0..=LATE_NS).step_by(2_000_000) {
@@ -99,7 +99,7 @@ fn truths(folder: &Path) -> BTreeMap<u64, Truth> {
     truths
 }
 
-/// The simulator's libraries in a folder of their own, where its processes meet, and the program.
+/// The simulator's libraries in a folder of their own, shared by its processes, and the program.
 fn simulator(test: &str, folder: &Path) -> Option<(PathBuf, PathBuf)> {
     let skip = |why: &str| {
         eprintln!("skipped {test}: {why}");
@@ -174,7 +174,7 @@ fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
         }
         let reported = args["memory_used_bytes"].as_i64().unwrap();
         let (lowest, highest) = Truth::span(at_ns, |at| truth.memory(at));
-        // At the end a process gives back everything at once, which no call tells.
+        // At exit a process frees everything at once, without a call for it.
         if reported != 0 && !(lowest..=highest).contains(&reported) {
             wrong.push(format!(
                 "GPU {gpu}: {reported} bytes, not {lowest} to {highest}"
@@ -187,9 +187,9 @@ fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
     }
     println!("{} samples, {busy} of a busy GPU; {wrong:?}", samples.len());
     assert!(busy >= 4, "the GPUs were busy in {busy} samples");
-    // A sampler that was held up by other programs for longer than is allowed for.
+    // The sampler may have been delayed by other programs for longer than is allowed for.
     assert!(wrong.len() * 10 <= samples.len(), "{wrong:?}");
-    // A process has a context, and memory, on GPUs that it runs nothing on too.
+    // A process also has a context, and memory, on GPUs on which it runs nothing.
     let all: BTreeSet<u64> = truths
         .values()
         .flat_map(|truth| truth.pids.clone())

@@ -74,7 +74,7 @@ fn sum(pressures: &[(u64, &Value)], field: &str) -> u64 {
         .sum()
 }
 
-/// The number behind `name` in the output of `sys._debugmallocstats()`: `name   =   1,234`.
+/// The number after `name` in the output of `sys._debugmallocstats()`: `name   =   1,234`.
 fn statistic(text: &str, name: &str) -> u64 {
     let line = text
         .lines()

@@ -1,4 +1,5 @@
-//! What is handed to the command, what root may not read, and limits that are no matter of rights.
+//! What is passed to the command, what root may not read, and limits that are not a matter of
+//! privileges.
 
 mod common;
 
@@ -12,8 +13,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Makes a session keyring with a key in it, and becomes gctrace as sudo starts it, whose command tries to
-/// read that key. Exits with 9 where the key could be read (keyctl(2): 1 join, 11 read; add_key is 248).
+/// Creates a session keyring with a key in it, and becomes gctrace as sudo starts it, whose command
+/// tries to read that key. Exits with 9 if the key could be read (keyctl(2): 1 join, 11 read;
+/// add_key is 248).
 const KEYRING: &str = r"
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -55,8 +57,8 @@ fn the_command_does_not_inherit_roots_keys() {
 
 /// Python in a folder that is closed to others: reading its file takes CAP_DAC_READ_SEARCH.
 #[test]
-fn what_root_may_not_read_is_named_and_counted() {
-    let test = "what_root_may_not_read_is_named_and_counted";
+fn processes_that_root_may_not_read_are_reported_and_counted() {
+    let test = "processes_that_root_may_not_read_are_reported_and_counted";
     let Some(setcap) = Setcap::install(test, "cap_bpf,cap_perfmon+ep") else {
         return;
     };
@@ -88,7 +90,7 @@ fn what_root_may_not_read_is_named_and_counted() {
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    assert!(ready.exists(), "Python did not begin");
+    assert!(ready.exists(), "Python did not start");
     let pid = running.id().to_string();
     let with = |capabilities: &str, trace: &Path| {
         Command::new("timeout")
@@ -127,8 +129,8 @@ fn what_root_may_not_read_is_named_and_counted() {
 }
 
 #[test]
-fn too_few_open_files_are_not_missing_rights() {
-    let test = "too_few_open_files_are_not_missing_rights";
+fn too_few_open_files_are_not_missing_privileges() {
+    let test = "too_few_open_files_are_not_missing_privileges";
     if !common::privileged(test) {
         return;
     }

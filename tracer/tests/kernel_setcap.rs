@@ -1,4 +1,4 @@
-//! gctrace with file capabilities, run by users who have none: nobody gets a right by it.
+//! gctrace with file capabilities, run by users who have none: no user gains a right by it.
 
 #![expect(
     clippy::unwrap_used,
@@ -25,10 +25,10 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-/// More than the documentation asks for: more rights do no harm.
+/// More than the documentation requires: more rights are harmless.
 const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep";
 
-/// A library that says in a file, one per process, with which rights its constructor ran.
+/// A library that writes to a file, one per process, with which rights its constructor ran.
 const HOSTILE: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ __attribute__((constructor)) static void begin(void)
 }
 "#;
 
-/// Compiled into `folder`, from which it also tells.
+/// Compiled into `folder`, to which it also writes.
 fn hostile_library(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("hostile.c"), folder.join("hostile.so"));
     fs::write(&source, HOSTILE).unwrap();
@@ -59,7 +59,7 @@ fn hostile_library(folder: &Path) -> PathBuf {
     library
 }
 
-/// With which rights the library ran so far.
+/// The rights with which the library ran so far.
 fn runs_of(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
     let reported = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("ran."));
@@ -115,7 +115,7 @@ fn the_environment_chooses_no_library() {
             );
         }
     }
-    // Without file capabilities it is the user's own affair, and the library runs with the user's own rights.
+    // Without file capabilities the user decides, and the library runs with the user's own rights.
     let removed = Command::new("setcap")
         .arg("-r")
         .arg(setcap.gctrace())
@@ -161,10 +161,10 @@ fn a_library_that_others_can_replace_is_not_loaded() {
     }
 }
 
-/// The hidden subcommand with which gctrace tries the library is no way in.
+/// The hidden subcommand with which gctrace tries the library gives no rights.
 #[test]
-fn the_trial_has_no_rights_whoever_starts_it() {
-    let test = "the_trial_has_no_rights_whoever_starts_it";
+fn the_trial_has_no_rights_when_run_by_hand() {
+    let test = "the_trial_has_no_rights_when_run_by_hand";
     let Some(setcap) = Setcap::install(test, CAPABILITIES) else {
         return;
     };
@@ -179,8 +179,8 @@ fn the_trial_has_no_rights_whoever_starts_it() {
     assert!(without_rights(&runs[0]), "{}", runs[0]);
 }
 
-/// As root nothing runs in gctrace either: the library that root names, where only root writes, is tried
-/// without any capability.
+/// As root no library code runs in gctrace either: the library that root names, which only root can
+/// write, is tried without any capability.
 #[test]
 fn root_tries_a_library_without_capabilities() {
     let test = "root_tries_a_library_without_capabilities";
@@ -217,18 +217,19 @@ fn root_tries_a_library_without_capabilities() {
     let output = command.output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(
-        text(&output).contains("as root gctrace does not load"),
+        text(&output).contains("as root, gctrace does not load"),
         "{}",
         text(&output)
     );
     assert!(runs_of(open.path()).is_empty());
 }
 
-/// A Python process that collects for a minute, in functions whose names are its user's own affair. Killed when dropped.
+/// A Python process that collects for a minute, in functions whose names are private to its user.
+/// Killed when dropped.
 struct Running(Child);
 
 impl Running {
-    /// Returns once it runs its loop. `before`: what it does first.
+    /// Returns once it runs its loop. `before`: code that it runs first.
     fn start(setcap: &Setcap, user: u32, before: &str) -> Self {
         let ready = setcap.file(&format!("ready-{user}-{}", before.len()));
         let program = format!(
@@ -244,14 +245,14 @@ impl Running {
         while !ready.exists() {
             assert!(
                 began.elapsed() < Duration::from_secs(60),
-                "it does not begin"
+                "it does not start"
             );
             std::thread::sleep(Duration::from_millis(20));
         }
         running
     }
 
-    /// That of Python, below timeout(1).
+    /// The pid of Python, below timeout(1).
     fn pid(&self) -> String {
         let own = self.0.id();
         let path = format!("/proc/{own}/task/{own}/children");
@@ -306,7 +307,7 @@ fn a_user_records_their_own_processes_only() {
     assert!(trace.contains(&format!("secret_function_of_{ALICE}")));
     assert!(Trace::read(&setcap.file("own.json")).pauses().len() > 5);
 
-    // All of them run the same file, in which the probes are: of the others nothing is told.
+    // All of them run the same probed file: of the others nothing is recorded.
     let output = setcap.run(
         ALICE,
         &["top", "-n", "3", "--record", "top.json", "--plain"],
@@ -323,7 +324,7 @@ fn a_user_records_their_own_processes_only() {
     assert!(!trace.contains(&format!("secret_function_of_{BOB}")));
 }
 
-/// A program that gives its process another user: as sudo and su do.
+/// A program that gives its process another user, like sudo and su.
 #[test]
 fn a_child_that_becomes_another_user_is_not_recorded() {
     let test = "a_child_that_becomes_another_user_is_not_recorded";
@@ -367,7 +368,7 @@ fn a_child_that_becomes_another_user_is_not_recorded() {
         collectors.dedup();
         assert_eq!(collectors.len(), 2, "{collectors:?}");
     }
-    // The command itself: nothing of it is recorded, and it runs.
+    // The command itself: it is not recorded, but it runs.
     let command = [set_user_id.to_str().unwrap(), "-I", "before.py"];
     let output = setcap.run(
         ALICE,

@@ -1,5 +1,5 @@
-//! Kernel tier: a training program on the simulated GPU, two processes with a device each, against the
-//! simulator's own log of calls.
+//! Kernel tier: a training program on the simulated GPU, two processes with a device each, against
+//! the simulator's own log of calls.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -17,7 +17,7 @@ type Call = (String, u64, u64, u64);
 /// Outermost calls by process and thread, in order.
 type Calls = BTreeMap<(u64, u64), Vec<Call>>;
 
-/// The calls of a log, those within another left out. `call,function,layer,pid,tid,begin,end,stream,bytes,gx,..`
+/// The outermost calls of a log. `call,function,layer,pid,tid,begin,end,stream,bytes,gx,..`
 fn logged(path: &Path, calls: &mut Calls) {
     let text = std::fs::read_to_string(path).unwrap();
     let mut lines: Vec<Vec<&str>> = text
@@ -67,7 +67,8 @@ fn recorded(trace: &Trace) -> Calls {
     calls
 }
 
-/// Trains on the simulated GPU under gctrace, with these settings of the simulator; in its folder are trace and logs.
+/// Trains on the simulated GPU under gctrace, with these settings of the simulator; its folder
+/// contains trace and logs.
 fn train(
     test: &str,
     options: &[&str],
@@ -157,7 +158,7 @@ fn two_processes_with_two_devices() {
     }
 }
 
-/// Launches of a trace: those that CUPTI told of, and those that probes saw.
+/// Launches of a trace: those that CUPTI reported, and those that probes saw.
 fn launches(trace: &Trace) -> (usize, usize) {
     let called = |event: &&serde_json::Value| {
         event["cat"] == "cuda_runtime" && event["name"] == "cudaLaunchKernel"
@@ -170,14 +171,15 @@ fn launches(trace: &Trace) -> (usize, usize) {
     (reported.len(), probed.len())
 }
 
-/// What the probes on launches cost, where there were any.
+/// Cost of the probes on launches, if there were any.
 fn probes_on_launches(trace: &Trace) -> Option<u64> {
     let probes = trace.end()["probes"].as_array().unwrap();
     let launches = probes.iter().find(|probe| probe["probe"] == "launches");
     launches.and_then(|probe| probe["hits"].as_u64())
 }
 
-/// As root, where there is CUDA: collections by probes, GPU work and calls by CUPTI, and no launch is probed as well.
+/// As root with CUDA: collections by probes, GPU work and calls by CUPTI, and launches are not
+/// probed as well.
 #[test]
 fn calls_are_left_to_cupti() {
     let test = "calls_are_left_to_cupti";
@@ -199,7 +201,7 @@ fn calls_are_left_to_cupti() {
     assert!(trace.pauses().iter().all(|pause| pause.reason != "unknown"));
 }
 
-/// Where CUPTI cannot be had, the probes see the calls from then on, and that is said once.
+/// If CUPTI is unavailable, the probes record the calls from then on, which is reported once.
 #[test]
 fn without_cupti_calls_are_probed() {
     let test = "without_cupti_calls_are_probed";

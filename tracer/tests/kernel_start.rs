@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Collects, and writes what the interpreter counted; nothing is collected after but at shutdown.
+/// Collects, and writes what the interpreter counted; later, only the shutdown collects.
 const PROGRAM: &str = "
 import gc, json, os
 for _ in range(5): gc.collect()
@@ -81,7 +81,7 @@ fn shebangs_shells_and_virtual_environments() {
     }
 }
 
-/// A program in C that loads a libpython when it runs already, as plug-in hosts do.
+/// A program in C that loads a libpython while it is running, like plug-in hosts.
 const HOST: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -152,15 +152,16 @@ fn libpython_of(python: &Path) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// gctrace is stopped, a program is held at exec meanwhile, and gctrace is killed: the guardian lets
-/// the program go on.
+/// gctrace is stopped while it has a program stopped at exec, and then killed: the guardian resumes
+/// the program.
 #[test]
-fn the_guardian_continues_what_is_held() {
-    let Some((python, place)) = common::place_for("the_guardian_continues_what_is_held") else {
+fn the_guardian_resumes_stopped_programs() {
+    let Some((python, place)) = common::place_for("the_guardian_resumes_stopped_programs") else {
         return;
     };
     let place = place.path().canonicalize().unwrap();
-    // A copy that the command line does not name: what it names has its probes before it starts.
+    // A copy that the command line does not name: interpreters named there are probed before the
+    // command starts.
     let own = place.join("interpreter");
     fs::copy(python, &own).unwrap();
     let line = "touch started; while [ ! -e go ]; do sleep 0.01; done; exec \"$OWN\" -c 'open(\"ended\", \"w\")'";
@@ -175,10 +176,10 @@ fn the_guardian_continues_what_is_held() {
     let pid = Pid::from_raw(i32::try_from(gctrace.id()).unwrap());
     kill(pid, Signal::SIGSTOP).unwrap();
     fs::write(place.join("go"), "").unwrap();
-    common::wait_until("the program is held", || held(&place, gctrace.id()));
+    common::wait_until("the program is stopped", || held(&place, gctrace.id()));
     kill(pid, Signal::SIGKILL).unwrap();
     gctrace.status_in_time().unwrap();
-    common::wait_until("the program went on", || place.join("ended").exists());
+    common::wait_until("the program was resumed", || place.join("ended").exists());
 }
 
 /// Whether a process other than gctrace, with this working directory, is stopped.

@@ -1,7 +1,7 @@
-//! Recording through real sudo, and with file capabilities, by a user made for the test.
+//! Recording through real sudo, and with file capabilities, by a user created for the test.
 //!
-//! Makes a user and a file in /etc/sudoers.d, and removes both; therefore only where
-//! `GCTRACE_TEST_SUDO=1` allows it, as root.
+//! Creates a user and a file in /etc/sudoers.d, and removes both; therefore only runs as root if
+//! `GCTRACE_TEST_SUDO=1` allows it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -23,18 +23,18 @@ use std::process::Output;
 use std::process::Stdio;
 use tempfile::TempDir;
 
-/// A user who may use sudo, and a directory that is theirs with a copy of gctrace in it.
+/// A user who may use sudo, and their directory with a copy of gctrace in it.
 struct User {
     name: String,
     directory: TempDir,
 }
 
 impl User {
-    /// `None`, and a line that says why, where such a user must not be made.
+    /// `None`, and a line with the reason, if such a user must not be created.
     fn for_test(test: &str) -> Option<Self> {
         if std::env::var_os("GCTRACE_TEST_SUDO").is_none_or(|value| value != "1") {
             eprintln!(
-                "skipped {test}: it makes a user and a sudoers entry; GCTRACE_TEST_SUDO=1 allows that"
+                "skipped {test}: it creates a user and a sudoers entry; GCTRACE_TEST_SUDO=1 allows that"
             );
             return None;
         }
@@ -159,8 +159,8 @@ fn text(output: &Output) -> String {
     )
 }
 
-/// A Python program that tells its rights and its environment as JSON, and exits with 9.
-const TELL: &str = r#"
+/// A Python program that prints its rights and its environment as JSON, and exits with 9.
+const REPORT: &str = r#"
 import gc, json, os, sys
 gc.collect()
 status = dict(line.rstrip().split(':\t', 1) for line in open('/proc/self/status') if ':\t' in line)
@@ -171,11 +171,11 @@ sys.exit(9)
 "#;
 
 impl User {
-    /// Runs `TELL` under gctrace, which `start` starts; what it told.
-    fn told_by(&self, start: &str) -> Value {
-        fs::write(self.file("tell.py"), TELL).unwrap();
+    /// Runs `REPORT` under gctrace, which `start` starts; returns what it printed.
+    fn reported_by(&self, start: &str) -> Value {
+        fs::write(self.file("report.py"), REPORT).unwrap();
         let python = common::any_python();
-        let script = format!("{start} -o trace.json -- {} tell.py", python.display());
+        let script = format!("{start} -o trace.json -- {} report.py", python.display());
         let output = self.shell(&script).output_in_time().unwrap();
         assert_eq!(output.status.code(), Some(9), "{}", text(&output));
         assert_eq!(
@@ -226,7 +226,7 @@ fn through_sudo_the_command_is_the_users_own() {
     let Some(user) = User::for_test("through_sudo_the_command_is_the_users_own") else {
         return;
     };
-    let reported = user.told_by("sudo GIVEN=here ./gctrace");
+    let reported = user.reported_by("sudo GIVEN=here ./gctrace");
     user.check(&reported);
     assert_eq!(reported["env"]["GIVEN"], "here");
 }
@@ -236,7 +236,7 @@ fn as_root_keeps_root() {
     let Some(user) = User::for_test("as_root_keeps_root") else {
         return;
     };
-    let reported = user.told_by("sudo ./gctrace --as-root");
+    let reported = user.reported_by("sudo ./gctrace --as-root");
     assert_eq!(reported["uid"], 0);
     assert_eq!(reported["env"]["SUDO_USER"], user.name);
 }
@@ -251,7 +251,7 @@ fn file_capabilities_suffice_and_end_with_gctrace() {
         "setcap",
         &["cap_bpf,cap_perfmon+ep", file.to_str().unwrap()],
     );
-    let reported = user.told_by("./gctrace");
+    let reported = user.reported_by("./gctrace");
     user.check(&reported);
 }
 
@@ -269,7 +269,7 @@ fn without_privileges_the_command_that_grants_them_is_named() {
         .map(str::trim)
         .find(|line| line.starts_with("sudo chown "))
         .expect(&printed);
-    // the command does what it says
+    // the command has the promised effect
     assert!(user.shell(named).status_in_time().unwrap().success());
     assert_eq!(
         user.shell("./gctrace -- sh -c 'exit 4'")
@@ -296,7 +296,7 @@ fn root_does_not_write_through_a_users_link() {
     assert_eq!(fs::read(precious.path()).unwrap(), b"precious");
 }
 
-/// Says each SIGINT; ends after the first (`once`), or only when there is a file `stop`.
+/// Reports each SIGINT; ends after the first (`once`), or only when there is a file `stop`.
 const COUNT: &str = r"
 import os, signal, sys, time
 def interrupted(*_):
@@ -310,7 +310,7 @@ while not os.path.exists('stop') and os.path.isdir(folder):
     time.sleep(0.05)
 ";
 
-/// A program in a terminal of its own, with what it prints.
+/// A program in a terminal of its own, with its output.
 struct Terminal {
     child: Child,
     screen: BufReader<std::process::ChildStdout>,
@@ -385,7 +385,7 @@ fn the_second_interrupt_ends_the_recording() {
         return;
     };
     let mut terminal = in_terminal(&user, "never");
-    // At a finger's pace: two in the same instant are one signal.
+    // At a finger's pace: two at the same time are one signal.
     std::thread::sleep(std::time::Duration::from_millis(300));
     terminal.type_interrupt();
     assert_eq!(terminal.exit_code(), Some(130));

@@ -1,4 +1,4 @@
-//! Kernel tier: what gctrace says of the kernel that it runs on is what it then does there.
+//! Kernel tier: what gctrace reports about the running kernel matches what it does there.
 
 mod common;
 
@@ -8,10 +8,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-/// Collects 20 times and ends with 7.
+/// Collects 20 times and exits with 7.
 const PROGRAM: &str = "import gc, os\nfor _ in range(20): gc.collect()\nraise SystemExit(7)";
 
-/// `None`, and a line that says so, where this process may not load BPF programs at all.
+/// `None`, with a skip message, if this process may not load BPF programs at all.
 fn kernel(test: &str) -> Option<KernelSupport> {
     let support = KernelSupport::probe();
     if !support.permitted {
@@ -59,7 +59,7 @@ fn doctor_agrees_with_what_recording_does() {
     }
 }
 
-/// And `auto` goes on from within the program.
+/// And `auto` falls back to in-process recording.
 #[test]
 fn a_kernel_that_lacks_something_is_refused_in_one_sentence() {
     let test = "a_kernel_that_lacks_something_is_refused_in_one_sentence";
@@ -105,8 +105,8 @@ fn a_kernel_that_lacks_something_is_refused_in_one_sentence() {
     assert!(trace.pauses().len() >= 20);
 }
 
-/// A filter like that of a sandbox: ends the process at the system calls by which kernels implement probes
-/// (uretprobe is 335, uprobe 336 on x86-64).
+/// A filter like that of a sandbox: kills the process at the system calls by which kernels
+/// implement probes (uretprobe is 335, uprobe 336 on x86-64).
 const SANDBOXED: &str = "
 import ctypes, gc, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -133,7 +133,8 @@ fn return_probes_pass_seccomp_filters() {
     assert_eq!(manual_pauses(&place.path().join("trace.json")), 20);
 }
 
-/// To be run alone, after others: no process is stopped, no program of ours is loaded, no probe is listed.
+/// To be run alone, after others: no process is stopped, no gctrace program is loaded, no probe is
+/// listed.
 #[test]
 fn nothing_is_left_behind() {
     let ours = || {

@@ -32,34 +32,40 @@ fn messages_without_a_reader_leave_the_commands_exit_code() {
     }
 }
 
-/// Little memory: either the recording is refused before the command starts, or the command's exit code is gctrace's.
+/// With little memory, either the recording is refused before the command starts, or gctrace's exit
+/// code is the command's.
 #[test]
 fn without_room_for_threads_the_exit_code_is_the_commands() {
     let test = "without_room_for_threads_the_exit_code_is_the_commands";
     let Some((_, place)) = common::place_for(test) else {
         return;
     };
-    let begun = place.path().join("begun");
+    let started = place.path().join("started");
     let mut recorded = 0;
     for mode in ["ebpf", "inject"] {
         for kib in (20_000..=160_000).step_by(10_000) {
-            let _ = fs::remove_file(&begun);
+            let _ = fs::remove_file(&started);
             let script = format!("ulimit -v {kib}; exec \"$@\"");
             let output = Command::new("sh")
                 .args(["-c", &script, "sh", common::GCTRACE, "--mode", mode])
-                .args(["--", "sh", "-c", "ulimit -v unlimited; : > begun; exit 37"])
+                .args([
+                    "--",
+                    "sh",
+                    "-c",
+                    "ulimit -v unlimited; : > started; exit 37",
+                ])
                 .current_dir(place.path())
                 .env_remove("SUDO_UID")
                 .output_in_time()
                 .unwrap();
-            match begun.exists() {
+            match started.exists() {
                 true => assert_eq!(output.status.code(), Some(37), "{mode} {kib} {output:?}"),
-                // The dynamic loader's own exit code among them.
+                // This includes the dynamic loader's own exit code.
                 false => assert!(!output.status.success(), "{mode} {kib} {output:?}"),
             }
             let messages = String::from_utf8_lossy(&output.stderr);
             assert!(!messages.contains("panicked"), "{mode} {kib} {messages}");
-            recorded += usize::from(begun.exists());
+            recorded += usize::from(started.exists());
         }
     }
     assert!(recorded > 5, "{recorded} commands were started");
@@ -90,17 +96,17 @@ fn the_view_without_its_terminal_ends_in_order() {
 }
 
 #[test]
-fn the_leader_of_a_session_hands_the_hangup_on() {
-    let Some((python, _place)) = common::place_for("the_leader_of_a_session_hands_the_hangup_on")
+fn the_leader_of_a_session_forwards_the_hangup() {
+    let Some((python, _place)) = common::place_for("the_leader_of_a_session_forwards_the_hangup")
     else {
         return;
     };
     for mode in ["ebpf", "both"] {
-        common::terminal::the_leader_hands_the_hangup_on(&python, mode);
+        common::terminal::the_leader_forwards_the_hangup(&python, mode);
     }
 }
 
-/// A recorder that was started with every signal ignored can be ended nevertheless.
+/// A recorder that was started with every signal ignored can still be ended.
 #[test]
 fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
     let test = "an_ignored_sigterm_ends_a_recording_that_was_attached";
@@ -140,8 +146,9 @@ fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
     program.status_in_time().unwrap();
 }
 
-/// Runs a command below a shell that leads a session, on a terminal that is closed after each of some times; prints
-/// `alive` and ends if the command, by its standard error, is still there 20 s later.
+/// Runs a command below a shell that leads a session, on a terminal that is closed after each of
+/// several times; prints `alive` and exits if the command, by its standard error, is still there 20
+/// s later.
 const CLOSED_EARLY: &str = "
 import os, pty, select, signal, sys, time
 for delay in (0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
@@ -166,10 +173,10 @@ for delay in (0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
     os.close(reader)
 ";
 
-/// Until there is a command, the hang-up of the process group reaches gctrace alone.
+/// Until there is a command, the hangup of the process group reaches gctrace alone.
 #[test]
-fn a_terminal_that_goes_away_before_the_command_is_there_ends_it() {
-    let test = "a_terminal_that_goes_away_before_the_command_is_there_ends_it";
+fn a_hangup_before_the_command_starts_ends_it() {
+    let test = "a_hangup_before_the_command_starts_ends_it";
     let Some((python, place)) = common::place_for(test) else {
         return;
     };

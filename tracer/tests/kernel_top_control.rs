@@ -188,7 +188,7 @@ fn a_reader_that_goes_away_ends_it_in_order() {
         assert!(!messages.contains("roken pipe"), "{messages}");
         assert!(messages.contains("the command keeps running"), "{messages}");
         let trace = Trace::read(&place.join("t.json"));
-        assert_eq!(trace.end()["why"], "its user left the live view");
+        assert_eq!(trace.end()["why"], "the user quit the live view");
         wait_until("the command ended", || has_ended(place));
     }
 }

@@ -1,4 +1,4 @@
-//! Kernel tier: every pause of every interpreter against what the interpreter itself says.
+//! Kernel tier: every pause of every interpreter against what the interpreter itself reports.
 
 #![expect(
     clippy::unwrap_used,
@@ -80,7 +80,7 @@ fn check(test: &str, name: &str) {
     the_rest_is_shutdown(&pauses, &truth);
 }
 
-/// The process on the host: the script knows its pid inside its own namespace.
+/// The process's pid on the host: the script knows its pid inside its own namespace.
 fn host_pid(trace: &Trace, truth: &Value) -> u64 {
     let inside = truth["pid"].as_u64().unwrap();
     let processes = trace.named("gctrace_process");
@@ -165,7 +165,7 @@ fn sum(values: &BTreeMap<u64, u64>) -> u64 {
 }
 
 /// Every collection that a callback saw is one pause: same thread, generation, reason, numbers and
-/// stack, and one lies inside the other.
+/// stack, and one contains the other.
 fn every_callback_has_its_pause(
     pauses: &[Pause],
     truth: &Value,
@@ -199,7 +199,7 @@ fn every_callback_has_its_pause(
 fn is_of(pause: &Pause, callback: &Value, python: &Python) -> bool {
     let time = |name: &str| callback[name].as_u64().unwrap();
     let (start, stop) = (time("start_ns"), time("stop_ns"));
-    // Inside a container the thread knows another number of itself.
+    // Inside a container the thread has another id.
     let same_thread = python.is("container") || pause.tid == time("tid");
     let one_in_the_other = if python.version < (3, 13, 0) {
         start <= pause.start_ns && pause.end_ns <= stop
@@ -239,17 +239,17 @@ fn agrees(pause: &Pause, callback: &Value, python: &Python) {
             "{pause:?} {callback}"
         );
     }
-    // Not known where the kernel did not show a switch; kernel_counters.rs checks the value.
+    // Unknown if the kernel did not show a switch; kernel_counters.rs checks the value.
     let cpu = pause.number("cpu_ns").unwrap_or(0);
     assert!(cpu <= pause.end_ns - pause.start_ns, "{pause:?}");
 }
 
-/// The count of the youngest generation is that of `gc.get_count()` in the callback, which makes a few
-/// containers itself: until 3.12 it runs before the probe, from 3.13 after it. (Free-threaded builds count each
-/// thread's allocations by themselves and add them up now and then.)
+/// The count of the youngest generation is that of `gc.get_count()` in the callback, which creates
+/// a few containers itself: until 3.12 it runs before the probe, from 3.13 after it. (Free-threaded
+/// builds count per thread and sum up from time to time.)
 fn has_young_count(pause: &Pause, callback: &Value) {
     let recorded = pause.number("young_count").expect("a count");
-    // Those of the call of the callback: its arguments.
+    // The containers of the call of the callback: its arguments.
     let own = 4;
     let first = callback["count"].as_u64().unwrap().saturating_sub(own);
     let last = callback["count_after"].as_u64().unwrap() + own;
@@ -280,7 +280,7 @@ fn has_stack(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
     assert_eq!(recorded, expected, "{pause:?} {callback}");
 }
 
-/// After the script wrote its truth, only the interpreter's own end collects.
+/// After the script wrote its truth, only the interpreter's shutdown collects.
 fn the_rest_is_shutdown(pauses: &[Pause], truth: &Value) {
     let finished = truth["finished_ns"].as_u64().unwrap();
     let after = pauses
@@ -294,8 +294,8 @@ fn the_rest_is_shutdown(pauses: &[Pause], truth: &Value) {
     );
 }
 
-/// What CPython counted and no probe saw is missing, and counted exactly: once, not in the forked child as well,
-/// and not where the library could see it either.
+/// Collections that CPython counted and no probe saw are counted as lost, exactly: once, not in the
+/// forked child as well, and not if the library saw them.
 #[test]
 fn collections_of_another_collector_are_counted() {
     for name in ["pyenv-3.11", "pyenv-3.12", "pyenv-3.13"] {

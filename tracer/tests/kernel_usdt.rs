@@ -1,4 +1,4 @@
-//! Kernel tier: the last rung. Static trace points behind a semaphore, in a running interpreter.
+//! Kernel tier: the last rung, USDT probes with a semaphore, in a running interpreter.
 
 mod common;
 
@@ -45,10 +45,10 @@ fn point(found: &gctrace_probes::ProbePoint, layout: u32) -> PlannedPoint {
     }
 }
 
-/// Each collection is one pause, timed, though nothing of the interpreter's memory is known.
+/// Each collection is one timed pause, although nothing of the interpreter's memory is known.
 #[test]
-fn static_trace_points_time_every_pause() {
-    let test = "static_trace_points_time_every_pause";
+fn usdt_probes_time_every_pause() {
+    let test = "usdt_probes_time_every_pause";
     let Some((python, place)) = common::place_for(test) else {
         return;
     };
@@ -57,10 +57,7 @@ fn static_trace_points_time_every_pause() {
         ..ResolveOptions::default()
     };
     let Ok(Some(found)) = gctrace_probes::resolve(&python.canonicalize().unwrap(), &options) else {
-        eprintln!(
-            "skipped {test}: {} has no static trace points",
-            python.display()
-        );
+        eprintln!("skipped {test}: {} has no USDT probes", python.display());
         return;
     };
     let usdt = |point: &&gctrace_probes::ProbePoint| {

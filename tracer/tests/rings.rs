@@ -1,5 +1,6 @@
-//! Plain tier: what gctrace makes of rings that a process hands over. The process is this test itself, run as
-//! the command: it says what the injected library would, so that what must be written is known exactly.
+//! Plain tier: how gctrace handles rings that a process hands over. The process is this test
+//! itself, run as the command: it writes what the injected library would, so that the expected
+//! trace is known exactly.
 
 #![expect(
     clippy::unwrap_used,
@@ -39,14 +40,14 @@ fn command() {
         Ok("lies") => lies(),
         Ok("stays silent") => stays_silent(),
         Ok("offers twice") => offers_twice(),
-        part => panic!("{part:?} is no part"),
+        part => panic!("{part:?} is not a part"),
     }
 }
 
-/// Records more than a ring has room for.
+/// Records that do not fit into the ring.
 const LOST: u64 = 936;
 
-/// What gctrace asked the library.
+/// The options that gctrace passed to the library.
 fn asked() -> InjectOptions {
     let options = std::env::var_os(gctrace_ring::OPTIONS_VARIABLE).unwrap();
     InjectOptions::parse(options.as_bytes())
@@ -80,7 +81,7 @@ fn push_text(ring: &RingProducer, text: &str, id: u32) {
     gctrace_ring::pieces(id, text).for_each(|piece| assert!(ring.push(&piece)));
 }
 
-fn begin(at_ns: u64, tid: u32) -> RingRecord {
+fn start(at_ns: u64, tid: u32) -> RingRecord {
     RingRecord::PauseStart {
         at_ns,
         tid,
@@ -124,9 +125,9 @@ fn collects() {
             file: 4,
             line: 12,
         },
-        begin(1_000_000, pid),
+        start(1_000_000, pid),
         pause(1_000_000, 3_000_000, pid, 1),
-        begin(5_000_000, pid),
+        start(5_000_000, pid),
         pause(5_000_000, 5_000_250, pid, 1),
     ];
     assert!(records.iter().all(|record| python.push(record)));
@@ -150,15 +151,15 @@ fn collects() {
     std::process::exit(3);
 }
 
-/// Killed in a collection, at once after it said so.
+/// Killed in a collection, right after reporting its start.
 fn dies() {
     let pid = std::process::id();
     let python = ring(RingRole::Python, pid);
-    assert!(python.push(&begin(now_ns(), pid)));
+    assert!(python.push(&start(now_ns(), pid)));
     nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
 }
 
-/// More than its ring holds before gctrace can look.
+/// Writes more than its ring can hold before gctrace polls.
 fn floods() {
     let pid = std::process::id();
     let (python, descriptor) = RingProducer::create(PYTHON_RECORDS).unwrap();
@@ -194,7 +195,7 @@ fn forks() {
     }
 }
 
-/// Hands over what is no ring, and says what nobody can mean.
+/// Hands over something that is not a ring, and writes invalid records.
 fn lies() {
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
     let hello = RingHello {
@@ -205,13 +206,14 @@ fn lies() {
     };
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), file.as_fd(), &hello));
-    // A process that gives another's thread ids, and times that run backwards.
+    // A process with another's thread ids, and times that run backwards.
     let python = ring(RingRole::Python, 1);
     assert!(python.push(&pause(50, 10, u32::MAX, 77)));
 }
 
-/// Connects and says nothing, again and again; then hands over a ring like any other process. gctrace has taken
-/// it when there is room in it again, and at that time it must not have waited for the silent ones.
+/// Connects and sends nothing, repeatedly; then hands over a ring like any other process. Room in
+/// that ring shows that gctrace has taken it; by then it must not have waited for the silent
+/// connections.
 fn stays_silent() {
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
     let connect = |_| std::os::unix::net::UnixStream::connect(&socket).unwrap();
@@ -231,12 +233,12 @@ fn stays_silent() {
         let error = std::io::Read::read(&mut &*peer, &mut [0]).err();
         error.is_some_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
     };
-    // A few may stay for a while; the others were closed at once.
+    // A few may stay open for a while; the others were closed at once.
     let open = silent.iter().filter(|peer| is_open(peer)).count();
     std::process::exit(i32::try_from(open).unwrap());
 }
 
-/// A second ring while the first is in use, then another size.
+/// A second ring while the first is in use, then one of another size.
 fn offers_twice() {
     let pid = std::process::id();
     let first = ring(RingRole::Python, pid);
@@ -288,7 +290,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_a_process_says_is_what_is_written() {
+fn records_of_a_process_are_written() {
     let folder = folder();
     let (output, trace) = record("collects", folder.path());
     assert_eq!(output.status.code(), Some(3), "{output:?}");
@@ -336,7 +338,7 @@ fn a_process_killed_in_a_collection() {
 }
 
 #[test]
-fn what_the_ring_had_no_room_for_is_counted() {
+fn records_that_do_not_fit_are_counted() {
     let folder = folder();
     let (output, trace) = record("floods", folder.path());
     assert_eq!(trace.pauses().len(), PYTHON_RECORDS);
@@ -354,7 +356,7 @@ fn what_the_ring_had_no_room_for_is_counted() {
 }
 
 #[test]
-fn processes_that_stay_silent_hold_up_no_other() {
+fn silent_processes_do_not_delay_others() {
     let folder = folder();
     let (output, trace) = record("stays silent", folder.path());
     assert!(matches!(output.status.code(), Some(3 | 4)), "{output:?}");
@@ -363,11 +365,11 @@ fn processes_that_stay_silent_hold_up_no_other() {
 }
 
 #[test]
-fn a_process_has_one_ring_of_a_kind_of_the_size_asked_for() {
+fn a_process_has_one_ring_per_role_of_the_requested_size() {
     let folder = folder();
     let (output, trace) = record("offers twice", folder.path());
-    let begins: Vec<_> = trace.pauses().iter().map(|pause| pause.start_ns).collect();
-    assert_eq!(begins, [1000, 5000], "{output:?}");
+    let starts: Vec<_> = trace.pauses().iter().map(|pause| pause.start_ns).collect();
+    assert_eq!(starts, [1000, 5000], "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("a second ring was refused"), "{text}");
     assert!(
@@ -377,7 +379,7 @@ fn a_process_has_one_ring_of_a_kind_of_the_size_asked_for() {
 }
 
 #[test]
-fn of_a_hundred_processes_that_are_killed_none_is_missed() {
+fn a_hundred_killed_processes_are_all_recorded() {
     let folder = folder();
     let (_, trace) = record("forks", folder.path());
     trace.assert_nothing_lost();
@@ -386,7 +388,7 @@ fn of_a_hundred_processes_that_are_killed_none_is_missed() {
 }
 
 #[test]
-fn what_is_no_ring_is_refused_and_nonsense_breaks_nothing() {
+fn invalid_rings_and_records_are_refused() {
     let folder = folder();
     let (output, trace) = record("lies", folder.path());
     assert!(output.status.success(), "{output:?}");

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
 
-/// As nohup and `&` in scripts start it: gctrace and its command ignore what was ignored.
+/// As nohup and `&` in scripts do: gctrace and its command keep ignoring what was ignored.
 #[test]
 fn ignored_signals_stay_ignored_for_gctrace_and_its_command() {
     let place = tempfile::tempdir().expect("a folder");
@@ -44,6 +44,6 @@ fn ignored_signals_stay_ignored_for_gctrace_and_its_command() {
 }
 
 #[test]
-fn the_leader_of_a_session_hands_the_hangup_on() {
-    common::terminal::the_leader_hands_the_hangup_on(&common::any_python(), "inject");
+fn the_leader_of_a_session_forwards_the_hangup() {
+    common::terminal::the_leader_forwards_the_hangup(&common::any_python(), "inject");
 }

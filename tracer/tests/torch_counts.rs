@@ -6,8 +6,8 @@ mod common;
 use common::Trace;
 use std::path::Path;
 
-/// Runs the script as `python SCRIPT` would, and writes what the interpreter counted to `truth.json`
-/// when it is done; nothing is collected automatically after that.
+/// Runs the script as `python SCRIPT` would, and writes what the interpreter counted to
+/// `truth.json` when it is done; after that automatic collection is disabled.
 const RUNNER: &str = "
 import gc, json, os, runpy, sys
 script = sys.argv[1]

@@ -1,4 +1,5 @@
-//! Torch tier: PyTorch works with every probe on CUDA in place; its backward passes and device memory are told.
+//! Torch tier: PyTorch works with every CUDA probe in place; its backward passes and device memory
+//! are recorded.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -39,7 +40,7 @@ fn backward_passes_and_device_memory() {
     assert_eq!(
         unfinished.count() as u64,
         truth["failed"].as_u64().unwrap(),
-        "those that an exception ended"
+        "those ended by an exception"
     );
 
     let freed: i64 = named("gctrace_pause_memory")
@@ -59,7 +60,7 @@ fn backward_passes_and_device_memory() {
     });
     assert_eq!(argument(last.unwrap(), "Total Allocated"), 0);
     println!(
-        "{test}: {} backward passes, {freed} bytes given back within pauses",
+        "{test}: {} backward passes, {freed} bytes freed within pauses",
         steps.len()
     );
 }

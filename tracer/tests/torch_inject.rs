@@ -1,5 +1,5 @@
-//! Torch tier: PyTorch recorded from within by an ordinary user: a loader's workers, and four ranks of
-//! torchrun, against `gc.get_stats()` of each.
+//! Torch tier: PyTorch recorded in-process by an ordinary user: a loader's workers, and four ranks
+//! of torchrun, against `gc.get_stats()` of each.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -12,8 +12,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Output;
 
-/// Runs the script as `python SCRIPT` would, and writes what the interpreter counted from the begin to
-/// the end of it.
+/// Runs the script as `python SCRIPT` would, and writes what the interpreter counted from its start
+/// to its end.
 const RUNNER: &str = "
 import gc, json, os, runpy, sys, time
 base, since_ns = gc.get_stats(), time.monotonic_ns()
@@ -58,7 +58,7 @@ fn prepare(test: &str) -> Option<(OrdinaryUser, PathBuf, String)> {
     Some((user, python, script))
 }
 
-/// Each process that wrote its truth has that many pauses; their number.
+/// Asserts that each process that wrote its truth has that number of pauses; returns their sum.
 fn compare(trace: &Trace, user: &OrdinaryUser) -> usize {
     trace.assert_nothing_lost();
     let truths = common::truths(&user.file("truths"));
@@ -77,7 +77,8 @@ fn compare(trace: &Trace, user: &OrdinaryUser) -> usize {
     truths.len()
 }
 
-/// Nothing of the library's in what the program printed; that CUPTI is absent is said once, if at all.
+/// The program's output contains nothing from the library; a missing CUPTI is reported at most
+/// once.
 fn is_quiet(output: &Output) {
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(!printed.contains("ld.so"), "{printed}");

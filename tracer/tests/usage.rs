@@ -237,5 +237,5 @@ fn a_command_is_recorded_for_a_time() {
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     assert!(place.path().join("ended").exists());
     let trace = common::Trace::read(&place.path().join("trace.json"));
-    assert_eq!(trace.end()["why"], "the time given with -d was over");
+    assert_eq!(trace.end()["why"], "the duration given with -d elapsed");
 }

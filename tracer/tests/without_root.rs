@@ -1,6 +1,6 @@
-//! As an ordinary user without any capability: what gctrace does, what it refuses, and what it says.
+//! An ordinary user without any capability: what gctrace does, what it refuses, and its messages.
 //!
-//! Where the tests run as root, gctrace is started as a user that owns nothing.
+//! If the tests run as root, gctrace is started as a user that owns no files.
 
 #![expect(
     clippy::unwrap_used,
@@ -75,20 +75,20 @@ fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Programs with a free-standing `gctrace` have no rights: file capabilities do not come with a copy.
+/// A copy of `gctrace` has no privileges: file capabilities are not copied.
 #[test]
-fn auto_records_from_within_and_says_so_once() {
+fn auto_records_in_process_and_reports_it_once() {
     let place = TestDir::new();
     let program = "import gc\nfor n in range(50): gc.collect()";
     let output = place.run(&["-o", "t.json", "--", "python3", "-c", program]);
     assert!(output.status.success(), "{output:?}");
     let text = printed(&output);
-    assert_eq!(text.matches("recording from within").count(), 1, "{text}");
+    assert_eq!(text.matches("recording in-process").count(), 1, "{text}");
     let trace = Trace::read(&place.work.join("t.json"));
     assert_eq!(trace.named("gctrace_header")[0].1["mode"], "inject");
     let pauses = trace.pauses();
     assert!(pauses.len() >= 50, "{}", pauses.len());
-    // Those at the end of the interpreter are told.
+    // Only those at the interpreter's shutdown have a known reason.
     let reported = ["unknown", "shutdown"];
     assert!(
         pauses
@@ -108,7 +108,7 @@ fn auto_records_from_within_and_says_so_once() {
 }
 
 #[test]
-fn what_needs_rights_says_what_works_without() {
+fn refusals_suggest_what_works_without_privileges() {
     let place = TestDir::new();
     let refused = |arguments: &[&str]| {
         let output = place.run(arguments);
@@ -125,19 +125,20 @@ fn what_needs_rights_says_what_works_without() {
     assert!(running.contains("gctrace -- COMMAND"), "{running}");
     let running = refused(&["--mode", "inject", "-p", &std::process::id().to_string()]);
     assert!(running.contains("(-p)"), "{running}");
-    assert!(!place.work.join("trace.json").exists(), "nothing was begun");
+    assert!(
+        !place.work.join("trace.json").exists(),
+        "no trace was started"
+    );
 }
 
 #[test]
-fn a_program_with_other_rights_is_refused_before_it_starts() {
+fn a_set_user_id_program_is_refused_before_it_starts() {
     let place = TestDir::new();
     let Some(su) = ["/usr/bin/su", "/bin/su"]
         .into_iter()
         .find(|su| Path::new(su).exists())
     else {
-        eprintln!(
-            "skipped a_program_with_other_rights_is_refused_before_it_starts: there is no su"
-        );
+        eprintln!("skipped a_set_user_id_program_is_refused_before_it_starts: there is no su");
         return;
     };
     let output = place.run(&["--mode", "inject", "--", su, "--version"]);
@@ -146,7 +147,7 @@ fn a_program_with_other_rights_is_refused_before_it_starts() {
 }
 
 #[test]
-fn doctor_says_that_recording_works() {
+fn doctor_reports_that_recording_works() {
     let place = TestDir::new();
     let output = place.run(&["doctor"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -169,7 +170,7 @@ fn doctor_says_that_recording_works() {
 }
 
 #[test]
-fn the_demonstration_needs_no_rights() {
+fn the_demo_needs_no_privileges() {
     let place = TestDir::new();
     let output = place.run(&["demo", "--steps", "60"]);
     assert!(output.status.success(), "{output:?}");
@@ -192,7 +193,7 @@ fn the_demonstration_needs_no_rights() {
     assert_eq!(left, ["demo.json", "train_simgpu.py"]);
 }
 
-/// The reasons of processes that could have run Python unseen, and the report's words on what is missing.
+/// The reasons of processes that could have run Python unseen, and the report.
 fn unexamined(place: &TestDir, trace: &str) -> (serde_json::Value, String) {
     let read = Trace::read(&place.work.join(trace));
     let end = read.end();
@@ -203,7 +204,7 @@ fn unexamined(place: &TestDir, trace: &str) -> (serde_json::Value, String) {
 }
 
 #[test]
-fn children_without_the_variables_are_counted_and_left_as_they_are() {
+fn children_without_the_variables_are_counted_and_unchanged() {
     let place = TestDir::new();
     let script = "
 import os, subprocess, sys
@@ -231,7 +232,7 @@ except FileNotFoundError: pass";
 }
 
 #[test]
-fn a_filter_that_would_kill_the_program_for_a_call_of_ours_does_not() {
+fn a_seccomp_filter_does_not_kill_the_program() {
     let place = TestDir::new();
     let script = place.work.join("confined.py");
     fs::copy(common::scripts().join("confined.py"), &script).unwrap();
@@ -250,7 +251,7 @@ fn a_filter_that_would_kill_the_program_for_a_call_of_ours_does_not() {
 }
 
 #[test]
-fn another_gctrace_inside_is_named() {
+fn a_nested_gctrace_is_reported() {
     let place = TestDir::new();
     let inner = [
         "-o",

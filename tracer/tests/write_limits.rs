@@ -1,5 +1,5 @@
-//! A trace that cannot be written to its end: the command is unharmed, the trace readable, and what is missing said.
-//! Needs no privileges.
+//! A trace that cannot be written completely: the command is unharmed, the trace readable, and the
+//! loss reported. Needs no privileges.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::Command;
 use std::process::Output;
 
-/// Collections in portions that the rings hold, and as many at once before the end: written after it.
+/// Collections in batches that fit into the rings, and one such batch right before the end: written
+/// after it.
 const COLLECT: &str = "import gc, time
 for _ in range(12):
     for n in range(400): gc.collect(0)
@@ -19,7 +20,8 @@ for n in range(1200): gc.collect(0)
 open('ended', 'w')
 raise SystemExit(7)";
 
-/// With files of at most so many KiB for gctrace; the command has no limit, or the library could not make its rings.
+/// With a file size limit, in KiB, for gctrace; the command has no limit, or the library could not
+/// create its rings.
 fn record(place: &Path, limit: u32, name: &str) -> Output {
     let script = "ulimit -S -f \"$1\"; shift; exec \"$@\"";
     Command::new("bash")
@@ -33,7 +35,7 @@ fn record(place: &Path, limit: u32, name: &str) -> Output {
 }
 
 #[test]
-fn at_every_limit_the_command_is_unharmed_and_losses_are_said() {
+fn at_every_limit_the_command_is_unharmed_and_losses_are_reported() {
     let mut limited = 0;
     for (limit, name) in [
         (130, "t.json"),
@@ -96,7 +98,7 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_said() {
 }
 
 #[test]
-fn a_limit_that_is_too_low_is_named_before_the_command_starts() {
+fn too_low_a_limit_is_reported_before_the_command_starts() {
     let place = tempfile::tempdir().unwrap();
     let output = record(place.path(), 10, "t.json");
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! The map of held programs, through bpf(2) alone: the guardian needs no libbpf, only this map.
+//! The map of stopped programs, through bpf(2) alone: the guardian does not need libbpf.
 
 use nix::errno::Errno;
 use std::io;
@@ -14,19 +14,19 @@ const BPF_MAP_GET_NEXT_KEY: i64 = 4;
 /// More keys than the map can hold mean that it changes as fast as it is read.
 const MAX_KEYS: usize = 1 << 20;
 
-/// The part of `union bpf_attr` for commands on map elements. The kernel takes a shorter struct for
-/// one that ends in zeros.
+/// The part of `union bpf_attr` for commands on map elements. The kernel extends a shorter struct
+/// with zeros.
 #[repr(C)]
 struct ElementAttribute {
     map: u32,
     padding: u32,
     key: u64,
-    /// The next key, or the value.
+    /// Address of the next key, or of the value.
     other: u64,
     flags: u64,
 }
 
-/// A BPF hash map: u32 process id -> u64 time of the hold.
+/// A BPF hash map: u32 process id -> u64 time of the stop.
 #[derive(Debug)]
 pub(super) struct HeldMap {
     descriptor: OwnedFd,
@@ -37,12 +37,12 @@ impl HeldMap {
         Self { descriptor }
     }
 
-    /// All keys, once each, and their values: nanoseconds of CLOCK_MONOTONIC.
+    /// All keys, once each, and their values: CLOCK_MONOTONIC in ns.
     pub(super) fn pids_and_times(&self) -> io::Result<Vec<(u32, Duration)>> {
         let pids = self.pids()?;
         let times = pids.into_iter().filter_map(|pid| {
             let mut since_ns = 0_u64;
-            // One that was removed meanwhile is not held any more.
+            // One that was removed meanwhile is not stopped any more.
             self.call(
                 BPF_MAP_LOOKUP_ELEM,
                 &raw const pid,
@@ -65,13 +65,13 @@ impl HeldMap {
             pids.push(pid);
             last = Some(pid);
         }
-        // A key that is deleted meanwhile starts the walk anew (`htab_map_get_next_key`).
+        // A key that is deleted meanwhile restarts the walk (`htab_map_get_next_key`).
         pids.sort_unstable();
         pids.dedup();
         Ok(pids)
     }
 
-    /// Removes a key; one that is not there is no error.
+    /// Removes a key, if it is present.
     pub(super) fn remove(&self, pid: u32) {
         let _ = self.call(BPF_MAP_DELETE_ELEM, &raw const pid, std::ptr::null_mut());
     }
@@ -94,9 +94,9 @@ impl HeldMap {
             other: other as u64,
             flags: 0,
         };
-        // SAFETY: `key` is null or points to a live u32, the key size of every map given here. `other` is null, or
-        // points to what the command writes: a key, or a u64, the value size of every such map. The struct's
-        // size is given.
+        // SAFETY: `key` is null or points to a live u32, the key size of every map given here.
+        // `other` is null, or points to what the command writes: a key, or a u64, the value size of
+        // every such map. The struct's size is passed.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_bpf,

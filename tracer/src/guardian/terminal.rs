@@ -1,16 +1,18 @@
-//! The guardian of the terminal: gives it back as it was should gctrace be killed while a full-screen view is on.
+//! The guardian of the terminal: restores it if gctrace is killed while a full-screen view is
+//! shown.
 //!
-//! The same executable in a session of its own, asleep on a pipe whose other end only gctrace has. At the end of
-//! that pipe without a farewell it leaves the alternate screen and mouse reports, and sets the mode that the
-//! terminal had before, unless somebody (a shell) has changed it since. `tcsetattr` on a terminal that is not
-//! one's controlling one is not subject to job control (`__tty_check_change` in Linux' `drivers/tty/tty_jobctrl.c`).
+//! The same executable in a session of its own, blocked on a pipe whose other end only gctrace has.
+//! When that pipe is closed without [`DISMISSED`], it leaves the alternate screen, turns mouse
+//! reports off, and restores the terminal's mode, unless another process (a shell) has changed it
+//! since. `tcsetattr` on a terminal that is not the controlling one is not subject to job control
+//! (`__tty_check_change` in Linux' `drivers/tty/tty_jobctrl.c`).
 
 use super::DISMISSED;
 use super::MAP_DESCRIPTOR;
 use super::NAME;
 use super::abandoned;
 use super::detach_with;
-use super::live_unnoticed;
+use super::ignore_signals;
 use super::wait_for_end;
 use crate::print;
 use nix::sys::termios;
@@ -30,16 +32,17 @@ use std::process::ChildStdin;
 use std::process::Command;
 use std::process::Stdio;
 
-/// Said when the mode of the terminal has been read.
+/// Sent when the mode of the terminal has been read.
 const READY: u8 = b'!';
-/// Where the guardian finds the terminal: where that of held programs finds its map.
+/// The guardian's descriptor of the terminal: the same as the other guardian's of its map.
 const TERMINAL_DESCRIPTOR: i32 = MAP_DESCRIPTOR;
 
-/// Leaves the alternate screen, shows the cursor, switches mouse reports off. What terminals do not know they ignore.
-/// CAN (0x18) first: it ends a sequence that was cut.
+/// Leaves the alternate screen, shows the cursor, disables mouse reports; terminals ignore unknown
+/// sequences. CAN (0x18) first aborts a truncated sequence.
 pub(crate) const LEAVE: &[u8] = b"\x18\x1b[?1006l\x1b[?1000l\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// gctrace's handle. Dropped without [`TerminalGuardian::dismiss`], the guardian acts.
+/// gctrace's handle. If it is dropped without [`TerminalGuardian::dismiss`], the guardian restores
+/// the terminal.
 #[derive(Debug)]
 pub(crate) struct TerminalGuardian {
     process: Child,
@@ -47,7 +50,7 @@ pub(crate) struct TerminalGuardian {
 }
 
 impl TerminalGuardian {
-    /// Starts it, and waits until it knows how `terminal` is now.
+    /// Starts it, and waits until it has read the present mode of `terminal`.
     pub(crate) fn start(terminal: BorrowedFd<'_>) -> io::Result<Self> {
         let terminal = terminal.as_raw_fd();
         let mut command = Command::new("/proc/self/exe");
@@ -67,26 +70,27 @@ impl TerminalGuardian {
         let mut guardian = Self { process, pipe };
         let mut answer = [0];
         if let Err(error) = answers.read_exact(&mut answer) {
-            // It could not read the mode, and is gone.
+            // It could not read the mode, and has exited.
             let _ = guardian.process.wait();
             return Err(error);
         }
         Ok(guardian)
     }
 
-    /// Tells it that the terminal is as it was, and waits until it is gone.
+    /// Dismisses the guardian: the terminal is restored. Waits until it has exited.
     pub(crate) fn dismiss(mut self) {
-        // A guardian that is gone already needs no farewell.
+        // The guardian may have exited already; ignore EPIPE.
         let _ = self.pipe.write_all(&[DISMISSED]);
         drop(self.pipe);
         wait_for_end(&mut self.process);
     }
 }
 
-/// Is the guardian: the whole life of the process that [`TerminalGuardian::start`] started.
+/// The main function of the process that [`TerminalGuardian::start`] started.
 pub(crate) fn guard() -> io::Result<()> {
-    live_unnoticed()?;
-    // SAFETY: `TerminalGuardian::start` put the terminal there for us; nothing else in this process owns it.
+    ignore_signals()?;
+    // SAFETY: `TerminalGuardian::start` put the terminal there for us; it has no other owner in
+    // this process.
     let terminal = File::from(unsafe { OwnedFd::from_raw_fd(TERMINAL_DESCRIPTOR) });
     let before = termios::tcgetattr(&terminal)?;
     print::exactly(|out| out.write_all(&[READY]))?;

@@ -1,4 +1,4 @@
-//! The guardian in a made-up world, and a real one with a real map and a killed parent.
+//! The guardian with a fake system, and a real one with a real map and a killed parent.
 
 use super::*;
 use crate::limit::WithTimeout as _;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-/// A world whose clock moves only by sleeping.
+/// A system whose clock advances only by sleeping.
 #[derive(Default)]
 struct Fake {
     now: Duration,
@@ -52,12 +52,12 @@ impl GuardianWorld for Fake {
 }
 
 #[test]
-fn each_is_continued_at_once_and_again() {
+fn each_is_resumed_at_once_and_again() {
     let mut world = Fake {
         held: vec![(7, Duration::ZERO), (8, Duration::ZERO)],
         ..Fake::default()
     };
-    release_all(&mut world, QUIET).expect("released");
+    resume_all(&mut world, QUIET).expect("released");
     for pid in [7, 8] {
         let times: Vec<_> = world
             .resumed
@@ -79,15 +79,15 @@ fn late_ones_are_waited_for() {
         later: [(late, 9)].into(),
         ..Fake::default()
     };
-    release_all(&mut world, QUIET).expect("released");
+    resume_all(&mut world, QUIET).expect("released");
     assert_eq!(world.resumed.first(), Some(&(9, late)));
     assert!(world.held.is_empty());
 }
 
 #[test]
-fn after_a_farewell_nothing_new_is_waited_for() {
+fn after_dismissal_new_ones_are_not_waited_for() {
     let mut nothing = Fake::default();
-    release_all(&mut nothing, Duration::ZERO).expect("released");
+    resume_all(&mut nothing, Duration::ZERO).expect("released");
     assert_eq!(nothing.now, Duration::ZERO);
 
     let mut one = Fake {
@@ -95,14 +95,14 @@ fn after_a_farewell_nothing_new_is_waited_for() {
         later: [(INSIST + PAUSE, 8)].into(),
         ..Fake::default()
     };
-    release_all(&mut one, Duration::ZERO).expect("released");
+    resume_all(&mut one, Duration::ZERO).expect("released");
     assert!(one.held.is_empty());
     assert_eq!(one.resumed.last(), Some(&(7, INSIST)));
 }
 
 #[test]
-fn one_that_ends_meanwhile_is_not_waited_for() {
-    /// The map loses its only process after the first look.
+fn an_exited_process_is_not_waited_for() {
+    /// The map loses its only process after the first poll.
     struct Ending(u32, Fake);
     impl GuardianWorld for Ending {
         fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
@@ -127,34 +127,34 @@ fn one_that_ends_meanwhile_is_not_waited_for() {
             self.1.sleep(time);
         }
     }
-    release_all(&mut Ending(0, Fake::default()), Duration::ZERO).expect("released");
+    resume_all(&mut Ending(0, Fake::default()), Duration::ZERO).expect("released");
 }
 
 #[test]
-fn what_is_held_for_too_long_goes_on_while_gctrace_lives() {
+fn overdue_programs_are_resumed_while_gctrace_lives() {
     let second = Duration::from_secs(1);
     let mut world = Fake {
         now: 5 * second,
         held: vec![(7, 5 * second - LONGEST), (8, 4 * second)],
         ..Fake::default()
     };
-    release_overdue(&mut world).expect("released");
+    resume_overdue(&mut world).expect("released");
     assert_eq!(world.resumed, [(7, 5 * second)]);
     assert_eq!(world.held, [(8, 4 * second)]);
     assert!(LONGEST + WATCH < 2 * second);
 }
 
 #[test]
-fn a_map_that_cannot_be_read_ends_it() {
+fn an_unreadable_map_ends_the_guardian() {
     let mut world = Fake {
         broken: true,
         ..Fake::default()
     };
-    assert!(release_all(&mut world, QUIET).is_err());
+    assert!(resume_all(&mut world, QUIET).is_err());
 }
 
 #[test]
-fn a_farewell_is_told_from_an_end() {
+fn dismissal_differs_from_a_closed_pipe() {
     assert!(abandoned(&mut io::empty()));
     assert!(!abandoned(&mut [DISMISSED].as_slice()));
 }
@@ -169,7 +169,7 @@ struct CreateAttribute {
     max_entries: u32,
 }
 
-/// A real hash map like the one of the BPF programs, with these pids in it.
+/// A real hash map like that of the BPF programs, containing these pids.
 fn real_map(pids: &[u32]) -> OwnedFd {
     const BPF_MAP_CREATE: i64 = 0;
     const BPF_MAP_TYPE_HASH: u32 = 1;
@@ -179,7 +179,7 @@ fn real_map(pids: &[u32]) -> OwnedFd {
         value_size: 8,
         max_entries: 64,
     };
-    // SAFETY: the struct lives through the call and its size is told; the result is ours alone.
+    // SAFETY: the struct lives through the call and its size is passed; the result is ours alone.
     let map = unsafe {
         let fd = libc::syscall(
             libc::SYS_bpf,
@@ -204,7 +204,7 @@ fn insert(map: &OwnedFd, pid: u32, since_ns: u64) {
         &raw const since_ns as u64,
         0,
     ];
-    // SAFETY: the attribute holds the descriptor and pointers to live key and value.
+    // SAFETY: the attribute contains the descriptor and pointers to live key and value.
     let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_UPDATE_ELEM, update.as_ptr(), 32) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
@@ -212,7 +212,7 @@ fn insert(map: &OwnedFd, pid: u32, since_ns: u64) {
 fn skipped_without_root(test: &str) -> bool {
     let plain = !Uid::effective().is_root();
     if plain {
-        eprintln!("skipped {test}: it makes a BPF map, which needs root");
+        eprintln!("skipped {test}: it creates a BPF map, which needs root");
     }
     plain
 }
@@ -236,7 +236,7 @@ fn a_real_map_is_read_and_emptied() {
 }
 
 #[test]
-fn what_is_not_a_map_is_an_error() {
+fn a_file_that_is_not_a_map_is_an_error() {
     let file = File::open("/dev/null").expect("open");
     assert!(HeldMap::new(file.into()).pids().is_err());
 }
@@ -249,7 +249,7 @@ fn state(pid: u32) -> char {
         .unwrap_or('X')
 }
 
-/// Polls: fails only if it never becomes true within a generous time.
+/// Polls until the condition is true; fails after a generous time.
 fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
@@ -334,18 +334,18 @@ fn map_is_empty(map: &OwnedFd) -> bool {
     map.pids().expect("pids").is_empty()
 }
 
-/// No hold that began then is overdue.
+/// No stop after that time is overdue.
 fn far_future() -> u64 {
     u64::MAX / 2
 }
 
 #[test]
-fn the_guardian_keeps_nothing_but_the_map() {
-    if skipped_without_root("the_guardian_keeps_nothing_but_the_map") {
+fn the_guardian_keeps_only_the_map() {
+    if skipped_without_root("the_guardian_keeps_only_the_map") {
         return;
     }
     let map = real_map(&[]);
-    // inheritable on purpose: even that must not come along
+    // inheritable on purpose: even that must not be kept
     let open = File::open("/etc/passwd").expect("open");
     nix::fcntl::fcntl(
         &open,

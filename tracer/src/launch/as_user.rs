@@ -1,7 +1,7 @@
 //! Access to files on behalf of the user who typed the command, and the cache.
 //!
-//! Root must not write through a user's symbolic link with root's rights, nor believe a cache that
-//! a user can write: what it says decides where breakpoints are placed.
+//! Root must not write through a user's symbolic link with root's rights, nor trust a cache that a
+//! user can write: it decides where breakpoints are placed.
 
 use crate::launch::invoker::Credentials;
 use crate::launch::invoker::Invoker;
@@ -19,11 +19,12 @@ use std::path::PathBuf;
 /// The cache of root's recordings.
 const ROOT_CACHE: &str = "/var/cache/gctrace";
 
-/// Runs `action` with the invoker's access to files: on a thread of its own, because these ids
-/// belong to a thread. Where gctrace already is that user, it simply runs.
+/// Runs `action` with the invoker's access to files, on a thread of its own, because these ids
+/// belong to a thread. If gctrace already is that user, calls it directly.
 ///
 /// # Errors
-/// The kernel's, if the ids may not be taken on or no thread can be made; `action` has not run then.
+/// The kernel's, if the ids cannot be assumed or no thread can be created; `action` has not run
+/// then.
 pub(crate) fn act_as<R: Send>(
     invoker: &Invoker,
     action: impl FnOnce() -> R + Send,
@@ -34,26 +35,28 @@ pub(crate) fn act_as<R: Send>(
     let credentials = Credentials::of(invoker);
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new();
-        let act = move || credentials.take_on_for_files().map(|()| action());
+        let act = move || credentials.assume_for_files().map(|()| action());
         let thread = thread.spawn_scoped(scope, act)?;
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the thread that acts for the user failed")))
+        thread.join().unwrap_or_else(|_| {
+            Err(io::Error::other(
+                "the thread with the user's identity panicked",
+            ))
+        })
     })
 }
 
-/// Where resolutions of interpreters are kept between recordings.
+/// The folder where resolutions of interpreters are kept between recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CacheDir {
     directory: PathBuf,
     /// With file capabilities (setcap) a user has rights over others' programs that a forged cache
-    /// would lend to its forger: it is then believed for the user's own files alone.
+    /// would give to its forger: it is then trusted for the user's own files only.
     only_files_of: Option<u32>,
 }
 
 impl CacheDir {
-    /// Opens or makes the cache that fits gctrace's rights: root's own as root, otherwise the
-    /// user's. `None` where there is none to trust; everything works without, only slower.
+    /// Opens or creates the cache that matches gctrace's rights: root's own as root, otherwise the
+    /// user's. `None` if none can be trusted; recording works without, only slower.
     pub(crate) fn open(invoker: &Invoker) -> Option<Self> {
         if Uid::effective().is_root() {
             return Self::at(Path::new(ROOT_CACHE), 0, None);
@@ -95,7 +98,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_cache_that_others_can_write_is_not_used() {
+    fn a_cache_writable_by_others_is_not_used() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("deep/gctrace");
         let own = Uid::effective().as_raw();
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn with_file_capabilities_it_is_for_own_files() {
+    fn with_file_capabilities_it_is_only_for_own_files() {
         let cache = CacheDir {
             directory: "/c".into(),
             only_files_of: Some(1000),

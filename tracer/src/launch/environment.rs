@@ -1,7 +1,7 @@
 //! The environment of the command: what it would have been without sudo.
 //!
-//! sudo replaces `PATH`, drops most variables and sets some of its own. Its own process still
-//! carries what the user had, in `/proc/PID/environ`, and root may read that.
+//! sudo replaces `PATH`, drops most variables and sets some of its own. Its own process still has
+//! the user's in `/proc/PID/environ`, which root may read.
 
 use crate::launch::invoker::Invoker;
 use crate::launch::invoker::PrivilegeTool;
@@ -15,8 +15,8 @@ use std::os::unix::ffi::OsStrExt;
 /// Variables by name.
 pub(super) type Environment = BTreeMap<OsString, OsString>;
 
-/// Set by sudo, doas and their PAM modules by themselves: a value that differs from the user's is
-/// nobody's wish (sudoers(5) "Command environment", pam_systemd(8), pam_xauth(8)).
+/// Set by sudo, doas and their PAM modules: no user chose a value that differs from their own
+/// (sudoers(5) "Command environment", pam_systemd(8), pam_xauth(8)).
 const REWRITTEN: [&str; 12] = [
     "PATH",
     "HOME",
@@ -43,7 +43,7 @@ const ADDED: [&str; 7] = [
     "DOAS_USER",
 ];
 
-/// How far up the ancestors are searched: far more than any launcher nests.
+/// How far up the ancestors to search: far more than launchers nest.
 const MAX_ANCESTORS: usize = 64;
 
 /// The environment that gctrace was given. With file capabilities (setcap) the dynamic loader has
@@ -60,15 +60,15 @@ pub(super) fn present() -> Environment {
 /// For the command, not for gctrace.
 #[expect(
     clippy::disallowed_methods,
-    reason = "handed on, not read: gctrace's own variables are in variables.rs"
+    reason = "passed on, not read: gctrace's own variables are in variables.rs"
 )]
 fn seen() -> Environment {
     std::env::vars_os().collect()
 }
 
 /// A process with more rights than its user may not read its own `/proc/self/environ` unless it is
-/// "dumpable". Nobody gains by that moment: tracing a process needs all of its capabilities
-/// (`cap_ptrace_access_check`, security/commoncap.c).
+/// "dumpable". Making it so briefly exposes nothing: tracing a process needs all of its
+/// capabilities (`cap_ptrace_access_check`, security/commoncap.c).
 fn given_by_kernel() -> io::Result<Environment> {
     let before = nix::sys::prctl::get_dumpable()?;
     nix::sys::prctl::set_dumpable(true)?;
@@ -77,7 +77,7 @@ fn given_by_kernel() -> io::Result<Environment> {
     environment
 }
 
-/// The environment as it was before the tool, and a sentence where it could not be found out.
+/// The environment from before the tool, and a note if that is unknown.
 pub(super) fn before(
     tool: PrivilegeTool,
     present: &Environment,
@@ -87,7 +87,7 @@ pub(super) fn before(
         Ok(found) => (merge(present, &found), None),
         Err(reason) => {
             let note = format!(
-                "the environment from before {tool} is not readable ({reason}): PATH is that of {tool}",
+                "the environment from before {tool} cannot be read ({reason}): PATH is {tool}'s",
                 tool = tool.name()
             );
             (guess(present, invoker), Some(note))
@@ -95,11 +95,11 @@ pub(super) fn before(
     }
 }
 
-/// The two environments on either side of the tool.
+/// The environments before and after the tool.
 struct ToolEnvironments {
-    /// The tool's own: what the user typed it in.
+    /// The tool's own: the user's when typing the command.
     typed: Environment,
-    /// That of the process it started, as it started it: gctrace or, say, a root shell.
+    /// That of the process it started, such as gctrace or a root shell, at its start.
     given: Environment,
 }
 
@@ -119,7 +119,10 @@ fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
         }
         child = parent;
     }
-    Err(format!("no {} among the parent processes", tool.name()))
+    Err(format!(
+        "no {} among the ancestors of this process",
+        tool.name()
+    ))
 }
 
 fn environ(pid: u32) -> Result<Environment, String> {
@@ -137,7 +140,7 @@ struct ParentStatus {
 fn status(pid: u32) -> Result<ParentStatus, String> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    parse_status(&text).ok_or_else(|| format!("{path}: not as expected"))
+    parse_status(&text).ok_or_else(|| format!("{path}: unexpected contents"))
 }
 
 fn parse_status(text: &str) -> Option<ParentStatus> {
@@ -171,8 +174,8 @@ fn parse(bytes: &[u8]) -> Environment {
         .collect()
 }
 
-/// What the user had, and on top of it what was set on purpose since: `sudo NAME=value gctrace`, or
-/// in a root shell.
+/// The user's environment, overridden by what was set on purpose since: `sudo NAME=value gctrace`,
+/// or in a root shell.
 fn merge(present: &Environment, found: &ToolEnvironments) -> Environment {
     let mut merged = found.typed.clone();
     for (name, value) in present {
@@ -185,7 +188,7 @@ fn merge(present: &Environment, found: &ToolEnvironments) -> Environment {
     merged
 }
 
-/// Without sudo's own environment: what the user database knows.
+/// Without sudo's own environment: from the user database.
 fn guess(present: &Environment, invoker: &Invoker) -> Environment {
     let mut guessed = present.clone();
     guessed.retain(|name, _| !is_added(name));
@@ -242,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn plain_sudo_gives_back_what_was_typed() {
+    fn plain_sudo_restores_the_users_environment() {
         assert_eq!(merge(&environment(&GIVEN), &found()), environment(&TYPED));
     }
 
     #[test]
-    fn what_was_set_on_purpose_stays() {
+    fn variables_set_on_purpose_are_kept() {
         let mut present = environment(&GIVEN);
         present.insert("CUDA_VISIBLE_DEVICES".into(), "1".into());
         present.insert("LANG".into(), "C".into());
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_venv_activated_in_a_root_shell_stays() {
+    fn a_venv_activated_in_a_root_shell_is_kept() {
         let mut present = environment(&GIVEN);
         present.insert("PATH".into(), "/srv/venv/bin:/usr/bin".into());
         let merged = merge(&present, &found());
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_entries_do_no_harm() {
+    fn malformed_entries_are_ignored() {
         let parsed = parse(b"A=1\0\0=x\0nonsense\0B=\0C=a=b\0D=\xff\0cut");
         let names: Vec<_> = parsed
             .keys()

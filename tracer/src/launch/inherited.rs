@@ -1,4 +1,4 @@
-//! What gctrace inherited and has changed since, to hand it on unchanged.
+//! State that gctrace inherited and has changed since, to pass it on unchanged.
 
 use nix::errno::Errno;
 use std::io;
@@ -10,8 +10,8 @@ const LIMITS: [libc::__rlimit_resource_t; 2] = [libc::RLIMIT_MEMLOCK, libc::RLIM
 
 static AT_START: OnceLock<InheritedState> = OnceLock::new();
 
-/// Rust's runtime sets SIGPIPE to ignored before `main`, so the state has to be looked at before
-/// that: the C runtime calls the functions of this section first.
+/// Rust's runtime ignores SIGPIPE before `main`, so the state has to be read before that: the C
+/// runtime calls the functions of this section first.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CAPTURE: extern "C" fn() = capture;
@@ -20,10 +20,11 @@ extern "C" fn capture() {
     let _ = AT_START.set(InheritedState::now());
 }
 
-/// Signals that are ignored while gctrace records: Rust's runtime sees to SIGPIPE, [`ignore_size_limit`] to SIGXFSZ.
+/// Signals that are ignored while gctrace records: SIGPIPE by Rust's runtime, SIGXFSZ by
+/// [`ignore_size_limit`].
 const IGNORED: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// A write beyond the limit on the size of files fails from now on, instead of ending gctrace by SIGXFSZ.
+/// Makes a write beyond the file size limit fail, instead of terminating gctrace by SIGXFSZ.
 pub(super) fn ignore_size_limit() {
     // SAFETY: a constant disposition; it cannot be refused for this signal.
     let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -38,15 +39,15 @@ pub(super) struct InheritedState {
 }
 
 impl InheritedState {
-    /// As they were when gctrace started.
+    /// The state when gctrace started.
     pub(super) fn at_start() -> Self {
         *AT_START.get_or_init(Self::now)
     }
 
     fn now() -> Self {
         let mut mask = MaybeUninit::zeroed();
-        // SAFETY: a null set changes nothing; the present mask is written into ours. Should the call
-        // fail, the zeroed set is the empty mask.
+        // SAFETY: a null set changes nothing; the present mask is written into ours. If the call
+        // failed, the zeroed set is the empty mask.
         let mask = unsafe {
             libc::sigprocmask(libc::SIG_SETMASK, std::ptr::null(), mask.as_mut_ptr());
             mask.assume_init()
@@ -58,12 +59,12 @@ impl InheritedState {
         }
     }
 
-    /// Puts them back. For the child between fork and exec: system calls only.
+    /// Restores the state. For the child between fork and exec: system calls only.
     pub(super) fn restore(&self) -> io::Result<()> {
         for (resource, limit) in LIMITS.iter().zip(self.limits) {
             if let Some(limit) = limit {
-                // SAFETY: the limit is a valid struct. What we did not change cannot be refused, and
-                // an unchanged limit is no reason not to start.
+                // SAFETY: the limit is a valid struct. What we did not change cannot be refused,
+                // and the start must not fail because of a limit.
                 let _ = unsafe { libc::setrlimit(*resource, &raw const limit) };
             }
         }
@@ -90,7 +91,7 @@ impl InheritedState {
     }
 }
 
-/// Whether a signal is ignored by this process now.
+/// Whether this process ignores a signal now.
 pub(super) fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: a null action changes nothing; zeroed is a valid `sigaction` (the default one).

@@ -1,4 +1,4 @@
-//! Who typed the command: the user behind sudo or doas, or simply the present one.
+//! The user who typed the command: the one behind sudo or doas, or simply the present one.
 
 use crate::variables::VariableEffect;
 use crate::variables::variable;
@@ -11,12 +11,11 @@ use std::ffi::CString;
 use std::io;
 use std::path::PathBuf;
 
-/// What made gctrace root.
+/// The tool that made gctrace root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrivilegeTool {
     /// sudo, or one that sets the same variables (sudo-rs).
     Sudo,
-    /// OpenBSD's doas.
     Doas,
 }
 
@@ -33,13 +32,10 @@ impl PrivilegeTool {
 /// The user on whose behalf gctrace works: runs the command, owns the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Invoker {
-    /// User id.
     pub(crate) uid: u32,
-    /// Group id.
     pub(crate) gid: u32,
-    /// Supplementary groups.
     pub(crate) groups: Vec<u32>,
-    /// Login name, or the user id where it has none.
+    /// Login name, or the user id as text if there is none.
     pub(crate) name: String,
     /// Home directory from the user database.
     pub(crate) home: PathBuf,
@@ -48,7 +44,7 @@ pub(crate) struct Invoker {
     tool: Option<PrivilegeTool>,
 }
 
-/// The facts that decide.
+/// The facts that the identity is derived from.
 struct InvokerFacts<'a> {
     real_uid: u32,
     effective_uid: u32,
@@ -57,16 +53,16 @@ struct InvokerFacts<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 enum InvokerIdentity {
-    /// Nobody but the process's own user.
+    /// The process's own user.
     Present,
-    /// sudo told ids.
+    /// The ids set by sudo.
     Ids { uid: u32, gid: u32 },
-    /// doas told a login name.
+    /// The login name set by doas.
     Name(String),
 }
 
-/// Believes the variables only where there is something to give up: as root. Whoever is root can
-/// set them to any value, and gains nothing by it.
+/// Trusts the variables only as root, where there are rights to give up. Root can set them to any
+/// value, and gains nothing by it.
 fn identity(facts: &InvokerFacts<'_>) -> InvokerIdentity {
     if facts.effective_uid != 0 || facts.real_uid != 0 {
         return InvokerIdentity::Present;
@@ -86,7 +82,7 @@ fn identity(facts: &InvokerFacts<'_>) -> InvokerIdentity {
 }
 
 impl Invoker {
-    /// Looks at the process's ids, its environment and the user database.
+    /// Detects the user from the process's ids, its environment and the user database.
     pub(crate) fn detect() -> Self {
         let facts = InvokerFacts {
             real_uid: Uid::current().as_raw(),
@@ -109,19 +105,19 @@ impl Invoker {
         }
     }
 
-    /// What gave gctrace root's rights, where somebody else typed the command.
+    /// The tool that gave gctrace root's rights, if another user typed the command.
     pub(crate) fn escalated_by(&self) -> Option<PrivilegeTool> {
         self.tool
     }
 
-    /// Name of the user that gctrace itself is.
+    /// Name of the user that gctrace runs as.
     pub(crate) fn effective_name() -> String {
         let uid = Uid::effective();
         let user = User::from_uid(uid).ok().flatten();
         user.map_or_else(|| uid.to_string(), |user| user.name)
     }
 
-    /// Name of the group that gctrace itself is of.
+    /// Name of the group that gctrace runs as.
     pub(crate) fn effective_group() -> String {
         let gid = Gid::effective();
         let group = Group::from_gid(gid).ok().flatten();
@@ -161,12 +157,12 @@ impl Invoker {
     }
 }
 
-/// Leaves the session keyring, whose keys its processes may read whoever they are, for a new one with the user's
-/// keys linked to it, as a login makes it (pam_keyinit(8)). Where the kernel has no keys, or a filter forbids
-/// them, there is nothing to leave or to be done. System calls only.
+/// Replaces the session keyring, whose keys its processes may read whichever user they run as, by a
+/// new one with the user's keys linked to it, like a login (pam_keyinit(8)). If the kernel has no
+/// keys, or a filter forbids them, does nothing. System calls only.
 fn join_new_session_keyring() {
     let unnamed = std::ptr::null::<libc::c_char>();
-    // SAFETY: a null name asks for a new keyring; the rest are plain numbers.
+    // SAFETY: a null name requests a new keyring; the rest are plain numbers.
     unsafe {
         let joined = libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, unnamed);
         if joined >= 0 {
@@ -188,7 +184,7 @@ fn groups_of(name: &str, gid: u32) -> Vec<u32> {
     }
 }
 
-/// The ids of an invoker in the form that system calls take, made ready before fork.
+/// The ids of an invoker in the form that system calls take, prepared before fork.
 #[derive(Clone, Debug)]
 pub(super) struct Credentials {
     uid: u32,
@@ -205,10 +201,10 @@ impl Credentials {
         }
     }
 
-    /// For good, and with them all capabilities. System calls only, and raw ones: those of the C
-    /// library would try to change the threads that the forked child does not have.
-    pub(super) fn take_on(&self) -> io::Result<()> {
-        // As root, so that no limit of the user's keeps root's keys there.
+    /// Assumes the identity for good and drops all capabilities. Raw system calls only: those of
+    /// the C library would try to change the threads that the forked child does not have.
+    pub(super) fn assume(&self) -> io::Result<()> {
+        // As root, so that no limit of the user's prevents leaving root's keys.
         join_new_session_keyring();
         self.set_groups()?;
         // SAFETY: plain numbers.
@@ -226,17 +222,17 @@ impl Credentials {
                 self.uid,
             ))?;
         }
-        // Once more, to be the user's own.
+        // Once more, so that the user owns it.
         join_new_session_keyring();
         Ok(())
     }
 
-    /// For the calling thread's access to files alone; the capabilities to override permissions are
-    /// lost with it (capabilities(7), "Effect of user ID changes").
-    pub(super) fn take_on_for_files(&self) -> io::Result<()> {
+    /// Assumes the identity for the calling thread's access to files only; this also drops the
+    /// capabilities to override permissions (capabilities(7), "Effect of user ID changes").
+    pub(super) fn assume_for_files(&self) -> io::Result<()> {
         self.set_groups()?;
-        // SAFETY: plain numbers. Both calls answer the previous id and report no error, so the second
-        // call of each pair, with an impossible id, reads what is set now.
+        // SAFETY: plain numbers. Both calls return the previous id and never fail, so the second
+        // call of each pair, with an invalid id, reads the current one.
         let now = unsafe {
             libc::syscall(libc::SYS_setfsgid, self.gid);
             libc::syscall(libc::SYS_setfsuid, self.uid);
@@ -278,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn sudo_and_doas_are_believed_as_root_only() {
+    fn sudo_and_doas_are_trusted_only_as_root() {
         let sudo = [
             ("SUDO_UID", "1000"),
             ("SUDO_GID", "100"),
@@ -317,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_not_believed() {
+    fn invalid_values_are_ignored() {
         for uid in ["", "-1", "alice", "4294967296"] {
             assert_eq!(
                 decided(0, 0, &[("SUDO_UID", uid), ("SUDO_GID", "100")]),
@@ -331,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_present_user_is_what_the_user_database_says() {
+    fn the_present_user_matches_the_user_database() {
         let invoker = Invoker::present();
         assert_eq!(invoker.uid, Uid::current().as_raw());
         assert_eq!(invoker.escalated_by(), None);
@@ -342,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_an_entry_has_a_number_for_a_name() {
+    fn a_user_without_an_entry_is_named_by_its_id() {
         let invoker = Invoker::from_ids(3_999_999_999, 3_999_999_998, Some(PrivilegeTool::Sudo));
         assert_eq!(invoker.name, "3999999999");
         assert_eq!(invoker.groups, [3_999_999_998]);

@@ -1,7 +1,7 @@
-//! Interpreters that the command line and the environment name: what the command will likely run, told before it starts.
+//! Interpreters named by the command line and the environment, which the command will likely run.
 //!
-//! A guess: a file that is named here and not run costs nothing but its probes, one that is run and not named is held
-//! when it begins.
+//! A guess: a file that is named here and not run costs only its probes; one that is run and not
+//! named is stopped when it starts.
 
 use crate::launch::LaunchPlan;
 use crate::launch::environment::Environment;
@@ -14,9 +14,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Most words that are looked at.
+/// Most words examined.
 const MAX_WORDS: usize = 200;
-/// Most files that are told.
+/// Most files returned.
 const MAX_FILES: usize = 8;
 /// A script may name a script.
 const MAX_STEPS: usize = 4;
@@ -24,9 +24,10 @@ const MAX_STEPS: usize = 4;
 const FIRST_LINE: usize = 256;
 
 impl LaunchPlan {
-    /// Executable files that may be interpreters or lead to one, without links: those named by a word of the command
-    /// line (`sudo -u x /usr/bin/python3`, the words of `sh -c '...'` too), by first lines of scripts among them, by
-    /// `VIRTUAL_ENV` and `CONDA_PREFIX`, and what `python3` and `python` are in `PATH`.
+    /// Executable files that may be interpreters or lead to one, with links resolved: those named
+    /// by a word of the command line (`sudo -u x /usr/bin/python3`, and the words of `sh -c
+    /// '...'`), by first lines of scripts among them, by `VIRTUAL_ENV` and `CONDA_PREFIX`, and
+    /// `python3` and `python` in `PATH`.
     pub(crate) fn named_interpreters(&self) -> Vec<PathBuf> {
         self.with_users_rights(|| {
             let mut named = NamedInterpreters {
@@ -52,7 +53,7 @@ impl LaunchPlan {
     }
 }
 
-/// Words of an argument that may name a program, as a shell would take apart the plainest of lines.
+/// Words of an argument that may name a program, split like a simple shell command line.
 fn words(argument: &OsStr) -> impl Iterator<Item = &OsStr> {
     let ends = |byte: &u8| byte.is_ascii_whitespace() || b";&|()<>'\"`=$".contains(byte);
     argument
@@ -90,7 +91,7 @@ fn is_program(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
 }
 
-/// What stands behind `#!`.
+/// The text after `#!`.
 fn first_line(file: &Path) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let opened = File::open(file).ok()?;

@@ -1,6 +1,7 @@
-//! `libgctrace_inject.so`: where it is, whether it may be loaded into the command, and how it gets there.
+//! `libgctrace_inject.so`: finds it, checks that it may be loaded into the command, and arranges
+//! that.
 //!
-//! What the library does is `probes/inject`; whether it is wanted, `record/mode.rs`.
+//! `probes/inject` is the library; `record/mode.rs` decides whether it is used.
 
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
@@ -21,42 +22,36 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Its name.
+/// File name of the library.
 pub(crate) const LIBRARY: &str = "libgctrace_inject.so";
 
 /// Names the file instead of a search, for packagers and tests.
 const LIBRARY_VARIABLE: &str = "GCTRACE_INJECT_LIBRARY";
 
-/// Where it is installed for everyone.
+/// Folders where it is installed for all users.
 const INSTALLED: [&str; 2] = ["/usr/local/lib/gctrace", "/usr/lib/gctrace"];
 
 /// Libraries for the dynamic loader to load first (ld.so(8)).
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The library that NVIDIA's driver loads when it is initialised.
+/// The library that NVIDIA's driver loads when it is initialized.
 pub(crate) const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
 /// Why the library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LibraryError {
-    /// It is nowhere.
-    #[error("{LIBRARY} is not beside gctrace nor in {}", shown(.searched))]
+    /// It was not found.
+    #[error("{LIBRARY} is neither next to gctrace nor in {}", shown(.searched))]
     NotFound {
-        /// Where it was looked for.
+        /// The folders that were searched.
         searched: Vec<PathBuf>,
     },
-    /// The file is not what it should be.
+    /// The file is not usable.
     #[error("{} cannot be used: {reason}", .path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
-    /// Another gctrace's.
-    #[error("{} is of gctrace {found}, this is gctrace {}", .path.display(), gctrace_ring::VERSION)]
+    Unusable { path: PathBuf, reason: String },
+    /// It is from another version of gctrace.
+    #[error("{} is from gctrace {found}, this is gctrace {}", .path.display(), gctrace_ring::VERSION)]
     OtherVersion {
-        /// The file.
         path: PathBuf,
         /// Its version.
         found: String,
@@ -64,31 +59,27 @@ pub(crate) enum LibraryError {
     /// The command's user may not read it.
     #[error("{user} may not read {}: {reason}", .path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// Whom the command runs as.
+        /// The user that the command runs as.
         user: String,
         /// The kernel's reason.
         reason: String,
     },
-    /// With more rights than its user gctrace loads nothing that anyone but root could have replaced.
-    #[error("{rights} gctrace does not load {} into programs of {user}: {writable}", .path.display())]
+    /// With more rights than its user, gctrace loads nothing that anyone but root could have
+    /// replaced.
+    #[error("{rights}, gctrace does not load {} into programs of {user}: {writable}", .path.display())]
     NotTrusted {
-        /// The file.
         path: PathBuf,
         /// `as root`, `with file capabilities`.
         rights: &'static str,
-        /// Whom the command runs as.
+        /// The user that the command runs as.
         user: String,
-        /// Who could have replaced it.
+        /// The part of the path that could have been replaced, and by whom.
         writable: WritablePath,
     },
-    /// The loader takes a space or a colon for the end of a path.
-    #[error("{} has a space or a colon in its path, where the loader would cut it", .path.display())]
-    Separator {
-        /// The file.
-        path: PathBuf,
-    },
+    /// The loader ends a path at a space or a colon.
+    #[error("{} has a space or a colon in its path, at which the loader would split it", .path.display())]
+    Separator { path: PathBuf },
 }
 
 fn shown(folders: &[PathBuf]) -> String {
@@ -100,7 +91,7 @@ fn shown(folders: &[PathBuf]) -> String {
 }
 
 impl LibraryError {
-    /// The command that mends it.
+    /// The command that fixes it.
     pub(crate) fn remedy(&self) -> String {
         match self {
             Self::NotFound { .. } => format!(
@@ -133,14 +124,14 @@ impl LibraryError {
                         "Only root should be able to write it:\n    sudo chown root:root {target} && sudo chmod 755 {target}"
                     )
                 } else {
-                    format!("Install it where only root writes:\n    sudo {install}")
+                    format!("Install it where only root can write:\n    sudo {install}")
                 }
             }
         }
     }
 }
 
-/// The first of the places for everyone that only root writes.
+/// The first of the installation folders that only root can write.
 fn installed() -> String {
     let trusted = |folder: &&str| {
         let there = Path::new(folder).ancestors().find(|part| part.exists());
@@ -151,7 +142,7 @@ fn installed() -> String {
     format!("{folder}/{LIBRARY}")
 }
 
-/// The library, fit to be loaded into the command.
+/// The library, checked for loading into the command.
 ///
 /// # Errors
 /// Why not; of several files, that of the first.
@@ -171,7 +162,7 @@ pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> 
     Err(refused.unwrap_or(LibraryError::NotFound { searched: folders }))
 }
 
-/// Beside gctrace, in the folder of a cargo build or in `../lib`, and where it is installed for everyone.
+/// Next to gctrace, in the folder of a cargo build or in `../lib`, and the installation folders.
 fn folders() -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let mut folders = Vec::new();
@@ -187,7 +178,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Checks one file; its path without links.
+/// Checks one file; returns its path with links resolved.
 fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
     let unusable = |reason: String| LibraryError::Unusable {
         path: file.to_owned(),
@@ -195,7 +186,7 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
     };
     let path = std::fs::canonicalize(file).map_err(|error| unusable(error.to_string()))?;
     if !path.metadata().is_ok_and(|found| found.is_file()) {
-        return Err(unusable("it is no file".to_owned()));
+        return Err(unusable("it is not a file".to_owned()));
     }
     let has_separator = path
         .as_os_str()
@@ -220,7 +211,8 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
     }
     version_matches(&path)?;
     readable(&path, launch)?;
-    // One with an older C library than it was linked with would not let a program start that it is preloaded into.
+    // If the C library is older than the one it was linked with, no program would start with it
+    // preloaded.
     trial::loads(&path, launch).map_err(unusable)?;
     Ok(path)
 }
@@ -255,7 +247,7 @@ fn readable(path: &Path, launch: &LaunchPlan) -> Result<(), LibraryError> {
 }
 
 impl LaunchPlan {
-    /// Whom the command runs as.
+    /// Name of the user that the command runs as.
     fn user(&self) -> String {
         match &self.identity {
             Some(user) => user.name.clone(),
@@ -263,12 +255,14 @@ impl LaunchPlan {
         }
     }
 
-    /// Has the loader and NVIDIA's driver load the library into the command and what it starts. `rendezvous` is the
-    /// socket, in gctrace's private folder. The user's own libraries stay first; a `CUDA_INJECTION64_PATH` of
-    /// another tool stays, and the library then begins without the driver's call.
+    /// Makes the loader and NVIDIA's driver load the library into the command and what it starts.
+    /// `rendezvous` is the socket, in gctrace's private folder. The user's own libraries stay
+    /// first; a `CUDA_INJECTION64_PATH` of another tool is kept, and the library then starts
+    /// without the driver's call.
     ///
     /// # Errors
-    /// When a library whose path the loader would cut cannot be given another one in the private folder.
+    /// The loader would split the library's path, and it cannot be given another one in the private
+    /// folder.
     pub(crate) fn inject(
         &mut self,
         injection: &InjectionPlan,
@@ -312,7 +306,7 @@ impl LaunchPlan {
     }
 }
 
-/// As the loader splits it.
+/// Splits like the loader.
 fn split_preload(value: &OsStr) -> impl Iterator<Item = &OsStr> {
     value
         .as_bytes()
@@ -320,7 +314,8 @@ fn split_preload(value: &OsStr) -> impl Iterator<Item = &OsStr> {
         .map(OsStr::from_bytes)
 }
 
-/// A path that the loader does not cut: the library's own, or that of a link to it in the private folder.
+/// A path that the loader does not split: the library's own, or that of a link to it in the private
+/// folder.
 fn preloadable(library: &Path, private: Option<&Path>) -> io::Result<PathBuf> {
     let whole = |path: &Path| split_preload(path.as_os_str()).nth(1).is_none();
     if whole(library) {
@@ -329,7 +324,7 @@ fn preloadable(library: &Path, private: Option<&Path>) -> io::Result<PathBuf> {
     let link = private.unwrap_or(Path::new("/")).join(LIBRARY);
     if !whole(&link) {
         return Err(io::Error::other(format!(
-            "the loader would cut {} and {} at a space or colon; set TMPDIR to a folder without",
+            "the loader would split {} and {} at a space or colon; set TMPDIR to a folder without them",
             library.display(),
             link.display()
         )));

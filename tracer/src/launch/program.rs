@@ -1,6 +1,7 @@
-//! What stands between a preloaded library and the command, as far as files tell before it starts.
+//! Obstacles to preloading a library into the command, as far as files show before it starts.
 //!
-//! Follows the command as the kernel and env(1) would: through PATH, first lines of scripts, and words of `env`.
+//! Follows the command as the kernel and env(1) would: through PATH, first lines of scripts, and
+//! words of `env`.
 
 use crate::launch::LaunchPlan;
 use crate::launch::as_user;
@@ -18,27 +19,28 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// A script may name a script: the kernel follows five (`exec_binprm`, fs/exec.c), and `env` may stand between.
+/// A script may name a script: the kernel follows five (`exec_binprm`, fs/exec.c), and `env` may be
+/// in between.
 const MAX_STEPS: usize = 10;
 
-/// Something that keeps the library out of a program.
+/// Something that prevents loading the library into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PreloadObstacle {
-    /// The program.
     pub(crate) file: PathBuf,
     pub(crate) what: ObstacleKind,
 }
 
-/// What it is.
+/// The kinds of obstacles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObstacleKind {
     /// Statically linked, with Python inside.
     StaticPython,
     /// Statically linked: programs that it starts may load libraries.
     Static,
-    /// Runs with other rights than its user's: the loader drops the variables, and with them its children do.
+    /// Runs with privileges beyond its user's: the loader drops the variables, for its children as
+    /// well.
     OtherRights(&'static str),
-    /// Loaded by musl's loader, for which the library is not made: the program would not start.
+    /// Uses musl's loader, which the library does not support: the program would not start.
     Musl(PathBuf),
     /// For another processor.
     Machine(String),
@@ -47,7 +49,7 @@ pub(crate) enum ObstacleKind {
 }
 
 impl PreloadObstacle {
-    /// Nothing of the command can be seen from within.
+    /// Whether nothing of the command can be recorded in-process.
     pub(crate) fn is_certain(&self, children_follow: bool) -> bool {
         match self.what {
             ObstacleKind::StaticPython | ObstacleKind::OtherRights(_) | ObstacleKind::Musl(_) => {
@@ -73,27 +75,28 @@ impl fmt::Display for PreloadObstacle {
             ),
             ObstacleKind::OtherRights(which) => write!(
                 formatter,
-                "{file} runs with other rights than its user's ({which}): the loader lets no library into it or its children"
+                "{file} runs with privileges beyond its user's ({which}): the loader loads no library into it or its children"
             ),
             ObstacleKind::Musl(loader) => write!(
                 formatter,
-                "{file} is loaded by {}: the library is made for the GNU C library",
+                "{file} is loaded by {}: the library needs the GNU C library",
                 loader.display()
             ),
             ObstacleKind::Machine(machine) => write!(
                 formatter,
-                "{file} is a program for {machine}: the library is made for x86-64"
+                "{file} is a program for {machine}: the library is built for x86-64"
             ),
             ObstacleKind::Drops(word) => write!(
                 formatter,
-                "`{word}` starts programs without the variables that bring the library into them"
+                "`{word}` starts programs without the variables that load the library into them"
             ),
         }
     }
 }
 
 impl LaunchPlan {
-    /// What is known to keep a library out of the command. What cannot be read is not judged.
+    /// Known obstacles to loading a library into the command. Files that cannot be read count as
+    /// none.
     pub(crate) fn obstacles(&self) -> Vec<PreloadObstacle> {
         let words: Vec<OsString> = [&self.program]
             .into_iter()
@@ -114,7 +117,7 @@ impl LaunchPlan {
         .unwrap_or_default()
     }
 
-    /// The file that the command's first word leads to, through `PATH` and links.
+    /// The file of the command's first word, through `PATH` and links.
     pub(crate) fn program_file(&self) -> Option<PathBuf> {
         self.with_users_rights(|| {
             let file = find(&self.program, &self.environment)?;
@@ -122,7 +125,7 @@ impl LaunchPlan {
         })?
     }
 
-    /// Runs `look` with the access to files that the command will have.
+    /// Runs `look` with the command's access to files.
     pub(super) fn with_users_rights<R: Send>(&self, look: impl FnOnce() -> R + Send) -> Option<R> {
         match &self.identity {
             Some(user) => as_user::act_as(user, look).ok(),
@@ -131,7 +134,7 @@ impl LaunchPlan {
     }
 }
 
-/// As execvp(3) finds a program.
+/// Finds a program like execvp(3).
 pub(super) fn find(program: &OsStr, environment: &Environment) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program));
@@ -206,10 +209,10 @@ impl ProgramWalk<'_> {
     }
 }
 
-/// What one program of the chain comes to.
+/// One program of the chain.
 struct ProgramStep {
     obstacle: Option<ObstacleKind>,
-    /// The words that it runs, where that is known.
+    /// The words that it runs, if known.
     next: Option<Vec<OsString>>,
 }
 
@@ -234,8 +237,8 @@ fn is_musl(loader: &Path) -> bool {
         .is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"))
 }
 
-/// Why the loader would run the file in secure execution (ld.so(8)): the kernel says so where ids change or
-/// capabilities are gained (`cap_bprm_creds_from_file`, security/commoncap.c).
+/// Why the loader would run the file in secure execution (ld.so(8)): the kernel sets that when ids
+/// change or capabilities are gained (`cap_bprm_creds_from_file`, security/commoncap.c).
 fn other_rights(file: &Path, (uid, gid): (u32, u32)) -> Option<ObstacleKind> {
     let found = file.metadata().ok()?;
     let nosuid = nix::sys::statvfs::statvfs(file).is_ok_and(|system| {
@@ -265,7 +268,7 @@ fn has_capabilities(file: &Path) -> bool {
         return false;
     };
     let name = c"security.capability";
-    // SAFETY: both are C strings, and no value is asked for, only its size.
+    // SAFETY: both are C strings, and only the size of the value is requested.
     let size = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
     size > 0
 }
@@ -330,7 +333,7 @@ fn env(words: &[OsString]) -> ProgramStep {
     }
 }
 
-/// Onto a reversed list.
+/// Pushes words onto a reversed list.
 fn push_split(words: &mut Vec<OsString>, text: &str) {
     words.extend(text.split_whitespace().rev().map(OsString::from));
 }

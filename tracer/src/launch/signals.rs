@@ -1,10 +1,9 @@
-//! Signals while recording: who is meant, and what follows.
+//! Signals while recording: which process they are meant for, and what to do.
 //!
-//! The command shares gctrace's process group, so what the terminal sends reaches both; what is
-//! sent to gctrace alone is meant for the command and handed on. Stopping and continuing (Ctrl-Z)
-//! and SIGWINCH are left at what they do by themselves. What was ignored when gctrace started (nohup,
-//! `&` in scripts) stays ignored, for gctrace and the command, but for SIGTERM: a recording can
-//! always be ended.
+//! The command shares gctrace's process group, so signals from the terminal reach both; signals to
+//! gctrace alone are meant for the command and forwarded. Job control (Ctrl-Z) and SIGWINCH keep
+//! their default effect. Signals ignored when gctrace started (nohup, `&` in scripts) stay ignored,
+//! for gctrace and the command, except SIGTERM: a recording can always be ended.
 
 use crate::launch::inherited::ignore_size_limit;
 use crate::launch::inherited::is_ignored;
@@ -26,50 +25,46 @@ const HANDLED: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// How far up the ancestors of a sender are searched for gctrace.
+/// How far up the ancestors of a sender to search for gctrace.
 const MAX_ANCESTORS: usize = 64;
 
-/// Who sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalOrigin {
-    /// The terminal, or sudo on its behalf: the whole process group has it, the command too.
+    /// The terminal, or sudo on its behalf: the whole process group has it, including the command.
     Group,
     /// The command or a descendant of it, to its process group.
     Command,
-    /// Somebody, to gctrace.
+    /// Another process, to gctrace alone.
     Other,
 }
 
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivedSignal {
-    /// Which.
     pub(crate) signal: Signal,
-    /// From whom.
     pub(crate) origin: SignalOrigin,
 }
 
-/// What follows from a signal.
+/// What to do about a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalDecision {
-    /// Nothing: whom it concerns has it.
+    /// Nothing: the process that it concerns has it.
     GoOn,
-    /// The command is to get it.
+    /// Send it to the command.
     Forward(Signal),
-    /// The recording ends, in order; the command is left alone.
+    /// End the recording in an orderly way; the command keeps running.
     EndRecording,
 }
 
-/// What gctrace is doing.
+/// The phase of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordPhase {
-    /// The command does not exist yet, or a process is recorded that was running already.
+    /// The command does not exist yet, or a process is recorded that was already running.
     Alone,
-    /// A command was started.
     WithCommand,
 }
 
-/// Decides what signals mean. Pure: knows only what it was told.
+/// Decides what signals mean. Pure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SignalPolicy {
     phase: RecordPhase,
@@ -77,7 +72,7 @@ pub(crate) struct SignalPolicy {
 }
 
 impl SignalPolicy {
-    /// For a process that was running already (`-p`), and until a command is started: signals are
+    /// For a process that was already running (`-p`), and until a command is started: signals are
     /// meant for gctrace.
     pub(crate) fn alone() -> Self {
         Self {
@@ -86,12 +81,12 @@ impl SignalPolicy {
         }
     }
 
-    /// From now on there is a command.
+    /// A command was started.
     pub(crate) fn command_started(&mut self) {
         self.phase = RecordPhase::WithCommand;
     }
 
-    /// What to do about a signal.
+    /// Decides what to do about a signal.
     pub(crate) fn decide(&mut self, received: ReceivedSignal) -> SignalDecision {
         let ReceivedSignal { signal, origin } = received;
         match (self.phase, origin) {
@@ -109,8 +104,8 @@ impl SignalPolicy {
         }
     }
 
-    /// Ctrl-C was typed where the terminal makes no signal of it (raw mode): as if it had, but nobody has the
-    /// signal yet.
+    /// Ctrl-C was typed in a terminal that does not generate the signal (raw mode): decided as if
+    /// it had, but no process has received it yet.
     pub(crate) fn typed_interrupt(&mut self) -> SignalDecision {
         let typed = ReceivedSignal {
             signal: Signal::SIGINT,
@@ -122,7 +117,7 @@ impl SignalPolicy {
         }
     }
 
-    /// Ctrl-C: the first is the command's affair, the second says that the user wants out.
+    /// Ctrl-C: the first is for the command, the second ends the recording.
     fn interrupted(&mut self) -> SignalDecision {
         self.interrupts = self.interrupts.saturating_add(1);
         if self.interrupts > 1 {
@@ -140,10 +135,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Blocks them and opens the descriptor. To be called before any thread is started. Signals that
-    /// were ignored stay so, as POSIX has it for what a shell starts in the background (XCU 2.12); not
-    /// SIGTERM, which a blocked thread gets although it is ignored (`sig_ignored`, kernel/signal.c).
-    /// The command inherits all of them as gctrace did.
+    /// Blocks the signals and opens the descriptor. Must be called before any thread is started.
+    /// Ignored signals stay ignored, as POSIX requires for what a shell starts in the background
+    /// (XCU 2.12); except SIGTERM, which a blocked thread receives although it is ignored
+    /// (`sig_ignored`, kernel/signal.c). The command inherits all of them as gctrace did.
     pub(crate) fn block() -> io::Result<Self> {
         ignore_size_limit();
         let mut set = SigSet::empty();
@@ -159,7 +154,7 @@ impl Signals {
         Ok(Self { descriptor })
     }
 
-    /// The next signal; `None` if there is none now.
+    /// The next signal; `None` if none is pending.
     pub(crate) fn next(&mut self) -> io::Result<Option<ReceivedSignal>> {
         let Some(info) = self.descriptor.read_signal()? else {
             return Ok(None);
@@ -192,16 +187,16 @@ fn origin(info: &siginfo) -> SignalOrigin {
     }
 }
 
-/// Whether the terminal has gone and gctrace leads its session (`ssh -t HOST gctrace`, a window of tmux): the
-/// kernel sends SIGHUP to the leader alone (`tty_signal_session_leader`, drivers/tty/tty_jobctrl.c). A shell that
-/// leads it hands it on to its jobs.
+/// Whether the terminal has hung up and gctrace leads its session (`ssh -t HOST gctrace`, a window
+/// of tmux): the kernel sends SIGHUP to the leader only (`tty_signal_session_leader`,
+/// drivers/tty/tty_jobctrl.c). A shell that leads it forwards it to its jobs.
 fn hung_up(info: &siginfo) -> bool {
     let leads = nix::unistd::getsid(None) == Ok(nix::unistd::Pid::this());
     info.ssi_signo == libc::SIGHUP as u32 && info.ssi_code == libc::SI_KERNEL && leads
 }
 
-/// sudo with a terminal of its own (`use_pty`) runs a monitor as the leader of the new session; that
-/// monitor, our parent, hands signals on to the whole process group (`deliver_signal`,
+/// sudo with a terminal of its own (`use_pty`) runs a monitor as the leader of the new session;
+/// that monitor, our parent, forwards signals to the whole process group (`deliver_signal`,
 /// src/exec_monitor.c of sudo 1.9).
 fn relayed_to_group(sender: u32, own: u32) -> bool {
     let stat = |pid| ProcessStat::of(pid);
@@ -246,7 +241,7 @@ impl ProcessStat {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The name is in parentheses and may hold any character, these included.
+    /// The name is in parentheses and may contain any character, including parentheses.
     fn parse(text: &str) -> Option<Self> {
         let (start, rest) = text.rsplit_once(')')?;
         let (_, name) = start.split_once('(')?;
@@ -299,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_to_gctrace_alone_is_handed_on() {
+    fn signals_to_gctrace_alone_are_forwarded() {
         let received = HANDLED.map(|signal| (signal, SignalOrigin::Other));
         assert_eq!(
             decisions(&mut with_command(), &received),
@@ -313,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_command_has_already_is_not_handed_on() {
+    fn signals_that_the_command_has_are_not_forwarded() {
         for origin in [SignalOrigin::Group, SignalOrigin::Command] {
             for signal in HANDLED {
                 assert_eq!(
@@ -347,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typed_interrupt_is_handed_on_once() {
+    fn a_typed_interrupt_is_forwarded_once() {
         let mut policy = with_command();
         assert_eq!(
             policy.typed_interrupt(),
@@ -372,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_told_from_others() {
+    fn children_are_recognized() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()

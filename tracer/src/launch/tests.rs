@@ -1,4 +1,4 @@
-//! Commands really started: what they inherit, as whom they run, how they end.
+//! Starts real commands: inherited state, identity, exit codes.
 
 use super::*;
 use crate::files::NewTrace;
@@ -23,7 +23,7 @@ fn end_of(words: &[&str]) -> CommandEnd {
     launched.wait().expect("wait")
 }
 
-/// What a shell script that ran as the command wrote to `$OUT`.
+/// The text that a shell script run as the command wrote to `$OUT`.
 fn output_of(mut plan: LaunchPlan, script: &str) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).expect("chmod");
@@ -51,7 +51,7 @@ fn unprivileged() -> Invoker {
 }
 
 #[test]
-fn ends_as_a_shell_shows_them() {
+fn exit_codes_are_those_of_a_shell() {
     assert_eq!(end_of(&["true"]).exit_code(), 0);
     assert_eq!(end_of(&["sh", "-c", "exit 7"]).exit_code(), 7);
     assert_eq!(end_of(&["sh", "-c", "kill -9 $$"]), CommandEnd::Signal(9));
@@ -101,7 +101,7 @@ fn same_group_same_directory() {
 }
 
 #[test]
-fn descriptors_of_gctrace_stay_with_gctrace() {
+fn descriptors_of_gctrace_are_not_inherited() {
     let directory = tempfile::tempdir().expect("a directory");
     let _open = fs::File::create(directory.path().join("opened-by-gctrace")).expect("create");
     let _signals = Signals::block().expect("block");
@@ -113,7 +113,7 @@ fn descriptors_of_gctrace_stay_with_gctrace() {
 }
 
 #[test]
-fn the_descriptor_tells_the_end_and_signals_arrive() {
+fn the_pidfd_reports_the_exit_and_signals_arrive() {
     let mut launched = plan(&["sleep", "60"]).spawn().expect("start");
     assert_eq!(launched.try_wait().expect("wait"), None);
     launched.send(Signal::SIGTERM).expect("send");
@@ -150,7 +150,7 @@ fn ignored_and_blocked(text: &str) -> (u64, u64) {
 }
 
 #[test]
-fn signals_are_inherited_as_gctrace_inherited_them() {
+fn the_command_inherits_the_signal_state_of_gctrace() {
     for (disposition, ignored) in [(libc::SIG_IGN, 0x1001), (libc::SIG_DFL, 0)] {
         let mut command = Command::new(std::env::current_exe().expect("own path"));
         command.args(["--ignored", "--exact", "--nocapture"]);
@@ -186,10 +186,10 @@ fn the_command_runs_as_the_user_behind_sudo() {
     assert_eq!(output_of(as_root, "id -u > $OUT"), "0\n");
 }
 
-/// Name of a file, and what writes it: whether it could.
+/// Name of a file, and the function that writes it: returns whether it could.
 type Writer = (&'static str, fn(&Path) -> bool);
 
-/// Each way in which gctrace makes files.
+/// Each way in which gctrace creates files.
 fn writers() -> [Writer; 4] {
     [
         ("trace.json", |path| {
@@ -212,8 +212,8 @@ fn writers() -> [Writer; 4] {
 }
 
 #[test]
-fn files_belong_to_the_user_and_links_lead_nowhere() {
-    if skipped_without_root("files_belong_to_the_user_and_links_lead_nowhere") {
+fn files_belong_to_the_user_and_links_are_not_followed() {
+    if skipped_without_root("files_belong_to_the_user_and_links_are_not_followed") {
         return;
     }
     for (name, write) in writers() {
@@ -224,7 +224,8 @@ fn files_belong_to_the_user_and_links_lead_nowhere() {
         let made = fs::metadata(path(name)).expect("made");
         assert_eq!(made.uid(), 65534, "{name}");
 
-        // What gctrace would replace, if it were the user's; and nothing at all, which only root could make.
+        // Files that gctrace would replace if they were the user's; and a missing one, which only
+        // root could create.
         let root = tempfile::tempdir().expect("a directory of root's");
         let precious = root.path().join("precious");
         for target in [precious.clone(), root.path().join("new")] {
@@ -232,13 +233,13 @@ fn files_belong_to_the_user_and_links_lead_nowhere() {
             fs::remove_file(path(name)).expect("removed");
             std::os::unix::fs::symlink(&target, path(name)).expect("link");
             let written = write(&path(name));
-            // A link that leads nowhere may be replaced by a file of the user's.
+            // A dangling link may be replaced by a file of the user's.
             let replaced = fs::symlink_metadata(path(name)).is_ok_and(|made| made.uid() == 65534);
             assert!(!written || replaced, "{name} to {}", target.display());
             assert_eq!(fs::read(&precious).expect("read"), b".TH gctrace", "{name}");
             assert!(!root.path().join("new").exists(), "{name}");
         }
-        // the ids belonged to a thread that is gone
+        // the ids belonged to a thread that has ended
         fs::write(&precious, "root again").expect("write");
     }
 }

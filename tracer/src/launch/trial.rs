@@ -1,8 +1,9 @@
-//! Loading the injected library once, before it is preloaded into a program: does the loader accept it?
+//! Loads the injected library once, before it is preloaded into a program, to see if the loader
+//! accepts it.
 //!
-//! Its code runs in a child that has the command's user and no capability at all, never in gctrace, which
-//! may have more rights than whoever chose the file. The child is gctrace again: between fork and exec of a
-//! process with threads nothing but system calls is allowed.
+//! Its code runs in a child with the command's user and without capabilities, never in gctrace,
+//! which may have more rights than the user who chose the file. The child is gctrace again: between
+//! fork and exec, a process with threads may only make system calls.
 
 use crate::launch::LaunchPlan;
 use crate::launch::invoker::Credentials;
@@ -31,23 +32,24 @@ use std::process::Stdio;
 /// A library is loaded in milliseconds.
 const PATIENCE_MS: u16 = 10_000;
 
-/// Most bytes of the loader's message that are shown; a pipe holds them, so that the child never waits.
+/// Most bytes of the loader's message to show; a pipe holds them, so that the child never blocks.
 const MESSAGE: u64 = 4096;
 
-/// Whether the loader takes the library, in a child as the command's user; why not, in words.
+/// Checks that the loader accepts the library, in a child as the command's user; returns the reason
+/// if not.
 pub(super) fn loads(path: &Path, launch: &LaunchPlan) -> Result<(), String> {
-    let failed = |error: io::Error| format!("loading it cannot be tried: {error}");
+    let failed = |error: io::Error| format!("loading it could not be tried: {error}");
     let mut child = start(path, launch).map_err(failed)?;
     let stderr = child.stderr.take();
     let ended = wait(&mut child).map_err(failed)?;
     match ended {
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(match status.signal() {
-            Some(signal) => format!("loading it was ended by signal {signal}"),
+            Some(signal) => format!("loading it was terminated by signal {signal}"),
             None => message(stderr),
         }),
         None => Err(format!(
-            "loading it did not end within {} s",
+            "loading it did not finish within {} s",
             PATIENCE_MS / 1000
         )),
     }
@@ -63,20 +65,20 @@ fn start(path: &Path, launch: &LaunchPlan) -> io::Result<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    // Where the loader will look for what the library needs.
+    // Where the loader will look for the library's dependencies.
     let search = "LD_LIBRARY_PATH";
     command.envs(launch.variable(search).map(|folders| (search, folders)));
     let identity = launch.identity.as_ref().map(Credentials::of);
-    // SAFETY: the closure makes system calls only; it neither allocates nor locks.
+    // SAFETY: the closure only makes system calls; it neither allocates nor locks.
     unsafe {
         command.pre_exec(move || renounce(identity.as_ref()));
     }
     command.spawn()
 }
 
-/// Takes on the identity, then gives up every right beyond that user's. Between fork and exec.
+/// Assumes the identity, then drops every right beyond that user's. Between fork and exec.
 fn renounce(identity: Option<&Credentials>) -> io::Result<()> {
-    identity.map_or(Ok(()), Credentials::take_on)?;
+    identity.map_or(Ok(()), Credentials::assume)?;
     privileges::renounce()
 }
 
@@ -98,31 +100,31 @@ fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// What the child said, as far as it is there: what it started may still hold the pipe.
+/// The child's message, as far as available: a process that it started may keep the pipe open.
 fn message(stderr: Option<ChildStderr>) -> String {
     let mut bytes = Vec::new();
     if let Some(stderr) = stderr {
         // SAFETY: flags of a descriptor that we own.
         unsafe { libc::fcntl(stderr.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
-        // What was read before a failure is the message.
+        // If reading fails, the message is what was read before.
         let _ = stderr.take(MESSAGE).read_to_end(&mut bytes);
     }
     let printed = String::from_utf8_lossy(&bytes);
     let line = printed.lines().next().unwrap_or_default();
     match line.trim_start_matches("gctrace: ") {
-        "" => "the loader refuses it".to_owned(),
+        "" => "the loader rejects it".to_owned(),
         reason => reason.to_owned(),
     }
 }
 
-/// The child: loads the library. Its constructor does nothing without the variables that ask it to. Rights are
-/// given up here as well: whoever types the hidden subcommand gets the same.
+/// The child: loads the library. Its constructor does nothing without the variables that request
+/// it. Rights are dropped here as well: the hidden subcommand can be run by hand.
 ///
 /// # Errors
 /// The loader's.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place that loads a library, in a process without rights"
+    reason = "the one place that loads a library, in a process without privileges"
 )]
 pub(crate) fn load(path: &Path) -> anyhow::Result<()> {
     privileges::renounce()?;
@@ -135,7 +137,7 @@ pub(crate) fn load(path: &Path) -> anyhow::Result<()> {
     // SAFETY: the loader's text lives until its next call on this thread.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
-        bail!("the loader refuses it");
+        bail!("the loader rejects it");
     }
     // SAFETY: not null, and a C string (dlerror(3)).
     bail!("{}", unsafe { CStr::from_ptr(text) }.to_string_lossy())

@@ -1,4 +1,5 @@
-//! Who may change a file: where gctrace has more rights than its user, nobody but root chooses what it loads.
+//! Which users may change a file: with more rights than its user, gctrace loads only what root
+//! chose.
 
 use crate::privileges::has_more_rights_than_its_user;
 use crate::privileges::in_foreign_user_namespace;
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// A part of a path that somebody but root may write, and with it what the path leads to.
+/// A part of a path that a user other than root may write, and so replace what the path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WritablePath {
     /// The file, or a folder on the way to it.
@@ -42,9 +43,9 @@ impl fmt::Display for WritablePath {
     }
 }
 
-/// How gctrace has rights that not every user has; `None` where it has none. `for_another`: it takes on
-/// another user's identity. Root of a user namespace has its owner's rights, and all files of the
-/// host belong to somebody else there.
+/// Where gctrace has rights beyond those of its user from; `None` if it has none. `for_another`: it
+/// assumes another user's identity. Root of a user namespace has its owner's rights, and the host's
+/// files belong to other users there.
 pub(crate) fn rights_beyond_user(for_another: bool) -> Option<&'static str> {
     let is_root = Uid::effective().is_root();
     if is_root && (for_another || !in_foreign_user_namespace()) {
@@ -53,12 +54,13 @@ pub(crate) fn rights_beyond_user(for_another: bool) -> Option<&'static str> {
     has_more_rights_than_its_user().then_some("with file capabilities")
 }
 
-/// The first part of an absolute path, from its end, that somebody but root may write; the path must lead over no
-/// links. A folder in which each may remove only what is theirs (`/tmp`) counts as well: what is there was made by
-/// whoever came first. The permissions of a group stand for access lists too, which they bound (acl(5)).
+/// The first part of an absolute path, from its end, that a user other than root may write; the
+/// path must contain no links. A folder in which each user may remove only their own files (`/tmp`)
+/// counts as well: any user can have created what is there. Group permissions also bound access
+/// lists (acl(5)).
 ///
 /// # Errors
-/// When a part cannot be looked at.
+/// A part cannot be examined.
 pub(crate) fn writable_by_others(path: &Path) -> io::Result<Option<WritablePath>> {
     for part in path.ancestors() {
         let found = std::fs::symlink_metadata(part)?;

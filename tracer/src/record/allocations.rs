@@ -1,7 +1,7 @@
-//! `--alloc`: the rate of allocations, from short windows within a budget.
+//! `--alloc`: allocation rates, estimated from short windows within a budget.
 //!
-//! Owns the thread on which windows open and close: that takes tens of milliseconds, during which the
-//! recording goes on. What one process is asked is `allocations/sampled_process.rs`.
+//! Owns the thread that opens and closes windows, which takes tens of milliseconds while the
+//! recording goes on. What is read from one process is in `allocations/sampled_process.rs`.
 
 mod estimate;
 mod local_rate;
@@ -25,27 +25,27 @@ use std::sync::mpsc::Sender;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-/// What the thread is told.
+/// Commands to the thread.
 enum WindowCommand {
-    /// This process runs that interpreter from now on.
+    /// The process runs this interpreter from now on.
     Watch {
         pid: u32,
         layout: u32,
         resolution: Box<Resolution>,
     },
-    /// It ended.
+    /// The process exited or executed another program.
     Ended(u32),
 }
 
-/// What the thread tells.
+/// Messages from the thread.
 enum WindowMessage {
-    /// What is known of a process.
+    /// Latest figures of one process.
     Summary(Summary),
-    /// What cannot be had, for one process or for all.
+    /// A limitation, of one process or of the recording (`None`).
     Note(Option<u32>, String),
 }
 
-/// The thread, and what it said of lines.
+/// The thread, and the sampled lines of each process.
 pub(crate) struct AllocationWindows {
     commands: Option<Sender<WindowCommand>>,
     messages: Receiver<WindowMessage>,
@@ -55,7 +55,7 @@ pub(crate) struct AllocationWindows {
 }
 
 impl AllocationWindows {
-    /// `budget`: part of the CPU time of each process that its windows may cost.
+    /// `budget`: share of each process's CPU time that its windows may cost.
     pub(crate) fn start(
         budget: f64,
         stack_depth: u32,
@@ -75,34 +75,34 @@ impl AllocationWindows {
         })
     }
 
-    /// A process runs this interpreter, whose layout has that index.
+    /// The process runs this interpreter, whose layout has that index.
     pub(crate) fn watch(&mut self, pid: u32, layout: u32, resolution: &Resolution) {
         if self.watched.insert(pid, layout) == Some(layout) {
             return;
         }
         let resolution = Box::new(resolution.clone());
-        self.tell(WindowCommand::Watch {
+        self.send(WindowCommand::Watch {
             pid,
             layout,
             resolution,
         });
     }
 
-    /// A process ended, or runs another program.
+    /// The process exited or executed another program.
     pub(crate) fn ended(&mut self, pid: u32) {
         if self.watched.remove(&pid).is_some() {
-            self.tell(WindowCommand::Ended(pid));
+            self.send(WindowCommand::Ended(pid));
         }
     }
 
-    fn tell(&self, command: WindowCommand) {
+    fn send(&self, command: WindowCommand) {
         if let Some(commands) = &self.commands {
-            // The thread has said why, should it have ended.
+            // If the thread has ended, it has sent the reason.
             let _ = commands.send(command);
         }
     }
 
-    /// An allocation took a stack.
+    /// Counts the line of a sampled allocation.
     pub(crate) fn sample(&mut self, event: AllocationEvent, stacks: &mut StackResolver) {
         if let Some(frame) = stacks.innermost(Some(event.stack)) {
             let of_process = self.stacks.entry(event.pid).or_default();
@@ -110,7 +110,7 @@ impl AllocationWindows {
         }
     }
 
-    /// Writes what the thread said.
+    /// Writes the thread's messages.
     pub(crate) fn tick(&mut self, output: &mut RecordOutput) {
         while let Ok(message) = self.messages.try_recv() {
             match message {
@@ -134,14 +134,14 @@ impl AllocationWindows {
         lines
     }
 
-    /// Ends the thread, its last window closed: the samples of that one may still be in the ring, and what the
-    /// thread said is still to be written.
+    /// Ends the thread after it has closed its last window. The samples of that window may still be
+    /// in the ring, and `tick` must still write the thread's messages.
     pub(crate) fn stop(&mut self) {
         self.commands = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that counts allocations failed");
+            tracing::error!("the thread that counts allocations panicked");
         }
     }
 }

@@ -3,17 +3,17 @@
 use nix::time::ClockId;
 use nix::time::clock_gettime;
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// Current CLOCK_MONOTONIC, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since 1970.
+/// Current Unix time, in nanoseconds.
 pub(crate) fn unix_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_REALTIME)
 }
 
-/// These clocks cannot fail on Linux; should one, 0 is visibly wrong and harms nothing.
+/// These clocks cannot fail on Linux; if one did, 0 would be visibly wrong and harmless.
 fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock)
         .map(std::time::Duration::from)

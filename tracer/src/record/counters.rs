@@ -1,7 +1,7 @@
-//! Performance counters of one recording: which are recorded, and the totals of whole processes.
+//! Performance counters of one recording: which are recorded, and the totals of processes.
 //!
-//! Owns what was asked for and what this machine has of it. How counters are opened is the concern of
-//! `gctrace_probes::counters`, how they are read that of the BPF programs.
+//! Owns the requested counters and which of them this machine has. `gctrace_probes::counters` opens
+//! them; the BPF programs read them.
 
 use crate::record::output::RecordOutput;
 use crate::record::recorded_processes::RecordedProcesses;
@@ -20,7 +20,7 @@ use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 
-/// What is counted.
+/// The counters of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct CounterRecording {
     counted: Vec<Counter>,
@@ -30,7 +30,7 @@ pub(crate) struct CounterRecording {
 }
 
 impl CounterRecording {
-    /// Finds out which of these counters this machine has.
+    /// Checks which of the requested counters this machine has.
     pub(crate) fn examine(asked: &[Counter]) -> Self {
         let mut counting = Self::default();
         let cpus = counters::online_cpus();
@@ -49,12 +49,12 @@ impl CounterRecording {
         counting
     }
 
-    /// For the BPF programs.
+    /// The counters, for the BPF programs.
     pub(crate) fn set(&self) -> CounterSet {
         CounterSet::new(self.counted.iter().copied())
     }
 
-    /// For the trace's first line.
+    /// Describes the counters in the trace's header.
     pub(crate) fn describe(&self, header: &mut TraceHeader) {
         let name = |counter: &Counter| counter.as_str().to_owned();
         header.counters = self.counted.iter().map(name).collect();
@@ -65,7 +65,7 @@ impl CounterRecording {
             .collect();
     }
 
-    /// What is missing, in words: one sentence for each reason.
+    /// One sentence for each reason why counters are missing.
     pub(crate) fn missing(&self) -> Vec<String> {
         let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (counter, why) in &self.missing {
@@ -77,7 +77,7 @@ impl CounterRecording {
         reasons.into_iter().map(sentence).collect()
     }
 
-    /// Opens the counters of the CPUs and hands them to the programs, which keep them.
+    /// Opens the per-CPU counters and hands them to the BPF programs, which keep them.
     pub(crate) fn open(&mut self, session: &BpfSession) {
         let per_cpu = self.counted.iter().copied();
         for counter in per_cpu.filter(|counter| counters::is_per_cpu(*counter)) {
@@ -96,14 +96,14 @@ impl CounterRecording {
         self.visit_cpus();
     }
 
-    /// Begins to count for a process that is running already.
-    pub(crate) fn begin(&mut self, session: &BpfSession, pid: u32, now_ns: u64) {
-        let begun = session.count_process(pid, now_ns);
-        self.warn_once(begun);
+    /// Starts counting for a process that is already running.
+    pub(crate) fn start_process(&mut self, session: &BpfSession, pid: u32, now_ns: u64) {
+        let started = session.count_process(pid, now_ns);
+        self.warn_once(started);
         self.visit_cpus();
     }
 
-    /// Leaves only what was asked for: the programs read more.
+    /// Drops counters that were not requested: the BPF programs read more.
     pub(crate) fn select(&self, counters: &mut Counters) {
         let mut selected = Counters::default();
         selected.scaled = counters.scaled;
@@ -117,7 +117,7 @@ impl CounterRecording {
         *counters = selected;
     }
 
-    /// A process has ended: writes its totals, if it was one of the recording.
+    /// Writes the totals of an exited process, if it was recorded.
     pub(crate) fn ended(
         &mut self,
         session: &BpfSession,
@@ -135,7 +135,7 @@ impl CounterRecording {
         }
     }
 
-    /// Writes the totals of the processes that still run.
+    /// Writes the totals of the processes that are still running.
     pub(crate) fn write_living(
         &mut self,
         session: &BpfSession,
@@ -162,9 +162,9 @@ impl CounterRecording {
         }
     }
 
-    /// Counters of CPUs are accounted to processes when a CPU turns from one thread to another, which
-    /// may not happen for long while a single one computes. Our running on a CPU for a moment makes it
-    /// happen there. A CPU that we may not use is left out: what runs there is accounted later.
+    /// Per-CPU counters are accounted to processes at context switches, which may be rare while a
+    /// single thread computes. Running on a CPU briefly forces one there. A CPU outside our
+    /// affinity mask is skipped: what runs there is accounted later.
     fn visit_cpus(&self) {
         if !self.set().has_hardware() {
             return;
@@ -180,7 +180,7 @@ impl CounterRecording {
             }
         }
         if let Err(errno) = sched_setaffinity(this, &before) {
-            tracing::debug!("gctrace stays on one CPU: {errno}");
+            tracing::debug!("cannot restore gctrace's CPU affinity: {errno}");
         }
     }
 
@@ -190,7 +190,7 @@ impl CounterRecording {
             Err(error) => {
                 if !std::mem::replace(&mut self.warned, true) {
                     let message = crate::text::chain(&error.into());
-                    tracing::warn!("counters of whole processes are incomplete: {message}");
+                    tracing::warn!("process counter totals are incomplete: {message}");
                 }
                 None
             }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_is_said_once() {
+    fn missing_lists_each_reason_once() {
         let counting = CounterRecording {
             counted: vec![Counter::PageFaults],
             missing: vec![
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_kept() {
+    fn select_keeps_requested_counters() {
         let counting = CounterRecording::examine(&[Counter::TaskClock]);
         let mut counters = Counters::default();
         counters.migrated = true;
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_for_is_nothing_counted() {
+    fn no_counters_requested() {
         let counting = CounterRecording::examine(&[]);
         assert_eq!(counting.set(), CounterSet::default());
         assert!(counting.missing().is_empty());

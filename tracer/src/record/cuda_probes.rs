@@ -1,7 +1,6 @@
-//! `--cuda`: calls of CUDA and NCCL, torch's device memory, backward passes.
+//! `--cuda`: CUDA and NCCL calls, torch's device memory, backward passes.
 //!
-//! Owns the libraries that are probed and when they are looked for. What is written of their calls is
-//! `cuda_probes/store.rs`.
+//! Owns the probed libraries and when they are looked for. `cuda_probes/store.rs` writes the calls.
 
 mod plan;
 mod store;
@@ -32,49 +31,51 @@ use std::ffi::OsString;
 use std::time::Duration;
 use std::time::Instant;
 
-/// When the libraries of a process that could not be held are looked at after the news that it maps one, which
-/// comes just before the mapping is made.
+/// When to look for a library in a process that could not be stopped, after the event that it maps
+/// one: the event precedes the mapping.
 const RESCAN_DELAYS: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(20),
     Duration::from_millis(200),
 ];
-/// How long a process that has the driver's library may take to be told of by CUPTI, before its calls are probed as
-/// well: programs initialise CUDA some seconds after their imports. What both tell of is written once.
+/// How long to wait for CUPTI records from a process that has the driver's library before its calls
+/// are probed as well: programs initialize CUDA some seconds after their imports. Calls that both
+/// report are written once.
 const PATIENCE_WITH_CUPTI: Duration = Duration::from_secs(10);
-/// How often they are looked for where no news comes (no system call tracepoints on this kernel).
+/// How often to look for libraries without mapping events (no system call tracepoints on this
+/// kernel).
 const RESCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The probes on libraries of CUDA, NCCL and torch.
+/// The probes on CUDA, NCCL and torch libraries.
 pub(crate) struct CudaProbes {
     mode: CudaMode,
     ring_bytes: u32,
-    /// Loaded once a library is found.
+    /// Loaded when the first library is found.
     programs: Option<CudaPrograms>,
-    /// The kernel refused them.
+    /// The kernel refused to load the programs.
     refused: bool,
-    /// Libraries that were looked at: device and inode.
+    /// Examined libraries, by device and inode.
     files: HashSet<(u64, u64)>,
     probes: Vec<Attachment>,
-    /// The session tells of libraries that are being mapped.
+    /// The session reports libraries that are being mapped.
     sees_mappings: bool,
-    /// When which process is to be looked at.
+    /// Processes to examine, and when.
     due: Vec<(Instant, u32)>,
     looked_at_all: Instant,
     threads: HashSet<(u32, u32)>,
     pauses: Vec<Pause>,
     store: CudaStore,
     warnings: Vec<String>,
-    /// What the ring held at the last look, not yet written.
+    /// Events read from the ring but not yet written.
     polled: Vec<CudaEvent>,
-    /// Processes whose calls of driver and runtime CUPTI tells, and since when.
+    /// Processes whose driver and runtime calls CUPTI reports, and since when.
     reported_by_cupti: HashMap<u32, Vec<u64>>,
-    /// The injected library, in programs whose environment names it to the driver: driver and runtime are left to
-    /// it, a probed launch costs as much as CUPTI's record of it.
+    /// The injected library, named to the driver in the environment of programs: driver and runtime
+    /// calls are left to it, since a probed launch costs as much as CUPTI's record of it.
     left_to: Option<OsString>,
-    /// Processes whose calls are left to it, since when.
+    /// Processes whose calls are left to the library, since when.
     left: Vec<(Instant, u32)>,
-    /// Processes in which it has no CUPTI.
+    /// Processes in which the library has no CUPTI.
     without_cupti: HashSet<u32>,
 }
 
@@ -106,12 +107,13 @@ impl CudaProbes {
         })
     }
 
-    /// Leaves driver and runtime of programs with this library in `CUDA_INJECTION64_PATH` to CUPTI.
+    /// Leaves the driver and runtime calls of programs with this library in `CUDA_INJECTION64_PATH`
+    /// to CUPTI.
     pub(crate) fn leave_to(&mut self, library: OsString) {
         self.left_to = Some(library);
     }
 
-    /// A process has no CUPTI: its calls are seen by probes from now on.
+    /// The process has no CUPTI: records its calls by probes from now on.
     pub(crate) fn without_cupti(&mut self, session: &BpfSession, pid: u32) {
         if self.left_to.is_some() && !self.reported_by_cupti.contains_key(&pid) {
             self.without_cupti.insert(pid);
@@ -119,7 +121,8 @@ impl CudaProbes {
         }
     }
 
-    /// A driver that loads no library must not hide its calls; one that is not initialised yet has none.
+    /// Falls back to probes where CUPTI is overdue, so that a driver which loads no library hides
+    /// no calls; one that is not initialized yet has none.
     fn stop_waiting(&mut self, session: &BpfSession) {
         let is_due = |since: &Instant| since.elapsed() >= PATIENCE_WITH_CUPTI;
         let (due, left) = std::mem::take(&mut self.left)
@@ -132,7 +135,7 @@ impl CudaProbes {
         }
     }
 
-    /// Whether CUPTI will tell of the calls of a process, as far as can be known before it starts to.
+    /// Whether CUPTI is expected to report the calls of a process.
     fn is_left(&self, pid: u32) -> bool {
         let Some(library) = &self.left_to else {
             return false;
@@ -142,25 +145,25 @@ impl CudaProbes {
         named == Some(library) && !self.without_cupti.contains(&pid)
     }
 
-    /// A Python program begins: the libraries of its environment are probed before it maps them.
-    pub(crate) fn program_begins(&mut self, session: &BpfSession, pid: u32) {
+    /// A Python program starts: probes the libraries of its environment before it maps them.
+    pub(crate) fn program_starts(&mut self, session: &BpfSession, pid: u32) {
         match gctrace_probes::cuda::from_environment(pid) {
             Ok(files) => self.arm_all(session, pid, &files),
-            Err(error) => tracing::debug!("libraries of CUDA: {error}"),
+            Err(error) => tracing::debug!("CUDA libraries: {error}"),
         }
     }
 
-    /// A process that runs already is recorded from now on.
+    /// Records a process that is already running from now on.
     pub(crate) fn attach_to(&mut self, session: &BpfSession, pid: u32) {
-        self.look(session, pid);
-        self.program_begins(session, pid);
+        self.probe_mapped(session, pid);
+        self.program_starts(session, pid);
     }
 
-    /// A process is about to map a library, or has just done so and is held.
+    /// A process is about to map a library, or has just done so and is stopped.
     pub(crate) fn library(&mut self, session: &BpfSession, pid: u32, file: FileKey, held: bool) {
         if held {
             wait_for_mapping(pid, file.inode);
-            self.look(session, pid);
+            self.probe_mapped(session, pid);
         } else {
             let now = Instant::now();
             self.due
@@ -168,14 +171,14 @@ impl CudaProbes {
         }
     }
 
-    /// A pause was recorded: its device memory is told once all is known.
+    /// Remembers a pause; its device memory is written once all its events are in.
     pub(crate) fn pause(&mut self, pause: &Pause) {
         if self.programs.is_some() {
             self.pauses.push(pause.clone());
         }
     }
 
-    /// A process ended.
+    /// A process exited.
     pub(crate) fn ended(&mut self, pid: u32, output: &mut RecordOutput) {
         self.due.retain(|(_, other)| *other != pid);
         self.threads.retain(|(other, _)| *other != pid);
@@ -185,7 +188,8 @@ impl CudaProbes {
         self.store.ended(pid, output);
     }
 
-    /// CUPTI tells of the calls of a process from then on: those of driver and runtime are its alone.
+    /// CUPTI reports the calls of a process from then on: its driver and runtime calls come from
+    /// there only.
     pub(crate) fn reported_by_cupti(&mut self, pid: u32, since_ns: u64) {
         self.reported_by_cupti
             .entry(pid)
@@ -193,7 +197,7 @@ impl CudaProbes {
             .push(since_ns);
     }
 
-    /// A process runs another program since then: whether CUPTI tells of its calls is open again.
+    /// A process executed another program at that time, which may or may not use CUPTI.
     pub(crate) fn executed(&mut self, pid: u32, at_ns: u64) {
         if let Some(since) = self.reported_by_cupti.get_mut(&pid) {
             since.retain(|since_ns| *since_ns > at_ns);
@@ -202,7 +206,7 @@ impl CudaProbes {
         self.left.retain(|(_, other)| *other != pid);
     }
 
-    /// Looks for libraries that were mapped meanwhile, and writes what was polled.
+    /// Looks for newly mapped libraries and writes the polled events.
     pub(crate) fn tick(
         &mut self,
         session: &BpfSession,
@@ -210,7 +214,7 @@ impl CudaProbes {
         output: &mut RecordOutput,
     ) {
         for pid in self.take_due(processes) {
-            self.look(session, pid);
+            self.probe_mapped(session, pid);
         }
         self.stop_waiting(session);
         for warning in std::mem::take(&mut self.warnings) {
@@ -238,8 +242,8 @@ impl CudaProbes {
         pids
     }
 
-    /// Takes what the ring holds. It is written at the next tick: what the injected library says of the same
-    /// processes is to be read in between.
+    /// Drains the ring. The events are written at the next tick, after the injected library's
+    /// records of the same processes were read.
     pub(crate) fn poll(&mut self) {
         let Some(programs) = &mut self.programs else {
             return;
@@ -250,8 +254,8 @@ impl CudaProbes {
         }
     }
 
-    /// Writes what was polled. Device memory of pauses after that: what happened within a pause was sent
-    /// before the pause was.
+    /// Writes the polled events, then the device memory of pauses: what happened within a pause was
+    /// sent before the pause.
     fn take_events(&mut self, processes: &mut RecordedProcesses, output: &mut RecordOutput) {
         for event in std::mem::take(&mut self.polled) {
             if self.is_reported_by_cupti(&event) {
@@ -260,7 +264,7 @@ impl CudaProbes {
             let (CudaEvent::Call(gctrace_ebpf::CudaCallEvent { pid, tid, .. })
             | CudaEvent::Memory(gctrace_ebpf::DeviceMemoryEvent { pid, tid, .. })) = event;
             if self.threads.insert((pid, tid)) {
-                processes.meet_thread(pid, tid, output);
+                processes.name_thread(pid, tid, output);
             }
             match event {
                 CudaEvent::Call(call) => self.store.call(&call, output),
@@ -283,10 +287,10 @@ impl CudaProbes {
     }
 
     /// Probes the libraries that a process has mapped.
-    fn look(&mut self, session: &BpfSession, pid: u32) {
+    fn probe_mapped(&mut self, session: &BpfSession, pid: u32) {
         match gctrace_probes::cuda::mapped(pid) {
             Ok(files) => self.arm_all(session, pid, &files),
-            Err(error) => tracing::debug!("libraries of CUDA: {error}"),
+            Err(error) => tracing::debug!("CUDA libraries: {error}"),
         }
     }
 
@@ -303,7 +307,7 @@ impl CudaProbes {
     }
 
     fn arm(&mut self, session: &BpfSession, file: &CudaFile) {
-        // Noted before the attempt: what fails once is not tried, and not told, again.
+        // Inserted before the attempt, so that a failure is neither retried nor reported again.
         if self.refused || !self.files.insert(file.identity) {
             return;
         }
@@ -322,7 +326,7 @@ impl CudaProbes {
         }
         if found.points.is_empty() {
             self.warnings.push(format!(
-                "{shown} exports none of the functions that gctrace knows of it: its calls are not recorded"
+                "{shown} exports none of the functions that gctrace probes: its calls are not recorded"
             ));
             return Ok(());
         }
@@ -335,7 +339,7 @@ impl CudaProbes {
             none => {
                 self.refused = true;
                 let loaded = CudaPrograms::load(session, self.ring_bytes)
-                    .context("calls of CUDA are not recorded")?;
+                    .context("CUDA calls are not recorded")?;
                 self.refused = false;
                 none.insert(loaded)
             }
@@ -352,7 +356,7 @@ impl CudaProbes {
         self.store.finish(output);
     }
 
-    /// What was lost so far, by where, and how often probes in recorded processes were hit.
+    /// Losses so far by place, and how often probes in recorded processes were hit.
     pub(crate) fn lost_and_hits(&self) -> (Vec<(String, u64)>, u64) {
         let Some(programs) = &self.programs else {
             return Default::default();
@@ -369,7 +373,7 @@ impl CudaProbes {
         (lost, hits)
     }
 
-    /// What the probes cost. Measures that: what is in the ring is thrown away.
+    /// Measures what the probes cost; discards what is in the ring.
     pub(crate) fn costs(&mut self, session: &BpfSession) -> Vec<ProbeCost> {
         let Some(programs) = &mut self.programs else {
             return Vec::new();
@@ -380,7 +384,7 @@ impl CudaProbes {
         let prices = programs
             .calibrate(session)
             .inspect_err(|error| {
-                tracing::warn!("what probes on calls of CUDA cost is not known: {error}");
+                tracing::warn!("the overhead of probes on CUDA calls is unknown: {error}");
             })
             .ok();
         for (name, both, counts) in counted {
@@ -393,7 +397,7 @@ impl CudaProbes {
         }
         let price = prices.map(|prices| prices.entry_ns);
         costs.push((
-            "calls of CUDA, in processes not recorded".to_owned(),
+            "CUDA calls in processes not recorded".to_owned(),
             foreign,
             price,
         ));
@@ -406,33 +410,30 @@ impl CudaProbes {
         costs.collect()
     }
 
-    /// All probes, to be taken out.
+    /// All probes, to be detached.
     pub(crate) fn into_probes(self) -> Vec<Attachment> {
         self.probes
     }
 }
 
-/// Every kind of call, what the user knows it as, and whether both its ends are probed.
+/// Every kind of call, its name for the user, and whether both its ends are probed.
 const KINDS: [(CallKind, &str, bool); 10] = [
     (CallKind::CALL_LAUNCH, "launches", false),
     (CallKind::CALL_SYNCHRONIZE, "synchronisations", true),
     (CallKind::CALL_COPY, "copies", true),
     (CallKind::CALL_SET, "fills", true),
-    (
-        CallKind::CALL_ALLOCATE,
-        "allocations of device memory",
-        true,
-    ),
-    (CallKind::CALL_FREE, "frees of device memory", true),
+    (CallKind::CALL_ALLOCATE, "device memory allocations", true),
+    (CallKind::CALL_FREE, "device memory frees", true),
     (CallKind::CALL_EVENT, "CUDA events", false),
     (CallKind::CALL_COLLECTIVE, "collectives", true),
     (CallKind::CALL_STEP, "backward passes", true),
     (CallKind::CALL_MEMORY, "torch's device memory", false),
 ];
 
-/// Returns once a file is mapped, or after a while: a process that is held stops only when its system call is over.
+/// Returns once a file is mapped, or after 10 ms: a process that was sent SIGSTOP stops only at the
+/// end of its system call.
 pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
-    /// The call takes microseconds.
+    /// The mapping takes microseconds.
     const LOOKS: usize = 50;
     const BETWEEN: Duration = Duration::from_micros(200);
     for _ in 0..LOOKS {
@@ -447,7 +448,7 @@ pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
     }
 }
 
-/// The function of that number.
+/// The probed function with that number.
 fn function(number: u16) -> Option<&'static gctrace_probes::cuda::ProbedFunction> {
     TABLE.get(usize::from(number))
 }

@@ -1,7 +1,7 @@
-//! Every Python process that this user may trace: found in `/proc`, each told once.
+//! Finds every Python process that this user may trace, in `/proc`; reports each once.
 //!
-//! Owns which processes were looked at, when, and what was seen. What makes a file an interpreter is
-//! `gctrace_probes`' business; following children and placing probes is `watch.rs`'s.
+//! Owns which processes were examined, when, and with what result. `gctrace_probes` decides whether
+//! a file is an interpreter; `watch.rs` follows children and places probes.
 
 use crate::record::recorded_processes::RESCAN_DELAYS;
 use gctrace_probes::ProgramKind;
@@ -17,51 +17,51 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Most processes of which the last of [`RESCAN_DELAYS`] is due that one look examines, so that it stays short
-/// however many there are: each costs 50 to 100 us.
+/// Processes past the last of [`RESCAN_DELAYS`] that one scan examines at most, to bound its time:
+/// each takes 50 to 100 us.
 const OLD_PROCESSES_PER_SCAN: usize = 100;
 
-/// How long a process is young: whether it runs another program than before is then seen at the next look. Wrapper
-/// scripts and shims (pyenv's, conda's) run some other program first, and become Python in seconds.
+/// How long a process is young: the next scan sees if it executed another program. Wrapper scripts
+/// and shims (pyenv's, conda's) run some other program first, and become Python in seconds.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Most programs remembered; more are forgotten all together, and asked again.
+/// Most programs remembered; beyond that all are forgotten and examined again.
 const PROGRAMS: usize = 4096;
 
-/// Looks for Python processes.
+/// Finds Python processes by scanning `/proc` repeatedly.
 pub(crate) struct ProcessDiscovery {
-    /// Only processes of this user.
+    /// Only processes of this user; `None`: of all.
     owner: Option<u32>,
     known: HashMap<u32, ScannedProcess>,
     programs: HashMap<Program, ProgramKind>,
 }
 
-/// A process that was looked at.
+/// A process that was examined at least once.
 struct ScannedProcess {
-    /// Number of its folder in `/proc`.
+    /// Inode of its folder in `/proc`.
     inode: u64,
     started_ns: u64,
     state: ScanState,
 }
 
 enum ScanState {
-    /// Told, or nothing that could ever run a program (a kernel thread, a zombie).
+    /// Reported, or unable to run any program (a kernel thread, a zombie).
     Settled,
     /// No CPython so far.
     Waiting {
-        /// When it is looked at again.
+        /// When to examine it again.
         due: Instant,
-        /// How often it was looked at, which says how long to wait: index into [`RESCAN_DELAYS`].
+        /// How often it was examined: index into [`RESCAN_DELAYS`].
         looked: usize,
-        /// What it ran then.
+        /// The program that it ran then.
         program: Option<Program>,
     },
 }
 
-/// An executable file: device, inode, time of the last change.
+/// An executable file: device, inode, time of the last change (s, ns).
 type Program = (u64, u64, i64, i64);
 
-/// What one look at a process says.
+/// The result of examining a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScanResult {
     Python,
@@ -70,7 +70,7 @@ enum ScanResult {
 }
 
 impl ProcessDiscovery {
-    /// `owner`: of this user only.
+    /// `owner`: only processes of this user.
     pub(crate) fn new(owner: Option<u32>) -> Self {
         Self {
             owner,
@@ -79,14 +79,14 @@ impl ProcessDiscovery {
         }
     }
 
-    /// Processes that run CPython and were not told before, lowest process id first; never gctrace itself.
-    /// For about once a second.
-    pub(crate) fn look(&mut self) -> Vec<u32> {
-        self.look_at(Instant::now())
+    /// Processes that run CPython and were not reported before, by ascending pid; never gctrace
+    /// itself. To be called about once a second.
+    pub(crate) fn scan(&mut self) -> Vec<u32> {
+        self.scan_at(Instant::now())
     }
 
-    fn look_at(&mut self, now: Instant) -> Vec<u32> {
-        // A `/proc` that cannot be listed shows nobody, and nobody as ended.
+    fn scan_at(&mut self, now: Instant) -> Vec<u32> {
+        // If `/proc` cannot be listed, no process is new and none has ended.
         let Ok(listed) = proc_status::all() else {
             return Vec::new();
         };
@@ -108,7 +108,7 @@ impl ProcessDiscovery {
         self.known.retain(|pid, _| there.contains(pid));
     }
 
-    /// Whether this process was never seen; from now on it is known, and due.
+    /// Whether this process is new; if so, remembers it as due.
     fn is_new(&mut self, listed: &ListedProcess, now: Instant) -> bool {
         if listed.pid == std::process::id() {
             return false;
@@ -144,7 +144,7 @@ impl ProcessDiscovery {
         true
     }
 
-    /// Processes whose time has come again: all young ones, and those old ones that waited longest.
+    /// Processes that are due again: all young ones, and the old ones that waited longest.
     fn waited(&self, now: Instant) -> Vec<u32> {
         let (mut young, mut old) = (Vec::new(), Vec::new());
         for (pid, known) in &self.known {
@@ -167,7 +167,7 @@ impl ProcessDiscovery {
         young.into_iter().chain(old).map(|(_, pid)| pid).collect()
     }
 
-    /// Young processes whose time has not come again, but which run another program by now.
+    /// Young processes that are not due but have executed another program.
     fn became_another(&mut self, now: Instant) -> Vec<u32> {
         let since_boot = since_boot();
         let mut changed = Vec::new();
@@ -208,12 +208,12 @@ impl ProcessDiscovery {
 
     fn see(&mut self, pid: u32) -> ScanResult {
         if self.owner.is_some_and(|owner| !belongs_to(pid, owner)) {
-            // It may become this user's, as a login does.
+            // It may become this user's process, as a login does.
             return ScanResult::NotYet;
         }
         match std::fs::metadata(proc_status::executable_link(pid)) {
             Ok(file) => self.see_program(pid, &file),
-            // Only what has no memory of its own has no executable.
+            // Only a process without memory of its own has no executable.
             Err(error) if error.kind() == ErrorKind::NotFound => ScanResult::Never,
             Err(_) => ScanResult::NotYet,
         }
@@ -222,7 +222,8 @@ impl ProcessDiscovery {
     fn see_program(&mut self, pid: u32, file: &Metadata) -> ScanResult {
         let python = match self.kind(pid, file) {
             ProgramKind::Static => true,
-            // Python or not is seen once its loader, or the program itself, has mapped a libpython.
+            // Whether it is Python shows once its loader, or the program itself, has mapped a
+            // libpython.
             ProgramKind::NeedsLibpython { .. } | ProgramKind::OtherDynamic { .. } => {
                 maps::has_libpython(pid).unwrap_or(false)
             }
@@ -245,7 +246,7 @@ impl ProcessDiscovery {
             self.programs.clear();
         }
         let kind = gctrace_probes::identify(&proc_status::executable_link(pid));
-        // Gone meanwhile, or not to be read: nothing to remember about the file.
+        // It exited, or may not be read: nothing to remember about the file.
         let Ok(kind) = kind else {
             return ProgramKind::Other;
         };
@@ -254,8 +255,8 @@ impl ProcessDiscovery {
     }
 }
 
-/// The folder of a process that may not be inspected by its own user (it changed its user id, it is not dumpable)
-/// belongs to root (proc(5)).
+/// The `/proc` folder of a process that its own user may not inspect (it changed its user id, it is
+/// not dumpable) belongs to root (proc(5)).
 fn belongs_to(pid: u32, owner: u32) -> bool {
     std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|folder| folder.uid() == owner)
 }
@@ -277,7 +278,7 @@ fn identity(file: &Metadata) -> Program {
     (file.dev(), file.ino(), file.mtime(), file.mtime_nsec())
 }
 
-/// How many of [`RESCAN_DELAYS`] are over for a process of this age.
+/// How many of [`RESCAN_DELAYS`] have passed for a process of this age.
 fn scans_before(age: Duration) -> usize {
     RESCAN_DELAYS.iter().filter(|wait| **wait <= age).count()
 }

@@ -1,7 +1,7 @@
-//! Which processes were looked into for Python, and which could have run it unseen.
+//! Which processes were examined for Python, and which could have run it unseen.
 //!
-//! Owns the answer to "is anything missing?": "nothing lost" may be said only where [`ExaminedProcesses::is_complete`].
-//! Both sources report here; who finds out is `watch.rs` and `injected.rs`.
+//! Owns whether anything is missing: gctrace reports "nothing lost" only if
+//! [`ExaminedProcesses::is_complete`]. Both sources report here, from `watch.rs` and `injected.rs`.
 
 use gctrace_event::ExaminedProcesses;
 use gctrace_ring::Absence;
@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Why Python may have run unseen in a process. `Display` is the clause that stands in the trace, true of one and of
-/// several.
+/// Why Python may have run unseen in a process. `Display` is the clause written to the trace, in a
+/// form that fits one process and several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unexamined {
-    /// It ended, or ran another program, before its files or libraries were looked at.
+    /// It exited, or executed another program, before its files or libraries were examined.
     Ended,
-    /// It ran Python for a time before its probes were in.
+    /// It ran Python before its probes were placed.
     Late,
-    /// Its Python was found, and the kernel refused the probes.
+    /// Its Python was found, but the kernel refused the probes.
     Unprobed,
     /// In-process: [`gctrace_ring::Absence::Confined`].
     Confined,
@@ -25,7 +25,8 @@ pub(crate) enum Unexamined {
     Environment,
     /// In-process: [`gctrace_ring::Absence::OtherGctrace`].
     OtherGctrace,
-    /// In-process: its interpreter, or one of them, took no entry in `gc.callbacks`, or the program took it out.
+    /// In-process: the `gc.callbacks` of one of its interpreters took no entry, or the program
+    /// removed it.
     Unhooked,
     /// Neither it nor its files may be read.
     Forbidden,
@@ -58,7 +59,7 @@ impl From<Absence> for Unexamined {
     }
 }
 
-/// What is known of one process.
+/// The findings about one process.
 #[derive(Clone, Copy, Debug, Default)]
 struct ExaminationResult {
     python: bool,
@@ -71,13 +72,13 @@ pub(crate) struct Examination {
     living: HashMap<u32, ExaminationResult>,
     ended: ExaminedProcesses,
     other: u64,
-    /// Processes that are not known otherwise.
+    /// Processes known only by their absence, and why.
     absent: BTreeMap<Unexamined, u64>,
 }
 
 impl Examination {
-    /// A process began, as a copy of its parent where that is recorded.
-    pub(crate) fn began(&mut self, pid: u32, parent: Option<u32>) {
+    /// A process started, as a copy of its parent if that is recorded.
+    pub(crate) fn started(&mut self, pid: u32, parent: Option<u32>) {
         self.ended(pid);
         let inherited = parent.and_then(|parent| self.living.get(&parent));
         let python = inherited.is_some_and(|parent| parent.python);
@@ -88,12 +89,12 @@ impl Examination {
         self.living.insert(pid, finding);
     }
 
-    /// Its program was looked into: whether there is Python in it.
+    /// Its program was examined: whether it contains Python.
     pub(crate) fn examined(&mut self, pid: u32, python: bool) {
         self.living.entry(pid).or_default().python |= python;
     }
 
-    /// It was looked into: whether there is Python in it, and why what is there is not seen.
+    /// It was examined: whether it contains Python, and why that is not seen, if so.
     pub(crate) fn record_examined(
         &mut self,
         pid: u32,
@@ -105,25 +106,27 @@ impl Examination {
         }
     }
 
-    /// It may have run Python unseen. Stays so, whatever is found later; of several reasons the first counts.
+    /// It may have run Python unseen. Never reset by later findings; the first of several reasons
+    /// counts.
     pub(crate) fn unexamined(&mut self, pid: u32, why: Unexamined) {
         let finding = self.living.entry(pid).or_default();
         finding.unexamined.get_or_insert(why);
     }
 
-    /// So many processes are known by their absence only.
+    /// `count` processes are known only by their absence.
     pub(crate) fn absent(&mut self, why: Unexamined, count: u64) {
         self.absent.insert(why, count);
     }
 
-    /// It ended.
+    /// The process exited.
     pub(crate) fn ended(&mut self, pid: u32) {
         if let Some(finding) = self.living.remove(&pid) {
             count(finding, &mut self.ended, &mut self.other);
         }
     }
 
-    /// All processes, those that run included. `counts_others`: processes without Python report here as well.
+    /// All processes, running ones included. `counts_others`: processes without Python report here
+    /// as well.
     pub(crate) fn result(&self, counts_others: bool) -> ExaminedProcesses {
         let (mut result, mut other) = (self.ended.clone(), self.other);
         for finding in self.living.values() {
@@ -146,7 +149,7 @@ fn count(finding: ExaminationResult, examined: &mut ExaminedProcesses, other: &m
     examined.python += u64::from(finding.python);
 }
 
-/// `3 processes ended before being examined`, one after another.
+/// `3 processes ended before being examined`, reasons joined by commas.
 pub(crate) fn unexamined_words(unexamined: &BTreeMap<String, u64>) -> String {
     let words = unexamined.iter().map(|(why, count)| {
         let noun = if *count == 1 { "process" } else { "processes" };
@@ -160,21 +163,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_count_once_and_doubt_stays() {
+    fn processes_count_once_and_stay_unexamined() {
         let mut examination = Examination::default();
-        examination.began(1, None);
+        examination.started(1, None);
         examination.examined(1, true);
-        examination.began(2, Some(1));
-        examination.began(3, None);
+        examination.started(2, Some(1));
+        examination.started(3, None);
         examination.unexamined(3, Unexamined::Ended);
         examination.examined(3, true);
-        examination.began(4, None);
+        examination.started(4, None);
         examination.examined(4, false);
         for pid in [3, 4] {
             examination.ended(pid);
         }
-        // The number of a process that ended may come again.
-        examination.began(4, None);
+        // A pid is reused.
+        examination.started(4, None);
         let result = examination.result(true);
         assert_eq!((result.python, result.other), (3, Some(2)));
         assert_eq!(result.unexamined(), 1);

@@ -1,6 +1,6 @@
 //! The tree of Python frames of a trace.
 //!
-//! Owns the names of frames: each is written once, whoever met it and in whatever process.
+//! Owns the ids of frames: each frame is written once, for all sources and processes.
 
 use crate::record::sink::RecordSink;
 use gctrace_event::Frame;
@@ -16,21 +16,20 @@ pub(crate) struct FrameTree {
     names: HashMap<Rc<str>, Rc<str>>,
 }
 
-/// A frame by what is shown of it, below its parent.
+/// A frame, identified by its properties and its parent.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FrameNode {
-    /// The frame that called it.
+    /// The calling frame.
     pub parent: Option<FrameId>,
-    /// Name of its function.
     pub function: Rc<str>,
     /// `co_filename`.
     pub file: Rc<str>,
-    /// Line.
+    /// Line number, if known.
     pub line: Option<u32>,
 }
 
 impl FrameTree {
-    /// The frame's name in the trace; written if it is new.
+    /// The frame's id in the trace; writes the frame if it is new.
     pub(crate) fn place(&mut self, node: FrameNode, sink: &mut impl RecordSink) -> FrameId {
         if let Some(id) = self.tree.get(&node) {
             return *id;
@@ -47,7 +46,7 @@ impl FrameTree {
         id
     }
 
-    /// One copy of each name.
+    /// The shared copy of a name.
     pub(crate) fn name(&mut self, name: &str) -> Rc<str> {
         if let Some(known) = self.names.get(name) {
             return Rc::clone(known);

@@ -11,7 +11,7 @@ use gctrace_event::TraceHeader;
 use gctrace_probes::proc_status::RANK_VARIABLES;
 use std::ffi::OsStr;
 
-/// What the name of the trace may hold.
+/// Values that a name pattern of the trace can use.
 pub(crate) fn name_facts(header: &TraceHeader) -> NameValues<'_> {
     NameValues {
         host: &header.host,
@@ -20,7 +20,7 @@ pub(crate) fn name_facts(header: &TraceHeader) -> NameValues<'_> {
     }
 }
 
-/// Describes the recording. `variable` looks into the environment that the command will have.
+/// Describes the recording. `variable` reads the environment that the command will have.
 pub(crate) fn header<'a>(
     config: &RecordConfig,
     collections: CollectionSource,

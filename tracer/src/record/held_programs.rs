@@ -1,7 +1,9 @@
-//! Programs that are held until their probes are in: releasing them, and what is said where they could not be held.
+//! Programs that are stopped until their probes are placed: resuming them, and reporting those that
+//! could not be stopped.
 //!
-//! Owns the map of held processes on gctrace's side and what was held for how long. Whether a program is held is
-//! decided by the BPF programs (`ebpf/bpf/hold.bpf.c`); the guardian has the same map and continues what this does not.
+//! Owns gctrace's end of the map of stopped processes, and how long they were stopped. The BPF
+//! programs decide whether to stop a program (`ebpf/bpf/hold.bpf.c`); the guardian has the same map
+//! and resumes what gctrace does not.
 
 use crate::record::clock;
 use crate::record::examination::Unexamined;
@@ -14,44 +16,44 @@ use gctrace_probes::proc_status;
 use std::time::Duration;
 use std::time::Instant;
 
-/// How long programs may be held after each look at the rings: a gctrace that does not look (it was stopped, it
-/// waits for a disk) holds nothing more.
+/// How long after each poll of the rings programs may be stopped: while gctrace does not poll (it
+/// was stopped, it waits for a disk), none is.
 const AFTER_LOOK: Duration = Duration::from_secs(1);
 
-/// A hold that is no longer than this was not ended by the guardian (`LONGEST` there).
+/// A stop of at most this length was not ended by the guardian (`LONGEST` there).
 const GUARDIANS_PATIENCE_NS: u64 = 1_500_000_000;
 
-/// How long a parent is looked after that may have stopped itself because its child was held.
+/// How long to watch a parent that may have stopped itself because its child was stopped.
 const PARENTS: Duration = Duration::from_millis(250);
 
-/// After this time a parent that stands still is mentioned.
-const STANDS_STILL: Duration = Duration::from_secs(2);
+/// A parent stopped for this long is reported.
+const STOPPED_LONG: Duration = Duration::from_secs(2);
 
-/// Time that programs waited for their probes.
+/// Time that programs were stopped for their probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HoldTimes {
-    /// How often.
+    /// Number of stops.
     pub count: u64,
-    /// Together.
+    /// Total, in nanoseconds.
     pub total_ns: u64,
 }
 
-/// A process that may stop itself because its child was held.
+/// A process that may stop itself because its child was stopped.
 struct HeldParent {
     pid: u32,
     child: u32,
-    /// When the child went on.
+    /// When the child was resumed.
     since: Instant,
 }
 
-/// The held programs of a recording.
+/// The stopped programs of a recording.
 pub(crate) struct HeldPrograms {
     held: HeldProcesses,
-    /// How often programs were held, and for how long together.
+    /// Number and total time of all stops.
     pub holds: HoldTimes,
-    /// The recording ends: nothing is held any more, and who still is goes on at once.
+    /// The recording is ending: no program is stopped any more; those that are get resumed at once.
     pub is_ending: bool,
-    /// Parents of processes that were held, which ran then.
+    /// Parents of stopped processes that were running at the time.
     parents: Vec<HeldParent>,
 }
 
@@ -65,7 +67,8 @@ impl HeldPrograms {
         }
     }
 
-    /// Programs that begin within the next second may be held: to be called whenever the rings are looked at.
+    /// Allows stopping programs that start within the next second; to be called at each poll of the
+    /// rings.
     pub(crate) fn allow(&self, session: &mut BpfSession) {
         if !self.is_ending {
             let limit = u64::try_from(AFTER_LOOK.as_nanos()).unwrap_or(0);
@@ -73,25 +76,25 @@ impl HeldPrograms {
         }
     }
 
-    /// The recording ends: no program is held any more, and those that are go on. Those that are just being held
-    /// are released by their events, or by the guardian.
+    /// Ends stopping of programs and resumes those that are stopped. Those just being stopped are
+    /// resumed by their events, or by the guardian.
     pub(crate) fn end(&mut self, session: &mut BpfSession) {
         self.is_ending = true;
         session.hold_until(0);
         self.held.resume_all();
     }
 
-    /// Continues what is held still; whether there was anything.
+    /// Resumes what is still stopped; returns whether there was anything.
     pub(crate) fn resume(&self) -> bool {
         self.held.resume_all()
     }
 
-    /// Whether a process is held now.
+    /// Whether a process is stopped now.
     pub(crate) fn holds(&self, pid: u32) -> bool {
         self.held.since(pid).is_some()
     }
 
-    /// Ends the hold of an event of that time, if the process was held.
+    /// Resumes the process of an event of that time, if it was stopped.
     pub(crate) fn release(
         &mut self,
         trace: &mut RecordingTrace,
@@ -109,21 +112,21 @@ impl HeldPrograms {
                 self.holds.total_ns += held_ns;
             }
             Ok(false) if self.is_ending => {}
-            // It has ended, which ends a hold too. Or something is wrong: the guardian waits longer.
+            // It exited, which ends a stop too. Or something is wrong: the guardian waits longer.
             Ok(false) if held_ns < GUARDIANS_PATIENCE_NS => {
                 if is_running(pid) {
                     let _ = self.held.resume(pid);
                 }
             }
             Ok(false) => {
-                let message = "the process was held for 2 s and then continued by gctrace's guardian, its probes not \
-                               yet in place: its first collections may be missing";
+                let message = "the process was stopped for 2 s and then resumed by gctrace's guardian before its probes \
+                               were in place: its first collections may be missing";
                 trace.output.note(Some(pid), at_ns, message.to_owned());
                 trace.examination.unexamined(pid, Unexamined::Late);
                 tracing::warn!("process {pid}: {message}");
             }
             Err(errno) => tracing::error!(
-                "process {pid} was held at exec and cannot be continued ({errno}); run: kill -CONT {pid}"
+                "process {pid} was stopped at exec and cannot be resumed ({errno}); run: kill -CONT {pid}"
             ),
         }
         if !parent_was_stopped && let Ok(status) = proc_status::status(pid) {
@@ -131,8 +134,9 @@ impl HeldPrograms {
         }
     }
 
-    /// A process runs Python whose probes are in place since then, and was not held for them at the time of its event.
-    pub(crate) fn ran_unheld(
+    /// Reports a process that ran Python before `probed_ns`, when its probes were in place, because
+    /// it was not stopped at its event.
+    pub(crate) fn ran_unstopped(
         &self,
         trace: &mut RecordingTrace,
         (pid, hold, at_ns): (u32, HoldState, u64),
@@ -145,14 +149,14 @@ impl HeldPrograms {
             HoldState::Stopped { .. } | HoldState::NotNeeded => return,
             HoldState::Refused(NotHeld::OtherUser) => "it runs as another user",
             HoldState::Refused(NotHeld::NotNow) => "gctrace was busy",
-            HoldState::Refused(NotHeld::Failed) => "too many programs are held",
+            HoldState::Refused(NotHeld::Failed) => "too many programs are stopped",
             HoldState::Refused(NotHeld::Seen) => {
-                "it ran before, or its parent looks after stopped children: sudo, su, a debugger, a shell with job \
+                "it was already running, or its parent handles stopped children: sudo, su, a debugger, a shell with job \
                  control"
             }
         };
         let message = format!(
-            "the program was not held until its probes were in place ({why}): its first collections may be missing"
+            "the program was not stopped until its probes were in place ({why}): its first collections may be missing"
         );
         trace.output.note(Some(pid), at_ns, message);
         trace.examination.unexamined(pid, Unexamined::Late);
@@ -169,37 +173,38 @@ impl HeldPrograms {
         }
     }
 
-    /// Continues parents that stopped themselves because a child of theirs was held: sudo, su and their like pass the
-    /// stop of their child on that way, but not that it goes on. Where the child is stopped as well, and later, that
-    /// is their user's doing.
+    /// Resumes parents that stopped themselves because their child was stopped: sudo, su and the
+    /// like propagate their child's stop that way, but not its resumption. If the child is stopped
+    /// again later, that is the user's doing.
     pub(crate) fn tick(&mut self) {
         let held = &self.held;
         self.parents.retain(|parent| {
             let (pid, since) = (parent.pid, parent.since.elapsed());
-            let stands_still = state(pid) == Some('T') && state(parent.child) != Some('T');
-            if stands_still && since <= PARENTS {
+            let is_stopped = state(pid) == Some('T') && state(parent.child) != Some('T');
+            if is_stopped && since <= PARENTS {
                 let _ = held.resume(pid);
-            } else if stands_still && since >= STANDS_STILL {
+            } else if is_stopped && since >= STOPPED_LONG {
                 tracing::warn!(
-                    "process {pid} is stopped, perhaps because a child of it was for a moment; to continue it: kill -CONT {pid}"
+                    "process {pid} is stopped, perhaps because gctrace briefly stopped a child of it; to resume it: kill -CONT {pid}"
                 );
             }
-            since < STANDS_STILL
+            since < STOPPED_LONG
         });
     }
 
-    /// The map, for the very end.
+    /// The map, for the end of the recording.
     pub(crate) fn into_held(self) -> HeldProcesses {
         self.held
     }
 }
 
-/// Whether a process is there and has not ended: one that waits for its parent (a zombie) has.
+/// Whether a process exists and has not exited; a zombie has.
 pub(super) fn is_running(pid: u32) -> bool {
     state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// `pid (name) state ...` (proc_pid_stat(5)); the name may hold any character.
+/// The state field of `pid (name) state ...` (proc_pid_stat(5)); the name may contain any
+/// character.
 fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;

@@ -1,8 +1,8 @@
 //! The injected library's side of a recording: rings of shared memory that processes hand over.
 //!
-//! Owns the private folder and its socket, the processes that came, and what is told of all of them
-//! together. Who a process is and what it says is `injected/injected_process.rs`. How the library gets into
-//! programs is `launch/preload.rs`.
+//! Owns the private folder and its socket, the connected processes, and the figures about all of
+//! them. One process and its records are in `injected/injected_process.rs`; `launch/preload.rs`
+//! loads the library into programs.
 
 mod connections;
 mod counted_allocations;
@@ -48,50 +48,51 @@ use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// Everything about processes that are recorded from within.
+/// The processes that are recorded in-process.
 pub(crate) struct InjectedProcesses {
     connections: RingConnections,
     /// The listener, open connections and all living processes.
     waiting: Epoll,
-    /// What the library is asked.
+    /// What the library is to record.
     asked: InjectOptions,
     processes: HashMap<u32, InjectedProcess>,
-    /// Whose rings are taken, besides root's.
+    /// The user whose rings are accepted, in addition to root's.
     owner: FolderOwner,
     launched: Option<u32>,
     stats: InjectedStats,
-    /// Collections are to be seen from within, and no process has handed over a ring for them yet.
+    /// Collections are to be recorded in-process, and no process has handed over a ring for them
+    /// yet.
     lacks_python: bool,
-    /// GPU work is to be seen, and no process has handed over a ring for it yet.
+    /// GPU work is to be recorded, and no process has handed over a ring for it yet.
     lacks_cuda: bool,
     /// The command handed over a ring.
     has_launched: bool,
-    /// What says how many processes hand over no ring.
+    /// Counts the processes that hand over no ring, by reason.
     absent: std::fs::File,
     /// Dropped last.
     folder: InjectFolder,
 }
 
-/// What is told of all processes together.
+/// Figures about all processes.
 struct InjectedStats {
-    /// No probes do: processes, threads and ends are told from here.
+    /// There are no probes: processes, threads and exits are written from here.
     describes_processes: bool,
     notices: NoticeCounts,
     lost: BTreeMap<String, u64>,
-    /// As above, not yet told.
+    /// As `lost`, not yet written.
     lost_by_process: BTreeMap<(u32, &'static str), u64>,
     overhead: CuptiOverhead,
-    /// Collections seen from within.
+    /// Collections recorded in-process.
     collections: u64,
-    /// Calls that CUPTI told of.
+    /// Calls that CUPTI reported.
     calls: u64,
-    /// Processes whose calls CUPTI tells from now on.
+    /// Processes whose calls CUPTI reports, and since when.
     cupti: Vec<(u32, u64)>,
-    /// Processes in which it does not.
+    /// Processes whose calls it does not report.
     without_cupti: Vec<u32>,
 }
 
-/// What CUPTI itself kept the programs' threads busy.
+/// How long CUPTI itself kept the programs' threads busy.
 #[derive(Clone, Copy, Debug, Default)]
 struct CuptiOverhead {
     count: u64,
@@ -99,22 +100,22 @@ struct CuptiOverhead {
     queue_full: u64,
 }
 
-/// What is to be said at the end.
+/// The result of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct InjectedSummary {
-    /// What was lost, by where.
+    /// Records lost, by place.
     pub lost: BTreeMap<String, u64>,
-    /// Processes that still ran.
+    /// Processes that were still running.
     pub alive: usize,
-    /// Processes, and since when CUPTI tells of their calls, as far as not taken before.
+    /// Processes, and since when CUPTI reports their calls, unless taken before.
     pub cupti: Vec<(u32, u64)>,
-    /// What was hooked, how often that ran. Its price cannot be measured from outside.
+    /// Hooks and how often they ran. Their overhead cannot be measured from outside.
     pub hooks: Vec<ProbeCost>,
 }
 
 impl InjectedProcesses {
-    /// Makes the private folder and listens in it. `describes_processes`: there are no probes that do;
-    /// `asked`: what the library is to see.
+    /// Creates the private folder and listens in it. `describes_processes`: there are no probes to
+    /// describe them; `asked`: what the library is to record.
     pub(crate) fn start(
         invoker: &Invoker,
         as_root: bool,
@@ -157,7 +158,7 @@ impl InjectedProcesses {
                 without_cupti: Vec::new(),
             },
             lacks_python: asked.collections,
-            // On machines without a GPU it is no news.
+            // On a machine without a GPU its absence is expected.
             lacks_cuda: asked.cuda && !asked.yields && crate::record::mode::has_device(),
             has_launched: false,
             absent,
@@ -168,25 +169,25 @@ impl InjectedProcesses {
         Ok(injected)
     }
 
-    /// What programs are told: the path of the socket.
+    /// The socket's path, for the environment of programs.
     pub(crate) fn rendezvous(&self) -> PathBuf {
         self.folder.socket()
     }
 
-    /// Whatever gctrace puts into the folder is there: its user may enter.
-    pub(crate) fn let_in(&self) -> anyhow::Result<()> {
+    /// Hands the folder to its user, once gctrace has put everything into it.
+    pub(crate) fn hand_over(&self) -> anyhow::Result<()> {
         self.folder.hand_to(self.owner)
     }
 
-    /// The command that gctrace started.
+    /// Sets the pid of the command that gctrace started.
     pub(crate) fn launched(&mut self, pid: u32) {
         self.launched = Some(pid);
     }
 
-    /// Takes new rings, reads all, and buries the dead.
+    /// Accepts new rings, drains all of them, reaps exited processes.
     pub(crate) fn tick(&mut self, trace: &mut RecordingTrace) {
         self.connections.listen(&self.waiting);
-        // Who is found dead here has written all it will, which is read below.
+        // A process seen as exited here writes no more; the loop below drains it.
         let dead = self.dead();
         self.accept(trace);
         for (pid, process) in &mut self.processes {
@@ -205,7 +206,7 @@ impl InjectedProcesses {
         }
     }
 
-    /// Processes that are known by their absence only. Where there are probes, these see them.
+    /// Counts the processes known only by their absence, unless probes see them.
     pub(crate) fn count_absent(&self, trace: &mut RecordingTrace) {
         if !self.stats.describes_processes {
             return;
@@ -220,27 +221,27 @@ impl InjectedProcesses {
         }
     }
 
-    /// Processes that handed over a ring and live.
+    /// Living processes that handed over a ring.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.processes.keys().copied()
     }
 
-    /// What was lost so far, by where.
+    /// Losses so far, by place.
     pub(crate) fn lost(&self) -> &BTreeMap<String, u64> {
         &self.stats.lost
     }
 
-    /// Collections and calls of CUDA seen from within so far.
+    /// Collections and CUDA calls recorded in-process so far.
     pub(crate) fn hits(&self) -> u64 {
         self.stats.collections.saturating_add(self.stats.calls)
     }
 
-    /// Processes, and since when CUPTI tells of their calls; each once.
+    /// Processes, and since when CUPTI reports their calls; each once.
     pub(crate) fn take_cupti(&mut self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.stats.cupti)
     }
 
-    /// Processes that CUPTI tells nothing of; each once for each reason.
+    /// Processes whose calls CUPTI does not report; each once for each reason.
     pub(crate) fn take_without_cupti(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.stats.without_cupti)
     }
@@ -273,7 +274,7 @@ impl InjectedProcesses {
         } = offered;
         if pid == 0 || ![self.owner.uid, 0].contains(&uid) {
             let text = format!(
-                "a ring of a process of user {uid} was refused: it is not one of the command's"
+                "a ring from a process of user {uid} was refused: that is not the command's user"
             );
             return self.warn(pid, text, trace);
         }
@@ -287,12 +288,12 @@ impl InjectedProcesses {
             Ok(consumer) => consumer,
             Err(error) => {
                 let text = format!(
-                    "a ring was refused ({error}): is libgctrace_inject.so of this version of gctrace?"
+                    "a ring was refused ({error}): is libgctrace_inject.so from this version of gctrace?"
                 );
                 return self.warn(pid, text, trace);
             }
         };
-        // From here on the mapping alone keeps the memory.
+        // From here on only the mapping keeps the memory alive.
         drop(ring);
         if !self.processes.contains_key(&pid) {
             let pidfd = self.watch_end(pid);
@@ -303,7 +304,7 @@ impl InjectedProcesses {
             let process = InjectedProcess::new(pid, &hello, origin, pidfd);
             self.processes.insert(pid, process);
             if self.stats.describes_processes {
-                trace.examination.began(pid, None);
+                trace.examination.started(pid, None);
             }
         }
         self.lacks_python &= hello.role != RingRole::Python;
@@ -314,21 +315,21 @@ impl InjectedProcesses {
         }
     }
 
-    /// `None` where the process has ended and was waited for already.
+    /// `None` if the process has exited and was waited for already.
     fn watch_end(&self, pid: u32) -> Option<OwnedFd> {
         // SAFETY: plain numbers.
         let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let raw = i32::try_from(raw).ok().filter(|raw| *raw >= 0)?;
-        // SAFETY: the kernel has just handed it out, closed on exec; nobody else owns it.
+        // SAFETY: the kernel has just returned it, close-on-exec; it has no other owner.
         let pidfd = unsafe { OwnedFd::from_raw_fd(raw) };
         let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(pid));
         if let Err(errno) = self.waiting.add(&pidfd, event) {
-            tracing::warn!("the end of process {pid} will not be seen: {errno}");
+            tracing::warn!("the exit of process {pid} will not be seen: {errno}");
         }
         Some(pidfd)
     }
 
-    /// A process has ended and was read to the end.
+    /// Closes an exited process whose rings were drained.
     fn reap(&mut self, pid: u32, at_ns: u64, trace: &mut RecordingTrace) {
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
@@ -340,7 +341,7 @@ impl InjectedProcesses {
         if self.stats.describes_processes {
             trace.output.forget(pid);
             trace.examination.ended(pid);
-            // How the command ended is known once it was waited for.
+            // The command's status is known only after waiting for it.
             if self.launched != Some(pid) {
                 write_exit(pid, at_ns, None, &mut trace.output);
             }
@@ -356,13 +357,13 @@ impl InjectedProcesses {
         self.stats.notices.report(pid, notice, &mut trace.output);
     }
 
-    /// Ends: everything is read once more. `ended`: how the command did, if it did.
+    /// Drains everything once more and closes. `ended`: how the command ended, if it did.
     pub(crate) fn finish(
         mut self,
         ended: Option<CommandEnd>,
         trace: &mut RecordingTrace,
     ) -> InjectedSummary {
-        // All that had connected by now: the kernel keeps as many waiting.
+        // Covers every pending connection: the kernel queues that many.
         for _ in 0..RingListener::MAX_WAITING / connections::ACCEPTED_AT_ONCE {
             self.tick(trace);
             if !self.connections.has_more() {
@@ -397,25 +398,25 @@ impl InjectedProcesses {
     }
 }
 
-/// Readable when a process comes or goes.
+/// Readable when a process connects or exits.
 impl AsFd for InjectedProcesses {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waiting.0.as_fd()
     }
 }
 
-const TOO_MANY_FILES: &str = "more processes are there than gctrace may open files: new ones are recorded once others \
-    have ended; ulimit -n raises the limit";
+const TOO_MANY_FILES: &str = "gctrace has reached its limit of open files: new processes are recorded once others \
+    have exited; ulimit -n raises the limit";
 
 const SECOND_RING: &str =
-    "a second ring was refused: a process makes another one only after exec or fork";
+    "a second ring was refused: a process creates another one only after exec or fork";
 
-const NO_PYTHON: &str = "no CPython of this recording could be seen: the command runs none, or one that the \
-    library does not get into (statically linked, set-user-id, built for musl, started with an environment of \
+const NO_PYTHON: &str = "no CPython was recorded: the command runs none, or one that the \
+    library is not loaded into (statically linked, set-user-id, built for musl, started with an environment of \
     its own) or that cannot reach gctrace's private folder (a sandbox or chroot with a /dev/shm or /tmp of its own)";
 
-const NO_CUDA: &str = "no GPU times were recorded: no program initialised CUDA, so that CUPTI was not loaded \
-    (--cuda off does not ask for it)";
+const NO_CUDA: &str = "no GPU times were recorded: no program initialized CUDA, so that CUPTI was not loaded \
+    (--cuda off disables this)";
 
 fn write_exit(pid: u32, at_ns: u64, ended: Option<CommandEnd>, output: &mut RecordOutput) {
     let (code, signal) = match ended {
@@ -431,7 +432,8 @@ fn write_exit(pid: u32, at_ns: u64, ended: Option<CommandEnd>, output: &mut Reco
     }));
 }
 
-/// Each living process takes one descriptor. The command gets the limit that gctrace was given.
+/// Each living process takes one descriptor. The command gets the limit that gctrace was started
+/// with.
 fn raise_descriptor_limit() {
     use nix::sys::resource::Resource;
     let Ok((soft, hard)) = nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE) else {
@@ -440,15 +442,15 @@ fn raise_descriptor_limit() {
     if soft < hard
         && let Err(errno) = nix::sys::resource::setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
     {
-        tracing::debug!("the limit of open files stays {soft}: {errno}");
+        tracing::debug!("the limit on open files stays {soft}: {errno}");
     }
 }
 
 impl InjectedStats {
     fn hooks(&self) -> Vec<ProbeCost> {
         let hooks = [
-            ("collection, seen from within", self.collections),
-            ("call of CUDA, told by CUPTI", self.calls),
+            ("collection, in-process", self.collections),
+            ("CUDA call, reported by CUPTI", self.calls),
         ];
         let used = hooks.into_iter().filter(|(_, hits)| *hits > 0);
         used.map(|(probe, hits)| ProbeCost {
@@ -459,7 +461,7 @@ impl InjectedStats {
         .collect()
     }
 
-    /// Counts what was lost, and of whom.
+    /// Counts lost records, in total and for their process.
     fn lose(&mut self, pid: u32, what: &'static str, count: u64) {
         for lost in [
             self.lost.entry(what.to_owned()).or_default(),
@@ -469,7 +471,7 @@ impl InjectedStats {
         }
     }
 
-    /// Tells the trace of whom something was lost, after a process is over.
+    /// Writes to the trace which process lost records, after it has exited.
     fn report_lost(&mut self, output: &mut RecordOutput) {
         let now_ns = clock::monotonic_ns();
         for ((pid, what), count) in std::mem::take(&mut self.lost_by_process) {
@@ -489,7 +491,7 @@ impl CuptiOverhead {
         if self.count > 0 {
             let milliseconds = self.total_ns as f64 / 1e6;
             let message = format!(
-                "CUPTI tells of {} stretches of overhead, {milliseconds:.3} ms together; in {} of them the launch queue was full",
+                "CUPTI reported {} overhead intervals, {milliseconds:.3} ms in total; in {} of them the launch queue was full",
                 self.count, self.queue_full
             );
             output.note(None, clock::monotonic_ns(), message);

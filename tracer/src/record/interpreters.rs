@@ -1,7 +1,7 @@
-//! Interpreter files: found, resolved, armed, each once per recording.
+//! Interpreter files: found, resolved, probed, each once per recording.
 //!
-//! Owns the probes of every file and what is known about programs. Does not know about processes
-//! (`recorded_processes.rs`): it is asked about one file or one program at a time.
+//! Owns the probes of every file and what is known about programs. Does not know processes
+//! (`recorded_processes.rs`): it answers about one file or program at a time.
 
 use crate::launch::CacheDir;
 use crate::record::clock;
@@ -29,21 +29,21 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Index of an armed interpreter.
+/// Index of a probed interpreter.
 pub(crate) type InterpreterIndex = usize;
 
-/// A file by device and inode, as `stat` shows them to us.
+/// A file by device and inode, as `stat` returns them.
 type FileIdentity = (u64, u64);
 
 /// Every interpreter of a recording.
 pub(crate) struct ProbedInterpreters {
     cache: Option<CacheDir>,
     armed: Vec<ProbedInterpreter>,
-    /// `None`: examined, no collector in it, or it could not be armed.
+    /// `None`: examined, but without a collector, or the probes could not be placed.
     files: HashMap<FileIdentity, Option<InterpreterIndex>>,
-    /// Of these, those that could not be armed, for another reason than that there is no collector in them.
+    /// The files that could not be probed although they may contain a collector, and why.
     unprobed: HashMap<FileIdentity, Unexamined>,
-    /// Processes that run one of them, or whose files could not be read, not yet taken.
+    /// Processes that run such a file, or whose files could not be read, not yet taken.
     unprobed_in: HashMap<u32, Unexamined>,
     /// Programs that are stopped once at their entry point, when their libraries are mapped.
     entries: HashMap<FileIdentity, Attachment>,
@@ -58,22 +58,23 @@ struct ProbedInterpreter {
     frames: Option<FrameLayout>,
     resolution: Resolution,
     probes: Attachment,
-    /// When the probes were in place, nanoseconds of CLOCK_MONOTONIC.
+    /// When the probes were in place, CLOCK_MONOTONIC in ns.
     since_ns: u64,
 }
 
-/// What a program that begins needs.
+/// What to probe for a program that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeNeed {
-    /// It holds a collector itself, whose probes are in.
+    /// It contains a collector itself, which is probed now.
     Interpreter(InterpreterIndex),
-    /// It links a libpython: to be looked at again at its entry point, where it will be stopped.
+    /// It links a libpython: to be examined again at its entry point, where it is stopped.
     LinksInterpreter,
     /// Nothing to probe now. It may still load a libpython later.
     Other,
-    /// Its process ended before it could be looked at.
+    /// Its process exited before it could be examined.
     Gone,
-    /// It holds a collector that cannot be probed. Not to be marked as known: every process that runs it counts.
+    /// It contains a collector that cannot be probed. Must not be marked as known: every process
+    /// that runs it counts.
     Unprobed(Unexamined),
 }
 
@@ -92,24 +93,24 @@ impl ProbedInterpreters {
         }
     }
 
-    /// What is known about an armed interpreter.
+    /// The trace's description of a probed interpreter.
     pub(crate) fn describe(&self, index: InterpreterIndex) -> Option<&Interpreter> {
         self.armed.get(index).map(|armed| &armed.description)
     }
 
-    /// How an armed interpreter was found, and the index of its layout in the BPF programs.
+    /// The resolution of a probed interpreter, and the index of its layout in the BPF programs.
     pub(crate) fn resolution(&self, index: InterpreterIndex) -> Option<(u32, &Resolution)> {
         self.armed
             .get(index)
             .map(|armed| (armed.layout, &armed.resolution))
     }
 
-    /// When the probes of an armed interpreter were in place: nanoseconds of CLOCK_MONOTONIC.
+    /// When the probes of an interpreter were in place, CLOCK_MONOTONIC in ns.
     pub(crate) fn armed_ns(&self, index: InterpreterIndex) -> u64 {
         self.armed.get(index).map_or(0, |armed| armed.since_ns)
     }
 
-    /// Where the Python stacks are of the interpreter whose layout has this index in the BPF programs.
+    /// The layout of Python stacks for the interpreter with this layout index in the BPF programs.
     pub(crate) fn frame_layout(&self, layout: u32) -> Option<&FrameLayout> {
         self.armed
             .iter()
@@ -117,12 +118,12 @@ impl ProbedInterpreters {
             .and_then(|armed| armed.frames.as_ref())
     }
 
-    /// How many files are armed.
+    /// Number of probed files.
     pub(crate) fn count(&self) -> usize {
         self.armed.len()
     }
 
-    /// All probes, to be taken out.
+    /// All probes, to be detached.
     pub(crate) fn into_probes(self) -> impl Iterator<Item = Attachment> {
         self.armed
             .into_iter()
@@ -130,17 +131,17 @@ impl ProbedInterpreters {
             .chain(self.entries.into_values())
     }
 
-    /// Warnings not yet taken, each said once per recording.
+    /// Warnings not yet taken, each once per recording.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Whether the look at a process that has just been taken found what cannot be read or probed.
+    /// Takes why the last examination of a process found what cannot be read or probed, if it did.
     pub(crate) fn take_unprobed(&mut self, pid: u32) -> Option<Unexamined> {
         self.unprobed_in.remove(&pid)
     }
 
-    /// Looks at the program of a process that stands at exec: only its executable is mapped.
+    /// Examines the program of a process stopped at exec: only its executable is mapped.
     pub(crate) fn examine_program(&mut self, session: &mut BpfSession, pid: u32) -> ProbeNeed {
         let link = proc_status::executable_link(pid);
         match self.try_examine(session, pid, &link) {
@@ -148,7 +149,7 @@ impl ProbedInterpreters {
                 Some(why) => ProbeNeed::Unprobed(why),
                 None => program,
             },
-            // What its process could not tell any more, the next one that runs it will.
+            // If this process exited too early, the next one that runs the file is examined.
             Err(_) if !link.exists() => ProbeNeed::Gone,
             Err(error) => {
                 self.not_probed(pid, &shown(&link), &error);
@@ -201,14 +202,15 @@ impl ProbedInterpreters {
         Ok(())
     }
 
-    /// The program's interpreter is known: it need not be stopped at its entry point any more.
+    /// The program's interpreter is known: it need not stop at its entry point any more.
     pub(crate) fn entry_reached(&mut self, pid: u32) {
         if let Ok(identity) = identity(&proc_status::executable_link(pid)) {
             self.entries.remove(&identity);
         }
     }
 
-    /// Arms the collector that a program would run with, before it runs: where it is, and the interpreter's index.
+    /// Probes the collector that a program would run with, before it runs. Returns the file and the
+    /// interpreter's index.
     pub(crate) fn arm_named(
         &mut self,
         session: &mut BpfSession,
@@ -219,7 +221,7 @@ impl ProbedInterpreters {
             Ok(ProgramKind::NeedsLibpython { .. }) => gctrace_probes::likely_libpython(program)?,
             _ => return None,
         };
-        // What cannot be armed now is tried, and mentioned, when a process runs it.
+        // A failure is retried, and reported, when a process runs the file.
         let armed = self.arm(session, std::process::id(), &file, &file);
         let index = armed.inspect_err(|_| self.forget(&file)).ok()??;
         Some((file, index))
@@ -231,8 +233,8 @@ impl ProbedInterpreters {
         }
     }
 
-    /// Arms every collector that a process has mapped. The interpreter's index, and whether it was
-    /// armed only now.
+    /// Probes every collector that a process has mapped. Returns the interpreter's index, and
+    /// whether it was probed only now.
     pub(crate) fn arm_mapped(
         &mut self,
         session: &mut BpfSession,
@@ -244,7 +246,7 @@ impl ProbedInterpreters {
                 self.not_probed(pid, &proc_status::executable_link(pid), &error.into());
                 return None;
             }
-            // It has ended.
+            // It exited.
             Err(_) => return None,
         };
         files
@@ -268,7 +270,7 @@ impl ProbedInterpreters {
         }
     }
 
-    /// Resolves and arms one file; `None` if there is no collector in it.
+    /// Resolves and probes one file; `None` if it contains no collector.
     fn arm(
         &mut self,
         session: &mut BpfSession,
@@ -283,7 +285,7 @@ impl ProbedInterpreters {
             }
             return Ok(*known);
         }
-        // Recorded before the attempt: what fails once is not tried, and not told, again.
+        // Inserted before the attempt, so that a failure is neither retried nor reported again.
         self.files.insert(identity, None);
         self.unprobed.insert(identity, Unexamined::Forbidden);
         let armed = self.arm_new(session, pid, open, shown, identity);
@@ -312,13 +314,13 @@ impl ProbedInterpreters {
         let layout = session.add_layout(&plan::layout(&resolution))?;
         if resolution.layout.is_none() {
             self.warn(format!(
-                "{}: the memory layout of CPython {} is not known: pauses are timed, what they freed is not counted",
+                "{}: the memory layout of CPython {} is unknown: pauses are timed, but collected objects are not counted",
                 shown.display(),
                 resolution.version
             ));
         }
         let points = plan::points(&resolution, Some(layout));
-        // By a descriptor of our own: its process may end while the file is resolved.
+        // Through our own descriptor: the process may exit while the file is resolved.
         let probes = session
             .attach(&by_descriptor(&opened), &points)
             .context("the interpreter was found but not probed")?;
@@ -361,7 +363,7 @@ impl ProbedInterpreters {
         })
     }
 
-    /// Whether Python runs there is unknown, or its pauses are: never to be taken for "no Python".
+    /// Whether Python runs there, or its pauses, are unknown: must never count as "no Python".
     fn not_probed(&mut self, pid: u32, file: &Path, error: &anyhow::Error) {
         self.unprobed_in.entry(pid).or_insert(Unexamined::Forbidden);
         let is_forbidden = |cause: &(dyn std::error::Error + 'static)| {
@@ -374,7 +376,7 @@ impl ProbedInterpreters {
         };
         let advice = match error.chain().any(is_forbidden) {
             true => {
-                "; files of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (gctrace doctor says what is there)"
+                "; files of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (gctrace doctor lists what is available)"
             }
             false => "",
         };

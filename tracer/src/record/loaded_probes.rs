@@ -17,17 +17,16 @@ use gctrace_ebpf::HeldProcesses;
 use gctrace_ebpf::KernelSupport;
 use gctrace_ebpf::SessionConfig;
 
-/// The BPF programs, loaded, before the trace is made.
+/// The loaded BPF programs, before the trace is created.
 pub(super) struct LoadedProbes {
     session: BpfSession,
-    /// Performance counters.
     pub(super) counting: CounterRecording,
     /// Why arenas are not counted, if so.
     arenas: Result<(), gctrace_ebpf::Error>,
 }
 
 impl LoadedProbes {
-    /// Loads them.
+    /// Loads the programs and opens the counters.
     pub(super) fn open(config: &RecordConfig) -> anyhow::Result<Self> {
         let mut counting = count(&config.counters);
         let mut session = BpfSession::open(
@@ -48,7 +47,7 @@ impl LoadedProbes {
         })
     }
 
-    /// Everything that tells, besides.
+    /// Attaches the event sources and starts the guardian.
     pub(super) fn into_watch(
         self,
         config: &RecordConfig,
@@ -66,15 +65,14 @@ impl LoadedProbes {
         if let Some(budget) = config.alloc_budget {
             let shared = watch.session.shared_maps()?;
             let windows = AllocationWindows::start(budget, config.stack_depth, shared);
-            watch.allocations =
-                Some(windows.context("cannot start the thread that counts allocations")?);
+            watch.allocations = Some(windows.context("cannot start the allocation window thread")?);
         }
         Ok((watch, guardian))
     }
 }
 
-/// What is missing of counters that were asked for by name is a warning; the default list is longer
-/// than what many machines have.
+/// Warns about missing counters that were requested by name; the default list is longer than what
+/// many machines have.
 fn count(asked: &CounterChoice) -> CounterRecording {
     let counting = CounterRecording::examine(asked.counters());
     for sentence in counting.missing() {
@@ -86,11 +84,11 @@ fn count(asked: &CounterChoice) -> CounterRecording {
     counting
 }
 
-/// Without a guardian a recording still works; only a killed gctrace could leave a process held.
+/// A recording works without a guardian; only killing gctrace could leave a process stopped.
 fn start_guardian(held: &HeldProcesses) -> Option<Guardian> {
     Guardian::start(held.descriptor())
         .inspect_err(|error| {
-            tracing::warn!("no guardian ({error:#}): should gctrace be killed while it holds a program, continue that with kill -CONT");
+            tracing::warn!("no guardian ({error:#}): if gctrace is killed while it has a program stopped, resume it with kill -CONT");
         })
         .ok()
 }

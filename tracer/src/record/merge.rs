@@ -1,30 +1,28 @@
-//! `--mode both`: two sources tell of the same pauses; what belongs together becomes one.
+//! `--mode both`: merges the pauses that both sources report.
 //!
-//! Pure. Owns the rule: same process, same thread, overlapping in time. A thread is in one collection at a
-//! time, so pauses of one source never overlap each other, and at most one of the other source fits best.
+//! Pure. Owns the rule: same process, same thread, overlapping in time. A thread runs one
+//! collection at a time, so pauses of one source never overlap each other, and at most one of the
+//! other source fits best.
 
 use gctrace_event::EventSource;
 use gctrace_event::Pause;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
-/// How often all sources are read before a pause is given up waiting for its other half. They are read at
-/// least 25 times a second; the halves of a pause are written within microseconds, unless the thread is
-/// stopped between them.
+/// Polls of all sources before a pause stops waiting for its other half. There are at least 25
+/// polls per second; both halves are written within microseconds, unless the thread is stopped
+/// between them.
 const ROUNDS: u32 = 25;
 
-/// Pauses by who told of them.
+/// Number of pauses by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceTotals {
-    /// Both sources.
     pub both: u64,
-    /// The probes alone.
     pub only_probes: u64,
-    /// The injected library alone.
     pub only_injected: u64,
 }
 
-/// Pauses that wait for their other half.
+/// Pauses waiting for their other half.
 #[derive(Default)]
 pub(crate) struct PauseMerger {
     /// By process and thread.
@@ -39,13 +37,13 @@ struct ThreadPauses {
     injected: UnmatchedPauses,
 }
 
-/// Pauses of one source by when they began, and the round in which they came; the second number tells apart
-/// what damaged data may have beginning at once.
+/// Pauses of one source by their start, with the round in which they arrived. The second number of
+/// the key keeps apart pauses with the same start, which damaged data may contain.
 #[derive(Default)]
 struct UnmatchedPauses(BTreeMap<(u64, u32), (Pause, u32)>);
 
 impl PauseMerger {
-    /// Takes a pause of either source; the merged one if its other half was there already.
+    /// Takes a pause of either source; returns the merged one if its other half is waiting.
     pub(crate) fn take(&mut self, pause: &Pause) -> Option<Pause> {
         let thread = self.waiting.entry((pause.pid, pause.tid)).or_default();
         let (own, other) = match is_probed(pause) {
@@ -64,14 +62,14 @@ impl PauseMerger {
         })
     }
 
-    /// All sources were read once more: pauses whose other half does not come any more.
+    /// All sources were read once more: releases pauses whose other half is overdue.
     pub(crate) fn next_round(&mut self) -> Vec<Pause> {
         self.round = self.round.saturating_add(1);
         let oldest = self.round.saturating_sub(ROUNDS);
         self.release(|round| round < oldest)
     }
 
-    /// Nothing more comes: all that wait.
+    /// No more pauses will come: releases all that wait.
     pub(crate) fn finish(&mut self) -> Vec<Pause> {
         self.release(|_| true)
     }
@@ -87,7 +85,7 @@ impl PauseMerger {
         released
     }
 
-    /// What was released so far.
+    /// Released so far, by source.
     pub(crate) fn counts(&self) -> SourceTotals {
         self.counts
     }
@@ -101,7 +99,7 @@ impl UnmatchedPauses {
         self.0.insert((begin, number), (pause, round));
     }
 
-    /// The one that has most time in common with a pause.
+    /// Takes the pause with the longest overlap with `pause`.
     fn take_overlapping(&mut self, pause: &Pause) -> Option<Pause> {
         let begun = self.0.range(..=(pause.end_ns, u32::MAX)).rev();
         let fitting = begun
@@ -111,7 +109,7 @@ impl UnmatchedPauses {
         Some(self.0.remove(&key)?.0)
     }
 
-    /// How many pauses went.
+    /// Returns the number of released pauses.
     fn release(&mut self, which: impl Fn(u32) -> bool, released: &mut Vec<Pause>) -> u64 {
         let before = released.len();
         self.0.retain(|_, (pause, round)| {
@@ -129,14 +127,14 @@ fn is_probed(pause: &Pause) -> bool {
     pause.source == EventSource::Probes
 }
 
-/// Nanoseconds that two pauses have in common; negative: the time between them.
+/// Nanoseconds of overlap; negative: the time between the pauses.
 fn overlap(one: &Pause, other: &Pause) -> i128 {
     let end = one.end_ns.min(other.end_ns);
     let begin = one.start_ns.max(other.start_ns);
     i128::from(end) - i128::from(begin)
 }
 
-/// The probes' pause, with what only the library knows.
+/// The probes' pause, with the fields that only the library knows.
 fn joined(probed: Pause, injected: &Pause) -> Pause {
     let generation = match probed.generation {
         Pause::UNKNOWN_GENERATION => injected.generation,

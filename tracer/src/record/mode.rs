@@ -1,7 +1,7 @@
-//! `--mode`: where collections are seen, and whether a library is loaded into the programs.
+//! `--mode`: where collections are recorded, and whether a library is injected into the programs.
 //!
-//! Facts are gathered here; the decision, `mode/rules.rs`, is pure. How the library gets into a program is
-//! `launch/preload.rs`.
+//! Gathers facts; the decision, `mode/rules.rs`, is pure. `launch/preload.rs` loads the library
+//! into programs.
 
 mod rules;
 
@@ -25,19 +25,19 @@ use std::fmt;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Where collections are seen, decided.
+/// The source of collections, decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollectionSource {
-    /// By probes of the kernel.
+    /// The kernel's probes.
     Probes,
-    /// From within the programs.
+    /// The injected library, in-process.
     Injected,
-    /// By both.
+    /// Both.
     Both,
 }
 
 impl CollectionSource {
-    /// As in the header of a trace.
+    /// The name in a trace's header.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Probes => RecordMode::Ebpf.as_str(),
@@ -46,7 +46,7 @@ impl CollectionSource {
         }
     }
 
-    /// Whether the kernel's probes are used at all.
+    /// Whether the kernel's probes are used.
     pub(crate) fn uses_probes(self) -> bool {
         self != Self::Injected
     }
@@ -55,22 +55,22 @@ impl CollectionSource {
 /// What a recording uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModeDecision {
-    /// Where collections are seen.
+    /// The source of collections.
     pub(crate) collections: CollectionSource,
-    /// The library; `None`: nothing is injected.
+    /// The library to inject, if any.
     pub(crate) injection: Option<InjectionPlan>,
-    /// What the user should know at the start, in one line. Not for the trace, whose header says the mode.
+    /// One line for the user at the start. Not for the trace, whose header has the mode.
     pub(crate) opening: Option<ModeSummary>,
-    /// What the user should know: sentences, to be said once and written as notes.
+    /// Sentences for the user, reported once and written to the trace as notes.
     pub(crate) notes: Vec<String>,
 }
 
 /// One line at the start of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModeSummary {
-    /// How it is recorded, why, and what that does not see.
+    /// How it is recorded, why, and what that misses.
     pub(crate) sentence: String,
-    /// Where to turn for more.
+    /// Where to find out more.
     pub(crate) more: &'static str,
 }
 
@@ -80,43 +80,43 @@ impl fmt::Display for ModeSummary {
     }
 }
 
-/// The library, and what it is asked.
+/// The library, and what it records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InjectionPlan {
-    /// Its file.
     pub(crate) library: PathBuf,
-    /// What it is to do.
+    /// What it is to record.
     pub(crate) options: gctrace_ring::InjectOptions,
 }
 
-/// Why the kernel takes no probes from this process.
+/// Why the kernel accepts no probes from this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoProbes {
-    /// Rights are missing.
+    /// Privileges are missing.
     Denied(PrivilegeError),
-    /// The kernel cannot, or lets nobody: in words.
+    /// The kernel lacks support or forbids it; the reason as text.
     Kernel(String),
 }
 
-/// What the decision is drawn from.
+/// The facts that the decision is based on.
 #[derive(Clone, Debug)]
 pub(crate) struct ModeFacts {
     /// `None`: probes can be placed.
     pub(crate) no_probes: Option<NoProbes>,
-    /// The driver's library that the command is likely to use, where there is a GPU for it, or one is simulated.
+    /// The driver's library that the command is likely to use, if there is a GPU or a simulated
+    /// one.
     pub(crate) cuda: Option<PathBuf>,
     /// Another tool's library that the driver will load.
     pub(crate) foreign_injection: Option<OsString>,
-    /// The library, fit for the command. Only looked for if it may be needed.
+    /// The library, usable for the command. Looked for only if it may be needed.
     pub(crate) library: Option<Result<PathBuf, LibraryError>>,
-    /// What keeps it out of the command.
+    /// What prevents loading it into the command.
     pub(crate) obstacles: Vec<PreloadObstacle>,
 }
 
 /// Decides for a recording; `launch` is the plan for its command, if it starts one.
 ///
 /// # Errors
-/// [`ModeError`], where what was asked for is not possible here.
+/// [`ModeError`] if this machine cannot do what was requested.
 pub(crate) fn decide(
     config: &RecordConfig,
     launch: Option<&LaunchPlan>,
@@ -125,19 +125,19 @@ pub(crate) fn decide(
     let mut decision = choose(config, &facts)?;
     if let Some(injection) = &mut decision.injection {
         let status = std::fs::read("/proc/self/status").unwrap_or_default();
-        // Where that does not say, programs are taken for as confined as gctrace is.
+        // If that fails, programs are assumed to be confined like gctrace.
         injection.options.filters = gctrace_ring::seccomp_filters(&status).unwrap_or(u32::MAX);
     }
     Ok(decision)
 }
 
 impl ModeFacts {
-    /// Looks, no further than the mode needs.
+    /// Gathers no more facts than the mode needs.
     pub(crate) fn gather(mode: RecordMode, cuda: CudaMode, launch: Option<&LaunchPlan>) -> Self {
         let no_probes = match mode {
             RecordMode::Inject => None,
             RecordMode::Auto => no_probes(),
-            // What the kernel lacks is said when the probes are loaded.
+            // Kernel limitations are reported when the probes are loaded.
             RecordMode::Ebpf | RecordMode::Both => privileges::denied().map(NoProbes::Denied),
         };
         let may_inject = launch.filter(|_| mode != RecordMode::Ebpf);
@@ -174,10 +174,11 @@ fn no_probes() -> Option<NoProbes> {
     refusal.map(|error| NoProbes::Kernel(error.to_string()))
 }
 
-/// Where the system keeps its libraries: a driver there says nothing without a device.
+/// Folders of system libraries: a driver there does not imply a device.
 const SYSTEM: [&str; 5] = ["/usr", "/lib", "/lib64", "/run", "/etc"];
 
-/// The driver's library: any where there is a device, else one of the command's own (a simulated GPU).
+/// The driver's library: any if there is a device, else one outside the system folders (a simulated
+/// GPU).
 fn driver(files: &[CudaFile], device: bool) -> Option<PathBuf> {
     let mut drivers = files
         .iter()
@@ -187,7 +188,7 @@ fn driver(files: &[CudaFile], device: bool) -> Option<PathBuf> {
     drivers.find(|path| device || !systems(path)).cloned()
 }
 
-/// Whether there is a device of NVIDIA's driver: `nvidia0`, ..., or of WSL's, `dxg`.
+/// Whether there is a device of NVIDIA's driver (`nvidia0`, ...) or of WSL's (`dxg`).
 pub(crate) fn has_device() -> bool {
     let names = std::fs::read_dir("/dev").into_iter().flatten().flatten();
     names.map(|entry| entry.file_name()).any(|name| {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_of_the_system_needs_a_device() {
+    fn a_system_driver_needs_a_device() {
         let systems = file(
             CudaLibrary::Driver,
             "/usr/lib/x86_64-linux-gnu/libcuda.so.1",

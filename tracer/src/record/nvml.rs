@@ -1,8 +1,8 @@
-//! `--nvml-hz`: how the GPUs do, as NVIDIA's driver sees them.
+//! `--nvml-hz`: samples the state of the GPUs through NVML.
 //!
-//! Owns the thread that asks: calls take from microseconds to seconds, and where a GPU is broken they
-//! may not return at all, during which the recording goes on. What is asked is `gctrace_probes::nvml`,
-//! when is `nvml/worker.rs`.
+//! Owns the sampling thread: calls take from microseconds to seconds, and on a broken GPU may never
+//! return, while the recording goes on. `gctrace_probes::nvml` has the queries, `nvml/worker.rs`
+//! their schedule.
 
 mod worker;
 
@@ -20,26 +20,26 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Names another library than the driver's, for tests and the simulated GPU.
+/// Names a replacement for the driver's library, for tests and the simulated GPU.
 const LIBRARY_VARIABLE: &str = "GCTRACE_NVML";
 
-/// Most time that the end of a recording waits for a driver that does not answer.
+/// How long the end of a recording waits for a driver that does not respond.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the thread tells.
+/// Messages from the thread.
 #[derive(Debug, PartialEq)]
 enum SamplingMessage {
-    /// A GPU.
+    /// A GPU, new or changed.
     Device(GpuDevice),
-    /// How it does.
+    /// One sample of a GPU.
     Sample(GpuSample),
-    /// What cannot be had, for user and trace.
+    /// A limitation, for user and trace.
     Note { at_ns: u64, message: String },
-    /// What only those who ask for details want to know.
+    /// A detail, logged at info level only.
     Detail(String),
 }
 
-/// The thread.
+/// The sampling thread.
 pub(crate) struct GpuSampling {
     stop: Option<Sender<()>>,
     messages: Receiver<SamplingMessage>,
@@ -47,7 +47,7 @@ pub(crate) struct GpuSampling {
 }
 
 impl GpuSampling {
-    /// Starts to sample, `hz` times a second.
+    /// Starts to sample `hz` times per second.
     pub(crate) fn start(hz: f64) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let (from_thread, messages) = channel();
@@ -63,7 +63,7 @@ impl GpuSampling {
         })
     }
 
-    /// Writes what the thread said.
+    /// Writes the thread's messages.
     pub(crate) fn tick(&mut self, output: &mut RecordOutput) {
         let waiting = std::mem::take(&mut self.waiting);
         for message in waiting.into_iter().chain(self.messages.try_iter()) {
@@ -79,7 +79,8 @@ impl GpuSampling {
         }
     }
 
-    /// Ends the thread; what it said is still to be written. One that a driver holds is left behind.
+    /// Ends the thread, whose messages `tick` must still write. A thread stuck in the driver is
+    /// left behind.
     pub(crate) fn stop(&mut self) {
         self.stop = None;
         let deadline = Instant::now() + PATIENCE;
@@ -89,7 +90,7 @@ impl GpuSampling {
                 Ok(message) => self.waiting.push(message),
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
-                    tracing::warn!("NVIDIA's driver does not answer; not waiting for it");
+                    tracing::warn!("NVIDIA's driver does not respond; not waiting for it");
                     return;
                 }
             }
@@ -97,7 +98,7 @@ impl GpuSampling {
     }
 }
 
-/// The library that the environment names.
+/// The library named by the environment.
 pub(crate) fn library() -> Option<PathBuf> {
     let named = variable(LIBRARY_VARIABLE, VariableEffect::Code).filter(|path| !path.is_empty())?;
     Some(named.into())

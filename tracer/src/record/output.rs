@@ -1,6 +1,6 @@
-//! Events -> the trace and those who look on: what is written, what is only counted.
+//! Writes records to the trace and the live view, or only counts them.
 //!
-//! Owns the trace file, if there is one, and the totals that the closing line and the user are told. Knows
+//! Owns the trace file, if there is one, and the totals for the closing line and the summary. Knows
 //! nothing of BPF and of `/proc`.
 
 use crate::files::NewTrace;
@@ -20,22 +20,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
-/// What is flushed survives a killed gctrace; this is the most that can be lost.
+/// Flushed records survive a killed gctrace; this bounds the time that can be lost.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// What gets each record of a recording while it runs.
+/// Receives every record of a recording while it runs.
 pub(crate) trait RecordObserver: Send + Sync {
-    /// Takes a record, on the thread that records: returns within microseconds.
+    /// Takes a record, on the recording thread: must return within microseconds.
     fn observe(&self, record: &Record);
 }
 
-/// Where records go.
+/// Destination of records.
 pub(crate) struct RecordOutput {
     trace: Option<OpenTrace>,
-    /// Gets every record, whether or not the trace can be written.
+    /// Receives every record, whether or not the trace can be written.
     observer: Option<Arc<dyn RecordObserver>>,
     failure: Option<WriteError>,
-    /// Records since then.
+    /// Records since the failure.
     unwritten: u64,
     min_pause_ns: u64,
     settings: HashMap<u32, ([i32; 3], Option<bool>)>,
@@ -49,28 +49,28 @@ struct OpenTrace {
     flushed: Instant,
 }
 
-/// What was recorded.
+/// Totals of a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutputTotals {
-    /// Pauses written.
+    /// Number of pauses written to the trace.
     pub pauses: u64,
-    /// Their time together.
+    /// Total duration of the pauses written.
     pub pause_ns: u64,
-    /// The longest.
+    /// Duration of the longest pause written.
     pub longest_ns: u64,
-    /// Pauses under the limit.
+    /// Pauses shorter than `--min-pause`.
     pub omitted: OmittedPauses,
 }
 
 impl RecordOutput {
-    /// Starts the trace, if there is to be one. `observer` gets the same records.
-    pub(crate) fn begin(
+    /// Starts the trace, if there is to be one; `observer` receives the records too.
+    pub(crate) fn start(
         trace: Option<&NewTrace>,
         header: &TraceHeader,
         observer: Option<Arc<dyn RecordObserver>>,
     ) -> Result<Self, WriteError> {
         let trace = trace
-            .map(|trace| OpenTrace::begin(trace, header))
+            .map(|trace| OpenTrace::start(trace, header))
             .transpose()?;
         Ok(Self {
             trace,
@@ -83,7 +83,7 @@ impl RecordOutput {
         })
     }
 
-    /// Writes one record. A failure ends the writing and is kept for [`RecordOutput::failure`].
+    /// Writes one record. A failure ends writing and is kept for [`RecordOutput::failure`].
     pub(crate) fn write(&mut self, record: &Record) {
         if let Some(observer) = &self.observer {
             observer.observe(record);
@@ -99,7 +99,7 @@ impl RecordOutput {
         }
     }
 
-    /// Writes a pause, or counts it if it is short.
+    /// Writes a pause, or only counts it if it is short.
     pub(crate) fn pause(&mut self, pause: &Pause) {
         if pause.duration_ns() < self.min_pause_ns {
             self.totals.omitted.count += 1;
@@ -112,7 +112,7 @@ impl RecordOutput {
         self.write(&Record::Pause(pause.clone()));
     }
 
-    /// The collector's settings, written when they are new or changed.
+    /// Writes the collector's settings if they are new or changed.
     pub(crate) fn settings(&mut self, settings: GcSettings) {
         let now = (settings.thresholds, settings.enabled);
         if self.settings.insert(settings.pid, now) != Some(now) {
@@ -120,7 +120,7 @@ impl RecordOutput {
         }
     }
 
-    /// Something the reader of the trace should know.
+    /// Writes a note for the reader of the trace.
     pub(crate) fn note(&mut self, pid: Option<u32>, at_ns: u64, message: String) {
         self.write(&Record::Note(Note {
             pid,
@@ -129,12 +129,12 @@ impl RecordOutput {
         }));
     }
 
-    /// A process is gone: its settings may be forgotten (its pid may come again).
+    /// Forgets the settings of an exited process (its pid may be reused).
     pub(crate) fn forget(&mut self, pid: u32) {
         self.settings.remove(&pid);
     }
 
-    /// Hands what was written to the kernel, a few times a second.
+    /// Flushes to the kernel, a few times per second.
     pub(crate) fn tick(&mut self) {
         if self.failure.is_some() {
             return;
@@ -146,22 +146,23 @@ impl RecordOutput {
         }
     }
 
-    /// The trace cannot be written any more.
+    /// Why the trace cannot be written any more, if so.
     pub(crate) fn failure(&self) -> Option<&WriteError> {
         self.failure.as_ref()
     }
 
-    /// What was recorded so far.
+    /// Totals of the recording so far.
     pub(crate) fn totals(&self) -> OutputTotals {
         self.totals
     }
 
-    /// Where the trace is, if there is one.
+    /// The path of the trace, if there is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.trace.as_ref().map(|trace| trace.path.as_path())
     }
 
-    /// Writes what waits. Where that or an earlier write failed: why, and how many records the trace lacks.
+    /// Writes what is buffered. If that or an earlier write failed: why, and how many records the
+    /// trace lacks.
     pub(crate) fn settle(&mut self) -> Option<(String, u64)> {
         let trace = self.trace.as_mut()?;
         if self.failure.is_none() {
@@ -171,7 +172,7 @@ impl RecordOutput {
         Some((reason, self.unwritten.saturating_add(trace.file.lost())))
     }
 
-    /// Writes the last line; an earlier failure is returned.
+    /// Writes the last line; returns an earlier failure.
     pub(crate) fn finish(mut self, mut end: TraceEnd) -> Result<u64, WriteError> {
         end.omitted = self.totals.omitted;
         let finished = match self.trace.take() {
@@ -186,7 +187,7 @@ impl RecordOutput {
 }
 
 impl OpenTrace {
-    fn begin(trace: &NewTrace, header: &TraceHeader) -> Result<Self, WriteError> {
+    fn start(trace: &NewTrace, header: &TraceHeader) -> Result<Self, WriteError> {
         let path = trace.path();
         let compressed = gctrace_event::compressed_by_name(path);
         let file = trace.writer().map_err(|source| WriteError::Io {

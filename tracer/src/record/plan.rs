@@ -1,4 +1,4 @@
-//! What `probes` found -> what `ebpf` places. Pure translation.
+//! Translates what `probes` found into what `ebpf` places. Pure.
 
 use gctrace_ebpf::ArgumentRegisters;
 use gctrace_ebpf::FrameOffsets;
@@ -26,8 +26,8 @@ use std::path::Path;
 /// From 3.13 on `gc_collect_main` itself tests `collecting` and returns if it is set.
 const GUARDED_SINCE: (u8, u8) = (3, 13);
 
-/// The layout for the BPF programs; one that reads nothing where the build's is not known: pauses
-/// are timed then, with what the function's arguments say.
+/// The layout for the BPF programs. For a build with an unknown layout, one that reads nothing:
+/// pauses are timed, and described by the function's arguments only.
 pub(crate) fn layout(resolution: &Resolution) -> Layout {
     known_layout(resolution).unwrap_or_else(unknown_layout)
 }
@@ -63,14 +63,14 @@ fn known_layout(resolution: &Resolution) -> Option<Layout> {
         ..Layout::default()
     };
     if resolution.collector == CollectorKind::Incremental {
-        // In memory, but `gc.get_threshold()` says 0.
+        // In memory, although `gc.get_threshold()` returns 0.
         layout.thresholds[2] = NO_OFFSET;
     }
     statistics(&found.stats, &mut layout)?;
     Some(layout)
 }
 
-/// Where stacks are, if lines can be told: code objects that die must be noticed.
+/// The layout of stacks, if lines can be resolved: the freeing of code objects must be seen.
 pub(crate) fn lines(resolution: &Resolution) -> Option<&FrameLayout> {
     let deaths_seen = resolution
         .points
@@ -102,7 +102,7 @@ fn frames(found: &FrameLayout) -> FrameOffsets {
         code_tag_mask: found.code_tag_mask as u32,
         code_bytes: found.code_bytes,
         code_tlbc: or_none(found.code_tlbc),
-        // From 3.12 on (`co_version`) no collection runs in a frame that has not begun.
+        // From 3.12 on (`co_version`) no collection runs in a frame that has not started.
         code_first_traceable: or_none(
             found
                 .code_first_traceable
@@ -121,7 +121,7 @@ fn frames(found: &FrameLayout) -> FrameOffsets {
 }
 
 /// The BPF programs read the three counters of a generation side by side, as every version so far
-/// has them; `None` for a build that has not.
+/// has them; `None` for a build with another layout.
 fn statistics(found: &StatsLayout, layout: &mut Layout) -> Option<()> {
     let first = found.collections;
     let side_by_side = (found.collected, found.uncollectable) == (first + 8, first + 16);
@@ -191,7 +191,7 @@ fn kind(found: &Found) -> (PointKind, bool) {
     }
 }
 
-/// Which argument a register is, counted from 1.
+/// The number of the argument in this register, from 1.
 fn number(register: ArgumentRegister) -> u8 {
     match register {
         ArgumentRegister::Rdi => 1,
@@ -203,7 +203,7 @@ fn number(register: ArgumentRegister) -> u8 {
     }
 }
 
-/// What the trace says about an interpreter.
+/// The trace's description of an interpreter.
 pub(crate) fn describe(resolution: &Resolution, shown: &Path) -> Interpreter {
     Interpreter {
         file: shown.to_string_lossy().into_owned(),

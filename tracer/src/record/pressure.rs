@@ -1,6 +1,6 @@
-//! Allocation pressure: what each process allocates, from signals that cost next to nothing.
+//! Allocation pressure of each process, from signals that cost next to nothing.
 //!
-//! Owns the intervals. Containers come from the counts that the collector keeps and each pause shows,
+//! Owns the intervals. Containers come from the collector's counts, which each pause reports,
 //! arenas from the kernel's count of mappings.
 
 use crate::record::output::RecordOutput;
@@ -13,21 +13,21 @@ use std::collections::HashMap;
 use std::time::Duration;
 use std::time::Instant;
 
-/// A point on the timeline for each second.
+/// Length of an interval: one point on the timeline per second.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The first version with arenas of 1 MiB instead of 256 KiB (obmalloc.c, ARENA_BITS).
 const LARGE_ARENAS_SINCE: (u32, u32) = (3, 10);
 
-/// The intervals of every process.
 pub(crate) struct PressureIntervals {
     processes: HashMap<u32, PressureInterval>,
-    /// Processes that ended since the last look, and when: their last pauses may still be on their way.
+    /// Processes that exited since the last drain, and when: their last pauses may still be in the
+    /// ring.
     ended: Vec<(u32, u64)>,
     written: Instant,
 }
 
-/// What happened in a process since its last record.
+/// What a process allocated since its last record.
 struct PressureInterval {
     pressure: Pressure,
     /// Arenas at its start.
@@ -46,7 +46,7 @@ pub(crate) enum ArenaSize {
 }
 
 impl ArenaSize {
-    /// Those of an interpreter; free-threaded builds allocate with mimalloc and have none.
+    /// The arenas of an interpreter; free-threaded builds allocate with mimalloc and have none.
     pub(crate) fn of(interpreter: &gctrace_event::Interpreter) -> Option<Self> {
         if interpreter.free_threaded {
             return None;
@@ -62,7 +62,7 @@ impl ArenaSize {
         })
     }
 
-    /// Mapped and unmapped so far.
+    /// Arenas mapped and unmapped so far.
     fn counts(self, arenas: &Arenas) -> (u64, u64) {
         match self {
             Self::Small => (arenas.small_mapped, arenas.small_unmapped),
@@ -80,22 +80,22 @@ impl PressureIntervals {
         }
     }
 
-    /// A process has this interpreter from now on.
+    /// The process has this interpreter from now on.
     pub(crate) fn interpreter(&mut self, pid: u32, size: Option<ArenaSize>, now_ns: u64) {
         let interval = self
             .processes
             .entry(pid)
-            .or_insert_with(|| PressureInterval::begin(pid, now_ns));
+            .or_insert_with(|| PressureInterval::start(pid, now_ns));
         interval.size = size;
     }
 
-    /// A collection ended.
+    /// Adds a pause's counts.
     pub(crate) fn pause(&mut self, event: &PauseEvent) {
         let pause = &event.pause;
         let interval = self
             .processes
             .entry(pause.pid)
-            .or_insert_with(|| PressureInterval::begin(pause.pid, pause.start_ns));
+            .or_insert_with(|| PressureInterval::start(pause.pid, pause.start_ns));
         interval.pressure.collections += 1;
         interval.pressure.net_containers += pause.young_count.unwrap_or(0);
         interval.pressure.counts = event.counts.or(interval.pressure.counts);
@@ -121,12 +121,13 @@ impl PressureIntervals {
         }
     }
 
-    /// A process ended.
+    /// A process exited.
     pub(crate) fn ended(&mut self, pid: u32, at_ns: u64) {
         self.ended.push((pid, at_ns));
     }
 
-    /// Every event that came with the end of a process was handled: its last interval is written.
+    /// Writes the last interval of the exited processes, once every event up to their exit was
+    /// handled.
     pub(crate) fn close_ended(&mut self, session: &BpfSession, output: &mut RecordOutput) {
         for (pid, at_ns) in self.ended.drain(..) {
             if let Some(mut interval) = self.processes.remove(&pid) {
@@ -138,7 +139,7 @@ impl PressureIntervals {
 }
 
 impl PressureInterval {
-    fn begin(pid: u32, since_ns: u64) -> Self {
+    fn start(pid: u32, since_ns: u64) -> Self {
         Self {
             pressure: Pressure {
                 pid,
@@ -151,7 +152,8 @@ impl PressureInterval {
         }
     }
 
-    /// Ends the interval and begins the next; one in which nothing happened is not written, but lasts.
+    /// Ends the interval and starts the next; an interval without allocations is not written but
+    /// extended.
     fn write(&mut self, arenas: Option<Arenas>, now_ns: u64, output: &mut RecordOutput) {
         if let (Some(size), Some(now)) = (self.size, arenas) {
             let before = self.arenas.unwrap_or_default();

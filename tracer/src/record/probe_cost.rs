@@ -1,7 +1,8 @@
-//! What a probe costs here, for those who look on while a recording runs.
+//! The cost of a probe on this machine, for the live view.
 //!
-//! Owns the thread that measures it, once, on BPF programs of its own: a calibration throws away what else is in
-//! the rings of its session. A recording that nobody looks at measures at its end (`record/shutdown.rs`).
+//! Owns the thread that measures it, once, on BPF programs of its own: calibration discards what is
+//! in the rings of its session. Without a live view it is measured at the end
+//! (`record/shutdown.rs`).
 
 use crate::args::RecordConfig;
 use crate::record::counters::CounterRecording;
@@ -14,22 +15,22 @@ use gctrace_ebpf::SessionConfig;
 use std::sync::mpsc::Receiver;
 use std::sync::mpsc::sync_channel;
 
-/// The measurement, once it is there.
+/// The measurement, once it is available.
 pub(super) struct MeasuredCost {
     measured: Receiver<Calibration>,
     known: Option<Calibration>,
 }
 
 impl MeasuredCost {
-    /// Begins to measure probes like those of this recording.
-    pub(super) fn begin(config: &RecordConfig) -> std::io::Result<Self> {
-        let (tell, measured) = sync_channel(1);
+    /// Starts to measure probes like those of this recording.
+    pub(super) fn start(config: &RecordConfig) -> std::io::Result<Self> {
+        let (sender, measured) = sync_channel(1);
         let config = config.clone();
         let thread = std::thread::Builder::new().name("calibrate".to_owned());
         thread.spawn(move || match measure(&config) {
-            // Nobody listens any more where the recording has ended.
-            Ok(calibration) => drop(tell.send(calibration)),
-            Err(error) => tracing::info!("what the probes cost is not known: {error}"),
+            // The receiver is gone if the recording has ended.
+            Ok(calibration) => drop(sender.send(calibration)),
+            Err(error) => tracing::info!("the overhead of the probes is unknown: {error}"),
         })?;
         Ok(Self {
             measured,
@@ -37,7 +38,7 @@ impl MeasuredCost {
         })
     }
 
-    /// What a hit costs, if that is known by now.
+    /// The cost of a hit, if it is measured by now.
     pub(super) fn known(&mut self) -> Option<Calibration> {
         self.known = self.known.or_else(|| self.measured.try_recv().ok());
         self.known
@@ -47,7 +48,7 @@ impl MeasuredCost {
 fn measure(config: &RecordConfig) -> Result<Calibration, Error> {
     let mut counting = CounterRecording::examine(config.counters.counters());
     let config = SessionConfig {
-        // gctrace is what is recorded here, and the command its child.
+        // The recorded program is gctrace here, and the command its child.
         follow_children: false,
         ring_bytes: config.ring_size,
         stack_depth: config.stack_depth,

@@ -1,6 +1,6 @@
-//! Recording every Python process: who appears is attached to.
+//! Records every Python process, by attaching to each new one.
 //!
-//! Owns when to look and what is done with those found. Who they are is `record/discovery.rs`.
+//! Owns when to scan and what happens with those found. `record/discovery.rs` finds them.
 
 use crate::record::discovery::ProcessDiscovery;
 use crate::record::trace::RecordingTrace;
@@ -10,29 +10,29 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Between two looks at all processes of the machine.
+/// Time between two scans of the machine's processes.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Most time to attach in one turn of the recording: what is recorded already must be read in between.
+/// Most time to attach in one turn of the recording: rings must be drained in between.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How often a process is tried that could not be recorded.
+/// How often to try a process that could not be recorded.
 const TRIES: u32 = 3;
 
 /// Python processes that are not recorded yet.
 pub(super) struct ProcessAttacher {
     discovery: ProcessDiscovery,
     next: Instant,
-    /// Found, and how often each was tried.
+    /// Pids found, and how often each was tried.
     waiting: VecDeque<(u32, u32)>,
-    /// To be tried again after the next look.
+    /// To be tried again after the next scan.
     failed: Vec<(u32, u32)>,
-    /// What could not be recorded was said once.
+    /// A failure was reported; later ones are not.
     has_complained: bool,
 }
 
 impl ProcessAttacher {
-    /// Root watches all of them, others their own.
+    /// Root records all processes, other users their own.
     pub(super) fn new() -> Self {
         let user = Uid::effective();
         Self {
@@ -44,13 +44,13 @@ impl ProcessAttacher {
         }
     }
 
-    /// Looks for new ones, once a second, and attaches to those found, as far as one turn allows. One that is
-    /// gone again is no error.
-    pub(super) fn look(&mut self, probes: &mut ProbeWatch, trace: &mut RecordingTrace) {
+    /// Scans for new processes once a second and attaches to those found, within one turn's time. A
+    /// process that has exited meanwhile is ignored.
+    pub(super) fn scan(&mut self, probes: &mut ProbeWatch, trace: &mut RecordingTrace) {
         let began = Instant::now();
         if began >= self.next {
             self.next = began + SCAN_INTERVAL;
-            let found = self.discovery.look().into_iter().map(|pid| (pid, 0));
+            let found = self.discovery.scan().into_iter().map(|pid| (pid, 0));
             self.waiting.extend(found.chain(self.failed.drain(..)));
         }
         while began.elapsed() < TURN

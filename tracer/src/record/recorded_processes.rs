@@ -1,6 +1,6 @@
-//! The recorded processes: who they are, what they run, when they came and went.
+//! The recorded processes: identity, interpreter, start and end.
 //!
-//! Owns the table of processes and the records about them. Does not place probes.
+//! Owns the table of processes and their records. Does not place probes.
 
 use crate::record::interpreters::InterpreterIndex;
 use crate::record::interpreters::ProbedInterpreters;
@@ -15,8 +15,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 use std::time::Instant;
 
-/// When a process without a known interpreter is looked at again, after its program began: most
-/// that load a libpython late do it at once; a few, plug-in hosts, much later.
+/// When to examine a process without a known interpreter again after its program started: most that
+/// load a libpython late do it at once; a few, plug-in hosts, much later.
 pub(crate) const RESCAN_DELAYS: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(200),
@@ -24,14 +24,14 @@ pub(crate) const RESCAN_DELAYS: [Duration; 4] = [
     Duration::from_secs(10),
 ];
 
-/// How long after a program began, and then after the time before, its title is read again.
+/// When to read a process's title again: after its program started, then after the previous read.
 const READ_TITLE: [Duration; 3] = [
     Duration::from_millis(100),
     Duration::from_secs(1),
     Duration::from_secs(30),
 ];
 
-/// Every recorded process.
+/// The table of recorded processes, by pid.
 #[derive(Default)]
 pub(crate) struct RecordedProcesses {
     table: HashMap<u32, RecordedProcess>,
@@ -46,16 +46,16 @@ struct RecordedProcess {
     command: Vec<String>,
     interpreter: Option<InterpreterIndex>,
     threads: HashSet<u32>,
-    began: Instant,
+    started: Instant,
     looked: usize,
-    /// When its command line was read last, and how often since the program began.
+    /// When its command line was last read, and how often since the program started.
     titled: (Instant, usize),
     /// The interpreter was seen in its memory map, in its executable, or in its parent's.
     confirmed: bool,
 }
 
 impl RecordedProcesses {
-    /// A process appears. Its interpreter is its parent's until it runs another program.
+    /// Adds a process. It has its parent's interpreter until it executes another program.
     pub(crate) fn add(
         &mut self,
         pid: u32,
@@ -76,7 +76,7 @@ impl RecordedProcesses {
             command,
             interpreter,
             threads: HashSet::new(),
-            began: Instant::now(),
+            started: Instant::now(),
             looked: 0,
             titled: (Instant::now(), 0),
             confirmed: interpreter.is_some(),
@@ -84,7 +84,7 @@ impl RecordedProcesses {
         self.table.insert(pid, entry);
     }
 
-    /// The process runs another program now; which interpreter it has is open again.
+    /// The process executed another program; its interpreter is unknown again.
     pub(crate) fn new_program(&mut self, pid: u32, at_ns: u64) {
         if !self.table.contains_key(&pid) {
             self.add(pid, None, ProcessOrigin::Child, at_ns);
@@ -92,7 +92,7 @@ impl RecordedProcesses {
         if let Some(entry) = self.table.get_mut(&pid) {
             entry.interpreter = None;
             entry.confirmed = false;
-            entry.began = Instant::now();
+            entry.started = Instant::now();
             entry.looked = 0;
             entry.titled = (Instant::now(), 0);
             entry.threads.clear();
@@ -100,7 +100,7 @@ impl RecordedProcesses {
         }
     }
 
-    /// Its interpreter was found out.
+    /// Its interpreter was determined.
     pub(crate) fn set_interpreter(
         &mut self,
         pid: u32,
@@ -121,7 +121,7 @@ impl RecordedProcesses {
         }
     }
 
-    /// Its interpreter, as far as known.
+    /// Its interpreter, if known.
     pub(crate) fn interpreter(&self, pid: u32) -> Option<InterpreterIndex> {
         self.table.get(&pid).and_then(|entry| entry.interpreter)
     }
@@ -135,10 +135,10 @@ impl RecordedProcesses {
                 .or(RESCAN_DELAYS.last())
                 .copied()
                 .unwrap_or_default();
-            if !entry.confirmed && entry.began.elapsed() >= wait {
+            if !entry.confirmed && entry.started.elapsed() >= wait {
                 entry.looked += 1;
                 if entry.looked >= RESCAN_DELAYS.len() {
-                    entry.began = Instant::now();
+                    entry.started = Instant::now();
                 }
                 due.push(*pid);
             }
@@ -146,8 +146,8 @@ impl RecordedProcesses {
         due
     }
 
-    /// Processes that run Python and have given themselves another title: workers do, after fork. Reads those that are
-    /// due, or `all`.
+    /// Python processes that have changed their title, as workers do after fork. Reads titles that
+    /// are due, or `all`.
     pub(crate) fn retitled(&mut self, all: bool) -> Vec<u32> {
         let mut changed = Vec::new();
         for (pid, entry) in &mut self.table {
@@ -167,7 +167,7 @@ impl RecordedProcesses {
         changed
     }
 
-    /// All that are there.
+    /// All current processes.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.table.keys().copied()
     }
@@ -181,7 +181,7 @@ impl RecordedProcesses {
         python.map(|(pid, _)| *pid)
     }
 
-    /// Whether a process is known.
+    /// Whether the process is in the table.
     pub(crate) fn contains(&self, pid: u32) -> bool {
         self.table.contains_key(&pid)
     }
@@ -191,7 +191,7 @@ impl RecordedProcesses {
         self.seen
     }
 
-    /// Processes that are still there.
+    /// Processes that are still running.
     pub(crate) fn alive(&self) -> usize {
         self.table.len()
     }
@@ -225,8 +225,8 @@ impl RecordedProcesses {
         }));
     }
 
-    /// Writes the name of a thread the first time it is met.
-    pub(crate) fn meet_thread(&mut self, pid: u32, tid: u32, output: &mut RecordOutput) {
+    /// Writes the name of a thread when it is first seen.
+    pub(crate) fn name_thread(&mut self, pid: u32, tid: u32, output: &mut RecordOutput) {
         let Some(entry) = self.table.get_mut(&pid) else {
             return;
         };
@@ -237,13 +237,13 @@ impl RecordedProcesses {
         }
     }
 
-    /// A process is not recorded any more, though it goes on.
+    /// Stops recording a process, which keeps running.
     pub(crate) fn forget(&mut self, pid: u32, output: &mut RecordOutput) {
         self.table.remove(&pid);
         output.forget(pid);
     }
 
-    /// A process ended, with the status of wait(2).
+    /// Removes an exited process; `status` is that of wait(2).
     pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut RecordOutput) {
         self.forget(pid, output);
         // The low seven bits are the signal, the next byte the code (wait(2)).
@@ -257,7 +257,7 @@ impl RecordedProcesses {
     }
 }
 
-/// The command line; of a process that shows none (it is ending), the kernel's name for it.
+/// The command line; for a process without one (it is exiting), the kernel's name for it.
 fn command(pid: u32) -> Option<Vec<String>> {
     let line = proc_status::command_line(pid)
         .ok()

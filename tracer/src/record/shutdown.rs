@@ -1,4 +1,4 @@
-//! The end of a recording: probes out, their cost measured, the trace closed, the user told.
+//! The end of a recording: detaches the probes, measures their cost, closes the trace, sums up.
 
 use crate::record::EndReason;
 use crate::record::clock;
@@ -22,23 +22,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// What was lost so far, and how often probes were hit.
+/// Losses and probe hits so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordingLosses {
-    /// Events lost, by where; only what was.
+    /// Lost events by place; without zeros.
     pub lost: BTreeMap<String, u64>,
     /// Processes that could have run Python unseen.
     pub unexamined: u64,
     /// Hits of probes and hooks in recorded programs.
     pub hits: u64,
-    /// CPU time that probes on the collector took of recorded programs, where the cost of one is known.
+    /// CPU time that probes on the collector took from recorded programs, if the cost of one is
+    /// known.
     pub cost_ns: Option<u64>,
 }
 
-/// Counts what was lost and hit so far, at this cost of a probe.
+/// Counts losses and hits so far, at this cost per hit.
 ///
 /// # Errors
-/// Where the kernel does not tell.
+/// The kernel does not report the counts.
 pub(crate) fn tally(
     trace: &RecordingTrace,
     probes: Option<&ProbeWatch>,
@@ -76,7 +77,7 @@ pub(crate) fn tally(
     Ok(tally)
 }
 
-/// Where a process is probed, but for calls of CUDA.
+/// The kinds of probes, except those on CUDA calls.
 const POINTS: [PointKind; 8] = [
     PointKind::POINT_COLLECT,
     PointKind::POINT_GC_COLLECT,
@@ -88,18 +89,18 @@ const POINTS: [PointKind; 8] = [
     PointKind::POINT_CODE_DEALLOC,
 ];
 
-/// What a recording that is over has come to.
+/// The outcome of a recording.
 pub(crate) struct Outcome {
-    /// For its user.
+    /// The summary for the user.
     pub sentences: Vec<String>,
-    /// Whether a Python was found.
+    /// Whether any process ran Python.
     pub has_python: bool,
 }
 
 /// Ends a recording.
 ///
 /// # Errors
-/// What kept the trace from being complete.
+/// What made the trace incomplete.
 pub(crate) fn finish(
     mut trace: RecordingTrace,
     (mut probes, injected): (Option<ProbeWatch>, Option<InjectedProcesses>),
@@ -125,10 +126,10 @@ pub(crate) fn finish(
     if within.alive > 0 && ended.is_some() {
         let alive = within.alive;
         let message = match alive {
-            1 => "1 process was still running when the command ended; it goes on unrecorded"
+            1 => "1 process was still running when the command ended; it keeps running unrecorded"
                 .to_owned(),
             _ => format!(
-                "{alive} processes were still running when the command ended; they go on unrecorded"
+                "{alive} processes were still running when the command ended; they keep running unrecorded"
             ),
         };
         trace.output.note(None, ended_ns, message);
@@ -177,7 +178,8 @@ pub(crate) fn finish(
     })
 }
 
-/// The trace lacks its end: what is missing is said in what is left of it. `alive`: processes that still ran.
+/// Marks the trace as cut short: states what is missing in what was written. `alive`: processes
+/// that were still running.
 fn cut_short(end: &mut TraceEnd, reason: &str, unwritten: u64, alive: usize) {
     end.why = format!("{}: {reason}", words(EndReason::CannotWrite));
     if unwritten > 0 {
@@ -188,13 +190,13 @@ fn cut_short(end: &mut TraceEnd, reason: &str, unwritten: u64, alive: usize) {
         let processes = end.processes.get_or_insert_default();
         let count = u64::try_from(alive).unwrap_or(u64::MAX);
         processes.unexamined.insert(
-            "ran on when the trace could not be written any more".to_owned(),
+            "still ran when the trace could not be written any more".to_owned(),
             count,
         );
     }
 }
 
-/// Takes the probes out: what they still have to say, what they lost and cost.
+/// Detaches the probes: reads their last events, their losses and their cost.
 fn detach_probes(
     mut watch: ProbeWatch,
     counters: &ProgramCounts,
@@ -219,7 +221,7 @@ fn detach_probes(
         end.lost.extend(cuda.lost_and_hits().0);
     }
     end.lost.extend(lost(counters, &watch.stacks));
-    // What the probes cost is for the reader of a trace.
+    // The cost of probes is for the reader of a trace.
     let measured = trace.output.path().is_some();
     let (turn, own_probes) = match measured {
         true => measure(&mut watch, counters, end),
@@ -232,12 +234,12 @@ fn detach_probes(
     gctrace_ebpf::detach(probes.chain([arenas]).chain(cuda));
     drop(turn);
     drop(session);
-    // Nothing can be held any more. The guardian does the same again, and for longer.
+    // No process can be stopped any more. The guardian does the same again, and for longer.
     held.resume_all();
 }
 
-/// Measures what the probes cost. What is in the rings is thrown away. The turn lasts until the probes that were
-/// placed for this are taken out.
+/// Measures what the probes cost; discards what is in the rings. Lasts until the probes placed for
+/// this are detached.
 fn measure(
     watch: &mut ProbeWatch,
     counters: &ProgramCounts,
@@ -249,7 +251,7 @@ fn measure(
     let turn = gctrace_ebpf::CalibrationLock::wait();
     if turn.is_none() {
         tracing::warn!(
-            "other recordings end at the same time: what the probes cost may be said too low"
+            "other recordings end at the same time: the overhead of the probes may be reported too low"
         );
     }
     let cuda = watch.cuda.as_mut();
@@ -257,7 +259,7 @@ fn measure(
     let (calibration, own_probes) = match watch.session.calibrate() {
         Ok((calibration, probes)) => (Some(calibration), probes),
         Err(error) => {
-            tracing::warn!("what the probes cost is not known: {error}");
+            tracing::warn!("the overhead of the probes is unknown: {error}");
             (None, Vec::new())
         }
     };
@@ -267,8 +269,8 @@ fn measure(
     (turn, own_probes)
 }
 
-/// Collections in a function that is not probed, such as the copy of the collector in a program compiled by Nuitka.
-/// Those that the library saw are not missing.
+/// Counts collections in a function that is not probed as lost, such as those of the copy of the
+/// collector in a program compiled by Nuitka, minus those that the library saw.
 fn lose_unprobed(
     unprobed: u64,
     sources: Option<merge::SourceTotals>,
@@ -281,10 +283,10 @@ fn lose_unprobed(
     }
 }
 
-/// Collections in CPython's statistics that no probe was hit by.
-const UNPROBED: &str = "collections that no probe saw: they ran before the probes were in, or in another collector than CPython's own";
+/// Collections in CPython's statistics for which no probe fired.
+const UNPROBED: &str = "collections that no probe saw: they ran before the probes were placed, or in another collector than CPython's own";
 
-/// What was lost, by where; only what was.
+/// Losses by place, without zeros.
 fn lost(counters: &ProgramCounts, stacks: &StackResolver) -> BTreeMap<String, u64> {
     counters
         .lost()
@@ -299,14 +301,15 @@ fn words(why: EndReason) -> &'static str {
     match why {
         EndReason::CommandEnded(_) => "the command ended",
         EndReason::ProcessEnded => "the process ended",
-        EndReason::TimeOver => "the time given with -d was over",
+        EndReason::TimeOver => "the duration given with -d elapsed",
         EndReason::Interrupted => "interrupted",
-        EndReason::Left => "its user left the live view",
+        EndReason::Left => "the user quit the live view",
         EndReason::CannotWrite => "the trace could not be written any more",
     }
 }
 
-/// What each kind of probe did and cost. Entry and return of a function are one hit.
+/// The number of hits and the cost of each kind of probe. Entry and return of a function are one
+/// hit.
 fn costs(
     counters: &ProgramCounts,
     calibration: Option<Calibration>,
@@ -331,7 +334,7 @@ fn costs(
             calibration.map(|c| c.collect_ns),
         ),
         cost(
-            "collector, static trace point",
+            "collector, USDT probe",
             usdt,
             calibration.map(|c| c.collect_ns / 2.0),
         ),
@@ -341,7 +344,7 @@ fn costs(
             calibration.map(|c| c.explicit_ns),
         ),
         cost(
-            "stop and start of the world",
+            "stop-the-world, start and end",
             world,
             calibration.map(|c| c.entry_ns),
         ),
@@ -350,9 +353,9 @@ fn costs(
             counters.hits(PointKind::POINT_CODE_DEALLOC),
             calibration.map(|c| c.entry_ns),
         ),
-        cost("program held at exec", holds.count, held_ns),
+        cost("program stopped at exec", holds.count, held_ns),
         cost(
-            "collector, in processes not recorded",
+            "collector, in processes that are not recorded",
             counters.foreign_hits(),
             calibration.map(|c| c.explicit_ns),
         ),
@@ -374,12 +377,12 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
     }
     let sources = sources.map_or(String::new(), |counts| {
         format!(
-            " ({} seen by both sources, {} by probes alone, {} from within alone)",
+            " ({} seen by both sources, {} by probes alone, {} in-process alone)",
             counts.both, counts.only_probes, counts.only_injected
         )
     });
     format!(
-        "{} pauses{sources}, {} ms together, longest {} ms{omitted}; {lost}",
+        "{} pauses{sources}, {} ms in total, longest {} ms{omitted}; {lost}",
         totals.pauses,
         milliseconds(totals.pause_ns),
         milliseconds(totals.longest_ns),
@@ -390,13 +393,13 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
 fn why_none(examined: &ExaminedProcesses) -> String {
     match (examined.python, examined.other) {
         (0, Some(_)) => "no Python ran".to_owned(),
-        (0, None) => "the library met no Python".to_owned(),
+        (0, None) => "the library saw no Python".to_owned(),
         (1, _) => "no collection was seen in the Python process".to_owned(),
         (count, _) => format!("no collection was seen in {count} Python processes"),
     }
 }
 
-/// What is missing: "nothing" only where every process was examined.
+/// What is missing: "nothing" only if every process was examined.
 fn missing(lost: &BTreeMap<String, u64>, examined: &ExaminedProcesses) -> String {
     let lost = lost
         .values()

@@ -1,11 +1,10 @@
-//! Where records go: the trace, or in tests a list.
+//! Destination of records: the trace, or in tests a list.
 
 use crate::record::output::RecordOutput;
 use gctrace_event::Record;
 
 /// Takes records in order.
 pub(crate) trait RecordSink {
-    /// Takes one.
     fn write(&mut self, record: Record);
 }
 

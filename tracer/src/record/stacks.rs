@@ -1,8 +1,8 @@
-//! Stacks: from code objects and instructions to files, functions and lines.
+//! Resolves stacks: from code objects and instructions to files, functions and lines.
 //!
-//! Owns the code objects and stacks that were met. Code objects come with their names and lines, read
-//! while they were alive; only what did not fit or was not resident is read from the process here. The
-//! tree of frames is `frames.rs`.
+//! Owns the code objects and stacks seen so far. Code objects arrive with their names and lines,
+//! read while they were alive; only what did not fit or was not resident is read from the process
+//! here. The tree of frames is in `frames.rs`.
 
 use crate::record::frames::FrameNode;
 use crate::record::frames::FrameTree;
@@ -20,19 +20,19 @@ use gctrace_probes::frames::FrameLayout;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Everything known about stacks.
+/// The stacks and code objects of all recorded processes.
 #[derive(Default)]
 pub(crate) struct StackResolver {
     processes: HashMap<u32, ProcessCode>,
-    /// By name, which is never used for two: a child that was forked inside a pause tells its parent's.
+    /// Ids are unique across processes: a child forked inside a pause reports its parent's.
     innermost: HashMap<StackId, FrameId>,
-    /// Processes that ended since the last look: their last pauses may still be on their way.
+    /// Processes that exited since the last drain: their last pauses may still be in the ring.
     ended: Vec<u32>,
-    /// Pauses whose stack never came.
+    /// Pauses whose stack never arrived.
     lost: u64,
 }
 
-/// What is known of one process.
+/// The code objects of one process.
 #[derive(Default)]
 struct ProcessCode {
     codes: HashMap<CodeId, ResolvedCode>,
@@ -46,7 +46,7 @@ struct ResolvedCode {
 }
 
 impl StackResolver {
-    /// A code object was met for the first time.
+    /// Stores a code object that was seen for the first time.
     pub(crate) fn code(
         &mut self,
         event: &CodeEvent,
@@ -65,7 +65,7 @@ impl StackResolver {
         known.codes.insert(event.code, code);
     }
 
-    /// A stack was met for the first time: its frames are written, each below the one that called it.
+    /// Writes the frames of a new stack, each below its caller.
     pub(crate) fn stack(
         &mut self,
         event: &StackEvent,
@@ -89,19 +89,19 @@ impl StackResolver {
         }
     }
 
-    /// The innermost frame of a stack that was met before.
+    /// The innermost frame of a known stack.
     pub(crate) fn innermost(&mut self, stack: Option<StackId>) -> Option<FrameId> {
         let frame = self.innermost.get(&stack?).copied();
         self.lost += u64::from(frame.is_none());
         frame
     }
 
-    /// A process ended or runs another program: what was met in it is no more.
+    /// The process exited or executed another program: its code objects are gone.
     pub(crate) fn ended(&mut self, pid: u32) {
         self.ended.push(pid);
     }
 
-    /// Every event that came with the end of a process was handled: it may be forgotten.
+    /// Forgets exited processes, once every event up to their exit was handled.
     pub(crate) fn forget_ended(&mut self) {
         for pid in self.ended.drain(..) {
             for stack in self.processes.remove(&pid).unwrap_or_default().stacks {
@@ -110,7 +110,7 @@ impl StackResolver {
         }
     }
 
-    /// Pauses whose stack never came.
+    /// Pauses whose stack never arrived.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
@@ -141,7 +141,8 @@ fn special(
     frames.place(node, output)
 }
 
-/// From what was read while it lived; what is cut off there, from the process, if it is still the same.
+/// Decodes what was read while the object was alive; reads what was cut off from the process, if
+/// the object is still the same.
 fn decode(event: &CodeEvent, layout: &FrameLayout) -> Option<CodeObject> {
     let copied = CodeObject::from_parts(
         event.first_line,

@@ -1,7 +1,7 @@
-//! The command that is recorded, and the signals that concern it or gctrace.
+//! The recorded command, and the signals that concern it or gctrace.
 //!
-//! Owns what follows from a signal or a typed Ctrl-C, how the command ended, and gctrace's exit code. What
-//! signals mean is `launch/signals.rs`.
+//! Owns the effect of a signal or a typed Ctrl-C, how the command ended, and gctrace's exit code.
+//! `launch/signals.rs` interprets signals.
 
 use crate::launch::CommandEnd;
 use crate::launch::RunningCommand;
@@ -29,7 +29,7 @@ pub(crate) struct CommandSupervisor {
 }
 
 impl CommandSupervisor {
-    /// There is no command yet.
+    /// A supervisor without a command yet.
     pub(crate) fn new(signals: Signals) -> Self {
         Self {
             launched: None,
@@ -39,13 +39,14 @@ impl CommandSupervisor {
         }
     }
 
-    /// The command was started. A signal of the process group that has arrived until now may have come before there
-    /// was a command in it (Ctrl-C, or a terminal that goes away, while gctrace gets ready): it is handed on.
+    /// The command was started. A signal to the process group that has arrived by now may have come
+    /// before the command was in it (Ctrl-C, or a hangup of the terminal, while gctrace starts): it
+    /// is forwarded.
     pub(crate) fn started(&mut self, launched: RunningCommand) -> anyhow::Result<()> {
         self.policy.command_started();
         self.launched = Some(launched);
         while let Some(received) = self.signals.next().context("cannot read signals")? {
-            self.hand_on(received.signal)?;
+            self.forward(received.signal)?;
         }
         Ok(())
     }
@@ -55,35 +56,35 @@ impl CommandSupervisor {
         self.launched.as_ref()
     }
 
-    /// Whether the command was sent a signal, by way of gctrace, that usually ends a program.
+    /// Whether gctrace forwarded a signal to the command that usually ends a program.
     pub(crate) fn handed_on(&self) -> bool {
         self.handed_on
     }
 
-    /// Carries out what the signals mean that have arrived. Whether the recording is to end.
+    /// Handles the signals that have arrived. Returns whether the recording is to end.
     pub(crate) fn handle_signals(&mut self) -> anyhow::Result<bool> {
         while let Some(received) = self.signals.next().context("cannot read signals")? {
             match self.policy.decide(received) {
                 SignalDecision::GoOn => {}
                 SignalDecision::EndRecording => return Ok(true),
-                SignalDecision::Forward(signal) => self.hand_on(signal)?,
+                SignalDecision::Forward(signal) => self.forward(signal)?,
             }
         }
         Ok(false)
     }
 
-    fn hand_on(&mut self, signal: Signal) -> anyhow::Result<()> {
+    fn forward(&mut self, signal: Signal) -> anyhow::Result<()> {
         self.handed_on |= !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2);
         match &self.launched {
             Some(launched) => launched
                 .send(signal)
-                .context("cannot hand a signal on to the command"),
+                .context("cannot forward a signal to the command"),
             None => Ok(()),
         }
     }
 
-    /// Takes the signals that have arrived when nothing is recorded any more. Whether one of them usually ends a
-    /// program.
+    /// Handles the signals that have arrived when nothing is recorded any more. Returns whether one
+    /// of them usually ends a program.
     pub(crate) fn was_told_to_end(&mut self) -> anyhow::Result<bool> {
         let mut is_stopping = false;
         while let Some(received) = self.signals.next().context("cannot read signals")? {
@@ -92,7 +93,8 @@ impl CommandSupervisor {
         Ok(is_stopping)
     }
 
-    /// Ctrl-C was typed where the terminal makes no signal of it. Whether the recording is to end.
+    /// Handles a Ctrl-C that the terminal passed on as a character. Returns whether the recording
+    /// is to end.
     pub(crate) fn interrupt(&mut self) -> anyhow::Result<bool> {
         match (self.policy.typed_interrupt(), &self.launched) {
             (SignalDecision::Forward(_), Some(launched)) => {
@@ -116,9 +118,9 @@ impl CommandSupervisor {
         Ok(waited.context("cannot wait for the command")?.flatten())
     }
 
-    /// The exit code of a recording that is over and closed like this. A command's is ours, whatever became of the
-    /// trace: that is said on standard error. One that still runs is left alone, but where only the trace failed,
-    /// gctrace stays with it to the end.
+    /// The exit code of a recording that is over. A command's is ours, even if the trace failed,
+    /// which is reported on standard error. A command that still runs is left alone; if only the
+    /// trace failed, gctrace stays with it to the end.
     pub(crate) fn exit_code<T>(
         self,
         why: EndReason,
@@ -135,10 +137,10 @@ impl CommandSupervisor {
                 if let Err(error) = closed {
                     tracing::error!("{error:#}");
                 }
-                tracing::warn!("recording has ended, the command goes on");
+                tracing::warn!("recording has ended; the command keeps running");
                 self.stay()
             }
-            // The time given with -d is over: the exit code of a recording is the command's nevertheless.
+            // The duration given with -d has elapsed: the exit code is the command's nevertheless.
             (EndReason::TimeOver, true) => {
                 closed?;
                 self.stay()

@@ -1,6 +1,7 @@
-//! The trace of a recording and what goes into it whatever the source.
+//! The trace of a recording, and what is written to it from any source.
 //!
-//! Owns the file, the tree of frames, the samples of GPUs, and who of two sources tells of a pause.
+//! Owns the file, the tree of frames, the GPU samples, and which of the two sources a pause comes
+//! from.
 
 use crate::record::clock;
 use crate::record::examination::Examination;
@@ -13,17 +14,16 @@ use gctrace_ebpf::PauseEvent;
 use gctrace_event::GcSettings;
 use gctrace_event::Pause;
 
-/// Where everything is written.
+/// Destination of everything recorded.
 pub(crate) struct RecordingTrace {
-    /// The file.
+    /// The trace file and the live view.
     pub output: RecordOutput,
-    /// Python frames.
     pub frames: FrameTree,
-    /// Which processes were looked into for Python.
+    /// Which processes were examined for Python.
     pub examination: Examination,
-    /// How the GPUs do, unless `--nvml-hz 0`.
+    /// GPU samples, unless `--nvml-hz 0`.
     pub gpus: Option<GpuSampling>,
-    /// Where collections are seen by probes and from within.
+    /// Set if collections are recorded by probes and in-process.
     merge: Option<PauseMerger>,
 }
 
@@ -39,14 +39,14 @@ impl RecordingTrace {
         }
     }
 
-    /// Something that user and reader should know about the whole recording.
+    /// Writes a note about the whole recording, for the user and the reader of the trace.
     pub(crate) fn note(&mut self, sentence: &str) {
         tracing::warn!("{sentence}");
         let now_ns = clock::monotonic_ns();
         self.output.note(None, now_ns, sentence.to_owned());
     }
 
-    /// The probes tell of a pause.
+    /// A pause reported by the probes.
     pub(crate) fn probed(&mut self, event: &PauseEvent) {
         if let Some(thresholds) = event.thresholds {
             self.output.settings(GcSettings {
@@ -59,7 +59,7 @@ impl RecordingTrace {
         self.pause(&event.pause);
     }
 
-    /// A source tells of a pause ([`Pause::source`]).
+    /// A pause reported by a source ([`Pause::source`]).
     pub(crate) fn pause(&mut self, pause: &Pause) {
         let Some(merge) = &mut self.merge else {
             return self.output.pause(pause);
@@ -69,12 +69,12 @@ impl RecordingTrace {
         }
     }
 
-    /// Pauses by who saw them so far, where there are two sources.
+    /// Pauses by source so far, if there are two sources.
     pub(crate) fn sources(&self) -> Option<SourceTotals> {
         self.merge.as_ref().map(PauseMerger::counts)
     }
 
-    /// All sources were read once. Writes what is due by the clock.
+    /// To be called after every poll of all sources. Writes what is due by the clock.
     pub(crate) fn tick(&mut self) {
         for pause in self.merge.iter_mut().flat_map(PauseMerger::next_round) {
             self.output.pause(&pause);
@@ -85,7 +85,7 @@ impl RecordingTrace {
         self.output.tick();
     }
 
-    /// Nothing more comes: what waits for its other half is written as it is.
+    /// No more pauses will come: writes those that wait for their other half as they are.
     pub(crate) fn finish(&mut self) -> Option<SourceTotals> {
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);

@@ -1,6 +1,7 @@
-//! What follows from each event of the probes: hold, resolve, arm, release, write.
+//! Handles each event of the probes: stop, resolve, probe, resume, write.
 //!
-//! Owns what is known by probes between their events. When to poll and when to end is `record.rs`.
+//! Owns the state that probes need between events. `record.rs` decides when to poll and when to
+//! end.
 
 mod foreign;
 
@@ -39,38 +40,33 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 use std::time::Instant;
 
-/// The probes of a recording, and what is known by them.
+/// The probes of a recording, and their state.
 pub(crate) struct ProbeWatch {
-    /// The BPF programs.
     pub session: BpfSession,
     /// Interpreter files and their probes.
     pub interpreters: ProbedInterpreters,
-    /// Recorded processes.
     pub processes: RecordedProcesses,
-    /// Stacks of pauses.
     pub stacks: StackResolver,
-    /// Allocation pressure.
     pub pressures: PressureIntervals,
-    /// Windows on the allocators, with `--alloc`.
+    /// Allocation windows, with `--alloc`.
     pub allocations: Option<AllocationWindows>,
     /// Probes on CUDA, NCCL and torch.
     pub cuda: Option<CudaProbes>,
-    /// Performance counters.
     pub counting: CounterRecording,
     /// Programs that wait for their probes.
     pub holding: HeldPrograms,
-    /// What each process runs.
+    /// The program of each process.
     programs: HashMap<u32, FileKey>,
-    /// Which interpreter a program had when it was met first. Another libpython may be in use the
-    /// next time, so this is only what is assumed until its memory map was looked at.
+    /// The interpreter of a program when it was first seen. It may use another libpython the next
+    /// time, so this is only assumed until its memory map is examined.
     usual: HashMap<(u64, u64), InterpreterIndex>,
-    /// The command that gctrace started: a child of ours, with which recording begins.
+    /// The command, a child of gctrace, with which recording starts.
     launched: Option<u32>,
-    /// Files named like a libpython that were mapped, and the interpreter in each.
+    /// Mapped files named like a libpython, and the interpreter in each.
     libraries: HashMap<(u64, u64), Option<InterpreterIndex>>,
 }
 
-/// Most time before the start of a command that goes into probes of interpreters that it names.
+/// Most time before the start of a command to spend on probing the interpreters that it names.
 const BEFORE_START: Duration = Duration::from_millis(500);
 
 impl ProbeWatch {
@@ -97,12 +93,12 @@ impl ProbeWatch {
         }
     }
 
-    /// The recording ends: nothing is held from here on.
-    pub(crate) fn hold_no_more(&mut self) {
+    /// The recording ends: no program is stopped from here on.
+    pub(crate) fn end_stops(&mut self) {
         self.holding.end(&mut self.session);
     }
 
-    /// What is needed to continue what is held once everything else is gone.
+    /// What is needed to resume stopped processes once everything else is gone.
     pub(crate) fn into_parts(
         self,
     ) -> (
@@ -119,7 +115,7 @@ impl ProbeWatch {
         )
     }
 
-    /// Places the probes of interpreters that the command names, so that nothing of it waits for them.
+    /// Probes the interpreters that the command names, so that it need not wait for that.
     fn arm_named(&mut self, plan: &LaunchPlan) {
         let begin = Instant::now();
         for program in plan.named_interpreters() {
@@ -142,7 +138,7 @@ impl ProbeWatch {
         }
     }
 
-    /// Starts the command; it is held at its exec until its probes are in.
+    /// Starts the command; it is stopped at its exec until its probes are placed.
     pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<RunningCommand> {
         self.arm_named(plan);
         self.holding.allow(&mut self.session);
@@ -154,7 +150,7 @@ impl ProbeWatch {
         Ok(launched)
     }
 
-    /// What the rings of the kernel hold; calls of CUDA are kept until the next tick.
+    /// Drains the kernel's rings; CUDA calls are kept until the next tick.
     pub(crate) fn poll(&mut self) -> Result<Vec<KernelEvent>, gctrace_ebpf::Error> {
         self.holding.allow(&mut self.session);
         let events = self.session.poll(Duration::ZERO)?;
@@ -164,7 +160,7 @@ impl ProbeWatch {
         Ok(events)
     }
 
-    /// CUPTI tells of the calls of these processes, since then.
+    /// CUPTI reports the calls of these processes, since then.
     pub(crate) fn reported_by_cupti(&mut self, processes: Vec<(u32, u64)>) {
         if let Some(cuda) = &mut self.cuda {
             for (pid, since_ns) in processes {
@@ -173,14 +169,14 @@ impl ProbeWatch {
         }
     }
 
-    /// CUPTI tells of the calls of programs whose environment names this library.
+    /// CUPTI reports the calls of programs whose environment names this library.
     pub(crate) fn leave_calls_to(&mut self, library: OsString) {
         if let Some(cuda) = &mut self.cuda {
             cuda.leave_to(library);
         }
     }
 
-    /// CUPTI does not tell of the calls of these processes.
+    /// CUPTI does not report the calls of these processes.
     pub(crate) fn without_cupti(&mut self, processes: Vec<u32>) {
         if let Some(cuda) = &mut self.cuda {
             for pid in processes {
@@ -189,28 +185,28 @@ impl ProbeWatch {
         }
     }
 
-    /// Something is not recorded that could be: said once, here and in the trace.
+    /// Something cannot be recorded: reports it once, here and in the trace.
     pub(crate) fn degraded(&mut self, trace: &mut RecordingTrace, error: gctrace_ebpf::Error) {
         let message = crate::text::chain(&error.into());
         tracing::warn!("{message}");
         trace.output.note(None, clock::monotonic_ns(), message);
     }
 
-    /// Records processes that are running already, and their probes' files.
+    /// Starts recording a running process, and probes its files.
     pub(crate) fn attach_to(
         &mut self,
         trace: &mut RecordingTrace,
         pid: u32,
         parent: Option<u32>,
     ) -> Result<(), AttachError> {
-        // Recorded, gctrace would hold what it starts itself.
+        // If gctrace were recorded, it would stop its own children.
         if self.processes.contains(pid) || pid == std::process::id() {
             return Ok(());
         }
-        // Followed before the probes are in: a child born in between is followed too.
+        // Followed before the probes are placed, so that a child forked in between is followed too.
         self.session.follow(pid)?;
         if !is_running(pid) {
-            // Its end came before, and will not be told.
+            // It exited before; no event will report that.
             self.session.unfollow(pid);
             return Ok(());
         }
@@ -221,12 +217,12 @@ impl ProbeWatch {
             return Err(forbidden.into());
         }
         self.counting
-            .begin(&self.session, pid, clock::monotonic_ns());
+            .start_process(&self.session, pid, clock::monotonic_ns());
         self.processes
             .add(pid, parent, ProcessOrigin::Attached, clock::monotonic_ns());
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
         let found = (armed.is_some(), self.interpreters.take_unprobed(pid));
-        trace.examination.began(pid, None);
+        trace.examination.started(pid, None);
         trace.examination.record_examined(pid, found);
         self.processes.set_interpreter(
             pid,
@@ -240,13 +236,12 @@ impl ProbeWatch {
         Ok(())
     }
 
-    /// Handles one event.
     pub(crate) fn event(&mut self, trace: &mut RecordingTrace, event: KernelEvent) {
         match event {
             KernelEvent::Pause(mut pause) => {
                 let (pid, tid) = (pause.pause.pid, pause.pause.tid);
                 pause.pause.stack = self.stacks.innermost(pause.stack);
-                self.processes.meet_thread(pid, tid, &mut trace.output);
+                self.processes.name_thread(pid, tid, &mut trace.output);
                 self.pressures.pause(&pause);
                 self.counting.select(&mut pause.pause.counters);
                 if let Some(cuda) = &mut self.cuda {
@@ -326,7 +321,7 @@ impl ProbeWatch {
         }
     }
 
-    /// A process is not recorded from now on: everything but the table of processes and what is said of it.
+    /// Stops recording a process: everything but the table of processes and its examination.
     pub(super) fn ended(&mut self, trace: &mut RecordingTrace, pid: u32, at_ns: u64) {
         self.programs.remove(&pid);
         if let Some(allocations) = &mut self.allocations {
@@ -352,33 +347,33 @@ impl ProbeWatch {
         }
     }
 
-    /// The program of a process is known and has not run, or has just begun to.
-    fn begin_cuda(&mut self, pid: u32) {
+    /// The program of a process is known and has not run, or has only just started.
+    fn start_cuda(&mut self, pid: u32) {
         if let Some(cuda) = &mut self.cuda
             && self.processes.interpreter(pid).is_some()
         {
-            cuda.program_begins(&self.session, pid);
+            cuda.program_starts(&self.session, pid);
         }
     }
 
-    /// Every event that the rings held was handled.
+    /// Every event in the rings was handled.
     pub(crate) fn handled_all(&mut self, trace: &mut RecordingTrace) {
         self.stacks.forget_ended();
         self.pressures.close_ended(&self.session, &mut trace.output);
     }
 
     fn forked(&mut self, trace: &mut RecordingTrace, pid: u32, parent: u32, at_ns: u64) {
-        // What gctrace forks is the command, before its exec: not yet a process of the recording.
+        // A child of gctrace is the command before its exec: not yet a recorded process.
         if parent == std::process::id() {
             return;
         }
         self.processes
             .add(pid, Some(parent), ProcessOrigin::Child, at_ns);
-        trace.examination.began(pid, Some(parent));
+        trace.examination.started(pid, Some(parent));
         self.announce(trace, pid);
     }
 
-    /// A process runs another program.
+    /// A process executed another program.
     fn executed(&mut self, pid: u32, file: FileKey, at_ns: u64) {
         if !self.processes.contains(pid) && self.launched.is_none_or(|launched| launched == pid) {
             self.processes
@@ -391,17 +386,18 @@ impl ProbeWatch {
         }
     }
 
-    /// Its libraries are looked at once they are mapped, see `look_again`.
+    /// `rescan` examines its libraries once they are mapped.
     fn runs_known_program(&mut self, trace: &mut RecordingTrace, pid: u32, file: FileKey) {
         let usual = self.usual.get(&(file.inode, file.device));
         if let Some(usual) = usual {
             self.processes.assume_interpreter(pid, *usual);
         }
         trace.examination.examined(pid, usual.is_some());
-        self.begin_cuda(pid);
+        self.start_cuda(pid);
     }
 
-    /// Looks at a program not met before. If its process is held, nothing of it has run yet.
+    /// Examines a program seen for the first time. If its process is stopped, none of it has run
+    /// yet.
     fn examine(
         &mut self,
         trace: &mut RecordingTrace,
@@ -416,12 +412,13 @@ impl ProbeWatch {
         match self.interpreters.examine_program(&mut self.session, pid) {
             ProbeNeed::Interpreter(index) => {
                 trace.examination.examined(pid, true);
-                self.ran_unheld(trace, (pid, hold, at_ns), index);
+                self.ran_unstopped(trace, (pid, hold, at_ns), index);
                 self.processes.set_interpreter(pid, Some(index), None);
                 self.usual.insert((file.inode, file.device), index);
                 self.known(file);
             }
-            // Held again, at its entry point or with the next process that runs it, and known from then on.
+            // Stopped again, at its entry point or with the next process that runs it, and known
+            // from then on.
             ProbeNeed::LinksInterpreter => {}
             ProbeNeed::Gone => trace.examination.unexamined(pid, Unexamined::Ended),
             ProbeNeed::Unprobed(why) => trace.examination.unexamined(pid, why),
@@ -430,7 +427,7 @@ impl ProbeWatch {
                 self.known(file);
             }
         }
-        self.begin_cuda(pid);
+        self.start_cuda(pid);
         self.holding.release(trace, pid, hold, at_ns);
     }
 
@@ -445,7 +442,7 @@ impl ProbeWatch {
         let found = (armed.is_some(), self.interpreters.take_unprobed(pid));
         trace.examination.record_examined(pid, found);
         if let Some((index, _)) = armed {
-            self.ran_unheld(trace, (pid, hold, at_ns), index);
+            self.ran_unstopped(trace, (pid, hold, at_ns), index);
         }
         let file = self.programs.get(&pid).copied();
         if let Some(file) = file.filter(|_| found.1.is_none()) {
@@ -453,13 +450,13 @@ impl ProbeWatch {
             self.usual
                 .extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
         }
-        self.begin_cuda(pid);
+        self.start_cuda(pid);
         self.holding.release(trace, pid, hold, at_ns);
         self.interpreters.entry_reached(pid);
         self.announce(trace, pid);
     }
 
-    /// A process is about to map a libpython, or has just done so and is held.
+    /// A process is about to map a libpython, or has just done so and is stopped.
     fn maps_libpython(
         &mut self,
         trace: &mut RecordingTrace,
@@ -481,7 +478,8 @@ impl ProbeWatch {
                 {
                     return trace.examination.unexamined(pid, why);
                 }
-                // A process that ended before its memory map was looked at says nothing of the file.
+                // The exit of a process before its memory map was examined does not show anything
+                // about the file.
                 if armed.is_none() && !is_running(pid) {
                     return trace.examination.unexamined(pid, Unexamined::Ended);
                 }
@@ -492,32 +490,32 @@ impl ProbeWatch {
             }
         };
         if let Some(index) = index {
-            self.ran_unheld(trace, (pid, hold, at_ns), index);
+            self.ran_unstopped(trace, (pid, hold, at_ns), index);
             self.processes.set_interpreter(pid, Some(index), None);
             trace.examination.examined(pid, true);
-            self.begin_cuda(pid);
+            self.start_cuda(pid);
             self.announce(trace, pid);
         }
     }
 
-    /// Says so, where Python ran in a process before its probes were in place.
-    fn ran_unheld(
+    /// Reports it if Python ran in a process before its probes were in place.
+    fn ran_unstopped(
         &self,
         trace: &mut RecordingTrace,
         event: (u32, HoldState, u64),
         index: InterpreterIndex,
     ) {
         let probed_ns = self.interpreters.armed_ns(index);
-        self.holding.ran_unheld(trace, event, probed_ns);
+        self.holding.ran_unstopped(trace, event, probed_ns);
     }
 
     fn known(&mut self, file: FileKey) {
         if let Err(error) = self.session.mark_known(file) {
-            tracing::warn!("{error}: programs will be held at exec more than once");
+            tracing::warn!("{error}: programs will be stopped at exec more than once");
         }
     }
 
-    /// Describes processes again that have another title now; looks at `all`, or at those that are due.
+    /// Writes processes again whose title changed; checks `all`, or those that are due.
     pub(crate) fn retitle(&mut self, trace: &mut RecordingTrace, all: bool) {
         for pid in self.processes.retitled(all) {
             self.processes
@@ -525,8 +523,8 @@ impl ProbeWatch {
         }
     }
 
-    /// Looks for interpreters that were mapped after their program began.
-    pub(crate) fn look_again(&mut self, trace: &mut RecordingTrace) {
+    /// Looks for interpreters that were mapped after their program started.
+    pub(crate) fn rescan(&mut self, trace: &mut RecordingTrace) {
         self.retitle(trace, false);
         for pid in self.processes.due() {
             let Some((index, late)) = self.interpreters.arm_mapped(&mut self.session, pid) else {
@@ -535,7 +533,8 @@ impl ProbeWatch {
                 }
                 continue;
             };
-            // The event of the mapping, or of the program's entry, is on its way, and knows whether it came late.
+            // The event of the mapping, or of the program's entry, is in the ring, and reports
+            // whether it came late.
             let late = late && !self.session.sees_mappings() && !self.holding.holds(pid);
             let now = clock::monotonic_ns();
             let assumed = self.processes.interpreter(pid);
@@ -547,7 +546,7 @@ impl ProbeWatch {
             }
             if late {
                 trace.examination.unexamined(pid, Unexamined::Late);
-                let message = "the process loaded its interpreter while running: earlier collections were not seen";
+                let message = "the process loaded its interpreter while running: earlier collections were not recorded";
                 trace.output.note(Some(pid), now, message.to_owned());
             }
             self.announce(trace, pid);

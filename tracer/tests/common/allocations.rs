@@ -1,4 +1,4 @@
-//! Estimates of `--alloc` against programs whose allocations are counted in a run of their own.
+//! Estimates of `--alloc` against programs whose allocations are counted in a separate run.
 
 use super::Trace;
 use super::limit::WithTimeout as _;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Records `allocate.py KIND` for so many seconds of CPU time; what it said, and the last summary.
+/// Records `allocate.py KIND` for `seconds` of CPU time; returns its output and the last summary.
 fn record(python: &Path, kind: &str, seconds: &str) -> (Value, Value) {
     let place = tempfile::tempdir().unwrap();
     let script = super::scripts().join("allocate.py");
@@ -21,7 +21,8 @@ fn record(python: &Path, kind: &str, seconds: &str) -> (Value, Value) {
     (printed, (*last).clone())
 }
 
-/// What one round of `allocate.py KIND` allocates, counted in a run of its own by a wrapper around the allocator.
+/// The allocations of one round of `allocate.py KIND`, counted in a separate run by a wrapper
+/// around the allocator.
 fn allocations_per_round(python: &Path, kind: &str) -> f64 {
     let place = tempfile::tempdir().unwrap();
     let library = place.path().join("counting_allocator.so");
@@ -43,10 +44,10 @@ fn allocations_per_round(python: &Path, kind: &str) -> f64 {
     printed["allocations"].as_f64().unwrap() / printed["rounds"].as_f64().unwrap()
 }
 
-/// Recordings of one program at most: what else runs on the machine may spoil one.
+/// Most recordings of one program: other load on the machine may spoil one.
 const ATTEMPTS: usize = 3;
 
-/// Records `allocate.py KIND` and compares what it is estimated to allocate with what it does.
+/// Records `allocate.py KIND` and compares the estimated allocations with the true ones.
 pub fn the_rate_is_estimated(test: &str, python: &Path, kind: &str) {
     if !super::privileged(test) {
         return;
@@ -100,7 +101,7 @@ fn summary_makes_sense(kind: &str, summary: &Value) {
     }
 }
 
-/// An integer of one digit is 28 bytes, and so of the class of 32.
+/// An integer of one digit takes 28 bytes, and so is in the class of 32.
 fn integers_have_their_size(summary: &Value) {
     let hits = summary["hits"].as_u64().unwrap();
     let of_integers: u64 = summary["classes"]

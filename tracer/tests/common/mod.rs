@@ -1,5 +1,5 @@
-//! Running the real gctrace on real interpreters, and reading what it wrote with another JSON
-//! reader than our own.
+//! Runs the real gctrace on real interpreters, and reads its output with another JSON reader than
+//! our own.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -27,18 +27,19 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
 
-/// All tests of a file, on a busy machine.
+/// Time limit for all tests of a file, on a busy machine.
 const LONGEST_S: u32 = 3600;
 
-/// A test that types Ctrl-C must not depend on how it was started: `&` in a script and nohup ignore signals, and
-/// what is ignored is inherited by everything that a test starts. The C runtime calls the functions of this section
-/// before `main`.
+/// A test that types Ctrl-C must not depend on how it was started: `&` in a script and nohup ignore
+/// signals, and everything that a test starts inherits that. The C runtime calls the functions of
+/// this section before `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static DISPOSITIONS: extern "C" fn() = reset_signals;
 
 extern "C" fn reset_signals() {
-    // Whatever waits without a limit of its own ends the tests of this file, instead of waiting for ever.
+    // Ends the tests of this file if one waits without a limit of its own, instead of waiting
+    // forever.
     // SAFETY: a timer of this process alone; children do not inherit it.
     unsafe { libc::alarm(LONGEST_S) };
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
@@ -58,7 +59,7 @@ pub fn scripts() -> PathBuf {
         .unwrap()
 }
 
-/// Whether BPF programs may be loaded here; says so if not.
+/// Whether BPF programs may be loaded here; prints a skip message if not.
 pub fn privileged(test: &str) -> bool {
     let support = gctrace_ebpf::KernelSupport::probe();
     let able = support.permitted && support.missing().is_empty();
@@ -90,7 +91,7 @@ fn manifest_path() -> PathBuf {
     )
 }
 
-/// Lines of the manifest; of those that could not be had, the reason.
+/// Lines of the manifest: an interpreter, or why it is missing.
 pub fn manifest() -> Vec<Result<Python, (String, String)>> {
     let text = std::fs::read_to_string(manifest_path()).unwrap_or_default();
     text.lines()
@@ -160,7 +161,7 @@ pub fn simulated_gpu(test: &str) -> Option<PathBuf> {
     folder.map(PathBuf::from)
 }
 
-/// Some interpreter that every machine has.
+/// The system's interpreter.
 pub fn any_python() -> PathBuf {
     ["/usr/bin/python3", "/usr/local/bin/python3"]
         .into_iter()
@@ -195,7 +196,7 @@ pub struct Pause {
     pub end_ns: u64,
     pub generation: u64,
     pub reason: String,
-    /// Name of the innermost frame.
+    /// Id of the innermost frame.
     pub stack: Option<u64>,
     pub args: Value,
 }
@@ -206,7 +207,7 @@ impl Pause {
     }
 }
 
-/// Nanoseconds of a time in microseconds with three decimals, by its text: exact.
+/// Nanoseconds from the text of a time in microseconds with three decimals: exact.
 pub fn nanoseconds(value: &Value) -> u64 {
     let text = value.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
@@ -252,7 +253,7 @@ impl Trace {
             .collect()
     }
 
-    /// Frames by name.
+    /// Frames by id.
     pub fn frames(&self) -> BTreeMap<u64, &Value> {
         self.named("gctrace_frame")
             .into_iter()
@@ -287,7 +288,7 @@ fn pause(event: &Value) -> Pause {
     }
 }
 
-/// How many pauses of each generation.
+/// Number of pauses of each generation.
 pub fn by_generation<'a>(pauses: impl IntoIterator<Item = &'a Pause>) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::from([(0, 0), (1, 0), (2, 0)]);
     for pause in pauses {
@@ -308,7 +309,7 @@ pub fn stats(truth: &Value, field: &str) -> BTreeMap<u64, u64> {
         .collect()
 }
 
-/// Collections by generation since `base`, which a forked process has from its parent.
+/// Collections by generation since `base`, which a forked process inherits from its parent.
 pub fn collections_since_base(truth: &Value) -> BTreeMap<u64, u64> {
     let value =
         |which: &str, index: usize| truth[which][index]["collections"].as_u64().unwrap_or(0);
@@ -324,18 +325,19 @@ pub fn truths(folder: &Path) -> Vec<Value> {
     entries.map(|entry| json(&entry.unwrap().path())).collect()
 }
 
-/// The system's interpreter and a fresh folder; `None`, said, where recording is not possible.
+/// The system's interpreter and a fresh folder; `None`, with a skip message, if recording is not
+/// possible.
 pub fn place_for(test: &str) -> Option<(PathBuf, tempfile::TempDir)> {
     privileged(test).then(|| (any_python(), tempfile::tempdir().expect("a folder")))
 }
 
-/// Seconds that anything may take: `GCTRACE_TEST_PATIENCE`, for emulated machines, or a minute.
+/// Time limit in seconds: `GCTRACE_TEST_PATIENCE`, for emulated machines, or a minute.
 fn patience_s() -> u64 {
     let given = std::env::var("GCTRACE_TEST_PATIENCE").ok();
     given.and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
-/// Waits until a condition holds; panics with `what` after a minute, or [`patience_s`].
+/// Waits until a condition is true; panics with `what` after a minute, or [`patience_s`].
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(patience_s());
     while !holds() {

@@ -11,21 +11,21 @@ use std::process::Output;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// User ids that nobody has.
+/// User ids without an account.
 pub const ALICE: u32 = 61_301;
 pub const BOB: u32 = 61_302;
 
-/// Longer than anything here takes, on a machine with other work.
+/// Longer than any test takes, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A copy of gctrace and its library where only root writes, and a folder where everyone may.
+/// A copy of gctrace and its library that only root can write, and a folder that all users can.
 pub struct Setcap {
     installed: TempDir,
     work: TempDir,
 }
 
 impl Setcap {
-    /// `None`, and a line that says why, where that is not possible.
+    /// `None`, and a line with the reason, if that is not possible.
     pub fn install(test: &str, capabilities: &str) -> Option<Self> {
         if !super::privileged(test) {
             return None;
@@ -65,12 +65,12 @@ impl Setcap {
         self.installed.path().join("gctrace")
     }
 
-    /// A file of the folder that everyone may write.
+    /// A file of the folder that all users can write.
     pub fn file(&self, name: &str) -> PathBuf {
         self.work.path().join(name)
     }
 
-    /// A command as that user, with no group but their own, ended after a while.
+    /// A command as that user, without supplementary groups, with a time limit.
     pub fn command(&self, user: u32, program: &Path) -> Command {
         let mut command = Command::new("timeout");
         command

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::process::Output;
 
-/// Runs a command as the leader of a session on a terminal that is closed as soon as the file `ready` is there; then
-/// prints its exit code (of a signal, negative), or `alive` after 20 s.
+/// Runs a command as the leader of a session on a terminal that is closed as soon as the file
+/// `ready` exists; then prints its exit code (negative for a signal), or `alive` after 20 s.
 const CLOSED_TERMINAL: &str = "
 import os, pty, select, signal, sys, time
 pid, terminal = pty.fork()
@@ -32,7 +32,7 @@ else:
     os.waitpid(pid, 0)
 ";
 
-/// Runs that, in `place`. What it prints is on standard output.
+/// Runs that in `place`. Its result is on standard output.
 pub fn closed(place: &Path, command: &[&str]) -> Output {
     Command::new(super::any_python())
         .args(["-c", CLOSED_TERMINAL])
@@ -44,9 +44,9 @@ pub fn closed(place: &Path, command: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Of a session that gctrace itself leads (`ssh -t HOST gctrace`), the kernel tells only gctrace that the terminal is
-/// gone: the command must get to know, and the recording must be complete.
-pub fn the_leader_hands_the_hangup_on(python: &Path, mode: &str) {
+/// If gctrace itself leads the session (`ssh -t HOST gctrace`), the kernel reports the hangup only
+/// to gctrace: it must reach the command, and the recording must be complete.
+pub fn the_leader_forwards_the_hangup(python: &Path, mode: &str) {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let sleeps = "import gc, time; gc.collect(); open('ready', 'w').close(); time.sleep(60)";

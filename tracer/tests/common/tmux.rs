@@ -8,11 +8,11 @@ use std::process::Output;
 
 /// One window with one shell.
 pub struct Tmux {
-    /// The server's socket; named by path, so that no server of the user is met.
+    /// The server's socket, by path, so that no server of the user is used.
     socket: PathBuf,
 }
 
-/// Whether tmux is here; says so if not.
+/// Whether tmux is installed; prints a skip message if not.
 pub fn has_tmux(test: &str) -> bool {
     let found = Command::new("tmux").arg("-V").output_in_time().is_ok();
     if !found {
@@ -22,7 +22,7 @@ pub fn has_tmux(test: &str) -> bool {
 }
 
 impl Tmux {
-    /// Starts `shell` in a window of so many columns and lines.
+    /// Starts `shell` in a window of this size.
     pub fn start(place: &Path, (columns, lines): (u16, u16), shell: &[&str]) -> Self {
         let tmux = Self {
             socket: place.join("tmux"),
@@ -91,30 +91,30 @@ impl Tmux {
         self.bytes(format!("\x1b[<0;{column};{line}M\x1b[<0;{column};{line}m").as_bytes());
     }
 
-    /// The window gets another size.
+    /// Resizes the window.
     pub fn resize(&self, columns: u16, lines: u16) {
         let (columns, lines) = (columns.to_string(), lines.to_string());
         self.run(&["resize-window", "-x", &columns, "-y", &lines]);
     }
 
-    /// What is to be seen.
+    /// The text on the screen.
     pub fn screen(&self) -> String {
         String::from_utf8_lossy(&self.run(&["capture-pane", "-p"]).stdout).into_owned()
     }
 
-    /// The same with colours, as escape sequences.
+    /// The screen with colors, as escape sequences.
     pub fn coloured_screen(&self) -> String {
         let output = self.run(&["capture-pane", "-p", "-e"]);
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// One of tmux' variables, for example `alternate_on`.
+    /// A variable of tmux, for example `alternate_on`.
     pub fn variable(&self, name: &str) -> String {
         let output = self.run(&["display-message", "-p", &format!("#{{{name}}}")]);
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// The terminal goes away with all that is in it.
+    /// Closes the terminal with all its processes.
     pub fn kill(&self) {
         self.run(&["kill-server"]);
     }
@@ -129,7 +129,7 @@ impl Tmux {
             }
             assert!(
                 std::time::Instant::now() < patience,
-                "{what} did not come:\n{screen}"
+                "{what} did not appear:\n{screen}"
             );
             std::thread::sleep(std::time::Duration::from_millis(50));
         }

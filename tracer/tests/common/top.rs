@@ -1,4 +1,4 @@
-//! What `gctrace top --format json` printed, as any JSON reader sees it.
+//! The output of `gctrace top --format json`, as any JSON reader sees it.
 
 use super::Trace;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub fn objects(stdout: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-/// The last object's figures of each process and of all, against a trace written at the same time.
+/// Compares the last object's figures, by process and total, with a trace written at the same time.
 pub fn equal_to_trace(last: &Value, trace: &Trace) {
     assert_eq!(
         sums(&last["totals"]["collections"]),
@@ -90,8 +90,8 @@ fn add(sums: &mut Sums, name: String, value: u64) {
     }
 }
 
-/// Intervals follow each other without gap or overlap, and no pause is in two of them. One that is read later than
-/// usual, on a machine with too much to do, may be in none.
+/// Intervals follow each other without gap or overlap, and no pause is in two of them. One that is
+/// read late, on an overloaded machine, may be in none.
 pub fn intervals_follow_each_other(objects: &[Value]) {
     let number = |value: &Value| value.as_u64().expect("a number");
     let until = |object: &Value| number(&object["interval_end_ns"]);

@@ -1,4 +1,4 @@
-//! An ordinary user without any capability, for recordings from within.
+//! An ordinary user without any capability, for in-process recordings.
 
 use super::limit::WithTimeout as _;
 use std::os::unix::fs::MetadataExt;
@@ -8,20 +8,20 @@ use std::process::Command;
 use std::process::Output;
 use tempfile::TempDir;
 
-/// A user id that nobody has.
+/// A user id without an account.
 const NOBODYS: u32 = 61_234;
 
-/// A user, and a folder that is theirs, with gctrace and its library in it.
+/// A user, and their folder with gctrace and its library in it.
 pub struct OrdinaryUser {
     /// Where gctrace runs and writes.
     pub folder: TempDir,
-    /// Of an entry in /etc/passwd, where one was made.
+    /// Name of the entry in /etc/passwd, if one was created.
     name: Option<String>,
 }
 
 impl OrdinaryUser {
-    /// `None`, and a line that says why, where gctrace cannot be run as another user. Makes a real user where
-    /// `GCTRACE_TEST_SUDO=1` allows that; elsewhere it is only a number.
+    /// `None`, and a line with the reason, if gctrace cannot be run as another user. Creates a real
+    /// user if `GCTRACE_TEST_SUDO=1` allows that; otherwise it is only a number.
     pub fn for_test(test: &str) -> Option<Self> {
         if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
             eprintln!("skipped {test}: it needs root to become an ordinary user");
@@ -54,7 +54,7 @@ impl OrdinaryUser {
         self.folder.path().join(name)
     }
 
-    /// A command as that user, in that folder, who can read `trees` wherever they lie.
+    /// A command as that user, in that folder, who can read `trees` wherever they are.
     pub fn command(&self, trees: &[&Path], program: &Path) -> Command {
         let mut command = Command::new(super::scripts().join("../as_user.sh"));
         command

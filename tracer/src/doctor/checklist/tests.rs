@@ -88,7 +88,7 @@ fn within(no_probes: Option<NoProbes>) -> InProcessFacts {
 fn nothing(no_probes: NoProbes) -> InProcessFacts {
     let error = LibraryError::Unusable {
         path: "/opt/libgctrace_inject.so".into(),
-        reason: "it is no file".into(),
+        reason: "it is not a file".into(),
     };
     let facts = mode::ModeFacts {
         no_probes: Some(no_probes),

@@ -1,4 +1,4 @@
-//! Files that may and may not be loaded, and what is put into the environment.
+//! Files that may and may not be loaded, and the resulting environment.
 
 use super::*;
 use crate::launch::Invoker;
@@ -55,7 +55,7 @@ fn the_users_own_libraries_stay_first() {
 }
 
 #[test]
-fn another_tool_of_cuda_stays() {
+fn another_cuda_tool_is_kept() {
     let mut plan = plan(&[(CUDA_INJECTION, "/opt/nsys/x.so")]);
     assert_eq!(
         plan.foreign_cuda_injection(),
@@ -110,7 +110,7 @@ fn paths_that_the_loader_would_cut_get_a_link() {
     }
     let link = private.join(LIBRARY);
     assert_eq!(plan.variable(PRELOAD), Some(link.as_os_str()));
-    assert_eq!(fs::read(&link).expect("it leads there"), b"x");
+    assert_eq!(fs::read(&link).expect("the link resolves"), b"x");
     let cut = place.path().join("my tools: new/s");
     plan.inject(&injection(&library), &cut)
         .expect_err("nowhere");
@@ -127,7 +127,7 @@ fn trusted_place() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_not_the_library_is_refused() {
+fn other_files_are_refused() {
     let place = trusted_place();
     let file = place.path().join(LIBRARY);
     let refused = |plan: &LaunchPlan| usable(&file, plan).expect_err("refused").to_string();
@@ -147,14 +147,14 @@ fn built() -> PathBuf {
 }
 
 #[test]
-fn the_one_that_cargo_built_is_found() {
+fn the_library_of_cargo_build_is_found() {
     let path = library_for(&plan(&[])).expect("usable");
     assert_eq!(path.file_name(), Some(OsStr::new(LIBRARY)));
     assert!(path.is_absolute());
 }
 
 #[test]
-fn another_version_is_said() {
+fn another_version_is_reported() {
     let place = trusted_place();
     let file = place.path().join(LIBRARY);
     let mut bytes = fs::read(built()).expect("read");
@@ -203,7 +203,7 @@ fn as_root_files_of_others_are_refused() {
         "{refused}"
     );
     plan.identity = None;
-    let refused = usable(&file, &plan).expect_err("root's own programs are no exception");
+    let refused = usable(&file, &plan).expect_err("root's own programs too");
     assert!(
         refused.to_string().contains("belongs to nobody"),
         "{refused}"

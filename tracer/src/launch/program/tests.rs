@@ -1,4 +1,4 @@
-//! Programs made for the purpose, and those of this machine.
+//! Programs created for the test, and those of this machine.
 
 use super::*;
 use crate::launch::Invoker;
@@ -24,7 +24,7 @@ fn executable(folder: &Path, name: &str, bytes: &[u8]) -> String {
     path.into_os_string().into_string().expect("text")
 }
 
-/// An x86-64 executable with one program header of that kind, and the text that it leads to.
+/// An x86-64 executable with one program header of that kind, and the text that it refers to.
 fn elf(kind: u32, machine: u16, text: &str) -> Vec<u8> {
     let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0];
     file.resize(16, 0);
@@ -70,7 +70,7 @@ fn usual_programs_have_none() {
 }
 
 #[test]
-fn files_tell() {
+fn obstacles_are_found_in_files() {
     let place = tempfile::tempdir().expect("a directory");
     let static_ = executable(place.path(), "static", &elf(LOAD, X86_64, ""));
     let loader = "/lib/ld-musl-x86_64.so.1";
@@ -117,7 +117,7 @@ fn words_of_env() {
 }
 
 #[test]
-fn programs_with_other_rights() {
+fn programs_with_privileges_beyond_their_users() {
     let place = tempfile::tempdir().expect("a directory");
     let file = executable(
         place.path(),

@@ -1,10 +1,10 @@
-//! From what windows saw to the rate of the undisturbed program. Pure.
+//! Estimates the rate of the undisturbed program from what windows saw. Pure.
 //!
-//! Inside a window each allocation takes twenty times as long as outside, and what follows a trap runs
-//! slower too, so time inside says nothing about time outside. Markers of progress do: a window tells
-//! how many allocations go with one step of a marker, and between the windows, where nothing is
-//! disturbed, the marker's steps are timed. Their product is the rate; its error is found by leaving
-//! out one window at a time.
+//! Inside a window each allocation takes twenty times as long as outside, and what follows a trap
+//! runs slower too, so time inside does not measure time outside. Markers of progress do: a window
+//! measures how many allocations occur per step of a marker, and between the windows, where nothing
+//! is disturbed, the marker's steps are timed. Their product is the rate; its error is estimated by
+//! leaving out one window at a time (jackknife).
 
 use super::local_rate;
 use super::local_rate::LocalRate;
@@ -21,34 +21,38 @@ use gctrace_probes::progress::MarkerKey;
 use gctrace_probes::progress::MarkerKind;
 use std::collections::HashMap;
 
-/// A marker must have moved in this part of the windows since it was first met, to stand for the program since.
+/// A marker must have moved in this share of the windows since it was first seen, to represent the
+/// program since.
 const COVERAGE: f64 = 0.6;
 
-/// And these must be this part of all: what a program does at its start (imports) is another program.
+/// And these must be this share of all: what a program does at its start (imports) is not
+/// representative.
 const MIN_PART: f64 = 0.3;
 
-/// Units counted over one distance that make shorter ones needless.
+/// Units counted over one distance that make shorter ones unnecessary.
 const ENOUGH_UNITS: f64 = 300.0;
 
-/// Part of its readings that must succeed.
+/// Share of its readings that must succeed.
 const READABLE: f64 = 0.4;
 
 /// Windows before there is an estimate with an error.
 const FEWEST_WINDOWS: usize = 4;
 
-/// Beginnings tried, in parts of all windows, and how many times smaller an error must be to leave out windows.
+/// Starts tried, in shares of all windows, and the factor by which an error must be smaller to
+/// leave out windows.
 const TENTHS: usize = 10;
 const MUCH_BETTER: f64 = 1.5;
 
-/// Part of the windows that must tell a rate around them, to stand for all.
+/// Share of the windows that must have a rate around them, to represent all.
 const NEARLY_ALL: f64 = 0.8;
 
-/// Estimates with a larger error than this are none: by one marker, which may be the wrong one, and around each
-/// window.
+/// Estimates with a larger relative error are rejected: by one marker, which may be the wrong one,
+/// and around each window.
 const WORST: f64 = 0.15;
 const WORST_LOCAL: f64 = 0.3;
 
-/// An error below which a marker is good enough for the longest distance to decide between them.
+/// A relative error below which a marker is good enough for the longest distance to decide between
+/// them.
 const GOOD: f64 = 0.04;
 
 /// A marker around one window.
@@ -56,7 +60,7 @@ const GOOD: f64 = 0.04;
 struct WindowCycle {
     free: [MarkerSteps; SCALES],
     window: MarkerSteps,
-    /// Undisturbed readings in which it was there, and all.
+    /// Undisturbed readings in which it was present, and all.
     there: f64,
     readings: f64,
 }
@@ -66,30 +70,30 @@ struct WindowCycle {
 pub(crate) struct RateEstimate {
     /// Allocations per second of the undisturbed program.
     pub per_second: f64,
-    /// Standard error of it, as a part of it.
+    /// Its relative standard error.
     pub relative_error: f64,
-    /// On what it rests.
+    /// What it is based on.
     pub basis: RateBasis,
-    /// It rests on so many windows, of so many.
+    /// Number of windows it is based on, of all.
     pub windows: (usize, usize),
 }
 
-/// What told the progress of the undisturbed program.
+/// What measured the progress of the undisturbed program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RateBasis {
     /// One marker, in all of the last windows together.
     Marker(MarkerKind),
-    /// Around each window the marker that tells most there.
+    /// Around each window the marker with most steps there.
     EachWindow,
 }
 
 impl RateEstimate {
-    /// In words.
+    /// As text for the trace.
     pub(crate) fn basis(&self) -> String {
         let (used, all) = self.windows;
         match self.basis {
             RateBasis::EachWindow => {
-                format!("told around {used} of {all} windows by loops, variables or CPU time")
+                format!("measured around {used} of {all} windows by loops, variables or CPU time")
             }
             RateBasis::Marker(kind) => {
                 let what = match kind {
@@ -98,7 +102,7 @@ impl RateEstimate {
                     MarkerKind::YoungCount => "the collector's count of new containers",
                 };
                 let last = if used == all { "the" } else { "the last" };
-                format!("progress told by {what}, timed between {last} {used} windows")
+                format!("progress measured by {what}, timed between {last} {used} windows")
             }
         }
     }
@@ -107,19 +111,19 @@ impl RateEstimate {
 /// A marker in the windows in which it moved.
 #[derive(Default)]
 struct MarkerSamples {
-    /// How many windows there were before the first of them.
+    /// Number of windows before the first of them.
     first: usize,
     cycles: Vec<WindowCycle>,
 }
 
-/// Everything seen of one process.
+/// All observations of one process.
 #[derive(Default)]
 pub(crate) struct WindowObservations {
     windows: usize,
     markers: HashMap<MarkerKey, MarkerSamples>,
-    /// The rate around each window, where a marker told it.
+    /// The rate around each window, if a marker measured it.
     local: Vec<Option<LocalRate>>,
-    /// What a hit cost in windows of which a marker told the rate, in nanoseconds.
+    /// Nanoseconds per hit in windows where a marker measured the rate.
     costs: Vec<f64>,
 }
 
@@ -164,16 +168,16 @@ impl WindowObservations {
                 moved = true;
             }
         }
-        // A program that waited all the time, or was not given a CPU, tells nothing.
+        // A program that waited all the time, or got no CPU, gives no information.
         self.windows += usize::from(moved);
     }
 
-    /// In how many windows a marker moved.
+    /// Number of windows in which a marker moved.
     pub(crate) fn windows_of(&self, key: MarkerKey) -> usize {
         self.markers.get(&key).map_or(0, |seen| seen.cycles.len())
     }
 
-    /// The best estimate so far; `None` while no marker is good for one.
+    /// The best estimate so far; `None` while no marker is good enough.
     pub(crate) fn estimate(&self) -> Option<RateEstimate> {
         let estimates = [self.of_each_window(), self.of_all_windows()];
         let error = |estimate: &RateEstimate| estimate.relative_error;
@@ -183,7 +187,7 @@ impl WindowObservations {
             .min_by(|a, b| error(a).total_cmp(&error(b)))
     }
 
-    /// What a hit costs in this process, in nanoseconds, as far as windows tell.
+    /// Nanoseconds per hit in this process, as far as windows measured it.
     pub(crate) fn hit_ns(&self) -> Option<f64> {
         let mut costs = self.costs.clone();
         costs.sort_by(f64::total_cmp);
@@ -191,8 +195,9 @@ impl WindowObservations {
         costs.get(costs.len() / 2).copied().filter(|_| enough)
     }
 
-    /// The mean of the rates around the windows, where nearly all of them tell one: of all windows, or of the last
-    /// ones if these agree much better (what a program does at its start is another program).
+    /// The mean of the rates around the windows, if nearly all of them have one: of all windows, or
+    /// of the last ones if these agree much better (what a program does at its start is not
+    /// representative).
     fn of_each_window(&self) -> Option<RateEstimate> {
         let count = self.local.len();
         let all = self.mean_since(0);
@@ -220,7 +225,7 @@ impl WindowObservations {
         let mean = estimated.iter().map(|local| local.rate).sum::<f64>() / count;
         let squares = estimated.iter().map(|local| (local.rate - mean).powi(2));
         let chance = (squares.sum::<f64>() / (count - 1.0) / count).sqrt();
-        // What is not known of the cost of a hit is the same in all windows.
+        // The uncertainty of the cost of a hit is the same in all windows.
         let by_cost = estimated.iter().map(|local| local.error).sum::<f64>() / count;
         let error = chance.hypot(by_cost);
         (mean > 0.0 && error <= WORST_LOCAL * mean).then(|| RateEstimate {
@@ -231,7 +236,7 @@ impl WindowObservations {
         })
     }
 
-    /// By one marker's steps in all windows together: for steps so long that a window holds few.
+    /// By one marker's steps in all windows together: for steps so long that a window contains few.
     pub(crate) fn of_all_windows(&self) -> Option<RateEstimate> {
         let mut candidates: Vec<(usize, RateEstimate)> = self
             .markers
@@ -249,7 +254,7 @@ impl WindowObservations {
             .map(|(_, estimate)| *estimate)
     }
 
-    /// Every marker with what was seen of it, for `-vv`.
+    /// Logs every marker and its readings, for `-vv`.
     pub(crate) fn explain(&self) {
         tracing::debug!("rates around the windows: {:?}", self.local);
         for (key, seen) in &self.markers {
@@ -332,8 +337,8 @@ fn clear_torn(
     }
 }
 
-/// A variable that changes faster than it is read can be read only while the program stands still: what such
-/// readings say is too slow.
+/// A variable that changes faster than it is read can be read only while the program is not
+/// running: such readings make it look too slow.
 fn is_readable(readings: &[MarkerReading], index: usize) -> bool {
     let value = |reading: &MarkerReading| reading.values.get(index).copied().flatten();
     let there = readings
@@ -386,8 +391,8 @@ fn longest(
     found.filter(|_| shorter.units > 0.0)
 }
 
-/// The steps over the longest distance, and over shorter ones as far as needed: the longer, the less a reading
-/// disturbs what it times.
+/// The steps over the longest distance, and over shorter ones as far as needed: the longer, the
+/// less a reading disturbs what it times.
 fn enough(
     cycles: &[WindowCycle],
     of: impl Fn(&WindowCycle) -> &[MarkerSteps; SCALES],

@@ -1,7 +1,7 @@
-//! The rate around one window, by the marker that tells most there. Pure.
+//! The rate around one window, by the marker with most steps there. Pure.
 //!
-//! A program with phases (a loop, then freeing what it made) has many rates. Windows open at moments that have
-//! nothing to do with them, so the mean of the rates around each window is the rate of the whole.
+//! A program with phases (a loop, then freeing what it made) has many rates. Windows open at times
+//! that are independent of them, so the mean of the rates around each window is the overall rate.
 
 use super::steps::MarkerReading;
 use super::steps::TORN;
@@ -10,34 +10,35 @@ use super::steps::presence;
 use gctrace_probes::progress::MarkerKey;
 use gctrace_probes::progress::MarkerKind;
 
-/// Steps that a marker must make, in a window and in the readings before it, to tell the rate there.
+/// Steps that a marker must make, in a window and in the readings before it, to measure the rate
+/// there.
 const FEWEST_UNITS: f64 = 30.0;
 
-/// Readings so close together belong to one burst, in nanoseconds.
+/// Readings at most this far apart belong to one burst, in nanoseconds.
 const BURST_NS: f64 = 4e6;
 
-/// More of its steps back than this and it is a loop that begins anew between two readings.
+/// With a larger share of backward steps it is a loop that restarts between two readings.
 const MAX_BACKWARD: f64 = 0.13;
 
-/// Part of a window's CPU time that its hits may cost, for the rest to tell the rate.
+/// Share of a window's CPU time that its hits may cost, for the rest to measure the rate.
 const MAX_COST: f64 = 0.6;
 
-/// What is not known of the cost of a hit, as a part of it: where markers told it, and where it is assumed.
+/// Relative uncertainty of the cost of a hit: where markers measured it, and where it is assumed.
 const COST_ERROR: f64 = 0.1;
 const ASSUMED_COST_ERROR: f64 = 0.3;
 
-/// What a window saw.
+/// The observations in a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowSample<'a> {
-    /// Markers at moments told in hits.
+    /// Markers at times given in hits.
     pub readings: &'a [MarkerReading],
-    /// Allocations in all.
+    /// Number of allocations in the window.
     pub hits: u64,
     /// CPU time of the process while it was open, in nanoseconds.
     pub cpu_ns: f64,
-    /// What a hit costs, in nanoseconds, where markers told it in other windows.
+    /// Nanoseconds per hit, if markers measured that in other windows.
     pub hit_ns: Option<f64>,
-    /// What it is taken to cost else.
+    /// Nanoseconds per hit that are assumed otherwise.
     pub assumed_hit_ns: f64,
 }
 
@@ -46,13 +47,13 @@ pub(crate) struct WindowSample<'a> {
 pub(crate) struct LocalRate {
     /// Allocations per second of the undisturbed program.
     pub rate: f64,
-    /// The part of it that is not known because the cost of a hit is not, in allocations per second.
+    /// The part of its error that comes from the cost of a hit, in allocations per second.
     pub error: f64,
-    /// What a hit cost here, in nanoseconds, if that can be told.
+    /// Nanoseconds per hit here, if that can be derived.
     pub hit_ns: Option<f64>,
 }
 
-/// The rate around this window; `None` where nothing tells it.
+/// The rate around this window; `None` if nothing measures it.
 pub(crate) fn rate(
     keys: &[MarkerKey],
     free: &[MarkerReading],
@@ -61,7 +62,7 @@ pub(crate) fn rate(
     by_marker(keys, free, window).or_else(|| by_cost(window))
 }
 
-/// By the marker that makes most steps around it.
+/// By the marker with most steps around it.
 fn by_marker(
     keys: &[MarkerKey],
     free: &[MarkerReading],
@@ -71,7 +72,7 @@ fn by_marker(
         let outside = speed(free, index)?;
         let inside = between_steps(window.readings, index);
         let there = match key.kind {
-            // A loop that is over cannot be read; a variable that changes while it is read cannot either.
+            // A finished loop cannot be read; nor can a variable that changes while it is read.
             MarkerKind::Iterator => presence(free, index),
             MarkerKind::Integer | MarkerKind::YoungCount => 1.0,
         };
@@ -96,8 +97,8 @@ fn by_marker(
     })
 }
 
-/// By the CPU time of the window, less what its hits cost: for programs that allocate so rarely that this is no
-/// small part.
+/// By the CPU time of the window minus what its hits cost: for programs that allocate so rarely
+/// that the rest is substantial.
 fn by_cost(window: &WindowSample<'_>) -> Option<LocalRate> {
     let (hit_ns, unknown) = match window.hit_ns {
         Some(hit_ns) => (hit_ns, COST_ERROR),
@@ -169,7 +170,8 @@ mod tests {
     }
 
     proptest! {
-        /// A loop of steady speed whose steps allocate so much: the rate comes back, whatever a hit costs.
+        /// For a loop of steady speed and steady allocations per step, the rate is recovered,
+        /// whatever a hit costs.
         #[test]
         fn a_steady_loop(units_per_us in 0.1..50.0f64, hits_per_unit in 0.2..20.0f64, hit_ns in 100.0..20_000.0f64) {
             let free = readings(400_000.0, 400.0 * units_per_us, |_| true);
@@ -181,7 +183,7 @@ mod tests {
             prop_assert!((rate / truth - 1.0).abs() < 0.02, "{rate} {truth}");
         }
 
-        /// No readings make it panic or give a rate that is none.
+        /// No readings cause a panic or an invalid rate.
         #[test]
         fn any_readings(
             free in proptest::collection::vec((0.0..1e9f64, proptest::option::of(any::<i64>())), 0..20),
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_is_over_half_of_the_time() {
+    fn a_loop_that_is_absent_half_of_the_time() {
         let free = readings(400_000.0, 4000.0, |number| number % 4 < 2);
         let inside = readings(100.0, 100.0, |_| true);
         let rate = rate(
@@ -225,7 +227,7 @@ mod tests {
     fn few_hits_in_much_time_need_no_marker() {
         let local = rate(&[], &[], &window(&[], 1000, 11e6)).unwrap();
         assert!((local.rate / 1e5 - 1.0).abs() < 1e-9, "{local:?}");
-        // Of a tenth of the rest three tenths are not known.
+        // Three tenths of the remaining tenth are uncertain.
         assert!((local.error / local.rate - 0.03).abs() < 1e-9, "{local:?}");
         assert_eq!(rate(&[], &[], &window(&[], 10_000, 11e6)), None);
     }

@@ -1,5 +1,5 @@
-//! One recorded process as the windows see it: where its allocator and its markers are, what was seen so
-//! far, and the cycle of undisturbed readings and a window.
+//! One recorded process with windows: the addresses of its allocator and its markers, the
+//! observations so far, and the cycle of undisturbed readings and a window.
 
 use super::estimate::WindowObservations;
 use super::local_rate::WindowSample;
@@ -28,25 +28,27 @@ use std::time::Instant;
 
 /// Distances within a burst of readings.
 const BURST_GAPS: [Duration; 3] = [
-    // The clock interrupts the program when it is read.
+    // Reading the clock interrupts the program.
     Duration::from_micros(30),
-    // Much longer than a reading takes: meanwhile the core is shared with one (measured: a third slower).
+    // Much longer than a reading takes, during which the program shares the core (measured: a third
+    // slower).
     Duration::from_micros(400),
     Duration::from_micros(1500),
 ];
-/// Between two readings in a window: always the same, so that a step is seen as late at its begin as at its end.
+/// Between two readings in a window: constant, so that a step is seen with the same delay at its
+/// start and its end.
 const WINDOW_GAP: Duration = Duration::from_micros(120);
-/// Windows after which longer ones are tried, if those told nothing.
+/// Windows after which longer ones are tried, if those gave no estimate.
 const WINDOWS_TO_LENGTHEN: u64 = 8;
-/// A burst counts only if the process ran on a CPU for this part of it.
+/// A burst counts only if the process ran on a CPU for this share of it.
 const RAN: f64 = 0.97;
-/// Times that the frames are walked in search of markers: until so many walks came to the outermost frame, which
-/// is where the loop of a training run is.
+/// How often the frames are walked in search of markers: until this many walks reached the
+/// outermost frame, which contains the loop of a training run.
 const FULL_SCANS: u32 = 4;
 const MAX_SCANS: u32 = 40;
-/// After so many bursts it shows which markers move.
+/// Bursts after which it is clear which markers move.
 const BURSTS_TO_MOVE: u32 = 2;
-/// Where none moves after so many tries, a window opens all the same: for sizes and lines.
+/// If no marker moves after this many tries, a window opens all the same: for sizes and lines.
 const PATIENCE: u32 = 5;
 /// Markers that are read until then, and from then on.
 const MAX_CANDIDATES: usize = 256;
@@ -55,10 +57,10 @@ const MAX_MARKERS: usize = 10;
 const MAX_READINGS: usize = 400;
 /// Allocations during one reading in a window, at most.
 const MAX_HITS_IN_READING: u64 = 200;
-/// One of so many allocations takes a stack.
+/// One of this many allocations takes a stack.
 const STACK_EVERY: u32 = 61;
-/// What one hit is taken to cost before it is measured, emulated or single-stepped (docs/measurements.md), and
-/// what it costs at least and at most on any machine.
+/// Assumed nanoseconds per hit before it is measured, emulated or single-stepped
+/// (docs/measurements.md), and its limits on any machine.
 const HIT_NS: f64 = 900.0;
 const STEPPED_HIT_NS: f64 = 16_000.0;
 const MIN_HIT_NS: f64 = 100.0;
@@ -76,7 +78,7 @@ pub(crate) struct SampledInterpreter {
 }
 
 impl SampledInterpreter {
-    /// What a hit is taken to cost before it is measured.
+    /// Assumed nanoseconds per hit before it is measured.
     fn assumed_hit_ns(&self) -> f64 {
         if self.emulated {
             HIT_NS
@@ -105,7 +107,7 @@ pub(crate) struct SampledProcess {
     windows: u64,
     /// Bursts of readings of these markers.
     bursts: u32,
-    /// Times that markers were looked for since the last window.
+    /// Searches for markers since the last window.
     fruitless: u32,
     since_ns: u64,
     hit_ns: f64,
@@ -145,7 +147,7 @@ impl SampledProcess {
         }
     }
 
-    /// Reads the markers of the undisturbed program; finds them first where there are none.
+    /// Reads the markers of the undisturbed program; finds them first if there are none.
     pub(crate) fn observe(&mut self) {
         if self.markers.is_empty() {
             self.fruitless += 1;
@@ -157,7 +159,7 @@ impl SampledProcess {
         let (cpu_begin, begin) = (self.clock.now_ns(), Instant::now());
         let mut readings = Vec::new();
         for gap in BURST_GAPS {
-            // Not spinning: this CPU may share a core with the program's.
+            // Sleeps rather than spins: this CPU may share a core with the program's.
             std::thread::sleep(gap);
             let before = begin.elapsed();
             let values = progress::sample(self.pid, &self.markers, &self.progress);
@@ -166,7 +168,7 @@ impl SampledProcess {
         let wall = begin.elapsed().as_nanos() as f64;
         let cpu = self.clock.now_ns().saturating_sub(cpu_begin) as f64;
         if cpu < RAN * wall {
-            // It was taken off its CPU: when each value was read in its own time is known of the last only.
+            // It was preempted: only the last reading is known to be timed right.
             readings.drain(..readings.len() - 1);
             readings.iter_mut().for_each(|(at, _)| *at = wall);
         }
@@ -181,7 +183,8 @@ impl SampledProcess {
         }
     }
 
-    /// Leaves out what stands still: each word that is read takes its cache line from the program.
+    /// Drops markers that do not move: each word that is read takes its cache line from the
+    /// program.
     fn keep_moving(&mut self) {
         let value =
             |reading: &MarkerReading, index: usize| reading.values.get(index).copied().flatten();
@@ -190,13 +193,14 @@ impl SampledProcess {
             let mut values = self.free.iter().filter_map(|reading| value(reading, index));
             values.any(|value| Some(value) != first)
         };
-        // One that moved before and stands still now tells that, too.
+        // One that moved before and does not now is informative too.
         let known = |index: usize| {
             let marker = self.markers.get(index);
             marker.is_some_and(|marker| self.known.iter().any(|known| known.key == marker.key))
         };
         let mut markers = kept(&self.markers, |index| moving(index) || known(index));
-        // Those that told progress before come first; iterators are never set back while they last, variables may be.
+        // Those that measured progress before come first; iterators are never set back while they
+        // exist, variables may be.
         markers.sort_by_key(|marker| {
             let window_count = self.observations.windows_of(marker.key);
             let variable = marker.key.kind == MarkerKind::Integer;
@@ -204,12 +208,12 @@ impl SampledProcess {
         });
         markers.truncate(MAX_MARKERS);
         self.markers = markers;
-        // What these readings disturbed is not used.
+        // The readings that disturbed the program most are not used.
         self.free.clear();
     }
 
     fn find_markers(&mut self) {
-        self.clock.meet_threads();
+        self.clock.add_threads();
         self.bursts = 0;
         self.free.clear();
         let found = gctrace_probes::frames::current_thread(
@@ -223,7 +227,7 @@ impl SampledProcess {
         let mut markers = self.known.clone();
         if let Ok(Some(thread)) = found {
             let (mut looks, mut whole) = (0, 0);
-            // Frames come and go while they are read: those that are often there stay.
+            // Frames come and go while they are read: those seen often stay.
             while looks < MAX_SCANS && whole < FULL_SCANS {
                 let found = progress::find(self.pid, memory, thread, frames, &self.progress);
                 looks += 1;
@@ -235,7 +239,7 @@ impl SampledProcess {
                 }
             }
         }
-        // Variables of functions tell more than those of modules, most of which are constants.
+        // Local variables are better markers than module variables, most of which are constants.
         markers.sort_by_key(|marker| marker.key.slot >= progress::GLOBALS);
         markers.truncate(MAX_CANDIDATES);
         self.markers = markers;
@@ -265,7 +269,7 @@ impl SampledProcess {
         }
         let most = self.schedule.hits();
         let interpreter = Arc::clone(&self.interpreter);
-        let _hurry = WindowCloser::begin();
+        let _hurry = WindowCloser::start();
         let window = allocations.open(
             target,
             interpreter.layout_index,
@@ -295,7 +299,7 @@ impl SampledProcess {
             let first = allocations.counts()?;
             let values = progress::sample(self.pid, &self.markers, &self.progress);
             let second = allocations.counts()?;
-            // A reading during which much happened says little.
+            // A reading during which many allocations happened is not precise.
             if second.hits - first.hits <= MAX_HITS_IN_READING {
                 let at = (first.hits + second.hits) as f64 / 2.0;
                 readings.push(MarkerReading { at, values });
@@ -308,8 +312,8 @@ impl SampledProcess {
         }
     }
 
-    /// What one hit costs: the time in windows per allocation, less what it takes outside of them. While that is
-    /// not known, no more than the whole of it.
+    /// Estimates the cost of a hit: the time in windows per allocation minus its time outside of
+    /// them. While that is unknown, at most the whole of it.
     fn learn_cost(&mut self, cpu_ns: u64, readings: &[MarkerReading]) {
         if let [first, .., last] = readings {
             self.in_windows.0 += cpu_ns as f64;
@@ -365,7 +369,7 @@ impl SampledProcess {
         self.fruitless = 0;
     }
 
-    /// Markers that told progress are not looked for again while their frames last.
+    /// Markers that measured progress are kept while their frames exist.
     fn remember_markers(&mut self) {
         for marker in std::mem::take(&mut self.markers) {
             self.known.retain(|known| known.key != marker.key);
@@ -378,7 +382,7 @@ impl SampledProcess {
         self.known.truncate(2 * MAX_MARKERS);
     }
 
-    /// What is known so far; `None` before the first window.
+    /// The estimate so far; `None` before the first window.
     pub(crate) fn summary(&mut self) -> Option<Summary> {
         if self.windows == 0 {
             return None;
@@ -404,8 +408,10 @@ impl SampledProcess {
             error_ppm: estimate.map(|estimate| (estimate.relative_error * 1e6) as u64),
             basis: match estimate {
                 Some(estimate) => estimate.basis(),
-                None => "no variable, loop or count of the program tells its progress well enough"
-                    .to_owned(),
+                None => {
+                    "no variable, loop or count of the program measures its progress well enough"
+                        .to_owned()
+                }
             },
             cpu_ns: self.clock.now_ns(),
             cost_ns: self.schedule.spent_ns(),
@@ -420,13 +426,14 @@ fn kept<T: Copy>(all: &[T], keep: impl Fn(usize) -> bool) -> Vec<T> {
     chosen.map(|(_, one)| *one).collect()
 }
 
-/// Closes windows in time although others want the CPUs: an open window costs the program much.
+/// Raises the priority, so that windows close in time on busy CPUs: an open window costs the
+/// program much.
 struct WindowCloser;
 
 impl WindowCloser {
     const NICENESS: i32 = -15;
 
-    fn begin() -> Self {
+    fn start() -> Self {
         Self::set(Self::NICENESS);
         Self
     }

@@ -2,32 +2,32 @@
 
 use std::time::Duration;
 
-/// No window is planned shorter than this many hits: fewer tell nothing.
+/// The shortest window planned, in hits: fewer are not informative.
 pub(crate) const FEWEST_HITS: u64 = 300;
-/// And none longer: the error falls with the number of windows, not with their length.
+/// The longest: the error falls with the number of windows, not with their length.
 pub(crate) const MAX_HITS: u64 = 6000;
-/// The longest windows are so many times as long, where those tell nothing.
+/// Factor by which windows may be longer, if windows of that length give no estimate.
 const MAX_LENGTH_FACTOR: u32 = 8;
 /// A window ends after this in any case: a program that hardly allocates costs nothing by then.
 pub(crate) const LONGEST: Duration = Duration::from_millis(40);
 /// Least undisturbed CPU time between two windows.
 const MIN_GAP_NS: u64 = 150_000_000;
-/// How much of what a window cost more than planned is believed the next time.
+/// How fast the expected cost of a window follows a cheaper one.
 const LEARNING: f64 = 0.3;
 
-/// Holds the cost of windows within a part of the CPU time.
+/// Keeps the cost of windows within a share of the CPU time.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowSchedule {
     budget: f64,
     spent_ns: f64,
-    /// What a window is expected to cost.
+    /// Expected cost of the next window, in nanoseconds of CPU time.
     expected_ns: f64,
     opened_at_ns: u64,
     length_factor: u32,
 }
 
 impl WindowSchedule {
-    /// `budget`: part of the CPU time.
+    /// `budget`: share of the CPU time.
     pub(crate) fn new(budget: f64) -> Self {
         Self {
             budget,
@@ -39,19 +39,19 @@ impl WindowSchedule {
         }
     }
 
-    /// Whether a window may open when the process has used so much CPU time in all: afterwards the cost is
-    /// still within the budget, as far as can be expected.
+    /// Whether a window may open when the process has used `cpu_ns` in total: the expected cost
+    /// afterwards is still within the budget.
     pub(crate) fn may_open(&self, cpu_ns: u64) -> bool {
         cpu_ns.saturating_sub(self.opened_at_ns) >= MIN_GAP_NS
             && self.spent_ns + self.expected_ns <= self.budget * cpu_ns as f64
     }
 
-    /// Longer windows, and fewer: for a program whose steps are longer than a window.
+    /// Makes windows longer and rarer: for a program whose steps are longer than a window.
     pub(crate) fn lengthen(&mut self) {
         self.length_factor = (2 * self.length_factor).min(MAX_LENGTH_FACTOR);
     }
 
-    /// How many times as long windows are as they would be.
+    /// Factor by which windows are longer than normal.
     pub(crate) fn length_factor(&self) -> u32 {
         self.length_factor
     }
@@ -65,11 +65,11 @@ impl WindowSchedule {
         (hits as u64).clamp(FEWEST_HITS, MAX_HITS * u64::from(self.length_factor))
     }
 
-    /// A window has cost so much, when the process had used so much CPU time in all.
+    /// Accounts a closed window: its cost, and the CPU time that the process had used in total.
     pub(crate) fn closed(&mut self, cost_ns: u64, cpu_ns: u64) {
         let cost = cost_ns as f64;
         self.spent_ns += cost;
-        // A dear window is believed at once, a cheap one little by little.
+        // An expensive window raises the expectation at once, a cheap one lowers it gradually.
         self.expected_ns = if cost > self.expected_ns {
             cost
         } else {
@@ -78,7 +78,7 @@ impl WindowSchedule {
         self.opened_at_ns = cpu_ns;
     }
 
-    /// Cost so far.
+    /// CPU time that windows have cost so far, in nanoseconds.
     pub(crate) fn spent_ns(&self) -> u64 {
         self.spent_ns as u64
     }
@@ -90,10 +90,10 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever windows cost, and however that changes, the whole is over the budget by no more than what the
-        /// dearest window cost above what was expected of it.
+        /// Whatever windows cost, and however that changes, the total exceeds the budget by no more
+        /// than the largest excess of a window over its expected cost.
         #[test]
-        fn the_budget_is_held(budget in 0.001..0.1f64, costs in proptest::collection::vec(1_000..20_000_000u64, 1..200)) {
+        fn the_budget_is_kept(budget in 0.001..0.1f64, costs in proptest::collection::vec(1_000..20_000_000u64, 1..200)) {
             let mut schedule = WindowSchedule::new(budget);
             let (mut cpu, mut spent) = (0u64, 0u64);
             for cost in costs {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dear_window_puts_off_the_next() {
+    fn an_expensive_window_delays_the_next() {
         let (mut cheap, mut dear) = (WindowSchedule::new(0.01), WindowSchedule::new(0.01));
         cheap.closed(1_000_000, 500_000_000);
         dear.closed(9_000_000, 500_000_000);

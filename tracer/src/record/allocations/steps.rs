@@ -1,32 +1,32 @@
 //! How far a marker moved between readings. Pure.
 
-/// Distances between two readings, shortest first, each kept apart: a marker that is set back in between
-/// (a loop that begins again) must not be used over that distance.
+/// Number of distances between two readings, shortest first, each kept separately: a marker that is
+/// set back in between (a loop that restarts) must not be used over that distance.
 pub(crate) const SCALES: usize = 10;
 
 /// The shortest distance in the undisturbed program, in nanoseconds.
 const SHORTEST_NS: f64 = 20_000.0;
 
-/// More of its steps back than this and a distance is too long for a marker.
+/// With a larger share of backward steps a distance is too long for a marker.
 const MAX_BACKWARD: f64 = 0.2;
 
-/// A step so many times the usual one is a torn read: an object freed and used again in between.
+/// A step this many times the usual one is a torn read: an object was freed and reused in between.
 pub(crate) const TORN: f64 = 6.0;
 
-/// Steps of so many units are never taken for torn: counts are coarse.
+/// Steps of at most this many units never count as torn: counts are coarse.
 pub(crate) const NEVER_TORN: f64 = 5.0;
 
-/// All markers at one moment.
+/// All markers at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkerReading {
-    /// Nanoseconds of undisturbed time, or hits, up to this moment.
+    /// Nanoseconds of undisturbed time, or hits, up to this reading.
     pub at: f64,
     /// In the order of the markers.
     pub values: Vec<Option<i64>>,
 }
 
 impl MarkerReading {
-    /// That of one marker.
+    /// The value of one marker.
     pub(crate) fn value(&self, index: usize) -> Option<i64> {
         self.values.get(index).copied().flatten()
     }
@@ -50,7 +50,7 @@ impl MarkerSteps {
         self.length += other.length;
     }
 
-    /// Set back neither often nor by more than chance: one torn read goes back once.
+    /// Whether it is set back neither often nor by more than chance: one torn read goes back once.
     pub(crate) fn is_usable(&self) -> bool {
         let (forward, backward) = (f64::from(self.forward), f64::from(self.backward));
         backward <= 1.0 + MAX_BACKWARD * (forward + backward)
@@ -87,7 +87,7 @@ fn scale_of(length: f64) -> usize {
     (scale as usize).min(SCALES - 1)
 }
 
-/// Part of the readings in which the marker was there: a loop that is over cannot be read.
+/// Share of the readings in which the marker was present: a finished loop cannot be read.
 pub(crate) fn presence(readings: &[MarkerReading], index: usize) -> f64 {
     let there = readings
         .iter()
@@ -95,8 +95,8 @@ pub(crate) fn presence(readings: &[MarkerReading], index: usize) -> f64 {
     there.count() as f64 / readings.len().max(1) as f64
 }
 
-/// The steps inside a window, from the first to the last that was seen. What lies before the first and behind the
-/// last says nothing: a window opens more likely in those steps that take long.
+/// The steps inside a window, from the first to the last that was seen. The time before the first
+/// and after the last is not usable: a window is more likely to open in a long step.
 pub(crate) fn between_steps(readings: &[MarkerReading], index: usize) -> MarkerSteps {
     let known: Vec<(f64, i64)> = readings
         .iter()
@@ -127,7 +127,7 @@ pub(crate) fn between_steps(readings: &[MarkerReading], index: usize) -> MarkerS
     sum
 }
 
-/// The median of the steps per length, where there are any.
+/// The median of the steps per length, if there are any.
 fn usual_speed(known: &[(f64, i64)]) -> f64 {
     let mut speeds: Vec<f64> = known
         .windows(2)
@@ -156,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever in a long step a window opens, so many hits go with one step.
+        /// Wherever in a long step a window opens, the hits per step come out right.
         #[test]
         fn long_steps(offset in 0.0..2500.0f64, per_step in 500.0..2500.0f64) {
             let at = |number: u32| f64::from(number) * 100.0;
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_begins_anew_and_a_torn_reading() {
+    fn a_restarted_loop_and_a_torn_reading() {
         let value = |number: i64| match number {
             13 => Some(i64::MAX),
             number => Some(number % 10),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn one_step_tells_nothing() {
+    fn one_step_is_not_enough() {
         let all = [
             (0.0, Some(1)),
             (10.0, Some(1)),

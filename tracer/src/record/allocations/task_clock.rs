@@ -1,6 +1,6 @@
 //! CPU time of a process to the nanosecond.
 //!
-//! The CPU clocks of other processes are brought up to date by the timer tick only; the software counter
+//! The CPU clocks of other processes are updated by the timer tick only; the software counter
 //! task-clock is exact at each reading.
 
 use gctrace_probes::proc_status;
@@ -24,12 +24,12 @@ impl TaskClock {
             pid,
             threads: HashMap::new(),
         };
-        clock.meet_threads();
+        clock.add_threads();
         clock
     }
 
     /// Counts threads that are new, too.
-    pub(crate) fn meet_threads(&mut self) {
+    pub(crate) fn add_threads(&mut self) {
         for tid in proc_status::threads(self.pid).unwrap_or_default() {
             if self.threads.len() < MAX_THREADS && !self.threads.contains_key(&tid) {
                 self.threads.extend(open(tid).map(|counter| (tid, counter)));
@@ -37,7 +37,7 @@ impl TaskClock {
         }
     }
 
-    /// Nanoseconds since the threads were met.
+    /// Nanoseconds of CPU time since the threads were first counted.
     pub(crate) fn now_ns(&mut self) -> u64 {
         self.threads
             .values_mut()

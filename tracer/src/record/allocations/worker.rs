@@ -1,4 +1,4 @@
-//! The thread of the windows: which process is next.
+//! The thread of the allocation windows: schedules the processes.
 
 use super::WindowCommand;
 use super::WindowMessage;
@@ -27,14 +27,14 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Between two looks at the processes.
+/// Time between two rounds over the processes.
 const TICK: Duration = Duration::from_millis(30);
-/// Between two summaries of a process.
+/// Time between two summaries of a process.
 const SUMMARY: Duration = Duration::from_secs(2);
-/// A process that is not ready after this is left alone.
+/// A process that is not ready after this is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs until nobody sends commands any more.
+/// Runs until the sender of commands is dropped.
 pub(super) fn run(
     budget: f64,
     stack_depth: u32,
@@ -42,9 +42,10 @@ pub(super) fn run(
     commands: &Receiver<WindowCommand>,
     messages: &Sender<WindowMessage>,
 ) {
-    // Readings are tens of microseconds apart; usually a sleep lasts 50 us longer than asked for.
+    // Readings are tens of microseconds apart; by default a sleep lasts 50 us longer than
+    // requested.
     if let Err(errno) = nix::sys::prctl::set_timerslack(1000) {
-        tracing::debug!("readings are further apart than wanted: {errno}");
+        tracing::debug!("readings are further apart than requested: {errno}");
     }
     let allocations = match AllocationPrograms::load(shared, stack_depth) {
         Ok(allocations) => allocations,
@@ -89,7 +90,7 @@ struct WindowWorker<'a> {
     summarized: Instant,
 }
 
-/// A process whose interpreter is not initialised yet.
+/// A process whose interpreter is not initialized yet.
 struct WaitingProcess {
     pid: u32,
     layout: u32,
@@ -129,7 +130,7 @@ impl WindowWorker<'_> {
 
     fn tick(&mut self) {
         for waiting in std::mem::take(&mut self.waiting) {
-            self.begin(waiting);
+            self.start_process(waiting);
         }
         for watched in &mut self.watched {
             watched.observe();
@@ -140,7 +141,7 @@ impl WindowWorker<'_> {
         }
     }
 
-    /// One window at a time: the processes take turns.
+    /// Opens one window at a time: the processes take turns.
     fn open_one(&mut self) {
         let count = self.watched.len();
         for turn in 0..count {
@@ -155,7 +156,7 @@ impl WindowWorker<'_> {
             let pid = watched.pid;
             if let Err(error) = watched.window(&mut self.allocations) {
                 let why = crate::text::chain(&error.into());
-                // A process that has ended is no news.
+                // Nothing to report if the process has exited.
                 if Path::new(&format!("/proc/{pid}/maps")).exists() {
                     self.note(
                         Some(pid),
@@ -179,7 +180,7 @@ impl WindowWorker<'_> {
         let _ = self.messages.send(WindowMessage::Note(pid, message));
     }
 
-    fn begin(&mut self, waiting: WaitingProcess) {
+    fn start_process(&mut self, waiting: WaitingProcess) {
         if !self.interpreters.contains_key(&waiting.layout) {
             let found = self.examine(&waiting);
             self.interpreters.insert(waiting.layout, found);
@@ -209,11 +210,16 @@ impl WindowWorker<'_> {
         let resolution = &waiting.resolution;
         let name = format!("CPython {}", resolution.version);
         if resolution.free_threaded {
-            self.note(None, format!("{name} is free-threaded: its threads allocate at the same time and each by its own copy of mimalloc; allocations are not counted"));
+            self.note(None, format!("{name} is free-threaded: its threads allocate in parallel, each with its own mimalloc heap; allocations are not counted"));
             return None;
         }
         let (Some(layout), Some(frames)) = (&resolution.layout, &resolution.frames) else {
-            self.note(None, format!("how threads lie in the memory of {name} is not known; allocations are not counted"));
+            self.note(
+                None,
+                format!(
+                    "the memory layout of threads in {name} is unknown; allocations are not counted"
+                ),
+            );
             return None;
         };
         let candidate = candidate(waiting.pid, resolution)?;
@@ -245,7 +251,7 @@ impl WindowWorker<'_> {
 
     fn limits(&self, name: &str, allocator: &Allocator) {
         if allocator.unseen > 0 {
-            self.note(None, format!("{name} calls its allocator from {} places that cannot be probed cheaply: allocations there are not counted", allocator.unseen));
+            self.note(None, format!("{name} calls its allocator in {} places that cannot be probed cheaply: allocations there are not counted", allocator.unseen));
         }
         if allocator.points.iter().any(|point| !point.emulated) {
             self.note(None, format!("{name} has no instruction in PyObject_Malloc that the kernel emulates: a hit costs 16 us and windows are few"));
@@ -279,7 +285,7 @@ fn candidate(pid: u32, resolution: &Resolution) -> Option<MappedFile> {
     found.cloned()
 }
 
-/// Begins with a process; `None` while its interpreter is not there yet.
+/// Starts with a process; `None` while its interpreter is not initialized.
 fn start(
     pid: u32,
     resolution: &Resolution,
@@ -316,7 +322,7 @@ fn start(
         tuple_iterator: moved(types.tuple_iterator),
         enumerate: moved(types.enumerate),
     };
-    // In struct gc_generation the count lies behind the threshold, in every version.
+    // In struct gc_generation the count follows the threshold, in every version.
     let young_count = gc + u64::from(interpreter.layout.thresholds[0]) + 4;
     let progress = ProgressLayout::new(&resolution.version, types, Some(young_count))?;
     Some(SampledProcess::new(

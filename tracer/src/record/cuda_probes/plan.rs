@@ -1,4 +1,4 @@
-//! Functions found in a library -> probes. Pure.
+//! Translates functions found in a library into probes. Pure.
 
 use crate::args::CudaMode;
 use gctrace_ebpf::BytesLocation;
@@ -15,11 +15,11 @@ use gctrace_probes::cuda::ProbedEnds;
 use gctrace_probes::cuda::ProbedFunction;
 use gctrace_probes::cuda::StreamArgument;
 
-/// The probes that this mode wants.
+/// The probes for this mode.
 pub(super) fn probes(found: &CudaPoints, mode: CudaMode) -> Vec<CallProbe> {
     let wanted = |kind: FunctionKind| match kind {
         FunctionKind::Launch => mode != CudaMode::Sync,
-        // As many as launches where streams are many; only who wants every launch needs them.
+        // With many streams there are as many of these as launches; only `all` needs them.
         FunctionKind::Event => mode == CudaMode::All,
         _ => true,
     };

@@ -1,6 +1,6 @@
-//! Calls and device memory -> what is written of them: launches counted, device memory thinned.
+//! Turns calls and device memory events into records: counts launches, thins out device memory.
 //!
-//! Pure but for the trace that it writes to.
+//! Pure except for the trace that it writes to.
 
 use crate::args::CudaMode;
 use crate::record::sink::RecordSink;
@@ -25,19 +25,19 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Launches that are counted are complete once so much time has passed: they come in time order of each thread.
+/// Counted launches are complete after this time: they arrive in time order per thread.
 const SETTLED_NS: u64 = 10 * MILLISECOND_NS;
-/// Events of device memory that are kept for pauses that have not ended, of each device of a process: several
-/// seconds of an allocator that is used heavily.
+/// Device memory events kept for pauses that have not ended, per device of a process: several
+/// seconds of a heavily used allocator.
 const KEPT: usize = 1 << 16;
 
-/// What is known between two events.
+/// The state between two events.
 pub(super) struct CudaStore {
     counts_launches: bool,
     /// By process, thread and stream.
     launches: HashMap<(u32, u32, u64), CudaLaunches>,
     devices: HashMap<MemoryKey, MemoryState>,
-    /// Backward passes of threads that have begun and not returned.
+    /// Backward passes of threads that have started and not returned.
     steps: HashMap<(u32, u32), BackwardStep>,
 }
 
@@ -83,8 +83,8 @@ impl CudaStore {
         }
     }
 
-    /// A backward pass begins, or has returned. One that an exception ended begins and never returns: it is
-    /// written, without its end, when the thread's next begins or nothing more can come.
+    /// A backward pass starts, or has returned. One that raised an exception never returns: it is
+    /// written, without its end, when the thread's next one starts or no more events can come.
     fn step(&mut self, call: &Call, sink: &mut impl RecordSink) {
         let step = BackwardStep {
             pid: call.pid,
@@ -155,7 +155,7 @@ impl CudaStore {
         });
     }
 
-    /// Writes what devices held before and at the end of a pause, and what was given back within it.
+    /// Writes the memory of devices before and at the end of a pause, and what was freed within it.
     pub(super) fn pause(&mut self, pause: &Pause, sink: &mut impl RecordSink) {
         for (key, device) in &mut self.devices {
             if key.pid == pause.pid {
@@ -168,7 +168,7 @@ impl CudaStore {
         }
     }
 
-    /// Writes counts of launches to which no more will be added.
+    /// Writes counts of launches that are complete.
     pub(super) fn tick(&mut self, now_ns: u64, sink: &mut impl RecordSink) {
         self.write_launches(sink, |launches| {
             launches.first_ns.saturating_add(SETTLED_NS) < now_ns
@@ -210,7 +210,7 @@ impl CudaStore {
 }
 
 impl MemoryState {
-    /// The last event up to a moment, if it was not written yet.
+    /// Writes the last event before `until_ns`, if it was not written yet.
     fn write_last(&mut self, until_ns: u64, sink: &mut impl RecordSink) {
         let mut latest = self.recent.iter_mut().rev();
         if let Some(sample) = latest.find(|sample| sample.event.at_ns <= until_ns)

@@ -18,7 +18,7 @@ use std::process::Stdio;
 const PYTHON: &str = "/usr/bin/python3";
 const PRINTS_READY: &str = "import sys; print('ready', flush=True); sys.stdin.read()";
 
-/// A child that is ended with its test.
+/// A child that is killed with its test.
 struct Running(Child);
 
 impl Running {
@@ -91,31 +91,31 @@ fn library(pid: u32) -> PathBuf {
 }
 
 #[test]
-fn python_is_told_once_and_other_programs_never() {
+fn python_is_reported_once_and_other_programs_never() {
     let python = Running::python(Path::new(PYTHON));
     let other = Running::start(Command::new("cat").arg("-"));
     let mut discovery = ProcessDiscovery::new(None);
-    let found = discovery.look();
+    let found = discovery.scan();
     assert!(found.contains(&python.pid()), "{found:?}");
     for not in [other.pid(), std::process::id(), 1] {
         assert!(!found.contains(&not), "{not} in {found:?}");
     }
     let later = Instant::now() + Duration::from_secs(30);
-    assert!(!discovery.look_at(later).contains(&python.pid()));
+    assert!(!discovery.scan_at(later).contains(&python.pid()));
     assert!(discovery.known.contains_key(&python.pid()));
     let gone = python.pid();
     drop(python);
-    discovery.look();
+    discovery.scan();
     assert!(!discovery.known.contains_key(&gone));
     let next = Running::python(Path::new(PYTHON));
-    assert!(discovery.look().contains(&next.pid()));
+    assert!(discovery.scan().contains(&next.pid()));
 }
 
 #[test]
 fn interpreters_in_shared_libraries_are_found() {
     for program in shared_interpreters("interpreters_in_shared_libraries_are_found") {
         let python = Running::python(&program);
-        let found = ProcessDiscovery::new(None).look();
+        let found = ProcessDiscovery::new(None).scan();
         assert!(found.contains(&python.pid()), "{}", program.display());
     }
 }
@@ -126,18 +126,18 @@ fn a_process_that_becomes_python_later_is_found() {
     let mut shell = Running::start(Command::new("sh").args(["-c", &script]));
     shell.ready();
     let mut discovery = ProcessDiscovery::new(None);
-    assert!(!discovery.look().contains(&shell.pid()));
-    // However often it was looked at, and at once: as a shim does.
+    assert!(!discovery.scan().contains(&shell.pid()));
+    // However often it was examined, it is seen at once, as a shim must be.
     let now = Instant::now();
     for seconds in [1, 2, 10, 30] {
-        let found = discovery.look_at(now + Duration::from_secs(seconds));
+        let found = discovery.scan_at(now + Duration::from_secs(seconds));
         assert!(!found.contains(&shell.pid()));
     }
     shell.go_on();
     shell.ready();
     let next = now + Duration::from_secs(31);
-    assert!(discovery.look_at(next).contains(&shell.pid()));
-    assert!(!discovery.look_at(next).contains(&shell.pid()));
+    assert!(discovery.scan_at(next).contains(&shell.pid()));
+    assert!(!discovery.scan_at(next).contains(&shell.pid()));
 }
 
 #[test]
@@ -148,40 +148,43 @@ fn a_program_that_loads_libpython_late_is_found() {
         return;
     };
     let library = library(Running::python(&program).pid());
-    // Global, for what it is built of refers to it; perl's base package can load any library.
+    // Loaded globally, for the modules that it needs refer to it; perl's base package can load any
+    // library.
     let script = "$| = 1; print qq(ready\\n); <STDIN>; require DynaLoader; \
                   DynaLoader::dl_load_file($ARGV[0], 1) or die DynaLoader::dl_error(); print qq(ready\\n); <STDIN>";
     let perl = Path::new("/usr/bin/perl");
     if !perl.exists() {
-        eprintln!("skipped {test}: no perl here, which would load the library");
+        eprintln!("skipped {test}: no perl to load the library");
         return;
     }
     let mut host = Running::start(Command::new(perl).args(["-e", script]).arg(&library));
     host.ready();
     let mut discovery = ProcessDiscovery::new(None);
-    assert!(!discovery.look().contains(&host.pid()));
+    assert!(!discovery.scan().contains(&host.pid()));
     host.go_on();
     host.ready();
     let later = Instant::now() + Duration::from_secs(3);
-    assert!(discovery.look_at(later).contains(&host.pid()));
+    assert!(discovery.scan_at(later).contains(&host.pid()));
 }
 
 #[test]
-fn others_are_left_out_where_one_user_is_asked_for() {
+fn only_processes_of_the_requested_user_are_reported() {
     let own = nix::unistd::geteuid();
     let python = Running::python(Path::new(PYTHON));
     assert!(
         ProcessDiscovery::new(Some(own.as_raw()))
-            .look()
+            .scan()
             .contains(&python.pid())
     );
     assert!(
         !ProcessDiscovery::new(Some(own.as_raw() + 1))
-            .look()
+            .scan()
             .contains(&python.pid())
     );
     if !own.is_root() {
-        eprintln!("skipped a part of others_are_left_out..: another user needs root");
+        eprintln!(
+            "skipped a part of only_processes_of_the_requested_user..: another user needs root"
+        );
         return;
     }
     let mut other_user = Command::new(PYTHON);
@@ -189,19 +192,19 @@ fn others_are_left_out_where_one_user_is_asked_for() {
     other_user.ready();
     assert!(
         ProcessDiscovery::new(Some(65534))
-            .look()
+            .scan()
             .contains(&other_user.pid())
     );
 }
 
 #[test]
-fn zombies_and_kernel_threads_are_not_looked_at_again() {
+fn zombies_and_kernel_threads_are_not_examined_again() {
     let mut zombie = Command::new("true").spawn().unwrap();
     while std::fs::metadata(proc_status::executable_link(zombie.id())).is_ok() {
         std::thread::yield_now();
     }
     let mut discovery = ProcessDiscovery::new(None);
-    assert!(!discovery.look().contains(&zombie.id()));
+    assert!(!discovery.scan().contains(&zombie.id()));
     let settled = |pid: u32| matches!(discovery.known[&pid].state, ScanState::Settled);
     assert!(settled(zombie.id()));
     if proc_status::thread_name(2, 2).is_ok_and(|name| name == "kthreadd") {
@@ -211,7 +214,7 @@ fn zombies_and_kernel_threads_are_not_looked_at_again() {
 }
 
 #[test]
-fn old_processes_are_looked_at_a_few_at_a_time() {
+fn old_processes_are_examined_a_few_at_a_time() {
     let now = Instant::now();
     let mut discovery = ProcessDiscovery::new(None);
     let waiting = |looked, age| ScannedProcess {
@@ -237,11 +240,11 @@ fn old_processes_are_looked_at_a_few_at_a_time() {
     );
 }
 
-/// Figures for docs/measurements.md: `cargo test --release -p gctrace --bin gctrace -- --ignored --nocapture
-/// cost_of_a_look`.
+/// Figures for docs/measurements.md: `cargo test --release -p gctrace --bin gctrace -- --ignored
+/// --nocapture cost_of_a_scan`.
 #[test]
 #[ignore = "a measurement"]
-fn cost_of_a_look() {
+fn cost_of_a_scan() {
     let sleepers: Vec<Running> = (0..2000)
         .map(|_| Running::start(Command::new("sleep").arg("1000")))
         .collect();
@@ -249,10 +252,10 @@ fn cost_of_a_look() {
     let start = Instant::now();
     for look in 0..40 {
         let before = cpu_time();
-        let found = discovery.look_at(start + Duration::from_secs(look)).len();
+        let found = discovery.scan_at(start + Duration::from_secs(look)).len();
         let took = cpu_time() - before;
         let known = discovery.known.len();
-        println!("look {look}: {took:?} of CPU time, {found} found, {known} known");
+        println!("scan {look}: {took:?} of CPU time, {found} found, {known} known");
     }
     drop(sleepers);
 }

@@ -1,6 +1,6 @@
 //! The socket at which rings are offered, and connections that have not offered one yet.
 //!
-//! Nothing here waits: the thread that takes rings also continues held programs.
+//! Nothing here blocks: the same thread resumes stopped programs.
 
 use gctrace_ring::OfferState;
 use gctrace_ring::OfferedRing;
@@ -12,22 +12,22 @@ use nix::sys::epoll::EpollFlags;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Names the listener among what is waited for; pids are smaller.
+/// Epoll data of the listener; pids are smaller.
 const LISTENER: u64 = u64::MAX;
-/// Names an open connection there.
+/// Epoll data of an open connection.
 const CONNECTION: u64 = u64::MAX - 1;
 
-/// Connections accepted in a tick. More wake gctrace again at once; held programs come first.
+/// Connections accepted per tick. More wake gctrace again at once; stopped programs come first.
 pub(super) const ACCEPTED_AT_ONCE: usize = 8;
 /// Connections open without an offer; beyond that the oldest is closed.
 const MAX_OPEN: usize = 64;
 /// Of them, those of one process, which has two rings to offer; beyond that its oldest is closed.
 const MAX_PER_PROCESS: usize = 4;
-/// How long a connection may stay silent. The library sends at once, but on a machine with more to do than
-/// processors its thread may wait in between.
+/// How long a connection may stay silent. The library sends at once, but on an overloaded machine
+/// its thread may wait in between.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The listener, and who has connected.
+/// The listener and the open connections.
 pub(super) struct RingConnections {
     listener: RingListener,
     is_listening: bool,
@@ -39,7 +39,7 @@ pub(super) struct RingConnections {
 }
 
 impl RingConnections {
-    /// Nobody has connected.
+    /// No connections yet.
     pub(super) fn new(listener: RingListener) -> Self {
         Self {
             listener,
@@ -50,12 +50,12 @@ impl RingConnections {
         }
     }
 
-    /// At most so many are ready at once.
+    /// The most epoll events that can be ready at once.
     pub(super) fn most_events(&self) -> usize {
         self.open.len() + 1
     }
 
-    /// Wakes whoever waits at `waiting` when a process connects.
+    /// Watches the listener, so that a connecting process wakes `waiting`.
     pub(super) fn listen(&mut self, waiting: &Epoll) {
         if !self.is_listening {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
@@ -63,8 +63,9 @@ impl RingConnections {
         }
     }
 
-    /// Takes the rings that were offered, and closes what offers none in time. `true`: there are no descriptors
-    /// left to accept more; nothing is accepted until [`RingConnections::listen`].
+    /// Takes the rings that were offered, and closes connections that offer none in time. `true`:
+    /// there are no descriptors left to accept more; nothing is accepted until
+    /// [`RingConnections::listen`].
     pub(super) fn take(&mut self, waiting: &Epoll, offers: &mut Vec<OfferedRing>) -> bool {
         let now = Instant::now();
         self.has_more = false;
@@ -100,7 +101,7 @@ impl RingConnections {
         false
     }
 
-    /// Whether the last [`RingConnections::take`] left some that wait to be accepted.
+    /// Whether the last [`RingConnections::take`] left connections to accept.
     pub(super) fn has_more(&self) -> bool {
         self.has_more
     }
@@ -117,12 +118,12 @@ impl RingConnections {
         }
         let event = EpollEvent::new(EpollFlags::EPOLLIN, CONNECTION);
         if let Err(errno) = waiting.add(&connection, event) {
-            tracing::debug!("a connection is looked at with each tick only: {errno}");
+            tracing::debug!("a connection is only polled at each tick: {errno}");
         }
         self.open.push((connection, until));
     }
 
-    /// Until the next tick: what cannot be accepted now would wake us at once again.
+    /// Until the next tick: what cannot be accepted now would wake us again at once.
     fn stop_listening(&mut self, waiting: &Epoll) {
         let _ = waiting.delete(&self.listener);
         self.is_listening = false;
@@ -134,7 +135,7 @@ impl RingConnections {
 struct DescriptorReserve(Vec<std::fs::File>);
 
 impl DescriptorReserve {
-    /// Whether there is room for all.
+    /// Whether all could be opened.
     fn fill(&mut self) -> bool {
         const KEPT: usize = 4;
         while self.0.len() < KEPT {

@@ -1,4 +1,4 @@
-//! `--alloc`, counted from within: each allocation, by size class.
+//! `--alloc`, counted in-process: each allocation, by size class.
 
 use crate::record::clock;
 use gctrace_event::Allocations;
@@ -14,12 +14,12 @@ const WRITE_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct CountedAllocations {
     pid: u32,
     written: Option<Instant>,
-    /// CPU time when counting began, and as last seen: an ended process has none.
+    /// CPU time when counting started, and as last read: an exited process has none.
     cpu_ns: Option<(u64, u64)>,
 }
 
 impl CountedAllocations {
-    /// Of this process.
+    /// For this process.
     pub(super) fn new(pid: u32) -> Self {
         let cpu_ns = cpu_ns(pid).map(|now| (now, now));
         Self {
@@ -29,7 +29,7 @@ impl CountedAllocations {
         }
     }
 
-    /// What was counted so far, if that is due (`last`: in any case) and anything is counted at all.
+    /// The counts so far, if due (`last`: in any case) and if anything is counted at all.
     pub(super) fn look(&mut self, ring: &RingConsumer, last: bool) -> Option<Allocations> {
         let is_due = self
             .written
@@ -62,14 +62,14 @@ impl CountedAllocations {
                 .filter(|(_, count)| *count > 0)
                 .collect(),
             per_cpu_second: per_second(hits, cpu_ns),
-            basis: "each was counted within the process".to_owned(),
+            basis: "each was counted in-process".to_owned(),
             cpu_ns,
             ..Allocations::default()
         })
     }
 }
 
-/// `None` for a time too short to say: the clock is brought up to date by the timer tick (1 - 10 ms) only.
+/// `None` for too short a time: the clock is updated by the timer tick (1 - 10 ms) only.
 fn per_second(count: u64, cpu_ns: u64) -> Option<u64> {
     const SHORTEST_NS: u64 = 100_000_000;
     let rate = u128::from(count) * 1_000_000_000 / u128::from(cpu_ns.max(1));

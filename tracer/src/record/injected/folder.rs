@@ -1,8 +1,8 @@
-//! The private folder in which gctrace's socket lies.
+//! The private folder of gctrace's socket.
 //!
-//! Owns where it is, that nobody else can enter it, and that it goes: at the end, or, of a gctrace that was
-//! killed, at the next start. It holds the socket, and what the command is to find
-//! there by a path without a space.
+//! Owns its place, that no other user can enter it, and its removal: at the end, or, after a
+//! gctrace was killed, at the next start. It contains the socket, and files that the command must
+//! find at a path without spaces.
 
 use crate::variables::VariableEffect;
 use crate::variables::variable;
@@ -32,18 +32,16 @@ use std::time::SystemTime;
 const PREFIX: &str = "gctrace-";
 const SOCKET: &str = "socket";
 
-/// A folder this young may be one whose owner has not locked it yet.
+/// The owner of a younger folder may not have locked it yet.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// Most folders of others that are looked at when leftovers are removed.
+/// Most folders of other gctraces examined when leftovers are removed.
 const MAX_FOLDERS: usize = 1000;
 
-/// Whose programs connect.
+/// The user whose programs connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FolderOwner {
-    /// User.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
 }
 
@@ -53,13 +51,13 @@ pub(super) struct InjectFolder {
     path: PathBuf,
     parent: File,
     name: String,
-    /// Held open, locked: others see by that that this gctrace lives.
+    /// Kept open and locked, which shows others that this gctrace is alive.
     locked: Flock<File>,
 }
 
 impl InjectFolder {
-    /// Makes a folder that `owner` and root alone can enter, in the first of these places that will do, after
-    /// removing what killed gctraces of the same user left there.
+    /// Creates a folder that only `owner` and root can enter, in the first suitable place, after
+    /// removing leftovers of killed gctraces of the same user there.
     pub(super) fn make(places: &[PathBuf], owner: FolderOwner) -> anyhow::Result<Self> {
         let mut refusals = Vec::new();
         for place in places {
@@ -87,7 +85,7 @@ impl InjectFolder {
         nix::sys::stat::mkdirat(&parent, name.as_str(), Mode::S_IRWXU).context("mkdir")?;
         let opened = open_folder(&parent, OsStr::new(&name));
         let made = opened
-            .context("cannot open what was just made")
+            .context("cannot open the folder just created")
             .and_then(|folder| {
                 let locked = Flock::lock(folder, FlockArg::LockExclusiveNonblock);
                 locked.map_err(|(_, errno)| anyhow::Error::from(errno).context("flock"))
@@ -107,26 +105,26 @@ impl InjectFolder {
         };
         folder.check()?;
         if folder.socket().as_os_str().len() > LONGEST_PATH {
-            anyhow::bail!("the path is too long for a socket's");
+            anyhow::bail!("the path is too long for a socket");
         }
         Ok(folder)
     }
 
-    /// It is ours, whatever happened to the name since it was made.
+    /// Checks that it is ours, whatever happened to the name since it was created.
     fn check(&self) -> anyhow::Result<()> {
         let found = self.locked.metadata().context("fstat")?;
         let is_ours =
             found.is_dir() && found.uid() == Uid::effective().as_raw() && found.mode() & 0o077 == 0;
-        anyhow::ensure!(is_ours, "somebody else put a folder there");
+        anyhow::ensure!(is_ours, "another process replaced the folder");
         Ok(())
     }
 
-    /// Where the socket is to be bound.
+    /// The path to bind the socket to.
     pub(super) fn socket(&self) -> PathBuf {
         self.path.join(SOCKET)
     }
 
-    /// Makes a file in it, for programs of `owner` to write to.
+    /// Creates a file in it, for programs of `owner` to write to.
     pub(super) fn make_file(&self, name: &str, owner: FolderOwner) -> anyhow::Result<File> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -138,13 +136,14 @@ impl InjectFolder {
         Ok(File::from(file))
     }
 
-    /// Hands the folder and the socket in it to its user, where gctrace is another (root).
+    /// Gives the folder and its socket to the user of the programs, if gctrace runs as another
+    /// (root).
     pub(super) fn hand_to(&self, owner: FolderOwner) -> anyhow::Result<()> {
         if owner.uid == Uid::effective().as_raw() {
             return Ok(());
         }
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
-        // The socket first: afterwards its user could put something else there.
+        // The socket first: afterwards its user could replace it.
         nix::unistd::fchownat(
             self.locked.as_fd(),
             SOCKET,
@@ -152,9 +151,9 @@ impl InjectFolder {
             Some(gid),
             AtFlags::AT_SYMLINK_NOFOLLOW,
         )
-        .context("cannot hand the socket to the command's user")?;
+        .context("cannot give the socket to the command's user")?;
         nix::unistd::fchown(&*self.locked, Some(uid), Some(gid))
-            .context("cannot hand the private folder to the command's user")
+            .context("cannot give the private folder to the command's user")
     }
 }
 
@@ -169,8 +168,8 @@ impl Drop for InjectFolder {
     }
 }
 
-/// Places in the order in which they are tried: in memory, and the user's own, first. Those of root's
-/// environment are not the user's.
+/// Places in the order in which they are tried: in memory, and the user's own, first. Places from
+/// root's environment are not the user's.
 pub(super) fn places(owner: FolderOwner) -> Vec<PathBuf> {
     let named = |name| {
         let value = variable(name, VariableEffect::Place).map(PathBuf::from);
@@ -182,7 +181,8 @@ pub(super) fn places(owner: FolderOwner) -> Vec<PathBuf> {
         fixed("/dev/shm"),
         named("TMPDIR"),
         fixed("/tmp"),
-        // In a user namespace of the user's own (rootless containers) root's folders belong to nobody.
+        // In a user namespace of the user's own (rootless containers) root's folders are owned by
+        // the overflow uid (nobody).
         named("HOME").map(|home| home.join(".cache")),
         named("HOME"),
     ]
@@ -191,8 +191,8 @@ pub(super) fn places(owner: FolderOwner) -> Vec<PathBuf> {
     .collect()
 }
 
-/// A folder in which nobody else can move ours away: the user's own or root's, and if others may write to it,
-/// sticky.
+/// Opens a folder in which no other user can rename ours: the user's own or root's, and sticky if
+/// others may write to it.
 #[expect(clippy::disallowed_methods, reason = "opened for reading")]
 fn open_place(place: &Path) -> anyhow::Result<File> {
     let opened = File::options()
@@ -213,7 +213,7 @@ fn open_folder(parent: &File, name: &OsStr) -> nix::Result<File> {
     nix::fcntl::openat(parent, name, flags, Mode::empty()).map(File::from)
 }
 
-/// Removes folders whose gctrace is gone: nobody holds their lock.
+/// Removes folders whose gctrace is gone: their lock is free.
 fn remove_leftovers(place: &Path, parent: &File, owner: FolderOwner) {
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| is_our_name(&entry.file_name()));
@@ -247,8 +247,8 @@ fn remove_leftover(parent: &File, name: &OsStr, owner: FolderOwner) -> io::Resul
     }
 }
 
-/// Removes what lies in the opened folder, and then the name, which can be that of an empty folder only:
-/// whatever its user put there instead stays.
+/// Removes the files in the opened folder, and then the name, which can only be that of an empty
+/// folder: if its user replaced it, the replacement stays.
 fn remove(parent: &File, name: &OsStr, folder: &File) -> io::Result<()> {
     // By the descriptor: the name may lead elsewhere by now.
     let listed = std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()));

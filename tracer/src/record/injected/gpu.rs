@@ -1,7 +1,8 @@
-//! What the ring of CUPTI says -> records of the trace. Pure.
+//! Turns the records of CUPTI's ring into records of the trace. Pure.
 //!
-//! Calls and waits are kept until CUPTI has handed over everything of their time: of nested calls the
-//! outermost is written, and an event that is waited for was recorded before, in a record that may come later.
+//! Calls and waits are kept until CUPTI has handed over everything of their time: of nested calls
+//! the outermost is written, and the recording of an event may come in a later record than the wait
+//! for it.
 
 use super::ring_event::InjectedNotice;
 use super::ring_event::NoticeLevel;
@@ -25,21 +26,21 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
-/// Where work is counted that CUPTI itself dropped.
+/// Place where losses by CUPTI itself are counted.
 pub(super) const DROPPED: &str = "GPU work: dropped by CUPTI";
 
-/// Calls and waits kept for a flush that does not come: what a second of launches makes.
+/// Calls and waits kept for an overdue flush: about a second of launches.
 const MAX_KEPT: usize = 1 << 18;
-/// Names demangled of one ring.
+/// Demangled names kept per ring.
 const MAX_NAMES: usize = 1 << 16;
-/// Recordings of one event that are kept: a wait is for the last one before it.
+/// Recordings kept per event: a wait is for the last one before it.
 const RECORDINGS: usize = 64;
 /// Events that are kept.
 const MAX_EVENTS: usize = 1 << 16;
 /// `CUpti_ActivityOverheadKind`, COMMAND_BUFFER_FULL (CUDA 12.4 and later).
 const QUEUE_FULL: u32 = 6 << 16;
 
-/// What is known of one ring.
+/// The state of one ring.
 #[derive(Debug)]
 pub(super) struct GpuRing {
     pid: u32,
@@ -47,7 +48,7 @@ pub(super) struct GpuRing {
     names: HashMap<TextId, String>,
     /// Device of each context.
     devices: HashMap<u32, u32>,
-    /// By context and event: what recorded it into which stream, by correlation id.
+    /// By context and event: the stream that recorded it, by correlation id.
     events: HashMap<(u32, u32), BTreeMap<u32, u32>>,
     calls: HashMap<u32, CorrelatedCall>,
     waits: Vec<CorrelatedWait>,
@@ -75,7 +76,7 @@ struct CorrelatedWait {
 }
 
 impl GpuRing {
-    /// Of this process.
+    /// For this process.
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
@@ -89,7 +90,7 @@ impl GpuRing {
         }
     }
 
-    /// What follows from a record.
+    /// Decodes a record.
     pub(super) fn take(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
         match *record {
             Raw::Text(piece) => self.texts.take(&piece),
@@ -155,7 +156,7 @@ impl GpuRing {
         }
     }
 
-    /// Nothing more comes: what is kept is written.
+    /// No more records will come: writes what is kept.
     pub(super) fn finish(&mut self, ring_events: &mut Vec<RingEvent>) {
         self.write_until(u64::MAX, ring_events);
     }
@@ -201,7 +202,7 @@ impl GpuRing {
         })));
     }
 
-    /// The kernel's name as its author wrote it.
+    /// The demangled name of a kernel.
     fn kernel(&mut self, id: TextId) -> String {
         if let Some(name) = self.names.get(&id) {
             return name.clone();
@@ -228,7 +229,7 @@ impl GpuRing {
         }
     }
 
-    /// Driver and runtime records of nested calls have one correlation id; 0 is none.
+    /// Driver and runtime records of nested calls share a correlation id; 0 is none.
     fn call(&mut self, correlation: u32, call: CorrelatedCall, ring_events: &mut Vec<RingEvent>) {
         if correlation == 0 {
             ring_events.push(RingEvent::Record(call.record(self.pid, None, &self.texts)));
@@ -240,7 +241,8 @@ impl GpuRing {
         }
     }
 
-    /// What ended before the flush before: a call may have ended after one, and those within it before.
+    /// Writes what ended before the previous flush: a call may have ended after a flush, and those
+    /// nested in it before.
     fn flushed(&mut self, at_ns: u64, ring_events: &mut Vec<RingEvent>) {
         let until_ns = std::mem::replace(&mut self.flushed_ns, at_ns);
         self.write_until(until_ns, ring_events);
@@ -331,7 +333,7 @@ impl CorrelatedCall {
     }
 }
 
-/// What became of CUPTI, in a sentence.
+/// The state of CUPTI, as a sentence.
 fn cupti_text(state: CuptiState, code: i64, detail: &str) -> String {
     let because = match detail {
         "" => String::new(),
@@ -342,13 +344,13 @@ fn cupti_text(state: CuptiState, code: i64, detail: &str) -> String {
             format!("GPU work is recorded by CUPTI (version {code}){because}")
         }
         CuptiState::Absent => format!(
-            "GPU work is not recorded: there is no libcupti in the process or near its libraries{because}"
+            "GPU work is not recorded: found no libcupti in the process or near its libraries{because}"
         ),
         CuptiState::TooOld => {
             format!("GPU work is not recorded: this CUPTI is too old; it lacks {detail}")
         }
         CuptiState::Busy => format!(
-            "GPU work is not recorded: another profiler of the program has CUPTI (error {code}){because}"
+            "GPU work is not recorded: another profiler in the program uses CUPTI (error {code}){because}"
         ),
         CuptiState::NoDriver => {
             format!("GPU work is not recorded: CUPTI finds no driver (error {code}){because}")
@@ -357,13 +359,13 @@ fn cupti_text(state: CuptiState, code: i64, detail: &str) -> String {
             format!("GPU work is not recorded: CUPTI refused {detail} (error {code})")
         }
         CuptiState::Yielded => {
-            format!("CUPTI is left to the program's own profiler (--gpu-yield){because}")
+            format!("CUPTI was left to the program's own profiler (--gpu-yield){because}")
         }
         CuptiState::Calibrated => format!(
-            "GPU times were calibrated against our clock; they are off by at most {code} ns{because}"
+            "GPU timestamps were calibrated against CLOCK_MONOTONIC; they are off by at most {code} ns{because}"
         ),
         CuptiState::Partial => {
-            format!("CUPTI does not give records of kind {code}{because}")
+            format!("CUPTI does not provide records of kind {code}{because}")
         }
     }
 }
@@ -386,8 +388,8 @@ fn layer(layer: ApiLayer) -> CudaLayer {
     }
 }
 
-/// The function's name without the version that CUPTI adds (`cudaLaunchKernel_v7000`); its number where
-/// CUPTI tells no name.
+/// The function's name without the version that CUPTI adds (`cudaLaunchKernel_v7000`); its number
+/// if CUPTI has no name.
 fn function(call: &CorrelatedCall, texts: &RingTexts) -> Cow<'static, str> {
     let Some(name) = texts.get(call.name) else {
         let library = match call.layer {
@@ -408,7 +410,7 @@ fn is_cuda_version(text: &str) -> bool {
     text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A name as the PyTorch profiler shows it; one that is no C++ name as it is.
+/// A name as the PyTorch profiler shows it; unchanged if it is not a mangled C++ name.
 fn demangled(mangled: &str) -> String {
     let symbol = cpp_demangle::Symbol::new(mangled).ok();
     let name = symbol.and_then(|symbol| symbol.demangle().ok());
@@ -418,7 +420,7 @@ fn demangled(mangled: &str) -> String {
 /// `CUPTI_ACTIVITY_MEMCPY_KIND_PTOP`.
 const PEER: u8 = 10;
 
-/// `CUpti_ActivityMemcpyKind`, as the PyTorch profiler begins the names of copies.
+/// `CUpti_ActivityMemcpyKind`, as the PyTorch profiler starts the names of copies.
 fn copy_name(kind: u8) -> &'static str {
     match kind {
         1 => "Memcpy HtoD",

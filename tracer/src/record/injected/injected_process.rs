@@ -1,6 +1,7 @@
-//! One process that handed over a ring: who it is, when it ended, what it says.
+//! One process that handed over a ring: identity, exit and records.
 //!
-//! Owns its rings and the facts of `/proc`. What the records of a ring mean is `python.rs` and `gpu.rs`.
+//! Owns its rings and the facts from `/proc`. `python.rs` and `gpu.rs` interpret the records of a
+//! ring.
 
 use super::InjectedStats;
 use super::counted_allocations::CountedAllocations;
@@ -24,40 +25,40 @@ use std::collections::HashMap;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
-/// A process that is recorded from within.
+/// A process that is recorded in-process.
 pub(super) struct InjectedProcess {
     facts: InjectedProcessFacts,
     rings: Vec<OpenedRing>,
-    /// Readable once it has ended; `None`: it had ended before it could be opened.
+    /// Readable once it has exited; `None`: it exited before it could be opened.
     pub(super) pidfd: Option<OwnedFd>,
 }
 
-/// What is known about it.
+/// The process as it is written to the trace.
 struct InjectedProcessFacts {
     process: gctrace_event::Process,
-    /// Something of it is to be written (again).
+    /// Something about it is to be written (again).
     is_new: bool,
-    /// The process as it sees itself.
+    /// Its pid in its own pid namespace.
     own_pid: u32,
     threads: ProcessThreads,
 }
 
-/// Its threads.
+/// The threads of a process, with their ids in both pid namespaces.
 #[derive(Default)]
 struct ProcessThreads {
     named: HashSet<u32>,
-    /// By their ids inside the process's pid namespace; empty where that is gctrace's own.
+    /// By their ids in the process's pid namespace; empty if that is gctrace's own.
     by_own: HashMap<u32, u32>,
-    /// Those of gctrace's that were asked for the other.
+    /// Threads, by gctrace's ids, whose own ids were read.
     asked: HashSet<u32>,
-    /// An id was looked for in vain since the last look.
+    /// A thread id was not found since the last read.
     missed: bool,
 }
 
 struct OpenedRing {
     role: RingRole,
     consumer: RingConsumer,
-    /// Of its memory.
+    /// Inode of its memory.
     inode: u64,
     meaning: RingState,
     counted: Option<CountedAllocations>,
@@ -70,7 +71,7 @@ enum RingState {
 }
 
 impl InjectedProcess {
-    /// Looks at the process, whose first ring has just come.
+    /// Reads the facts of a process whose first ring has just come.
     pub(super) fn new(
         pid: u32,
         hello: &RingHello,
@@ -84,7 +85,8 @@ impl InjectedProcess {
         }
     }
 
-    /// Takes a ring. One of the same role that is there is over: the process runs another program.
+    /// Adds a ring. An existing one of the same role is finished: the process executed another
+    /// program.
     pub(super) fn add(
         &mut self,
         hello: &RingHello,
@@ -113,7 +115,8 @@ impl InjectedProcess {
         });
     }
 
-    /// Whether the process still has the ring of this role in its memory: then it runs the program that made it.
+    /// Whether the process still maps its ring of this role: then it runs the program that created
+    /// it.
     pub(super) fn still_maps(&self, role: RingRole) -> bool {
         let Some(ring) = self.rings.iter().find(|ring| ring.role == role) else {
             return false;
@@ -128,21 +131,21 @@ impl InjectedProcess {
         })
     }
 
-    /// Reads what its rings hold. `dead`: nothing more will come.
+    /// Drains its rings. `dead`: no more records will come.
     pub(super) fn read(
         &mut self,
         dead: bool,
         trace: &mut RecordingTrace,
         stats: &mut InjectedStats,
     ) {
-        self.facts.meet_threads();
+        self.facts.map_threads();
         for ring in &mut self.rings {
             ring.read(dead, &mut self.facts, trace, stats);
         }
         self.facts.announce(trace, stats);
     }
 
-    /// It has ended, or the recording has: what is left of it. Everything was read.
+    /// Writes what is left after the process exited or the recording ended. Everything was drained.
     pub(super) fn close(
         &mut self,
         ended_ns: u64,
@@ -155,7 +158,7 @@ impl InjectedProcess {
         self.facts.announce(trace, stats);
     }
 
-    /// The recording has ended and the process has not: what is still on its way.
+    /// The recording has ended and the process has not: writes what is still pending.
     pub(super) fn leave(&mut self, trace: &mut RecordingTrace, stats: &mut InjectedStats) {
         for ring in std::mem::take(&mut self.rings) {
             ring.leave(&mut self.facts, trace, stats);
@@ -175,7 +178,7 @@ impl OpenedRing {
             consumer, meaning, ..
         } = self;
         let mut ring_events = Vec::new();
-        // All that the dead have left is one ringful, whatever else the memory says.
+        // An exited process leaves at most one ringful, whatever the shared memory claims.
         for _ in 0..if dead { 2 } else { 1 } {
             let read = consumer.read(dead, |record| {
                 if let Ok(record) = record {
@@ -223,7 +226,7 @@ impl OpenedRing {
         self.account(facts, trace, stats);
     }
 
-    /// Nothing more is read: the last count of allocations, and what was lost.
+    /// Nothing more is read: writes the last allocation counts and counts the losses.
     fn account(
         &mut self,
         facts: &InjectedProcessFacts,
@@ -237,10 +240,7 @@ impl OpenedRing {
         }
         let lost = self.consumer.lost();
         let kinds = LostKind::ALL.map(|kind| (lost_name(kind), lost.of(kind)));
-        let damaged = (
-            "records that were begun and never finished, or make no sense",
-            self.damaged,
-        );
+        let damaged = ("incomplete or invalid records", self.damaged);
         for (what, count) in kinds.into_iter().chain([damaged]) {
             if count > 0 {
                 stats.lose(facts.process.pid, what, count);
@@ -264,13 +264,13 @@ impl RingState {
     }
 }
 
-/// What the user knows lost records as.
+/// Lost records as the user knows them.
 fn lost_name(kind: LostKind) -> &'static str {
     match kind {
         LostKind::Pauses => "collections: the ring of the process was full",
         LostKind::Descriptions => "names and lines of code: the ring of the process was full",
         LostKind::GpuWork => "GPU work: the ring of the process was full (--ring-size)",
-        LostKind::Calls => "calls of CUDA: the ring of the process was full (--ring-size)",
+        LostKind::Calls => "CUDA calls: the ring of the process was full (--ring-size)",
     }
 }
 
@@ -302,7 +302,7 @@ impl InjectedProcessFacts {
         }
     }
 
-    /// Writes what follows from what the process said.
+    /// Writes the records and applies the other events of a ring.
     fn apply(
         &mut self,
         ring_events: &mut Vec<RingEvent>,
@@ -331,7 +331,7 @@ impl InjectedProcessFacts {
                     }
                 }
                 RingEvent::SeenSince(at_ns) => {
-                    // Of one that was forked nothing was missed: the hook came with it.
+                    // A forked process missed nothing: it inherited the hook.
                     self.is_new |= self.process.since_ns < at_ns;
                     self.process.since_ns = self.process.since_ns.max(at_ns);
                 }
@@ -340,7 +340,8 @@ impl InjectedProcessFacts {
                         .notices
                         .report(self.process.pid, notice, &mut trace.output);
                 }
-                // Where probes see collections as well, these are missing only if they saw none of them.
+                // If probes record collections too, these are missing only if the probes saw none
+                // of them.
                 RingEvent::Missed(MISSED, _) if !stats.describes_processes => {}
                 RingEvent::Missed(what, count) => {
                     stats.lose(self.process.pid, what, count);
@@ -383,7 +384,7 @@ impl InjectedProcessFacts {
         }
     }
 
-    /// Writes the name of a thread the first time it is met.
+    /// Writes the name of a thread when it is first seen.
     fn name_thread(&mut self, tid: u32, trace: &mut RecordingTrace, stats: &InjectedStats) {
         let pid = self.process.pid;
         if stats.describes_processes
@@ -394,15 +395,15 @@ impl InjectedProcessFacts {
         }
     }
 
-    /// Of another pid namespace's process: while its threads are there, they can be asked who they are here.
-    fn meet_threads(&mut self) {
+    /// Maps the thread ids of a process in another pid namespace, while its threads exist.
+    fn map_threads(&mut self) {
         self.threads.missed = false;
         if self.own_pid != self.process.pid {
             self.threads.look(self.process.pid);
         }
     }
 
-    /// The thread in gctrace's own pid namespace; as the process sees it where that cannot be found out.
+    /// The thread's id in gctrace's own pid namespace; the process's own id if that is unknown.
     fn thread(&mut self, own_tid: u32) -> u32 {
         let pid = self.process.pid;
         if self.own_pid == pid {
@@ -421,7 +422,7 @@ impl InjectedProcessFacts {
 }
 
 impl ProcessThreads {
-    /// Asks those that are new for their ids in the process's own pid namespace.
+    /// Reads the ids of new threads in the process's own pid namespace.
     fn look(&mut self, pid: u32) {
         for tid in proc_status::threads(pid).unwrap_or_default() {
             if self.asked.insert(tid) {

@@ -1,4 +1,4 @@
-//! What processes complain about, each sentence once.
+//! Notices from processes, each sentence once.
 
 use super::ring_event::InjectedNotice;
 use super::ring_event::NoticeLevel;
@@ -6,10 +6,10 @@ use crate::record::clock;
 use crate::record::output::RecordOutput;
 use std::collections::BTreeMap;
 
-/// Different sentences that are told; they come from other processes.
+/// Different sentences that are reported; they come from other processes.
 const MOST: usize = 200;
 
-/// Sentences told, and in how many processes.
+/// Sentences reported, and in how many processes.
 #[derive(Debug, Default)]
 pub(super) struct NoticeCounts(BTreeMap<String, NoticeCount>);
 
@@ -17,12 +17,13 @@ pub(super) struct NoticeCounts(BTreeMap<String, NoticeCount>);
 struct NoticeCount {
     last_pid: u32,
     processes: u64,
-    /// In the trace.
+    /// It was written to the trace.
     is_written: bool,
 }
 
 impl NoticeCounts {
-    /// Tells user and trace, if it is the first time. Process 0: of the recording as a whole.
+    /// Reports a notice to user and trace when it first occurs. Process 0: about the recording as a
+    /// whole.
     pub(super) fn report(&mut self, pid: u32, notice: InjectedNotice, output: &mut RecordOutput) {
         let is_new = !self.0.contains_key(&notice.text);
         if is_new && self.0.len() >= MOST {
@@ -50,7 +51,7 @@ impl NoticeCounts {
         output.note((pid > 0).then_some(pid), notice.at_ns, notice.text);
     }
 
-    /// Tells the trace what held for several processes.
+    /// Writes to the trace which notices applied to several processes.
     pub(super) fn finish(&mut self, output: &mut RecordOutput) {
         for (text, count) in std::mem::take(&mut self.0) {
             if count.is_written && count.processes > 1 {

@@ -1,4 +1,4 @@
-//! What the ring of an interpreter says -> records of the trace. Pure.
+//! Turns the records of an interpreter's ring into records of the trace. Pure.
 
 use super::ring_event::InjectedNotice;
 use super::ring_event::NoticeLevel;
@@ -20,22 +20,23 @@ use gctrace_ring::TextId;
 use gctrace_ring::TimeInterval;
 use std::collections::HashMap;
 
-/// Where collections are counted that ran while the program had our callback out.
-pub(super) const MISSED: &str = "collections of which gctrace's entry in gc.callbacks was not told";
+/// Place where collections are counted that ran while the program had our callback removed.
+pub(super) const MISSED: &str =
+    "collections for which gctrace's entry in gc.callbacks was not called";
 
-/// Frames remembered of one ring; stacks of the others end where they would begin.
+/// Frames remembered per ring; stacks that continue in others end there.
 const MAX_FRAMES: usize = 1 << 20;
-/// Collections that can be under way at once: one for each thread.
+/// Collections that can be in progress at once: one for each thread.
 const MAX_OPEN: usize = 1 << 14;
 
-/// What is known of one ring.
+/// The state of one ring.
 #[derive(Debug)]
 pub(super) struct PythonRing {
     pid: u32,
     texts: RingTexts,
-    /// By the ring's name of it.
+    /// By the frame's id in the ring.
     frames: HashMap<u32, FrameId>,
-    /// Collections that have begun, by thread and interpreter.
+    /// Collections in progress, by thread and interpreter.
     open: HashMap<(u32, i64), OpenPause>,
 }
 
@@ -46,7 +47,7 @@ struct OpenPause {
 }
 
 impl PythonRing {
-    /// Of this process.
+    /// For this process.
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
@@ -56,7 +57,7 @@ impl PythonRing {
         }
     }
 
-    /// What follows from a record.
+    /// Decodes a record.
     pub(super) fn take(
         &mut self,
         record: &gctrace_ring::RingRecord,
@@ -148,8 +149,8 @@ impl PythonRing {
         }
     }
 
-    /// The process has ended: collections that it died in. `lost`: records of collections were lost, so that
-    /// what is open may have ended.
+    /// The process exited: closes collections that were in progress. `lost`: records of collections
+    /// were lost, so that those in progress may have ended.
     pub(super) fn ended(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
         for ((tid, interpreter), begun) in std::mem::take(&mut self.open) {
             let interval = TimeInterval {
@@ -220,17 +221,17 @@ impl PythonRing {
             HookState::Installed => return ring_events.push(RingEvent::SeenSince(at_ns)),
             HookState::CountingAllocations => return,
             HookState::Restored => format!(
-                "the program took gctrace out of gc.callbacks; it was put back, and the collections in \
+                "the program removed gctrace from gc.callbacks; it was put back, but the collections in
                  between were missed{why}"
             ),
             HookState::GivenUp => format!(
-                "the program took gctrace out of gc.callbacks again: its collections are not seen any more{why}"
+                "the program removed gctrace from gc.callbacks again: its collections are no longer recorded{why}"
             ),
             HookState::Bypassed => {
-                "collections ran of which gc.callbacks was not told, or not gctrace in it"
+                "collections ran without a call of gctrace's entry in gc.callbacks"
                     .to_owned()
             }
-            HookState::Failed => format!("collections cannot be seen from within{why}"),
+            HookState::Failed => format!("collections cannot be recorded in-process{why}"),
             HookState::NotCountingAllocations => format!("allocations are not counted{why}"),
         };
         if count > 0 {
@@ -247,7 +248,7 @@ impl PythonRing {
     }
 }
 
-/// 3.14.0 - 3.14.4 alone have an incremental collector.
+/// Only 3.14.0 - 3.14.4 have an incremental collector.
 fn collector(version: &str, free_threaded: bool) -> &'static str {
     let mut numbers = version.split('.').map(|part| {
         let digits = part.find(|letter: char| !letter.is_ascii_digit());

@@ -1,37 +1,35 @@
-//! What a process says, decoded: records of the trace, and what gctrace itself must know.
+//! Decoded records of a process: records for the trace, and events for gctrace itself.
 
 use crate::record::sink::RecordSink;
 use gctrace_event::Interpreter;
 use gctrace_event::Record;
 
-/// One thing that follows from the records of a ring. Threads are named as the process sees them.
+/// One event decoded from the records of a ring. Thread ids are those in the process's pid
+/// namespace.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "almost all are records, and none is kept"
 )]
 pub(super) enum RingEvent {
-    /// For the trace.
     Record(Record),
     /// It runs this interpreter.
     Interpreter(Interpreter),
-    /// Its collections are seen from then on.
+    /// Its collections are recorded from then on.
     SeenSince(u64),
-    /// Collections of an interpreter of it are not seen, or not any more.
+    /// Collections of one of its interpreters are not recorded, or no longer.
     Unhooked,
-    /// Something that user and reader should know; told once however many processes say it.
+    /// A sentence for user and reader; reported once for all processes.
     Notice(InjectedNotice),
-    /// Events that were missed, and where.
+    /// Lost events: place and number.
     Missed(&'static str, u64),
-    /// CUPTI tells of its calls from then on.
+    /// CUPTI reports its calls from then on.
     CuptiSince(u64),
-    /// CUPTI tells of none of its calls.
+    /// CUPTI reports none of its calls.
     NoCupti,
-    /// CUPTI kept its threads busy: how long, and whether because the launch queue was full.
+    /// CUPTI kept its threads busy.
     Overhead {
-        /// In nanoseconds.
         ns: u64,
-        /// The launch queue was full.
         queue_full: bool,
     },
 }
@@ -39,20 +37,19 @@ pub(super) enum RingEvent {
 /// A sentence for user and trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InjectedNotice {
-    /// When.
+    /// Timestamp, CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// Whom it is for.
+    /// How serious it is.
     pub weight: NoticeLevel,
-    /// The sentence.
     pub text: String,
 }
 
-/// Whom a sentence is for.
+/// How serious a notice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoticeLevel {
-    /// All is well: for who asks for details.
+    /// Normal operation: shown on request (`-v`).
     Detail,
-    /// As asked for, but a reader of the trace should know.
+    /// As requested, but a reader of the trace should know.
     Note,
     /// Something does not work as it should: for user and reader.
     Warning,

@@ -1,4 +1,4 @@
-//! Texts of one ring, put together from their pieces. Pure.
+//! Texts of one ring, assembled from their pieces. Pure.
 
 use gctrace_ring::NO_TEXT;
 use gctrace_ring::TextId;
@@ -8,12 +8,12 @@ use std::collections::HashMap;
 /// Stands for a text whose pieces were lost.
 pub(super) const NAME_LOST: &str = "[name lost]";
 
-/// Bytes of texts kept of one ring: names of all kernels of the largest frameworks are some megabytes.
+/// Bytes of texts kept per ring: the kernel names of the largest frameworks take some megabytes.
 const MAX_BYTES: usize = 32 << 20;
-/// Texts of which a part is there: one for each thread that is writing.
+/// Incomplete texts kept: one for each thread that is writing.
 const MAX_PARTS: usize = 4096;
 
-/// What a ring's texts say.
+/// The texts of a ring.
 #[derive(Debug, Default)]
 pub(super) struct RingTexts {
     whole: HashMap<TextId, Box<str>>,
@@ -22,7 +22,8 @@ pub(super) struct RingTexts {
 }
 
 impl RingTexts {
-    /// Takes a piece. One that does not continue what is there was preceded by a lost one: the text is lost.
+    /// Adds a piece. A piece that does not continue its text was preceded by a lost one: the text
+    /// is lost.
     pub(super) fn take(&mut self, piece: &TextPiece) {
         let mut text = self.parts.remove(&piece.id).unwrap_or_default();
         if text.len() != usize::from(piece.offset) {
@@ -47,7 +48,7 @@ impl RingTexts {
         (id != NO_TEXT).then(|| self.whole.get(&id).map_or(NAME_LOST, |text| text))
     }
 
-    /// A text, or nothing.
+    /// A text, or the empty string.
     pub(super) fn or_empty(&self, id: TextId) -> &str {
         self.get(id).unwrap_or_default()
     }
@@ -70,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn texts_of_several_threads_come_whole(first in ".{0,200}", second in ".{0,200}") {
+        fn texts_of_several_threads_are_kept_apart(first in ".{0,200}", second in ".{0,200}") {
             let (one, two) = (pieces(1, &first), pieces(2, &second));
             let mut texts = RingTexts::default();
             for index in 0..one.len().max(two.len()) {
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_a_piece_is_lost() {
+    fn a_text_that_lacks_a_piece_is_lost() {
         let long = "x".repeat(100);
         let mut texts = RingTexts::default();
         for (index, piece) in pieces(1, &long).iter().enumerate() {

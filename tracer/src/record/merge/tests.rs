@@ -27,7 +27,7 @@ fn pause(tid: u32, start_ns: u64, end_ns: u64, source: EventSource) -> Pause {
     }
 }
 
-/// A pause as it was, and which of the sources see it.
+/// A true pause, and which of the sources see it.
 #[derive(Clone, Debug)]
 struct TrueCollection {
     tid: u32,
@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn half_a_pause_waits_for_some_time_only() {
+fn half_a_pause_waits_for_a_bounded_time() {
     let mut merge = PauseMerger::default();
     assert_eq!(merge.take(&pause(1, 10, 20, EventSource::Probes)), None);
     let waited = (0..100).find(|_| !merge.next_round().is_empty());
@@ -114,7 +114,7 @@ fn half_a_pause_waits_for_some_time_only() {
 }
 
 #[test]
-fn of_other_threads_and_times_nothing_is_merged() {
+fn pauses_of_other_threads_and_times_are_not_merged() {
     let mut merge = PauseMerger::default();
     assert_eq!(merge.take(&pause(1, 10, 20, EventSource::Probes)), None);
     assert_eq!(merge.take(&pause(2, 10, 20, EventSource::Injected)), None);

@@ -1,4 +1,4 @@
-//! The decision, drawn from facts. Pure.
+//! The decision about the mode, from facts. Pure.
 
 use super::CollectionSource;
 use super::InjectionPlan;
@@ -16,65 +16,56 @@ use crate::privileges::PrivilegeError;
 use crate::text::shell_line;
 use gctrace_ring::InjectOptions;
 
-/// Why what was asked for is not possible.
+/// Why the requested mode is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ModeError {
-    /// Probes need rights that this process has not.
+    /// Probes need privileges that this process lacks.
     #[error("{denied}")]
     Denied {
-        /// Which.
         denied: PrivilegeError,
-        /// What can be done without, or why not even that.
+        /// The alternative, or why there is none.
         instead: String,
     },
-    /// Nothing can be loaded into a process that runs already.
-    #[error(
-        "--mode {mode} records commands that gctrace starts, not processes that run already (-p)"
-    )]
-    Attach {
-        /// As asked.
-        mode: &'static str,
-    },
-    /// The kernel has no probes for us, and there is no other way to see a process that runs already.
-    #[error("recording from the kernel is not possible: {why}")]
+    /// Nothing can be injected into a running process.
+    #[error("--mode {mode} records commands that gctrace starts, not running processes (-p)")]
+    Attach { mode: &'static str },
+    /// The kernel refuses our probes, and there is no other way to record a running process.
+    #[error("cannot record from the kernel: {why}")]
     Kernel {
         /// The kernel's reason.
         why: String,
-        /// What can be done, or why not even that.
+        /// The alternative, or why there is none.
         instead: String,
     },
-    /// The library is needed and cannot be used.
-    #[error("recording from within programs is not possible: {0}")]
+    /// The library is needed but cannot be used.
+    #[error("cannot record in-process: {0}")]
     Library(LibraryError),
-    /// The library is needed, and the command cannot have it.
-    #[error("the command cannot be recorded from within: {obstacle}")]
-    Command {
-        /// Why not.
-        obstacle: PreloadObstacle,
-    },
+    /// The library is needed but cannot be loaded into the command.
+    #[error("the command cannot be recorded in-process: {obstacle}")]
+    Command { obstacle: PreloadObstacle },
 }
 
 impl ModeError {
-    /// The commands that mend it, ready to print after the error.
+    /// The commands that fix it, ready to print after the error.
     pub(crate) fn remedy(&self) -> String {
         match self {
             Self::Denied { denied, instead } => format!("{}\n{instead}", denied.remedy()),
             Self::Attach { .. } => {
-                "From the kernel it can be recorded: sudo gctrace record -p PID".to_owned()
+                "It can be recorded from the kernel: sudo gctrace record -p PID".to_owned()
             }
             Self::Kernel { instead, .. } => instead.clone(),
             Self::Library(error) => error.remedy(),
             Self::Command { .. } => {
-                "From the kernel it can be recorded: sudo gctrace --mode ebpf -- COMMAND".to_owned()
+                "It can be recorded from the kernel: sudo gctrace --mode ebpf -- COMMAND".to_owned()
             }
         }
     }
 }
 
-/// What to use.
+/// Chooses the sources.
 ///
 /// # Errors
-/// Where what was asked for is not possible.
+/// The requested mode is not possible.
 pub(crate) fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDecision, ModeError> {
     match config.mode {
         RecordMode::Ebpf => from_kernel(config, facts).map(|()| probes_alone()),
@@ -105,14 +96,14 @@ fn attached(config: &RecordConfig) -> Option<ModeError> {
     (!matches!(config.target, RecordTarget::Command(_))).then_some(ModeError::Attach { mode })
 }
 
-/// Whether probes can be placed.
+/// Checks that probes can be placed.
 fn from_kernel(config: &RecordConfig, facts: &ModeFacts) -> Result<(), ModeError> {
     match &facts.no_probes {
         Some(NoProbes::Denied(denied)) => Err(ModeError::Denied {
             denied: denied.clone(),
             instead: instead(config),
         }),
-        // Said when the probes are loaded.
+        // Reported when the probes are loaded.
         Some(NoProbes::Kernel(_)) | None => Ok(()),
     }
 }
@@ -121,7 +112,7 @@ fn from_kernel(config: &RecordConfig, facts: &ModeFacts) -> Result<(), ModeError
 fn instead(config: &RecordConfig) -> String {
     match &config.target {
         RecordTarget::Command(words) => format!(
-            "Or, without them, from within the program:\n    gctrace --mode inject -- {}",
+            "Or, without them, in-process:\n    gctrace --mode inject -- {}",
             shell_line(words)
         ),
         RecordTarget::Process { .. } | RecordTarget::Everything => {
@@ -132,7 +123,7 @@ fn instead(config: &RecordConfig) -> String {
     }
 }
 
-/// Collections seen from within, alone or besides.
+/// Collections recorded in-process, alone or in addition to probes.
 fn within(
     config: &RecordConfig,
     facts: &ModeFacts,
@@ -152,7 +143,7 @@ fn within(
     }
     let options = InjectOptions {
         collections: true,
-        // Besides probes, allocations are estimated as without the library.
+        // Next to probes, allocations are estimated as without the library.
         allocations: config.alloc_budget.is_some() && collections == CollectionSource::Injected,
         ..options(config)
     };
@@ -183,7 +174,7 @@ fn certain(config: &RecordConfig, facts: &ModeFacts) -> Option<PreloadObstacle> 
     facts.obstacles.iter().find(certain).cloned()
 }
 
-/// What may be missing, though the library is loaded.
+/// What may be missing although the library is loaded.
 fn warnings(config: &RecordConfig, facts: &ModeFacts) -> Vec<String> {
     let mut notes: Vec<String> = facts.obstacles.iter().map(ToString::to_string).collect();
     if let Some(other) = &facts.foreign_injection
@@ -191,14 +182,14 @@ fn warnings(config: &RecordConfig, facts: &ModeFacts) -> Vec<String> {
         && !config.gpu_yield
     {
         notes.push(format!(
-            "CUDA_INJECTION64_PATH names another tool ({}): it stays, and may keep GPU times from gctrace",
+            "CUDA_INJECTION64_PATH names another tool ({}): it is kept, and may prevent gctrace from recording GPU times",
             other.to_string_lossy()
         ));
     }
     notes
 }
 
-/// Auto, where probes can be placed: the library only brings GPU times.
+/// Auto, if probes can be placed: the library only adds GPU times.
 fn privileged(config: &RecordConfig, facts: &ModeFacts) -> ModeDecision {
     let decision = probes_alone();
     let wanted = facts.cuda.is_some() && !config.gpu_yield;
@@ -223,7 +214,7 @@ fn privileged(config: &RecordConfig, facts: &ModeFacts) -> ModeDecision {
     }
 }
 
-/// Auto, where they cannot.
+/// Auto, if they cannot.
 fn unprivileged(
     config: &RecordConfig,
     facts: &ModeFacts,
@@ -238,7 +229,7 @@ fn unprivileged(
     }
     let mut decision = within(config, facts, CollectionSource::Injected).map_err(|error| {
         refused(format!(
-            "Without, gctrace records from within programs, but: {error}\n{}",
+            "Without privileges gctrace records in-process, but: {error}\n{}",
             match &error {
                 ModeError::Library(error) => error.remedy(),
                 _ => String::new(),
@@ -249,22 +240,22 @@ fn unprivileged(
     Ok(decision)
 }
 
-/// The one line at the start.
+/// The line at the start.
 fn summary_without_probes(no_probes: &NoProbes) -> ModeSummary {
     let (why, more) = match no_probes {
         NoProbes::Denied(denied) if denied.sudo_helps() => (
             "without privileges".to_owned(),
-            "sudo gctrace sees them too",
+            "sudo gctrace records them too",
         ),
         NoProbes::Denied(_) => (
             "without privileges".to_owned(),
-            "gctrace doctor says what is in the way",
+            "gctrace doctor reports what prevents it",
         ),
-        NoProbes::Kernel(why) => (format!("because {why}"), "gctrace doctor says more"),
+        NoProbes::Kernel(why) => (format!("because {why}"), "details: gctrace doctor"),
     };
     let sentence = format!(
-        "recording from within the program, {why}: why collections ran is not known, and those of the first \
-         milliseconds and the last at exit are not seen"
+        "recording in-process, {why}: why collections ran is unknown, and those of the first \
+         milliseconds and the last at exit are not recorded"
     );
     ModeSummary { sentence, more }
 }

@@ -1,4 +1,4 @@
-//! The thread that samples: the library comes and goes, and so do GPUs.
+//! The sampling thread: handles a library and GPUs that come and go.
 
 use super::SamplingMessage;
 use crate::record::clock;
@@ -17,9 +17,9 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Between two looks for a library or a GPU that is not there.
+/// Time between two attempts to find a missing library or GPU.
 const RETRY: Duration = Duration::from_secs(5);
-/// Between two looks at what takes long or changes slowly.
+/// Time between two queries that are slow or whose answers change slowly.
 const EXTRAS_EVERY: Duration = Duration::from_secs(1);
 
 /// Samples until the other end of `stop` is dropped.
@@ -41,10 +41,9 @@ pub(super) fn run(
     worker.run(library);
 }
 
-/// Why no more samples are taken.
 #[derive(Debug, PartialEq)]
 enum SamplingEnd {
-    /// The recording ends.
+    /// The recording is ending.
     Stopped,
     /// The GPUs are gone.
     Lost,
@@ -58,7 +57,7 @@ struct SamplingWorker<'a> {
     absences: NvmlAbsences,
     /// GPUs as they were written.
     known: HashMap<u32, GpuDevice>,
-    /// Errors that were told.
+    /// Errors already reported.
     reported: HashSet<String>,
 }
 
@@ -79,7 +78,7 @@ impl SamplingWorker<'_> {
         }
     }
 
-    /// Samples as long as a GPU answers.
+    /// Samples as long as a GPU responds.
     fn watch(&mut self, library: &NvmlLibrary) -> SamplingEnd {
         let (mut sampler, devices) = match NvmlSampler::new(library) {
             Ok(found) => found,
@@ -90,7 +89,7 @@ impl SamplingWorker<'_> {
         };
         self.announce(devices);
         for place in sampler.lost() {
-            self.note_once(format!("GPU {place} cannot be asked how it does (NVML)"));
+            self.note_once(format!("GPU {place} cannot be queried (NVML)"));
         }
         let mut schedule = SamplingSchedule::new(sampler.count());
         let mut next = Instant::now();
@@ -105,7 +104,7 @@ impl SamplingWorker<'_> {
                 self.announce(sampler.find_lost());
                 look_again = Instant::now() + self.retry;
             }
-            // What was missed is not made up for.
+            // Missed samples are not made up for.
             next = (next + self.period).max(Instant::now());
             if self.stopped_within(next.saturating_duration_since(Instant::now())) {
                 return SamplingEnd::Stopped;
@@ -114,7 +113,7 @@ impl SamplingWorker<'_> {
     }
 
     fn sample_all(&mut self, sampler: &mut NvmlSampler<'_>, schedule: &mut SamplingSchedule) {
-        schedule.begin_round(Instant::now());
+        schedule.start_round(Instant::now());
         for place in 0..sampler.count() {
             let extras = schedule.extras(place);
             let now = clock::monotonic_ns();
@@ -122,7 +121,7 @@ impl SamplingWorker<'_> {
                 Ok(None) => {}
                 Ok(Some(sample)) => self.send(SamplingMessage::Sample(sample)),
                 Err(reason) => self.note(format!(
-                    "GPU {place} does not answer any more ({reason}); asked again every {} s",
+                    "GPU {place} does not respond any more ({reason}); retrying every {} s",
                     self.retry.as_secs()
                 )),
             }
@@ -139,7 +138,7 @@ impl SamplingWorker<'_> {
             let index = device.index;
             match self.known.insert(index, device.clone()) {
                 Some(before) => {
-                    self.note(format!("GPU {index} answers again"));
+                    self.note(format!("GPU {index} responds again"));
                     if before == device {
                         continue;
                     }
@@ -151,9 +150,9 @@ impl SamplingWorker<'_> {
         }
     }
 
-    /// Most machines have no GPU, and nothing is to be said of that.
+    /// Most machines have no GPU, which is not worth a warning.
     fn no_library(&mut self, error: &NvmlError) {
-        let message = format!("how the GPUs do is not recorded: {error}");
+        let message = format!("the GPUs are not sampled: {error}");
         if error.is_absence() {
             if self.reported.insert(message.clone()) {
                 self.send(SamplingMessage::Detail(message));
@@ -177,7 +176,7 @@ impl SamplingWorker<'_> {
     }
 
     fn send(&self, message: SamplingMessage) {
-        // Nobody listens any more once the recording has ended without waiting.
+        // The receiver is gone if the recording has ended without waiting.
         let _ = self.messages.send(message);
     }
 
@@ -190,15 +189,15 @@ fn describe(device: &GpuDevice) -> String {
     format!(
         "GPU {}: {}, driver {}",
         device.index,
-        device.name.as_deref().unwrap_or("name not known"),
-        device.driver.as_deref().unwrap_or("not known"),
+        device.name.as_deref().unwrap_or("name unknown"),
+        device.driver.as_deref().unwrap_or("unknown"),
     )
 }
 
-/// Who is asked for extras in a round: everyone in the first, so that what is missing is known at once;
-/// then each once a second at most, and for PCIe, which takes long, one GPU in a round.
+/// Which GPUs to query for extras in a round: all in the first, so that missing ones are known at
+/// once; then each at most once a second, and for PCIe, which is slow, one GPU per round.
 struct SamplingSchedule {
-    /// When each was asked last, for memory by process and for PCIe.
+    /// When each was last queried, for memory by process and for PCIe.
     asked: Vec<[Option<Instant>; 2]>,
     now: Instant,
     first_round: bool,
@@ -215,7 +214,7 @@ impl SamplingSchedule {
         }
     }
 
-    fn begin_round(&mut self, now: Instant) {
+    fn start_round(&mut self, now: Instant) {
         self.now = now;
         self.pcie_taken = false;
     }

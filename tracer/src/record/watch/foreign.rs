@@ -1,4 +1,5 @@
-//! Processes that the user of gctrace may not inspect: not recorded, and the trace states it.
+//! Processes that the user of gctrace may not inspect: they are not recorded, and the trace states
+//! it.
 
 use super::ProbeWatch;
 use crate::privileges::has_more_rights_than_its_user;
@@ -9,7 +10,7 @@ use crate::record::permission::check;
 use crate::record::trace::RecordingTrace;
 
 impl ProbeWatch {
-    /// What the BPF programs could not tell of this kernel, or of a user namespace.
+    /// Detects what the BPF programs cannot on this kernel, or in a user namespace.
     pub(in crate::record) fn is_foreign(&self, pid: u32) -> bool {
         has_more_rights_than_its_user() && check(pid).is_err()
     }
@@ -32,7 +33,7 @@ impl ProbeWatch {
         self.processes.forget(pid, &mut trace.output);
     }
 
-    /// Says of a process that it is not recorded, in the trace too.
+    /// Reports, to the trace as well, that a process is not recorded.
     pub(crate) fn forbidden(&self, trace: &mut RecordingTrace, forbidden: &AttachRefusal) {
         trace
             .examination

@@ -1,4 +1,4 @@
-//! What is written of calls and of device memory, without a kernel.
+//! The records of calls and device memory, without a kernel.
 
 use super::*;
 use gctrace_event::Counters;
@@ -92,7 +92,7 @@ fn launches_of_one_millisecond_are_one_record() {
 }
 
 #[test]
-fn a_call_has_what_its_function_has() {
+fn a_call_has_the_fields_of_its_function() {
     let (mut store, mut records) = (CudaStore::new(CudaMode::All), Vec::new());
     let mut failed = call("cudaMalloc", CallKind::CALL_ALLOCATE, 10, 30);
     failed.result = 2;
@@ -109,7 +109,7 @@ fn a_call_has_what_its_function_has() {
 }
 
 #[test]
-fn steps_that_an_exception_ended_are_told_without_end() {
+fn steps_ended_by_an_exception_have_no_end() {
     let (mut store, mut records) = (CudaStore::new(CudaMode::All), Vec::new());
     let mut step = |start_ns, end_ns| {
         let name = "torch::autograd::Engine::execute";
@@ -144,7 +144,7 @@ fn device_memory_is_thinned_and_known_around_pauses() {
         );
     }
     assert_eq!(allocated(&records), [100]);
-    // Within the pause the collecting thread gives back two blocks, another thread one.
+    // Within the pause the collecting thread frees two blocks, another thread one.
     store.memory(&memory(1_020_000, 8, -300, 700), &mut records);
     store.memory(&memory(1_021_000, 9, -100, 600), &mut records);
     store.memory(&memory(1_022_000, 8, -200, 400), &mut records);
@@ -161,7 +161,7 @@ fn device_memory_is_thinned_and_known_around_pauses() {
 }
 
 #[test]
-fn a_process_that_ended_is_forgotten() {
+fn an_exited_process_is_forgotten() {
     let (mut store, mut records) = (CudaStore::new(CudaMode::All), Vec::<Record>::new());
     store.memory(&memory(5, 8, 1, 1), &mut records);
     store.ended(7, &mut records);

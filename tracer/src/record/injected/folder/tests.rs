@@ -9,7 +9,7 @@ fn me() -> FolderOwner {
     }
 }
 
-/// A place of the kind that /tmp is.
+/// A place with the permissions of /tmp.
 fn place() -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a directory");
     let rights = std::fs::Permissions::from_mode(0o1777);
@@ -22,7 +22,7 @@ fn entries(place: &Path) -> usize {
 }
 
 #[test]
-fn nobody_else_can_enter_and_nothing_is_left() {
+fn only_the_owner_can_enter_and_nothing_is_left() {
     let place = place();
     let folder = InjectFolder::make(&[place.path().to_owned()], me()).expect("a folder");
     let found = std::fs::symlink_metadata(&folder.path).expect("is there");
@@ -35,7 +35,7 @@ fn nobody_else_can_enter_and_nothing_is_left() {
 }
 
 #[test]
-fn leftovers_go_and_what_is_in_use_stays() {
+fn leftovers_are_removed_and_folders_in_use_kept() {
     let place = place();
     let places = [place.path().to_owned()];
     let old = |path: &Path| {
@@ -45,7 +45,7 @@ fn leftovers_go_and_what_is_in_use_stays() {
     };
     let living = InjectFolder::make(&places, me()).expect("a folder");
     old(&living.path);
-    // As of a gctrace that was killed: nobody holds its lock.
+    // As left by a killed gctrace: its lock is free.
     let dead = place.path().join("gctrace-0123456789abcdef");
     std::fs::create_dir(&dead).expect("mkdir");
     std::fs::set_permissions(&dead, PermissionsExt::from_mode(0o700)).expect("chmod");
@@ -63,7 +63,7 @@ fn leftovers_go_and_what_is_in_use_stays() {
 }
 
 #[test]
-fn a_place_where_others_may_move_things_is_not_used() {
+fn a_place_where_others_may_rename_files_is_not_used() {
     let place = place();
     let shared = place.path().join("shared");
     std::fs::create_dir(&shared).expect("mkdir");
@@ -80,7 +80,7 @@ fn a_place_where_others_may_move_things_is_not_used() {
 }
 
 #[test]
-fn a_place_too_deep_for_a_socket_is_passed_over() {
+fn a_place_too_deep_for_a_socket_is_skipped() {
     let place = place();
     let deep = place.path().join("x".repeat(100));
     std::fs::create_dir(&deep).expect("mkdir");

@@ -1,4 +1,4 @@
-//! What is written of CUPTI's records, without CUPTI.
+//! The trace records of CUPTI's ring, without CUPTI.
 
 use super::*;
 use proptest::collection::vec;
@@ -80,7 +80,7 @@ fn records(ring_events: &[RingEvent]) -> Vec<&Record> {
 }
 
 #[test]
-fn kernels_have_the_names_of_their_authors() {
+fn kernel_names_are_demangled() {
     let mut given = text(
         1,
         "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
@@ -106,7 +106,7 @@ fn kernels_have_the_names_of_their_authors() {
 }
 
 #[test]
-fn of_nested_calls_the_outermost_is_written() {
+fn the_outermost_of_nested_calls_is_written() {
     let mut given = text(1, "cudaLaunchKernel_v7000");
     given.extend(text(2, "cuLaunchKernel"));
     given.push(call(ApiLayer::Driver, at(12, 18), 3, 2));
@@ -137,7 +137,7 @@ fn of_nested_calls_the_outermost_is_written() {
 }
 
 #[test]
-fn a_wait_is_for_the_last_recording_before_it_however_late_that_is_told() {
+fn a_wait_is_for_the_last_recording_before_it_however_late_that_arrives() {
     let given = [
         kernel(at(1, 2), 1, 0),
         wait(2, at(50, 60), 20),
@@ -223,7 +223,7 @@ fn states_are_sentences() {
 
 proptest! {
     #[test]
-    fn whatever_the_memory_holds_nothing_breaks_and_no_work_is_lost(
+    fn whatever_the_memory_contains_no_work_is_lost(
         words in vec(any::<[u64; 7]>(), 0..200),
         kinds in vec(1..16_u8, 200),
     ) {

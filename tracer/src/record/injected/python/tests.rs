@@ -1,4 +1,4 @@
-//! What is written of an interpreter's records, without an interpreter.
+//! The trace records of an interpreter's ring, without an interpreter.
 
 use super::*;
 use gctrace_ring::RingRecord as Raw;
@@ -13,7 +13,7 @@ fn ring_events(ring: &mut PythonRing, frames: &mut FrameTree, records: &[Raw]) -
     ring_events
 }
 
-fn begin(at_ns: u64, tid: u32) -> Raw {
+fn start(at_ns: u64, tid: u32) -> Raw {
     Raw::PauseStart {
         at_ns,
         tid,
@@ -56,7 +56,7 @@ fn frames_of_two_processes_share_their_names() {
     let mut given = names();
     given.extend([frame(1, 0, 3), frame(2, 1, 4), pause(10, 20, 7, 2)]);
     let first = ring_events(&mut PythonRing::new(7), &mut frames, &given);
-    // The other met them in another order, under other numbers.
+    // The other process saw them in another order, under other ids.
     let mut given = names();
     given.extend([
         frame(5, 0, 9),
@@ -82,7 +82,7 @@ fn frames_of_two_processes_share_their_names() {
 fn a_collection_in_which_the_process_died_is_unfinished() {
     let mut frames = FrameTree::default();
     let mut ring = PythonRing::new(7);
-    let given = [begin(10, 7), pause(10, 20, 7, 0), begin(30, 8)];
+    let given = [start(10, 7), pause(10, 20, 7, 0), start(30, 8)];
     assert_eq!(ring_events(&mut ring, &mut frames, &given).len(), 1);
     let mut left = Vec::new();
     ring.ended(50, false, &mut left);
@@ -95,16 +95,16 @@ fn a_collection_in_which_the_process_died_is_unfinished() {
 }
 
 #[test]
-fn where_ends_were_lost_nothing_is_called_unfinished() {
+fn lost_ends_do_not_make_collections_unfinished() {
     let mut ring = PythonRing::new(7);
-    ring_events(&mut ring, &mut FrameTree::default(), &[begin(30, 8)]);
+    ring_events(&mut ring, &mut FrameTree::default(), &[start(30, 8)]);
     let mut left = Vec::new();
     ring.ended(50, true, &mut left);
     assert!(left.is_empty());
 }
 
 #[test]
-fn collections_missed_are_counted_and_told() {
+fn missed_collections_are_counted_and_reported() {
     let given = [
         Raw::Hook {
             at_ns: 3,
@@ -146,7 +146,7 @@ fn collectors_by_version() {
 
 proptest! {
     #[test]
-    fn whatever_the_memory_holds_every_pause_is_written_once(
+    fn whatever_the_memory_contains_every_pause_is_written_once(
         words in vec(any::<[u64; 7]>(), 0..200),
         kinds in vec(1..8_u8, 200),
     ) {

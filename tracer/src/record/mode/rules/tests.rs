@@ -1,4 +1,4 @@
-//! Each row: what was asked for, what there is, what follows.
+//! Each row: the request, the facts, the decision.
 
 use super::*;
 use crate::args::usual_recording;
@@ -23,7 +23,7 @@ fn attach(mode: RecordMode) -> RecordConfig {
     }
 }
 
-/// A privileged process without CUDA, and a library that can be used.
+/// A privileged process without CUDA, and a usable library.
 fn facts() -> ModeFacts {
     ModeFacts {
         no_probes: None,
@@ -64,7 +64,7 @@ fn obstacle(what: ObstacleKind) -> Vec<PreloadObstacle> {
     }]
 }
 
-/// What is used, in few words: `probes`, `probes+gpu`, `injected`, `both`; or the error.
+/// The sources in short: `probes`, `probes+gpu`, `injected`, `both`; or the error.
 fn outcome(config: &RecordConfig, facts: &ModeFacts) -> String {
     match choose(config, facts) {
         Ok(decision) => {
@@ -92,7 +92,7 @@ fn outcome(config: &RecordConfig, facts: &ModeFacts) -> String {
 }
 
 #[test]
-fn a_command_is_recorded_by_what_there_is() {
+fn the_mode_of_a_command_depends_on_the_facts() {
     let seccomp = ModeFacts {
         no_probes: Some(NoProbes::Kernel("it refuses".into())),
         ..facts()
@@ -127,7 +127,7 @@ fn a_command_is_recorded_by_what_there_is() {
 }
 
 #[test]
-fn a_running_process_is_recorded_from_the_kernel_alone() {
+fn a_running_process_is_recorded_only_from_the_kernel() {
     let rows = [
         (RecordMode::Auto, facts(), "probes, 0 notes"),
         (RecordMode::Auto, unprivileged(), "denied"),
@@ -147,7 +147,7 @@ fn a_running_process_is_recorded_from_the_kernel_alone() {
 }
 
 #[test]
-fn what_keeps_the_library_out() {
+fn obstacles_that_prevent_injection() {
     let with = |facts: ModeFacts, what| ModeFacts {
         obstacles: obstacle(what),
         ..facts
@@ -218,7 +218,7 @@ fn what_keeps_the_library_out() {
 }
 
 #[test]
-fn the_library_is_asked_for_what_was_asked() {
+fn options_reach_the_library() {
     let options = |config: &RecordConfig, facts: &ModeFacts| {
         let decision = choose(config, facts).expect("a decision");
         decision.injection.expect("an injection").options
@@ -258,7 +258,7 @@ fn the_library_is_asked_for_what_was_asked() {
 }
 
 #[test]
-fn cupti_is_left_to_who_has_it() {
+fn cupti_is_left_to_another_tool() {
     let yielding = RecordConfig {
         gpu_yield: true,
         ..asked(RecordMode::Auto)
@@ -277,7 +277,7 @@ fn cupti_is_left_to_who_has_it() {
 }
 
 #[test]
-fn what_is_said() {
+fn messages() {
     let texts = [
         choose(&asked(RecordMode::Auto), &unprivileged())
             .expect("a decision")
@@ -296,7 +296,7 @@ fn what_is_said() {
             },
         ),
     ];
-    // Where others may write /usr/local, the other place is named.
+    // If others may write /usr/local, the other place is named.
     let texts = texts.join("\n\n");
     insta::assert_snapshot!(texts.replace(" /usr/lib/gctrace", " /usr/local/lib/gctrace"));
 }

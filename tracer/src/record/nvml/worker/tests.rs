@@ -1,4 +1,4 @@
-//! The thread against a library with known figures, and its schedule.
+//! The thread with a library that returns known figures, and its schedule.
 
 use super::*;
 use crate::limit::WithTimeout as _;
@@ -45,7 +45,7 @@ impl Fake {
     }
 }
 
-/// The thread, and what it says.
+/// The thread and its messages.
 struct Running {
     stop: Option<Sender<()>>,
     messages: Receiver<SamplingMessage>,
@@ -80,7 +80,7 @@ impl Running {
         let mut all = Vec::new();
         while !all.last().is_some_and(&wanted) {
             let message = self.messages.recv_timeout(Duration::from_secs(60));
-            all.push(message.expect("the message that is waited for"));
+            all.push(message.expect("the expected message"));
         }
         all
     }
@@ -148,8 +148,8 @@ fn gpus_come_first_and_once_then_samples_in_order() {
 }
 
 #[test]
-fn a_driver_that_goes_and_comes_back_is_said_once_each() {
-    let test = "a_driver_that_goes_and_comes_back_is_said_once_each";
+fn a_driver_that_goes_and_comes_back_is_reported_once_each() {
+    let test = "a_driver_that_goes_and_comes_back_is_reported_once_each";
     let Some(fake) = Fake::build(test, &["-DDEVICES=1", "-DNO_POWER=0"]) else {
         return;
     };
@@ -157,16 +157,16 @@ fn a_driver_that_goes_and_comes_back_is_said_once_each() {
     let mut messages = running.until(|message| note(message).is_some());
     fake.faults("gone");
     messages.extend(running.until(|message| {
-        note(message).is_some_and(|note| note.starts_with("GPU 0 does not answer any more"))
+        note(message).is_some_and(|note| note.starts_with("GPU 0 does not respond any more"))
     }));
-    // The library refuses to be initialized by now; that is said too, as it says something else.
+    // By now the library refuses to be initialized; that is reported too, with another text.
     messages.extend(running.until(|message| {
         note(message).is_some_and(|note| note.contains("refuses: NVML was not first initialized"))
     }));
     std::thread::sleep(Duration::from_millis(50));
     fake.faults("");
     messages.extend(
-        running.until(|message| note(message).is_some_and(|note| note == "GPU 0 answers again")),
+        running.until(|message| note(message).is_some_and(|note| note == "GPU 0 responds again")),
     );
     messages.extend(running.until(|message| sample(message).is_some()));
     messages.extend(running.end());
@@ -198,22 +198,18 @@ fn one_gpu_of_two_goes_and_comes_back() {
             .all(|sample| sample.device == 0)
     );
     fake.faults("");
-    running.until(|message| note(message) == Some("GPU 1 answers again"));
+    running.until(|message| note(message) == Some("GPU 1 responds again"));
     running.until(|message| sample(message).is_some_and(|sample| sample.device == 1));
     running.end();
 }
 
 #[test]
-fn without_a_library_nothing_is_said() {
+fn a_missing_library_is_not_reported() {
     let running = Running::start("/no/such/libnvidia-ml.so.1".into());
     let messages = running.until(|message| matches!(message, SamplingMessage::Detail(_)));
     assert_eq!(messages.len(), 1);
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(
-        running.end(),
-        [],
-        "said once, for those who ask for details"
-    );
+    assert_eq!(running.end(), [], "one message, at detail level");
 }
 
 #[test]
@@ -221,7 +217,7 @@ fn extras_take_turns() {
     let start = Instant::now();
     let mut schedule = SamplingSchedule::new(3);
     let mut round = |ms: u64| -> Vec<(bool, bool)> {
-        schedule.begin_round(start + Duration::from_millis(ms));
+        schedule.start_round(start + Duration::from_millis(ms));
         let asked = (0..3).map(|place| schedule.extras(place));
         let asked = asked
             .map(|extras| (extras.processes, extras.pcie))

@@ -51,11 +51,16 @@ impl RingProducer {
         if refused {
             return None;
         }
-        let mapping = RingMapping::new(raw, records)?;
+        Some((Self::over(RingMapping::new(raw, records)?), descriptor))
+    }
+
+    /// A new ring in memory that is all zeroes.
+    pub(crate) fn over(mapping: RingMapping) -> Self {
         let header = mapping.header();
-        header.records.store(records as u64, Ordering::Relaxed);
+        let records = mapping.records as u64;
+        header.records.store(records, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
-        Some((Self { mapping }, descriptor))
+        Self { mapping }
     }
 
     /// Puts a record into the ring; `false`, and counted as lost ([`RingRecord::lost_kind`]), if it is full.

@@ -2,7 +2,7 @@
 //!
 //! [`resolve`] takes a file and answers whether it holds a CPython collector, where its functions
 //! are, which instruction of each is the cheapest safe place for a probe, and how the collector's
-//! state lies in memory. [`identify`] is the cheap first question, asked of every program at exec.
+//! state lies in memory. [`identify()`] is the cheap first question, asked of every program at exec.
 //! [`maps`] and [`proc_status`] read what `/proc` says about a running process. [`counters`] opens the
 //! processor's performance counters, [`nvml`] asks NVIDIA's driver how the GPUs do, [`cuda`] knows the libraries of
 //! CUDA, NCCL and torch.

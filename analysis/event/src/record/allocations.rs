@@ -16,7 +16,7 @@ pub struct Pressure {
     /// Collections of any generation that ended in it.
     pub collections: u64,
     /// Container objects allocated less those freed, summed over those collections
-    /// ([`Pause::young_count`]).
+    /// ([`Pause::young_count`](crate::Pause::young_count)).
     pub net_containers: u64,
     /// `gc.get_count()` as last seen, at the begin of the last collection.
     pub counts: Option<[u32; 3]>,

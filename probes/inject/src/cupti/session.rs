@@ -293,7 +293,7 @@ impl CuptiSession {
         })
     }
 
-    /// As [`interval`](Self::moment); what has none is counted.
+    /// As [`interval`](Self::interval); what has none is counted.
     fn measured(&self, span: CuptiSpan, reading: &BufferReading) -> Option<TimeInterval> {
         let interval = self.interval(span, reading);
         if interval.is_none() {

@@ -27,7 +27,7 @@ pub struct InjectOptions {
     pub gpu_records: u32,
     /// Children are recorded too; if not, they find none of our variables in their environment.
     pub follow: bool,
-    /// Seccomp filters that gctrace itself is under ([`seccomp_filters`](crate::seccomp_filters)); under more
+    /// Seccomp filters that gctrace itself is under ([`seccomp_filters`]); under more
     /// the library keeps still. `u32::MAX`: never.
     pub filters: u32,
 }

@@ -60,6 +60,11 @@ lints() {
     else
         note "plain: clippy skipped: the toolchain has none (rustup component add clippy)"
     fi
+    if build deny --version >/dev/null 2>&1; then
+        build deny --log-level error check bans licenses sources || return 1
+    else
+        note "plain: cargo-deny skipped: not installed (cargo install --locked cargo-deny)"
+    fi
     if command -v shellcheck >/dev/null; then
         shellcheck -x scripts/*.sh scripts/gpu/*.sh tests/*.sh probes/fuzz/*.sh .ci/run || return 1
     else

@@ -1,5 +1,5 @@
-//! The ring between threads, in memory that Miri can check: no data race, no access beyond the mapping, nothing
-//! read before it was written. `tests/ring.rs` has the same between processes, which Miri cannot run.
+//! The ring between threads, in memory that Miri can check for undefined behavior. `tests/ring.rs` has the same
+//! between processes, which Miri cannot run.
 
 use crate::LostKind;
 use crate::RingConsumer;

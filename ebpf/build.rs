@@ -38,7 +38,7 @@ fn build(source: &str, skeleton: &str) {
         .build_and_generate(&skeleton);
     if let Err(error) = built {
         println!(
-            "cargo:warning={source} did not compile; it needs clang and llvm's BPF target (scripts/setup.sh installs them)"
+            "cargo:warning={source} did not compile; it needs clang, llvm's BPF target (scripts/setup.sh installs them) and rustfmt"
         );
         eprintln!("{error:?}");
         std::process::exit(1);

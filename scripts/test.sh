@@ -60,6 +60,16 @@ lints() {
     else
         note "plain: clippy skipped: the toolchain has none (rustup component add clippy)"
     fi
+    if as_builder rustdoc --version >/dev/null 2>&1; then
+        build --config 'build.rustdocflags=["-Dwarnings"]' doc --workspace --no-deps --document-private-items --quiet || return 1
+    else
+        note "plain: rustdoc skipped: the toolchain has none"
+    fi
+    if build deny --version >/dev/null 2>&1; then
+        build deny --log-level error check bans licenses sources || return 1
+    else
+        note "plain: cargo-deny skipped: not installed (cargo install --locked cargo-deny)"
+    fi
     if command -v shellcheck >/dev/null; then
         shellcheck -x scripts/*.sh scripts/gpu/*.sh tests/*.sh probes/fuzz/*.sh .ci/run || return 1
     else

@@ -106,7 +106,11 @@ impl RingConsumer {
                 bytes: length(raw)?,
             });
         }
-        let mapping = RingMapping::new(raw, records).ok_or(RingOpenError::Map)?;
+        Self::over(RingMapping::new(raw, records).ok_or(RingOpenError::Map)?)
+    }
+
+    /// Reads the ring in this memory, from its start.
+    pub(crate) fn over(mapping: RingMapping) -> Result<Self, RingOpenError> {
         let magic = mapping.header().magic.load(Ordering::Acquire);
         if magic != MAGIC {
             return Err(RingOpenError::Version {

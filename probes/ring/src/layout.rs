@@ -142,6 +142,23 @@ impl RingMapping {
         })
     }
 
+    /// The same slots in memory of this process alone, twice: for tests under Miri, which knows no shared files.
+    /// The second must be forgotten, and not be used once the first is dropped.
+    #[cfg(test)]
+    pub(crate) fn twice(records: usize) -> [Self; 2] {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let bytes = bytes(records).next_multiple_of(4096);
+        // SAFETY: a new mapping, placed by the kernel; nothing else is touched.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        [(); 2].map(|()| Self {
+            base: base.cast(),
+            bytes,
+            records,
+        })
+    }
+
     pub(crate) fn header(&self) -> &RingHeader {
         // SAFETY: the mapping is longer than a header, page-aligned, lives as long as `self`, and
         // any bytes are valid atomics.

@@ -23,6 +23,8 @@ mod absence;
 mod allocations;
 mod consumer;
 mod layout;
+#[cfg(test)]
+mod memory;
 mod options;
 mod owner;
 mod producer;

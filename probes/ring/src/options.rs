@@ -28,7 +28,7 @@ pub struct InjectOptions {
     /// Children are recorded too; if not, our variables are removed from their environment.
     pub follow: bool,
     /// Number of seccomp filters that apply to gctrace itself
-    /// ([`seccomp_filters`](crate::seccomp_filters)); under more the library stays inactive.
+    /// ([`seccomp_filters`]); under more the library stays inactive.
     /// `u32::MAX`: never.
     pub filters: u32,
 }

@@ -52,11 +52,16 @@ impl RingProducer {
         if refused {
             return None;
         }
-        let mapping = RingMapping::new(raw, records)?;
+        Some((Self::over(RingMapping::new(raw, records)?), descriptor))
+    }
+
+    /// A new ring in memory that is all zeroes.
+    pub(crate) fn over(mapping: RingMapping) -> Self {
         let header = mapping.header();
-        header.records.store(records as u64, Ordering::Relaxed);
+        let records = mapping.records as u64;
+        header.records.store(records, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
-        Some((Self { mapping }, descriptor))
+        Self { mapping }
     }
 
     /// Pushes a record into the ring; returns `false`, and counts it as lost

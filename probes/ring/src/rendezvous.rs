@@ -159,7 +159,7 @@ fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, words: &[u64; HELLO_WORDS]
 /// A ring that was handed over, and its sender.
 #[derive(Debug)]
 pub struct OfferedRing {
-    /// Its memory, for [`Consumer::open`](crate::Consumer::open).
+    /// Its memory, for [`RingConsumer::open`](crate::RingConsumer::open).
     pub ring: OwnedFd,
     /// Purpose of the ring.
     pub hello: RingHello,

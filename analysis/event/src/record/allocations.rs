@@ -16,7 +16,7 @@ pub struct Pressure {
     /// Collections of any generation that ended in it.
     pub collections: u64,
     /// Net containers: allocated minus freed, summed over those collections
-    /// ([`Pause::young_count`]).
+    /// ([`Pause::young_count`](crate::Pause::young_count)).
     pub net_containers: u64,
     /// `gc.get_count()` at the start of the last collection; `None` if unknown.
     pub counts: Option<[u32; 3]>,

@@ -1,5 +1,5 @@
-//! Bounds of what pauses cost the GPU, from calls on the host: cases worked out by hand, and programs that a small
-//! simulation runs with and without their pauses.
+//! Bounds of what pauses cost the GPU, from calls on the host: cases worked out by hand, and
+//! programs that a small simulation runs with and without their pauses.
 
 mod common;
 

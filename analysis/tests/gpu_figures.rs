@@ -113,7 +113,8 @@ fn as_hta_prints_them() {
     }
 }
 
-/// HTA's rounding widens each gap by up to 2 µs. Without it and with all steps its figures are ours.
+/// HTA's rounding widens each gap by up to 2 µs. Without it and with all steps its figures are
+/// ours.
 #[test]
 fn exact_figures_are_htas_without_its_rounding() {
     for (trace, report) in TRACES.into_iter().zip(&*REPORTS) {

@@ -72,8 +72,8 @@ fn no_steps_no_section() {
     );
 }
 
-/// Steps of 100 ms; every tenth has a full collection of 50 ms, is that much longer, and the one after
-/// it 5 ms longer.
+/// Steps of 100 ms; every tenth has a full collection of 50 ms, is that much longer, and the one
+/// after it 5 ms longer.
 fn training(count: u64) -> Vec<Record> {
     let mut records = Vec::new();
     let mut at_ms = 0;

@@ -83,8 +83,8 @@ fn every_figure_is_described() {
     }
 }
 
-/// A snapshot of records of all kinds that leave something in it, of a process that may have ended with a code
-/// or by a signal.
+/// A snapshot of records of all kinds that leave something in it, of a process that may have ended
+/// with a code or by a signal.
 fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
     let header = gctrace_event::TraceHeader {
         host: "host".to_owned(),
@@ -260,8 +260,8 @@ fn snapshots_keep_to_the_schema() {
     assert!(!validator.is_valid(&wrong));
 }
 
-/// All that the schema names is in a snapshot of everything: nothing is left unfilled. Of a process that has
-/// ended NVML's figures are not shown, so that there is one that runs too.
+/// All that the schema names is in a snapshot of everything: nothing is left unfilled. Of a process
+/// that has ended NVML's figures are not shown, so that there is one that runs too.
 #[test]
 fn every_figure_is_there() {
     let schema = schema();

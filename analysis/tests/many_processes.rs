@@ -1,5 +1,5 @@
-//! Traces of very many processes: sums are those of all, whether they are listed or not, in time and memory that
-//! follow their number.
+//! Traces of very many processes: sums are those of all, whether they are listed or not, in time
+//! and memory that follow their number.
 
 mod common;
 
@@ -18,7 +18,8 @@ use gctrace_event::Record;
 /// Number of processes of a trace that are listed.
 const LISTED: u32 = 10_000;
 
-/// Processes of a millisecond with a pause of `n % 3 + 1` tenths of it, every tenth by `gc.collect()`.
+/// Processes of a millisecond with a pause of `n % 3 + 1` tenths of it, every tenth by
+/// `gc.collect()`.
 fn worker(n: u32) -> [Record; 3] {
     let at_ms = u64::from(n);
     let whole = pause(1000 + n, at_ms, at_ms + 1);

@@ -53,8 +53,8 @@ fn real(name: &str, rank: u32) -> Timeline {
 static REAL: LazyLock<[Timeline; 2]> =
     LazyLock::new(|| [real("sampled_rank0", 0), real("sampled_rank1", 1)]);
 
-/// Two ranks of one job, thinned out: of ten collectives on each, five are in both (by hand: ends of
-/// the same operation on the same stream within 0.4 ms).
+/// Two ranks of one job, thinned out: of ten collectives on each, five are in both (by hand: ends
+/// of the same operation on the same stream within 0.4 ms).
 #[test]
 fn real_ranks() {
     let jobs = found(&*REAL);

@@ -105,8 +105,8 @@ fn a_full_queue_blocks_launches() {
 
 #[test]
 fn a_pause_that_drains_the_queue_is_paid_later() {
-    // Each step queues 10 ms of work in 1 ms and then thinks 9 ms: the GPU is just kept busy. A pause
-    // of 8 ms right after queueing is hidden at first, and late for the next step.
+    // Each step queues 10 ms of work in 1 ms and then thinks 9 ms: the GPU is just kept busy. A
+    // pause of 8 ms right after queueing is hidden at first, and late for the next step.
     let mut program = Vec::new();
     for step in 0..12 {
         for _ in 0..50 {

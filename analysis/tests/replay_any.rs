@@ -129,7 +129,8 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
     })
 }
 
-/// A pause longer than all the time that the replay reckons with: without it the job ends before the clock's zero.
+/// A pause longer than all the time that the replay reckons with: without it the job ends before
+/// the clock's zero.
 #[test]
 fn shares_sum_to_the_cost_if_a_clock_starts_within_a_pause() {
     let call = |thread, at_ns| Call {

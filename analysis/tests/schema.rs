@@ -45,7 +45,8 @@ fn a_report_has_the_members_of_the_schema() {
     assert_eq!(report["schema"], "gctrace.report/2");
 }
 
-/// A real trace of the PyTorch profiler, with pauses that were not in it, on the thread that launched first.
+/// A real trace of the PyTorch profiler, with pauses that were not in it, on the thread that
+/// launched first.
 fn with_pauses(analysis: &mut Analysis, name: &str) {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kineto");
     let mut reader = TraceReader::open(&folder.join(name)).unwrap();

@@ -1,4 +1,5 @@
-//! Predictions for two ranks that wait for each other in a collective, against the same job run again with the change.
+//! Predictions for two ranks that wait for each other in a collective, against the same job run
+//! again with the change.
 
 mod common;
 
@@ -215,7 +216,8 @@ fn planned_on_all_ranks_at_once() {
     let report = analyzed(records);
     let planned = of(&report, "planned").unwrap();
     let every = planned.every_steps.unwrap();
-    // 8 ms may cost 0.5 % of a step of 2.6 ms: far too rare for 40 steps, so a share of one pause is added.
+    // 8 ms may cost 0.5 % of a step of 2.6 ms: far too rare for 40 steps, so a share of one pause
+    // is added.
     let (_, without_ns) = run(|_, _| false, false);
     let share_ns = FULL_NS * STEPS / every;
     holds(planned, without_ns + share_ns).unwrap();
@@ -224,7 +226,8 @@ fn planned_on_all_ranks_at_once() {
     assert!(measured_ns > planned.run.unwrap().at_most_ns);
 }
 
-/// As many pauses as measured, but on both ranks at once: the replay of the plan against the job run so.
+/// As many pauses as measured, but on both ranks at once: the replay of the plan against the job
+/// run so.
 #[test]
 fn plans_fall_into_the_same_step_of_every_rank() {
     let (records, measured_ns) = run(at_different_steps, false);

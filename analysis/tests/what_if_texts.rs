@@ -170,8 +170,8 @@ fn unknowns_widen_the_interval() {
     assert!(!ids.contains(&"planned") && !ids.contains(&"explicit"));
 }
 
-/// Bytes are known where arenas and torch's memory were recorded: those of the largest heap for each of its objects, and
-/// what pauses gave back.
+/// Bytes are known where arenas and torch's memory were recorded: those of the largest heap for
+/// each of its objects, and what pauses gave back.
 #[test]
 fn garbage_is_weighed_where_memory_was_recorded() {
     let mut measured = run(PROGRAM, DEFAULT);

@@ -346,8 +346,8 @@ pub struct TraceHeader {
     /// traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    /// How it was recorded (`--mode`, as decided): `ebpf`, `inject` or `both`; absent in traces from before
-    /// there was a choice, which are `ebpf`.
+    /// How it was recorded (`--mode`, as decided): `ebpf`, `inject` or `both`; absent in traces
+    /// from before there was a choice, which are `ebpf`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// Names of the counters that were recorded ([`Counter::as_str`]).
@@ -391,7 +391,8 @@ pub struct TraceEnd {
     /// Exit code of the command as a shell would show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Events lost, by where (`ring buffer full`, ...). Empty means that no event of an examined process was lost.
+    /// Events lost, by where (`ring buffer full`, ...). Empty means that no event of an examined
+    /// process was lost.
     pub lost: BTreeMap<String, u64>,
     /// Which processes were examined; absent in traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]

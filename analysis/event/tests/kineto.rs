@@ -149,8 +149,8 @@ fn python_gc_of_torch_2_15() {
 
 #[test]
 fn kernels_and_calls_of_three_versions() {
-    // From HTA's test data (MIT licence): times since 1970 in whole microseconds, in nanoseconds, and
-    // times relative to `baseTimeNanoseconds`.
+    // From HTA's test data (MIT license): Unix times in whole microseconds, in nanoseconds,
+    // and times relative to `baseTimeNanoseconds`.
     let kernel = |text| match record(text) {
         Record::GpuOp(op) => op,
         other => unreachable!("{other:?}"),

@@ -38,7 +38,8 @@ impl DeferredCollections {
 }
 
 impl Analysis {
-    /// Keeps a pause of another tool's trace, which may be the second account of it, and returns any other.
+    /// Keeps a pause of another tool's trace, which may be the second account of it, and returns
+    /// any other.
     pub(super) fn defer(&mut self, process: usize, pause: Pause) -> Option<Pause> {
         let trace = self.traces.last_mut()?;
         let deferred = &mut self.current.deferred.pauses;

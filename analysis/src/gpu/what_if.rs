@@ -54,8 +54,8 @@ pub struct RunLength {
 pub trait RunModel {
     /// The run with these changes; without any, as it was measured.
     fn run(&self, plan: &PausePlan) -> RunLength;
-    /// Error of the time saved by a change; `None` if unknown. `saved_pause_ns`: the pause time that
-    /// it removes.
+    /// Error of the time saved by a change; `None` if unknown. `saved_pause_ns`: the pause time
+    /// that it removes.
     fn error_ns(&self, saved_pause_ns: u64) -> Option<u64>;
 }
 

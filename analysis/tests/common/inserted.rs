@@ -42,8 +42,8 @@ pub(crate) struct Pause {
 pub(crate) enum InsertionMethod {
     /// By replay: the model learned from the trace computes what becomes later.
     Replay,
-    /// By a simulation that knows nothing of threads: the calls of all threads are one sequence, and
-    /// everything the host does after the pause is later by it.
+    /// By a simulation that knows nothing of threads: the calls of all threads are one sequence,
+    /// and everything the host does after the pause is later by it.
     OneHost,
 }
 

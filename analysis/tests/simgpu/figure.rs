@@ -8,19 +8,20 @@ const SHARE_PERCENT: i64 = 5;
 /// ... or by this, whichever is more.
 const MIN_NS: i64 = 1_000_000;
 
-/// With fewer runs of a kind nothing is right: the median of three is the first that bears an outlier.
+/// With fewer runs of a kind nothing is right: the median of three is the first that bears an
+/// outlier.
 pub(crate) const RIGHT_RUNS: usize = 3;
-/// With fewer runs of a kind nothing is wrong: all values of n lie on one side of the true median with
-/// a probability of 2 / 2^n, and six are the first for which that is below 5 %.
+/// With fewer runs of a kind nothing is wrong: all values of n lie on one side of the true median
+/// with a probability of 2 / 2^n, and six are the first for which that is below 5 %.
 const WRONG_RUNS: usize = 6;
 
 /// For the standard error of a median of 3 to 12 values: the distance between the c-th smallest and
-/// the c-th largest value is 2 z standard errors. c = (n + 1) / 2 - sqrt(n), rounded, at least 1; z is
-/// that quantile of the normal distribution which the true median lies within this distance by the
-/// binomial distribution, whatever the values' own. R. M. Price and D. G. Bonett, Estimating the
-/// variance of the sample median, Journal of Statistical Computation and Simulation 68 (2001), 295-305.
-/// Of normal values it is too large by 7 % (12 values) to 26 % (6), and one outlier of eight or two of
-/// eleven do not change it.
+/// the c-th largest value is 2 z standard errors. c = (n + 1) / 2 - sqrt(n), rounded, at least 1; z
+/// is that quantile of the normal distribution which the true median lies within this distance by
+/// the binomial distribution, whatever the values' own. R. M. Price and D. G. Bonett, Estimating
+/// the variance of the sample median, Journal of Statistical Computation and Simulation 68 (2001),
+/// 295-305. Of normal values it is too large by 7 % (12 values) to 26 % (6), and one outlier of
+/// eight or two of eleven do not change it.
 const MEDIAN_ERRORS: [(usize, f64); 10] = [
     (1, 1.150),
     (1, 1.534),
@@ -43,8 +44,9 @@ pub(crate) struct Figure {
     pub(crate) predicted: i64,
     /// Predicted minus real.
     pub(crate) error: i64,
-    /// By how much the error can be off by chance, with a probability of about 5 %: from how much runs
-    /// without collections differ, and those with them once replayed without. Twice the standard error.
+    /// By how much the error can be off by chance, with a probability of about 5 %: from how much
+    /// runs without collections differ, and those with them once replayed without. Twice the
+    /// standard error.
     pub(crate) noise: i64,
     /// Time for which threads waited for a CPU, which the replay does not predict: in the runs of
     /// both kinds together.

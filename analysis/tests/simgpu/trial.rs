@@ -21,8 +21,8 @@ use std::collections::BTreeSet;
 /// The traces of each rank have timestamps later by this than those of the previous rank:
 /// kineto_of_simgpu.py.
 const AHEAD_NS: i64 = 3_000_000;
-/// How far off the analysis may be in finding that. The simulator ends a collective for all ranks at
-/// once, but the ranks read their wall clocks one after the other.
+/// How far off the analysis may be in finding that. The simulator ends a collective for all ranks
+/// at once, but the ranks read their wall clocks one after the other.
 const CLOCKS_NS: u64 = 100_000;
 
 /// Over runs whose threads had the CPUs they needed, if there are enough: medians, in ns.

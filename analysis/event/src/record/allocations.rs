@@ -20,15 +20,16 @@ pub struct Pressure {
     pub net_containers: u64,
     /// `gc.get_count()` at the start of the last collection; `None` if unknown.
     pub counts: Option<[u32; 3]>,
-    /// Arenas (1 MiB; 256 KiB before 3.10) that the interpreter's allocator mapped; `None` where this was not
-    /// recorded.
+    /// Arenas (1 MiB; 256 KiB before 3.10) that the interpreter's allocator mapped; `None` where
+    /// this was not recorded.
     pub arenas_mapped: Option<u64>,
     /// Arenas that it unmapped.
     pub arenas_unmapped: Option<u64>,
 }
 
-/// What one process allocated from `since_ns` to `at_ns`: seen in short windows on its allocator, or, where
-/// `exact` is set, counted within it. Written again, whole, from time to time; the last one counts.
+/// What one process allocated from `since_ns` to `at_ns`: seen in short windows on its allocator,
+/// or, where `exact` is set, counted within it. Written again, whole, from time to time; the last
+/// one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Allocations {
@@ -51,7 +52,8 @@ pub struct Allocations {
     pub bytes: u64,
     /// Largest size of each class in bytes (`None` for unknown sizes), and its allocations.
     pub classes: Vec<(Option<u64>, u64)>,
-    /// Allocations per second of CPU time of the undisturbed program, where they could be estimated.
+    /// Allocations per second of CPU time of the undisturbed program, where they could be
+    /// estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_cpu_second: Option<u64>,
     /// Standard error of it, in millionths of it.

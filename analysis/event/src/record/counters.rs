@@ -114,8 +114,8 @@ impl Counters {
     }
 }
 
-/// Counters of a whole process, all threads, from `since_ns` to `at_ns`. Written when the process ends
-/// and when the recording does; the last one counts.
+/// Counters of a whole process, all threads, from `since_ns` to `at_ns`. Written when the process
+/// ends and when the recording does; the last one counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessCounters {
     /// Process id on the host.

@@ -49,7 +49,8 @@ pub struct CudaCall {
     /// Time of the return. For launches and events, of which only the entry is recorded, equal to
     /// the start.
     pub end_ns: u64,
-    /// Its stream: the handle that it was given (0 is the default stream), or the PyTorch profiler's number.
+    /// Its stream: the handle that it was given (0 is the default stream), or the PyTorch
+    /// profiler's number.
     pub stream: Option<u64>,
     /// How many bytes it is about.
     pub bytes: Option<u64>,
@@ -78,7 +79,8 @@ impl CudaCall {
     }
 }
 
-/// Launches of one thread into one stream, counted instead of written one by one: those of one millisecond.
+/// Launches of one thread into one stream, counted instead of written one by one: those of one
+/// millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaLaunches {
     /// Process id on the host.

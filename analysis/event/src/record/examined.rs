@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 pub struct ExaminedProcesses {
     /// Processes that ran Python.
     pub python: u64,
-    /// Processes examined in which no Python was found; absent where such processes are not counted (recorded
-    /// in-process: the library reports itself only where it finds Python).
+    /// Processes examined in which no Python was found; absent where such processes are not counted
+    /// (recorded in-process: the library reports itself only where it finds Python).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<u64>,
     /// Processes that may have run Python without being recorded, or for longer than recorded, by

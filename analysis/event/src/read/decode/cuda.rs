@@ -1,5 +1,5 @@
-//! Calls of CUDA and NCCL, device memory and backward passes: ours, and the PyTorch profiler's where they are
-//! of the same form.
+//! Decodes CUDA and NCCL calls, device memory and backward passes: ours, and the PyTorch profiler's
+//! if they have the same form.
 
 use super::ChromeEvent;
 use super::DecodeError;
@@ -72,8 +72,8 @@ fn call(event: &ChromeEvent<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> 
     Ok(call)
 }
 
-/// The PyTorch profiler writes threads that it does not know, NCCL's for example, by the lower half of
-/// their `pthread_t`, as a number with sign.
+/// The PyTorch profiler writes threads that it does not know, NCCL's for example, by the lower half
+/// of their `pthread_t`, as a number with sign.
 fn thread_id(value: JsonValue<'_>) -> Option<u32> {
     let negative = || Some(i32::try_from(value.signed()?).ok()?.cast_unsigned());
     id(value).or_else(negative)

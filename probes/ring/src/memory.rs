@@ -17,7 +17,7 @@ fn ring(records: usize) -> (RingProducer, ManuallyDrop<RingConsumer>) {
 
 /// Every word of it follows from two numbers.
 fn record(thread: u32, number: u64) -> RingRecord {
-    RingRecord::PauseBegin {
+    RingRecord::PauseStart {
         at_ns: number,
         tid: thread,
         generation: (number % 3) as u8,
@@ -53,7 +53,7 @@ fn what_threads_push_is_read_whole_and_in_order() {
     });
     let mut next = [0; THREADS as usize];
     for read in found {
-        let Ok(RingRecord::PauseBegin { at_ns, tid, .. }) = read else {
+        let Ok(RingRecord::PauseStart { at_ns, tid, .. }) = read else {
             panic!("{read:?}")
         };
         assert_eq!(read, Ok(record(tid, at_ns)));

@@ -40,7 +40,7 @@ pub(crate) fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
 }
 
-/// `text` of several lines: like [`line`], but keeps newlines and gctrace's own colors.
+/// `text` of several lines: like [`line()`], but keeps newlines and gctrace's own colors.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
     if !text.contains(|char| char != '\n' && is_harmful(char)) {
         return Cow::Borrowed(text);

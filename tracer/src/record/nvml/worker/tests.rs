@@ -161,7 +161,7 @@ fn a_driver_that_goes_and_comes_back_is_reported_once_each() {
     }));
     // By now the library refuses to be initialized; that is reported too, with another text.
     messages.extend(running.until(|message| {
-        note(message).is_some_and(|note| note.contains("refuses: NVML was not first initialized"))
+        note(message).is_some_and(|note| note.contains("failed: NVML was not first initialized"))
     }));
     std::thread::sleep(Duration::from_millis(50));
     fake.faults("");

@@ -464,7 +464,7 @@ impl Recording {
         }
         if !self.write_error_reported {
             self.write_error_reported = true;
-            let sentence = format!("the trace is cut short here: {failure}");
+            let sentence = format!("the trace ends here: {failure}");
             self.trace.note(&sentence);
         }
         None

@@ -21,7 +21,7 @@ def renamed():
     """Old name -> new name."""
     _, _, section = CHANGELOG.read_text().partition("Renamed JSON fields")
     section = re.split(r"^#", section, maxsplit=1, flags=re.MULTILINE)[0]
-    return dict(re.findall(r"`(\w+)` ?(?:->|→) ?`(\w+)`", section))
+    return dict(re.findall(r"^- `(\w+)` -> `(\w+)`$", section, re.MULTILINE))
 
 
 def report(binary, trace):

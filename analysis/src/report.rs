@@ -118,7 +118,7 @@ use serde::Serialize;
 /// Name and version of the schema, the value of `schema` in a report.
 pub const SCHEMA: &str = "gctrace.report/2";
 
-/// What a figure rests on.
+/// What a figure rests on: a measurement, a model, or a change that was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
@@ -143,14 +143,14 @@ pub struct Report {
     pub verdict: Verdict,
     /// Changes to make, in the order to try them, each with its predicted effect.
     pub advice: Vec<Advice>,
-    /// Sums over all traces.
+    /// Sums over all traces, including processes that `processes` does not list.
     pub totals: Totals,
     /// One entry per trace, in the order of the command line; other members refer to a trace by its
     /// index here.
     pub traces: Vec<TraceReport>,
     /// Processes that ran the collector, by time stopped, descending; at most 10,000 per trace.
     pub processes: Vec<ProcessReport>,
-    /// Pauses by generation, ascending.
+    /// Pauses by the generation collected, ascending; generations without pauses are omitted.
     pub by_generation: Vec<PauseGroup>,
     /// Pauses by the reason of the collection.
     pub by_reason: Vec<PauseGroup>,
@@ -179,11 +179,11 @@ pub struct Report {
     /// CUDA and NCCL calls, device memory of PyTorch, backward passes; `null` if they were not
     /// recorded.
     pub cuda: Option<CudaReport>,
-    /// Collections that freed no object.
+    /// Collections that freed no object, by kind, and their share of the time of all pauses.
     pub freed_nothing: FreedNothingReport,
-    /// Collections that the program requested.
+    /// Collections that the program requested by `gc.collect()` or `PyGC_Collect`.
     pub explicit_calls: ExplicitCallsReport,
-    /// What recording cost the program.
+    /// What recording cost the program, in time, inferred from the hits of the probes.
     pub overhead: OverheadReport,
     /// What the figures do not include.
     pub missing: MissingData,
@@ -211,7 +211,7 @@ pub enum Level {
     Heavy,
 }
 
-/// The one-sentence answer.
+/// The one-sentence answer to how much of a problem the collector is.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Verdict {
     /// How much of a problem the collector is, for programs.
@@ -222,7 +222,7 @@ pub struct Verdict {
     pub basis: Basis,
 }
 
-/// Sums over all traces.
+/// Counts and times, summed over the processes of all traces.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Totals {
     /// Basis of counts and times: inferred if the end of a process was taken from its last event,
@@ -262,6 +262,6 @@ pub struct PauseGroup {
     pub name: String,
     /// Share of this group in the time of all pauses, 0 to 1.
     pub time_ratio: f64,
-    /// The pauses of the group.
+    /// Statistics of the pauses in this group, over all traces.
     pub pauses: PausesReport,
 }

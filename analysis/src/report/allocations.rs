@@ -11,7 +11,7 @@ pub struct AllocationsReport {
     /// Whether every allocation was counted, by the injected library. There are then no windows and
     /// no sampling error, and `cost_ratio` and `budget_ratio` have no meaning.
     pub exact: bool,
-    /// Number of allocation windows.
+    /// Number of allocation windows opened; 0 if `exact`.
     pub windows: u64,
     /// Allocations in the windows, or all allocations if `exact`.
     pub allocations_seen: u64,
@@ -46,7 +46,7 @@ pub struct SizeClass {
     pub share: f64,
 }
 
-/// A Python line that allocates.
+/// A Python line that allocates, with its share of the sampled allocations.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AllocatingLine {
     /// The innermost line outside the standard library and installed packages.

@@ -14,7 +14,7 @@ pub struct CauseReport {
     pub basis: Basis,
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process id on the host.
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
     pub pid: u32,
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
@@ -24,7 +24,7 @@ pub struct CauseReport {
     pub pauses: PauseTotal,
     /// How much earlier the last operation or call would have ended without any pause, in ns.
     pub cost_ns: u64,
-    /// `cost_ns` / `span_ns`.
+    /// `cost_ns` as a share of `span_ns`; 0 if the span is empty.
     pub cost_ratio: f64,
     /// Standard error of `cost_ns` against a second run without pauses, in ns: two runs differ as
     /// much as the durations of the steps without pauses differ from what the other steps predict.
@@ -34,7 +34,7 @@ pub struct CauseReport {
     pub steps: Option<StepEvidenceReport>,
     /// Why `standard_error_ns` is `null`, as text.
     pub no_error_bar: Option<String>,
-    /// The cost by device.
+    /// What the pauses cost each device of the process.
     pub devices: Vec<DeviceCost>,
     /// Number of pauses that were replayed one by one, the longest; the others were removed in
     /// groups.
@@ -48,11 +48,11 @@ pub struct CauseReport {
 /// How well the steps are explained after the pauses are removed.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct StepEvidenceReport {
-    /// Number of steps.
+    /// Number of steps that were compared: those of the thread with the most steps.
     pub count: u64,
     /// Number of steps with at least one pause.
     pub with_pauses: u64,
-    /// Median duration of the steps without pauses, in ns.
+    /// Median duration of all these steps in the replay without any pause, in ns.
     pub median_without_ns: u64,
     /// How much longer (negative: shorter) the steps with pauses remain than those without after
     /// the pauses are removed, in ns: the difference of the medians times the number of steps with
@@ -89,7 +89,7 @@ pub struct PauseCostParts {
     pub hidden_ns: u64,
 }
 
-/// What one pause cost.
+/// What one pause cost, by replay without it, and its share in the cost of all pauses.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct PauseCostReport {
     /// Measured: start of the pause, in ns after the first call or operation of the process;
@@ -99,12 +99,12 @@ pub struct PauseCostReport {
     pub tid: u32,
     /// Measured: length of the pause, in ns.
     pub length_ns: u64,
-    /// Measured: generation; `null` if unknown.
+    /// Measured: generation collected, 0 to 2 (full collection); `null` if unknown.
     pub generation: Option<u8>,
     /// How much earlier the work would have finished without this pause alone, in ns: exposed +
     /// deferred. Plus hidden it is the length, unless the pause cost more.
     pub cost_ns: u64,
-    /// The parts of the cost.
+    /// The exposed and deferred parts of the cost, and the part of the pause that cost nothing.
     pub parts: PauseCostParts,
     /// Share of this pause in the cost of all, in ns: how much earlier the work would have finished
     /// without it, with all earlier pauses already removed. The shares of all pauses of the process

@@ -77,7 +77,7 @@ pub enum AlignedBy {
 pub struct NotMerged {
     /// Index in `traces` of the profiler's trace.
     pub trace: usize,
-    /// Process id in that trace.
+    /// Process id as the profiler's trace states it; 0 if it contains none.
     pub pid: u32,
     /// Why it was not merged, as text.
     pub why: String,

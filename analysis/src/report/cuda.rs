@@ -26,15 +26,15 @@ pub struct CudaReport {
 /// Calls of one function; of nested calls only the outermost counts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CudaFunction {
-    /// `cuda_driver`, `cuda_runtime` or `nccl`.
+    /// API of the function: `cuda_driver`, `cuda_runtime` or `nccl`.
     pub category: String,
-    /// Name of the function.
+    /// Name of the function, for example `cudaLaunchKernel`.
     pub name: String,
-    /// Number of calls.
+    /// Number of calls that were recorded individually.
     pub count: u64,
     /// Time in the calls, in ns; 0 for launches and events, whose return is not recorded.
     pub time_ns: u64,
-    /// Longest call, in ns.
+    /// Length of the longest call, in ns; 0 as for `time_ns`.
     pub max_ns: u64,
     /// Bytes copied, set, allocated or sent; 0 if the function has no size.
     pub bytes: u64,
@@ -47,7 +47,7 @@ pub struct CudaFunction {
 pub struct DeviceMemoryReport {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process id on the host.
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
     pub pid: u32,
     /// Index of the device in the process.
     pub device: i8,

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Count and total time of some pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PauseTotal {
-    /// Number of pauses.
+    /// Number of pauses in the group.
     pub count: u64,
     /// Sum of their lengths, in ns.
     pub time_ns: u64,
@@ -17,9 +17,9 @@ pub struct PauseTotal {
 /// Statistics of a set of pauses. A pause is the time of one collection.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PausesReport {
-    /// Always measured.
+    /// Always measured, from the start and the end of each collection.
     pub basis: Basis,
-    /// Number of pauses.
+    /// Number of pauses, one for each collection.
     pub count: u64,
     /// Sum of their lengths, in ns; overlapping pauses count separately.
     pub time_ns: u64,
@@ -74,12 +74,12 @@ pub struct StopTheWorld {
     pub stopped_ns: u64,
 }
 
-/// One of the longest pauses.
+/// One of the ten longest pauses of all traces: where, when and why it occurred.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WorstPause {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process id on the host.
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
     pub pid: u32,
     /// Rank of the process; `null` if unknown.
     pub rank: Option<u32>,
@@ -99,7 +99,7 @@ pub struct WorstPause {
     pub unix_ns: Option<u64>,
     /// Length of the pause, in ns.
     pub duration_ns: u64,
-    /// Generation; `null` if unknown.
+    /// Generation collected, 0 to 2 (full collection); `null` if unknown.
     pub generation: Option<u8>,
     /// Why the collection ran: `automatic`, `manual` (`gc.collect()`), `shutdown` or `unknown`.
     pub reason: String,
@@ -117,7 +117,7 @@ pub struct WorstPause {
 /// Collections that freed nothing, by kind.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FreedNothingReport {
-    /// Always measured.
+    /// Always measured, from the number of objects that each collection freed.
     pub basis: Basis,
     /// Automatic full collections that freed nothing.
     pub automatic_full: PauseTotal,
@@ -129,7 +129,7 @@ pub struct FreedNothingReport {
     pub shutdown: PauseTotal,
     /// Collections of unknown reason that freed nothing.
     pub unknown: PauseTotal,
-    /// All collections that freed nothing.
+    /// All collections that freed nothing: the sum of the five kinds.
     pub total: PauseTotal,
     /// Share of `total` in the time of all pauses, 0 to 1.
     pub time_ratio: f64,
@@ -140,9 +140,9 @@ pub struct FreedNothingReport {
 /// Collections requested by `gc.collect()` or `PyGC_Collect`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExplicitCallsReport {
-    /// Always measured.
+    /// Always measured: the reason was recorded with each collection.
     pub basis: Basis,
-    /// The pauses of these collections.
+    /// Statistics of the pauses of these collections.
     pub pauses: PausesReport,
     /// Their share of the time of all pauses, 0 to 1.
     pub time_ratio: f64,
@@ -176,9 +176,9 @@ pub struct GrowthReport {
     pub basis: Basis,
     /// Number of full collections with a known number of objects.
     pub collections: u64,
-    /// The first of these collections.
+    /// The first of these collections, by start.
     pub first: GrowthPoint,
-    /// The last of these collections.
+    /// The last of these collections, by start.
     pub last: GrowthPoint,
     /// The one with the most objects.
     pub largest: GrowthPoint,
@@ -218,9 +218,9 @@ impl GrowthReport {
 /// A predicted pause of a full collection.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Prediction {
-    /// Always predicted.
+    /// Always predicted, by the linear fit of the recorded collections.
     pub basis: Basis,
-    /// Objects in the heap.
+    /// Number of objects in the predicted heap: twice the largest recorded.
     pub objects: u64,
     /// Length of a full collection of that heap, in ns.
     pub duration_ns: u64,
@@ -232,7 +232,7 @@ pub struct OverheadReport {
     /// Always inferred: hits are counted, and the time per hit is measured on the same machine at
     /// the end of the recording.
     pub basis: Basis,
-    /// The probes, by kind.
+    /// Hits and time per hit by kind of probe, in alphabetical order.
     pub probes: Vec<ProbeReport>,
     /// Hits times time per hit, in ns, summed over the probes with both; `null` if there are none.
     pub time_ns: Option<u64>,
@@ -247,7 +247,7 @@ pub struct OverheadReport {
 /// The overhead of one kind of probe.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProbeReport {
-    /// Name of the probe.
+    /// Name of the kind of probe, for example `gc entry`.
     pub probe: String,
     /// Number of hits, over all traces.
     pub hits: u64,
@@ -286,10 +286,10 @@ pub struct MissingData {
     pub inexact_overlaps: u64,
 }
 
-/// One change to make.
+/// One change to make, with its evidence, its risk and its predicted effect.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Advice {
-    /// Stable identifier, for programs.
+    /// Stable identifier of the kind of advice, for programs, for example `raise-threshold`.
     pub id: String,
     /// What to do, in one line.
     pub action: String,
@@ -306,6 +306,6 @@ pub struct Advice {
     /// by replay, if `saves_at_least_ns` is given, otherwise pause time. `null` if the change saves
     /// no time.
     pub saves_at_most_ns: Option<u64>,
-    /// Basis of both bounds: predicted.
+    /// Always predicted: the basis of both bounds.
     pub basis: Basis,
 }

@@ -38,7 +38,7 @@ pub struct RuleBounds {
     /// since the last call of a launching thread, which needs the GIL. `unknown`: none of these;
     /// the delay is between 0 and the length of the pause.
     pub rule: String,
-    /// The pauses of this rule.
+    /// Count and time of the pauses that the rule applies to.
     pub pauses: PauseTotal,
     /// Lower bound of the delay, in ns.
     pub at_least_ns: u64,
@@ -46,16 +46,16 @@ pub struct RuleBounds {
     pub at_most_ns: u64,
 }
 
-/// The bounds of one process.
+/// The bounds of one process, summed over its pauses.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessBounds {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process id on the host.
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
     pub pid: u32,
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// Pauses of the process.
+    /// Count and time of its pauses; time in which several overlap counts once.
     pub pauses: PauseTotal,
     /// Lower bound of the delay, in ns.
     pub at_least_ns: u64,

@@ -4,7 +4,7 @@ use super::Basis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One device of one process.
+/// Identifies one device of one process; two processes may number the same GPU differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeviceId {
     /// Index of its trace in `traces`, from 0.
@@ -20,10 +20,10 @@ pub struct DeviceId {
 /// How busy one process kept one device. `busy_ns` + `idle_ns` = `span_ns`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceReport {
-    /// The device and its process.
+    /// The device, and the process that used it.
     #[serde(flatten)]
     pub id: DeviceId,
-    /// Always measured, by the GPU.
+    /// Always measured, from operations with GPU times (CUPTI).
     pub basis: Basis,
     /// Number of kernels, memcpys and memsets.
     pub operations: u64,
@@ -66,10 +66,10 @@ pub struct TemporalBreakdown {
     pub left_out: u64,
 }
 
-/// One stream of a device.
+/// Busy and idle time of one stream of a device.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StreamReport {
-    /// Id of the stream.
+    /// Number of the stream in the trace (CUPTI's stream id).
     pub stream: u64,
     /// Number of kernels, memcpys and memsets.
     pub operations: u64,

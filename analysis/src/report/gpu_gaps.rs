@@ -18,19 +18,19 @@ pub struct GapsReport {
     pub time_ns: u64,
     /// What the host did in the gaps.
     pub host: HostTime,
-    /// The gaps by device.
+    /// Totals of the gaps, by device and process.
     pub devices: Vec<DeviceGaps>,
     /// The longest gaps, longest first, at most 20.
     pub longest: Vec<GapReport>,
 }
 
-/// The gaps of one device.
+/// Totals of the gaps of one device of one process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceGaps {
-    /// The device and its process.
+    /// The device, and the process that used it.
     #[serde(flatten)]
     pub id: DeviceId,
-    /// Number of gaps.
+    /// Number of gaps of the device.
     pub count: u64,
     /// Sum of their lengths, in ns.
     pub time_ns: u64,
@@ -41,7 +41,7 @@ pub struct DeviceGaps {
 /// One idle interval of a device.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GapReport {
-    /// The device and its process.
+    /// The device, and the process that used it.
     #[serde(flatten)]
     pub id: DeviceId,
     /// Start of the gap: end of the last operation before it, in ns on the clock of the trace.

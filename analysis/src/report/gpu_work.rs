@@ -36,7 +36,7 @@ pub struct GpuWorkReport {
     /// What the pauses cost, by replay: one entry for each process that used a GPU and ran the
     /// collector, by trace and process. ns, inferred.
     pub cause: Vec<CauseReport>,
-    /// Records that these figures ignore.
+    /// Records that these figures ignore, counted by reason.
     pub ignored: IgnoredWork,
 }
 

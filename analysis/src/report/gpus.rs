@@ -8,21 +8,21 @@ use serde::Serialize;
 /// covers a sample period of 1/6 s to 1 s, which is too long to show a gap as short as a pause.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuReport {
-    /// Always measured, by the driver.
+    /// Always measured: the samples are the driver's (NVML).
     pub basis: Basis,
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// NVML's index of the GPU.
+    /// NVML's index of the GPU on its host, from 0.
     pub index: u32,
     /// UUID of the GPU (`GPU-...`); `null` if unknown.
     pub uuid: Option<String>,
-    /// Product name; `null` if unknown.
+    /// Product name of the GPU, as NVML reports it; `null` if unknown.
     pub name: Option<String>,
     /// Version of the driver; `null` if unknown.
     pub driver: Option<String>,
     /// Whether the GPU is partitioned by MIG.
     pub mig: bool,
-    /// Number of samples.
+    /// Number of NVML samples of this GPU in the trace.
     pub samples: u64,
     /// Time from the first to the last sample, in ns.
     pub covered_ns: u64,
@@ -62,11 +62,11 @@ pub struct GpuReport {
 pub struct GpuFigure {
     /// Number of samples with a value.
     pub samples: u64,
-    /// Mean, not weighted by time.
+    /// Mean of the samples with a value, not weighted by time.
     pub mean: f64,
-    /// Smallest value of any sample.
+    /// Smallest value among the samples, in the same unit.
     pub min: f64,
-    /// Largest value of any sample.
+    /// Largest value among the samples, in the same unit.
     pub max: f64,
 }
 
@@ -84,11 +84,11 @@ pub struct ThrottleShare {
 /// A process with memory on a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuProcessReport {
-    /// Process id on the host.
+    /// Process id on the host, as the driver reports it.
     pub pid: u32,
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// Whether the process was recorded.
+    /// Whether gctrace recorded the process in this trace, not only its use of the GPU.
     pub recorded: bool,
     /// Largest amount of memory of the process, in bytes; `null` if the driver does not report it.
     pub memory_peak_bytes: Option<u64>,

@@ -10,14 +10,14 @@ use serde::Serialize;
 pub struct LaunchingReport {
     /// Always measured: calls on the host, operations by the GPU.
     pub basis: Basis,
-    /// The figures by device.
+    /// The figures by device of each process; devices without a recorded launch are omitted.
     pub devices: Vec<DeviceLaunching>,
 }
 
-/// Launches to one device.
+/// How far the host was ahead of one device of one process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceLaunching {
-    /// The device and its process.
+    /// The device, and the process that launched to it.
     #[serde(flatten)]
     pub id: DeviceId,
     /// Operations that these figures omit: their call is not in the trace, they started before it
@@ -35,19 +35,19 @@ pub struct DeviceLaunching {
 /// A distribution of launch latencies. Percentiles are by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LatencyReport {
-    /// Number of operations.
+    /// Number of operations in the distribution.
     pub count: u64,
-    /// Shortest launch latency, in ns.
+    /// Shortest launch latency of an operation, in ns.
     pub min_ns: u64,
-    /// 5th percentile, in ns.
+    /// 5th percentile of the launch latency, in ns.
     pub p5_ns: u64,
-    /// Median launch latency, in ns.
+    /// Median of the launch latency, in ns.
     pub p50_ns: u64,
-    /// 95th percentile, in ns.
+    /// 95th percentile of the launch latency, in ns.
     pub p95_ns: u64,
-    /// 99th percentile, in ns.
+    /// 99th percentile of the launch latency, in ns.
     pub p99_ns: u64,
-    /// Longest launch latency, in ns.
+    /// Longest launch latency of an operation, in ns.
     pub max_ns: u64,
     /// Largest relative error of the percentiles; 0 if they are exact (up to 4,096 operations).
     pub percentile_error_ratio: f64,
@@ -56,9 +56,9 @@ pub struct LatencyReport {
 /// A number of operations over time, between the first start and the last end on the device.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DepthReport {
-    /// Mean number, weighted by time.
+    /// Mean number of operations, weighted by time.
     pub mean: f64,
-    /// Largest number at any time.
+    /// Largest number of operations at any time.
     pub max: u64,
     /// Time in which the number was 0, in ns.
     pub zero_ns: u64,
@@ -73,8 +73,8 @@ pub struct DepthReport {
 pub struct DepthPoint {
     /// Start of the slice, in ns after the start of the device's first operation.
     pub at_ns: u64,
-    /// Mean number in the slice.
+    /// Mean number of operations in the slice, weighted by time.
     pub mean: f64,
-    /// Largest number in the slice.
+    /// Largest number of operations at any time of the slice.
     pub max: u64,
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// threshold, so the more containers a line allocates, the more often it triggers one.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct LinesReport {
-    /// Pauses with a stack.
+    /// Count and time of the pauses whose Python stack was recorded.
     pub with_stack: PauseTotal,
     /// Pauses without a stack, except at shutdown: stacks were not recorded, or no Python code was
     /// running.
@@ -46,7 +46,7 @@ pub struct LinesReport {
     pub automatic_partial: Vec<LineTotal>,
 }
 
-/// A line of Python code.
+/// A line of Python code, identified by file, function and line number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Location {
     /// File (`co_filename`); empty for unknown frames.
@@ -54,7 +54,7 @@ pub struct Location {
     /// Qualified name of the function (CPython 3.11 and later) or its name.
     /// `[outer frames not recorded]` and `[frame not readable]` stand for unknown frames.
     pub function: String,
-    /// Line number; `null` if unknown.
+    /// Line number within the file; `null` if unknown.
     pub line: Option<u32>,
     /// Whether the file belongs to the standard library or an installed package, judged by its
     /// path.
@@ -64,18 +64,18 @@ pub struct Location {
 /// Count and time of the pauses that one line triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LineTotal {
-    /// The line that triggered them.
+    /// The line that these pauses have in common.
     pub location: Location,
-    /// Pauses that this line triggered.
+    /// Count and time of the pauses with this line.
     pub pauses: PauseTotal,
 }
 
 /// All pauses that one line triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LineReport {
-    /// The line that triggered them.
+    /// The line that these pauses have in common.
     pub location: Location,
-    /// Pauses that this line triggered.
+    /// Count and time of the pauses with this line.
     pub pauses: PauseTotal,
     /// Share of the time of all pauses, including those without a stack, 0 to 1.
     pub time_ratio: f64,
@@ -96,9 +96,10 @@ pub struct LineReport {
 /// All pauses that one stack triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StackReport {
-    /// The frames, innermost first.
+    /// Frames of the stack, innermost first. If it was deeper than `--stack-depth`, the last is
+    /// `[outer frames not recorded]`.
     pub frames: Vec<Location>,
-    /// Pauses with this stack.
+    /// Count and time of the pauses that started with exactly this stack.
     pub pauses: PauseTotal,
     /// Share of the time of all pauses, including those without a stack, 0 to 1.
     pub time_ratio: f64,

@@ -29,9 +29,9 @@ pub struct PressureReport {
 pub struct ArenasReport {
     /// Time over which arenas were counted, in ns.
     pub covered_ns: u64,
-    /// Number of arenas mapped.
+    /// Number of arenas mapped during the covered time.
     pub mapped: u64,
-    /// Number of arenas unmapped.
+    /// Number of arenas unmapped during the covered time.
     pub unmapped: u64,
     /// Arenas mapped per second; `null` if nothing was covered.
     pub mapped_per_s: Option<f64>,

@@ -21,9 +21,9 @@ pub struct TraceReport {
     pub command: Vec<String>,
     /// Process id given with `-p`; `null` if a command was recorded.
     pub attached_pid: Option<u32>,
-    /// Host name; `null` if unknown.
+    /// Name of the host on which the trace was recorded; `null` if unknown.
     pub host: Option<String>,
-    /// Kernel release; `null` if unknown.
+    /// Release of the host's kernel, as in `uname -r`; `null` if unknown.
     pub kernel: Option<String>,
     /// Version of gctrace that recorded the trace; `null` for other tools.
     pub recorded_by: Option<String>,
@@ -61,7 +61,7 @@ pub struct TraceReport {
     /// Why the file could not be read to its end; what came before is in the figures. `null` if it
     /// could.
     pub damage: Option<String>,
-    /// Number of lost records.
+    /// Number of lost records; 0 also if the trace has no last line, which contains it.
     pub lost: u64,
     /// Inconsistent records that were ignored: the first few, with their position.
     pub anomalies: Vec<String>,
@@ -72,7 +72,7 @@ pub struct TraceReport {
     pub counters_missing: std::collections::BTreeMap<String, String>,
     /// Notes of the recorder, at most 100.
     pub notes: Vec<String>,
-    /// Number of notes beyond these.
+    /// Number of further notes, which `notes` leaves out.
     pub notes_left_out: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct TraceReport {
 pub struct ProcessReport {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process id on the host.
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
     pub pid: u32,
     /// Process id in its own pid namespace; `null` if it is the same.
     pub namespace_pid: Option<u32>,
@@ -93,7 +93,7 @@ pub struct ProcessReport {
     pub command: Vec<String>,
     /// `launched`, `child` or `attached` (already running); `null` in traces of other tools.
     pub origin: Option<String>,
-    /// The interpreter; `null` if unknown.
+    /// Interpreter that the process runs, and its collector; `null` if unknown.
     pub interpreter: Option<InterpreterReport>,
     /// Time from which its pauses are complete, in ns after the start of the recording.
     pub since_start_ns: u64,
@@ -101,7 +101,7 @@ pub struct ProcessReport {
     pub observed_ns: u64,
     /// Basis of `observed_ns`: inferred if its start or end was taken from its events.
     pub basis: Basis,
-    /// Statistics of its pauses.
+    /// Statistics of its pauses, on all its threads.
     pub pauses: PausesReport,
     /// Pauses by generation: 0, 1, 2, unknown.
     pub by_generation: [PauseTotal; 4],
@@ -138,16 +138,17 @@ pub struct ProcessReport {
     pub exit_signal: Option<i32>,
 }
 
-/// The interpreter of a process.
+/// The interpreter of a process, and how gctrace located its collector.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InterpreterReport {
     /// Version of CPython, for example `3.13.1`.
     pub version: String,
-    /// `generational`, `incremental` or `free-threaded`.
+    /// Kind of the collector: `generational`, `incremental` or `free-threaded`.
     pub collector: String,
     /// Whether it is a free-threaded build, without the GIL.
     pub free_threaded: bool,
-    /// File that contains the collector.
+    /// File that contains the collector, an executable or a libpython, as seen in the process's
+    /// mount namespace.
     pub file: String,
     /// How the collector was located in the file.
     pub found_by: String,
@@ -156,11 +157,11 @@ pub struct InterpreterReport {
 /// The collector's settings in a process, as last recorded.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SettingsReport {
-    /// Always measured.
+    /// Always measured: read from the interpreter's state.
     pub basis: Basis,
-    /// `gc.isenabled()`; `null` if unknown.
+    /// Whether automatic collection is enabled (`gc.isenabled()`); `null` if unknown.
     pub enabled: Option<bool>,
-    /// `gc.get_threshold()`.
+    /// Thresholds of generations 0, 1 and 2, as in `gc.get_threshold()`.
     pub thresholds: [i32; 3],
     /// Number of changes after the first record.
     pub changes: u64,

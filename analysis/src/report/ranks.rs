@@ -24,14 +24,14 @@ pub struct RanksReport {
 pub struct UnrelatedRank {
     /// Index of its trace in `traces`, from 0.
     pub trace: u64,
-    /// The rank, from 0.
+    /// Number of the rank in its job, from 0.
     pub rank: u32,
 }
 
 /// A job and the waits of its ranks for each other.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RankedJob {
-    /// The ranks, ascending.
+    /// The ranks of the job that are in the traces, ascending.
     pub ranks: Vec<RankReport>,
     /// How many collectives could be matched.
     pub collectives: CollectivesReport,
@@ -57,10 +57,10 @@ pub struct CollectivesReport {
     pub last_undecided: u64,
 }
 
-/// One rank of a job.
+/// One rank of a job: its clock, its pauses and its waits for other ranks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RankReport {
-    /// The rank, from 0.
+    /// Number of the rank in its job, from 0.
     pub rank: u32,
     /// Index of its trace in `traces`, from 0.
     pub trace: u64,
@@ -77,7 +77,7 @@ pub struct RankReport {
     /// Whether other offsets fit about as well: all figures that compare this rank with others may
     /// then be wrong.
     pub clock_ambiguous: bool,
-    /// Number of its pauses.
+    /// Number of its pauses; if two traces were merged, those within the profiler's time.
     pub pauses: u64,
     /// Time of its pauses, in ns.
     pub paused_ns: u64,
@@ -92,7 +92,7 @@ pub struct RankReport {
     /// Of these, collectives before which one of its own pauses ended since the previous
     /// collective.
     pub last_after_pause: u64,
-    /// Busy time by device.
+    /// Busy time by device, with and without waiting for other ranks.
     pub devices: Vec<UsefulBusy>,
 }
 
@@ -129,7 +129,7 @@ pub struct RankPauses {
 pub struct PauseSource {
     /// The ranks whose pauses are removed: one, or several together.
     pub ranks: Vec<u32>,
-    /// Number of these pauses.
+    /// Number of pauses that are removed, over these ranks.
     pub pauses: u64,
     /// Time of these pauses, in ns.
     pub paused_ns: u64,

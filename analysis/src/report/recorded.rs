@@ -8,16 +8,16 @@ use serde::Serialize;
 pub struct RecordedReport {
     /// `ebpf`: by kernel probes; `inject`: in-process; `both`.
     pub mode: String,
-    /// Number of pauses by source.
+    /// Number of pauses by the source that recorded them.
     pub sources: Sources,
     /// What this mode does not record, one sentence each.
     pub not_recorded: Vec<String>,
 }
 
-/// Number of pauses by source.
+/// Number of pauses by the source that recorded them, and how far two sources differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Sources {
-    /// Pauses recorded by probes only.
+    /// Pauses that only the kernel's probes recorded.
     pub probes: u64,
     /// Pauses recorded in-process only; their reason is unknown.
     pub injected: u64,

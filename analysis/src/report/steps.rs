@@ -21,7 +21,7 @@ pub struct StepsReport {
 pub struct ProcessSteps {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process id in that trace.
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
     pub pid: u32,
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
@@ -29,11 +29,11 @@ pub struct ProcessSteps {
     pub tid: u32,
     /// What delimits the steps: `profiler-step` or `backward-pass`.
     pub source: String,
-    /// Number of steps.
+    /// Number of steps of the thread `tid`, which the other figures are about.
     pub count: u64,
     /// Number of steps of other threads, which these figures omit.
     pub left_out: u64,
-    /// Distribution of their lengths.
+    /// Distribution of the lengths of these steps.
     pub length: StepLengths,
     /// Time of collections within the steps, of any thread of the process, overlapping ones once,
     /// in ns. `null` if the trace would not show collections.
@@ -66,15 +66,15 @@ pub struct StepLengths {
     pub total_ns: u64,
     /// Mean length of a step, in ns.
     pub mean_ns: u64,
-    /// Shortest step, in ns.
+    /// Length of the shortest step, in ns.
     pub min_ns: u64,
-    /// Median length, in ns.
+    /// Median of the lengths, in ns.
     pub p50_ns: u64,
-    /// 90th percentile, in ns.
+    /// 90th percentile of the lengths, in ns.
     pub p90_ns: u64,
-    /// 99th percentile, in ns.
+    /// 99th percentile of the lengths, in ns.
     pub p99_ns: u64,
-    /// Longest step, in ns.
+    /// Length of the longest step, in ns.
     pub max_ns: u64,
     /// Largest relative error of the percentiles; 0 if they are exact (up to 4,096 steps).
     pub percentile_error_ratio: f64,
@@ -113,7 +113,7 @@ pub struct StepDifference {
     pub high_ns: i64,
 }
 
-/// One training step.
+/// One training step and what happened during it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepReport {
     /// Its number in the trace (`ProfilerStep#n`), otherwise counted from 0.

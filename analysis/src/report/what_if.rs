@@ -12,9 +12,9 @@ pub struct WhatIf {
     /// `freeze`, `thresholds`, `planned`, `disable` or `explicit` (without the program's own
     /// `gc.collect()` calls).
     pub id: String,
-    /// The change, as text.
+    /// The change as text, for people, for example `gc.disable()`; its wording may change.
     pub change: String,
-    /// Always predicted.
+    /// Always predicted: the change has not been made.
     pub basis: Basis,
     /// `replay`: the run was replayed with changed pauses, so pauses hidden behind GPU work save
     /// nothing. `pause-time`: GPU times are unknown, so the pause time saved is an upper bound of
@@ -58,7 +58,7 @@ pub struct PredictedRange {
     pub at_most_ns: i64,
 }
 
-/// Bounds of the time saved.
+/// Bounds of the time of the run that a change saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Saving {
     /// Lower bound in ns; `null` if only an upper bound is known.
@@ -82,11 +82,11 @@ pub struct PredictedLength {
 /// in this recording, spread evenly over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Garbage {
-    /// Always inferred.
+    /// Always inferred, from what collections freed in this recording.
     pub basis: Basis,
     /// Time over which it accumulates, in ns.
     pub over_ns: u64,
-    /// Number of objects that accumulate.
+    /// Number of objects that would accumulate, in proportion to what automatic collections freed.
     pub objects: u64,
     /// Memory of these objects in pymalloc arenas, in bytes, if they are of the mean object size of
     /// the heap; `null` if that is unknown.

@@ -69,13 +69,14 @@ use recorder_cost::LiveNotes;
 use ring::BUCKET_NS;
 use ring::bucket;
 
-/// Long pauses that are kept.
+/// Largest number of long pauses that are kept, the most recent ones by start.
 pub const LONG_PAUSES: usize = 200;
-/// Seconds of [`ProcessFigures::history_ns`].
+/// Largest number of entries in [`ProcessFigures::history_ns`], one per second. Also the longest
+/// interval of a snapshot, in seconds.
 pub const HISTORY_SECONDS: usize = 60;
-/// Lines of a [`ProcessDetail`].
+/// Largest number of lines listed in a [`ProcessDetail`]; the others are in `other_lines`.
 pub const LINES: usize = 20;
-/// Steps of a [`ProcessDetail`].
+/// Largest number of steps listed in a [`ProcessDetail`], the most recent ones.
 pub const STEPS: usize = 60;
 /// Intervals end this long before now, when everything has been read. Sources are read at least
 /// every 40 ms, and a pause that two sources report (`--mode both`) waits for the other.
@@ -87,7 +88,8 @@ const EBPF: &str = "ebpf";
 /// The interval and the process of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRequest {
-    /// Current time.
+    /// Time of the snapshot, in ns of CLOCK_MONOTONIC; the interval ends at the last multiple of
+    /// 100 ms that is at least [`SETTLE_NS`] before it.
     pub now_ns: u64,
     /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`]; rounded down to 100 ms and
     /// limited to what has been recorded.
@@ -96,7 +98,8 @@ pub struct SnapshotRequest {
     pub detail: Option<u32>,
 }
 
-/// The figures, as they grow.
+/// Everything that the live view shows, updated record by record; [`Live::snapshot`] computes the
+/// figures at a time.
 #[derive(Debug)]
 pub struct Live {
     header: TraceHeader,
@@ -236,7 +239,7 @@ impl Live {
         self.cost.set(at_ns, recorder);
     }
 
-    /// The figures at a time.
+    /// Computes all figures as of `request.now_ns`, over the requested interval.
     #[must_use]
     pub fn snapshot(&self, request: &SnapshotRequest) -> Snapshot {
         let interval = self.interval(request);

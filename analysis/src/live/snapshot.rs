@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub at_unix_ns: u64,
     /// Start of the recording, in ns.
     pub started_ns: u64,
-    /// Name of the recorded host.
+    /// Host name of the machine on which gctrace records.
     pub host: String,
     /// How it is recorded: `ebpf` (kernel probes), `inject` (in-process) or `both`.
     pub mode: String,
@@ -118,7 +118,7 @@ pub struct RecorderCost {
     pub trace: Option<String>,
 }
 
-/// A message for the user.
+/// A message for the user, for example that there are too many processes to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Notice {
     /// Time of the message, in ns.
@@ -126,6 +126,6 @@ pub struct Notice {
     /// Process id of the process concerned; absent if none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// The message, one sentence.
+    /// The message as text, for people, at most 1,024 bytes; its wording may change.
     pub message: String,
 }

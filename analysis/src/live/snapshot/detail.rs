@@ -5,10 +5,11 @@ use super::CountAndTime;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// More figures of one process.
+/// Figures that a snapshot contains for the selected process only: trigger lines, steps and a
+/// timeline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessDetail {
-    /// Process id on the host.
+    /// Process id of the selected process on the host.
     pub pid: u32,
     /// Lines that triggered collections, by pause time, descending, at most 20.
     pub lines: Vec<LineFigures>,
@@ -39,11 +40,11 @@ pub struct LineFigures {
     /// collections started in `line` itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<CodeLine>,
-    /// Pauses that started there.
+    /// Number and time of the pauses that started in `line` or below it.
     pub pauses: CountAndTime,
 }
 
-/// One training step.
+/// One training step and the pauses in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepFigures {
     /// Start of the step, in ns.

@@ -60,9 +60,9 @@ pub struct GpuBusy {
 /// The last NVML sample of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct GpuFigures {
-    /// NVML's index of the GPU.
+    /// NVML's index of the GPU on the host, from 0.
     pub index: u32,
-    /// Product name; absent if unknown.
+    /// Product name of the GPU, as NVML reports it; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Share of the driver's last sample period in which any kernel ran, in percent; absent if

@@ -38,7 +38,7 @@ pub const GENERATIONS: usize = 4;
 /// unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CollectionCounts {
-    /// Number of pauses, by generation.
+    /// Number of pauses by generation: 0, 1, 2, unknown.
     pub pauses: [u64; GENERATIONS],
     /// Sum of their lengths in ns, by generation.
     pub pause_ns: [u64; GENERATIONS],
@@ -54,20 +54,20 @@ pub struct CollectionCounts {
     pub uncollectable: u64,
     /// Number of pauses with a known number of freed objects.
     pub with_collected: u64,
-    /// Longest pause, in ns.
+    /// Longest pause of any generation, in ns; 0 without pauses.
     pub longest_ns: u64,
 }
 
 /// A number of pauses and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CountAndTime {
-    /// Number of pauses.
+    /// Number of pauses in the group.
     pub count: u64,
     /// Sum of their lengths, in ns.
     pub time_ns: u64,
 }
 
-/// Summary of one pause.
+/// End, length and generation of one pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PauseFigures {
     /// End of the pause, in ns.
@@ -82,9 +82,9 @@ pub struct PauseFigures {
 /// One pause of at least `long_pause_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LongPause {
-    /// Process id on the host.
+    /// Process id of the collecting process on the host.
     pub pid: u32,
-    /// Id of the collecting thread.
+    /// Kernel id of the collecting thread on the host.
     pub tid: u32,
     /// Rank of the process; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,14 +117,14 @@ pub struct LongPause {
     pub unfinished: bool,
 }
 
-/// A line of Python code.
+/// A line of Python code, identified by function, file and line number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct CodeLine {
     /// Name of the function, qualified if the interpreter has it (CPython 3.11 and later).
     pub function: String,
     /// File, as the interpreter names it (`co_filename`).
     pub file: String,
-    /// Line number; absent if unknown.
+    /// Line number within the file; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }

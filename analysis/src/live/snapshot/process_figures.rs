@@ -7,10 +7,10 @@ use super::ProcessGpu;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Figures of one process.
+/// One process that runs Python: what it is, its pauses, its settings and its memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessFigures {
-    /// Process id on the host.
+    /// Process id on the host; another process may get it after this one ended.
     pub pid: u32,
     /// Process id in its own pid namespace; absent if it is the same.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub struct ProcessFigures {
     /// How it ended; absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<ProcessEnd>,
-    /// Collections since `since_ns`.
+    /// Counts and times of its collections since `since_ns`, by generation and reason.
     pub collections: CollectionCounts,
     /// Pauses that ended in the interval, by generation (0, 1, 2, unknown).
     pub interval_pauses: [u64; GENERATIONS],
@@ -55,10 +55,12 @@ pub struct ProcessFigures {
     /// Number of containers, as last reported by a collection; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap_objects: Option<HeapObjects>,
-    /// `gc.isenabled()`; absent if unknown.
+    /// Whether automatic collection is enabled (`gc.isenabled()`), as last recorded; absent if
+    /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// `gc.get_threshold()`; absent if unknown.
+    /// Thresholds of generations 0, 1 and 2 (`gc.get_threshold()`), as last recorded; absent if
+    /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thresholds: Option<[i32; 3]>,
     /// Its latest allocation pressure; absent if unknown.
@@ -67,11 +69,11 @@ pub struct ProcessFigures {
     /// Resident memory, in bytes; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
-    /// GPUs that the process uses.
+    /// GPUs that the process uses; empty if none or unknown.
     pub gpus: Vec<ProcessGpu>,
 }
 
-/// The end of a process.
+/// When a process ended, and with which exit code or signal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProcessEnd {
     /// Time of the end, in ns.
@@ -87,7 +89,7 @@ pub struct ProcessEnd {
 /// Number of containers (objects that the collector tracks).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HeapObjects {
-    /// Number of containers.
+    /// Number of containers after that collection, in the part of the heap that `all` states.
     pub count: u64,
     /// Whether `count` covers the whole heap; otherwise only the oldest generation.
     pub all: bool,
@@ -95,7 +97,7 @@ pub struct HeapObjects {
     pub at_ns: u64,
 }
 
-/// Allocation pressure of a process.
+/// How fast a process allocates, by the latest records of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PressureFigures {
     /// Net containers per second: containers allocated minus those freed, inferred from the

@@ -62,7 +62,7 @@ impl BoundsRule {
         Self::NotKnown,
     ];
 
-    /// Its name in reports.
+    /// Name of the rule in reports, for example `gpu-was-empty`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl BoundsRule {
 /// What one pause cost the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseBounds {
-    /// Index in the timeline's pauses.
+    /// Index of the pause in [`Timeline::pauses`].
     pub pause: usize,
     /// Length of the pause; of one that overlaps another, the part after it.
     pub length_ns: u64,
@@ -87,7 +87,7 @@ pub struct PauseBounds {
     pub at_least_ns: u64,
     /// Upper bound of the delay, in ns; at most `length_ns`.
     pub at_most_ns: u64,
-    /// The rule that applies.
+    /// The rule that applies to the pause and gives the bounds.
     pub rule: BoundsRule,
 }
 

@@ -92,24 +92,25 @@ impl ProcessBuilder {
 /// Facts about a trace and a process other than their events.
 #[derive(Debug, Default, Clone)]
 pub struct TimelineContext {
-    /// Index of the trace.
+    /// Index of the trace in the report's list of traces, from 0.
     pub trace: usize,
     /// Whether the trace is gctrace's own.
     pub is_ours: bool,
     /// Rank of the whole trace; `None` if unknown.
     pub rank: Option<u32>,
-    /// Ranks of its processes.
+    /// Ranks of its processes, by process id. A process that is missing here has the rank of the
+    /// trace.
     pub ranks: HashMap<u32, u32>,
     /// Process ids of its processes in their own namespaces.
     pub namespace_pids: HashMap<u32, u32>,
-    /// Names of its threads.
+    /// Names of its threads, by process id and thread id.
     pub thread_names: HashMap<(u32, u32), String>,
     /// Add this to a time to get nanoseconds since 1970 (UTC).
     pub unix_offset_ns: Option<i64>,
 }
 
 impl TimelineCollector {
-    /// Adds a pause.
+    /// Adds a pause to its process; the order of pauses does not matter.
     pub fn add_pause(&mut self, pause: &Pause) {
         let part = self.processes.entry(pause.pid).or_default();
         let thread = part.thread(pause.tid);
@@ -127,7 +128,8 @@ impl TimelineCollector {
         });
     }
 
-    /// Adds a call.
+    /// Adds a call to its process, in any order. Calls inside other calls are ignored when the
+    /// timeline is made.
     pub fn add_call(&mut self, call: &CudaCall) {
         let function = self.names.intern(&call.function);
         let part = self.processes.entry(call.pid).or_default();
@@ -148,7 +150,8 @@ impl TimelineCollector {
         });
     }
 
-    /// Adds an operation.
+    /// Adds an operation, in any order; its process and its call are determined when all records
+    /// were added.
     pub fn add_op(&mut self, op: &GpuOp) {
         let collective = op.collective.as_deref();
         let group = collective.and_then(|collective| collective.group.as_deref());
@@ -169,7 +172,7 @@ impl TimelineCollector {
         });
     }
 
-    /// Adds a wait.
+    /// Adds a synchronization, in any order. Timelines contain those with events only.
     pub fn add_sync(&mut self, sync: GpuSync) {
         self.syncs.push(sync);
     }
@@ -198,7 +201,8 @@ impl TimelineCollector {
         }
     }
 
-    /// Adds a backward pass.
+    /// Adds a backward pass, in any order. Backward passes delimit steps in a process without
+    /// `ProfilerStep#n`.
     pub fn add_backward(&mut self, step: &BackwardStep) {
         let part = self.processes.entry(step.pid).or_default();
         part.backward.push(*step);

@@ -21,7 +21,7 @@ struct DeltaBase {
 }
 
 impl PackedPauses {
-    /// Appends a pause.
+    /// Appends a pause; it may start before the previous one.
     pub fn push(&mut self, pause: &PauseSpan) {
         let start = pause
             .start_ns
@@ -47,7 +47,7 @@ impl PackedPauses {
         };
     }
 
-    /// Whether there are no pauses.
+    /// Whether no pause has been appended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

@@ -29,7 +29,7 @@ use std::sync::LazyLock;
 /// difference (RFC 4120, 8.2: 5 minutes), so cooperating hosts stay below it.
 const WALL_CLOCKS_APART_NS: u64 = 300_000_000_000;
 
-/// Timelines with ranks, by job.
+/// Timelines with a rank and GPU times, grouped into jobs.
 #[derive(Clone, Debug, Default)]
 pub struct RankJobs {
     /// Jobs of at least two ranks each.
@@ -41,7 +41,7 @@ pub struct RankJobs {
 /// Timelines of the ranks of one job.
 #[derive(Clone, Debug, Default)]
 pub struct RankJob {
-    /// Members, by rank.
+    /// The members of the job, one for each rank, by rank.
     pub members: Vec<RankMember>,
     /// Collectives of at least two members, by end; timelines are positions in `members`.
     pub collectives: Vec<ReplayCollective>,
@@ -51,12 +51,12 @@ pub struct RankJob {
     pub unmatched_outside: u64,
 }
 
-/// A timeline of a job.
+/// One rank of a job: its timeline, and its clock relative to the other members'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankMember {
-    /// Index among the timelines given.
+    /// Index among the timelines that [`jobs`] was given.
     pub timeline: usize,
-    /// Rank of the member.
+    /// Number of the rank in its job, from 0.
     pub rank: u32,
     /// Add to its times to get the job's common clock: that of the first member, later by a
     /// constant where another member's times would be negative on it.
@@ -90,7 +90,7 @@ impl RankJob {
     }
 }
 
-/// Finds the jobs among timelines.
+/// Groups timelines into jobs by their collectives. Those without a rank or GPU times are left out.
 #[must_use]
 pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
     let mut ranked: Vec<(u32, usize)> = (0..)

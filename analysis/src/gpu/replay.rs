@@ -77,16 +77,16 @@ impl<'a> ReplayJob<'a> {
 /// with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayCollective {
-    /// Members, one per rank.
+    /// Kernels of the collective, one for each rank that took part.
     pub members: Vec<CollectiveMember>,
 }
 
 /// One rank's kernel of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectiveMember {
-    /// Index in the job's timelines.
+    /// Index of the rank's timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// Index in the timeline's operations.
+    /// Index of the kernel in [`Timeline::ops`].
     pub op: u32,
 }
 
@@ -96,16 +96,16 @@ pub struct ReplayChange {
     /// New lengths of pauses; pauses not listed keep theirs. If a pause is listed twice, the last
     /// entry counts.
     pub lengths: Vec<PauseLength>,
-    /// Pauses that were not there.
+    /// Additional pauses, which the recorded run did not have.
     pub inserted: Vec<InsertedPause>,
 }
 
 /// A new length of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseLength {
-    /// Index in the job's timelines.
+    /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// Index in the timeline's pauses.
+    /// Index of the pause in [`Timeline::pauses`].
     pub pause: u32,
     /// Nanoseconds; 0 removes it, more than measured is allowed.
     pub length_ns: u64,
@@ -114,9 +114,9 @@ pub struct PauseLength {
 /// A pause that was not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InsertedPause {
-    /// Index in the job's timelines.
+    /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// Index in the timeline's threads.
+    /// Index of the collecting thread in [`Timeline::threads`].
     pub thread: u32,
     /// Measured time at which the pause starts, on the clock of its own timeline. If it is in the
     /// middle of a call: after the call.

@@ -35,7 +35,7 @@ pub struct Timeline {
     /// Streams, in order of device and number. Without operations they are those that calls name by
     /// their handles, and which device they are of is unknown: it is [`NONE`].
     pub streams: Vec<Stream>,
-    /// Operations, by start.
+    /// Operations by start; empty if the trace contains no GPU times.
     pub ops: Vec<Op>,
     /// Threads that made calls or collected, by thread id.
     pub threads: Vec<Thread>,
@@ -47,7 +47,7 @@ pub struct Timeline {
     pub pauses: Vec<PauseSpan>,
     /// Pauses of a process of gctrace's trace with no other records here.
     pub packed: Arc<PackedPauses>,
-    /// Annotations, by start.
+    /// Annotations of all threads by start, except profiler steps, which are in `steps`.
     pub annotations: Vec<AnnotationSpan>,
     /// Training steps by start; of one thread, they do not overlap.
     pub steps: Vec<StepSpan>,
@@ -59,38 +59,38 @@ pub struct Timeline {
     pub ignored: IgnoredRecords,
 }
 
-/// A stream of a device.
+/// A stream of a device, identified by both numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stream {
-    /// Index of the device.
+    /// Index of the device in the process; [`NONE`] if unknown.
     pub device: u32,
     /// Id of the stream in the trace.
     pub number: u64,
 }
 
-/// A thread of the process.
+/// A thread of the process that appears in its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Thread id in the trace.
+    /// Thread id as the trace states it: in gctrace's, the kernel's on the host.
     pub tid: u32,
     /// Name of the thread; `None` if unknown.
     pub name: Option<String>,
 }
 
-/// An operation on a GPU.
+/// An operation as a GPU ran it: a kernel, a memcpy or a memset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Start on the GPU.
+    /// Start of the execution on the GPU, in ns on the timeline's clock.
     pub start_ns: u64,
-    /// End on the GPU.
+    /// End of the execution on the GPU, in ns on the timeline's clock.
     pub end_ns: u64,
-    /// Index in `streams`.
+    /// Index in [`Timeline::streams`] of the stream that ran it.
     pub stream: u32,
-    /// Index in `names`.
+    /// Index in [`Timeline::names`] of the name of the kernel or the direction of the copy.
     pub name: u32,
     /// Index in `calls` of the call that enqueued it, or [`NONE`].
     pub call: u32,
-    /// The kind of operation.
+    /// Whether it is a kernel, a memcpy or a memset.
     pub kind: GpuOpKind,
     /// Index in `names` of the communicator it works for, or [`NONE`].
     pub group: u32,
@@ -99,23 +99,23 @@ pub struct Op {
 }
 
 impl Op {
-    /// Length in ns.
+    /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
-/// A call on the host.
+/// A call of the CUDA runtime, the CUDA driver or NCCL on the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Start of the call.
+    /// Start of the call on the CPU, in ns on the timeline's clock.
     pub start_ns: u64,
     /// End of the call; equal to the start if `timed` is false.
     pub end_ns: u64,
-    /// Index in `threads`.
+    /// Index in [`Timeline::threads`] of the calling thread.
     pub thread: u32,
-    /// Index in `names`.
+    /// Index in [`Timeline::names`] of the name of the function.
     pub function: u32,
     /// Its effect on streams and threads.
     pub kind: CallEffect,
@@ -126,7 +126,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Length in ns.
+    /// Time from start to end, in ns; 0 if `timed` is false.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
@@ -137,15 +137,15 @@ impl Call {
 /// have a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedLaunches {
-    /// Time of the first launch.
+    /// Start of the first launch, in ns on the timeline's clock.
     pub first_ns: u64,
-    /// Time of the last launch.
+    /// Start of the last launch, in ns on the timeline's clock.
     pub last_ns: u64,
-    /// Number of launches.
+    /// Number of launches, the first and the last included.
     pub count: u64,
-    /// Index in `threads`.
+    /// Index in [`Timeline::threads`] of the launching thread.
     pub thread: u32,
-    /// Index in `streams`, or [`NONE`].
+    /// Index in [`Timeline::streams`], or [`NONE`] if the stream is unknown.
     pub stream: u32,
 }
 
@@ -162,27 +162,27 @@ pub struct EventWait {
     pub event_call: u32,
 }
 
-/// A run of the collector.
+/// A pause: one run of the collector on one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseSpan {
-    /// Start of the pause.
+    /// Start of the pause, in ns on the timeline's clock.
     pub start_ns: u64,
-    /// End of the pause.
+    /// End of the pause, in ns on the timeline's clock.
     pub end_ns: u64,
-    /// Index in `threads`.
+    /// Index in [`Timeline::threads`] of the collecting thread.
     pub thread: u32,
     /// Objects freed; [`NONE`] where unknown, saturating.
     pub collected: u32,
     /// Objects in the heap or the oldest generation afterwards; [`NONE`] where unknown.
     pub objects: u32,
-    /// Generation; `Pause::UNKNOWN_GENERATION` where unknown.
+    /// Generation collected, 0 to 2 (full collection); `Pause::UNKNOWN_GENERATION` where unknown.
     pub generation: u8,
-    /// Why the collection ran.
+    /// Why the collection ran; [`GcReason::Unknown`] if the source does not report it.
     pub reason: GcReason,
 }
 
 impl PauseSpan {
-    /// Length in ns.
+    /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
@@ -192,32 +192,33 @@ impl PauseSpan {
 /// A named interval on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationSpan {
-    /// Start of the annotation.
+    /// Start of the annotation, in ns on the timeline's clock.
     pub start_ns: u64,
-    /// End of the annotation.
+    /// End of the annotation, in ns on the timeline's clock.
     pub end_ns: u64,
-    /// Index in `threads`.
+    /// Index in [`Timeline::threads`] of the annotated thread.
     pub thread: u32,
-    /// Index in `names`.
+    /// Index in [`Timeline::names`] of the annotation's text.
     pub name: u32,
 }
 
-/// One training step.
+/// One training step of one thread, from its start to the start of the next or to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepSpan {
-    /// Start of the step.
+    /// Start of the step, in ns on the timeline's clock.
     pub start_ns: u64,
-    /// End of the step.
+    /// End of the step, in ns on the timeline's clock; never after the start of the thread's next
+    /// step.
     pub end_ns: u64,
-    /// Index in `threads`.
+    /// Index in [`Timeline::threads`] of the thread that ran it.
     pub thread: u32,
     /// Its number in the trace, otherwise counted from 0.
     pub number: u64,
-    /// What delimits it.
+    /// What delimits the step: the profiler or backward passes.
     pub source: StepSource,
 }
 
-/// What delimits a step.
+/// What delimits a step. Backward passes count only in a process without profiler steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StepSource {
     /// An annotation `ProfilerStep#n`.
@@ -241,7 +242,7 @@ pub struct IgnoredRecords {
     pub ops_before_call: u64,
 }
 
-/// Interned strings.
+/// Strings that are stored once each and referred to by index.
 #[derive(Clone, Debug, Default)]
 pub struct StringTable {
     texts: Vec<String>,
@@ -313,7 +314,7 @@ impl Timeline {
         self.names.text(op.name)
     }
 
-    /// The device of an operation.
+    /// Index of the device of an operation; `None` if its stream is not in `streams`.
     #[must_use]
     pub fn device(&self, op: &Op) -> Option<u32> {
         let stream = self.streams.get(op.stream as usize)?;

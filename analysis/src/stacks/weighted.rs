@@ -15,7 +15,7 @@ pub struct ProcessStacks<'a> {
     process: &'a ProcessState,
 }
 
-/// One stack of a process.
+/// One stack of a process, with the sums of the pauses that started with it.
 #[derive(Debug, Clone, Copy)]
 pub struct WeightedStack<'a> {
     tree: &'a StackTree,
@@ -42,7 +42,7 @@ impl<'a> ProcessStacks<'a> {
         self.process.trace
     }
 
-    /// Process id on the host.
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid

@@ -51,19 +51,19 @@ pub struct PauseAttribution {
     pub pauses: Vec<PauseCost>,
 }
 
-/// A pause of a job.
+/// Identifies a pause by its timeline in the job and its index there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PauseId {
-    /// Index in the job's timelines.
+    /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// Index in the timeline's pauses.
+    /// Index of the pause in the timeline's `pauses`.
     pub pause: u32,
 }
 
 /// How much earlier the job ends without a pause if all pauses before it are already removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarginalCost {
-    /// Identifies the pause.
+    /// The pause that the share belongs to.
     pub pause: PauseId,
     /// Share in ns; for pauses removed together, divided by length.
     pub share_ns: u64,
@@ -71,10 +71,10 @@ pub struct MarginalCost {
     pub grouped: bool,
 }
 
-/// What one pause cost.
+/// What one pause cost by itself, all other pauses unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PauseCost {
-    /// Identifies the pause.
+    /// The pause that was removed alone.
     pub pause: PauseId,
     /// Length of the pause, in ns.
     pub length_ns: u64,

@@ -11,11 +11,11 @@ const FEWEST: usize = 5;
 /// The evidence of a process's steps for a replay without any pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepEvidence {
-    /// Steps that were compared.
+    /// Number of steps that were compared: those of the thread with the most steps, at least five.
     pub steps: u64,
     /// Steps with a pause among them.
     pub with_pauses: u64,
-    /// Median duration without pauses, nanoseconds.
+    /// Median duration of all these steps in the replay without any pause, in ns.
     pub median_without_ns: u64,
     /// Standard error of the cost of all pauses, as the difference to a second run of as many steps
     /// without them, nanoseconds.

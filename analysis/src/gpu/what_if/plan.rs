@@ -9,7 +9,7 @@ use super::program::known;
 use super::program::traversed;
 use crate::gpu::timeline::PauseSpan;
 
-/// How unknowns are assumed.
+/// Which way a plan decides what the recording leaves unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
     /// The version that saves the least time.
@@ -30,24 +30,24 @@ pub struct PausePlan {
 /// A new length of a pause; 0 removes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewLength {
-    /// Index of the program.
+    /// Index among the programs that the plan is for.
     pub program: usize,
-    /// Index in its timeline's pauses.
+    /// Index of the pause in its timeline's `pauses`.
     pub pause: usize,
-    /// New length in ns.
+    /// New length of the pause, in ns; 0 removes it.
     pub length_ns: u64,
 }
 
 /// A pause that was not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewPause {
-    /// Index of the program.
+    /// Index among the programs that the plan is for.
     pub program: usize,
     /// Index of the thread in its timeline.
     pub thread: u32,
     /// Start, in the run as it was measured.
     pub at_ns: u64,
-    /// Length in ns.
+    /// Length of the added pause, in ns.
     pub length_ns: u64,
 }
 
@@ -93,7 +93,8 @@ impl PausePlan {
     }
 }
 
-/// `gc.disable()`: no automatic collections.
+/// `gc.disable()`: removes all automatic collections, on the optimistic side also those of unknown
+/// reason.
 #[must_use]
 pub fn disable(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
     let mut plan = PausePlan::default();
@@ -300,7 +301,7 @@ impl FullLengths {
         }
     }
 
-    /// Shortest and longest of all.
+    /// Shortest and longest full collection of all programs, in ns.
     #[must_use]
     pub fn range(&self) -> (u64, u64) {
         self.all

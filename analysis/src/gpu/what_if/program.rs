@@ -10,13 +10,13 @@ use gctrace_event::Pause;
 /// A process and facts that are not in its timeline.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramModel<'a> {
-    /// Its pauses and steps.
+    /// Recorded pauses, steps, calls and operations of the process.
     pub timeline: &'a Timeline,
     /// First and last time at which it was recorded, on the timeline's clock.
     pub span_ns: (u64, u64),
     /// Its collector goes through the whole heap each time.
     pub free_threaded: bool,
-    /// `gc.get_threshold()` of the process.
+    /// `gc.get_threshold()` of the process: thresholds of generations 0, 1 and 2.
     pub thresholds: [i32; 3],
     /// Device memory freed during pauses, in bytes.
     pub device_freed_bytes: u64,

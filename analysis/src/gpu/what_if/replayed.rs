@@ -17,7 +17,7 @@ use crate::gpu::timeline::Timeline;
 /// A job with its learned model.
 #[derive(Debug)]
 pub struct LearnedJob {
-    /// The learned model.
+    /// The model learned from the recorded run, which is replayed for each plan.
     pub model: ReplayModel,
     /// Add to a time of the timeline of the same index to get the job's common clock.
     pub offsets_ns: Vec<i64>,
@@ -30,7 +30,7 @@ pub struct LearnedJob {
 pub struct JobReplays<'a> {
     /// The programs that plans are about.
     pub programs: &'a [ProgramModel<'a>],
-    /// The jobs of these programs.
+    /// The jobs that are replayed, each with a model of its own.
     pub jobs: Vec<LearnedJob>,
     /// Error of the replay's cost of all pauses, as a share of their length; `None` if unknown.
     pub error_ratio: Option<f64>,

@@ -3,7 +3,7 @@
 
     shape.py [FOLDER]          default: this checkout
 
-Rust sources of the five folders; tests (tests/, benches/, examples/, fuzz/, files and modules named tests) are
+Rust sources of the five folders; tests (tests/, benches/, examples/, fuzz/, compare/, files and modules named tests) are
 left out. Lines are code lines: neither blank nor comment. Prints a Markdown table with one column.
 """
 
@@ -18,7 +18,7 @@ WORDS += r"|for nothing|stood still|looks? at every|mend(?:ed|s)?|besides"
 TYPE = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|union|trait|type) (\w+)", re.MULTILINE)
 DEFAULTS = re.compile(r"unwrap_or\((?:0|[\w:]*MAX|NONE)\)|unwrap_or_default\(\)|map_or\((?:0|[\w:]*MAX|NONE),")
 DOC = re.compile(r"((?:^[ \t]*///.*\n)+)(?:[ \t]*#\[.*\n)*[ \t]*pub (?!\()", re.MULTILINE)
-TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz)(/|\.rs$)|_tests?\.rs$")
+TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz|compare)(/|\.rs$)|_tests?\.rs$")
 
 
 def sources(root):

@@ -21,7 +21,7 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
     match kernel_thread {
         true => uses.push((
             "2",
-            "gctrace: process 2 is a thread of the kernel, which never runs Python\n",
+            "gctrace: process 2 is a kernel thread and never runs Python\n",
         )),
         false => eprintln!("skipped a part: no thread of the kernel is to be seen here"),
     }

@@ -128,7 +128,10 @@ fn absurd_numbers_and_wrong_types_alone() {
     refused(
         br#"[
 {"ph":"X","cat":"gc","pid":1,"tid":1,"ts":-1e300,"dur":1}]"#,
-        &["line 2, byte 2", "\"ts\" is missing, negative, out of range"],
+        &[
+            "line 2, byte 2",
+            "\"ts\" is missing, negative, out of range",
+        ],
     );
     refused(
         br#"[{"ph":"X","cat":"gc","pid":[1],"tid":{},"ts":1,"dur":"x"}]"#,

@@ -23,7 +23,8 @@ pub struct ArgumentRegisters {
 pub struct PlannedPoint {
     /// What is at the probed location, which decides how the program treats a hit.
     pub kind: PointKind,
-    /// Index returned by [`crate::BpfSession::add_layout`], if there is a layout.
+    /// Index returned by [`crate::BpfSession::add_layout`]. Pauses of points without one are
+    /// not recorded; [`crate::unknown_layout`] serves for builds whose offsets are unknown.
     pub layout: Option<u32>,
     /// Which arguments the program can read there; used for [`PointKind::POINT_COLLECT`] only.
     pub registers: ArgumentRegisters,

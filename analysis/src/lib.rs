@@ -4,6 +4,30 @@
 //! distinct stacks, by some 11 bytes per pause (32 more in processes that use a GPU), and by about
 //! 50 bytes per CUDA call and per GPU operation; other events are not kept. The memory of [`live`]
 //! is bounded, however long it runs.
+//!
+//! One trace, here in memory, from its bytes to the report:
+//!
+//! ```
+//! use gctrace_analysis::Analysis;
+//! use gctrace_event::read::EventReader;
+//! use gctrace_event::read::TraceInput;
+//! use gctrace_event::read::TraceReader;
+//!
+//! let trace: &[u8] =
+//!     br#"[{"ph":"X","cat":"gc","name":"gc gen2","pid":1,"tid":1,"ts":10,"dur":2.5}]"#;
+//! let input = TraceInput::new("trace.json", trace)?;
+//! let mut reader = TraceReader::new(EventReader::new(input));
+//! let mut analysis = Analysis::default();
+//! analysis.begin_trace("trace.json");
+//! while let Some(item) = reader.next_item()? {
+//!     analysis.add(item);
+//! }
+//! analysis.end_trace(reader.finish(), None);
+//! let report = analysis.report();
+//! assert_eq!(report.totals.pauses.count, 1);
+//! assert_eq!(report.totals.pauses.time_ns, 2500);
+//! # Ok::<(), gctrace_event::read::ReadError>(())
+//! ```
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -72,9 +72,9 @@ pub type AllocationProbe = (u64, SizeSource);
 /// The target process of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowTarget {
-    /// Process id.
+    /// Process id in the initial pid namespace.
     pub pid: u32,
-    /// Address of `_PyRuntime` in it.
+    /// Address of `_PyRuntime` in the memory of the process, after relocation.
     pub runtime: u64,
     /// Every Nth allocation takes a stack; 0: none does.
     pub stack_every: u32,
@@ -103,7 +103,7 @@ fn largest(class: usize) -> Option<u64> {
     })
 }
 
-/// The loaded programs.
+/// The loaded programs of `bpf/alloc.bpf.c`; nothing is probed until [`AllocationPrograms::open`].
 pub struct AllocationPrograms {
     skeleton: AllocSkel<'static>,
 }

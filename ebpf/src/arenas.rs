@@ -92,7 +92,7 @@ impl BpfSession {
         )
     }
 
-    /// The process has exited.
+    /// Removes the counts of a process that has exited, so that one that reuses its id starts at 0.
     pub fn forget_arenas(&self, pid: u32) {
         // A process that mapped none has no entry.
         let _ = self.skeleton.maps.arenas.delete(&pid.to_ne_bytes());

@@ -7,24 +7,26 @@ use crate::wire::PointKind;
 /// Argument numbers of the probed function: 1 is the first (rdi), 5 the fifth (r8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArgumentRegisters {
-    /// `PyThreadState *`.
+    /// The `PyThreadState *`; `None` if the function does not receive it, or not certainly.
     pub tstate: Option<u8>,
-    /// Generation.
+    /// The generation to collect; `None` if no argument certainly contains it.
     pub generation: Option<u8>,
-    /// `_PyGC_Reason`, 3.13 and later.
+    /// The `_PyGC_Reason` (3.13 and later); `None` if no argument certainly contains it.
     pub reason: Option<u8>,
-    /// `nofail`, up to 3.12.
+    /// The flag `nofail` (3.8 - 3.12), set during finalization; `None` if no argument certainly
+    /// contains it.
     pub nofail: Option<u8>,
 }
 
 /// A location in a file to probe.
 #[derive(Clone, Debug)]
 pub struct PlannedPoint {
-    /// Kind of the probed location.
+    /// What is at the probed location, which decides how the program treats a hit.
     pub kind: PointKind,
-    /// Index returned by [`crate::BpfSession::add_layout`], if there is a layout.
+    /// Index returned by [`crate::BpfSession::add_layout`]. Pauses of points without one are
+    /// not recorded; [`crate::unknown_layout`] serves for builds whose offsets are unknown.
     pub layout: Option<u32>,
-    /// Arguments at the probed instruction.
+    /// Which arguments the program can read there; used for [`PointKind::POINT_COLLECT`] only.
     pub registers: ArgumentRegisters,
     /// The generation that this clone of the collector always collects.
     pub fixed_generation: Option<u8>,

@@ -38,7 +38,7 @@ pub struct Calibration {
     pub collect_ns: f64,
     /// Entry and return of an explicit call (`gc.collect()`, `PyGC_Collect`) together.
     pub explicit_ns: f64,
-    /// A single entry (stop-the-world markers).
+    /// An entry probe alone, as on the stop-the-world markers of free-threaded builds.
     pub entry_ns: f64,
 }
 

@@ -34,7 +34,7 @@ impl CounterSet {
         set
     }
 
-    /// Whether per-CPU counters are included.
+    /// Whether the set includes a per-CPU counter: a hardware event or `cpu-clock`.
     #[must_use]
     pub fn has_hardware(self) -> bool {
         self.hardware != 0

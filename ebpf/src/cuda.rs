@@ -65,7 +65,7 @@ pub struct CudaPrograms {
 /// The programs' counts for one kind of call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCounts {
-    /// Hits in recorded processes.
+    /// Hits in recorded processes, nested calls included; one per call, at the entry.
     pub hits: u64,
     /// Of these: nested in another recorded call.
     pub nested: u64,

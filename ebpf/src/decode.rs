@@ -42,22 +42,22 @@ pub type StackId = u64;
 /// The Python stack of a thread, sent before the first event that refers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackEvent {
-    /// Process id.
+    /// Process id in the initial pid namespace.
     pub pid: u32,
-    /// Id of the stack.
+    /// Id by which later events refer to the stack; never 0.
     pub id: StackId,
     /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
     pub layout: u32,
-    /// Frames, innermost first.
+    /// Its frames, innermost first, up to the depth given by [`crate::SessionConfig::stack_depth`].
     pub frames: Vec<CapturedFrame>,
     /// Whether there are more outer frames.
     pub truncated: bool,
 }
 
-/// One Python frame.
+/// One Python frame as the kernel captured it: not yet a function, file and line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedFrame {
-    /// Its code object.
+    /// The code object it executes, described by a [`CodeEvent`].
     pub code: CodeId,
     /// Byte offset of the instruction within the code; `None` before the first one.
     pub offset: Option<u32>,
@@ -66,7 +66,7 @@ pub struct CapturedFrame {
 /// Identity of a code object in a process; an address alone may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeId {
-    /// Address in the process.
+    /// Address of the code object in the memory of the process.
     pub address: u64,
     /// Distinguishes objects that reused an address.
     pub identity: u32,
@@ -76,13 +76,13 @@ pub struct CodeId {
 /// that was not resident are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeEvent {
-    /// Process id.
+    /// Process id in the initial pid namespace.
     pub pid: u32,
-    /// The code object it describes.
+    /// The code object that this event describes, as frames refer to it.
     pub code: CodeId,
     /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
     pub layout: u32,
-    /// `co_firstlineno`.
+    /// `co_firstlineno`, from which the line table counts.
     pub first_line: i32,
     /// First bytes of the `str` object of its file name, header included.
     pub file_name: Vec<u8>,
@@ -94,12 +94,12 @@ pub struct CodeEvent {
     pub line_table_length: Option<u64>,
 }
 
-/// Stack of a sampled allocation.
+/// A sampled allocation in an allocation window, of which only the stack is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationEvent {
-    /// Process id.
+    /// Process id in the initial pid namespace.
     pub pid: u32,
-    /// Id of its stack.
+    /// Id of the allocating thread's stack, as in [`StackEvent::id`].
     pub stack: StackId,
 }
 

@@ -2,6 +2,49 @@
 //!
 //! The only crate that uses libbpf. It takes a plan (which file, which offsets, what kind of probe)
 //! and returns events; where plans come from and what events mean is decided elsewhere.
+//!
+//! The length of each pause of one process; the caller knows where in the file the collector is:
+//!
+//! ```no_run
+//! use gctrace_ebpf::ArgumentRegisters;
+//! use gctrace_ebpf::BpfSession;
+//! use gctrace_ebpf::CounterSet;
+//! use gctrace_ebpf::KernelEvent;
+//! use gctrace_ebpf::KernelSupport;
+//! use gctrace_ebpf::PlannedPoint;
+//! use gctrace_ebpf::PointKind;
+//! use gctrace_ebpf::SessionConfig;
+//! use gctrace_ebpf::unknown_layout;
+//! use std::path::Path;
+//! use std::time::Duration;
+//!
+//! let config = SessionConfig {
+//!     follow_children: true,
+//!     ring_bytes: 1 << 20,
+//!     stack_depth: 0,
+//!     counters: CounterSet::default(),
+//! };
+//! let mut session = BpfSession::open(config, &KernelSupport::probe())?;
+//! let collector = PlannedPoint {
+//!     kind: PointKind::POINT_COLLECT,
+//!     // Times only: nothing is read from the process.
+//!     layout: Some(session.add_layout(&unknown_layout())?),
+//!     registers: ArgumentRegisters::default(),
+//!     fixed_generation: None,
+//!     runtime_delta: 0,
+//!     entry: Some(0x14_2a30),
+//!     on_return: Some(0x14_2a30),
+//!     semaphore: None,
+//! };
+//! let _probes = session.attach(Path::new("/usr/bin/python3"), &[collector])?;
+//! session.follow(1234)?;
+//! for event in session.poll(Duration::from_secs(1))? {
+//!     if let KernelEvent::Pause(event) = event {
+//!         println!("{} ns", event.pause.duration_ns());
+//!     }
+//! }
+//! # Ok::<(), gctrace_ebpf::Error>(())
+//! ```
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

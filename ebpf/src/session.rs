@@ -48,7 +48,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Options for loading a session.
+/// Options for loading a session; they cannot be changed afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
     /// Whether to record the children of recorded processes.
@@ -58,7 +58,7 @@ pub struct SessionConfig {
     /// Number of Python frames recorded at the start of a pause, up to [`crate::MAX_STACK_DEPTH`];
     /// 0: none.
     pub stack_depth: u32,
-    /// Performance counters to record.
+    /// Performance counters to record of pauses and processes; none in the default set.
     pub counters: CounterSet,
 }
 
@@ -169,7 +169,7 @@ impl BpfSession {
         )
     }
 
-    /// Stops recording a process.
+    /// Stops recording a process; does nothing if it is not recorded.
     pub fn unfollow(&self, pid: u32) {
         let _ = self.skeleton.maps.followed.delete(&pid.to_ne_bytes());
     }

@@ -12,13 +12,13 @@ use std::path::Path;
 /// The features of this kernel. Each was determined by trying, not by reading a version number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelSupport {
-    /// `uname -r`.
+    /// Release of the kernel, as in `uname -r`.
     pub release: String,
-    /// `uname -m`.
+    /// Machine type, as in `uname -m`, for example `x86_64`.
     pub machine: String,
     /// Whether `/sys/kernel/btf/vmlinux` exists: kernel structs can be accessed by name.
     pub btf: bool,
-    /// BPF ring buffer (5.8).
+    /// Whether the kernel has the BPF ring buffer (5.8); false also if unknown.
     pub ring_buffer: bool,
     /// A program can read which probe it was called for (5.15).
     pub cookie: bool,
@@ -32,15 +32,15 @@ pub struct KernelSupport {
     /// Whether the caller may open the perf events that single links consist of. 6.1 requires
     /// CAP_SYS_ADMIN, whatever `kernel.perf_event_paranoid` is.
     pub uprobe_events: bool,
-    /// Whether the caller may load BPF programs at all; if not, `uprobe_multi` is unknown and
-    /// false.
+    /// Whether the caller may load BPF programs at all; if not, `ring_buffer`, `cookie`,
+    /// `uprobe_multi` and `send_signal` are unknown and false.
     pub permitted: bool,
 }
 
 /// The oldest Linux with all required features; distributions backport some to older ones.
 pub const OLDEST_LINUX: &str = "5.15";
 
-/// How probes are attached.
+/// How probes are attached, as the kernel allows ([`KernelSupport::attach`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMethod {
     /// One link per file and end: attaching and detaching is fast.
@@ -50,8 +50,8 @@ pub enum AttachMethod {
 }
 
 impl KernelSupport {
-    /// Determines the features. Needs no privileges, but `permitted` and `uprobe_multi` are false
-    /// without them.
+    /// Determines the features. Needs no privileges, but [`KernelSupport::permitted`], and all that
+    /// is unknown without it, is false then.
     #[must_use]
     pub fn probe() -> Self {
         let name = nix::sys::utsname::uname();

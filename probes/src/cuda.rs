@@ -99,9 +99,9 @@ impl CudaLibrary {
 /// A function found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaPoint {
-    /// Index in [`TABLE`].
+    /// Index of the function in [`TABLE`]; its variants for per-thread streams share it.
     pub function: u16,
-    /// Symbol name.
+    /// Name of the exported symbol, with its suffix (`_ptsz`) or mangled argument types.
     pub symbol: String,
     /// File offset of an instruction at which the stack pointer and the arguments are still those
     /// of the call.
@@ -114,7 +114,7 @@ pub struct CudaPoint {
 /// The functions that a library contains and lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CudaPoints {
-    /// Functions to probe.
+    /// Functions to probe; of several names for one address the first.
     pub points: Vec<CudaPoint>,
     /// Functions that it should contain but does not (older, newer or stripped library).
     pub absent: Vec<&'static str>,

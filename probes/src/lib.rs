@@ -9,6 +9,21 @@
 //! file, function and line of its Python frames.
 //!
 //! Bytes in, facts out: nothing here uses BPF, writes to a process or prints.
+//!
+//! Where the probes of an interpreter go:
+//!
+//! ```no_run
+//! use gctrace_probes::ResolveOptions;
+//! use gctrace_probes::resolve;
+//! use std::path::Path;
+//!
+//! let file = Path::new("/usr/bin/python3");
+//! match resolve(file, &ResolveOptions::default())? {
+//!     Some(found) => println!("CPython {}, {} probes", found.version, found.points.len()),
+//!     None => println!("no collector in {}", file.display()),
+//! }
+//! # Ok::<(), gctrace_probes::ResolveError>(())
+//! ```
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -5,24 +5,24 @@ use crate::proc_status::ProcessError;
 use crate::proc_status::read;
 use std::path::PathBuf;
 
-/// One mapping of a file.
+/// One mapping of a file: a line of `/proc/PID/maps` with an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMapping {
-    /// First address.
+    /// Address of its first byte in the process.
     pub start: u64,
-    /// Address after the last.
+    /// Address after its last byte in the process.
     pub end: u64,
-    /// Whether it is executable.
+    /// Whether its bytes may be executed (`x` among the permissions).
     pub executable: bool,
     /// File offset of the first byte.
     pub offset: u64,
-    /// Device, major and minor number.
+    /// Device of the file as (major, minor); overlay file systems show another one than stat(2).
     pub device: (u32, u32),
-    /// Inode.
+    /// Inode number of the file on its device.
     pub inode: u64,
     /// Path as seen inside the process, without the marker of a deleted file.
     pub path: PathBuf,
-    /// The file was deleted.
+    /// Whether the file was deleted or replaced after it was mapped.
     pub deleted: bool,
 }
 
@@ -33,9 +33,9 @@ pub struct MappedFile {
     pub path: PathBuf,
     /// The same file as a path that this process can open.
     pub openable: PathBuf,
-    /// Device, major and minor number.
+    /// Device of the file as (major, minor); overlay file systems show another one than stat(2).
     pub device: (u32, u32),
-    /// Inode.
+    /// Inode number of the file on its device.
     pub inode: u64,
     /// Address of its lowest mapping; see [`crate::Resolution::lowest_address`].
     pub start: u64,

@@ -59,9 +59,9 @@ impl Memory for ProcessMemory {
 pub struct MemoryError {
     /// The structure or field, for example `code object`.
     pub what: &'static str,
-    /// Its expected address.
+    /// Address in the process at which the read started.
     pub address: u64,
-    /// The system's error.
+    /// The error of the read, as returned by [`Memory::read`].
     pub source: io::Error,
 }
 

@@ -104,7 +104,7 @@ impl NvmlLibrary {
         }
     }
 
-    /// Driver version, if reported.
+    /// Version of NVIDIA's driver; `None` if NVML does not report it.
     #[must_use]
     pub fn driver_version(&self) -> Option<String> {
         self.nvml.sys_driver_version().ok()

@@ -168,7 +168,7 @@ pub struct ProcessStatus {
     pub thread_group: u32,
     /// Process id in each nested pid namespace, outermost (the one seen here) first.
     pub namespace_pids: Vec<u32>,
-    /// Real user id.
+    /// Real user id, in the user namespace of the reader.
     pub user: u32,
 }
 
@@ -256,7 +256,7 @@ pub fn descendants(pid: u32) -> Result<Vec<u32>, ProcessError> {
 /// A process and the inode number of its folder in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedProcess {
-    /// Process id.
+    /// Process id, in the pid namespace that `/proc` shows.
     pub pid: u32,
     /// Inode number of the folder: it differs for another process with the same id. It changes for
     /// the same process only after the kernel dropped its cached entry (fs/proc/base.c,

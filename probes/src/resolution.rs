@@ -76,38 +76,38 @@ impl std::fmt::Display for SearchStrategy {
 /// The result of one rung of the ladder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrategyOutcome {
-    /// The rung.
+    /// The rung that this is the outcome of.
     pub rung: SearchStrategy,
-    /// Whether it found the collector.
+    /// Whether it found the collector, so that no further rung was tried.
     pub found: bool,
     /// One phrase, for example `no .symtab`.
     pub detail: String,
 }
 
-/// The collector of one file.
+/// The collector found in one file: its version, functions and memory layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resolution {
-    /// The file that was examined.
+    /// Path of the file that was examined.
     pub file: PathBuf,
     /// Its build id in hexadecimal, if it has one.
     pub build_id: Option<String>,
-    /// Version of CPython.
+    /// Version of CPython that the file contains, as precise as could be determined.
     pub version: PythonVersion,
     /// Whether it is a build without the GIL.
     pub free_threaded: bool,
-    /// Kind of collector.
+    /// Kind of collector, which follows from version and build.
     pub collector: CollectorKind,
-    /// The rung that succeeded.
+    /// The rung that found the collector: the last of `tried`.
     pub rung: SearchStrategy,
     /// The results of all rungs up to that one, in order.
     pub tried: Vec<StrategyOutcome>,
-    /// Where the probes go.
+    /// Where the probes go: one instruction for each function, clone or static trace point.
     pub points: Vec<ProbePoint>,
     /// Memory layout of the collector's state; `None` if unknown.
     pub layout: Option<CollectorLayout>,
     /// Memory layout of its threads' Python stacks; `None` if unknown.
     pub frames: Option<FrameLayout>,
-    /// Link-time address of `_PyRuntime`.
+    /// Link-time (ELF virtual) address of `_PyRuntime`.
     pub runtime: u64,
     /// Link-time address at which the file's lowest mapping starts. In a process, `_PyRuntime` is
     /// at [`crate::maps::MappedFile::start`] `- lowest_address + runtime`.
@@ -124,11 +124,11 @@ pub struct Resolution {
 /// probe, and all argument registers still contain the arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbePoint {
-    /// What the probed function is.
+    /// What the probed function is, and in which registers its arguments are.
     pub kind: ProbePointKind,
     /// Name of the function; for code analysis its name in CPython's source.
     pub function: String,
-    /// Address of the function.
+    /// Link-time address of the function's first byte.
     pub address: u64,
     /// Bytes between the function's first byte and the probed instruction.
     pub offset_in_function: u64,
@@ -137,7 +137,7 @@ pub struct ProbePoint {
     /// Address of the probed instruction. When the probe fires, `_PyRuntime` is at
     /// `instruction pointer - probe_address + Resolution::runtime`.
     pub probe_address: u64,
-    /// The probed instruction, disassembled.
+    /// The probed instruction in Intel syntax, for people to read.
     pub instruction: String,
     /// Whether the kernel emulates it (about 0.5 us a hit) rather than single-stepping it (about 16
     /// us).
@@ -154,7 +154,7 @@ impl ProbePoint {
     }
 }
 
-/// Kind of probed function.
+/// Kind of probed function, and which of its ends need a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbePointKind {
@@ -221,7 +221,7 @@ pub enum ArgumentRegister {
 }
 
 impl ArgumentRegister {
-    /// All of them in order.
+    /// All six registers, in the order of the arguments they pass.
     pub const ALL: [Self; 6] = [
         Self::Rdi,
         Self::Rsi,

@@ -1,4 +1,29 @@
 //! gctrace's vocabulary of events and the trace.json format.
+//!
+//! Reading a trace, here one of another tool in memory; [`read::TraceReader::open`] opens files:
+//!
+//! ```
+//! use gctrace_event::Record;
+//! use gctrace_event::read::DecodedItem;
+//! use gctrace_event::read::EventReader;
+//! use gctrace_event::read::TraceInput;
+//! use gctrace_event::read::TraceReader;
+//!
+//! let trace: &[u8] =
+//!     br#"[{"ph":"X","cat":"gc","name":"gc gen2","pid":1,"tid":1,"ts":10,"dur":2.5}]"#;
+//! let input = TraceInput::new("trace.json", trace)?;
+//! let mut reader = TraceReader::new(EventReader::new(input));
+//! let mut pauses = Vec::new();
+//! while let Some(item) = reader.next_item()? {
+//!     if let DecodedItem::Record(Record::Pause(pause)) = item {
+//!         pauses.push(pause);
+//!     }
+//! }
+//! assert_eq!(reader.finish().cut, None);
+//! assert_eq!(pauses.len(), 1);
+//! assert_eq!((pauses[0].generation, pauses[0].duration_ns()), (2, 2500));
+//! # Ok::<(), gctrace_event::read::ReadError>(())
+//! ```
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -40,7 +40,7 @@ use serde::Deserialize;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Why a collection ran.
+/// Why a collection ran, as far as its source knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GcReason {
@@ -81,18 +81,18 @@ impl GcReason {
 /// One run of the collector, as seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     pub pid: u32,
     /// Kernel thread id of the collecting thread.
     pub tid: u32,
-    /// Entry of the collector.
+    /// Entry of the collector, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
     pub start_ns: u64,
     /// Return of the collector; never before `start_ns`.
     pub end_ns: u64,
     /// Generation collected: 0 (youngest) to 2. In CPython 3.14.0 - 3.14.4: 0 young, 1 increment, 2
     /// full. [`Pause::UNKNOWN_GENERATION`] if the source does not know.
     pub generation: u8,
-    /// Why the collection ran.
+    /// Why the collection ran; [`GcReason::Unknown`] if the source does not know.
     pub reason: GcReason,
     /// Objects freed, where the source knows it.
     pub collected: Option<u64>,
@@ -120,7 +120,7 @@ pub struct Pause {
     pub young_count: Option<u64>,
     /// Performance counters of the collecting thread between start and end.
     pub counters: Counters,
-    /// The source of the pause.
+    /// Whether it was recorded in-process, out-of-process or both.
     pub source: EventSource,
 }
 
@@ -143,7 +143,7 @@ pub type FrameId = u32;
 /// the first record that refers to it, and its parent before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Identifies it in the trace.
+    /// Number that identifies the frame within its trace.
     pub id: FrameId,
     /// The frame that called it; `None` for the outermost.
     pub parent: Option<FrameId>,
@@ -175,7 +175,7 @@ pub struct Interpreter {
     pub version: String,
     /// Build without the global interpreter lock.
     pub free_threaded: bool,
-    /// `generational`, `incremental` or `free-threaded`.
+    /// Kind of collector: `generational`, `incremental` or `free-threaded`.
     pub collector: String,
     /// Which rung of the ladder found the collector, for example `symbol table` or `code analysis`.
     pub found_by: String,
@@ -200,13 +200,13 @@ pub enum ProcessOrigin {
 /// example); the last one counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     pub pid: u32,
     /// Process id inside its own pid namespace, when that is another.
     pub namespace_pid: Option<u32>,
-    /// Parent on the host.
+    /// Process id of its parent on the host; `None` if unknown.
     pub parent: Option<u32>,
-    /// How its recording started.
+    /// How its recording started, and so whether anything before `since_ns` was missed.
     pub origin: ProcessOrigin,
     /// From when on its pauses are complete.
     pub since_ns: u64,
@@ -222,41 +222,41 @@ pub struct Process {
 /// The collector's settings of one interpreter, read when first seen and whenever they changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GcSettings {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     pub pid: u32,
-    /// When they were read.
+    /// When they were read, in ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// `gc.isenabled()`; `None` if unknown.
+    /// `gc.isenabled()`: whether automatic collection is on; `None` if unknown.
     pub enabled: Option<bool>,
-    /// `gc.get_threshold()`.
+    /// `gc.get_threshold()`, youngest generation first; 0 there turns automatic collection off.
     pub thresholds: [i32; 3],
 }
 
-/// The end of a process.
+/// When and how a recorded process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessExit {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     pub pid: u32,
-    /// When its last thread ended.
+    /// When its last thread ended, in ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// Exit code; `None` if a signal killed it or if unknown.
     pub code: Option<i32>,
-    /// Signal that killed it.
+    /// Number of the signal that killed it; `None` if it exited or if unknown.
     pub signal: Option<i32>,
 }
 
 /// Something the reader of the trace should know: a degradation, a gap, an interpreter not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The process concerned, if one.
+    /// The process concerned; `None` if the note is about the whole recording.
     pub pid: Option<u32>,
-    /// Time of the note.
+    /// Time of the note, in ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// The note, one sentence.
+    /// What the user should know, in one sentence.
     pub message: String,
 }
 
-/// One line of a trace.
+/// One record of a trace; the first line is a [`TraceHeader`] instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A run of the collector.
@@ -314,7 +314,7 @@ pub enum Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceHeader {
-    /// Format name and version: [`crate::FORMAT`].
+    /// Format name and version; readers accept [`crate::FORMAT`] only.
     pub format: String,
     /// Version of gctrace that recorded it.
     pub gctrace: String,
@@ -323,22 +323,23 @@ pub struct TraceHeader {
     /// The process attached to with `-p`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attached_pid: Option<u32>,
-    /// Host name of the machine.
+    /// Host name of the machine, as in `uname -n`; empty if unknown.
     pub host: String,
     /// Kernel release, as in `uname -r`.
     pub kernel: String,
-    /// Logical CPUs of the host.
+    /// Logical CPUs that gctrace could use (affinity mask and cgroup quota considered); 0 if
+    /// unknown.
     pub cpus: u32,
     /// Rank of the whole recording, if gctrace's environment contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Start of the recording.
+    /// Start of the recording, in ns of CLOCK_MONOTONIC.
     pub started_ns: u64,
     /// The same time as Unix time, in ns.
     pub started_unix_ns: u64,
     /// Pauses shorter than this were counted but not written.
     pub min_pause_ns: u64,
-    /// Whether children were followed.
+    /// Whether the children of recorded processes were recorded as well.
     pub follow: bool,
     /// Most frames of a stack that were recorded; 0 where stacks were not.
     pub stack_depth: u32,
@@ -370,11 +371,11 @@ pub struct ProbeCost {
 
 impl Eq for ProbeCost {}
 
-/// Pauses shorter than `--min-pause`.
+/// Pauses shorter than `--min-pause`, which were counted but not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OmittedPauses {
-    /// Number of pauses.
+    /// Number of pauses that were not written.
     pub count: u64,
     /// Sum of their lengths, in ns.
     pub total_ns: u64,
@@ -384,7 +385,7 @@ pub struct OmittedPauses {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceEnd {
-    /// End of the recording.
+    /// End of the recording, in ns of CLOCK_MONOTONIC.
     pub ended_ns: u64,
     /// Why it ended, in words: `the command ended`, `interrupted`, `disk full`, ...
     pub why: String,
@@ -397,8 +398,8 @@ pub struct TraceEnd {
     /// Which processes were examined; absent in traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<ExaminedProcesses>,
-    /// Pauses under `--min-pause`.
+    /// Pauses under `--min-pause`, which the trace does not contain.
     pub omitted: OmittedPauses,
-    /// Overhead by probe.
+    /// Overhead of recording, one entry for each kind of probe.
     pub probes: Vec<ProbeCost>,
 }

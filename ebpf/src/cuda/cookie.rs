@@ -96,12 +96,12 @@ impl GridLocation {
     }
 }
 
-/// A function to probe.
+/// A function to probe: where it is in its file, and where its arguments are passed.
 #[derive(Clone, Debug)]
 pub struct CallProbe {
     /// The caller's id for it, returned in [`super::CudaCallEvent::function`].
     pub function: u16,
-    /// Kind of call.
+    /// Kind of call, under which its hits are counted ([`super::CudaPrograms::counts`]).
     pub kind: CallKind,
     /// File offset of an instruction at which the stack pointer and the arguments are still those
     /// of the call.
@@ -113,11 +113,11 @@ pub struct CallProbe {
     pub returns: Vec<u64>,
     /// Whether it is probed at the entry only and calls other probed functions.
     pub encloses: bool,
-    /// Where the stream is passed.
+    /// Where the stream is passed, for [`super::CudaCallEvent::stream`].
     pub stream: StreamLocation,
     /// Where the number of bytes is passed.
     pub bytes: BytesLocation,
-    /// Where the grid is passed.
+    /// Where the grid of a launch is passed, for [`super::CudaCallEvent::grid`].
     pub grid: GridLocation,
 }
 

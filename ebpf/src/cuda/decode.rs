@@ -23,15 +23,15 @@ pub enum CudaEvent {
 /// A call. Timestamps are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaCallEvent {
-    /// Process id.
+    /// Process id in the initial pid namespace.
     pub pid: u32,
-    /// Thread id.
+    /// Id of the calling thread, in the initial pid namespace.
     pub tid: u32,
-    /// [`super::CallProbe::function`].
+    /// Which function was called: the id given as [`super::CallProbe::function`].
     pub function: u16,
-    /// Kind of call.
+    /// Kind of call, as given by [`super::CallProbe::kind`].
     pub kind: CallKind,
-    /// Time of the entry.
+    /// Time of the entry; never after `end_ns`.
     pub start_ns: u64,
     /// Time of the return; equal to the start if only the entry is probed.
     pub end_ns: u64,
@@ -48,15 +48,15 @@ pub struct CudaCallEvent {
 /// Memory of torch's caching allocator on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemoryEvent {
-    /// Process id.
+    /// Process id in the initial pid namespace.
     pub pid: u32,
-    /// Thread id.
+    /// Id of the thread that allocated or freed, in the initial pid namespace.
     pub tid: u32,
-    /// `c10::DeviceType`; 1 is CUDA.
+    /// Type of the device, a `c10::DeviceType`: 1 is CUDA.
     pub device_type: i8,
     /// Index of the device among those of its type.
     pub device: i8,
-    /// Timestamp of the event.
+    /// Time of the event, in ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// Bytes allocated by the program; negative: freed.
     pub bytes: i64,

@@ -3,7 +3,7 @@
 use crate::wire::Counter;
 use crate::wire::PointKind;
 
-/// The programs' counts.
+/// Hits and losses that the programs counted since they were loaded, over all CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramCounts {
     pub(super) values: Vec<u64>,

@@ -28,7 +28,7 @@ pub enum Absence {
 }
 
 impl Absence {
-    /// All variants.
+    /// All variants, in the order in which [`absences`] returns their counts.
     pub const ALL: [Self; 3] = [Self::Confined, Self::Environment, Self::OtherGctrace];
 
     /// Appends the reason to the file next to this socket; a failure is ignored. Allocates nothing:

@@ -10,9 +10,9 @@ const SMALL: usize = 32;
 /// Totals of one size class, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationTotals {
-    /// Allocations.
+    /// Number of allocations, whether freed since or not.
     pub count: u64,
-    /// Bytes requested.
+    /// Sum of the requested sizes, in bytes.
     pub bytes: u64,
 }
 

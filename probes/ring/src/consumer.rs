@@ -62,7 +62,7 @@ impl std::error::Error for RingOpenError {}
 /// Result of draining a ring once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingRead {
-    /// Number of records delivered.
+    /// Number of valid records that were delivered.
     pub records: u64,
     /// Number of records that are invalid, or that a thread started and died within.
     pub damaged: u64,

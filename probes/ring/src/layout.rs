@@ -47,7 +47,7 @@ pub enum LostKind {
 }
 
 impl LostKind {
-    /// All kinds.
+    /// All kinds, in the order of their counts in the ring.
     pub const ALL: [Self; 4] = [Self::Pauses, Self::Descriptions, Self::GpuWork, Self::Calls];
 }
 
@@ -56,13 +56,13 @@ impl LostKind {
 pub struct LostRecords(pub(crate) [u64; LostKind::ALL.len()]);
 
 impl LostRecords {
-    /// The number of that kind.
+    /// Number of records of this kind lost since the ring was created.
     #[must_use]
     pub fn of(&self, kind: LostKind) -> u64 {
         self.0.get(kind as usize).copied().unwrap_or(0)
     }
 
-    /// The sum over all kinds.
+    /// Number of records of all kinds lost since the ring was created.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, lost| sum.saturating_add(*lost))

@@ -16,6 +16,25 @@
 //! - The memory has no name, so no other user can open or replace it; the socket is in a folder
 //!   that only its owner can enter. Sealed against shrinking, it can be read without a SIGBUS.
 //! - It outlives either side: what was pushed before a SIGKILL is read afterwards.
+//!
+//! Both ends in one process, without the socket:
+//!
+//! ```
+//! use gctrace_ring::RingConsumer;
+//! use gctrace_ring::RingProducer;
+//! use gctrace_ring::RingRecord;
+//! use std::os::fd::AsFd as _;
+//!
+//! let (producer, descriptor) = RingProducer::create(1 << 10).ok_or("no memory for a ring")?;
+//! let mut consumer = RingConsumer::open(descriptor.as_fd(), 1 << 10)?;
+//! assert!(producer.push(&RingRecord::Flushed { at_ns: 5 }));
+//! let writer_is_dead = false;
+//! let read = consumer.read(writer_is_dead, |record| {
+//!     assert_eq!(record, Ok(RingRecord::Flushed { at_ns: 5 }));
+//! });
+//! assert_eq!((read.records, producer.lost().total()), (1, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

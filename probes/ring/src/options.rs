@@ -11,11 +11,11 @@ pub const OPTIONS_VARIABLE: &str = "GCTRACE_INJECT";
 /// What the injected library should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InjectOptions {
-    /// Record collections.
+    /// Whether to record collections, through an entry in `gc.callbacks`.
     pub collections: bool,
     /// Python frames to record at the start of a pause; 0: none.
     pub stack_depth: u32,
-    /// Count allocations.
+    /// Whether to count every allocation of the interpreter, by size class.
     pub allocations: bool,
     /// Record GPU work and the calls that enqueue it, by CUPTI.
     pub cuda: bool,

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// A ring of this process.
+/// The writing end of a ring, in the process that created it; any thread may push to it.
 pub struct RingProducer {
     mapping: RingMapping,
 }
@@ -111,7 +111,7 @@ impl RingProducer {
         }
     }
 
-    /// The records lost so far.
+    /// Number of records lost since the ring was created, by kind.
     #[must_use]
     pub fn lost(&self) -> LostRecords {
         LostRecords(
@@ -123,7 +123,8 @@ impl RingProducer {
         )
     }
 
-    /// Starts counting allocations.
+    /// Declares that allocations are counted from `now_ns` (CLOCK_MONOTONIC) on; before that
+    /// [`RingConsumer::allocations`](crate::RingConsumer::allocations) returns `None`.
     pub fn count_allocations_since(&self, now_ns: u64) {
         let table = self.mapping.allocations();
         table.since_ns.store(now_ns, Ordering::Relaxed);
@@ -141,7 +142,7 @@ impl RingProducer {
         }
     }
 
-    /// Counts a free.
+    /// Counts a free; `alone` as in [`RingProducer::count_allocation`].
     #[inline]
     pub fn count_free(&self, alone: bool) {
         add(&self.mapping.allocations().frees, 1, alone);

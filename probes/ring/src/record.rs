@@ -36,9 +36,9 @@ impl std::error::Error for MalformedRecord {}
 /// An interval; `end_ns` precedes `start_ns` in a damaged ring only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeInterval {
-    /// First timestamp of the interval.
+    /// Start of the interval, in ns of CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// Last timestamp of the interval.
+    /// End of the interval, in ns of CLOCK_MONOTONIC.
     pub end_ns: u64,
 }
 
@@ -65,7 +65,8 @@ pub enum HookState {
     Bypassed = 7,
 }
 
-/// State of CUPTI recording.
+/// State of recording by CUPTI, and what `code` and `detail` of [`RingRecord::Cupti`] contain in
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CuptiState {
@@ -90,7 +91,7 @@ pub enum CuptiState {
     Partial = 9,
 }
 
-/// Kind of GPU operation.
+/// Kind of GPU operation, as CUPTI distinguishes them: a copy between devices is a kind of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GpuRecord {
@@ -104,7 +105,7 @@ pub enum GpuRecord {
     PeerCopy = 4,
 }
 
-/// API layer of a function.
+/// API layer of a CUDA function, which decides what its CUPTI function id means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ApiLayer {

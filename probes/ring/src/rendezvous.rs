@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Environment variable that names the socket.
 pub const RENDEZVOUS_VARIABLE: &str = "GCTRACE_RENDEZVOUS";
 
-/// Purpose of a ring.
+/// Purpose of a ring: what Python does, or GPU work, which has a ring of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum RingRole {
@@ -43,7 +43,7 @@ impl RingRole {
 /// Message that is sent along with a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingHello {
-    /// Purpose of the ring.
+    /// Purpose of the ring, from which its size follows ([`RingRole::records`]).
     pub role: RingRole,
     /// Process id as seen by the process (it may be in a pid namespace).
     pub own_pid: u32,
@@ -159,13 +159,14 @@ fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, words: &[u64; HELLO_WORDS]
 /// A ring that was handed over, and its sender.
 #[derive(Debug)]
 pub struct OfferedRing {
-    /// Its memory, for [`RingConsumer::open`](crate::RingConsumer::open).
+    /// Descriptor of its memory, for [`RingConsumer::open`](crate::RingConsumer::open); can be
+    /// closed once that has returned.
     pub ring: OwnedFd,
-    /// Purpose of the ring.
+    /// What the sender states about the ring; unlike `pid` and `uid`, not verified.
     pub hello: RingHello,
     /// Sender's pid in gctrace's pid namespace, from the kernel; 0 if it is not in it.
     pub pid: u32,
-    /// Sender's user, from the kernel.
+    /// Sender's effective user id when it connected, from the kernel (SO_PEERCRED).
     pub uid: u32,
 }
 
@@ -247,11 +248,11 @@ pub struct RingConnection {
     socket: OwnedFd,
     /// Peer's pid in gctrace's pid namespace, from the kernel; 0 if it is not in it.
     pub pid: u32,
-    /// Peer's user, from the kernel.
+    /// Peer's effective user id when it connected, from the kernel (SO_PEERCRED).
     pub uid: u32,
 }
 
-/// State of a connection.
+/// What a connection has delivered so far.
 #[derive(Debug)]
 pub enum OfferState {
     /// A ring was received.

@@ -4,7 +4,7 @@
 /// Name of the exported symbol [`GCTRACE_INJECT_VERSION`].
 pub const VERSION_SYMBOL: &str = "GCTRACE_INJECT_VERSION";
 
-/// Version of gctrace.
+/// Version of gctrace that this crate is part of, as in `Cargo.toml`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version as exported by the library: not NUL-terminated.

@@ -19,7 +19,7 @@ pub enum FunctionLayer {
     TorchAutograd,
 }
 
-/// Kind of call.
+/// What a probed function does, under which its calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionKind {
     /// Enqueues a kernel or a graph.
@@ -97,20 +97,20 @@ pub enum GridArgument {
     Configuration,
 }
 
-/// A probed function.
+/// A function that gctrace probes: its symbol, its kind and where its arguments are passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbedFunction {
     /// Its symbol, or the prefix of it.
     pub name: &'static str,
     /// `symbol` is a prefix (C++: the argument types follow).
     pub is_prefix: bool,
-    /// The layer it belongs to.
+    /// The layer that the function belongs to, whichever file contains it.
     pub layer: FunctionLayer,
-    /// The kind of call.
+    /// What the function does, under which its calls are recorded.
     pub kind: FunctionKind,
     /// Which of its ends are probed.
     pub ends: ProbedEnds,
-    /// Where the stream is passed.
+    /// Where the stream is passed, if the function takes one.
     pub stream: StreamArgument,
     /// Where the number of bytes is passed.
     pub bytes: BytesArgument,

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 /// What to query beyond the cheap values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraQueries {
-    /// Memory by process.
+    /// Device memory of each process with a compute context.
     pub processes: bool,
     /// PCIe throughput, which takes some 40 ms on hardware.
     pub pcie: bool,
@@ -60,7 +60,7 @@ impl<'library> NvmlSampler<'library> {
         Ok((sampler, devices))
     }
 
-    /// Number of GPUs.
+    /// Number of GPUs, including those that do not respond.
     #[must_use]
     pub fn count(&self) -> usize {
         self.gpus.len()

@@ -23,10 +23,10 @@ const SLOTS: usize = 48;
 /// Maximum number of bytes searched of a module's dictionary of globals.
 const GLOBALS_BYTES: usize = 4096;
 
-/// Result of one search.
+/// Markers found by one search of a thread's frames ([`find`]).
 #[derive(Clone, Debug, Default)]
 pub struct MarkerScan {
-    /// Numbers that may show progress.
+    /// Numbers that may show progress; whether one does is seen in how it changes.
     pub markers: Vec<Marker>,
     /// Whether the walk reached the outermost frame: frames that come and go meanwhile may cut it
     /// short.

@@ -5,18 +5,19 @@
 
 use crate::python::version::PythonVersion;
 
-/// Addresses of type objects in the process.
+/// Addresses of type objects: in a process or, in [`crate::Allocator::types`], at link time. 0 stands
+/// for one that the file does not export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TypeAddresses {
-    /// `PyLong_Type`.
+    /// Address of `PyLong_Type`, the type of `int`.
     pub integer: u64,
-    /// `PyRangeIter_Type`.
+    /// Address of `PyRangeIter_Type`, the type of iterators over a `range`.
     pub range_iterator: u64,
-    /// `PyListIter_Type`.
+    /// Address of `PyListIter_Type`, the type of iterators over a `list`.
     pub list_iterator: u64,
-    /// `PyTupleIter_Type`.
+    /// Address of `PyTupleIter_Type`, the type of iterators over a `tuple`.
     pub tuple_iterator: u64,
-    /// `PyEnum_Type`.
+    /// Address of `PyEnum_Type`, the type of `enumerate` objects.
     pub enumerate: u64,
 }
 

@@ -15,7 +15,7 @@ pub use layout::TypeAddresses;
 
 use remote::RemoteProcess;
 
-/// Kind of marker.
+/// What a marker's number is: a variable, the position of an iterator, or the collector's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MarkerKind {
     /// An `int` in a variable.
@@ -37,14 +37,14 @@ pub struct MarkerKey {
     pub code: u64,
     /// Which variable or evaluation stack slot; those of globals start at [`GLOBALS`].
     pub slot: u32,
-    /// Kind of marker.
+    /// What the number is; a slot may contain an integer now and an iterator later.
     pub kind: MarkerKind,
 }
 
 /// A number in a process that may show its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// Its identity.
+    /// Its identity, by which a later search recognizes the same marker.
     pub key: MarkerKey,
     place: MarkerLocation,
     /// The frame that it belongs to; 0 if none.

@@ -49,10 +49,10 @@ pub struct AllocationPoint {
     pub emulated: bool,
 }
 
-/// How a build allocates objects.
+/// Where a build of CPython allocates objects, and where to probe that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocator {
-    /// The probes to place.
+    /// The probes to place, one for each copy of the allocator that can be probed.
     pub points: Vec<AllocationPoint>,
     /// Number of copies of the allocator that cannot be probed.
     pub unseen: usize,

@@ -23,7 +23,7 @@ pub struct CollectorLayout {
     pub finalizing: u32,
     /// In `PyInterpreterState`: 64-bit signed id. `None` in 3.8, where all share one collector.
     pub interpreter_id: Option<u32>,
-    /// Where the collector's state is.
+    /// Where the collector's state is: in the runtime or in each interpreter.
     pub gc: GcBase,
     /// `int`: whether a collection is running.
     pub collecting: u32,
@@ -34,7 +34,7 @@ pub struct CollectorLayout {
     pub thresholds: [u32; 3],
     /// A pointer into the state itself that exposes a patched build.
     pub generations_self_check: Option<SelfCheck>,
-    /// The counters behind `gc.get_stats()`.
+    /// Where the counters behind `gc.get_stats()` are.
     pub stats: StatsLayout,
     /// 64 bits: objects in the oldest generation after the last full collection.
     pub long_lived_total: Option<u32>,
@@ -42,7 +42,7 @@ pub struct CollectorLayout {
     pub heap_size: Option<u32>,
 }
 
-/// Where the collector's state is.
+/// The structure that contains the collector's state, and the offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GcBase {
@@ -55,9 +55,9 @@ pub enum GcBase {
 /// The 64-bit word at `pointer` must be the address of `target`, both within the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelfCheck {
-    /// Offset of the pointer.
+    /// Offset of the pointer in the collector's state.
     pub pointer: u32,
-    /// Offset of its target.
+    /// Offset in the collector's state that the pointer must refer to.
     pub target: u32,
 }
 
@@ -74,11 +74,11 @@ pub enum StatsLocation {
 /// The counters behind `gc.get_stats()`: three 64-bit numbers per generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatsLayout {
-    /// Where they start.
+    /// Where the records of all generations start.
     pub place: StatsLocation,
     /// Each generation's records, relative to that start.
     pub generations: [GenerationStats; 3],
-    /// Offset in a record: collections.
+    /// Offset in a record: number of collections of the generation.
     pub collections: u32,
     /// Offset in a record: objects collected.
     pub collected: u32,
@@ -89,7 +89,7 @@ pub struct StatsLayout {
 /// The records of one generation: record `i` is at `base + i * stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationStats {
-    /// Offset of the first record.
+    /// Offset of the first record from the start of the statistics ([`StatsLayout::place`]).
     pub base: u32,
     /// Size of a record in bytes.
     pub stride: u32,

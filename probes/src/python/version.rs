@@ -30,11 +30,11 @@ impl std::fmt::Display for CollectorKind {
 /// A CPython version, as precise as could be determined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PythonVersion {
-    /// 3.
+    /// Major version, which is always 3.
     pub major: u8,
-    /// 8 to 15.
+    /// Minor version; gctrace supports 8 to 15.
     pub minor: u8,
-    /// The third number.
+    /// Third number of the version, as in 3.11.7; `None` if it could not be determined.
     pub micro: Option<u8>,
     /// `a1`, `b2` or `rc1` of a version before its release; empty otherwise.
     pub level: String,

@@ -6,9 +6,9 @@ use std::io;
 /// A place in a trace; of a compressed one, in the text inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TracePosition {
-    /// Bytes before the position.
+    /// Number of bytes of the text before the position.
     pub byte: u64,
-    /// Line number, from 1.
+    /// Line number in the text, counted from 1.
     pub line: u64,
 }
 

@@ -29,25 +29,25 @@ const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 /// One event. Missing fields are [`JsonValue::is_missing`]; their types are unchecked.
 #[derive(Debug, Clone, Copy)]
 pub struct ChromeEvent<'a> {
-    /// Member `cat`, the category.
+    /// Member `cat`: the category, such as `gc` or `kernel`.
     pub category: JsonValue<'a>,
-    /// Member `name`.
+    /// Member `name`: what viewers show for the event.
     pub name: JsonValue<'a>,
-    /// Member `ph`, the phase.
+    /// Member `ph`: the phase, such as `X` for a complete event and `M` for metadata.
     pub phase: JsonValue<'a>,
-    /// Member `ts`, in microseconds.
+    /// Member `ts`: the time of the event, or its start, in microseconds.
     pub ts: JsonValue<'a>,
-    /// Member `dur`, in microseconds.
+    /// Member `dur`: the duration of a complete event, in microseconds.
     pub dur: JsonValue<'a>,
-    /// Member `pid`, the process id.
+    /// Member `pid`: the process id; the PyTorch profiler writes the device of GPU work here.
     pub pid: JsonValue<'a>,
-    /// Member `tid`, the thread id.
+    /// Member `tid`: the thread id; the PyTorch profiler writes the stream of GPU work here.
     pub tid: JsonValue<'a>,
     /// `id`, of asynchronous and flow events.
     pub id: JsonValue<'a>,
-    /// `s`, of instant events.
+    /// Member `s`: the scope of an instant event (`g`, `p` or `t`).
     pub scope: JsonValue<'a>,
-    /// Member `args`, an object.
+    /// Member `args`: an object whose members depend on the event.
     pub args: JsonValue<'a>,
     /// `sf`, the key of a frame in the section `stackFrames`.
     pub stack: JsonValue<'a>,
@@ -55,7 +55,7 @@ pub struct ChromeEvent<'a> {
     pub position: TracePosition,
 }
 
-/// One element of a trace.
+/// One element of a trace, borrowed from the reader's buffer until the next one is read.
 #[derive(Debug, Clone, Copy)]
 pub enum TraceEntry<'a> {
     /// An event of `traceEvents`.
@@ -119,7 +119,7 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Reads `input` from its beginning.
+    /// A reader that starts at the beginning of `input`, with a buffer of 256 KiB.
     #[must_use]
     pub fn new(input: TraceInput) -> Self {
         Self::with_buffer(input, BUFFER_BYTES)

@@ -85,7 +85,7 @@ impl TraceInput {
         })
     }
 
-    /// The name for messages.
+    /// Name of the input in messages: its path, or what was passed to [`TraceInput::new`].
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -15,7 +15,7 @@ use std::path::Path;
 /// Something in a trace that made no sense and was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anomaly {
-    /// Position of the event.
+    /// Position of the event, frame or metadata that contains it.
     pub position: TracePosition,
     /// What is wrong, as in `"collected" is not a count`.
     pub problem: &'static str,
@@ -24,7 +24,7 @@ pub struct Anomaly {
 /// What made no sense in a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Anomalies {
-    /// Number of anomalies.
+    /// Number of anomalies, including those that `first` has no room for.
     pub count: u64,
     /// The first of them, at most [`Anomalies::KEPT`].
     pub first: Vec<Anomaly>,
@@ -72,7 +72,7 @@ impl TraceReader {
         Ok(Self::new(EventReader::new(TraceInput::open(path)?)))
     }
 
-    /// Reads from an event reader.
+    /// Reads the rest of an event reader; for a file use [`TraceReader::open`].
     #[must_use]
     pub fn new(events: EventReader) -> Self {
         Self {

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 pub struct JsonValue<'a>(pub(crate) &'a [u8]);
 
 impl<'a> JsonValue<'a> {
-    /// Whether the field is missing.
+    /// Whether the field is missing; one that is `null` is not.
     #[must_use]
     pub fn is_missing(self) -> bool {
         self.0.is_empty()

@@ -7,11 +7,11 @@ use serde::Serialize;
 /// Allocation pressure of one process over one interval: signals that cost nothing to collect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     pub pid: u32,
-    /// Start of the interval.
+    /// Start of the interval, in ns of CLOCK_MONOTONIC.
     pub since_ns: u64,
-    /// End of the interval.
+    /// End of the interval, in ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// Collections of any generation that ended in it.
     pub collections: u64,
@@ -23,7 +23,7 @@ pub struct Pressure {
     /// Arenas (1 MiB; 256 KiB before 3.10) that the interpreter's allocator mapped; `None` where
     /// this was not recorded.
     pub arenas_mapped: Option<u64>,
-    /// Arenas that it unmapped.
+    /// Arenas that it unmapped in the interval; `None` where this was not recorded.
     pub arenas_unmapped: Option<u64>,
 }
 
@@ -33,18 +33,18 @@ pub struct Pressure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Allocations {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     #[serde(skip)]
     pub pid: u32,
     /// From when on it was watched.
     pub since_ns: u64,
-    /// When this was written.
+    /// When this was written, in ns of CLOCK_MONOTONIC: the end of what it covers.
     #[serde(skip)]
     pub at_ns: u64,
     /// Every allocation was counted; there are then no windows, no sampling error and no budget.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exact: bool,
-    /// Number of allocation windows.
+    /// Number of allocation windows since `since_ns`; 0 if `exact`.
     pub windows: u64,
     /// Number of allocations in the windows, or of all.
     pub hits: u64,

@@ -65,7 +65,7 @@ impl Counter {
         }
     }
 
-    /// The counter of this name.
+    /// The counter with this name ([`Counter::as_str`], exact case); `None` for any other.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL
@@ -118,12 +118,12 @@ impl Counters {
 /// ends and when the recording does; the last one counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessCounters {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     pub pid: u32,
-    /// From when on they counted.
+    /// When they started to count, in ns of CLOCK_MONOTONIC.
     pub since_ns: u64,
-    /// When they were read.
+    /// When they were read, in ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// Values since that time.
+    /// Values accumulated from `since_ns` to `at_ns`, over all threads.
     pub counters: Counters,
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The library that was called.
+/// The library whose function was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CudaLayer {
     /// The driver, libcuda.
@@ -24,7 +24,7 @@ impl CudaLayer {
         }
     }
 
-    /// The layer of that category.
+    /// The layer with this category ([`CudaLayer::category`]); `None` for any other.
     #[must_use]
     pub fn from_category(category: &[u8]) -> Option<Self> {
         [Self::Driver, Self::Runtime, Self::Nccl]
@@ -36,15 +36,15 @@ impl CudaLayer {
 /// A call on the CPU. Of nested calls (the runtime's of the driver) the outermost is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaCall {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     pub pid: u32,
-    /// Kernel thread id.
+    /// Kernel id of the calling thread.
     pub tid: u32,
-    /// Library of the function.
+    /// Library that the function belongs to.
     pub layer: CudaLayer,
-    /// Name of the function.
+    /// Name of the function, for example `cudaLaunchKernel`.
     pub function: Cow<'static, str>,
-    /// When it was entered.
+    /// Time of the entry, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
     pub start_ns: u64,
     /// Time of the return. For launches and events, of which only the entry is recorded, equal to
     /// the start.
@@ -83,17 +83,17 @@ impl CudaCall {
 /// millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaLaunches {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     pub pid: u32,
-    /// Kernel thread id.
+    /// Kernel id of the launching thread.
     pub tid: u32,
-    /// Handle of the stream.
+    /// Handle of the stream as the calls passed it; 0 is the default stream.
     pub stream: u64,
-    /// When the first was entered.
+    /// Entry of the first launch, in ns of CLOCK_MONOTONIC.
     pub first_ns: u64,
-    /// When the last was.
+    /// Entry of the last launch, in ns of CLOCK_MONOTONIC.
     pub last_ns: u64,
-    /// Number of launches.
+    /// Number of launches, the first and the last included.
     pub count: u64,
 }
 
@@ -101,19 +101,19 @@ pub struct CudaLaunches {
 /// the last one before and during each pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     pub pid: u32,
-    /// Thread that allocated or freed.
+    /// Kernel id of the thread that allocated or freed.
     pub tid: u32,
-    /// Time of the sample.
+    /// When the allocator reported this, in ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// `c10::DeviceType`; 1 is CUDA.
+    /// Type of the device, a `c10::DeviceType`: 1 is CUDA.
     pub device_type: i8,
     /// Index of the device among those of its type.
     pub device: i8,
     /// Bytes given to the program by this one event; negative: taken back.
     pub bytes: i64,
-    /// Bytes that the program has.
+    /// Bytes in use by the program on the device, after this event.
     pub allocated: u64,
     /// Bytes that the allocator has from the driver.
     pub reserved: u64,
@@ -122,32 +122,32 @@ pub struct DeviceMemory {
 /// Device memory returned to PyTorch's allocator during a pause, by the collecting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseMemory {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     pub pid: u32,
-    /// Kernel thread id.
+    /// Kernel id of the collecting thread.
     pub tid: u32,
-    /// Start of the pause.
+    /// Start of the pause, as in [`crate::Pause::start_ns`].
     pub start_ns: u64,
-    /// End of the pause.
+    /// End of the pause, as in [`crate::Pause::end_ns`].
     pub end_ns: u64,
-    /// Type of the device: `c10::DeviceType`.
+    /// Type of the device, a `c10::DeviceType`: 1 is CUDA.
     pub device_type: i8,
-    /// Index of the device.
+    /// Index of the device among those of its type.
     pub device: i8,
-    /// Bytes freed.
+    /// Sum of the blocks freed, in bytes.
     pub freed_bytes: u64,
-    /// Number of blocks freed.
+    /// Number of blocks freed; a pause that freed none has no such record.
     pub freed_blocks: u64,
 }
 
 /// A backward pass: the outermost call of `torch::autograd::Engine::execute` of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackwardStep {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace.
     pub pid: u32,
-    /// Kernel thread id.
+    /// Kernel id of the calling thread.
     pub tid: u32,
-    /// When it was entered.
+    /// Time of the entry, in ns of CLOCK_MONOTONIC.
     pub start_ns: u64,
     /// Time of the return; equal to the start if it was not seen.
     pub end_ns: u64,

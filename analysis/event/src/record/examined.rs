@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExaminedProcesses {
-    /// Processes that ran Python.
+    /// Number of processes in which a Python interpreter was found.
     pub python: u64,
     /// Processes examined in which no Python was found; absent where such processes are not counted
     /// (recorded in-process: the library reports itself only where it finds Python).

@@ -14,19 +14,19 @@ pub struct GpuDevice {
     /// NVML's index, by which samples name it. Those of CUDA may be in another order.
     #[serde(rename = "gpu")]
     pub index: u32,
-    /// When it was described.
+    /// When NVML was queried, in ns of CLOCK_MONOTONIC.
     #[serde(skip)]
     pub at_ns: u64,
-    /// Its identity over reboots, `GPU-...`.
+    /// NVML's identifier `GPU-...`, which survives reboots; `None` if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// Product name.
+    /// Product name, as NVML reports it; `None` if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Memory in bytes.
+    /// Total device memory in bytes; `None` if NVML does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_total_bytes: Option<u64>,
-    /// Version of NVIDIA's driver.
+    /// Version of NVIDIA's driver; `None` if NVML does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// It is split into several by MIG; NVML then has no utilization of the whole.
@@ -38,10 +38,10 @@ pub struct GpuDevice {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuSample {
-    /// Index of the GPU: [`GpuDevice::index`].
+    /// Index of the sampled GPU, as in [`GpuDevice::index`].
     #[serde(rename = "gpu")]
     pub device: u32,
-    /// Time of the sample.
+    /// Time of the sample, in ns of CLOCK_MONOTONIC.
     #[serde(skip)]
     pub at_ns: u64,
     /// Share of the last sample period of the driver (1/6 s to 1 s, by product) in which any kernel
@@ -112,7 +112,7 @@ pub fn is_throttling(reason: &str) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuProcess {
-    /// Process id on the host.
+    /// Process id on the host, by which NVML names the process.
     pub pid: u32,
     /// Memory of the process in bytes, including its contexts; `None` if the driver does not report
     /// it.

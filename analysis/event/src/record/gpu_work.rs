@@ -2,7 +2,7 @@
 //!
 //! Their source is CUPTI, through gctrace's injected library or the PyTorch profiler.
 
-/// What an operation does.
+/// What an operation does: one of the three kinds of GPU operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GpuOpKind {
     /// Runs a kernel.
@@ -24,7 +24,7 @@ impl GpuOpKind {
         }
     }
 
-    /// The kind of that category.
+    /// The kind with this category ([`GpuOpKind::category`]); `None` for any other.
     #[must_use]
     pub fn from_category(category: &[u8]) -> Option<Self> {
         [Self::Kernel, Self::Memcpy, Self::Memset]
@@ -39,15 +39,15 @@ pub struct GpuOp {
     /// Process id if the trace contains it; the PyTorch profiler has the device in its place, and
     /// the process is that of the call with the same correlation id.
     pub pid: Option<u32>,
-    /// Index of the device.
+    /// CUDA's index of the device in its process; NVML's ([`super::GpuDevice::index`]) may differ.
     pub device: u32,
-    /// Number of the stream.
+    /// CUPTI's number of the stream, which is not the handle that calls pass.
     pub stream: u64,
-    /// The kind of operation.
+    /// Whether it is a kernel, a memcpy or a memset.
     pub kind: GpuOpKind,
     /// Name of the kernel, or direction of the copy.
     pub name: String,
-    /// Start on the GPU.
+    /// When it started on the GPU, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
     pub start_ns: u64,
     /// When it ended; never before `start_ns`.
     pub end_ns: u64,
@@ -62,9 +62,9 @@ pub struct GpuOp {
 /// The PyTorch profiler's (2.4 and later) description of an NCCL kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collective {
-    /// `Collective name`, for example `allreduce`.
+    /// Member `Collective name`, for example `allreduce`; empty if missing.
     pub name: String,
-    /// Member `Process Group Name`.
+    /// Member `Process Group Name`: the group whose ranks take part; `None` if missing.
     pub group: Option<String>,
     /// `Seq`: which operation of its group it is, the same in all ranks.
     pub sequence: Option<u64>,
@@ -78,17 +78,17 @@ pub struct Collective {
 pub struct GpuSync {
     /// Process id, if the trace contains it.
     pub pid: Option<u32>,
-    /// What kind of wait.
+    /// Which side waited, and for what.
     pub kind: GpuSyncKind,
     /// Index of the device; `None` if unknown.
     pub device: Option<u32>,
     /// The stream that waits, or is waited for; `None` where the wait is for a whole context.
     pub stream: Option<u64>,
-    /// Start of the wait.
+    /// Start of the wait, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
     pub start_ns: u64,
-    /// End of the wait.
+    /// End of the wait; never before `start_ns`.
     pub end_ns: u64,
-    /// Correlation id of the call.
+    /// Correlation id of the call ([`super::CudaCall::correlation`]); `None` if unknown.
     pub correlation: Option<u64>,
     /// The stream into which the event was recorded that is waited for.
     pub event_stream: Option<u64>,
@@ -121,7 +121,7 @@ impl GpuSyncKind {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with this name ([`GpuSyncKind::name`]); `None` for any other.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
         [
@@ -139,14 +139,14 @@ impl GpuSyncKind {
 /// `ProfilerStep#12`, `Optimizer.step#SGD.step`, `nccl:all_reduce`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// Process id on the host.
+    /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     pub pid: u32,
-    /// Kernel thread id.
+    /// Kernel id of the thread that named the interval.
     pub tid: u32,
-    /// Name of the annotation.
+    /// Name that the program or library gave the interval.
     pub name: String,
-    /// Start of the interval.
+    /// Start of the interval, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
     pub start_ns: u64,
-    /// End; never before `start_ns`.
+    /// End of the interval; never before `start_ns`.
     pub end_ns: u64,
 }

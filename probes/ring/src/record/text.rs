@@ -5,7 +5,7 @@ use super::words::high;
 use crate::RingRecord;
 use crate::layout::PAYLOAD_WORDS;
 
-/// Stands for no text.
+/// The [`TextId`](crate::TextId) that stands for no text; those of texts start at 1.
 pub const NO_TEXT: u32 = 0;
 
 /// Number of text bytes per record.

@@ -18,7 +18,7 @@ use unicode::StringHeader;
 /// The fields of a code object that gctrace uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeObject {
-    /// `co_filename`.
+    /// `co_filename`: the path given to the compiler, which may be relative.
     pub file: String,
     /// `co_qualname` (3.11 and later), otherwise `co_name`.
     pub function: String,

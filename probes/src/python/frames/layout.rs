@@ -68,7 +68,7 @@ pub struct FrameLayout {
     pub code_first_line: u32,
     /// In the code object: pointer to the `bytes` with the line table.
     pub code_line_table: u32,
-    /// The format of that table.
+    /// Format of the table at `code_line_table`, which depends on the version.
     pub line_table_format: LineTableFormat,
 
     /// In any object: pointer to its type.
@@ -91,7 +91,7 @@ pub struct FrameLayout {
     pub unicode_compact_data: u32,
     /// In a `bytes`: 64 bits, its length.
     pub bytes_length: u32,
-    /// In a `bytes`: its contents.
+    /// In a `bytes`: its contents, `bytes_length` of them.
     pub bytes_data: u32,
 }
 
@@ -144,8 +144,8 @@ pub enum InstructionPointer {
 /// at `pointer` in `PyInterpreterState` points to. It is not cleared when the GIL is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GilHolder {
-    /// In `PyInterpreterState`: `ceval.gil`.
+    /// Offset in `PyInterpreterState` of the pointer `ceval.gil`.
     pub pointer: u32,
-    /// In `struct _gil_runtime_state`: `last_holder`.
+    /// Offset in `struct _gil_runtime_state` of `last_holder`, a pointer to the thread state.
     pub holder: u32,
 }

@@ -6,10 +6,10 @@ use crate::memory::Memory;
 use crate::memory::MemoryError;
 use crate::memory::MemoryReader;
 
-/// A Python frame.
+/// A Python frame found by [`walk`]: its code object and where it is executing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalkedFrame {
-    /// Address of its code object.
+    /// Address of its code object in the process.
     pub code: u64,
     /// Byte offset in the code of the instruction that it executes; `None` before the first.
     pub byte_offset: Option<u32>,

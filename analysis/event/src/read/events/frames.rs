@@ -15,9 +15,9 @@ use crate::read::value::JsonValue;
 pub struct StackFrameEntry<'a> {
     /// Its key, which events name as `sf` and other frames as `parent`; escapes as they are.
     pub key: &'a [u8],
-    /// Description of the frame.
+    /// The object that describes the frame: function, file and key of the parent. Unchecked.
     pub value: JsonValue<'a>,
-    /// Position in the file.
+    /// Position of the key in the trace.
     pub position: TracePosition,
 }
 

@@ -15,11 +15,11 @@ use std::ops::Range;
 /// A member of the outermost object, or of its object `distributedInfo`.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceMember<'a> {
-    /// Which member it is.
+    /// Which of the known members it is.
     pub key: TraceMemberKey,
     /// Its value; never an object or an array.
     pub value: JsonValue<'a>,
-    /// Position in the file.
+    /// Position of the value in the trace.
     pub position: TracePosition,
 }
 

@@ -27,16 +27,16 @@ const FORGOTTEN: usize = 4_096;
 const AFTER_END_NS: u64 = 1_000_000_000;
 
 /// Keys are in the order in which processes appeared.
-type Key = u64;
+type LiveProcessKey = u64;
 
 /// All processes, current and dropped.
 #[derive(Debug, Default)]
 pub(super) struct LiveProcesses {
-    list: BTreeMap<Key, Box<LiveProcess>>,
+    list: BTreeMap<LiveProcessKey, Box<LiveProcess>>,
     by_pid: HashMap<u32, LivePidHistory>,
-    next: Key,
+    next: LiveProcessKey,
     /// Processes that ended, with the end, in the order in which it was reported.
-    ended: VecDeque<(u64, Key)>,
+    ended: VecDeque<(u64, LiveProcessKey)>,
     /// Ends of forgotten ones by id; and their order.
     forgotten: HashMap<u32, u64>,
     forgotten_order: VecDeque<u32>,
@@ -59,8 +59,8 @@ pub(super) struct ForgottenProcesses {
 /// The processes that had one id.
 #[derive(Clone, Copy, Debug)]
 struct LivePidHistory {
-    latest: Key,
-    before: Option<Key>,
+    latest: LiveProcessKey,
+    before: Option<LiveProcessKey>,
 }
 
 impl LiveProcesses {
@@ -91,7 +91,7 @@ impl LiveProcesses {
         self.list.get_mut(&key).map(Box::as_mut)
     }
 
-    fn since(&self, key: Key) -> Option<u64> {
+    fn since(&self, key: LiveProcessKey) -> Option<u64> {
         let process = self.list.get(&key)?;
         process.described.as_ref().map(|_| process.since_ns)
     }
@@ -190,7 +190,8 @@ impl LiveProcesses {
     fn forget_silent(&mut self) {
         self.too_many = true;
         let list = self.list.iter();
-        let mut silent: Vec<(u64, Key)> = list.map(|(key, one)| (one.active_ns, *key)).collect();
+        let mut silent: Vec<(u64, LiveProcessKey)> =
+            list.map(|(key, one)| (one.active_ns, *key)).collect();
         silent.sort_unstable();
         for (_, key) in silent.into_iter().take(PROCESSES / 8) {
             self.forget(key);
@@ -199,7 +200,7 @@ impl LiveProcesses {
         self.ended.retain(|(_, key)| list.contains_key(key));
     }
 
-    fn forget(&mut self, key: Key) {
+    fn forget(&mut self, key: LiveProcessKey) {
         let Some(process) = self.list.remove(&key) else {
             return;
         };

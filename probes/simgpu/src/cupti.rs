@@ -20,9 +20,9 @@ use crate::error::CudaError;
 use crate::error::Status;
 use crate::settings::SimFault;
 use collector::ActivityCollector;
-use collector::Complete;
-use collector::Request;
-use collector::Timestamp;
+use collector::BufferCompleted;
+use collector::RequestBuffer;
+use collector::TimestampClock;
 use std::ffi::c_char;
 use std::ffi::c_void;
 
@@ -162,12 +162,12 @@ exported! {
         collecting(|collector| mute(collector, layout::DRIVER, id, enable));
     fn cuptiActivityEnableRuntimeApi(id: u32, enable: u8) =>
         collecting(|collector| mute(collector, layout::RUNTIME, id, enable));
-    fn cuptiActivityRegisterCallbacks(request: Option<Request>, complete: Option<Complete>) =>
+    fn cuptiActivityRegisterCallbacks(request: Option<RequestBuffer>, complete: Option<BufferCompleted>) =>
         collecting(|collector| {
             collector.callbacks = Some((request.ok_or(INVALID_PARAMETER)?, complete.ok_or(INVALID_PARAMETER)?));
             Ok(())
         });
-    fn cuptiActivityRegisterTimestampCallback(clock: Option<Timestamp>) => collecting(|collector| {
+    fn cuptiActivityRegisterTimestampCallback(clock: Option<TimestampClock>) => collecting(|collector| {
         collector.set_clock(clock.ok_or(INVALID_PARAMETER)?);
         Ok(())
     });

@@ -237,17 +237,17 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
     let same = |of: fn(&ProcessReport) -> Option<String>| {
         processes.iter().all(|process| of(process) == of(first))
     };
-    let optional: [Column; 3] = [
+    let optional: [OptionalColumn; 3] = [
         ("rank", |process| process.rank.map(|rank| rank.to_string())),
         ("Python", python),
         ("thresholds", thresholds),
     ];
-    let shown: Vec<Column> = optional.into_iter().filter(|(_, of)| !same(*of)).collect();
+    let shown: Vec<OptionalColumn> = optional.into_iter().filter(|(_, of)| !same(*of)).collect();
     let mut head: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
     head.extend(["pid", "pauses", "paused", "of time", "longest", "command"]);
     let mut table = TextTable::new(&head, &[head.len() - 1]);
     for process in processes.iter().take(PROCESSES_SHOWN) {
-        let cell = |(_, of): &Column| of(process).unwrap_or_else(|| "-".to_owned());
+        let cell = |(_, of): &OptionalColumn| of(process).unwrap_or_else(|| "-".to_owned());
         let mut row: Vec<String> = shown.iter().map(cell).collect();
         row.extend(process_row(process));
         table.row(row);
@@ -267,7 +267,7 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
 }
 
 /// A column of the table of processes: head and cell.
-type Column = (&'static str, fn(&ProcessReport) -> Option<String>);
+type OptionalColumn = (&'static str, fn(&ProcessReport) -> Option<String>);
 
 fn python(process: &ProcessReport) -> Option<String> {
     let interpreter = process.interpreter.as_ref()?;

@@ -24,11 +24,11 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 
 /// `CUpti_BuffersCallbackRequestFunc`.
-pub(super) type Request = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+pub(super) type RequestBuffer = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 /// `CUpti_BuffersCallbackCompleteFunc`.
-pub(super) type Complete = extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+pub(super) type BufferCompleted = extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 /// `CUpti_TimestampCallbackFunc`.
-pub(super) type Timestamp = extern "C" fn() -> u64;
+pub(super) type TimestampClock = extern "C" fn() -> u64;
 
 /// With the fault `dropped-records`, every Nth record is dropped.
 const DROPPED: u64 = 10;
@@ -50,7 +50,7 @@ pub(super) struct ActivityCollector {
     pub(super) enabled: BTreeSet<u32>,
     /// API functions with disabled records: kind of record and id.
     pub(super) muted: BTreeSet<(u32, u32)>,
-    pub(super) callbacks: Option<(Request, Complete)>,
+    pub(super) callbacks: Option<(RequestBuffer, BufferCompleted)>,
     /// Whether records contain system thread ids instead of those of pthreads.
     pub(super) system_threads: bool,
     pub(super) dropped: u64,
@@ -107,7 +107,7 @@ impl ActivityCollector {
     }
 
     /// Takes the clock of the records from a callback.
-    pub(super) fn set_clock(&mut self, clock: Timestamp) {
+    pub(super) fn set_clock(&mut self, clock: TimestampClock) {
         if self.settings.has(SimFault::WrongClock) {
             return;
         }

@@ -9,12 +9,12 @@ use gctrace_analysis::live::Snapshot;
 use std::collections::HashMap;
 
 /// A GPU of a process: pid, start of its recording (as pids are reused), device.
-type Key = (u32, u64, u32);
+type GpuBusyKey = (u32, u64, u32);
 
 /// The largest values so far of the processes in the last snapshot.
 #[derive(Debug, Default)]
 pub(super) struct MonotonicMaxima {
-    gpus: HashMap<Key, GpuBusy>,
+    gpus: HashMap<GpuBusyKey, GpuBusy>,
 }
 
 impl MonotonicMaxima {

@@ -251,11 +251,11 @@ pub(crate) enum Invocation {
 /// Configuration of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordConfig {
-    /// What to record.
+    /// The command to start, the running process, or all Python processes.
     pub target: RecordTarget,
     /// Trace to write; `None` for `top` without `--record`.
     pub output: Option<PathBuf>,
-    /// Record descendants too.
+    /// Also record the child processes of recorded processes, and their children.
     pub follow: bool,
     /// Pauses shorter than this are counted but not written.
     pub min_pause: Duration,
@@ -265,7 +265,7 @@ pub(crate) struct RecordConfig {
     pub ring_size: u32,
     /// Python frames recorded per pause; 0 for none.
     pub stack_depth: u32,
-    /// Performance counters to record.
+    /// Requested performance counters; the recording checks which of them this machine has.
     pub counters: CounterChoice,
     /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.
     pub alloc_budget: Option<f64>,
@@ -273,11 +273,11 @@ pub(crate) struct RecordConfig {
     pub nvml_hz: Option<f64>,
     /// CUDA and NCCL calls to record.
     pub cuda: CudaMode,
-    /// Source of events.
+    /// Requested source of collections and GPU work; `record/mode.rs` decides what `auto` means.
     pub mode: RecordMode,
     /// Leave CUPTI to the program's own profiler.
     pub gpu_yield: bool,
-    /// Messages to print.
+    /// How much gctrace itself prints on standard error, and whether it prints a summary.
     pub verbosity: Verbosity,
     /// Time after which the recording of a command stops; the command keeps running.
     pub duration: Option<Duration>,

@@ -22,9 +22,10 @@ pub(super) struct DemoArgs {
 /// Configuration of `gctrace demo`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DemoConfig {
-    /// Trace file.
+    /// Trace to write, gzip-compressed if it ends in `.gz`; an existing trace is renamed to
+    /// `FILE.old`.
     pub output: PathBuf,
-    /// Number of training steps.
+    /// Training steps of the demo program, at least 1, a few milliseconds each.
     pub steps: u32,
 }
 

@@ -63,15 +63,15 @@ pub(crate) enum StackWeight {
 /// Configuration of `gctrace export`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExportConfig {
-    /// Traces: at least one.
+    /// Traces to read, at least one, whose stacks go into one file; `-` is standard input.
     pub traces: Vec<PathBuf>,
-    /// File format.
+    /// Format as requested, else by the extension of `output`, else SVG.
     pub format: ExportFormat,
     /// File to write; `None` is standard output.
     pub output: Option<PathBuf>,
-    /// Overwrite an existing file.
+    /// Replace an existing `output`; without it, one with content is an error.
     pub force: bool,
-    /// Weight of a stack.
+    /// What the width of a stack stands for: time or number of pauses.
     pub by: StackWeight,
     /// Include only collections of this generation.
     pub generation: Option<u8>,

@@ -97,18 +97,18 @@ pub(crate) enum DisplayChoice {
 pub(crate) struct TopConfig {
     /// The recording behind the view; `output` is the trace of `--record`.
     pub recording: RecordConfig,
-    /// Refresh interval.
+    /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
     pub interval: Duration,
-    /// Shortest pause that is logged.
+    /// Pauses of at least this duration are listed in the log of long pauses.
     pub long_pause: Duration,
     /// File for the command's output; `None`: a temporary file with the view, otherwise standard
     /// error.
     pub command_output: Option<PathBuf>,
-    /// Display format.
+    /// Full screen, lines or JSON; a view that the terminal cannot show becomes lines.
     pub show: DisplayChoice,
     /// Number of intervals after which to quit.
     pub iterations: Option<u64>,
-    /// Address of the metrics server.
+    /// Where to serve Prometheus metrics; `None`: no server.
     pub listen: Option<SocketAddr>,
     /// Whether metrics include the arguments of command lines.
     pub listen_arguments: bool,

@@ -103,9 +103,9 @@ struct CuptiOverhead {
 /// The result of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct InjectedSummary {
-    /// Records lost, by place.
+    /// Number of lost records by what was lost and where, as the trace's end names it.
     pub lost: BTreeMap<String, u64>,
-    /// Processes that were still running.
+    /// Processes that handed over a ring and had not exited when the recording ended.
     pub alive: usize,
     /// Processes, and since when CUPTI reports their calls, unless taken before.
     pub cupti: Vec<(u32, u64)>,

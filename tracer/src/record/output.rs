@@ -58,7 +58,7 @@ pub(crate) struct OutputTotals {
     pub pause_ns: u64,
     /// Duration of the longest pause written.
     pub longest_ns: u64,
-    /// Pauses shorter than `--min-pause`.
+    /// Number and total duration of pauses shorter than `--min-pause`, which are not written.
     pub omitted: OmittedPauses,
 }
 

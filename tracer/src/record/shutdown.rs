@@ -91,9 +91,10 @@ const POINTS: [PointKind; 8] = [
 
 /// The outcome of a recording.
 pub(crate) struct Outcome {
-    /// The summary for the user.
+    /// Lines for the user: totals and losses, then the `gctrace analyze` command if there is a
+    /// trace file.
     pub sentences: Vec<String>,
-    /// Whether any process ran Python.
+    /// Whether at least one examined process contained Python.
     pub has_python: bool,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct RecordingTrace {
     pub frames: FrameTree,
     /// Which processes were examined for Python.
     pub examination: Examination,
-    /// GPU samples, unless `--nvml-hz 0`.
+    /// The NVML sampling thread; `None` with `--nvml-hz 0` or if it did not start.
     pub gpus: Option<GpuSampling>,
     /// Set if collections are recorded by probes and in-process.
     merge: Option<PauseMerger>,

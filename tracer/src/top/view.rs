@@ -48,15 +48,15 @@ const PATIENCE_MS: u16 = 1500;
 /// Configuration of the view.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewConfig {
-    /// Refresh interval.
+    /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
     pub interval: Duration,
     /// Number of intervals after which the view ends.
     pub iterations: Option<u64>,
-    /// File with the command's output.
+    /// File that the command writes to; `None` if gctrace created none.
     pub output: Option<CommandFile>,
     /// The command, if one was started.
     pub command: Option<String>,
-    /// Whether to use colors (`NO_COLOR`).
+    /// Whether colors may be used: false if `NO_COLOR` is set and not empty.
     pub colors: bool,
 }
 

@@ -70,9 +70,9 @@ struct WindowCycle {
 pub(crate) struct RateEstimate {
     /// Allocations per second of the undisturbed program.
     pub per_second: f64,
-    /// Its relative standard error.
+    /// Standard error of `per_second`, as a share of it: 0.05 is ±5 % (1 SE).
     pub relative_error: f64,
-    /// What it is based on.
+    /// Whether one marker over all windows or a marker around each window gave the rate.
     pub basis: RateBasis,
     /// Number of windows it is based on, of all.
     pub windows: (usize, usize),

@@ -38,7 +38,8 @@ pub(crate) struct MarkerSteps {
     pub forward: u32,
     pub backward: u32,
     pub units: f64,
-    /// Nanoseconds or hits.
+    /// Distance over which `units` were counted: nanoseconds of undisturbed time, or hits in a
+    /// window.
     pub length: f64,
 }
 

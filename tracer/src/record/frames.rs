@@ -9,7 +9,7 @@ use gctrace_event::Record;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Every frame of the trace.
+/// Every frame written to the trace so far, each identified by its caller, function, file and line.
 #[derive(Default)]
 pub(crate) struct FrameTree {
     tree: HashMap<FrameNode, FrameId>,

@@ -100,7 +100,7 @@ struct CuptiOverhead {
     queue_full: u64,
 }
 
-/// The result of a recording.
+/// What the in-process recording adds to the end of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct InjectedSummary {
     /// Number of lost records by what was lost and where, as the trace's end names it.
@@ -226,7 +226,7 @@ impl InjectedProcesses {
         self.processes.keys().copied()
     }
 
-    /// Losses so far, by place.
+    /// Number of records lost so far, by what was lost and where.
     pub(crate) fn lost(&self) -> &BTreeMap<String, u64> {
         &self.stats.lost
     }

@@ -89,7 +89,7 @@ const POINTS: [PointKind; 8] = [
     PointKind::POINT_CODE_DEALLOC,
 ];
 
-/// The outcome of a recording.
+/// What a recording that could be closed reports to its user and its caller.
 pub(crate) struct Outcome {
     /// Lines for the user: totals and losses, then the `gctrace analyze` command if there is a
     /// trace file.

@@ -14,7 +14,7 @@ use gctrace_ebpf::PauseEvent;
 use gctrace_event::GcSettings;
 use gctrace_event::Pause;
 
-/// Destination of everything recorded.
+/// The trace of a recording, shared by all sources: output, frames and merged pauses.
 pub(crate) struct RecordingTrace {
     /// The trace file and the live view.
     pub output: RecordOutput,

@@ -44,7 +44,7 @@ pub(super) struct InjectedNotice {
     pub text: String,
 }
 
-/// How serious a notice is.
+/// How serious a notice is: who gets it, and how it is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoticeLevel {
     /// Normal operation: shown on request (`-v`).

@@ -81,7 +81,7 @@ pub(super) struct TopArgs {
     sources: SourceArgs,
 }
 
-/// How snapshots are displayed.
+/// How the live view presents each snapshot, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DisplayChoice {
     /// Full screen, if standard output is a terminal.
@@ -92,7 +92,7 @@ pub(crate) enum DisplayChoice {
     Json,
 }
 
-/// Configuration of `gctrace top`.
+/// What `gctrace top` is to do: validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TopConfig {
     /// The recording behind the view; `output` is the trace of `--record`.
@@ -114,7 +114,7 @@ pub(crate) struct TopConfig {
     pub listen_arguments: bool,
 }
 
-/// Validates the combination of options.
+/// Fills in defaults; rejects options that contradict each other.
 pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, clap::Error> {
     let target = target(args.command, args.pid)?;
     if args.output.is_some() && !matches!(target, RecordTarget::Command(_)) {

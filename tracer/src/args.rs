@@ -221,7 +221,7 @@ struct DoctorArgs {
     python: Vec<OsString>,
 }
 
-/// The parsed command line.
+/// What gctrace is to do, with validated options: one variant per subcommand.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Invocation {
     /// Record a command or a process.
@@ -248,14 +248,14 @@ pub(crate) enum Invocation {
     LoadLibrary(PathBuf),
 }
 
-/// Configuration of a recording.
+/// What to record, how and to where; also for the recording behind `gctrace top`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordConfig {
-    /// What to record.
+    /// The command to start, the running process, or all Python processes.
     pub target: RecordTarget,
     /// Trace to write; `None` for `top` without `--record`.
     pub output: Option<PathBuf>,
-    /// Record descendants too.
+    /// Also record the child processes of recorded processes, and their children.
     pub follow: bool,
     /// Pauses shorter than this are counted but not written.
     pub min_pause: Duration,
@@ -265,7 +265,7 @@ pub(crate) struct RecordConfig {
     pub ring_size: u32,
     /// Python frames recorded per pause; 0 for none.
     pub stack_depth: u32,
-    /// Performance counters to record.
+    /// Requested performance counters; the recording checks which of them this machine has.
     pub counters: CounterChoice,
     /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.
     pub alloc_budget: Option<f64>,
@@ -273,17 +273,17 @@ pub(crate) struct RecordConfig {
     pub nvml_hz: Option<f64>,
     /// CUDA and NCCL calls to record.
     pub cuda: CudaMode,
-    /// Source of events.
+    /// Requested source of collections and GPU work; `record/mode.rs` decides what `auto` means.
     pub mode: RecordMode,
     /// Leave CUPTI to the program's own profiler.
     pub gpu_yield: bool,
-    /// Messages to print.
+    /// How much gctrace itself prints on standard error, and whether it prints a summary.
     pub verbosity: Verbosity,
     /// Time after which the recording of a command stops; the command keeps running.
     pub duration: Option<Duration>,
 }
 
-/// Which performance counters to record.
+/// Which performance counters the user asked for (`--counters`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CounterChoice {
     /// The default set, as far as the machine has them.
@@ -308,7 +308,7 @@ impl CounterChoice {
         Counter::TaskClock,
     ];
 
-    /// The counters to open.
+    /// The requested counters, whether or not this machine has them.
     pub(crate) fn counters(&self) -> &[Counter] {
         match self {
             Self::Default => &Self::DEFAULT,
@@ -317,7 +317,7 @@ impl CounterChoice {
     }
 }
 
-/// Which processes to record.
+/// Which processes to record; [`RecordConfig::follow`] adds their descendants.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RecordTarget {
     /// A command to start: never empty.
@@ -333,7 +333,7 @@ pub(crate) enum RecordTarget {
     Everything,
 }
 
-/// Which messages gctrace prints.
+/// Which messages gctrace prints; each level includes those of the levels before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     /// Errors only (`-q`).
@@ -347,7 +347,7 @@ pub(crate) enum Verbosity {
     Debug,
 }
 
-/// Configuration of `gctrace doctor`.
+/// Whether `gctrace doctor` examines the machine or explains interpreters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DoctorConfig {
     /// Interpreters to explain; if empty, the machine is examined.

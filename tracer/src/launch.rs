@@ -151,7 +151,8 @@ impl LaunchPlan {
         }
     }
 
-    /// Redirects the command's standard streams.
+    /// Sets what the command gets instead of gctrace's own standard streams; replaces earlier
+    /// settings.
     pub(crate) fn redirect(&mut self, streams: StdioFiles) {
         self.streams = streams;
     }
@@ -315,7 +316,7 @@ fn shell_word(word: &OsStr) -> String {
     crate::text::shell_line(std::slice::from_ref(&word))
 }
 
-/// The running command.
+/// The command that gctrace started, a direct child, with a pidfd to signal it by.
 #[derive(Debug)]
 pub(crate) struct RunningCommand {
     child: Child,
@@ -348,7 +349,7 @@ impl RunningCommand {
         Ok(self.child.try_wait()?.map(CommandEnd::from))
     }
 
-    /// Blocks until it exits.
+    /// Blocks until it exits; only tests may wait, a recording polls [`Self::try_wait`].
     #[cfg(test)]
     pub(crate) fn wait(&mut self) -> io::Result<CommandEnd> {
         Ok(self.child.wait()?.into())

@@ -63,7 +63,7 @@ fn buffered() -> MutexGuard<'static, Option<BufferedLines>> {
 #[derive(Debug)]
 pub(crate) struct LogBuffering(());
 
-/// Starts buffering lines.
+/// Buffers log lines from now on; dropping the result ends that and prints them.
 pub(crate) fn divert() -> LogBuffering {
     *buffered() = Some(BufferedLines::default());
     LogBuffering(())

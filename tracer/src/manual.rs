@@ -29,7 +29,7 @@ fn offering_files(script: &str) -> String {
         .replace(ANYTHING, WORDS)
 }
 
-/// Writes gctrace(1) as roff.
+/// Writes the page gctrace(1) as roff, generated from the command line's definition.
 pub(crate) fn page(output: &mut dyn Write) -> io::Result<()> {
     let mut page = Vec::new();
     clap_mangen::Man::new(described()).render(&mut page)?;

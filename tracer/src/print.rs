@@ -33,7 +33,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
-/// Prefix of each message.
+/// Prefix of each message, by which it differs from the command's own output.
 pub(crate) const PREFIX: &str = "gctrace: ";
 
 /// How long a message waits for standard error to become writable. Stopped programs wait as long.

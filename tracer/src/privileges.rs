@@ -18,10 +18,10 @@ use crate::text::shell_line;
 use std::ffi::OsStr;
 use std::fmt;
 
-/// A capability that recording needs.
+/// A capability that recording needs, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capability {
-    /// Name without `CAP_`: `BPF`.
+    /// Name as in capabilities(7), but without `CAP_`: `BPF`.
     pub(crate) name: &'static str,
     /// Bit in the sets of `/proc/PID/status` (include/uapi/linux/capability.h).
     bit: u32,
@@ -63,7 +63,7 @@ const SYS_ADMIN: u32 = 21;
 /// CAP_BPF. Before Linux 5.8 the newest capability is CAP_AUDIT_READ, and there is no ring buffer.
 const NEWEST_NEEDED: u32 = 39;
 
-/// A set of capabilities.
+/// A set of capabilities, one bit each, as in `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Capabilities(pub(crate) u64);
 
@@ -178,7 +178,7 @@ impl PrivilegeError {
         })
     }
 
-    /// Whether sudo would suffice.
+    /// Whether the rights were merely not granted, so that sudo would suffice.
     pub(crate) fn sudo_helps(&self) -> bool {
         self.obstacle == PrivilegeObstacle::NotGranted
     }

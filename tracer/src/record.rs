@@ -78,7 +78,7 @@ const TICK: Duration = Duration::from_millis(40);
 /// arrive within microseconds.
 const RELEASE: Duration = Duration::from_millis(250);
 
-/// Why a recording ended.
+/// Why a recording ended; the trace contains it in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
     /// The command exited.
@@ -134,7 +134,7 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
     })
 }
 
-/// A running recording.
+/// A recording in progress, with everything that must be closed when it ends.
 pub(crate) struct Recording {
     trace: RecordingTrace,
     /// The trace's file, until recording starts: if that fails, the previous trace is kept.
@@ -488,7 +488,8 @@ impl Recording {
         )
     }
 
-    /// Processes that run Python.
+    /// The pids of live processes that run Python: as the probes see them, or, without probes,
+    /// those that handed over a ring.
     pub(crate) fn python_processes(&self) -> Vec<u32> {
         match (&self.probes, &self.injected) {
             (Some(probes), _) => probes.processes.with_interpreter().collect(),
@@ -497,7 +498,7 @@ impl Recording {
         }
     }
 
-    /// The command, while it runs.
+    /// The command that gctrace started; `None` if it started none.
     pub(crate) fn command(&self) -> Option<&RunningCommand> {
         self.command.command()
     }

@@ -57,7 +57,7 @@ impl ReadProgress {
         bar.set_position(consumed);
     }
 
-    /// Removes the bar.
+    /// Removes the bar from the terminal, if it is shown.
     pub(crate) fn finish(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

@@ -25,16 +25,16 @@ pub(super) struct AnalyzeArgs {
     force: bool,
 }
 
-/// Configuration of `gctrace analyze`.
+/// What `gctrace analyze` is to do: validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AnalyzeConfig {
-    /// Traces: at least one.
+    /// Traces to read, at least one, all covered by one report; `-` is standard input.
     pub traces: Vec<PathBuf>,
-    /// Report format.
+    /// Format as requested, else JSON if `output` ends in `.json`, else text.
     pub format: OutputFormat,
     /// File to write; `None` is standard output.
     pub output: Option<PathBuf>,
-    /// Overwrite an existing file.
+    /// Replace an existing `output`; without it, one with content is an error.
     pub force: bool,
 }
 

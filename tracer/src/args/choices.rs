@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// Output format.
+/// Whether output is for people or for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// Human-readable text
@@ -11,7 +11,7 @@ pub(crate) enum OutputFormat {
     Json,
 }
 
-/// Which CUDA calls are recorded.
+/// How much of the CUDA calls is recorded, by probes or by the injected library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CudaMode {
     /// Every call, each launch and CUDA event as a record of its own

@@ -19,12 +19,13 @@ pub(super) struct DemoArgs {
     steps: u32,
 }
 
-/// Configuration of `gctrace demo`.
+/// What `gctrace demo` is to do: validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DemoConfig {
-    /// Trace file.
+    /// Trace to write, gzip-compressed if it ends in `.gz`; an existing trace is renamed to
+    /// `FILE.old`.
     pub output: PathBuf,
-    /// Number of training steps.
+    /// Training steps of the demo program, at least 1, a few milliseconds each.
     pub steps: u32,
 }
 

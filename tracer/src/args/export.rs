@@ -40,7 +40,7 @@ pub(super) struct ExportArgs {
     generation: Option<u8>,
 }
 
-/// Flame graph format.
+/// File format of a flame graph, by the program that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// One line per stack, weights in nanoseconds or pauses (input of flamegraph.pl)
@@ -51,7 +51,7 @@ pub(crate) enum ExportFormat {
     Svg,
 }
 
-/// Weight of a stack.
+/// What determines the width of a stack in a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StackWeight {
     /// Total length of its pauses
@@ -60,24 +60,24 @@ pub(crate) enum StackWeight {
     Count,
 }
 
-/// Configuration of `gctrace export`.
+/// What `gctrace export` is to do: validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExportConfig {
-    /// Traces: at least one.
+    /// Traces to read, at least one, whose stacks go into one file; `-` is standard input.
     pub traces: Vec<PathBuf>,
-    /// File format.
+    /// Format as requested, else by the extension of `output`, else SVG.
     pub format: ExportFormat,
     /// File to write; `None` is standard output.
     pub output: Option<PathBuf>,
-    /// Overwrite an existing file.
+    /// Replace an existing `output`; without it, one with content is an error.
     pub force: bool,
-    /// Weight of a stack.
+    /// What the width of a stack stands for: time or number of pauses.
     pub by: StackWeight,
     /// Include only collections of this generation.
     pub generation: Option<u8>,
 }
 
-/// Validates the combination of options.
+/// Fills in defaults; rejects an unknown extension of the output, and an SVG for a terminal.
 pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
     let output = args.output.filter(|path| !is_stdout(path));
     let format = match (args.format, &output) {

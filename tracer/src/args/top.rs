@@ -81,7 +81,7 @@ pub(super) struct TopArgs {
     sources: SourceArgs,
 }
 
-/// How snapshots are displayed.
+/// How the live view presents each snapshot, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DisplayChoice {
     /// Full screen, if standard output is a terminal.
@@ -92,29 +92,29 @@ pub(crate) enum DisplayChoice {
     Json,
 }
 
-/// Configuration of `gctrace top`.
+/// What `gctrace top` is to do: validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TopConfig {
     /// The recording behind the view; `output` is the trace of `--record`.
     pub recording: RecordConfig,
-    /// Refresh interval.
+    /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
     pub interval: Duration,
-    /// Shortest pause that is logged.
+    /// Pauses of at least this duration are listed in the log of long pauses.
     pub long_pause: Duration,
     /// File for the command's output; `None`: a temporary file with the view, otherwise standard
     /// error.
     pub command_output: Option<PathBuf>,
-    /// Display format.
+    /// Full screen, lines or JSON; a view that the terminal cannot show becomes lines.
     pub show: DisplayChoice,
     /// Number of intervals after which to quit.
     pub iterations: Option<u64>,
-    /// Address of the metrics server.
+    /// Where to serve Prometheus metrics; `None`: no server.
     pub listen: Option<SocketAddr>,
     /// Whether metrics include the arguments of command lines.
     pub listen_arguments: bool,
 }
 
-/// Validates the combination of options.
+/// Fills in defaults; rejects options that contradict each other.
 pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, clap::Error> {
     let target = target(args.command, args.pid)?;
     if args.output.is_some() && !matches!(target, RecordTarget::Command(_)) {

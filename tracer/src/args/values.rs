@@ -19,7 +19,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A single pid.
+/// Parses a pid above 0; a list of pids is rejected with a message of its own.
 pub(super) fn pid(text: &str) -> Result<u32, String> {
     let several = text
         .split(',')

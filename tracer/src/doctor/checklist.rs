@@ -73,7 +73,7 @@ impl CheckLine {
     }
 }
 
-/// All lines and the conclusion.
+/// The checked facts as lines, with a conclusion and whether recording works at all.
 #[derive(Clone, Debug)]
 pub(super) struct Checklist {
     works: bool,

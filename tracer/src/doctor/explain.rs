@@ -46,7 +46,7 @@ fn write_resolution(text: &mut String, found: &Resolution) -> std::fmt::Result {
     Ok(())
 }
 
-/// `CPython 3.13.5, free-threaded collector`.
+/// The heading of an interpreter's explanation: `CPython 3.13.5, free-threaded collector`.
 pub(super) fn title(found: &Resolution) -> String {
     format!("CPython {}, {} collector", found.version, found.collector)
 }

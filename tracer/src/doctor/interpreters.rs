@@ -36,10 +36,10 @@ pub(crate) struct InterpreterFile {
     pub(crate) outcome: Result<Resolution, String>,
 }
 
-/// The result of a search.
+/// What a search for interpreters on this machine found, and could not see.
 #[derive(Debug, Default)]
 pub(crate) struct FoundInterpreters {
-    /// Interpreters, sorted by file.
+    /// The interpreters that were found, each file once, sorted by path.
     pub(crate) interpreters: Vec<InterpreterFile>,
     /// Number of processes that could not be inspected.
     pub(crate) hidden_processes: usize,

@@ -24,22 +24,22 @@ use std::path::PathBuf;
 /// The command that the checks assume.
 const PYTHON: &str = "python3";
 
-/// The facts for the checklist.
+/// What the checklist of `gctrace doctor` is derived from, read once.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFacts {
-    /// Features of the kernel.
+    /// Features of the running kernel that recording uses.
     pub(crate) kernel: KernelSupport,
-    /// Privileges of this process.
+    /// Privileges of this gctrace, and what keeps it from more.
     pub(crate) rights: PrivilegeFacts,
-    /// `/proc/sys/kernel/perf_event_paranoid`.
+    /// Value of `/proc/sys/kernel/perf_event_paranoid`; `None` if it cannot be read.
     pub(crate) perf_event_paranoid: Option<i32>,
     /// Limit of locked memory in bytes; `None` if unlimited.
     pub(crate) locked_memory: Option<u64>,
     /// Hardware counters, with the reason for each that is missing.
     pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
-    /// NVIDIA driver and GPUs.
+    /// NVIDIA driver and GPUs, or why NVML cannot be used.
     pub(crate) gpus: Result<GpuFacts, NvmlError>,
-    /// In-process recording.
+    /// What in-process recording would find here.
     pub(crate) within: InProcessFacts,
 }
 
@@ -50,25 +50,25 @@ pub(crate) struct InProcessFacts {
     pub(crate) library: Result<PathBuf, LibraryError>,
     /// Path of the driver's library, if there is a GPU.
     pub(crate) cuda: Option<PathBuf>,
-    /// Paths of CUPTI libraries.
+    /// CUPTI libraries that `python3` is likely to find; may be empty.
     pub(crate) cupti: Vec<PathBuf>,
-    /// The choice of `--mode auto`.
+    /// What `--mode auto` would choose here, or why nothing can be recorded.
     pub(crate) choice: Result<ModeDecision, ModeError>,
 }
 
-/// NVIDIA driver and GPUs.
+/// What NVML reports about the driver, itself and its GPUs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GpuFacts {
-    /// Version of the driver.
+    /// Version of the driver; `None` if it is unknown.
     pub(crate) driver: Option<String>,
-    /// Version of NVML.
+    /// Version of the NVML library; `None` if it is unknown.
     pub(crate) nvml: Option<String>,
-    /// GPUs that NVML lists.
+    /// GPUs that NVML lists, in its order; may be empty.
     pub(crate) devices: Vec<GpuDevice>,
 }
 
 impl HostFacts {
-    /// Runs all checks.
+    /// Runs all checks; a failed one leaves an error or a default in its field.
     pub(crate) fn gather() -> Self {
         let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
         Self {

@@ -14,7 +14,8 @@ pub(super) fn write(processes: &[ExportedProcess<'_>], out: &mut impl Write) -> 
     Ok(())
 }
 
-/// The lines, without newlines.
+/// One line per stack, frames outermost first, without newline; with several processes, the name of
+/// the process comes first.
 pub(super) fn lines<'a>(processes: &'a [ExportedProcess<'_>]) -> impl Iterator<Item = String> + 'a {
     let several = processes.len() > 1;
     processes.iter().flat_map(move |process| {

@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Values of the placeholders.
+/// What the placeholders in a file name stand for on this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameValues<'a> {
-    /// `%h`: host name.
+    /// `%h`: host name of this machine; a `/` in it becomes `_`.
     pub host: &'a str,
     /// `%r`: rank in the job, if set.
     pub rank: Option<u32>,

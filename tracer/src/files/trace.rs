@@ -56,7 +56,7 @@ impl NewTrace {
         made.map_err(|failure| failure.of(path, invoker, option))
     }
 
-    /// The path as given.
+    /// The path as requested, even while the trace still has a temporary name.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -66,7 +66,7 @@ impl NewTrace {
         self.streams
     }
 
-    /// A handle for writing.
+    /// Another descriptor of the same open file, for writing; both share the file position.
     pub(crate) fn writer(&self) -> io::Result<File> {
         self.file.try_clone()
     }

@@ -54,7 +54,7 @@ impl HeldMap {
         Ok(times.collect())
     }
 
-    /// All keys, once each.
+    /// The pids of all stopped processes, each once.
     pub(super) fn pids(&self) -> io::Result<Vec<u32>> {
         let mut pids = Vec::new();
         let mut last = None;

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-/// Variables by name.
+/// Environment variables by name; neither names nor values need to be UTF-8.
 pub(super) type Environment = BTreeMap<OsString, OsString>;
 
 /// Set by sudo, doas and their PAM modules: no user chose a value that differs from their own

@@ -39,7 +39,7 @@ pub(super) struct InheritedState {
 }
 
 impl InheritedState {
-    /// The state when gctrace started.
+    /// The state as gctrace was started with, before it changed any of it; saved once.
     pub(super) fn at_start() -> Self {
         *AT_START.get_or_init(Self::now)
     }

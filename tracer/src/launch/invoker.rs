@@ -20,7 +20,7 @@ pub(crate) enum PrivilegeTool {
 }
 
 impl PrivilegeTool {
-    /// Name of its process.
+    /// Name of its process, by which it is found among the ancestors of gctrace.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Sudo => "sudo",

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// File name of the library.
+/// File name of the injected library, the same in every folder that is searched for it.
 pub(crate) const LIBRARY: &str = "libgctrace_inject.so";
 
 /// Names the file instead of a search, for packagers and tests.
@@ -91,7 +91,7 @@ fn shown(folders: &[PathBuf]) -> String {
 }
 
 impl LibraryError {
-    /// The command that fixes it.
+    /// What the user can do about it, with the command to type.
     pub(crate) fn remedy(&self) -> String {
         match self {
             Self::NotFound { .. } => format!(
@@ -292,13 +292,15 @@ impl LaunchPlan {
         Ok(())
     }
 
-    /// Our own library in `CUDA_INJECTION64_PATH`.
+    /// The value of `CUDA_INJECTION64_PATH` in the command's environment, unless it is another
+    /// tool's library; `None` if it is unset.
     pub(crate) fn cuda_injection(&self) -> Option<&OsStr> {
         let named = self.variable(CUDA_INJECTION);
         named.filter(|_| self.foreign_cuda_injection().is_none())
     }
 
-    /// Another tool's library in `CUDA_INJECTION64_PATH`.
+    /// The value of `CUDA_INJECTION64_PATH` in the command's environment if it is another tool's
+    /// library, which gctrace leaves in place.
     pub(crate) fn foreign_cuda_injection(&self) -> Option<&OsStr> {
         self.variable(CUDA_INJECTION).filter(|value| {
             !value.is_empty() && Path::new(value).file_name() != Some(OsStr::new(LIBRARY))

@@ -30,7 +30,7 @@ pub(crate) struct PreloadObstacle {
     pub(crate) what: ObstacleKind,
 }
 
-/// The kinds of obstacles.
+/// What keeps the library out of a program, or out of the programs that it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObstacleKind {
     /// Statically linked, with Python inside.
@@ -134,7 +134,8 @@ impl LaunchPlan {
     }
 }
 
-/// Finds a program like execvp(3).
+/// Finds a program like execvp(3), in the `PATH` of `environment`; `None` if no executable file has
+/// the name. A name with a slash is returned unchecked.
 pub(super) fn find(program: &OsStr, environment: &Environment) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program));

@@ -38,7 +38,7 @@ pub(crate) enum SignalOrigin {
     Other,
 }
 
-/// A signal that arrived.
+/// A signal that gctrace received, and whether the command received it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivedSignal {
     pub(crate) signal: Signal,
@@ -64,7 +64,7 @@ enum RecordPhase {
     WithCommand,
 }
 
-/// Decides what signals mean. Pure.
+/// Decides whether a signal ends the recording, is forwarded to the command or is left to it. Pure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SignalPolicy {
     phase: RecordPhase,
@@ -81,7 +81,8 @@ impl SignalPolicy {
         }
     }
 
-    /// A command was started.
+    /// From now on signals are forwarded or left to the command; only a second Ctrl-C ends the
+    /// recording.
     pub(crate) fn command_started(&mut self) {
         self.phase = RecordPhase::WithCommand;
     }

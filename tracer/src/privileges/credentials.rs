@@ -95,7 +95,7 @@ fn sets() -> io::Result<[u32; 6]> {
     Ok(sets)
 }
 
-/// The bounding set.
+/// The capability bounding set of this process, one bit per capability.
 pub(super) fn bounding() -> u64 {
     // SAFETY: plain numbers. What the kernel does not know is an error, and not in the set.
     let has = |bit: &u64| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *bit, 0, 0, 0) } == 1;

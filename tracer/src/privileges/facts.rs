@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// The inode of the first pid namespace is fixed (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Kernel lockdown (kernel_lockdown(7)).
+/// Level of kernel lockdown (kernel_lockdown(7)), which limits what BPF programs may read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lockdown {
     /// Off, or a kernel without it.
@@ -32,11 +32,11 @@ pub(crate) enum Lockdown {
 pub(crate) struct PrivilegeFacts {
     /// Login name of the effective user.
     pub(crate) user: String,
-    /// Name of the effective group.
+    /// Name of the effective group of this process.
     pub(crate) group: String,
-    /// Effective capabilities.
+    /// Effective capabilities; empty if they cannot be read.
     pub(crate) effective: Capabilities,
-    /// Bounding set.
+    /// Capability bounding set, which limits what an exec can grant.
     pub(crate) bounding: Capabilities,
     /// Number of the newest capability of the kernel.
     pub(crate) newest_capability: u32,
@@ -48,18 +48,18 @@ pub(crate) struct PrivilegeFacts {
     pub(crate) foreign_pid_namespace: bool,
     /// The kind of container, if this is one: `docker`, `podman`, ...
     pub(crate) container: Option<String>,
-    /// Kernel lockdown.
+    /// Level of kernel lockdown; with confidentiality, probes cannot record.
     pub(crate) lockdown: Lockdown,
-    /// Absolute path of gctrace.
+    /// Absolute path of gctrace's executable; `gctrace` if it is unknown.
     pub(crate) executable: PathBuf,
     /// Whether it is on a nosuid mount, where setcap has no effect.
     pub(crate) on_nosuid_mount: bool,
-    /// Arguments of gctrace.
+    /// Arguments that gctrace was started with, for commands that it suggests.
     pub(crate) arguments: Vec<OsString>,
 }
 
 impl PrivilegeFacts {
-    /// Reads the facts.
+    /// Reads the facts about this process and its kernel; what cannot be read gets a default.
     pub(crate) fn gather() -> Self {
         let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("gctrace"));
         Self {

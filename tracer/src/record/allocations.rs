@@ -110,7 +110,7 @@ impl AllocationWindows {
         }
     }
 
-    /// Writes the thread's messages.
+    /// Writes the figures and notes that the thread has sent since the last call. Never blocks.
     pub(crate) fn tick(&mut self, output: &mut RecordOutput) {
         while let Ok(message) = self.messages.try_recv() {
             match message {

@@ -3,12 +3,12 @@
 use nix::time::ClockId;
 use nix::time::clock_gettime;
 
-/// Current CLOCK_MONOTONIC, in nanoseconds.
+/// Current time of CLOCK_MONOTONIC in nanoseconds, the clock of all timestamps of a trace.
 pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_MONOTONIC)
 }
 
-/// Current Unix time, in nanoseconds.
+/// Current Unix time (CLOCK_REALTIME) in nanoseconds, to relate a trace to calendar time.
 pub(crate) fn unix_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_REALTIME)
 }

@@ -20,7 +20,7 @@ use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 
-/// The counters of a recording.
+/// The requested counters, split into those that this machine has and those it lacks.
 #[derive(Debug, Default)]
 pub(crate) struct CounterRecording {
     counted: Vec<Counter>,

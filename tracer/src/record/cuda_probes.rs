@@ -80,7 +80,7 @@ pub(crate) struct CudaProbes {
 }
 
 impl CudaProbes {
-    /// `None` for `--cuda off`.
+    /// Prepares to probe libraries, of which none is known yet; `None` for `--cuda off`.
     pub(crate) fn start(mode: CudaMode, ring_bytes: u32, session: &mut BpfSession) -> Option<Self> {
         if mode == CudaMode::Off {
             return None;
@@ -178,7 +178,7 @@ impl CudaProbes {
         }
     }
 
-    /// A process exited.
+    /// Writes what is pending for an exited process, and forgets it.
     pub(crate) fn ended(&mut self, pid: u32, output: &mut RecordOutput) {
         self.due.retain(|(_, other)| *other != pid);
         self.threads.retain(|(other, _)| *other != pid);
@@ -410,7 +410,7 @@ impl CudaProbes {
         costs.collect()
     }
 
-    /// All probes, to be detached.
+    /// The probes in all libraries, for the caller to detach.
     pub(crate) fn into_probes(self) -> Vec<Attachment> {
         self.probes
     }

@@ -118,7 +118,7 @@ impl Examination {
         self.absent.insert(why, count);
     }
 
-    /// The process exited.
+    /// Adds the finding on an exited process to the totals, so that its pid can be reused.
     pub(crate) fn ended(&mut self, pid: u32) {
         if let Some(finding) = self.living.remove(&pid) {
             count(finding, &mut self.ended, &mut self.other);

@@ -9,7 +9,7 @@ use gctrace_event::Record;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Every frame of the trace.
+/// Every frame written to the trace so far, each identified by its caller, function, file and line.
 #[derive(Default)]
 pub(crate) struct FrameTree {
     tree: HashMap<FrameNode, FrameId>,
@@ -19,12 +19,12 @@ pub(crate) struct FrameTree {
 /// A frame, identified by its properties and its parent.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FrameNode {
-    /// The calling frame.
+    /// The frame that called this one; `None` for the outermost.
     pub parent: Option<FrameId>,
     pub function: Rc<str>,
-    /// `co_filename`.
+    /// Path of the source file as in `co_filename`: may be relative, or `<string>`.
     pub file: Rc<str>,
-    /// Line number, if known.
+    /// Line that was running, counted from 1; `None` if the source gave none.
     pub line: Option<u32>,
 }
 

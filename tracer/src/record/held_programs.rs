@@ -32,9 +32,9 @@ const STOPPED_LONG: Duration = Duration::from_secs(2);
 /// Time that programs were stopped for their probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HoldTimes {
-    /// Number of stops.
+    /// Stops that were still in effect when gctrace ended them.
     pub count: u64,
-    /// Total, in nanoseconds.
+    /// Nanoseconds from the event of each of these stops to its end, summed.
     pub total_ns: u64,
 }
 

@@ -100,12 +100,12 @@ struct CuptiOverhead {
     queue_full: u64,
 }
 
-/// The result of a recording.
+/// What the in-process recording adds to the end of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct InjectedSummary {
-    /// Records lost, by place.
+    /// Number of lost records by what was lost and where, as the trace's end names it.
     pub lost: BTreeMap<String, u64>,
-    /// Processes that were still running.
+    /// Processes that handed over a ring and had not exited when the recording ended.
     pub alive: usize,
     /// Processes, and since when CUPTI reports their calls, unless taken before.
     pub cupti: Vec<(u32, u64)>,
@@ -226,7 +226,7 @@ impl InjectedProcesses {
         self.processes.keys().copied()
     }
 
-    /// Losses so far, by place.
+    /// Number of records lost so far, by what was lost and where.
     pub(crate) fn lost(&self) -> &BTreeMap<String, u64> {
         &self.stats.lost
     }

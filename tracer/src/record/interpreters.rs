@@ -29,13 +29,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Index of a probed interpreter.
+/// Index of a probed interpreter in [`ProbedInterpreters`]; valid for the whole recording.
 pub(crate) type InterpreterIndex = usize;
 
 /// A file by device and inode, as `stat` returns them.
 type FileIdentity = (u64, u64);
 
-/// Every interpreter of a recording.
+/// Interpreters with probes, and the files that were examined for them, each once.
 pub(crate) struct ProbedInterpreters {
     cache: Option<CacheDir>,
     armed: Vec<ProbedInterpreter>,
@@ -79,7 +79,7 @@ pub(crate) enum ProbeNeed {
 }
 
 impl ProbedInterpreters {
-    /// `cache`: folder for resolutions.
+    /// Starts without interpreters. `cache`: folder that keeps resolutions; `None`: none is kept.
     pub(crate) fn new(cache: Option<CacheDir>) -> Self {
         Self {
             cache,
@@ -118,12 +118,12 @@ impl ProbedInterpreters {
             .and_then(|armed| armed.frames.as_ref())
     }
 
-    /// Number of probed files.
+    /// Number of executables and libpythons whose collector is probed.
     pub(crate) fn count(&self) -> usize {
         self.armed.len()
     }
 
-    /// All probes, to be detached.
+    /// The probes in all files, those at entry points included, for the caller to detach.
     pub(crate) fn into_probes(self) -> impl Iterator<Item = Attachment> {
         self.armed
             .into_iter()

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 /// between them.
 const ROUNDS: u32 = 25;
 
-/// Number of pauses by source.
+/// How many pauses were reported by both sources and how many by only one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceTotals {
     pub both: u64,
@@ -85,7 +85,7 @@ impl PauseMerger {
         released
     }
 
-    /// Released so far, by source.
+    /// Totals of the pauses released so far; those that still wait are not counted.
     pub(crate) fn counts(&self) -> SourceTotals {
         self.counts
     }

@@ -25,7 +25,7 @@ use std::fmt;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// The source of collections, decided.
+/// The source of collections that a recording uses, once `--mode auto` has been decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollectionSource {
     /// The kernel's probes.
@@ -52,10 +52,10 @@ impl CollectionSource {
     }
 }
 
-/// What a recording uses.
+/// The sources that a recording uses, and what to report about that choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModeDecision {
-    /// The source of collections.
+    /// Whether probes, the injected library or both record collections.
     pub(crate) collections: CollectionSource,
     /// The library to inject, if any.
     pub(crate) injection: Option<InjectionPlan>,
@@ -70,7 +70,7 @@ pub(crate) struct ModeDecision {
 pub(crate) struct ModeSummary {
     /// How it is recorded, why, and what that misses.
     pub(crate) sentence: String,
-    /// Where to find out more.
+    /// How to record more or find out why not, printed in parentheses after the sentence.
     pub(crate) more: &'static str,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for ModeSummary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InjectionPlan {
     pub(crate) library: PathBuf,
-    /// What it is to record.
+    /// What the library is to record, as its environment variable will state it.
     pub(crate) options: gctrace_ring::InjectOptions,
 }
 
@@ -100,7 +100,7 @@ pub(crate) enum NoProbes {
 /// The facts that the decision is based on.
 #[derive(Clone, Debug)]
 pub(crate) struct ModeFacts {
-    /// `None`: probes can be placed.
+    /// Why no probe can be placed; `None` if probes can be placed.
     pub(crate) no_probes: Option<NoProbes>,
     /// The driver's library that the command is likely to use, if there is a GPU or a simulated
     /// one.

@@ -39,7 +39,7 @@ enum SamplingMessage {
     Detail(String),
 }
 
-/// The sampling thread.
+/// The sampling thread, and the messages received from it.
 pub(crate) struct GpuSampling {
     stop: Option<Sender<()>>,
     messages: Receiver<SamplingMessage>,
@@ -63,7 +63,8 @@ impl GpuSampling {
         })
     }
 
-    /// Writes the thread's messages.
+    /// Writes the devices, samples and notes that the thread has sent since the last call. Never
+    /// blocks.
     pub(crate) fn tick(&mut self, output: &mut RecordOutput) {
         let waiting = std::mem::take(&mut self.waiting);
         for message in waiting.into_iter().chain(self.messages.try_iter()) {

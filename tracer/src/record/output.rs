@@ -29,7 +29,7 @@ pub(crate) trait RecordObserver: Send + Sync {
     fn observe(&self, record: &Record);
 }
 
-/// Destination of records.
+/// Writes records to the trace and passes them to the live view; either may be absent.
 pub(crate) struct RecordOutput {
     trace: Option<OpenTrace>,
     /// Receives every record, whether or not the trace can be written.
@@ -49,7 +49,7 @@ struct OpenTrace {
     flushed: Instant,
 }
 
-/// Totals of a recording.
+/// Figures on pauses for the summary at the end of a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutputTotals {
     /// Number of pauses written to the trace.
@@ -58,7 +58,7 @@ pub(crate) struct OutputTotals {
     pub pause_ns: u64,
     /// Duration of the longest pause written.
     pub longest_ns: u64,
-    /// Pauses shorter than `--min-pause`.
+    /// Number and total duration of pauses shorter than `--min-pause`, which are not written.
     pub omitted: OmittedPauses,
 }
 

@@ -145,7 +145,8 @@ fn statistics(found: &StatsLayout, layout: &mut Layout) -> Option<()> {
     Some(())
 }
 
-/// The probes of an interpreter.
+/// Translates the points found in an interpreter for `ebpf`. `layout`: index of its memory layout
+/// in the BPF programs, if it has one.
 pub(crate) fn points(resolution: &Resolution, layout: Option<u32>) -> Vec<PlannedPoint> {
     resolution
         .points

@@ -89,7 +89,7 @@ impl PressureIntervals {
         interval.size = size;
     }
 
-    /// Adds a pause's counts.
+    /// Adds a pause's net containers to the current interval of its process.
     pub(crate) fn pause(&mut self, event: &PauseEvent) {
         let pause = &event.pause;
         let interval = self
@@ -121,7 +121,7 @@ impl PressureIntervals {
         }
     }
 
-    /// A process exited.
+    /// Notes that a process exited; its last pauses may still be in the ring.
     pub(crate) fn ended(&mut self, pid: u32, at_ns: u64) {
         self.ended.push((pid, at_ns));
     }

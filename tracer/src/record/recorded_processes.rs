@@ -100,7 +100,8 @@ impl RecordedProcesses {
         }
     }
 
-    /// Its interpreter was determined.
+    /// Sets what the memory map or executable of the process showed; `None`: no interpreter.
+    /// `since_ns`: from when it is recorded, if that changes.
     pub(crate) fn set_interpreter(
         &mut self,
         pid: u32,
@@ -121,7 +122,8 @@ impl RecordedProcesses {
         }
     }
 
-    /// Its interpreter, if known.
+    /// The process's interpreter; `None` if it has none, if that is unknown, or if the process is
+    /// not recorded.
     pub(crate) fn interpreter(&self, pid: u32) -> Option<InterpreterIndex> {
         self.table.get(&pid).and_then(|entry| entry.interpreter)
     }
@@ -167,12 +169,12 @@ impl RecordedProcesses {
         changed
     }
 
-    /// All current processes.
+    /// The pids of recorded processes that have not exited, in no order.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.table.keys().copied()
     }
 
-    /// Those that run Python.
+    /// The pids of recorded processes with a known interpreter, in no order.
     pub(crate) fn with_interpreter(&self) -> impl Iterator<Item = u32> {
         let python = self
             .table
@@ -186,12 +188,12 @@ impl RecordedProcesses {
         self.table.contains_key(&pid)
     }
 
-    /// Processes recorded so far.
+    /// Number of processes ever recorded, exited ones included.
     pub(crate) fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// Processes that are still running.
+    /// Number of recorded processes that have not exited.
     pub(crate) fn alive(&self) -> usize {
         self.table.len()
     }

@@ -89,11 +89,12 @@ const POINTS: [PointKind; 8] = [
     PointKind::POINT_CODE_DEALLOC,
 ];
 
-/// The outcome of a recording.
+/// What a recording that could be closed reports to its user and its caller.
 pub(crate) struct Outcome {
-    /// The summary for the user.
+    /// Lines for the user: totals and losses, then the `gctrace analyze` command if there is a
+    /// trace file.
     pub sentences: Vec<String>,
-    /// Whether any process ran Python.
+    /// Whether at least one examined process contained Python.
     pub has_python: bool,
 }
 

@@ -3,7 +3,7 @@
 use crate::record::output::RecordOutput;
 use gctrace_event::Record;
 
-/// Takes records in order.
+/// Where decoders send records, in the order in which they are to be written.
 pub(crate) trait RecordSink {
     fn write(&mut self, record: Record);
 }

@@ -110,7 +110,7 @@ impl StackResolver {
         }
     }
 
-    /// Pauses whose stack never arrived.
+    /// Number of pauses whose stack was never received, and so is unknown.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }

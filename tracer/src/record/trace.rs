@@ -14,14 +14,14 @@ use gctrace_ebpf::PauseEvent;
 use gctrace_event::GcSettings;
 use gctrace_event::Pause;
 
-/// Destination of everything recorded.
+/// The trace of a recording, shared by all sources: output, frames and merged pauses.
 pub(crate) struct RecordingTrace {
     /// The trace file and the live view.
     pub output: RecordOutput,
     pub frames: FrameTree,
     /// Which processes were examined for Python.
     pub examination: Examination,
-    /// GPU samples, unless `--nvml-hz 0`.
+    /// The NVML sampling thread; `None` with `--nvml-hz 0` or if it did not start.
     pub gpus: Option<GpuSampling>,
     /// Set if collections are recorded by probes and in-process.
     merge: Option<PauseMerger>,

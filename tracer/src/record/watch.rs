@@ -43,12 +43,12 @@ use std::time::Instant;
 /// The probes of a recording, and their state.
 pub(crate) struct ProbeWatch {
     pub session: BpfSession,
-    /// Interpreter files and their probes.
+    /// Executables and libpythons examined so far, with the probes placed in them.
     pub interpreters: ProbedInterpreters,
     pub processes: RecordedProcesses,
     pub stacks: StackResolver,
     pub pressures: PressureIntervals,
-    /// Allocation windows, with `--alloc`.
+    /// The thread that opens allocation windows; `None` without `--alloc`.
     pub allocations: Option<AllocationWindows>,
     /// Probes on CUDA, NCCL and torch.
     pub cuda: Option<CudaProbes>,

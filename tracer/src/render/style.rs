@@ -17,7 +17,7 @@ impl Style {
         width: WIDTH,
     };
 
-    /// For standard output.
+    /// The style for standard output: colors if wanted there, and its width or the default.
     pub(crate) fn of_output() -> Self {
         Self {
             color: print::colors_wanted(print::on_terminal()),
@@ -32,32 +32,32 @@ impl Style {
         width: WIDTH,
     };
 
-    /// Maximum characters per line.
+    /// Characters per line that text and tables are to fit into.
     pub(crate) fn width(self) -> usize {
         self.width
     }
 
-    /// A heading.
+    /// Bold, for headings and for the action of an advice.
     pub(crate) fn bold(self, text: &str) -> String {
         self.wrapped(text, "1")
     }
 
-    /// A problem.
+    /// Bold red, for a problem such as the worst verdict.
     pub(crate) fn bad(self, text: &str) -> String {
         self.wrapped(text, "1;31")
     }
 
-    /// A warning.
+    /// Bold yellow, for a warning such as a verdict that is neither good nor bad.
     pub(crate) fn warning(self, text: &str) -> String {
         self.wrapped(text, "1;33")
     }
 
-    /// A good result.
+    /// Bold green, for a good result such as a negligible cost.
     pub(crate) fn good(self, text: &str) -> String {
         self.wrapped(text, "1;32")
     }
 
-    /// Code to copy.
+    /// Cyan, for code that the user can copy.
     pub(crate) fn code(self, text: &str) -> String {
         self.wrapped(text, "36")
     }

@@ -22,7 +22,7 @@ pub(crate) fn fit(columns: usize) {
     CURRENT.set(columns.clamp(*WIDTHS.start(), *WIDTHS.end()));
 }
 
-/// Maximum characters per line.
+/// Characters per line of the report that this thread renders, as set by [`fit`].
 pub(crate) fn width() -> usize {
     CURRENT.get()
 }

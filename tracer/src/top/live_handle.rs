@@ -20,7 +20,7 @@ pub(crate) enum UserCommand {
     Interrupt,
 }
 
-/// Whether figures still change.
+/// Whether the figures still change, or the recording has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LivePhase {
     /// Recording.
@@ -31,7 +31,7 @@ pub(crate) enum LivePhase {
     Ended(Vec<String>),
 }
 
-/// The shared state.
+/// What the recording thread shares with the view, the printer and the metrics server.
 #[derive(Debug)]
 pub(crate) struct LiveHandle {
     live: Mutex<Live>,
@@ -40,7 +40,7 @@ pub(crate) struct LiveHandle {
 }
 
 impl LiveHandle {
-    /// Starts in the phase [`LivePhase::Recording`].
+    /// Starts in the phase [`LivePhase::Recording`], without requests.
     pub(crate) fn new(live: Live) -> Self {
         Self {
             live: Mutex::new(live),
@@ -64,7 +64,7 @@ impl LiveHandle {
         self.live().snapshot(&request)
     }
 
-    /// Queues a request.
+    /// Queues a request of the user for the recording thread, which polls for them.
     pub(crate) fn submit(&self, submit: UserCommand) {
         locked(&self.requests).push(submit);
     }
@@ -74,12 +74,12 @@ impl LiveHandle {
         std::mem::take(&mut *locked(&self.requests))
     }
 
-    /// The current phase.
+    /// The current phase, copied so that no lock is held.
     pub(crate) fn phase(&self) -> LivePhase {
         locked(&self.phase).clone()
     }
 
-    /// Marks the figures as final.
+    /// Marks the figures as final; `sentences` are shown with them.
     pub(crate) fn end(&self, sentences: Vec<String>) {
         *locked(&self.phase) = LivePhase::Ended(sentences);
     }

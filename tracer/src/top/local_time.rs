@@ -20,7 +20,7 @@ pub(crate) fn time_of_day(unix_ns: u64, offset_s: i64) -> String {
     format!("{hours:02}:{minutes:02}:{seconds:02}")
 }
 
-/// [`time_of_day`] with milliseconds.
+/// [`time_of_day`] with three decimals of a second.
 pub(crate) fn time_of_day_ms(unix_ns: u64, offset_s: i64) -> String {
     let milliseconds = unix_ns / 1_000_000 % 1000;
     format!("{}.{milliseconds:03}", time_of_day(unix_ns, offset_s))

@@ -29,7 +29,7 @@ const LAST_BYTES: usize = 4096;
 /// The file with the command's output.
 #[derive(Clone, Debug)]
 pub(super) struct CommandFile {
-    /// Path of the file.
+    /// Where the output goes, as named by the user or created in a temporary directory.
     pub path: PathBuf,
     /// Opened for reading, or the reason why that failed.
     pub file: Result<Arc<File>, String>,

@@ -29,7 +29,7 @@ const POLL_INTERVAL_MS: u8 = 20;
 /// Intervals are multiples of this (`gctrace_analysis::live::SnapshotRequest`).
 const GRAIN_NS: u64 = 100_000_000;
 
-/// Format of printed snapshots.
+/// How a snapshot is printed without the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrintForm {
     /// Lines of text.
@@ -38,7 +38,7 @@ pub(super) enum PrintForm {
     Json,
 }
 
-/// The printer thread.
+/// The thread that prints a snapshot per interval.
 pub(super) struct Printer {
     thread: JoinHandle<()>,
 }

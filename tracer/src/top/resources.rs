@@ -13,7 +13,7 @@ use std::time::Instant;
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// Takes the samples.
+/// Samples the memory of recorded processes, gctrace's own cost and losses, once a second.
 pub(super) struct ResourceSampler {
     trace: Option<String>,
     next: Instant,

@@ -45,18 +45,18 @@ use std::time::Duration;
 /// How long to wait for the thread to end before restoring the terminal without it.
 const PATIENCE_MS: u16 = 1500;
 
-/// Configuration of the view.
+/// What the view shows in addition to the figures, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewConfig {
-    /// Refresh interval.
+    /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
     pub interval: Duration,
     /// Number of intervals after which the view ends.
     pub iterations: Option<u64>,
-    /// File with the command's output.
+    /// File that the command writes to; `None` if gctrace created none.
     pub output: Option<CommandFile>,
     /// The command, if one was started.
     pub command: Option<String>,
-    /// Whether to use colors (`NO_COLOR`).
+    /// Whether colors may be used: false if `NO_COLOR` is set and not empty.
     pub colors: bool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum ViewUnavailable {
     Unreadable(io::Error),
 }
 
-/// An error of the view.
+/// Why the view could not start or had to end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ViewError {
     /// The terminal could not be taken over.
@@ -109,7 +109,7 @@ pub(crate) fn possible() -> Result<(), ViewUnavailable> {
     }
 }
 
-/// The running view.
+/// The running view: a thread of its own, and what wakes it.
 #[derive(Debug)]
 pub(crate) struct View {
     thread: Option<JoinHandle<io::Result<()>>>,

@@ -65,14 +65,14 @@ struct WindowCycle {
     readings: f64,
 }
 
-/// The estimate of a process.
+/// The rate at which a process allocates when no window disturbs it, with its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RateEstimate {
     /// Allocations per second of the undisturbed program.
     pub per_second: f64,
-    /// Its relative standard error.
+    /// Standard error of `per_second`, as a share of it: 0.05 is ±5 % (1 SE).
     pub relative_error: f64,
-    /// What it is based on.
+    /// Whether one marker over all windows or a marker around each window gave the rate.
     pub basis: RateBasis,
     /// Number of windows it is based on, of all.
     pub windows: (usize, usize),
@@ -88,7 +88,7 @@ pub(crate) enum RateBasis {
 }
 
 impl RateEstimate {
-    /// As text for the trace.
+    /// Words for the trace on what the rate is based on, with the number of windows used.
     pub(crate) fn basis(&self) -> String {
         let (used, all) = self.windows;
         match self.basis {
@@ -116,7 +116,7 @@ struct MarkerSamples {
     cycles: Vec<WindowCycle>,
 }
 
-/// All observations of one process.
+/// What the windows of one process showed so far: steps of markers, rates and costs of hits.
 #[derive(Default)]
 pub(crate) struct WindowObservations {
     windows: usize,

@@ -27,7 +27,7 @@ const MAX_COST: f64 = 0.6;
 const COST_ERROR: f64 = 0.1;
 const ASSUMED_COST_ERROR: f64 = 0.3;
 
-/// The observations in a window.
+/// What was read in one window: markers, hits and CPU time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowSample<'a> {
     /// Markers at times given in hits.
@@ -42,7 +42,7 @@ pub(crate) struct WindowSample<'a> {
     pub assumed_hit_ns: f64,
 }
 
-/// The rate around one window.
+/// The rate around one window, as steps of markers or the CPU time inside it give it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LocalRate {
     /// Allocations per second of the undisturbed program.

@@ -88,7 +88,7 @@ impl SampledInterpreter {
     }
 }
 
-/// A process with windows.
+/// A process whose allocations are sampled: its markers, its schedule and its observations.
 pub(crate) struct SampledProcess {
     pub pid: u32,
     pub runtime: u64,

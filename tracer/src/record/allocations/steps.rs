@@ -16,7 +16,7 @@ pub(crate) const TORN: f64 = 6.0;
 /// Steps of at most this many units never count as torn: counts are coarse.
 pub(crate) const NEVER_TORN: f64 = 5.0;
 
-/// All markers at one time.
+/// The values of all markers, read at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkerReading {
     /// Nanoseconds of undisturbed time, or hits, up to this reading.
@@ -26,7 +26,7 @@ pub(crate) struct MarkerReading {
 }
 
 impl MarkerReading {
-    /// The value of one marker.
+    /// The value of the marker at `index`; `None` if it could not be read this time.
     pub(crate) fn value(&self, index: usize) -> Option<i64> {
         self.values.get(index).copied().flatten()
     }
@@ -38,7 +38,8 @@ pub(crate) struct MarkerSteps {
     pub forward: u32,
     pub backward: u32,
     pub units: f64,
-    /// Nanoseconds or hits.
+    /// Distance over which `units` were counted: nanoseconds of undisturbed time, or hits in a
+    /// window.
     pub length: f64,
 }
 

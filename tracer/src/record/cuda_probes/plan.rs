@@ -15,7 +15,7 @@ use gctrace_probes::cuda::ProbedEnds;
 use gctrace_probes::cuda::ProbedFunction;
 use gctrace_probes::cuda::StreamArgument;
 
-/// The probes for this mode.
+/// The probes for the functions found in a library that this mode records.
 pub(super) fn probes(found: &CudaPoints, mode: CudaMode) -> Vec<CallProbe> {
     let wanted = |kind: FunctionKind| match kind {
         FunctionKind::Launch => mode != CudaMode::Sync,

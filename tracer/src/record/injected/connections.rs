@@ -39,7 +39,7 @@ pub(super) struct RingConnections {
 }
 
 impl RingConnections {
-    /// No connections yet.
+    /// Starts without connections; nothing is accepted before [`RingConnections::listen`].
     pub(super) fn new(listener: RingListener) -> Self {
         Self {
             listener,

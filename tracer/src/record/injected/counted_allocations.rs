@@ -9,7 +9,7 @@ use std::time::Instant;
 
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
-/// The counters of one process.
+/// What was written of the allocation counters that a process keeps in its ring's memory.
 #[derive(Debug)]
 pub(super) struct CountedAllocations {
     pid: u32,
@@ -19,7 +19,7 @@ pub(super) struct CountedAllocations {
 }
 
 impl CountedAllocations {
-    /// For this process.
+    /// Starts to measure the process's CPU time, by which the counts become rates.
     pub(super) fn new(pid: u32) -> Self {
         let cpu_ns = cpu_ns(pid).map(|now| (now, now));
         Self {

@@ -38,14 +38,14 @@ const SETTLED: Duration = Duration::from_secs(10);
 /// Most folders of other gctraces examined when leftovers are removed.
 const MAX_FOLDERS: usize = 1000;
 
-/// The user whose programs connect.
+/// The user who owns the folder and whose programs connect to the socket in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FolderOwner {
     pub uid: u32,
     pub gid: u32,
 }
 
-/// The folder; removed when dropped.
+/// The private folder with the socket for rings; removed when dropped.
 #[derive(Debug)]
 pub(super) struct InjectFolder {
     path: PathBuf,

@@ -40,7 +40,7 @@ const MAX_EVENTS: usize = 1 << 16;
 /// `CUpti_ActivityOverheadKind`, COMMAND_BUFFER_FULL (CUDA 12.4 and later).
 const QUEUE_FULL: u32 = 6 << 16;
 
-/// The state of one ring.
+/// Decoder of one process's ring of GPU work: what later records refer to, by id.
 #[derive(Debug)]
 pub(super) struct GpuRing {
     pid: u32,
@@ -76,7 +76,7 @@ struct CorrelatedWait {
 }
 
 impl GpuRing {
-    /// For this process.
+    /// Starts to decode a new ring of the process; all its texts and contexts are still to come.
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
@@ -90,7 +90,7 @@ impl GpuRing {
         }
     }
 
-    /// Decodes a record.
+    /// Decodes one record; appends the events that it completes, if any.
     pub(super) fn take(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
         match *record {
             Raw::Text(piece) => self.texts.take(&piece),

@@ -29,7 +29,7 @@ const MAX_FRAMES: usize = 1 << 20;
 /// Collections that can be in progress at once: one for each thread.
 const MAX_OPEN: usize = 1 << 14;
 
-/// The state of one ring.
+/// Decoder of one process's ring of collections: frames by id, and pauses that have not ended.
 #[derive(Debug)]
 pub(super) struct PythonRing {
     pid: u32,
@@ -47,7 +47,7 @@ struct OpenPause {
 }
 
 impl PythonRing {
-    /// For this process.
+    /// Starts to decode a new ring of the process; all its texts and frames are still to come.
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
@@ -57,7 +57,7 @@ impl PythonRing {
         }
     }
 
-    /// Decodes a record.
+    /// Decodes one record; appends the events that it completes, if any.
     pub(super) fn take(
         &mut self,
         record: &gctrace_ring::RingRecord,

@@ -37,14 +37,14 @@ pub(super) enum RingEvent {
 /// A sentence for user and trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InjectedNotice {
-    /// Timestamp, CLOCK_MONOTONIC.
+    /// When the process wrote it, in nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// How serious it is.
+    /// Decides whether the user sees it, and whether the trace contains it.
     pub weight: NoticeLevel,
     pub text: String,
 }
 
-/// How serious a notice is.
+/// How serious a notice is: who gets it, and how it is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoticeLevel {
     /// Normal operation: shown on request (`-v`).

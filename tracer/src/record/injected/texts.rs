@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 32 << 20;
 /// Incomplete texts kept: one for each thread that is writing.
 const MAX_PARTS: usize = 4096;
 
-/// The texts of a ring.
+/// The texts of a ring, joined from the pieces in which they were sent.
 #[derive(Debug, Default)]
 pub(super) struct RingTexts {
     whole: HashMap<TextId, Box<str>>,

@@ -30,7 +30,7 @@ use prometheus_client::registry::Unit;
 use std::collections::BTreeMap;
 use std::fmt::Error;
 
-/// The figures of one page.
+/// The figures of one page, all from one snapshot.
 #[derive(Debug)]
 pub(super) struct MetricsFigures {
     snapshot: Snapshot,

@@ -10,11 +10,11 @@ use prometheus_client::metrics::MetricType;
 /// A family. Its OpenMetrics name is `name` followed by the unit.
 #[derive(Debug)]
 pub(super) struct MetricFamily {
-    /// Name without unit and `_total`.
+    /// Name without the unit and without `_total`, which the encoder adds.
     pub(super) name: &'static str,
     /// Unit, if any; it ends the name.
     pub(super) unit: Option<&'static str>,
-    /// OpenMetrics type.
+    /// OpenMetrics type, which determines the suffixes of the samples.
     pub(super) kind: MetricType,
     /// Help text: one sentence without quotation marks or backslashes.
     pub(super) help: &'static str,
@@ -31,7 +31,7 @@ macro_rules! families {
                 help: $help,
             };
         )*
-        /// All of them.
+        /// All families, in the order in which they are declared.
         #[cfg(test)]
         pub(super) const ALL: &[MetricFamily] = &[$($constant),*];
     };

@@ -3,7 +3,7 @@
 use gctrace_analysis::live::ProcessFigures;
 use std::borrow::Cow;
 
-/// A label and its value.
+/// A label's name and its value, as in `generation="2"`.
 pub(super) type Label<'a> = (&'static str, Cow<'a, str>);
 
 /// Maximum characters of a label value that a recorded program controls.
@@ -20,7 +20,7 @@ pub(super) fn process(process: &ProcessFigures) -> Vec<Label<'static>> {
     labels
 }
 
-/// A label with a number.
+/// A label whose value is a number, in decimal.
 pub(super) fn number(name: &'static str, value: u32) -> Label<'static> {
     (name, Cow::Owned(value.to_string()))
 }
@@ -48,7 +48,7 @@ pub(super) fn text<'a>(name: &'static str, value: &'a str) -> Label<'a> {
     (name, Cow::Owned(cut))
 }
 
-/// `labels` followed by `label`.
+/// A copy of `labels` with `label` as its last.
 pub(super) fn with<'a>(labels: &[Label<'a>], label: Label<'a>) -> Vec<Label<'a>> {
     let mut all = Vec::with_capacity(labels.len() + 1);
     all.extend_from_slice(labels);

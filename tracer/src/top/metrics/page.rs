@@ -22,7 +22,7 @@ pub(super) const FRESH: Duration = Duration::from_millis(250);
 /// Interval of the snapshot. No metric depends on it; the shortest is the cheapest.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Produces and caches pages.
+/// Produces pages of metrics, and caches the last for scrapes soon after.
 #[derive(Debug)]
 pub(super) struct MetricsPages {
     shared: Arc<LiveHandle>,
@@ -54,7 +54,7 @@ impl MetricsPages {
         }
     }
 
-    /// The current page.
+    /// The page in this format: the cached one while it is fresh, otherwise a new one.
     pub(super) fn page(&self, format: ExpositionFormat) -> Result<Bytes, std::fmt::Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let old = state.last.take().filter(|last| last.made.elapsed() < FRESH);
@@ -98,7 +98,7 @@ impl LastPage {
     }
 }
 
-/// A snapshot as OpenMetrics text.
+/// A snapshot as one page of OpenMetrics text, ending in `# EOF`.
 pub(super) fn open_metrics(snapshot: Snapshot) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(MetricsFigures::new(snapshot)));

@@ -1,6 +1,6 @@
 //! The two text exposition formats.
 
-/// A text exposition format.
+/// A text format in which metrics are served, as the client accepts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpositionFormat {
     /// OpenMetrics 1.0.0.
@@ -32,7 +32,7 @@ impl ExpositionFormat {
         }
     }
 
-    /// Value of the `Content-Type` header.
+    /// Value of the `Content-Type` header for a page of this format.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

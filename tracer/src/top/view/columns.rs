@@ -8,7 +8,7 @@ use gctrace_analysis::live::ProcessGpu;
 use gctrace_analysis::live::Snapshot;
 use ratatui::style::Style;
 
-/// A column.
+/// A column of the table of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     Rank,
@@ -32,7 +32,7 @@ pub(crate) enum Column {
     Command,
 }
 
-/// All columns, in display order.
+/// All columns, from left to right; those without a value are hidden.
 pub(crate) const ALL: [Column; 19] = [
     Column::Rank,
     Column::Pid,
@@ -90,14 +90,14 @@ const HISTORY: u16 = 10;
 /// Screen widths from which the history is wider, and its width there.
 const WIDE: [(u16, u16); 2] = [(180, 30), (150, 20)];
 
-/// A column and its position.
+/// Where a column was drawn, for the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnPosition {
-    /// The column.
+    /// The column that was drawn there.
     pub(crate) column: Column,
     /// Offset from the left edge of the table.
     pub(crate) x: u16,
-    /// Width in cells.
+    /// Width in terminal cells, as it was drawn.
     pub(crate) width: u16,
 }
 
@@ -167,7 +167,7 @@ impl Column {
         }
     }
 
-    /// Whether cells are left-aligned.
+    /// Whether cells are left-aligned: text and the history; figures are right-aligned.
     pub(crate) fn is_left(self) -> bool {
         matches!(self, Self::Command | Self::History | Self::Interpreter)
     }

@@ -31,14 +31,14 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::text::Span;
 
-/// Everything that a frame shows.
+/// Everything that a frame shows, and nothing that drawing changes.
 #[derive(Debug)]
 pub(crate) struct ViewFrame<'a> {
-    /// The figures.
+    /// The figures to show, all as of one time.
     pub(crate) snapshot: &'a Snapshot,
-    /// The user's choices.
+    /// The user's choices: order, filter, selection, panes.
     pub(crate) state: &'a ViewState,
-    /// Whether the figures still change.
+    /// Whether the figures still change; if not, why the recording ended.
     pub(crate) phase: &'a LivePhase,
     /// The command's output, if it goes to a file.
     pub(crate) tail: Option<&'a FileTail>,
@@ -46,7 +46,7 @@ pub(crate) struct ViewFrame<'a> {
     pub(crate) command: Option<&'a str>,
     /// UTC offset of local time in seconds.
     pub(crate) utc_offset_s: i64,
-    /// Capabilities of the terminal.
+    /// What the terminal can show; drawing itself assumes all of it.
     pub(crate) theme: Theme,
 }
 

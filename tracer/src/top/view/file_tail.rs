@@ -34,12 +34,12 @@ impl FileTail {
         }
     }
 
-    /// Path of the file.
+    /// Path of the file whose end is shown.
     pub(crate) fn path(&self) -> &Path {
         &self.output.path
     }
 
-    /// The last lines, oldest first.
+    /// The last lines as of the last refresh, oldest first; empty before it.
     pub(crate) fn lines(&self) -> &[String] {
         &self.lines
     }

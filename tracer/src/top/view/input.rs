@@ -16,7 +16,7 @@ use ratatui::crossterm::event::MouseEventKind;
 /// Maximum bytes of a sequence.
 const LONGEST: usize = 64;
 
-/// Bytes of an incomplete sequence.
+/// Splits terminal input into events; keeps an incomplete sequence for the next read.
 #[derive(Debug, Default)]
 pub(crate) struct InputBuffer {
     pending: Vec<u8>,
@@ -52,7 +52,7 @@ impl InputBuffer {
         events
     }
 
-    /// Whether a sequence is incomplete.
+    /// Whether an incomplete sequence waits for more bytes, or for [`Self::flush`].
     pub(crate) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }

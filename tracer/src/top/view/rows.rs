@@ -6,10 +6,10 @@ use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
 use std::cmp::Ordering;
 
-/// The order of the rows.
+/// The column that rows are sorted by, and the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SortOrder {
-    /// The column to sort by.
+    /// The column whose values are compared.
     pub(crate) by: Column,
     /// Whether to reverse the default order, which is descending for figures and ascending for text.
     pub(crate) reverse: bool,

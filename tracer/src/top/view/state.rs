@@ -35,7 +35,7 @@ pub(crate) enum ViewEffect {
     Suspend,
 }
 
-/// The pane below the table.
+/// Which pane the space below the table shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LowerPane {
     /// Log of long pauses.
@@ -75,16 +75,16 @@ pub(crate) enum Overlay {
     Interval(String),
 }
 
-/// Positions in the last frame.
+/// Where things were drawn in the last frame, to interpret keys and mouse events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Row of the column titles.
+    /// Row of the column titles; 0 is the top of the screen.
     pub(crate) head: u16,
-    /// Area of the process rows.
+    /// Area of the process rows, below the column titles.
     pub(crate) body: Rect,
-    /// Area of the lower pane.
+    /// Area of the lower pane; empty if it is not shown.
     pub(crate) lower: Rect,
-    /// Columns of the table.
+    /// Position of each drawn column, from left to right.
     pub(crate) places: Vec<ColumnPosition>,
     /// Index of the first visible row.
     pub(crate) first: usize,
@@ -94,30 +94,30 @@ pub(crate) struct Geometry {
     pub(crate) most_of_help: usize,
 }
 
-/// The user's choices.
+/// What the user has chosen and typed; independent of the terminal.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewState {
-    /// Refresh interval.
+    /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
     pub(crate) interval: Duration,
-    /// Order of the rows.
+    /// Column by which the rows are sorted, and the direction.
     pub(crate) sort: SortOrder,
-    /// Filter words.
+    /// Words that a shown process must all match; empty: every process is shown.
     pub(crate) filter: String,
     /// Pid of the selected process; `None`: the first row.
     pub(crate) selected: Option<u32>,
     /// Its row; kept as the selection if the process is gone.
     pub(crate) row: usize,
-    /// The pane below the table.
+    /// Which pane the space below the table shows.
     pub(crate) lower: LowerPane,
     /// The pane with the keyboard focus.
     pub(crate) focus: Focus,
     /// Number of lines of the lower pane scrolled away.
     pub(crate) scrolled: usize,
-    /// Number of columns scrolled away.
+    /// Number of columns that are scrolled out to the left.
     pub(crate) columns_from: usize,
-    /// Whether the display is paused.
+    /// Whether the display keeps its snapshot; the recording goes on.
     pub(crate) paused: bool,
-    /// The open overlay or prompt.
+    /// The overlay or prompt above the table, if one is open.
     pub(crate) overlay: Overlay,
     /// A message, shown until the next key.
     pub(crate) message: Option<String>,
@@ -126,7 +126,7 @@ pub(crate) struct ViewState {
 }
 
 impl ViewState {
-    /// The initial state.
+    /// Sorted by the rate of pause time, without filter or selection, with the log of pauses.
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             interval,
@@ -170,7 +170,7 @@ impl ViewState {
         })
     }
 
-    /// The selected process.
+    /// The process in the selected row; `None` if no row is shown.
     pub(crate) fn process<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a ProcessFigures> {
         let index = self.rows.get(self.row)?;
         snapshot.processes.get(*index)
@@ -193,7 +193,7 @@ impl ViewState {
             && self.columns_from == 0
     }
 
-    /// Whether a prompt is open.
+    /// Whether a prompt is open, which takes all keys as text.
     pub(crate) fn is_typing(&self) -> bool {
         matches!(self.overlay, Overlay::Filter(_) | Overlay::Interval(_))
     }

@@ -90,7 +90,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes over the terminal.
+    /// Switches the terminal to the view; it is restored on drop, by a panic, or by the guardian.
     pub(crate) fn enter(mut prepared: Prepared) -> io::Result<Self> {
         HOOK.call_once(give_back_before_panics);
         match prepared.device.take() {
@@ -135,7 +135,7 @@ impl Terminal {
         }
     }
 
-    /// The device.
+    /// The device of the terminal, for output, input and its size.
     pub(crate) fn device(&self) -> &TerminalDevice {
         &self.device
     }

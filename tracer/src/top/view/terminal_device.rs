@@ -36,7 +36,7 @@ pub(crate) enum TermEvent {
     Gone,
 }
 
-/// The terminal on standard output.
+/// The terminal on standard output, for input and output.
 #[derive(Debug)]
 pub(crate) struct TerminalDevice {
     descriptor: OwnedFd,
@@ -65,7 +65,7 @@ impl TerminalDevice {
         Ok(Self { descriptor })
     }
 
-    /// Duplicates the handle.
+    /// Duplicates the descriptor: both refer to the same terminal and mode.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         Ok(Self {
             descriptor: self.descriptor.try_clone()?,
@@ -77,12 +77,12 @@ impl TerminalDevice {
         print::terminal_size(self.descriptor.as_fd()).unwrap_or_default()
     }
 
-    /// The terminal mode.
+    /// The current terminal mode (tcgetattr(3)), to be restored later.
     pub(crate) fn mode(&self) -> io::Result<Termios> {
         Ok(termios::tcgetattr(&self.descriptor)?)
     }
 
-    /// Sets the terminal mode immediately.
+    /// Sets the terminal mode at once, without waiting for output or dropping input.
     pub(crate) fn set_mode(&self, mode: &Termios) -> io::Result<()> {
         Ok(termios::tcsetattr(&self.descriptor, SetArg::TCSANOW, mode)?)
     }

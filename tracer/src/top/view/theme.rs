@@ -15,36 +15,36 @@ pub(crate) const NOTICEABLE_PPM: u64 = 10_000;
 /// Minimum share of time in pauses for a problem, in ppm.
 pub(crate) const HEAVY_PPM: u64 = 50_000;
 
-/// Capabilities of the terminal.
+/// What the terminal can show, to which finished frames are reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Theme {
-    /// The eight colors of ECMA-48.
+    /// Whether it shows the eight colors of ECMA-48.
     pub(crate) colors: bool,
-    /// Characters beyond ASCII.
+    /// Whether it shows characters beyond ASCII.
     pub(crate) unicode: bool,
 }
 
-/// Headings.
+/// Style of headings: bold, so that it does not depend on colors.
 pub(crate) fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-/// Labels and secondary text.
+/// Style of labels and secondary text.
 pub(crate) fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-/// A good value.
+/// Style of a value that needs no attention.
 pub(crate) fn good() -> Style {
     Style::new().fg(Color::Green)
 }
 
-/// A warning.
+/// Style of a value that may need attention.
 pub(crate) fn warning() -> Style {
     Style::new().fg(Color::Yellow)
 }
 
-/// A problem.
+/// Style of a value that shows a problem.
 pub(crate) fn bad() -> Style {
     Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)
 }
@@ -54,12 +54,12 @@ pub(crate) fn reversed() -> Style {
     Style::new().add_modifier(Modifier::REVERSED)
 }
 
-/// GPU busy time.
+/// Style of the time in which a GPU is busy.
 pub(crate) fn gpu() -> Style {
     Style::new().fg(Color::Green)
 }
 
-/// Names of keys.
+/// Style of the names of keys, where keys are listed.
 pub(crate) fn key() -> Style {
     Style::new().fg(Color::Cyan)
 }

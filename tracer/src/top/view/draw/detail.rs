@@ -69,7 +69,7 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -
     draw_lines(buffer, right, detail, frame.state.scrolled)
 }
 
-/// Height that all details need.
+/// Lines that all details of the selected process need; 0 if none is selected.
 pub(super) fn wanted(frame: &ViewFrame<'_>) -> u16 {
     let Some(process) = frame.state.process(frame.snapshot) else {
         return 0;

@@ -128,7 +128,8 @@ impl ViewState {
     }
 }
 
-/// `2`, `0.5`, `500ms`, `2s`.
+/// Parses a typed interval: `2`, `0.5`, `500ms`, `2s`; rounded to 0.1 s, `None` if not within 0.1
+/// to 60 s.
 pub(super) fn interval(typed: &str) -> Option<Duration> {
     let typed = typed.trim().replace(',', ".");
     let (number, unit) = match typed.strip_suffix("ms") {

@@ -15,7 +15,7 @@ pub(crate) mod gaps;
 pub(crate) mod intervals;
 pub(crate) mod launching;
 pub mod merge;
-pub mod packed;
+pub mod pause_span;
 pub mod ranks;
 pub mod replay;
 pub(crate) mod steps;

@@ -6,13 +6,13 @@ mod ranks_job;
 
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::ranks::jobs;
 use gctrace_analysis::gpu::ranks::report;
 use gctrace_analysis::gpu::replay::InsertedPause;
 use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::timeline::NONE;
-use gctrace_analysis::gpu::timeline::PauseSpan;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::GcReason;
 use gctrace_event::Record;

@@ -288,7 +288,7 @@ impl BpfSession {
     }
 
     /// Waits up to `timeout` for events that wake us (process events, a filling ring), then drains
-    /// the rings, up to `most` records each. Process events come first.
+    /// the rings.
     ///
     /// # Errors
     /// [`Error::Map`] if the rings cannot be read.

@@ -12,7 +12,7 @@ mod activity;
 pub(crate) mod report;
 
 use super::calls::CallEffect;
-use super::timeline::PauseSpan;
+use super::pause_span::PauseSpan;
 use super::timeline::Timeline;
 use activity::CallActivity;
 use gctrace_event::GcReason;

@@ -1,5 +1,6 @@
 //! The report's entry about what pauses cost a process.
 
+use super::pause_span::PauseSpan;
 use super::replay::AttributionBudget;
 use super::replay::PauseAttribution;
 use super::replay::PauseCost;
@@ -9,7 +10,6 @@ use super::replay::ReplayModel;
 use super::replay::ReplaySchedule;
 use super::replay::StepEvidence;
 use super::replay::attribute;
-use super::timeline::PauseSpan;
 use super::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::CauseReport;

@@ -6,11 +6,11 @@ mod handles;
 mod part;
 
 use super::calls::CallEffect;
-use super::packed::PackedPauses;
+use super::pause_span::PackedPauses;
+use super::pause_span::PauseSpan;
 use super::timeline::AnnotationSpan;
 use super::timeline::Call;
 use super::timeline::NONE;
-use super::timeline::PauseSpan;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
 use super::timeline::Stream;

@@ -235,7 +235,7 @@ impl JobFinder<'_> {
             ..RankJob::default()
         };
         let common = self.common_time(draft);
-        let mut meetings: Vec<&draft::DraftCollective> = draft.meetings.iter().collect();
+        let mut meetings: Vec<&pairs::DraftCollective> = draft.meetings.iter().collect();
         meetings.sort_by_key(|meeting| meeting.end_ns);
         for meeting in meetings {
             if meeting.members.len() < 2 {

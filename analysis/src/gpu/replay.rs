@@ -35,7 +35,7 @@ pub use attribute::attribute;
 pub use schedule::ReplaySchedule;
 pub use steps::StepEvidence;
 
-use super::timeline::PauseSpan;
+use super::pause_span::PauseSpan;
 use super::timeline::Timeline;
 use layout::ReplayLayout;
 use network::Network;
@@ -175,7 +175,9 @@ impl ReplayModel {
             .collect();
         for (timeline, layout) in job.timelines.iter().zip(&mut layouts) {
             threads::learn(timeline, layout, &mut builder);
-            let queues = streams::learn(timeline, layout, &mut builder);
+            let (queues, typical) = streams::learn(timeline, layout, &mut builder);
+            waits::learn(timeline, layout, &queues, &typical, &mut builder);
+            streams::link_ends(timeline, layout, &mut builder);
             blocking::learn(timeline, layout, &queues, &mut builder);
             queue_limit::learn(timeline, layout, &queues, &mut builder);
         }

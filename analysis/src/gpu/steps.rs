@@ -3,7 +3,7 @@
 
 use super::device::DeviceTimeline;
 use super::intervals::Intervals;
-use super::timeline::PauseSpan;
+use super::pause_span::PauseSpan;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
 use super::timeline::Timeline;

@@ -4,8 +4,8 @@
 //! index. `collect.rs` builds it from records.
 
 use super::calls::CallEffect;
-use super::packed::PackedPauses;
-use gctrace_event::GcReason;
+use super::pause_span::PackedPauses;
+use super::pause_span::PauseSpan;
 use gctrace_event::GpuOpKind;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -160,33 +160,6 @@ pub struct EventWait {
     pub event_stream: u32,
     /// Index in `calls` of the call that recorded the event, or [`NONE`].
     pub event_call: u32,
-}
-
-/// A pause: one run of the collector on one thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PauseSpan {
-    /// Start of the pause, in ns on the timeline's clock.
-    pub start_ns: u64,
-    /// End of the pause, in ns on the timeline's clock.
-    pub end_ns: u64,
-    /// Index in [`Timeline::threads`] of the collecting thread.
-    pub thread: u32,
-    /// Objects freed; [`NONE`] where unknown, saturating.
-    pub collected: u32,
-    /// Objects in the heap or the oldest generation afterwards; [`NONE`] where unknown.
-    pub objects: u32,
-    /// Generation collected, 0 to 2 (full collection); `Pause::UNKNOWN_GENERATION` where unknown.
-    pub generation: u8,
-    /// Why the collection ran; [`GcReason::Unknown`] if the source does not report it.
-    pub reason: GcReason,
-}
-
-impl PauseSpan {
-    /// Time from start to end, in ns; 0 if the end precedes the start.
-    #[must_use]
-    pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
-    }
 }
 
 /// A named interval on a thread.

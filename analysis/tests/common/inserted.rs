@@ -3,12 +3,12 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::calls::CallEffect;
+use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::replay::InsertedPause;
 use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayJob;
 use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::timeline::NONE;
-use gctrace_analysis::gpu::timeline::PauseSpan;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::GcReason;
 use gctrace_event::read::ReadError;

@@ -8,6 +8,7 @@
 )]
 
 use gctrace_analysis::gpu::calls::CallEffect;
+use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayJob;
 use gctrace_analysis::gpu::replay::ReplayModel;
@@ -15,7 +16,6 @@ use gctrace_analysis::gpu::timeline::Call;
 use gctrace_analysis::gpu::timeline::EventWait;
 use gctrace_analysis::gpu::timeline::NONE;
 use gctrace_analysis::gpu::timeline::Op;
-use gctrace_analysis::gpu::timeline::PauseSpan;
 use gctrace_analysis::gpu::timeline::Stream;
 use gctrace_analysis::gpu::timeline::StringTable;
 use gctrace_analysis::gpu::timeline::Thread;

@@ -7,7 +7,7 @@ use super::thread_times::MatchedThread;
 use super::thread_times::TimelinePair;
 use crate::gpu::clocks::ClockOffset;
 use crate::gpu::clocks::MATCH_NS;
-use crate::gpu::timeline::PauseSpan;
+use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Thread;
 use crate::gpu::timeline::Timeline;

@@ -7,8 +7,8 @@ use crate::gpu::clocks;
 use crate::gpu::clocks::ClockOffset;
 use crate::gpu::clocks::MATCH_NS;
 use crate::gpu::clocks::TimestampPair;
+use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::NONE;
-use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::Timeline;
 use std::collections::BTreeMap;
 

@@ -9,8 +9,8 @@ use super::clocks::TOLERANCE_NS;
 use super::kernels::CollectiveKernel;
 use super::kernels::CollectiveKernels;
 use super::kernels::CollectiveKey;
-use super::kernels::CollectiveLabel;
 use super::pairs;
+use super::pairs::DraftCollective;
 use super::pairs::KernelPairs;
 use std::collections::HashMap;
 
@@ -26,19 +26,6 @@ const AS_GOOD_TENTHS: u64 = 6;
 /// Knowledge about the clocks decides between offsets if the others are this many times further
 /// off.
 const CLEARLY_NEARER: u64 = 4;
-
-/// A collective, as far as its ranks are known.
-#[derive(Clone, Debug)]
-pub(super) struct DraftCollective {
-    /// Start on the last of its ranks, on the job's clock.
-    pub(super) start_ns: i64,
-    /// When the first of its ranks in the draft ended.
-    pub(super) end_ns: i64,
-    /// The operation of the collective.
-    pub(super) label: CollectiveLabel,
-    /// Position in the draft's members, and the operation.
-    pub(super) members: Vec<(u32, u32)>,
-}
 
 /// A timeline in a draft.
 #[derive(Clone, Copy, Debug)]
@@ -324,15 +311,5 @@ fn is_ambiguous(fits: &[DraftFit], clock: ClockKnowledge) -> bool {
             let near = off(first).saturating_mul(CLEARLY_NEARER);
             others.any(|fit| off(fit) < near)
         }
-    }
-}
-
-impl DraftCollective {
-    fn take(&mut self, kernel: &CollectiveKernel, position: u32, offset_ns: i64) {
-        let start_ns = kernel.start_ns.saturating_add(offset_ns);
-        self.start_ns = self.start_ns.max(start_ns);
-        // The smaller one: NONE is the largest.
-        self.label.operation = self.label.operation.min(kernel.label.operation);
-        self.members.push((position, kernel.op));
     }
 }

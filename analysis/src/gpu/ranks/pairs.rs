@@ -5,7 +5,6 @@
 
 use super::clocks;
 use super::clocks::TOLERANCE_NS;
-use super::draft::DraftCollective;
 use super::kernels::CollectiveKernel;
 use super::kernels::CollectiveKernels;
 use super::kernels::CollectiveLabel;
@@ -26,6 +25,30 @@ const ALWAYS_NS: i64 = 15_000;
 /// By how much kernels of one collective may miss each other: clocks of GPUs are read with an error
 /// of some microseconds.
 const SLACK_NS: i64 = 20_000;
+
+/// A collective, as far as its ranks are known.
+#[derive(Clone, Debug)]
+pub(super) struct DraftCollective {
+    /// Start on the last of its ranks, on the job's clock.
+    pub(super) start_ns: i64,
+    /// When the first of its ranks in the draft ended.
+    pub(super) end_ns: i64,
+    /// The operation of the collective.
+    pub(super) label: CollectiveLabel,
+    /// Position in the draft's members, and the operation.
+    pub(super) members: Vec<(u32, u32)>,
+}
+
+impl DraftCollective {
+    /// Adds a rank's kernel; `position`: of the rank among the draft's members.
+    pub(super) fn take(&mut self, kernel: &CollectiveKernel, position: u32, offset_ns: i64) {
+        let start_ns = kernel.start_ns.saturating_add(offset_ns);
+        self.start_ns = self.start_ns.max(start_ns);
+        // The smaller one: NONE is the largest.
+        self.label.operation = self.label.operation.min(kernel.label.operation);
+        self.members.push((position, kernel.op));
+    }
+}
 
 /// The assignment of kernels to collectives.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 use super::ReplayJob;
 use super::layout::ReplayLayout;
 use super::network::NetworkRun;
-use crate::gpu::timeline::PauseSpan;
+use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::Timeline;
 
 /// The parts of each timeline that are needed around its pauses.

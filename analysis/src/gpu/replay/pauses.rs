@@ -17,7 +17,7 @@ use super::network::NONE;
 use super::network::NetworkBuilder;
 use super::pause_union::PauseUnion;
 use super::typical_gap::TypicalGap;
-use crate::gpu::timeline::PauseSpan;
+use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

@@ -4,7 +4,6 @@
 use super::layout::ReplayLayout;
 use super::network::NONE;
 use super::network::NetworkBuilder;
-use super::waits;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::Timeline;
 use gctrace_event::GpuOpKind;
@@ -33,18 +32,23 @@ impl StreamQueue {
     }
 }
 
-/// Links the operations of each stream; returns the streams.
+/// Links the operations of each stream; returns the streams, and what their launches and gaps
+/// typically take.
 pub(super) fn learn(
     timeline: &Timeline,
     layout: &ReplayLayout,
     builder: &mut NetworkBuilder,
-) -> Vec<StreamQueue> {
+) -> (Vec<StreamQueue>, TypicalLatency) {
     let queues = queues(timeline);
     let typical = TypicalLatency::learn(timeline, &queues);
     for queue in &queues {
         link(queue, timeline, layout, &typical, builder);
     }
-    waits::learn(timeline, layout, &queues, &typical, builder);
+    (queues, typical)
+}
+
+/// Links the start of each operation with its end.
+pub(super) fn link_ends(timeline: &Timeline, layout: &ReplayLayout, builder: &mut NetworkBuilder) {
     for op in 0..u32::try_from(timeline.ops.len()).unwrap_or(NONE) {
         let Some((start, end)) = layout.op(op) else {
             continue;
@@ -54,7 +58,6 @@ pub(super) fn learn(
             _ => builder.fixed(start, end),
         };
     }
-    queues
 }
 
 /// One per stream of the timeline.

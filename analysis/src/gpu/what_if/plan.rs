@@ -7,7 +7,7 @@ use super::program::Certainty;
 use super::program::ProgramModel;
 use super::program::known;
 use super::program::traversed;
-use crate::gpu::timeline::PauseSpan;
+use crate::gpu::pause_span::PauseSpan;
 
 /// Which way a plan decides what the recording leaves unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! One process as the predictions see it: its timeline, its collector, what its garbage weighs.
 
+use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::NONE;
-use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
 use gctrace_event::GcReason;

@@ -126,6 +126,17 @@ def full_disk(round):
         subprocess.run(["umount", "-l", folder], check=True)
 
 
+def aborted(round, limit, reference):
+    """Whether gctrace ran out of memory: Rust's runtime aborts then. The program must not notice."""
+    if limit != resource.RLIMIT_AS:
+        return False
+    round.may_panic = True
+    if round.wait(round.gctrace, "gctrace") != -signal.SIGABRT:
+        return False
+    after_its_death(round, reference)
+    return True
+
+
 def limited(round, limit, inherited, late):
     """A limit that the program has as well, or one that is set for gctrace alone while it runs."""
     round.is_cut_short = True
@@ -133,7 +144,9 @@ def limited(round, limit, inherited, late):
         round.may_refuse = True
         limits = ((limit, round.random.choice(inherited)),)
         round.done.append("limits %s" % (limits,))
-        finish(round, recorded(round, round.victim(), limits=limits))
+        reference = recorded(round, round.victim(), limits=limits)
+        if not aborted(round, limit, reference):
+            finish(round, reference)
         return
     reference = recorded(round, round.victim())
     while_it_runs(round, reference)
@@ -143,10 +156,7 @@ def limited(round, limit, inherited, late):
         resource.prlimit(round.gctrace.pid, limit, (value, value))
         # Below what is already written there is no room even for the end record.
         round.may_lack_end = limit == resource.RLIMIT_FSIZE
-        # Without memory, Rust's runtime panics and aborts: the program must not notice.
-        round.may_panic = limit == resource.RLIMIT_AS
-        if limit == resource.RLIMIT_AS and round.wait(round.gctrace, "gctrace") == -signal.SIGABRT:
-            after_its_death(round, reference)
+        if aborted(round, limit, reference):
             return
     finish(round, reference)
 

@@ -180,7 +180,7 @@ fn serde_stream(path: &Path, sums: &mut Sums) -> Outcome {
 }
 
 fn mapped(path: &Path) -> std::io::Result<Mmap> {
-    // SAFETY: nobody truncates the file meanwhile.
+    // SAFETY: the file is not truncated while it is mapped: only this program uses it.
     unsafe { Mmap::map(&File::open(path)?) }
 }
 

@@ -26,7 +26,7 @@ use std::sync::Mutex;
 pub(crate) type Settings = ([i32; 3], bool);
 
 /// The mutable part. Behind a lock that is never waited for: it can be contended only in
-/// free-threaded builds, or by user code run from within ours.
+/// free-threaded builds, or by user code that ours calls.
 pub(crate) struct InterpreterState {
     /// Start of the running collection; 0: none is running.
     pub(crate) start_ns: u64,

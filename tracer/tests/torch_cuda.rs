@@ -51,13 +51,9 @@ fn backward_passes_and_device_memory() {
     let memory = named("[memory]");
     let of_device = |event: &Value| (argument(event, "Device Type"), argument(event, "Device Id"));
     assert!(memory.iter().all(|event| of_device(event) == (1, 1)));
-    let last = memory.iter().max_by_key(|event| {
-        event["ts"]
-            .to_string()
-            .replace('.', "")
-            .parse::<u64>()
-            .unwrap()
-    });
+    let last = memory
+        .iter()
+        .max_by_key(|event| common::nanoseconds(&event["ts"]));
     assert_eq!(argument(last.unwrap(), "Total Allocated"), 0);
     println!(
         "{test}: {} backward passes, {freed} bytes freed within pauses",

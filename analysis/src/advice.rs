@@ -93,7 +93,7 @@ pub(crate) fn still_growing(growth: &GrowthReport) -> bool {
     /// Chosen so that the growth of a setup phase or of one epoch does not count.
     const BY: f64 = 1.5;
     let middle = growth.at(0.5).objects;
-    crate::tally::ratio(growth.last.objects, middle).is_some_and(|ratio| ratio >= BY)
+    crate::accumulate::tally::ratio(growth.last.objects, middle).is_some_and(|ratio| ratio >= BY)
 }
 
 /// Where the pause time went.
@@ -137,7 +137,7 @@ impl AdviceInputs {
     }
 
     pub(crate) fn share(&self, effort: PauseTotal) -> f64 {
-        crate::tally::ratio(effort.time_ns, self.all_ns).unwrap_or(0.0)
+        crate::accumulate::tally::ratio(effort.time_ns, self.all_ns).unwrap_or(0.0)
     }
 
     fn worth(&self, effort: PauseTotal) -> bool {

@@ -4,25 +4,28 @@
 //! the report is built in `summary.rs`.
 
 mod deferred;
+mod process_stacks;
 mod profiler_metadata;
 mod trace_state;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
+pub use self::process_stacks::ProcessStacks;
+pub use self::process_stacks::WeightedStack;
 pub(crate) use self::trace_state::TraceState;
 use self::unlisted::UnlistedProcesses;
 pub(crate) use self::unlisted::UnlistedSums;
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::process::generation_index;
+use crate::accumulate::process::reason_index;
+use crate::accumulate::stacks::StackTree;
+use crate::accumulate::stacks::TraceFrames;
+use crate::accumulate::tally::PauseTally;
+use crate::accumulate::tally::freed_nothing;
+use crate::accumulate::worst_pauses::WorstPauses;
 use crate::gpu::collect::TimelineCollector;
 use crate::gpu::timeline::Timeline;
-use crate::process::ProcessState;
-use crate::process::generation_index;
-use crate::process::reason_index;
 use crate::report::PauseTotal;
-use crate::stacks::StackTree;
-use crate::stacks::TraceFrames;
-use crate::tally::PauseTally;
-use crate::tally::freed_nothing;
-use crate::worst_pauses::WorstPauses;
 use gctrace_event::GcReason;
 use gctrace_event::Note;
 use gctrace_event::Pause;

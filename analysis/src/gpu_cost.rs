@@ -2,10 +2,10 @@
 //!
 //! Owns no figure: it picks them from where they are computed.
 
+use crate::accumulate::tally::ratio;
 use crate::report::GpuWorkReport;
 use crate::report::HostTime;
 use crate::report::PauseTotal;
-use crate::tally::ratio;
 
 /// What the pauses of processes with GPU times cost, by replay. Pauses at interpreter shutdown are
 /// not included.

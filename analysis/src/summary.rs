@@ -1,14 +1,19 @@
 //! From sums to the report.
 
+use crate::accumulate::counters::CounterSums;
+use crate::accumulate::pressure;
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::stacks::RankingLimits;
+use crate::accumulate::stacks::StackRanking;
+use crate::accumulate::tally::PauseTally;
+use crate::accumulate::tally::rate;
+use crate::accumulate::tally::ratio;
 use crate::advice;
 use crate::analysis::Analysis;
 use crate::analysis::TraceState;
 use crate::analysis::UnlistedSums;
-use crate::counters::CounterSums;
 use crate::gpu;
 use crate::gpu::merge::MergedTimelines;
-use crate::pressure;
-use crate::process::ProcessState;
 use crate::report::Basis;
 use crate::report::CountersReport;
 use crate::report::ExplicitCallsReport;
@@ -27,11 +32,6 @@ use crate::report::SCHEMA;
 use crate::report::Totals;
 use crate::report::TraceReport;
 use crate::report::WorstPause;
-use crate::stacks::RankingLimits;
-use crate::stacks::StackRanking;
-use crate::tally::PauseTally;
-use crate::tally::rate;
-use crate::tally::ratio;
 use crate::verdict;
 use crate::verdict::GpuEvidence;
 use gctrace_event::ExaminedProcesses;
@@ -77,7 +77,9 @@ impl Analysis {
             idle: idle.as_ref(),
         });
         let verdict = verdict::verdict(&totals, shutdown, &traces, &missing, on_gpu);
-        let cuda = crate::cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate());
+        let cuda = crate::accumulate::cuda::report(
+            self.traces.iter().map(|trace| &trace.cuda).enumerate(),
+        );
         let mut report = Report {
             schema: SCHEMA.to_owned(),
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,11 +1,11 @@
 //! Where in the program an advice applies: the words for Python lines.
 
+use crate::accumulate::tally::ratio;
 use crate::paths;
 use crate::report::LineTotal;
 use crate::report::Location;
 use crate::report::PauseTotal;
 use crate::report::Report;
-use crate::tally::ratio;
 use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;

@@ -2,8 +2,8 @@
 
 use super::profiler_metadata::ProfilerMetadata;
 use super::unlisted::UnlistedSums;
-use crate::cuda::CudaSums;
-use crate::gpu_samples::GpuSamples;
+use crate::accumulate::cuda::CudaSums;
+use crate::accumulate::gpu_samples::GpuSamples;
 use crate::recorded::SourceCounts;
 use crate::report::PauseTotal;
 use gctrace_event::Note;

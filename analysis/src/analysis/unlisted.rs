@@ -3,11 +3,11 @@
 //! Owns the bound on memory: a listed process takes some 5 KB, an unlisted one a hundred bytes.
 
 use super::Analysis;
-use crate::process::ENOUGH_PAUSES;
-use crate::process::ProcessState;
-use crate::stacks::StackTree;
-use crate::stacks::TraceFrames;
-use crate::tally::ratio;
+use crate::accumulate::process::ENOUGH_PAUSES;
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::stacks::StackTree;
+use crate::accumulate::stacks::TraceFrames;
+use crate::accumulate::tally::ratio;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
 use gctrace_event::Process;
@@ -134,7 +134,7 @@ impl UnlistedProcesses {
     }
 
     fn add_counters(&mut self, trace: usize, whole: ProcessCounters) {
-        let mut own = crate::counters::CounterSums::default();
+        let mut own = crate::accumulate::counters::CounterSums::default();
         own.set_whole(whole);
         self.together(trace).counters.merge(&own);
     }

@@ -6,12 +6,13 @@
 //! at their end: each adds its new part to the unions, so that the figures are exact once both have
 //! arrived. For that the last minute is kept, and at most [`STRETCHES`] intervals.
 
-use super::interval_union::IntervalUnion;
 use super::ring::BUCKET_NS;
 use super::ring::BucketRing;
-use super::ring::KEPT_NS;
 use super::ring::bucket;
 use super::snapshot::GpuBusy;
+use crate::accumulate::Keep;
+use crate::accumulate::WINDOW_NS;
+use crate::accumulate::interval_union::IntervalUnion;
 
 /// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this
 /// many intervals is not counted.
@@ -40,7 +41,7 @@ impl LiveDeviceWork {
     pub(super) fn new(device: u32) -> Self {
         Self {
             device,
-            busy: IntervalUnion::new(STRETCHES),
+            busy: IntervalUnion::new(Keep::Window, STRETCHES),
             span: None,
             paused_ns: 0,
             busy_and_paused_ns: 0,
@@ -139,7 +140,8 @@ impl LiveDeviceWork {
         let idle_in_gc_ns = self.paused_ns.saturating_sub(self.busy_and_paused_ns);
         let known = until.min(self.known_until());
         let mut from = known.saturating_sub(buckets).max(bucket(first));
-        if from.saturating_mul(BUCKET_NS).saturating_add(KEPT_NS) < until.saturating_mul(BUCKET_NS)
+        if from.saturating_mul(BUCKET_NS).saturating_add(WINDOW_NS)
+            < until.saturating_mul(BUCKET_NS)
         {
             from = known;
         }
@@ -174,7 +176,7 @@ mod tests {
             events in prop::collection::vec((any::<bool>(), 0u64..300, 1u64..40), 0..60)
         ) {
             let mut work = LiveDeviceWork::new(0);
-            let mut paused = IntervalUnion::new(1000);
+            let mut paused = IntervalUnion::new(Keep::Window, 1000);
             let (mut busy, mut in_pauses) = (BTreeSet::new(), BTreeSet::new());
             for (is_op, start, length) in events {
                 let end = start + length;
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn pauses_of_a_long_silence_count_when_work_goes_on() {
         let mut work = LiveDeviceWork::new(0);
-        let mut paused = IntervalUnion::new(4);
+        let mut paused = IntervalUnion::new(Keep::Window, 4);
         work.add(0, 10, &paused);
         for n in 1..100 {
             paused.add(n * 20, n * 20 + 5, |from, until| {

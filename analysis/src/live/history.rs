@@ -4,7 +4,7 @@ use super::ring::BUCKET_NS;
 use super::ring::BucketRing;
 use super::ring::bucket;
 use super::snapshot::GENERATIONS;
-use crate::process::generation_index;
+use crate::accumulate::process::generation_index;
 use gctrace_event::Pause;
 
 /// Buckets of a second.

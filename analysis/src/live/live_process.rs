@@ -4,12 +4,10 @@
 //! `figures.rs` computes what is shown.
 
 use super::history::PauseHistory;
-use super::interval_union::IntervalUnion;
 use super::locations::LocationIndex;
 use super::locations::LocationSums;
 use super::pressure::LastPressure;
 use super::process_gpus::ProcessGpus;
-use super::ring::KEPT_NS;
 use super::snapshot::HeapObjects;
 use super::snapshot::PauseFigures;
 use super::snapshot::ProcessEnd;
@@ -17,6 +15,9 @@ use super::steps::LiveSteps;
 use super::steps::PauseTimes;
 use super::sums::PauseSums;
 use super::text::first_bytes;
+use crate::accumulate::Keep;
+use crate::accumulate::WINDOW_NS;
+use crate::accumulate::interval_union::IntervalUnion;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
 use gctrace_event::GcSettings;
@@ -88,7 +89,7 @@ impl LiveProcess {
             since_ns,
             ended: None,
             work: None,
-            paused: IntervalUnion::new(PAUSES),
+            paused: IntervalUnion::new(Keep::Window, PAUSES),
             starts: VecDeque::new(),
             settings: None,
             pressure: LastPressure::default(),
@@ -167,7 +168,7 @@ impl LiveProcess {
         self.starts.insert(self.starts.len() - later, start_ns);
         let newest = self.starts.back().copied().unwrap_or(0);
         while let Some(oldest) = self.starts.front()
-            && (self.starts.len() > PAUSES || oldest.saturating_add(KEPT_NS) < newest)
+            && (self.starts.len() > PAUSES || oldest.saturating_add(WINDOW_NS) < newest)
         {
             self.starts.pop_front();
         }

@@ -1,7 +1,7 @@
 //! The latest allocation pressure of one process.
 
 use super::snapshot::PressureFigures;
-use crate::pressure::arena_bytes;
+use crate::accumulate::pressure::arena_bytes;
 use gctrace_event::Allocations;
 use gctrace_event::Pressure;
 

@@ -2,12 +2,12 @@
 //!
 //! Owns how an interval is divided into buckets, and what is too old. Memory is fixed.
 
+use crate::accumulate::WINDOW_NS;
+
 /// Length of a bucket.
 pub(super) const BUCKET_NS: u64 = 100_000_000;
-/// Number of buckets: the 60 s that are shown, and some seconds for late records.
-const BUCKETS: u64 = 640;
-/// Time that the buckets cover, in ns.
-pub(super) const KEPT_NS: u64 = BUCKETS * BUCKET_NS;
+/// Number of buckets.
+const BUCKETS: u64 = WINDOW_NS / BUCKET_NS;
 
 /// One value for each of the last buckets. Nothing is allocated before the first.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +118,7 @@ pub(super) fn bucket(at_ns: u64) -> u64 {
 /// The buckets that an interval covers, and how much of it is in each. Only the end of an interval
 /// that is longer than the covered time.
 fn buckets(start_ns: u64, end_ns: u64) -> impl Iterator<Item = (u64, u64)> {
-    let start_ns = start_ns.max(end_ns.saturating_sub(KEPT_NS));
+    let start_ns = start_ns.max(end_ns.saturating_sub(WINDOW_NS));
     let behind = end_ns.div_ceil(BUCKET_NS);
     let first = match start_ns < end_ns {
         true => bucket(start_ns),
@@ -137,12 +137,12 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const FAR: u64 = KEPT_NS * 3;
+    const FAR: u64 = WINDOW_NS * 3;
 
     proptest! {
         #[test]
         fn intervals_are_divided_into_buckets(
-            intervals in prop::collection::vec((0..FAR, 0..KEPT_NS * 2), 0..40)
+            intervals in prop::collection::vec((0..FAR, 0..WINDOW_NS * 2), 0..40)
         ) {
             let mut ring: BucketRing<u64> = BucketRing::default();
             let mut naive: BTreeMap<u64, u64> = BTreeMap::new();

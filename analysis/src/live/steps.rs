@@ -6,9 +6,9 @@
 //! are counted as far as they are kept: a minute, or the last 65,535.
 
 use super::STEPS;
-use super::interval_union::IntervalUnion;
 use super::snapshot::CountAndTime;
 use super::snapshot::StepFigures;
+use crate::accumulate::interval_union::IntervalUnion;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
 use std::collections::VecDeque;

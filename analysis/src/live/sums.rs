@@ -5,8 +5,8 @@ use super::snapshot::CountAndTime;
 use super::snapshot::GENERATIONS;
 use super::snapshot::Histogram;
 use super::snapshot::PAUSE_CLASSES_NS;
-use crate::process::generation_index;
-use crate::process::reason_index;
+use crate::accumulate::process::generation_index;
+use crate::accumulate::process::reason_index;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
 

@@ -1,10 +1,19 @@
 //! The state of one process while a trace is read.
 
-use crate::allocations::LastAllocations;
-use crate::counters::CounterSums;
-use crate::growth;
-use crate::growth::GrowthState;
-use crate::pressure::PressureSums;
+use crate::accumulate::Keep;
+use crate::accumulate::allocations::LastAllocations;
+use crate::accumulate::counters::CounterSums;
+use crate::accumulate::growth;
+use crate::accumulate::growth::GrowthState;
+use crate::accumulate::interval_union::IntervalUnion;
+use crate::accumulate::pressure::PressureSums;
+use crate::accumulate::stacks::RankingLimits;
+use crate::accumulate::stacks::StackRanking;
+use crate::accumulate::stacks::StackTree;
+use crate::accumulate::stacks::TraceStacks;
+use crate::accumulate::tally::PauseTally;
+use crate::accumulate::tally::rate;
+use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::InterpreterReport;
 use crate::report::LinesReport;
@@ -12,14 +21,6 @@ use crate::report::PauseTotal;
 use crate::report::PressureReport;
 use crate::report::ProcessReport;
 use crate::report::SettingsReport;
-use crate::stacks::RankingLimits;
-use crate::stacks::StackRanking;
-use crate::stacks::StackTree;
-use crate::stacks::TraceStacks;
-use crate::sweep_union::SweepUnion;
-use crate::tally::PauseTally;
-use crate::tally::rate;
-use crate::tally::ratio;
 use gctrace_event::GcReason;
 use gctrace_event::GcSettings;
 use gctrace_event::Pause;
@@ -30,6 +31,10 @@ use std::collections::BTreeSet;
 
 /// Significant digits of one process's percentiles; there may be thousands of processes.
 const DIGITS: u8 = 2;
+
+/// Disjoint pauses kept for comparison with later ones. Traces are nearly in order of time; this
+/// covers what threads overlap in practice many times over.
+const PAUSES_KEPT: usize = 1_024;
 
 /// This many pauses, if there is nothing else, show by the first and last timestamp how long a
 /// process ran: the share of time is then off by at most about one tenth.
@@ -72,7 +77,7 @@ pub(crate) struct ProcessState {
     by_reason: [PauseTotal; 4],
     young_automatic: u64,
     freed_by_automatic: u64,
-    paused: SweepUnion,
+    paused: IntervalUnion,
     growth: GrowthState,
     pub(crate) stacks: TraceStacks,
     pub(crate) pressure: PressureSums,
@@ -97,7 +102,7 @@ impl ProcessState {
             by_reason: [PauseTotal::default(); 4],
             young_automatic: 0,
             freed_by_automatic: 0,
-            paused: SweepUnion::default(),
+            paused: IntervalUnion::new(Keep::All, PAUSES_KEPT),
             growth: GrowthState::default(),
             stacks: TraceStacks::default(),
             pressure: PressureSums::default(),
@@ -144,7 +149,8 @@ impl ProcessState {
         let time_ns = pause.duration_ns();
         self.see(pause.start_ns, pause.end_ns);
         self.tally.add(pause);
-        self.paused.add(pause.start_ns, pause.end_ns);
+        self.paused.add(pause.start_ns, pause.end_ns, |_, _| {});
+        self.paused.trim(|_, _| {});
         self.threads.insert(pause.tid);
         if let Some(effort) = self
             .by_generation
@@ -221,7 +227,7 @@ impl ProcessState {
 
     /// Time for which its Python code was blocked, in ns, and whether that is known.
     pub(crate) fn stopped_ns(&self) -> (u64, bool) {
-        let paused = self.paused.length();
+        let paused = self.paused.length_ns();
         match self.tally.stopped_ns() {
             (stopped, true) if self.free_threaded() => (stopped.min(paused), true),
             _ => (paused, !self.free_threaded()),
@@ -229,7 +235,7 @@ impl ProcessState {
     }
 
     pub(crate) fn paused_ns(&self) -> u64 {
-        self.paused.length()
+        self.paused.length_ns()
     }
 
     pub(crate) fn inexact(&self) -> bool {

@@ -1,10 +1,10 @@
 //! Allocations of one process, from allocation windows or counted in-process.
 
+use crate::accumulate::stacks::NodeId;
+use crate::accumulate::stacks::StackTree;
 use crate::report::AllocatingLine;
 use crate::report::AllocationsReport;
 use crate::report::SizeClass;
-use crate::stacks::NodeId;
-use crate::stacks::StackTree;
 use gctrace_event::Allocations;
 use std::collections::HashMap;
 

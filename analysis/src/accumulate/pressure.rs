@@ -1,9 +1,9 @@
 //! Allocation pressure of one process, summed over its intervals.
 
+use crate::accumulate::tally::rate;
 use crate::report::ArenasReport;
 use crate::report::Basis;
 use crate::report::PressureReport;
-use crate::tally::rate;
 use gctrace_event::Pause;
 use gctrace_event::Pressure;
 

@@ -184,7 +184,7 @@ pub(crate) fn report<'a>(
     }
     any.then(|| CudaReport {
         launches: sum.launches,
-        launches_per_s: crate::tally::rate(sum.launches, launching_ns),
+        launches_per_s: crate::accumulate::tally::rate(sum.launches, launching_ns),
         functions: sum.functions(),
         memory,
         pauses_that_freed: sum.pauses_that_freed,

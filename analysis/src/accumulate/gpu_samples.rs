@@ -2,12 +2,12 @@
 //!
 //! Owns the sums, in memory bounded by the numbers of GPUs and of processes on them.
 
+use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::GpuFigure;
 use crate::report::GpuProcessReport;
 use crate::report::GpuReport;
 use crate::report::ThrottleShare;
-use crate::tally::ratio;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuSample;
 use gctrace_event::is_throttling;

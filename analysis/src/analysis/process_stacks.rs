@@ -1,10 +1,10 @@
 //! Stacks with their weights, for flame graphs.
 
-use super::NodeId;
-use super::StackSums;
-use super::StackTree;
-use crate::analysis::Analysis;
-use crate::process::ProcessState;
+use super::Analysis;
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::stacks::NodeId;
+use crate::accumulate::stacks::StackSums;
+use crate::accumulate::stacks::StackTree;
 use crate::report::Location;
 use crate::report::PauseTotal;
 
@@ -90,7 +90,7 @@ impl<'a> WeightedStack<'a> {
     /// unknown generation.
     #[must_use]
     pub fn of_generation(&self, generation: u8) -> PauseTotal {
-        let index = crate::process::generation_index(generation);
+        let index = crate::accumulate::process::generation_index(generation);
         let effort = self.sums.by_generation.get(index);
         effort.copied().unwrap_or_default()
     }

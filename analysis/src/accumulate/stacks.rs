@@ -5,14 +5,11 @@
 
 mod ranking;
 mod sums;
-mod weighted;
 
 pub(crate) use ranking::RankingLimits;
 pub(crate) use ranking::StackRanking;
 pub(crate) use sums::StackSums;
 pub(crate) use sums::TraceStacks;
-pub use weighted::ProcessStacks;
-pub use weighted::WeightedStack;
 
 use crate::paths;
 use crate::report::Location;
@@ -126,7 +123,7 @@ impl StackTree {
     }
 
     /// The frames of a stack from the innermost to the outermost.
-    fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
+    pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
         let first = self.nodes.get(node);
         std::iter::successors(first, |node| self.nodes.get(node.parent?))
             .filter_map(|node| self.location(node.location))

@@ -3,11 +3,11 @@
 //! Owns the sums and the ratios made of them. Every ratio is taken over exactly those pauses that
 //! have both of its values.
 
+use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::CounterReport;
 use crate::report::CountersReport;
 use crate::report::PauseTotal;
-use crate::tally::ratio;
 use gctrace_event::Counter;
 use gctrace_event::Pause;
 use gctrace_event::ProcessCounters;

@@ -9,6 +9,7 @@ pub(crate) mod cuda;
 pub(crate) mod gpu_samples;
 pub(crate) mod growth;
 pub(crate) mod interval_union;
+pub(crate) mod pause_sums;
 pub(crate) mod pressure;
 pub(crate) mod process;
 pub(crate) mod stacks;
@@ -26,4 +27,9 @@ pub(crate) enum Keep {
     All,
     /// The last [`WINDOW_NS`]; records before that are not counted: for recordings without end.
     Window,
+}
+
+/// Adds to a sum. It ends at the largest number: traces are input, and may state any.
+pub(crate) fn add_to(sum: &mut u64, value: u64) {
+    *sum = sum.saturating_add(value);
 }

@@ -29,7 +29,6 @@ mod text;
 
 pub use snapshot::CodeLine;
 pub use snapshot::CollectionCounts;
-pub use snapshot::CountAndTime;
 pub use snapshot::GENERATIONS;
 pub use snapshot::GpuBusy;
 pub use snapshot::GpuFigures;

@@ -1,5 +1,6 @@
 //! From sums to the report.
 
+use crate::accumulate::add_to;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::pressure;
 use crate::accumulate::process::ProcessState;
@@ -275,16 +276,15 @@ impl Analysis {
 
     fn freed_nothing(&self) -> FreedNothingReport {
         let nothing = &self.nothing;
-        let mut total = PauseTotal::default();
-        for part in [
-            nothing.automatic_full,
-            nothing.automatic_partial,
-            nothing.manual,
-            nothing.shutdown,
-            nothing.unknown,
-        ] {
-            total.add_all(&part);
-        }
+        let total: PauseTotal = [
+            &nothing.automatic_full,
+            &nothing.automatic_partial,
+            &nothing.manual,
+            &nothing.shutdown,
+            &nothing.unknown,
+        ]
+        .into_iter()
+        .collect();
         FreedNothingReport {
             basis: Basis::Measured,
             automatic_full: nothing.automatic_full,
@@ -335,9 +335,9 @@ impl Analysis {
         let ends = || self.traces.iter().filter_map(|trace| trace.end.as_ref());
         for probe in ends().flat_map(|end| &end.probes) {
             let (hits, priced, ns) = sums.entry(&probe.probe).or_default();
-            *hits = hits.saturating_add(probe.hits);
+            add_to(hits, probe.hits);
             if let Some(ns_per_hit) = probe.ns_per_hit.filter(|ns| ns.is_finite() && *ns >= 0.0) {
-                *priced = priced.saturating_add(probe.hits);
+                add_to(priced, probe.hits);
                 *ns += probe.hits as f64 * ns_per_hit;
             }
         }
@@ -382,7 +382,7 @@ impl Analysis {
                 .map(|(one, other)| one && other);
             for (why, count) in examined.iter().flat_map(|own| &own.unexamined) {
                 let sum = missing.unexamined.entry(why.clone()).or_default();
-                *sum = sum.saturating_add(*count);
+                add_to(sum, *count);
             }
             missing.anomalies += trace.ending.anomalies.count;
             missing.attached += trace.unlisted.attached;
@@ -392,7 +392,7 @@ impl Analysis {
             };
             for (place, count) in &end.lost {
                 let lost = missing.lost.entry(place.clone()).or_default();
-                *lost = lost.saturating_add(*count);
+                add_to(lost, *count);
             }
             missing.omitted.add_all(&PauseTotal {
                 count: end.omitted.count,

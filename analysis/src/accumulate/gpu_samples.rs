@@ -192,7 +192,7 @@ impl SampleSums {
         };
         self.max = value.max(self.max);
         self.samples += 1;
-        self.sum = self.sum.saturating_add(u128::from(value));
+        self.sum += u128::from(value);
     }
 
     /// In units of `unit`; `None` without samples.

@@ -6,6 +6,7 @@
 
 use super::Keep;
 use super::WINDOW_NS;
+use crate::accumulate::add_to;
 use std::collections::VecDeque;
 
 /// The union of intervals `[start, end)`.
@@ -67,7 +68,7 @@ impl IntervalUnion {
 
     /// Saturates: with [`Keep::All`] time may be counted twice.
     fn count(&mut self, start: u64, end: u64) {
-        self.length_ns = self.length_ns.saturating_add(end - start);
+        add_to(&mut self.length_ns, end - start);
     }
 
     /// Inserts an interval that starts before the last one.

@@ -1,5 +1,6 @@
 //! Allocation pressure of one process, summed over its intervals.
 
+use crate::accumulate::add_to;
 use crate::accumulate::tally::rate;
 use crate::report::ArenasReport;
 use crate::report::Basis;
@@ -37,13 +38,13 @@ impl PressureSums {
     pub(crate) fn add(&mut self, pressure: &Pressure) {
         let length_ns = pressure.at_ns.saturating_sub(pressure.since_ns);
         self.intervals += 1;
-        self.covered_ns = self.covered_ns.saturating_add(length_ns);
-        self.net_containers = self.net_containers.saturating_add(pressure.net_containers);
+        add_to(&mut self.covered_ns, length_ns);
+        add_to(&mut self.net_containers, pressure.net_containers);
         if let (Some(mapped), Some(unmapped)) = (pressure.arenas_mapped, pressure.arenas_unmapped) {
             let arenas = self.arenas.get_or_insert_default();
-            arenas.covered_ns = arenas.covered_ns.saturating_add(length_ns);
-            arenas.mapped = arenas.mapped.saturating_add(mapped);
-            arenas.unmapped = arenas.unmapped.saturating_add(unmapped);
+            add_to(&mut arenas.covered_ns, length_ns);
+            add_to(&mut arenas.mapped, mapped);
+            add_to(&mut arenas.unmapped, unmapped);
             arenas.peak = arenas.balance().max(arenas.peak);
         }
     }
@@ -51,7 +52,7 @@ impl PressureSums {
     pub(crate) fn add_pause(&mut self, pause: &Pause) {
         if let Some(count) = pause.young_count {
             self.counting_pauses += 1;
-            self.counted_in_pauses = self.counted_in_pauses.saturating_add(count);
+            add_to(&mut self.counted_in_pauses, count);
         }
     }
 

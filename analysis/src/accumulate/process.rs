@@ -1,11 +1,13 @@
 //! The state of one process while a trace is read.
 
 use crate::accumulate::Keep;
+use crate::accumulate::add_to;
 use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::growth;
 use crate::accumulate::growth::GrowthState;
 use crate::accumulate::interval_union::IntervalUnion;
+use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::pressure::PressureSums;
 use crate::accumulate::stacks::RankingLimits;
 use crate::accumulate::stacks::StackRanking;
@@ -17,7 +19,6 @@ use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::InterpreterReport;
 use crate::report::LinesReport;
-use crate::report::PauseTotal;
 use crate::report::PressureReport;
 use crate::report::ProcessReport;
 use crate::report::SettingsReport;
@@ -40,21 +41,6 @@ const PAUSES_KEPT: usize = 1_024;
 /// process ran: the share of time is then off by at most about one tenth.
 pub(crate) const ENOUGH_PAUSES: u64 = 10;
 
-/// Index of a generation in arrays of four: 0, 1, 2, unknown.
-pub(crate) fn generation_index(generation: u8) -> usize {
-    usize::from(generation.min(3))
-}
-
-/// Index of a reason in arrays of four: automatic, manual, shutdown, unknown.
-pub(crate) fn reason_index(reason: GcReason) -> usize {
-    match reason {
-        GcReason::Automatic => 0,
-        GcReason::Manual => 1,
-        GcReason::Shutdown => 2,
-        GcReason::Unknown => 3,
-    }
-}
-
 /// One process of one trace. A process id that is reused after its process ended is another
 /// process.
 #[derive(Debug)]
@@ -73,9 +59,6 @@ pub(crate) struct ProcessState {
     /// Threads that ran the collector.
     threads: BTreeSet<u32>,
     pub(crate) tally: PauseTally,
-    by_generation: [PauseTotal; 4],
-    by_reason: [PauseTotal; 4],
-    young_automatic: u64,
     freed_by_automatic: u64,
     paused: IntervalUnion,
     growth: GrowthState,
@@ -98,9 +81,6 @@ impl ProcessState {
             settings: None,
             threads: BTreeSet::new(),
             tally: PauseTally::new(DIGITS),
-            by_generation: [PauseTotal::default(); 4],
-            by_reason: [PauseTotal::default(); 4],
-            young_automatic: 0,
             freed_by_automatic: 0,
             paused: IntervalUnion::new(Keep::All, PAUSES_KEPT),
             growth: GrowthState::default(),
@@ -146,25 +126,13 @@ impl ProcessState {
     }
 
     pub(crate) fn add(&mut self, pause: &Pause) {
-        let time_ns = pause.duration_ns();
         self.see(pause.start_ns, pause.end_ns);
         self.tally.add(pause);
         self.paused.add(pause.start_ns, pause.end_ns, |_, _| {});
         self.paused.trim(|_, _| {});
         self.threads.insert(pause.tid);
-        if let Some(effort) = self
-            .by_generation
-            .get_mut(generation_index(pause.generation))
-        {
-            effort.add(time_ns);
-        }
-        if let Some(effort) = self.by_reason.get_mut(reason_index(pause.reason)) {
-            effort.add(time_ns);
-        }
         if pause.reason == GcReason::Automatic {
-            self.young_automatic += u64::from(pause.generation == 0);
-            let freed = pause.collected.unwrap_or(0);
-            self.freed_by_automatic = self.freed_by_automatic.saturating_add(freed);
+            add_to(&mut self.freed_by_automatic, pause.collected.unwrap_or(0));
         }
         let full = self.is_full(pause);
         if full {
@@ -266,6 +234,7 @@ impl ProcessState {
         let observed_ns = end_ns - start_ns;
         let described = self.described.as_ref();
         let stopped_ns = self.stopped_ns().0;
+        let young = &self.tally.sums.totals[reason_index(GcReason::Automatic)][0];
         ProcessReport {
             trace: self.trace,
             pid: self.pid,
@@ -282,13 +251,13 @@ impl ProcessState {
             observed_ns,
             basis,
             pauses: self.tally.report(),
-            by_generation: self.by_generation,
-            by_reason: self.by_reason,
+            by_generation: self.tally.sums.by_generation(),
+            by_reason: self.tally.sums.by_reason(),
             paused_ns: self.paused_ns(),
             stopped_ns,
             stopped_ratio: ratio(stopped_ns.min(observed_ns), observed_ns),
             threads: self.threads.len() as u64,
-            young_per_s: rate(self.young_automatic, observed_ns),
+            young_per_s: rate(young.count, observed_ns),
             freed_per_s: rate(self.freed_by_automatic, observed_ns),
             settings: self
                 .settings

@@ -90,7 +90,7 @@ impl<'a> WeightedStack<'a> {
     /// unknown generation.
     #[must_use]
     pub fn of_generation(&self, generation: u8) -> PauseTotal {
-        let index = crate::accumulate::process::generation_index(generation);
+        let index = crate::accumulate::pause_sums::generation_index(generation);
         let effort = self.sums.by_generation.get(index);
         effort.copied().unwrap_or_default()
     }

@@ -12,6 +12,7 @@ use super::ring::bucket;
 use super::snapshot::GpuBusy;
 use crate::accumulate::Keep;
 use crate::accumulate::WINDOW_NS;
+use crate::accumulate::add_to;
 use crate::accumulate::interval_union::IntervalUnion;
 
 /// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this
@@ -63,7 +64,7 @@ impl LiveDeviceWork {
         self.busy.add(start_ns, end_ns, |start, end| {
             busy_by_bucket.cover(start, end);
             for (from, until) in paused.within(start, end) {
-                *busy_and_paused_ns = busy_and_paused_ns.saturating_add(until - from);
+                add_to(busy_and_paused_ns, until - from);
                 both.cover(from, until);
             }
         });
@@ -79,13 +80,14 @@ impl LiveDeviceWork {
         };
         if start_ns < first {
             let before = paused.length_within(start_ns, first);
-            self.paused_ns = self.paused_ns.saturating_add(before);
+            add_to(&mut self.paused_ns, before);
         }
         if end_ns > last {
-            let after = paused.length_within(last, end_ns);
-            let forgotten = std::mem::take(&mut self.paused_after_ns);
-            let after = after.saturating_add(forgotten);
-            self.paused_ns = self.paused_ns.saturating_add(after);
+            add_to(&mut self.paused_ns, paused.length_within(last, end_ns));
+            add_to(
+                &mut self.paused_ns,
+                std::mem::take(&mut self.paused_after_ns),
+            );
         }
         self.span = Some((first.min(start_ns), last.max(end_ns)));
     }
@@ -96,9 +98,9 @@ impl LiveDeviceWork {
             return;
         };
         let within = end_ns.min(last).saturating_sub(start_ns.max(first));
-        self.paused_ns = self.paused_ns.saturating_add(within);
+        add_to(&mut self.paused_ns, within);
         for (from, until) in self.busy.within(start_ns, end_ns) {
-            self.busy_and_paused_ns = self.busy_and_paused_ns.saturating_add(until - from);
+            add_to(&mut self.busy_and_paused_ns, until - from);
             self.busy_and_paused_by_bucket.cover(from, until);
         }
     }
@@ -107,7 +109,7 @@ impl LiveDeviceWork {
     pub(super) fn forget_paused(&mut self, start_ns: u64, end_ns: u64) {
         if let Some((_, last)) = self.span {
             let after = end_ns.saturating_sub(start_ns.max(last));
-            self.paused_after_ns = self.paused_after_ns.saturating_add(after);
+            add_to(&mut self.paused_after_ns, after);
         }
     }
 

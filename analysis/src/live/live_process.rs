@@ -13,7 +13,7 @@ use super::snapshot::PauseFigures;
 use super::snapshot::ProcessEnd;
 use super::steps::LiveSteps;
 use super::steps::PauseTimes;
-use super::sums::PauseSums;
+use super::sums::ClassedSums;
 use super::text::first_bytes;
 use crate::accumulate::Keep;
 use crate::accumulate::WINDOW_NS;
@@ -72,7 +72,7 @@ pub(super) struct ProcessDescription {
 /// Sums over the pauses of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LivePauses {
-    pub(super) sums: PauseSums,
+    pub(super) sums: ClassedSums,
     pub(super) history: PauseHistory,
     pub(super) places: LocationSums,
     pub(super) last: Option<PauseFigures>,

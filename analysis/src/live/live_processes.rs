@@ -6,7 +6,7 @@
 
 use super::history::PauseHistory;
 use super::live_process::LiveProcess;
-use super::sums::PauseSums;
+use super::sums::ClassedSums;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
@@ -49,7 +49,7 @@ pub(super) struct LiveProcesses {
 /// What stays of processes that are forgotten.
 #[derive(Debug, Default)]
 pub(super) struct ForgottenProcesses {
-    pub(super) sums: PauseSums,
+    pub(super) sums: ClassedSums,
     pub(super) history: PauseHistory,
     /// Number of dropped processes that ran Python and had ended.
     pub(super) ran_python: u64,

@@ -4,10 +4,10 @@
 //! shown: the program's own innermost line, and the library line below it.
 
 use super::snapshot::CodeLine;
-use super::snapshot::CountAndTime;
 use super::snapshot::LineFigures;
 use super::text::first_bytes;
 use crate::paths;
+use crate::report::PauseTotal;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
 use std::cmp::Reverse;
@@ -122,9 +122,9 @@ impl LocationTable {
 /// Pauses of one process by the lines that triggered them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationSums {
-    sums: HashMap<LocationIndex, CountAndTime>,
+    sums: HashMap<LocationIndex, PauseTotal>,
     /// Pauses of locations with little time, and of unknown ones.
-    other: CountAndTime,
+    other: PauseTotal,
 }
 
 impl LocationSums {
@@ -148,7 +148,7 @@ impl LocationSums {
         times.sort_unstable();
         for (_, place) in times.iter().take(SUMMED / 2) {
             if let Some(sum) = self.sums.remove(place) {
-                self.other.merge(sum);
+                self.other.add_all(&sum);
             }
         }
     }
@@ -158,13 +158,13 @@ impl LocationSums {
         &self,
         places: &LocationTable,
         most: usize,
-    ) -> (Vec<LineFigures>, CountAndTime) {
-        let mut by_line: HashMap<u32, (CountAndTime, (u64, LocationIndex))> = HashMap::new();
+    ) -> (Vec<LineFigures>, PauseTotal) {
+        let mut by_line: HashMap<u32, (PauseTotal, (u64, LocationIndex))> = HashMap::new();
         for (place, sum) in &self.sums {
             let time = (sum.time_ns, *place);
             let (all, longest) = by_line.entry(place.line()).or_insert((*sum, time));
             if *longest != time {
-                all.merge(*sum);
+                all.add_all(sum);
                 *longest = time.max(*longest);
             }
         }
@@ -172,7 +172,7 @@ impl LocationSums {
         ranked.sort_unstable_by_key(|(line, (sum, _))| (Reverse((sum.time_ns, sum.count)), *line));
         let mut other = self.other;
         for (_, (sum, _)) in ranked.iter().skip(most) {
-            other.merge(*sum);
+            other.add_all(sum);
         }
         let lines = ranked.into_iter().take(most);
         let lines = lines.filter_map(|(_, (pauses, (_, place)))| {

@@ -3,6 +3,7 @@
 //! Owns how an interval is divided into buckets, and what is too old. Memory is fixed.
 
 use crate::accumulate::WINDOW_NS;
+use std::ops::AddAssign;
 
 /// Length of a bucket.
 pub(super) const BUCKET_NS: u64 = 100_000_000;
@@ -72,37 +73,26 @@ impl<T: Copy + Default> BucketRing<T> {
     }
 }
 
-impl BucketRing<u64> {
-    /// Adds an interval to the buckets that it covers.
+impl<T: Copy + Default + AddAssign + TryFrom<u64>> BucketRing<T>
+where
+    u64: From<T>,
+{
+    /// Adds an interval to the buckets that it covers. A `u32` has room for intervals that do not
+    /// overlap.
     pub(super) fn cover(&mut self, start_ns: u64, end_ns: u64) {
         for (bucket, ns) in buckets(start_ns, end_ns) {
-            if let Some(slot) = self.slot(bucket) {
-                *slot = slot.saturating_add(ns);
+            let ns = T::try_from(ns);
+            debug_assert!(ns.is_ok(), "part of a bucket");
+            if let (Some(slot), Ok(ns)) = (self.slot(bucket), ns) {
+                *slot += ns;
             }
         }
     }
 
     /// Sum over the buckets of a time range.
     pub(super) fn sum(&self, from: u64, until: u64) -> u64 {
-        let values = self.within(from, until).map(|(_, value)| value);
-        values.fold(0, u64::saturating_add)
-    }
-}
-
-impl BucketRing<u32> {
-    /// Adds an interval to the buckets that it covers; of intervals that do not overlap.
-    pub(super) fn cover(&mut self, start_ns: u64, end_ns: u64) {
-        for (bucket, ns) in buckets(start_ns, end_ns) {
-            if let Some(slot) = self.slot(bucket) {
-                *slot = slot.saturating_add(u32::try_from(ns).unwrap_or(u32::MAX));
-            }
-        }
-    }
-
-    /// Sum over the buckets of a time range.
-    pub(super) fn sum(&self, from: u64, until: u64) -> u64 {
-        let values = self.within(from, until).map(|(_, value)| u64::from(value));
-        values.sum()
+        let values = self.within(from, until);
+        values.map(|(_, value)| u64::from(value)).sum()
     }
 }
 

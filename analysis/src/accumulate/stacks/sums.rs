@@ -3,8 +3,8 @@
 use super::NodeId;
 use super::StackTree;
 use super::TraceFrames;
-use crate::accumulate::process::generation_index;
-use crate::accumulate::process::reason_index;
+use crate::accumulate::pause_sums::generation_index;
+use crate::accumulate::pause_sums::reason_index;
 use crate::report::PauseTotal;
 use gctrace_event::FrameId;
 use gctrace_event::GcReason;

@@ -12,6 +12,7 @@ pub(crate) mod interval_union;
 pub(crate) mod pause_sums;
 pub(crate) mod pressure;
 pub(crate) mod process;
+pub(crate) mod process_sums;
 pub(crate) mod stacks;
 pub(crate) mod tally;
 pub(crate) mod worst_pauses;

@@ -145,8 +145,8 @@ impl Analysis {
 
     /// Processes, by trace and id, whose collector runs only full collections.
     fn only_full(&self) -> HashSet<(usize, u32)> {
-        let free_threaded = self.processes.iter().filter(|own| own.free_threaded());
-        free_threaded.map(|own| (own.trace, own.pid)).collect()
+        let free_threaded = self.processes.iter().filter(|own| own.sums.free_threaded());
+        free_threaded.map(|own| (own.trace, own.sums.pid)).collect()
     }
 
     fn lines(&self) -> Option<LinesReport> {
@@ -170,10 +170,7 @@ impl Analysis {
             let first = self.processes.partition_point(|own| own.trace < index);
             let own = self.processes.iter().skip(first);
             let own = own.take_while(|own| own.trace == index);
-            let recorded = own.map(|own| {
-                let described = own.described.as_ref();
-                (own.pid, described.and_then(|process| process.rank))
-            });
+            let recorded = own.map(|own| (own.sums.pid, own.sums.rank()));
             trace.gpus.report(index, &recorded.collect())
         };
         self.traces.iter().enumerate().flat_map(of_trace).collect()
@@ -192,7 +189,7 @@ impl Analysis {
         let more_ns = omitted_ns.saturating_add(paused_unlisted_ns);
         let stopped_ns = sum(|process| process.stopped_ns).saturating_add(more_ns);
         let measured = |process: &ProcessReport| process.basis == Basis::Measured;
-        let known = |process: &&ProcessState| process.described.is_some();
+        let known = |process: &&ProcessState| process.sums.described.is_some();
         let quiet = || {
             let quiet = self.processes.iter().filter(known);
             quiet.filter(|process| process.tally.count() == 0)
@@ -219,11 +216,13 @@ impl Analysis {
                 .max_by(f64::total_cmp),
             processes: (processes.len() as u64).saturating_add(not_listed),
             processes_not_listed: not_listed,
-            processes_without_python: (quiet().filter(|process| process.without_python()).count()
-                as u64)
+            processes_without_python: (quiet()
+                .filter(|process| process.sums.without_python())
+                .count() as u64)
                 .saturating_add(add(|sums| sums.without_python)),
-            processes_without_pauses: (quiet().filter(|process| !process.without_python()).count()
-                as u64)
+            processes_without_pauses: (quiet()
+                .filter(|process| !process.sums.without_python())
+                .count() as u64)
                 .saturating_add(add(|sums| sums.without_pauses)),
         }
     }
@@ -256,8 +255,7 @@ impl Analysis {
                 let process = entry.process.and_then(|at| self.processes.get(at));
                 let trace = self.traces.get(entry.trace)?;
                 let after_start_ns = entry.pause.start_ns.saturating_sub(trace.started_ns());
-                let described = process.and_then(|process| process.described.as_ref());
-                let rank = described.and_then(|process| process.rank);
+                let rank = process.and_then(|process| process.sums.rank());
                 let started_unix_ns = trace.started_unix_ns();
                 Some(WorstPause {
                     trace: entry.trace,
@@ -404,7 +402,11 @@ impl Analysis {
             .iter()
             .filter(|process| process.tally.count() > 0)
         {
-            let attached = process.described.as_ref().map(|process| process.origin);
+            let attached = process
+                .sums
+                .described
+                .as_ref()
+                .map(|process| process.origin);
             missing.attached += u64::from(attached == Some(ProcessOrigin::Attached));
             missing.inexact_overlaps += u64::from(process.inexact());
         }

@@ -45,19 +45,19 @@ impl<'a> ProcessStacks<'a> {
     /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process.pid
+        self.process.sums.pid
     }
 
     /// Rank in a distributed job; `None` if unknown.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {
-        self.process.described.as_ref()?.rank
+        self.process.sums.rank()
     }
 
     /// Command line, or the name given by another tool; empty if neither is known.
     #[must_use]
     pub fn command(&self) -> String {
-        match &self.process.described {
+        match &self.process.sums.described {
             Some(described) => described.command.join(" "),
             None => self.process.name.clone().unwrap_or_default(),
         }

@@ -76,7 +76,7 @@ impl Analysis {
     /// Whether the process that has this id is, or would be, one that is not listed.
     pub(super) fn is_unlisted(&self, pid: u32) -> bool {
         let before = self.traces.last().map_or(0, |trace| trace.first_process);
-        self.processes.len() - before >= LISTED && !self.current.processes.contains_key(&pid)
+        self.processes.len() - before >= LISTED && self.current.processes.latest(pid).is_none()
     }
 
     pub(super) fn add_unlisted_pause(&mut self, pause: &Pause) {

@@ -34,3 +34,8 @@ pub(crate) enum Keep {
 pub(crate) fn add_to(sum: &mut u64, value: u64) {
     *sum = sum.saturating_add(value);
 }
+
+/// The sum of these numbers, as by [`add_to`].
+pub(crate) fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}

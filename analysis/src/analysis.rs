@@ -46,7 +46,7 @@ const NOTES_KEPT: usize = 100;
 const SPANS_KEPT: usize = 65_536;
 
 /// Sums over all traces so far. For each trace call [`Analysis::begin_trace`], [`Analysis::add`]
-/// for every item, [`Analysis::end_trace`]; then [`Analysis::report`].
+/// for every item, [`Analysis::end_trace`]; then [`Analysis::settle`] and [`Analysis::report`].
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) traces: Vec<TraceState>,

@@ -23,6 +23,7 @@
 //!     analysis.add(item);
 //! }
 //! analysis.end_trace(reader.finish(), None);
+//! analysis.settle();
 //! let report = analysis.report();
 //! assert_eq!(report.totals.pauses.count, 1);
 //! assert_eq!(report.totals.pauses.time_ns, 2500);

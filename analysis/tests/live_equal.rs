@@ -63,6 +63,7 @@ impl Recording {
             analysis.add(DecodedItem::Record(record.clone()));
         }
         analysis.end_trace(TraceCompletion::default(), None);
+        analysis.settle();
         analysis.report()
     }
 

@@ -156,6 +156,7 @@ fn a_job_without_any_pause_has_no_victims() {
         records.extend(run.records);
         common::add(&mut analysis, "t.json", records, Some(common::end(200_000)));
     }
+    analysis.settle();
     let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);
     let ranks = ranks.expect("a report on ranks");
     assert!(ranks.jobs[0].pauses.is_none());

@@ -37,6 +37,7 @@ fn report(runs: &[RankRun]) -> RankedJob {
         records.extend(run.records.iter().cloned());
         common::add(&mut analysis, "t.json", records, Some(common::end(200_000)));
     }
+    analysis.settle();
     let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);
     let mut ranks = ranks.expect("a report on ranks");
     assert_eq!((ranks.jobs.len(), ranks.unrelated.len()), (1, 0));

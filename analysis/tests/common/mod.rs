@@ -119,5 +119,6 @@ pub(crate) fn add(
 pub(crate) fn report(records: Vec<Record>, end: Option<TraceEnd>) -> Report {
     let mut analysis = Analysis::default();
     add(&mut analysis, "t.json", records, end);
+    analysis.settle();
     analysis.report()
 }

@@ -109,6 +109,7 @@ fn report(traces: &[(&str, String)]) -> Report {
         }
         analysis.end_trace(reader.finish(), None);
     }
+    analysis.settle();
     analysis.report()
 }
 
@@ -355,5 +356,6 @@ fn json_says_what_the_text_says() {
 fn an_analysis_without_traces_has_a_report() {
     let mut analysis = Analysis::default();
     analysis.end_trace(TraceCompletion::default(), None);
+    analysis.settle();
     assert!(!text(&analysis.report(), Style::OF_FILES).is_empty());
 }

@@ -192,7 +192,7 @@ impl Analysis {
             .extend(rest.take_together(&current.frames, &mut self.stacks));
         if let Some(trace) = self.traces.get_mut(index) {
             let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
-            let (_, last_ns) = trace.span.unwrap_or_default();
+            let last_ns = trace.last_ns();
             trace.unlisted = std::mem::take(rest).finish(ended_ns, last_ns);
         }
         for entry in self.worst.entries_mut() {

@@ -116,8 +116,7 @@ impl Analysis {
             .filter_map(|process| {
                 let trace = self.traces.get(process.trace)?;
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
-                let (_, last_ns) = trace.span.unwrap_or_default();
-                let observed = process.observed(ended_ns, last_ns);
+                let observed = process.observed(ended_ns, trace.last_ns());
                 let report = process.report(trace.started_ns(), observed, &self.stacks);
                 Some(ProcessReport {
                     rank: report.rank.or(trace.profiler.rank),

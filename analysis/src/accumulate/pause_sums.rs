@@ -21,6 +21,11 @@ pub(crate) fn generation_index(generation: u8) -> usize {
     usize::from(generation).min(GENERATIONS - 1)
 }
 
+/// The generation of a pause, `None` if unknown.
+pub(crate) fn known_generation(pause: &Pause) -> Option<u8> {
+    (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation)
+}
+
 /// Index of a reason in [`REASONS`].
 pub(crate) fn reason_index(reason: GcReason) -> usize {
     match reason {
@@ -90,6 +95,15 @@ impl PauseSums {
         add_to(&mut self.uncollectable, other.uncollectable);
         self.with_collected += other.with_collected;
         self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    pub(crate) fn total(&self) -> PauseTotal {
+        self.totals.iter().flatten().collect()
+    }
+
+    /// Of one reason.
+    pub(crate) fn of(&self, reason: GcReason) -> PauseTotal {
+        self.totals[reason_index(reason)].iter().collect()
     }
 
     pub(crate) fn by_generation(&self) -> [PauseTotal; GENERATIONS] {

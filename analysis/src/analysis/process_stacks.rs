@@ -1,6 +1,7 @@
 //! Stacks with their weights, for flame graphs.
 
 use super::Analysis;
+use crate::accumulate::pause_sums::generation_index;
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::stacks::NodeId;
 use crate::accumulate::stacks::StackSums;
@@ -83,15 +84,13 @@ impl<'a> WeightedStack<'a> {
     /// Count and time of its pauses.
     #[must_use]
     pub fn pauses(&self) -> PauseTotal {
-        self.sums.all
+        self.sums.sums.total()
     }
 
     /// Like that, for one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses of
     /// unknown generation.
     #[must_use]
     pub fn of_generation(&self, generation: u8) -> PauseTotal {
-        let index = crate::accumulate::pause_sums::generation_index(generation);
-        let effort = self.sums.by_generation.get(index);
-        effort.copied().unwrap_or_default()
+        self.sums.sums.by_generation()[generation_index(generation)]
     }
 }

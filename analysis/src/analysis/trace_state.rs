@@ -52,6 +52,11 @@ impl TraceState {
         self.header.is_some() || self.effort.count > 0 || self.deferred || self.gpu_work
     }
 
+    /// Its last timestamp.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.span.map_or(self.started_ns(), |(_, last_ns)| last_ns)
+    }
+
     /// Start of the recording.
     pub(crate) fn started_ns(&self) -> u64 {
         match &self.header {

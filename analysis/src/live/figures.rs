@@ -8,6 +8,7 @@ use super::locations::LocationTable;
 use super::pressure::pressure;
 use super::ring::BUCKET_NS;
 use super::ring::bucket;
+use super::ring::index;
 use super::snapshot::ProcessDetail;
 use super::snapshot::ProcessEnd;
 use super::snapshot::ProcessFigures;
@@ -74,7 +75,7 @@ impl LiveProcess {
     fn add_pauses(&self, figures: &mut ProcessFigures, interval: BucketRange) {
         let seconds = self.seconds(interval.until);
         let Some(work) = &self.work else {
-            figures.history_ns = vec![0; usize::try_from(seconds).unwrap_or(0)];
+            figures.history_ns = vec![0; index(seconds)];
             return;
         };
         let bucket_sums = work.history.bucket_sums(interval.from, interval.until);
@@ -134,26 +135,20 @@ impl LiveProcess {
             ..TimelineCell::default()
         });
         let mut cells: Vec<TimelineCell> = cells.collect();
-        let at = |bucket: u64| usize::try_from(bucket - from).unwrap_or(usize::MAX);
+        let at = |bucket: u64| index(bucket - from);
         if let Some(work) = &self.work {
             for (bucket, ns) in work.history.paused_by_bucket(from, until) {
-                if let Some(cell) = cells.get_mut(at(bucket)) {
-                    cell.gc_ns = u64::from(ns).min(BUCKET_NS);
-                }
+                cells[at(bucket)].gc_ns = u64::from(ns).min(BUCKET_NS);
             }
         }
         if let Some(work) = self.gpus.first() {
             let start = work.known_from().max(from);
             let known = until.min(work.known_until());
             for bucket in start..known {
-                if let Some(cell) = cells.get_mut(at(bucket)) {
-                    cell.gpu_busy_ns = Some(0);
-                }
+                cells[at(bucket)].gpu_busy_ns = Some(0);
             }
             for (bucket, ns) in work.by_bucket(start, known) {
-                if let Some(cell) = cells.get_mut(at(bucket)) {
-                    cell.gpu_busy_ns = Some(u64::from(ns).min(BUCKET_NS));
-                }
+                cells[at(bucket)].gpu_busy_ns = Some(u64::from(ns).min(BUCKET_NS));
             }
         }
         cells

@@ -3,6 +3,7 @@
 use super::ring::BUCKET_NS;
 use super::ring::BucketRing;
 use super::ring::bucket;
+use super::ring::index;
 use super::snapshot::GENERATIONS;
 use crate::accumulate::add_to;
 use crate::accumulate::pause_sums::generation_index;
@@ -46,8 +47,8 @@ impl PauseHistory {
     pub(super) fn add(&mut self, pause: &Pause) {
         self.pause_ns.cover(pause.start_ns, pause.end_ns);
         let ended = self.ended.slot(bucket(pause.end_ns));
-        if let Some(count) = ended.and_then(|by| by.get_mut(generation_index(pause.generation))) {
-            *count += 1;
+        if let Some(by_generation) = ended {
+            by_generation[generation_index(pause.generation)] += 1;
         }
     }
 
@@ -93,12 +94,9 @@ impl PauseHistory {
     pub(super) fn by_second(&self, until: u64, seconds: u64) -> Vec<u64> {
         let back = seconds.min(until / SECOND);
         let from = until - back * SECOND;
-        let mut sums = vec![0u64; usize::try_from(back).unwrap_or(0)];
+        let mut sums = vec![0u64; index(back)];
         for (bucket, ns) in self.pause_ns.within(from, until) {
-            let second = usize::try_from((bucket - from) / SECOND).unwrap_or(usize::MAX);
-            if let Some(sum) = sums.get_mut(second) {
-                add_to(sum, ns);
-            }
+            sums[index((bucket - from) / SECOND)] += ns;
         }
         sums
     }

@@ -16,6 +16,7 @@ use super::text::first_bytes;
 use crate::accumulate::Keep;
 use crate::accumulate::WINDOW_NS;
 use crate::accumulate::interval_union::IntervalUnion;
+use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
@@ -132,9 +133,8 @@ impl LiveProcess {
         let later = self.starts.iter().rev();
         let later = later.take_while(|other| **other > start_ns).count();
         self.starts.insert(self.starts.len() - later, start_ns);
-        let newest = self.starts.back().copied().unwrap_or(0);
-        while let Some(oldest) = self.starts.front()
-            && (self.starts.len() > PAUSES || oldest.saturating_add(WINDOW_NS) < newest)
+        while let (Some(oldest), Some(newest)) = (self.starts.front(), self.starts.back())
+            && (self.starts.len() > PAUSES || newest - oldest > WINDOW_NS)
         {
             self.starts.pop_front();
         }
@@ -173,7 +173,7 @@ impl LivePauses {
         let figures = PauseFigures {
             end_ns: pause.end_ns,
             duration_ns: pause.duration_ns(),
-            generation: (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation),
+            generation: known_generation(pause),
         };
         self.sums.add(pause);
         self.history.add(pause);

@@ -25,7 +25,7 @@ impl<T: Copy + Default> BucketRing<T> {
     /// single wrong timestamp cannot block it.
     pub(super) fn slot(&mut self, bucket: u64) -> Option<&mut T> {
         if self.slots.is_empty() {
-            self.slots = vec![T::default(); usize::try_from(BUCKETS).ok()?];
+            self.slots = vec![T::default(); index(BUCKETS)];
             (self.oldest, self.newest) = (bucket, bucket);
         }
         self.oldest = self.oldest.min(bucket);
@@ -97,7 +97,13 @@ where
 }
 
 fn place(bucket: u64) -> usize {
-    usize::try_from(bucket % BUCKETS).unwrap_or(0)
+    index(bucket % BUCKETS)
+}
+
+/// A number of buckets, or of something longer, as an index.
+#[expect(clippy::expect_used, reason = "gctrace is for 64-bit machines")]
+pub(super) fn index(count: u64) -> usize {
+    usize::try_from(count).expect("invariant: usize has 64 bits")
 }
 
 /// The bucket of a time.

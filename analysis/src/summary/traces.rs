@@ -19,7 +19,6 @@ pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceR
     let observed_ns = sum(observed.chain([unlisted.observed_ns]));
     let stopped = own().map(|process| process.stopped_ns);
     let stopped_ns = sum(stopped.chain([omitted_ns, unlisted.paused_ns]));
-    let (_, last_ns) = trace.span.unwrap_or_default();
     TraceReport {
         file: trace.file.clone(),
         command: header
@@ -36,7 +35,7 @@ pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceR
         rank: trace.rank(),
         started_ns: trace.started_ns(),
         started_unix_ns: trace.started_unix_ns(),
-        duration_ns: last_ns.saturating_sub(trace.started_ns()),
+        duration_ns: trace.last_ns().saturating_sub(trace.started_ns()),
         basis: basis(header.is_some() && end.is_some()),
         pauses: trace.effort,
         max_ns: trace.max_ns,

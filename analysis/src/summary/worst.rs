@@ -1,9 +1,9 @@
 //! The longest pauses of all traces.
 
+use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::worst_pauses::WorstPauseEntry;
 use crate::analysis::Analysis;
 use crate::report::WorstPause;
-use gctrace_event::Pause;
 
 impl Analysis {
     pub(super) fn worst_pauses(&self) -> Vec<WorstPause> {
@@ -17,7 +17,7 @@ impl Analysis {
         let trace = &self.traces[entry.trace];
         let after_start_ns = pause.start_ns.saturating_sub(trace.started_ns());
         let rank = process.and_then(|process| process.sums.rank());
-        let line = entry.node.and_then(|node| self.stacks.own_line(node));
+        let line = entry.node.map(|node| self.stacks.own_line(node));
         let started_unix_ns = trace.started_unix_ns();
         WorstPause {
             trace: entry.trace,
@@ -30,8 +30,7 @@ impl Analysis {
             start_ns: pause.start_ns,
             unix_ns: started_unix_ns.map(|started| started.saturating_add(after_start_ns)),
             duration_ns: pause.duration_ns(),
-            generation: Some(pause.generation)
-                .filter(|generation| *generation != Pause::UNKNOWN_GENERATION),
+            generation: known_generation(pause),
             reason: pause.reason.as_str().to_owned(),
             collected: pause.collected,
             objects: pause.heap_objects.or(pause.oldest_objects),

@@ -3,8 +3,7 @@
 use super::NodeId;
 use super::StackTree;
 use super::TraceFrames;
-use crate::accumulate::pause_sums::generation_index;
-use crate::accumulate::pause_sums::reason_index;
+use crate::accumulate::pause_sums::PauseSums;
 use crate::report::PauseTotal;
 use gctrace_event::FrameId;
 use gctrace_event::GcReason;
@@ -18,54 +17,34 @@ const STACKS_KEPT: usize = 100_000;
 const NO_FRAME: FrameId = 0;
 
 /// Sums over the pauses of one stack.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct StackSums {
-    pub(crate) all: PauseTotal,
-    pub(crate) by_generation: [PauseTotal; 4],
-    pub(crate) by_reason: [PauseTotal; 4],
+    pub(crate) sums: PauseSums,
     /// Automatic collections of the whole heap.
     pub(crate) automatic_full: PauseTotal,
-    pub(crate) max_ns: u64,
 }
 
 impl StackSums {
     fn add(&mut self, pause: &Pause, full: bool) {
-        let time_ns = pause.duration_ns();
-        self.all.add(time_ns);
-        self.max_ns = self.max_ns.max(time_ns);
-        let generation = generation_index(pause.generation);
-        if let Some(effort) = self.by_generation.get_mut(generation) {
-            effort.add(time_ns);
-        }
-        if let Some(effort) = self.by_reason.get_mut(reason_index(pause.reason)) {
-            effort.add(time_ns);
-        }
+        self.sums.add(pause);
         if full && pause.reason == GcReason::Automatic {
-            self.automatic_full.add(time_ns);
+            self.automatic_full.add(pause.duration_ns());
         }
     }
 
     /// Automatic collections that are not full.
     pub(crate) fn automatic_partial(&self) -> PauseTotal {
-        let [automatic, ..] = self.by_reason;
+        let automatic = self.sums.of(GcReason::Automatic);
         PauseTotal {
-            count: automatic.count.saturating_sub(self.automatic_full.count),
-            time_ns: automatic
-                .time_ns
-                .saturating_sub(self.automatic_full.time_ns),
+            count: automatic.count - self.automatic_full.count,
+            time_ns: automatic.time_ns - self.automatic_full.time_ns,
         }
     }
 
     /// Adds the sums of other pauses.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.all.add_all(&other.all);
+        self.sums.merge(&other.sums);
         self.automatic_full.add_all(&other.automatic_full);
-        self.max_ns = self.max_ns.max(other.max_ns);
-        let generations = self.by_generation.iter_mut().zip(&other.by_generation);
-        let reasons = self.by_reason.iter_mut().zip(&other.by_reason);
-        for (effort, other) in generations.chain(reasons) {
-            effort.add_all(other);
-        }
     }
 }
 
@@ -103,7 +82,7 @@ impl TraceStacks {
         for (frame, sums) in by_frame {
             match frames.resolve(frame, tree) {
                 Some(node) => self.by_node.entry(node).or_default().merge(&sums),
-                None => self.without_stack.add_all(&sums.all),
+                None => self.without_stack.add_all(&sums.sums.total()),
             }
         }
     }

@@ -97,15 +97,6 @@ impl PauseSums {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    pub(crate) fn total(&self) -> PauseTotal {
-        self.totals.iter().flatten().collect()
-    }
-
-    /// Of one reason.
-    pub(crate) fn of(&self, reason: GcReason) -> PauseTotal {
-        self.totals[reason_index(reason)].iter().collect()
-    }
-
     pub(crate) fn by_generation(&self) -> [PauseTotal; GENERATIONS] {
         std::array::from_fn(|at| self.totals.iter().map(|reason| &reason[at]).collect())
     }

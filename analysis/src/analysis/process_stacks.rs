@@ -84,13 +84,13 @@ impl<'a> WeightedStack<'a> {
     /// Count and time of its pauses.
     #[must_use]
     pub fn pauses(&self) -> PauseTotal {
-        self.sums.sums.total()
+        self.sums.total()
     }
 
     /// Like that, for one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses of
     /// unknown generation.
     #[must_use]
     pub fn of_generation(&self, generation: u8) -> PauseTotal {
-        self.sums.sums.by_generation()[generation_index(generation)]
+        self.sums.by_generation[generation_index(generation)]
     }
 }

@@ -86,7 +86,7 @@ impl<'a> StackRanking<'a> {
 
     fn add_stack(&mut self, node_id: NodeId, sums: &StackSums) {
         let node = &self.tree.nodes[node_id];
-        let total = sums.sums.total();
+        let total = sums.total();
         self.lines.with_stack.add_all(&total);
         if node.cut {
             self.lines.stack_too_deep.add_all(&total);
@@ -119,7 +119,7 @@ impl<'a> StackRanking<'a> {
             self.efforts(&used, OF_A_KIND)
         };
         Some(LinesReport {
-            explicit: of_kind(|sums| sums.sums.of(GcReason::Manual)),
+            explicit: of_kind(|sums| sums.of(GcReason::Manual)),
             automatic_full: of_kind(|sums| sums.automatic_full),
             automatic_partial: of_kind(StackSums::automatic_partial),
             innermost: self.line_reports(&self.innermost, limits),
@@ -141,17 +141,16 @@ impl<'a> StackRanking<'a> {
             .iter()
             .map(|(id, group)| (self.tree.location(*id), group))
             .collect();
-        sorted
-            .sort_by_key(|(location, group)| (Reverse(group.sums.sums.total().time_ns), *location));
+        sorted.sort_by_key(|(location, group)| (Reverse(group.sums.total().time_ns), *location));
         let report = |(location, group): (&Location, &LineGroup)| {
-            let sums = &group.sums.sums;
+            let sums = &group.sums;
             LineReport {
                 location: location.clone(),
                 pauses: sums.total(),
                 time_ratio: self.share(sums.total()),
                 max_ns: sums.max_ns,
-                by_generation: sums.by_generation(),
-                by_reason: sums.by_reason(),
+                by_generation: sums.by_generation,
+                by_reason: sums.by_reason,
                 with: self.efforts(&group.with, WITH),
                 with_total: group.with.len() as u64,
             }
@@ -178,19 +177,15 @@ impl<'a> StackRanking<'a> {
         // Ties are broken by the frames, independent of the order of the input.
         sorted.sort_by(|(a, a_sums), (b, b_sums)| {
             let frames = || self.tree.frames(*a).cmp(self.tree.frames(*b));
-            let time = b_sums
-                .sums
-                .total()
-                .time_ns
-                .cmp(&a_sums.sums.total().time_ns);
+            let time = b_sums.total().time_ns.cmp(&a_sums.total().time_ns);
             time.then_with(frames)
         });
-        let report = |(id, StackSums { sums, .. }): (NodeId, &StackSums)| StackReport {
+        let report = |(id, sums): (NodeId, &StackSums)| StackReport {
             frames: self.tree.frames(id).cloned().collect(),
             pauses: sums.total(),
             time_ratio: self.share(sums.total()),
             max_ns: sums.max_ns,
-            by_generation: sums.by_generation(),
+            by_generation: sums.by_generation,
         };
         sorted.into_iter().take(limits.stacks).map(report).collect()
     }
@@ -204,10 +199,7 @@ impl LineGroup {
     fn add(&mut self, sums: &StackSums, with: Option<LocationId>) {
         self.sums.merge(sums);
         if let Some(with) = with {
-            self.with
-                .entry(with)
-                .or_default()
-                .add_all(&sums.sums.total());
+            self.with.entry(with).or_default().add_all(&sums.total());
         }
     }
 }

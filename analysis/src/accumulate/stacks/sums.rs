@@ -3,7 +3,10 @@
 use super::NodeId;
 use super::StackTree;
 use super::TraceFrames;
-use crate::accumulate::pause_sums::PauseSums;
+use crate::accumulate::pause_sums::GENERATIONS;
+use crate::accumulate::pause_sums::REASONS;
+use crate::accumulate::pause_sums::generation_index;
+use crate::accumulate::pause_sums::reason_index;
 use crate::report::PauseTotal;
 use gctrace_event::FrameId;
 use gctrace_event::GcReason;
@@ -16,25 +19,40 @@ const STACKS_KEPT: usize = 100_000;
 /// No frame has this name: they are counted from 1.
 const NO_FRAME: FrameId = 0;
 
-/// Sums over the pauses of one stack.
+/// Sums over the pauses of one stack. There are many: generations and reasons are apart, in half the
+/// memory of a [`PauseSums`](super::super::pause_sums::PauseSums).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StackSums {
-    pub(crate) sums: PauseSums,
+    pub(crate) by_generation: [PauseTotal; GENERATIONS],
+    pub(crate) by_reason: [PauseTotal; REASONS.len()],
     /// Automatic collections of the whole heap.
     pub(crate) automatic_full: PauseTotal,
+    pub(crate) max_ns: u64,
 }
 
 impl StackSums {
     fn add(&mut self, pause: &Pause, full: bool) {
-        self.sums.add(pause);
+        let time_ns = pause.duration_ns();
+        self.by_generation[generation_index(pause.generation)].add(time_ns);
+        self.by_reason[reason_index(pause.reason)].add(time_ns);
         if full && pause.reason == GcReason::Automatic {
-            self.automatic_full.add(pause.duration_ns());
+            self.automatic_full.add(time_ns);
         }
+        self.max_ns = self.max_ns.max(time_ns);
+    }
+
+    pub(crate) fn total(&self) -> PauseTotal {
+        self.by_generation.iter().collect()
+    }
+
+    /// Of one reason.
+    pub(crate) fn of(&self, reason: GcReason) -> PauseTotal {
+        self.by_reason[reason_index(reason)]
     }
 
     /// Automatic collections that are not full.
     pub(crate) fn automatic_partial(&self) -> PauseTotal {
-        let automatic = self.sums.of(GcReason::Automatic);
+        let automatic = self.of(GcReason::Automatic);
         PauseTotal {
             count: automatic.count - self.automatic_full.count,
             time_ns: automatic.time_ns - self.automatic_full.time_ns,
@@ -43,8 +61,13 @@ impl StackSums {
 
     /// Adds the sums of other pauses.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.sums.merge(&other.sums);
         self.automatic_full.add_all(&other.automatic_full);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        let generations = self.by_generation.iter_mut().zip(&other.by_generation);
+        let reasons = self.by_reason.iter_mut().zip(&other.by_reason);
+        for (total, other) in generations.chain(reasons) {
+            total.add_all(other);
+        }
     }
 }
 
@@ -82,7 +105,7 @@ impl TraceStacks {
         for (frame, sums) in by_frame {
             match frames.resolve(frame, tree) {
                 Some(node) => self.by_node.entry(node).or_default().merge(&sums),
-                None => self.without_stack.add_all(&sums.sums.total()),
+                None => self.without_stack.add_all(&sums.total()),
             }
         }
     }

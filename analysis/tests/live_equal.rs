@@ -1,5 +1,6 @@
-//! The live figures at the end of a recording against the report of the same trace, which is
-//! computed differently: real traces of the PyTorch profiler with inserted pauses, and a simulated
+//! The live figures at the end of a recording against the report of the same trace. Sums come from
+//! the same accumulators, kept for another time; steps, lines and GPU times are computed in another
+//! way. The recordings: real traces of the PyTorch profiler with inserted pauses, and a simulated
 //! training. Further traces, for example gctrace's own recordings, can be named in
 //! `GCTRACE_LIVE_TRACES` (separated by `:`).
 

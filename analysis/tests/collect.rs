@@ -22,7 +22,6 @@ use test_kit::reports::START;
 
 fn op(start_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
     GpuOp {
-        pid: None,
         device: 0,
         stream,
         kind: GpuOpKind::Kernel,
@@ -30,8 +29,7 @@ fn op(start_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
         start_ns: START + start_ms * MS,
         end_ns: START + (start_ms + 1) * MS,
         correlation,
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     }
 }
 
@@ -43,11 +41,8 @@ fn call(pid: u32, function: &'static str, start_ms: u64, correlation: Option<u64
         function: function.into(),
         start_ns: START + start_ms * MS,
         end_ns: START + start_ms * MS + 1000,
-        stream: None,
-        bytes: None,
-        grid: None,
         correlation,
-        error: None,
+        ..CudaCall::default()
     }
 }
 

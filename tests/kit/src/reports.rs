@@ -2,8 +2,6 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
-use gctrace_event::Counters;
-use gctrace_event::EventSource;
 use gctrace_event::FORMAT;
 use gctrace_event::GcReason;
 use gctrace_event::Interpreter;
@@ -36,17 +34,15 @@ pub fn header() -> TraceHeader {
 pub fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
     Record::Process(Process {
         pid,
-        namespace_pid: None,
-        parent: None,
         origin: ProcessOrigin::Launched,
         since_ns: START + since_ms * MS,
         command: vec!["python".to_owned()],
-        rank: None,
         interpreter: Some(Interpreter {
             collector: collector.to_owned(),
             free_threaded: collector == "free-threaded",
             ..Interpreter::default()
         }),
+        ..Process::default()
     })
 }
 
@@ -72,15 +68,7 @@ pub fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
         collected: Some(1),
         uncollectable: Some(0),
         interpreter: Some(0),
-        cpu_ns: None,
-        stop_the_world_ns: None,
-        oldest_objects: None,
-        heap_objects: None,
-        unfinished: false,
-        stack: None,
-        young_count: None,
-        counters: Counters::default(),
-        source: EventSource::Probes,
+        ..Pause::default()
     }
 }
 

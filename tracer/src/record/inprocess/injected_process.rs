@@ -12,6 +12,7 @@ use super::ring_event::RingEvent;
 use crate::record::clock;
 use crate::record::examination::Unexamined;
 use crate::record::frames::FrameTree;
+use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::Interpreter;
 use gctrace_event::ProcessOrigin;
@@ -346,8 +347,10 @@ impl InjectedProcessFacts {
                 RingEvent::Missed(what, count) => {
                     stats.lose(self.process.pid, what, count);
                 }
-                RingEvent::CuptiSince(at_ns) => stats.cupti.push((self.process.pid, at_ns)),
-                RingEvent::NoCupti => stats.without_cupti.push(self.process.pid),
+                RingEvent::CuptiSince(at_ns) => {
+                    trace.calls.reported_by_cupti(self.process.pid, at_ns);
+                }
+                RingEvent::NoCupti => trace.calls.without_cupti(self.process.pid),
                 RingEvent::Overhead { ns, queue_full } => stats.overhead.add(ns, queue_full),
             }
         }

@@ -34,7 +34,8 @@ impl FrameTree {
         if let Some(id) = self.tree.get(&node) {
             return *id;
         }
-        let id = u32::try_from(self.tree.len() + 1).unwrap_or(FrameId::MAX);
+        let id = self.tree.len() as FrameId + 1;
+        debug_assert!(id > 0, "invariant: memory ends before the ids of frames");
         sink.write(&Record::Frame(Frame {
             id,
             parent: node.parent,

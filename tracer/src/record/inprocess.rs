@@ -239,7 +239,9 @@ impl InProcessSource {
             return self.warn(pid, text, trace);
         }
         let records = hello.role.records(&self.options);
-        let inode = nix::sys::stat::fstat(&ring).map_or(0, |status| status.st_ino);
+        let inode = nix::sys::stat::fstat(&ring)
+            .ok()
+            .map(|status| status.st_ino);
         let known = self.processes.get(&pid);
         if known.is_some_and(|known| known.still_maps(hello.role)) {
             return self.warn(pid, SECOND_RING.to_owned(), trace);

@@ -103,7 +103,7 @@ fn cut_short(end: &mut TraceEnd, reason: &str, unwritten: u64, alive: usize) {
     }
     if alive > 0 {
         let processes = end.processes.get_or_insert_default();
-        let count = u64::try_from(alive).unwrap_or(u64::MAX);
+        let count = alive as u64;
         processes.unexamined.insert(
             "still ran when the trace could not be written any more".to_owned(),
             count,

@@ -59,8 +59,8 @@ struct ProcessThreads {
 struct OpenedRing {
     role: RingRole,
     consumer: RingConsumer,
-    /// Inode of its memory.
-    inode: u64,
+    /// Inode of its memory; `None` if it is unknown.
+    inode: Option<u64>,
     meaning: RingState,
     counted: Option<CountedAllocations>,
     damaged: u64,
@@ -91,7 +91,7 @@ impl InjectedProcess {
     pub(super) fn add(
         &mut self,
         hello: &RingHello,
-        (consumer, inode): (RingConsumer, u64),
+        (consumer, inode): (RingConsumer, Option<u64>),
         trace: &mut RecordingTrace,
         stats: &mut InjectedStats,
     ) {
@@ -128,7 +128,7 @@ impl InjectedProcess {
             let mut words = line.split_ascii_whitespace().skip(4);
             let inode = words.next().and_then(|inode| inode.parse().ok());
             let is_memory = words.next().is_some_and(|path| path.starts_with("/memfd:"));
-            inode == Some(ring.inode) && is_memory
+            inode.is_some() && inode == ring.inode && is_memory
         })
     }
 

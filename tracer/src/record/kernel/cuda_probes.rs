@@ -289,20 +289,23 @@ impl CudaProbes {
     }
 
     /// Losses so far by place, and how often probes in recorded processes were hit.
-    pub(crate) fn lost_and_hits(&self) -> (Vec<(String, u64)>, u64) {
+    ///
+    /// # Errors
+    /// The kernel does not report the counts.
+    pub(crate) fn lost_and_hits(&self) -> Result<(Vec<(String, u64)>, u64), gctrace_ebpf::Error> {
         let Some(programs) = &self.programs else {
-            return Default::default();
+            return Ok(Default::default());
         };
         let (mut lost, mut hits) = (Vec::new(), 0);
         for (kind, name, _) in KINDS {
-            let counts = programs.counts(kind).unwrap_or_default();
+            let counts = programs.counts(kind)?;
             hits += counts.hits;
             if counts.lost > 0 {
                 let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
                 lost.push((where_lost, counts.lost));
             }
         }
-        (lost, hits)
+        Ok((lost, hits))
     }
 
     /// Measures what the probes cost; discards what is in the ring.

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// How long after each poll of the rings programs may be stopped: while gctrace does not poll (it
 /// was stopped, it waits for a disk), none is.
-const AFTER_LOOK: Duration = Duration::from_secs(1);
+const AFTER_POLL_NS: u64 = 1_000_000_000;
 
 /// A stop of at most this length was not ended by the guardian (`LONGEST` there).
 const GUARDIANS_PATIENCE_NS: u64 = 1_500_000_000;
@@ -87,8 +87,7 @@ impl StoppedPrograms {
     /// rings.
     pub(crate) fn allow(&self, session: &mut BpfSession) {
         if !self.is_ending {
-            let limit = u64::try_from(AFTER_LOOK.as_nanos()).unwrap_or(0);
-            session.hold_until(clock::monotonic_ns().saturating_add(limit));
+            session.hold_until(clock::monotonic_ns() + AFTER_POLL_NS);
         }
     }
 

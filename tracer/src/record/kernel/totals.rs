@@ -45,7 +45,7 @@ impl KernelSource {
             each.sum::<f64>() as u64
         });
         if let Some(cuda) = &self.cuda {
-            let (lost, hits) = cuda.lost_and_hits();
+            let (lost, hits) = cuda.lost_and_hits()?;
             losses.lost.extend(lost);
             losses.hits += hits;
         }
@@ -73,7 +73,7 @@ impl KernelSource {
         }
         if let Some(cuda) = &mut self.cuda {
             cuda.finish(&mut self.processes, trace);
-            end.lost.extend(cuda.lost_and_hits().0);
+            end.lost.extend(cuda.lost_and_hits()?.0);
         }
         end.lost.extend(lost(&counters, self.stacks.lost()));
         lose_unprobed(counters.unprobed(), trace.sources(), &mut end.lost);

@@ -39,7 +39,7 @@ impl ResourceSampler {
     }
 
     /// Samples if due, or if it is the `last` time.
-    pub(super) fn tick(&mut self, recording: &mut Recording, shared: &LiveHandle, last: bool) {
+    pub(super) fn tick(&mut self, recording: &mut Recording<'_>, shared: &LiveHandle, last: bool) {
         let now = Instant::now();
         if now < self.next && !last {
             return;

@@ -1,9 +1,9 @@
 //! Finds every Python process that this user may trace, in `/proc`; reports each once.
 //!
 //! Owns which processes were examined, when, and with what result. `gctrace_probes` decides whether
-//! a file is an interpreter; `watch.rs` follows children and places probes.
+//! a file is an interpreter; `kernel.rs` follows children and places probes.
 
-use crate::record::recorded_processes::RESCAN_DELAYS;
+use crate::record::kernel::recorded_processes::RESCAN_DELAYS;
 use gctrace_probes::ProgramKind;
 use gctrace_probes::maps;
 use gctrace_probes::proc_status;

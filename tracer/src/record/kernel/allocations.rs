@@ -11,8 +11,9 @@ mod steps;
 mod task_clock;
 mod worker;
 
+use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::RecordOutput;
-use crate::record::stacks::StackResolver;
+use crate::record::output::RecordSink as _;
 use gctrace_ebpf::AllocationEvent;
 use gctrace_ebpf::SharedMaps;
 use gctrace_event::Allocations as Summary;

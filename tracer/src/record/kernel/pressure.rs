@@ -4,6 +4,7 @@
 //! arenas from the kernel's count of mappings.
 
 use crate::record::output::RecordOutput;
+use crate::record::output::RecordSink as _;
 use gctrace_ebpf::Arenas;
 use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::PauseEvent;

@@ -10,6 +10,8 @@
 //! A reused pid cannot race with this: an entry of the table of recorded processes is removed with
 //! its process, and made before the kernel is asked.
 
+use crate::privileges;
+use anyhow::Context as _;
 use gctrace_probes::proc_status;
 use nix::unistd::Uid;
 use nix::unistd::User;
@@ -54,6 +56,41 @@ fn owner(pid: u32) -> String {
         },
         Err(_) => "of an unknown user".to_owned(),
     }
+}
+
+/// Checks that the process to attach to exists and may be inspected.
+pub(crate) fn attachable(pid: u32) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        pid != std::process::id(),
+        "process {pid} is gctrace itself; ps -ef lists processes"
+    );
+    let path = format!("/proc/{pid}");
+    anyhow::ensure!(
+        std::path::Path::new(&path).exists(),
+        "no process {pid} (ps -ef lists them)"
+    );
+    anyhow::ensure!(
+        !is_kernel_thread(pid),
+        "process {pid} is a kernel thread and never runs Python"
+    );
+    proc_status::command_line(pid)
+        .map(drop)
+        .with_context(|| format!("cannot record process {pid}"))?;
+    if privileges::has_more_rights_than_its_user() {
+        check(pid)?;
+    }
+    Ok(())
+}
+
+/// Reads the flags, field 9 of proc_pid_stat(5); `PF_KTHREAD` from include/linux/sched.h.
+fn is_kernel_thread(pid: u32) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let flags = fields.split_whitespace().nth(6);
+    flags
+        .and_then(|flags| flags.parse::<u64>().ok())
+        .is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// Why a process is not recorded.

@@ -1,7 +1,7 @@
-//! The injected library's side of a recording: rings of shared memory that processes hand over.
+//! In-process: the other source of a recording, by rings of shared memory that processes hand over.
 //!
 //! Owns the private folder and its socket, the connected processes, and the figures about all of
-//! them. One process and its records are in `injected/injected_process.rs`; `launch/preload.rs`
+//! them. One process and its records are in `inprocess/injected_process.rs`; `launch/preload.rs`
 //! loads the library into programs.
 
 mod connections;
@@ -17,18 +17,22 @@ mod texts;
 use crate::launch::CommandEnd;
 use crate::launch::Invoker;
 use crate::record::clock;
-use crate::record::injected::connections::RingConnections;
-use crate::record::injected::folder::FolderOwner;
-use crate::record::injected::folder::InjectFolder;
-use crate::record::injected::injected_process::InjectedProcess;
-use crate::record::injected::notices::NoticeCounts;
+use crate::record::inprocess::connections::RingConnections;
+use crate::record::inprocess::folder::FolderOwner;
+use crate::record::inprocess::folder::InjectFolder;
+use crate::record::inprocess::injected_process::InjectedProcess;
+use crate::record::inprocess::notices::NoticeCounts;
 use crate::record::output::RecordOutput;
+use crate::record::output::RecordSink as _;
+use crate::record::shutdown::RecordingLosses;
+use crate::record::source::Source;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_event::ProbeCost;
 use gctrace_event::ProcessExit;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
+use gctrace_event::TraceEnd;
 use gctrace_ring::Absence;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::OfferedRing;
@@ -49,12 +53,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// The processes that are recorded in-process.
-pub(crate) struct InjectedProcesses {
+pub(crate) struct InProcessSource {
     connections: RingConnections,
     /// The listener, open connections and all living processes.
     waiting: Epoll,
     /// What the library is to record.
-    asked: InjectOptions,
+    options: InjectOptions,
     processes: HashMap<u32, InjectedProcess>,
     /// The user whose rings are accepted, in addition to root's.
     owner: FolderOwner,
@@ -86,10 +90,6 @@ struct InjectedStats {
     collections: u64,
     /// Calls that CUPTI reported.
     calls: u64,
-    /// Processes whose calls CUPTI reports, and since when.
-    cupti: Vec<(u32, u64)>,
-    /// Processes whose calls it does not report.
-    without_cupti: Vec<u32>,
 }
 
 /// How long CUPTI itself kept the programs' threads busy.
@@ -100,27 +100,14 @@ struct CuptiOverhead {
     queue_full: u64,
 }
 
-/// What the in-process recording adds to the end of a trace.
-#[derive(Debug, Default)]
-pub(crate) struct InjectedSummary {
-    /// Number of lost records by what was lost and where, as the trace's end names it.
-    pub lost: BTreeMap<String, u64>,
-    /// Processes that handed over a ring and had not exited when the recording ended.
-    pub alive: usize,
-    /// Processes, and since when CUPTI reports their calls, unless taken before.
-    pub cupti: Vec<(u32, u64)>,
-    /// Hooks and how often they ran. Their overhead cannot be measured from outside.
-    pub hooks: Vec<ProbeCost>,
-}
-
-impl InjectedProcesses {
+impl InProcessSource {
     /// Creates the private folder and listens in it. `describes_processes`: there are no probes to
-    /// describe them; `asked`: what the library is to record.
+    /// describe them; `options`: what the library is to record.
     pub(crate) fn start(
         invoker: &Invoker,
         as_root: bool,
         describes_processes: bool,
-        asked: &InjectOptions,
+        options: &InjectOptions,
     ) -> anyhow::Result<Self> {
         let is_other = invoker.escalated_by().is_some() && !as_root;
         let own = nix::unistd::Uid::effective().as_raw();
@@ -142,7 +129,7 @@ impl InjectedProcesses {
         let mut injected = Self {
             connections: RingConnections::new(listener),
             waiting,
-            asked: *asked,
+            options: *options,
             processes: HashMap::new(),
             owner,
             launched: None,
@@ -154,12 +141,10 @@ impl InjectedProcesses {
                 overhead: CuptiOverhead::default(),
                 collections: 0,
                 calls: 0,
-                cupti: Vec::new(),
-                without_cupti: Vec::new(),
             },
-            lacks_python: asked.collections,
+            lacks_python: options.collections,
             // On a machine without a GPU its absence is expected.
-            lacks_cuda: asked.cuda && !asked.yields && crate::record::mode::has_device(),
+            lacks_cuda: options.cuda && !options.yields && crate::record::mode::has_device(),
             has_launched: false,
             absent,
             folder,
@@ -184,8 +169,23 @@ impl InjectedProcesses {
         self.launched = Some(pid);
     }
 
+    /// Counts the processes known only by their absence, unless probes see them.
+    fn count_absent(&self, trace: &mut RecordingTrace) {
+        if !self.stats.describes_processes {
+            return;
+        }
+        match gctrace_ring::absences(&self.absent) {
+            Ok(counts) => {
+                for (absence, count) in Absence::ALL.into_iter().zip(counts) {
+                    trace.examination.absent(absence.into(), count);
+                }
+            }
+            Err(error) => tracing::debug!("{}: {error}", gctrace_ring::ABSENCE_FILE),
+        }
+    }
+
     /// Accepts new rings, drains all of them, reaps exited processes.
-    pub(crate) fn tick(&mut self, trace: &mut RecordingTrace) {
+    fn drain(&mut self, trace: &mut RecordingTrace) {
         self.connections.listen(&self.waiting);
         // A process seen as exited here writes no more; the loop below drains it.
         let dead = self.dead();
@@ -204,46 +204,6 @@ impl InjectedProcesses {
         for pid in gone {
             self.reap(pid, now_ns, trace);
         }
-    }
-
-    /// Counts the processes known only by their absence, unless probes see them.
-    pub(crate) fn count_absent(&self, trace: &mut RecordingTrace) {
-        if !self.stats.describes_processes {
-            return;
-        }
-        match gctrace_ring::absences(&self.absent) {
-            Ok(counts) => {
-                for (absence, count) in Absence::ALL.into_iter().zip(counts) {
-                    trace.examination.absent(absence.into(), count);
-                }
-            }
-            Err(error) => tracing::debug!("{}: {error}", gctrace_ring::ABSENCE_FILE),
-        }
-    }
-
-    /// Living processes that handed over a ring.
-    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.processes.keys().copied()
-    }
-
-    /// Number of records lost so far, by what was lost and where.
-    pub(crate) fn lost(&self) -> &BTreeMap<String, u64> {
-        &self.stats.lost
-    }
-
-    /// Collections and CUDA calls recorded in-process so far.
-    pub(crate) fn hits(&self) -> u64 {
-        self.stats.collections.saturating_add(self.stats.calls)
-    }
-
-    /// Processes, and since when CUPTI reports their calls; each once.
-    pub(crate) fn take_cupti(&mut self) -> Vec<(u32, u64)> {
-        std::mem::take(&mut self.stats.cupti)
-    }
-
-    /// Processes whose calls CUPTI does not report; each once for each reason.
-    pub(crate) fn take_without_cupti(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.stats.without_cupti)
     }
 
     fn dead(&self) -> Vec<u32> {
@@ -278,8 +238,10 @@ impl InjectedProcesses {
             );
             return self.warn(pid, text, trace);
         }
-        let records = hello.role.records(&self.asked);
-        let inode = nix::sys::stat::fstat(&ring).map_or(0, |status| status.st_ino);
+        let records = hello.role.records(&self.options);
+        let inode = nix::sys::stat::fstat(&ring)
+            .ok()
+            .map(|status| status.st_ino);
         let known = self.processes.get(&pid);
         if known.is_some_and(|known| known.still_maps(hello.role)) {
             return self.warn(pid, SECOND_RING.to_owned(), trace);
@@ -341,6 +303,7 @@ impl InjectedProcesses {
         if self.stats.describes_processes {
             trace.output.forget(pid);
             trace.examination.ended(pid);
+            trace.calls.ended(pid);
             // The command's status is known only after waiting for it.
             if self.launched != Some(pid) {
                 write_exit(pid, at_ns, None, &mut trace.output);
@@ -356,22 +319,46 @@ impl InjectedProcesses {
         };
         self.stats.notices.report(pid, notice, &mut trace.output);
     }
+}
 
-    /// Drains everything once more and closes. `ended`: how the command ended, if it did.
-    pub(crate) fn finish(
+impl Source for InProcessSource {
+    fn wake_descriptor(&self) -> BorrowedFd<'_> {
+        self.waiting.0.as_fd()
+    }
+
+    fn poll(&mut self, trace: &mut RecordingTrace) -> anyhow::Result<()> {
+        self.drain(trace);
+        Ok(())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.processes.keys().copied().collect()
+    }
+
+    fn tally(
+        &mut self,
+        _trace: &RecordingTrace,
+        losses: &mut RecordingLosses,
+    ) -> anyhow::Result<()> {
+        losses.lost.extend(self.stats.lost.clone());
+        losses.hits += self.stats.collections + self.stats.calls;
+        Ok(())
+    }
+
+    fn finish(
         mut self,
-        ended: Option<CommandEnd>,
         trace: &mut RecordingTrace,
-    ) -> InjectedSummary {
+        end: &mut TraceEnd,
+        ended: Option<CommandEnd>,
+    ) -> anyhow::Result<usize> {
         // Covers every pending connection: the kernel queues that many.
         for _ in 0..RingListener::MAX_WAITING / connections::ACCEPTED_AT_ONCE {
-            self.tick(trace);
+            self.drain(trace);
             if !self.connections.has_more() {
                 break;
             }
         }
         self.count_absent(trace);
-        let alive = self.processes.len();
         for process in self.processes.values_mut() {
             process.leave(trace, &mut self.stats);
         }
@@ -389,19 +376,9 @@ impl InjectedProcesses {
         }
         self.stats.overhead.note(&mut trace.output);
         self.stats.notices.finish(&mut trace.output);
-        InjectedSummary {
-            hooks: self.stats.hooks(),
-            lost: self.stats.lost,
-            alive,
-            cupti: self.stats.cupti,
-        }
-    }
-}
-
-/// Readable when a process connects or exits.
-impl AsFd for InjectedProcesses {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.waiting.0.as_fd()
+        end.probes.extend(self.stats.hooks());
+        end.lost.extend(self.stats.lost);
+        Ok(self.processes.len())
     }
 }
 

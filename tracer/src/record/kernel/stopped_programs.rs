@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// How long after each poll of the rings programs may be stopped: while gctrace does not poll (it
 /// was stopped, it waits for a disk), none is.
-const AFTER_LOOK: Duration = Duration::from_secs(1);
+const AFTER_POLL_NS: u64 = 1_000_000_000;
 
 /// A stop of at most this length was not ended by the guardian (`LONGEST` there).
 const GUARDIANS_PATIENCE_NS: u64 = 1_500_000_000;
@@ -31,15 +31,31 @@ const STOPPED_LONG: Duration = Duration::from_secs(2);
 
 /// Time that programs were stopped for their probes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HoldTimes {
+pub(crate) struct StopTimes {
     /// Stops that were still in effect when gctrace ended them.
     pub count: u64,
     /// Nanoseconds from the event of each of these stops to its end, summed.
     pub total_ns: u64,
 }
 
+/// An event at which a process is stopped, unless that is not needed or not possible.
+#[derive(Clone, Copy)]
+pub(crate) struct StopPoint {
+    pub pid: u32,
+    pub state: HoldState,
+    /// Time of the event, CLOCK_MONOTONIC in ns.
+    pub at_ns: u64,
+}
+
+impl StopPoint {
+    /// Whether the process waits to be resumed.
+    pub(crate) fn is_stopped(self) -> bool {
+        matches!(self.state, HoldState::Stopped { .. })
+    }
+}
+
 /// A process that may stop itself because its child was stopped.
-struct HeldParent {
+struct StoppedParent {
     pid: u32,
     child: u32,
     /// When the child was resumed.
@@ -47,21 +63,21 @@ struct HeldParent {
 }
 
 /// The stopped programs of a recording.
-pub(crate) struct HeldPrograms {
-    held: HeldProcesses,
+pub(crate) struct StoppedPrograms {
+    map: HeldProcesses,
     /// Number and total time of all stops.
-    pub holds: HoldTimes,
+    pub times: StopTimes,
     /// The recording is ending: no program is stopped any more; those that are get resumed at once.
     pub is_ending: bool,
     /// Parents of stopped processes that were running at the time.
-    parents: Vec<HeldParent>,
+    parents: Vec<StoppedParent>,
 }
 
-impl HeldPrograms {
-    pub(crate) fn new(held: HeldProcesses) -> Self {
+impl StoppedPrograms {
+    pub(crate) fn new(map: HeldProcesses) -> Self {
         Self {
-            held,
-            holds: HoldTimes::default(),
+            map,
+            times: StopTimes::default(),
             is_ending: false,
             parents: Vec::new(),
         }
@@ -71,8 +87,7 @@ impl HeldPrograms {
     /// rings.
     pub(crate) fn allow(&self, session: &mut BpfSession) {
         if !self.is_ending {
-            let limit = u64::try_from(AFTER_LOOK.as_nanos()).unwrap_or(0);
-            session.hold_until(clock::monotonic_ns().saturating_add(limit));
+            session.hold_until(clock::monotonic_ns() + AFTER_POLL_NS);
         }
     }
 
@@ -81,41 +96,36 @@ impl HeldPrograms {
     pub(crate) fn end(&mut self, session: &mut BpfSession) {
         self.is_ending = true;
         session.hold_until(0);
-        self.held.resume_all();
+        self.map.resume_all();
     }
 
     /// Resumes what is still stopped; returns whether there was anything.
     pub(crate) fn resume(&self) -> bool {
-        self.held.resume_all()
+        self.map.resume_all()
     }
 
     /// Whether a process is stopped now.
-    pub(crate) fn holds(&self, pid: u32) -> bool {
-        self.held.since(pid).is_some()
+    pub(crate) fn contains(&self, pid: u32) -> bool {
+        self.map.since(pid).is_some()
     }
 
     /// Resumes the process of an event of that time, if it was stopped.
-    pub(crate) fn release(
-        &mut self,
-        trace: &mut RecordingTrace,
-        pid: u32,
-        hold: HoldState,
-        at_ns: u64,
-    ) {
-        let HoldState::Stopped { parent_was_stopped } = hold else {
+    pub(crate) fn release(&mut self, trace: &mut RecordingTrace, stop: StopPoint) {
+        let HoldState::Stopped { parent_was_stopped } = stop.state else {
             return;
         };
-        let held_ns = clock::monotonic_ns().saturating_sub(at_ns);
-        match self.held.release(pid, at_ns) {
+        let StopPoint { pid, at_ns, .. } = stop;
+        let stopped_ns = clock::monotonic_ns().saturating_sub(at_ns);
+        match self.map.release(pid, at_ns) {
             Ok(true) => {
-                self.holds.count += 1;
-                self.holds.total_ns += held_ns;
+                self.times.count += 1;
+                self.times.total_ns += stopped_ns;
             }
             Ok(false) if self.is_ending => {}
             // It exited, which ends a stop too. Or something is wrong: the guardian waits longer.
-            Ok(false) if held_ns < GUARDIANS_PATIENCE_NS => {
+            Ok(false) if stopped_ns < GUARDIANS_PATIENCE_NS => {
                 if is_running(pid) {
-                    let _ = self.held.resume(pid);
+                    let _ = self.map.resume(pid);
                 }
             }
             Ok(false) => {
@@ -139,13 +149,13 @@ impl HeldPrograms {
     pub(crate) fn ran_unstopped(
         &self,
         trace: &mut RecordingTrace,
-        (pid, hold, at_ns): (u32, HoldState, u64),
+        StopPoint { pid, state, at_ns }: StopPoint,
         probed_ns: u64,
     ) {
         if probed_ns <= at_ns {
             return;
         }
-        let why = match hold {
+        let why = match state {
             HoldState::Stopped { .. } | HoldState::NotNeeded => return,
             HoldState::Refused(NotHeld::OtherUser) => "it runs as another user",
             HoldState::Refused(NotHeld::NotNow) => "gctrace was busy",
@@ -165,7 +175,7 @@ impl HeldPrograms {
     fn watch_parent(&mut self, parent: u32, child: u32) {
         if parent > 1 && parent != std::process::id() {
             self.parents.retain(|other| other.pid != parent);
-            self.parents.push(HeldParent {
+            self.parents.push(StoppedParent {
                 pid: parent,
                 child,
                 since: Instant::now(),
@@ -177,12 +187,12 @@ impl HeldPrograms {
     /// like propagate their child's stop that way, but not its resumption. If the child is stopped
     /// again later, that is the user's doing.
     pub(crate) fn tick(&mut self) {
-        let held = &self.held;
+        let map = &self.map;
         self.parents.retain(|parent| {
             let (pid, since) = (parent.pid, parent.since.elapsed());
             let is_stopped = state(pid) == Some('T') && state(parent.child) != Some('T');
             if is_stopped && since <= PARENTS {
-                let _ = held.resume(pid);
+                let _ = map.resume(pid);
             } else if is_stopped && since >= STOPPED_LONG {
                 tracing::warn!(
                     "process {pid} is stopped, perhaps because gctrace briefly stopped a child of it; to resume it: kill -CONT {pid}"
@@ -190,11 +200,6 @@ impl HeldPrograms {
             }
             since < STOPPED_LONG
         });
-    }
-
-    /// The map, for the end of the recording.
-    pub(crate) fn into_held(self) -> HeldProcesses {
-        self.held
     }
 }
 

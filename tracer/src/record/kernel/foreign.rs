@@ -1,27 +1,22 @@
 //! Processes that the user of gctrace may not inspect: they are not recorded, and the trace states
 //! it.
 
-use super::ProbeWatch;
+use super::KernelSource;
 use crate::privileges::has_more_rights_than_its_user;
 use crate::record::clock;
 use crate::record::examination::Unexamined;
-use crate::record::permission::AttachRefusal;
-use crate::record::permission::check;
+use crate::record::kernel::permission::AttachRefusal;
+use crate::record::kernel::permission::check;
 use crate::record::trace::RecordingTrace;
 
-impl ProbeWatch {
+impl KernelSource {
     /// Detects what the BPF programs cannot on this kernel, or in a user namespace.
-    pub(in crate::record) fn is_foreign(&self, pid: u32) -> bool {
+    pub(super) fn is_foreign(&self, pid: u32) -> bool {
         has_more_rights_than_its_user() && check(pid).is_err()
     }
 
     /// A recorded process executed a program that the user of gctrace may not inspect.
-    pub(in crate::record) fn became_foreign(
-        &mut self,
-        trace: &mut RecordingTrace,
-        pid: u32,
-        at_ns: u64,
-    ) {
+    pub(super) fn became_foreign(&mut self, trace: &mut RecordingTrace, pid: u32, at_ns: u64) {
         self.session.unfollow(pid);
         self.ended(trace, pid, at_ns);
         if let Err(forbidden) = check(pid) {
@@ -34,7 +29,7 @@ impl ProbeWatch {
     }
 
     /// Reports, to the trace as well, that a process is not recorded.
-    pub(crate) fn forbidden(&self, trace: &mut RecordingTrace, forbidden: &AttachRefusal) {
+    pub(super) fn forbidden(&self, trace: &mut RecordingTrace, forbidden: &AttachRefusal) {
         trace
             .examination
             .unexamined(forbidden.pid, Unexamined::Forbidden);

@@ -12,6 +12,7 @@ use super::ring_event::RingEvent;
 use crate::record::clock;
 use crate::record::examination::Unexamined;
 use crate::record::frames::FrameTree;
+use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::Interpreter;
 use gctrace_event::ProcessOrigin;
@@ -58,8 +59,8 @@ struct ProcessThreads {
 struct OpenedRing {
     role: RingRole,
     consumer: RingConsumer,
-    /// Inode of its memory.
-    inode: u64,
+    /// Inode of its memory; `None` if it is unknown.
+    inode: Option<u64>,
     meaning: RingState,
     counted: Option<CountedAllocations>,
     damaged: u64,
@@ -90,7 +91,7 @@ impl InjectedProcess {
     pub(super) fn add(
         &mut self,
         hello: &RingHello,
-        (consumer, inode): (RingConsumer, u64),
+        (consumer, inode): (RingConsumer, Option<u64>),
         trace: &mut RecordingTrace,
         stats: &mut InjectedStats,
     ) {
@@ -127,7 +128,7 @@ impl InjectedProcess {
             let mut words = line.split_ascii_whitespace().skip(4);
             let inode = words.next().and_then(|inode| inode.parse().ok());
             let is_memory = words.next().is_some_and(|path| path.starts_with("/memfd:"));
-            inode == Some(ring.inode) && is_memory
+            inode.is_some() && inode == ring.inode && is_memory
         })
     }
 
@@ -346,8 +347,10 @@ impl InjectedProcessFacts {
                 RingEvent::Missed(what, count) => {
                     stats.lose(self.process.pid, what, count);
                 }
-                RingEvent::CuptiSince(at_ns) => stats.cupti.push((self.process.pid, at_ns)),
-                RingEvent::NoCupti => stats.without_cupti.push(self.process.pid),
+                RingEvent::CuptiSince(at_ns) => {
+                    trace.calls.reported_by_cupti(self.process.pid, at_ns);
+                }
+                RingEvent::NoCupti => trace.calls.without_cupti(self.process.pid),
                 RingEvent::Overhead { ns, queue_full } => stats.overhead.add(ns, queue_full),
             }
         }

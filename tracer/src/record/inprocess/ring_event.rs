@@ -1,6 +1,6 @@
 //! Decoded records of a process: records for the trace, and events for gctrace itself.
 
-use crate::record::sink::RecordSink;
+use crate::record::output::RecordSink;
 use gctrace_event::Interpreter;
 use gctrace_event::Record;
 
@@ -56,7 +56,7 @@ pub(super) enum NoticeLevel {
 }
 
 impl RecordSink for Vec<RingEvent> {
-    fn write(&mut self, record: Record) {
-        self.push(RingEvent::Record(record));
+    fn write(&mut self, record: &Record) {
+        self.push(RingEvent::Record(record.clone()));
     }
 }

@@ -3,7 +3,7 @@
 //! Pure except for the trace that it writes to.
 
 use crate::args::CudaMode;
-use crate::record::sink::RecordSink;
+use crate::record::output::RecordSink;
 use gctrace_ebpf::CallKind;
 use gctrace_ebpf::CudaCallEvent as Call;
 use gctrace_ebpf::DeviceMemoryEvent;
@@ -79,7 +79,7 @@ impl CudaStore {
         } else if call.kind == CallKind::CALL_STEP {
             self.step(call, sink);
         } else if let Some(record) = record(call, function) {
-            sink.write(record);
+            sink.write(&record);
         }
     }
 
@@ -94,10 +94,10 @@ impl CudaStore {
         };
         let before = self.steps.remove(&(call.pid, call.tid));
         if let Some(before) = before.filter(|before| before.start_ns != step.start_ns) {
-            sink.write(Record::Step(before));
+            sink.write(&Record::Step(before));
         }
         if step.end_ns > step.start_ns {
-            sink.write(Record::Step(step));
+            sink.write(&Record::Step(step));
         } else {
             self.steps.insert((call.pid, call.tid), step);
         }
@@ -107,7 +107,7 @@ impl CudaStore {
         self.steps.retain(|_, step| {
             let written = which(step);
             if written {
-                sink.write(Record::Step(*step));
+                sink.write(&Record::Step(*step));
             }
             !written
         });
@@ -125,7 +125,7 @@ impl CudaStore {
         let key = (call.pid, call.tid, call.stream);
         let counted = self.launches.entry(key).or_insert(fresh);
         if counted.first_ns / MILLISECOND_NS != call.start_ns / MILLISECOND_NS {
-            sink.write(Record::CudaLaunches(*counted));
+            sink.write(&Record::CudaLaunches(*counted));
             *counted = fresh;
         }
         counted.last_ns = call.start_ns.max(counted.first_ns);
@@ -144,7 +144,7 @@ impl CudaStore {
             .is_none_or(|written| event.at_ns >= written.saturating_add(MILLISECOND_NS));
         if due {
             device.written_ns = Some(event.at_ns);
-            sink.write(memory(event));
+            sink.write(&memory(event));
         }
         if device.recent.len() >= KEPT {
             device.recent.pop_front();
@@ -162,7 +162,7 @@ impl CudaStore {
                 device.write_last(pause.start_ns.saturating_sub(1), sink);
                 device.write_last(pause.end_ns, sink);
                 if let Some(freed) = device.freed(pause, *key) {
-                    sink.write(Record::PauseMemory(freed));
+                    sink.write(&Record::PauseMemory(freed));
                 }
             }
         }
@@ -202,7 +202,7 @@ impl CudaStore {
         self.launches.retain(|_, launches| {
             let complete = which(launches);
             if complete {
-                sink.write(Record::CudaLaunches(*launches));
+                sink.write(&Record::CudaLaunches(*launches));
             }
             !complete
         });
@@ -217,7 +217,7 @@ impl MemoryState {
             && !sample.written
         {
             sample.written = true;
-            sink.write(memory(&sample.event));
+            sink.write(&memory(&sample.event));
         }
     }
 

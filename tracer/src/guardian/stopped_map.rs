@@ -28,11 +28,11 @@ struct ElementAttribute {
 
 /// A BPF hash map: u32 process id -> u64 time of the stop.
 #[derive(Debug)]
-pub(super) struct HeldMap {
+pub(super) struct StoppedMap {
     descriptor: OwnedFd,
 }
 
-impl HeldMap {
+impl StoppedMap {
     pub(super) fn new(descriptor: OwnedFd) -> Self {
         Self { descriptor }
     }

@@ -2,9 +2,10 @@
 //!
 //! Owns the table of processes and their records. Does not place probes.
 
-use crate::record::interpreters::InterpreterIndex;
-use crate::record::interpreters::ProbedInterpreters;
+use crate::record::kernel::interpreters::InterpreterIndex;
+use crate::record::kernel::interpreters::ProbedInterpreters;
 use crate::record::output::RecordOutput;
+use crate::record::output::RecordSink as _;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use gctrace_event::ProcessOrigin;

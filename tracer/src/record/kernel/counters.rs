@@ -3,8 +3,9 @@
 //! Owns the requested counters and which of them this machine has. `gctrace_probes::counters` opens
 //! them; the BPF programs read them.
 
+use crate::record::kernel::recorded_processes::RecordedProcesses;
 use crate::record::output::RecordOutput;
-use crate::record::recorded_processes::RecordedProcesses;
+use crate::record::output::RecordSink as _;
 use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::CounterSet;
 use gctrace_event::Counter;

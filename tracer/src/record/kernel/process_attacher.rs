@@ -1,10 +1,10 @@
 //! Records every Python process, by attaching to each new one.
 //!
-//! Owns when to scan and what happens with those found. `record/discovery.rs` finds them.
+//! Owns when to scan and what happens with those found. `record/kernel/discovery.rs` finds them.
 
-use crate::record::discovery::ProcessDiscovery;
+use crate::record::kernel::KernelSource;
+use crate::record::kernel::discovery::ProcessDiscovery;
 use crate::record::trace::RecordingTrace;
-use crate::record::watch::ProbeWatch;
 use nix::unistd::Uid;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl ProcessAttacher {
 
     /// Scans for new processes once a second and attaches to those found, within one turn's time. A
     /// process that has exited meanwhile is ignored.
-    pub(super) fn scan(&mut self, probes: &mut ProbeWatch, trace: &mut RecordingTrace) {
+    pub(super) fn scan(&mut self, probes: &mut KernelSource, trace: &mut RecordingTrace) {
         let began = Instant::now();
         if began >= self.next {
             self.next = began + SCAN_INTERVAL;
@@ -64,7 +64,7 @@ impl ProcessAttacher {
         &mut self,
         pid: u32,
         tries: u32,
-        probes: &mut ProbeWatch,
+        probes: &mut KernelSource,
         trace: &mut RecordingTrace,
     ) {
         let Ok(status) = gctrace_probes::proc_status::status(pid) else {

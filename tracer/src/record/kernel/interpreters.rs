@@ -107,7 +107,7 @@ impl ProbedInterpreters {
 
     /// When the probes of an interpreter were in place, CLOCK_MONOTONIC in ns.
     pub(crate) fn armed_ns(&self, index: InterpreterIndex) -> u64 {
-        self.armed.get(index).map_or(0, |armed| armed.since_ns)
+        self.armed[index].since_ns
     }
 
     /// The layout of Python stacks for the interpreter with this layout index in the BPF programs.

@@ -6,11 +6,12 @@ mod plan;
 mod store;
 
 use crate::args::CudaMode;
-use crate::launch::CUDA_INJECTION;
+use crate::record::call_sources::CallSources;
 use crate::record::clock;
-use crate::record::cuda_probes::store::CudaStore;
+use crate::record::kernel::cuda_probes::store::CudaStore;
+use crate::record::kernel::recorded_processes::RecordedProcesses;
 use crate::record::output::RecordOutput;
-use crate::record::recorded_processes::RecordedProcesses;
+use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_ebpf::Attachment;
 use gctrace_ebpf::BpfSession;
@@ -24,10 +25,7 @@ use gctrace_probes::cuda::CudaFile;
 use gctrace_probes::cuda::CudaLibrary;
 use gctrace_probes::cuda::FunctionLayer;
 use gctrace_probes::cuda::TABLE;
-use std::collections::HashMap;
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::ffi::OsString;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -38,10 +36,6 @@ const RESCAN_DELAYS: [Duration; 3] = [
     Duration::from_millis(20),
     Duration::from_millis(200),
 ];
-/// How long to wait for CUPTI records from a process that has the driver's library before its calls
-/// are probed as well: programs initialize CUDA some seconds after their imports. Calls that both
-/// report are written once.
-const PATIENCE_WITH_CUPTI: Duration = Duration::from_secs(10);
 /// How often to look for libraries without mapping events (no system call tracepoints on this
 /// kernel).
 const RESCAN_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,15 +62,6 @@ pub(crate) struct CudaProbes {
     warnings: Vec<String>,
     /// Events read from the ring but not yet written.
     polled: Vec<CudaEvent>,
-    /// Processes whose driver and runtime calls CUPTI reports, and since when.
-    reported_by_cupti: HashMap<u32, Vec<u64>>,
-    /// The injected library, named to the driver in the environment of programs: driver and runtime
-    /// calls are left to it, since a probed launch costs as much as CUPTI's record of it.
-    left_to: Option<OsString>,
-    /// Processes whose calls are left to the library, since when.
-    left: Vec<(Instant, u32)>,
-    /// Processes in which the library has no CUPTI.
-    without_cupti: HashSet<u32>,
 }
 
 impl CudaProbes {
@@ -100,70 +85,40 @@ impl CudaProbes {
             store: CudaStore::new(mode),
             warnings: Vec::new(),
             polled: Vec::new(),
-            reported_by_cupti: HashMap::new(),
-            left_to: None,
-            left: Vec::new(),
-            without_cupti: HashSet::new(),
         })
     }
 
-    /// Leaves the driver and runtime calls of programs with this library in `CUDA_INJECTION64_PATH`
-    /// to CUPTI.
-    pub(crate) fn leave_to(&mut self, library: OsString) {
-        self.left_to = Some(library);
-    }
-
-    /// The process has no CUPTI: records its calls by probes from now on.
-    pub(crate) fn without_cupti(&mut self, session: &BpfSession, pid: u32) {
-        if self.left_to.is_some() && !self.reported_by_cupti.contains_key(&pid) {
-            self.without_cupti.insert(pid);
-            self.attach_to(session, pid);
-        }
-    }
-
-    /// Falls back to probes where CUPTI is overdue, so that a driver which loads no library hides
-    /// no calls; one that is not initialized yet has none.
-    fn stop_waiting(&mut self, session: &BpfSession) {
-        let is_due = |since: &Instant| since.elapsed() >= PATIENCE_WITH_CUPTI;
-        let (due, left) = std::mem::take(&mut self.left)
-            .into_iter()
-            .partition(|(since, _)| is_due(since));
-        self.left = left;
-        let due: Vec<(Instant, u32)> = due;
-        for (_, pid) in due {
-            self.without_cupti(session, pid);
-        }
-    }
-
-    /// Whether CUPTI is expected to report the calls of a process.
-    fn is_left(&self, pid: u32) -> bool {
-        let Some(library) = &self.left_to else {
-            return false;
-        };
-        let environment = gctrace_probes::proc_status::environment(pid).unwrap_or_default();
-        let named = environment.get(OsStr::new(CUDA_INJECTION));
-        named == Some(library) && !self.without_cupti.contains(&pid)
-    }
-
     /// A Python program starts: probes the libraries of its environment before it maps them.
-    pub(crate) fn program_starts(&mut self, session: &BpfSession, pid: u32) {
+    pub(crate) fn program_starts(
+        &mut self,
+        session: &BpfSession,
+        pid: u32,
+        calls: &mut CallSources,
+    ) {
         match gctrace_probes::cuda::from_environment(pid) {
-            Ok(files) => self.arm_all(session, pid, &files),
+            Ok(files) => self.arm_all(session, pid, &files, calls),
             Err(error) => tracing::debug!("CUDA libraries: {error}"),
         }
     }
 
     /// Records a process that is already running from now on.
-    pub(crate) fn attach_to(&mut self, session: &BpfSession, pid: u32) {
-        self.probe_mapped(session, pid);
-        self.program_starts(session, pid);
+    pub(crate) fn attach_to(&mut self, session: &BpfSession, pid: u32, calls: &mut CallSources) {
+        self.probe_mapped(session, pid, calls);
+        self.program_starts(session, pid, calls);
     }
 
     /// A process is about to map a library, or has just done so and is stopped.
-    pub(crate) fn library(&mut self, session: &BpfSession, pid: u32, file: FileKey, held: bool) {
-        if held {
+    pub(crate) fn library(
+        &mut self,
+        session: &BpfSession,
+        pid: u32,
+        file: FileKey,
+        is_stopped: bool,
+        calls: &mut CallSources,
+    ) {
+        if is_stopped {
             wait_for_mapping(pid, file.inode);
-            self.probe_mapped(session, pid);
+            self.probe_mapped(session, pid, calls);
         } else {
             let now = Instant::now();
             self.due
@@ -182,28 +137,7 @@ impl CudaProbes {
     pub(crate) fn ended(&mut self, pid: u32, output: &mut RecordOutput) {
         self.due.retain(|(_, other)| *other != pid);
         self.threads.retain(|(other, _)| *other != pid);
-        self.reported_by_cupti.remove(&pid);
-        self.without_cupti.remove(&pid);
-        self.left.retain(|(_, other)| *other != pid);
         self.store.ended(pid, output);
-    }
-
-    /// CUPTI reports the calls of a process from then on: its driver and runtime calls come from
-    /// there only.
-    pub(crate) fn reported_by_cupti(&mut self, pid: u32, since_ns: u64) {
-        self.reported_by_cupti
-            .entry(pid)
-            .or_default()
-            .push(since_ns);
-    }
-
-    /// A process executed another program at that time, which may or may not use CUPTI.
-    pub(crate) fn executed(&mut self, pid: u32, at_ns: u64) {
-        if let Some(since) = self.reported_by_cupti.get_mut(&pid) {
-            since.retain(|since_ns| *since_ns > at_ns);
-        }
-        self.without_cupti.remove(&pid);
-        self.left.retain(|(_, other)| *other != pid);
     }
 
     /// Looks for newly mapped libraries and writes the polled events.
@@ -211,18 +145,19 @@ impl CudaProbes {
         &mut self,
         session: &BpfSession,
         processes: &mut RecordedProcesses,
-        output: &mut RecordOutput,
+        trace: &mut RecordingTrace,
     ) {
         for pid in self.take_due(processes) {
-            self.probe_mapped(session, pid);
+            self.probe_mapped(session, pid, &mut trace.calls);
         }
-        self.stop_waiting(session);
+        for pid in trace.calls.take_missing() {
+            self.attach_to(session, pid, &mut trace.calls);
+        }
         for warning in std::mem::take(&mut self.warnings) {
-            tracing::warn!("{warning}");
-            output.note(None, clock::monotonic_ns(), warning);
+            trace.note(&warning);
         }
-        self.take_events(processes, output);
-        self.store.tick(clock::monotonic_ns(), output);
+        self.take_events(processes, trace);
+        self.store.tick(clock::monotonic_ns(), &mut trace.output);
     }
 
     fn take_due(&mut self, processes: &RecordedProcesses) -> HashSet<u32> {
@@ -256,9 +191,13 @@ impl CudaProbes {
 
     /// Writes the polled events, then the device memory of pauses: what happened within a pause was
     /// sent before the pause.
-    fn take_events(&mut self, processes: &mut RecordedProcesses, output: &mut RecordOutput) {
+    fn take_events(&mut self, processes: &mut RecordedProcesses, trace: &mut RecordingTrace) {
+        let RecordingTrace { output, calls, .. } = trace;
         for event in std::mem::take(&mut self.polled) {
-            if self.is_reported_by_cupti(&event) {
+            if let CudaEvent::Call(call) = &event
+                && calls.is_reported(call.pid, call.start_ns)
+                && function(call.function).is_some_and(|one| is_cuptis(one.layer))
+            {
                 continue;
             }
             let (CudaEvent::Call(gctrace_ebpf::CudaCallEvent { pid, tid, .. })
@@ -276,29 +215,22 @@ impl CudaProbes {
         }
     }
 
-    fn is_reported_by_cupti(&self, event: &CudaEvent) -> bool {
-        let CudaEvent::Call(call) = event else {
-            return false;
-        };
-        let since = self.reported_by_cupti.get(&call.pid);
-        let layer = function(call.function).map(|function| function.layer);
-        since.is_some_and(|since| since.iter().any(|since_ns| call.start_ns >= *since_ns))
-            && matches!(layer, Some(FunctionLayer::Driver | FunctionLayer::Runtime))
-    }
-
     /// Probes the libraries that a process has mapped.
-    fn probe_mapped(&mut self, session: &BpfSession, pid: u32) {
+    fn probe_mapped(&mut self, session: &BpfSession, pid: u32, calls: &mut CallSources) {
         match gctrace_probes::cuda::mapped(pid) {
-            Ok(files) => self.arm_all(session, pid, &files),
+            Ok(files) => self.arm_all(session, pid, &files, calls),
             Err(error) => tracing::debug!("CUDA libraries: {error}"),
         }
     }
 
-    fn arm_all(&mut self, session: &BpfSession, pid: u32, files: &[CudaFile]) {
-        let is_left = !files.is_empty() && self.is_left(pid);
-        if is_left && !self.left.iter().any(|(_, other)| *other == pid) {
-            self.left.push((Instant::now(), pid));
-        }
+    fn arm_all(
+        &mut self,
+        session: &BpfSession,
+        pid: u32,
+        files: &[CudaFile],
+        calls: &mut CallSources,
+    ) {
+        let is_left = !files.is_empty() && calls.is_left_to_cupti(pid);
         for file in files {
             if !is_left || !matches!(file.library, CudaLibrary::Driver | CudaLibrary::Runtime) {
                 self.arm(session, file);
@@ -350,27 +282,30 @@ impl CudaProbes {
     }
 
     /// Writes what is left at the end of the recording.
-    pub(crate) fn finish(&mut self, processes: &mut RecordedProcesses, output: &mut RecordOutput) {
+    pub(crate) fn finish(&mut self, processes: &mut RecordedProcesses, trace: &mut RecordingTrace) {
         self.poll();
-        self.take_events(processes, output);
-        self.store.finish(output);
+        self.take_events(processes, trace);
+        self.store.finish(&mut trace.output);
     }
 
     /// Losses so far by place, and how often probes in recorded processes were hit.
-    pub(crate) fn lost_and_hits(&self) -> (Vec<(String, u64)>, u64) {
+    ///
+    /// # Errors
+    /// The kernel does not report the counts.
+    pub(crate) fn lost_and_hits(&self) -> Result<(Vec<(String, u64)>, u64), gctrace_ebpf::Error> {
         let Some(programs) = &self.programs else {
-            return Default::default();
+            return Ok(Default::default());
         };
         let (mut lost, mut hits) = (Vec::new(), 0);
         for (kind, name, _) in KINDS {
-            let counts = programs.counts(kind).unwrap_or_default();
+            let counts = programs.counts(kind)?;
             hits += counts.hits;
             if counts.lost > 0 {
                 let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
                 lost.push((where_lost, counts.lost));
             }
         }
-        (lost, hits)
+        Ok((lost, hits))
     }
 
     /// Measures what the probes cost; discards what is in the ring.
@@ -446,6 +381,11 @@ pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
         }
         std::thread::sleep(BETWEEN);
     }
+}
+
+/// Whether CUPTI reports calls of functions like this.
+fn is_cuptis(layer: FunctionLayer) -> bool {
+    matches!(layer, FunctionLayer::Driver | FunctionLayer::Runtime)
 }
 
 /// The probed function with that number.

@@ -2,10 +2,10 @@
 //!
 //! Owns the thread that measures it, once, on BPF programs of its own: calibration discards what is
 //! in the rings of its session. Without a live view it is measured at the end
-//! (`record/shutdown.rs`).
+//! (`record/kernel/totals.rs`).
 
 use crate::args::RecordConfig;
-use crate::record::counters::CounterRecording;
+use crate::record::kernel::counters::CounterRecording;
 use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::Calibration;
 use gctrace_ebpf::CalibrationLock;

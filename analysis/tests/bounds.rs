@@ -35,10 +35,7 @@ fn call(tid: u32, function: &'static str, start_ns: u64, end_ns: u64, stream: u6
         start_ns,
         end_ns,
         stream: Some(stream),
-        bytes: None,
-        grid: None,
-        correlation: None,
-        error: None,
+        ..CudaCall::default()
     })
 }
 

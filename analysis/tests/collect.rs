@@ -23,7 +23,6 @@ use std::collections::HashMap;
 
 fn op(start_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
     GpuOp {
-        pid: None,
         device: 0,
         stream,
         kind: GpuOpKind::Kernel,
@@ -31,8 +30,7 @@ fn op(start_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
         start_ns: START + start_ms * MS,
         end_ns: START + (start_ms + 1) * MS,
         correlation,
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     }
 }
 
@@ -44,11 +42,8 @@ fn call(pid: u32, function: &'static str, start_ms: u64, correlation: Option<u64
         function: function.into(),
         start_ns: START + start_ms * MS,
         end_ns: START + start_ms * MS + 1000,
-        stream: None,
-        bytes: None,
-        grid: None,
         correlation,
-        error: None,
+        ..CudaCall::default()
     }
 }
 

@@ -33,8 +33,7 @@ fn op(device: u32, stream: u64, start_ns: u64, end_ns: u64, correlation: u64) ->
         start_ns,
         end_ns,
         correlation: Some(correlation),
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     }
 }
 
@@ -52,11 +51,8 @@ fn call(
         function: function.into(),
         start_ns,
         end_ns,
-        stream: None,
-        bytes: None,
-        grid: None,
         correlation: Some(correlation),
-        error: None,
+        ..CudaCall::default()
     }
 }
 

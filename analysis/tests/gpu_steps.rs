@@ -186,9 +186,7 @@ fn steps_of_the_busiest_thread_and_idle_time_of_all_devices() {
             name: "k".to_owned(),
             start_ns: START + from_ms * MS,
             end_ns: START + to_ms * MS,
-            correlation: None,
-            bytes: None,
-            collective: None,
+            ..GpuOp::default()
         })
     };
     let steps = only(vec![

@@ -145,9 +145,7 @@ impl Day {
                 name: "kernel".to_owned(),
                 start_ns: start_ns + n * 200 * MS,
                 end_ns: start_ns + n * 200 * MS + 150 * MS,
-                correlation: None,
-                bytes: None,
-                collective: None,
+                ..GpuOp::default()
             }));
         }
         self.live.record(&Record::GpuSample(GpuSample {

@@ -355,9 +355,7 @@ fn simulated() -> Recording {
                     name: "kernel".to_owned(),
                     start_ns,
                     end_ns: start_ns + random.u64(0..2_000_000),
-                    correlation: None,
-                    bytes: None,
-                    collective: None,
+                    ..GpuOp::default()
                 };
                 reported.push((op.end_ns + random.u64(0..3_000_000_000), Record::GpuOp(op)));
             }

@@ -219,9 +219,7 @@ fn gpu_records() -> [Record; 4] {
             name: "kernel".to_owned(),
             start_ns: START,
             end_ns: START + 2000 * MS,
-            correlation: None,
-            bytes: None,
-            collective: None,
+            ..GpuOp::default()
         }),
         Record::DeviceMemory(DeviceMemory {
             pid: 1,

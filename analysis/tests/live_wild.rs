@@ -44,9 +44,7 @@ fn wild() -> impl Strategy<Value = Record> {
                 name: String::new(),
                 start_ns: start,
                 end_ns: end,
-                correlation: None,
-                bytes: None,
-                collective: None,
+                ..GpuOp::default()
             }),
             4 => Record::Step(BackwardStep {
                 pid,

@@ -79,17 +79,13 @@ fn call(pid: u32, thread: u32, start_ns: u64, correlation: Option<u64>) -> CudaC
         function: "cudaLaunchKernel".into(),
         start_ns,
         end_ns: start_ns + correlation.map_or(0, |_| 4_000),
-        stream: None,
-        bytes: None,
-        grid: None,
         correlation,
-        error: None,
+        ..CudaCall::default()
     }
 }
 
 fn kernel(start_ns: u64, correlation: u64) -> GpuOp {
     GpuOp {
-        pid: None,
         device: 0,
         stream: 7,
         kind: GpuOpKind::Kernel,
@@ -97,8 +93,7 @@ fn kernel(start_ns: u64, correlation: u64) -> GpuOp {
         start_ns,
         end_ns: start_ns + MS,
         correlation: Some(correlation),
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     }
 }
 

@@ -58,10 +58,8 @@ impl Rank {
             start_ns,
             end_ns: self.now_ns,
             stream: Some(7),
-            bytes: None,
-            grid: None,
             correlation: Some(self.correlation),
-            error: None,
+            ..CudaCall::default()
         }));
     }
 

@@ -279,8 +279,7 @@ proptest! {
                 start_ns: one.min(other),
                 end_ns: one.max(other),
                 correlation: Some(correlation),
-                bytes: None,
-                collective: None,
+                ..GpuOp::default()
             }));
         }
         records.append(&mut simulation.records);

@@ -8,8 +8,6 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
-use gctrace_event::Counters;
-use gctrace_event::EventSource;
 use gctrace_event::FORMAT;
 use gctrace_event::GcReason;
 use gctrace_event::Interpreter;
@@ -39,17 +37,15 @@ pub(crate) fn header() -> TraceHeader {
 pub(crate) fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
     Record::Process(Process {
         pid,
-        namespace_pid: None,
-        parent: None,
         origin: ProcessOrigin::Launched,
         since_ns: START + since_ms * MS,
         command: vec!["python".to_owned()],
-        rank: None,
         interpreter: Some(Interpreter {
             collector: collector.to_owned(),
             free_threaded: collector == "free-threaded",
             ..Interpreter::default()
         }),
+        ..Process::default()
     })
 }
 
@@ -74,15 +70,7 @@ pub(crate) fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
         collected: Some(1),
         uncollectable: Some(0),
         interpreter: Some(0),
-        cpu_ns: None,
-        stop_the_world_ns: None,
-        oldest_objects: None,
-        heap_objects: None,
-        unfinished: false,
-        stack: None,
-        young_count: None,
-        counters: Counters::default(),
-        source: EventSource::Probes,
+        ..Pause::default()
     }
 }
 

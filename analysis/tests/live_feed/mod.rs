@@ -57,9 +57,7 @@ pub(crate) fn op(pid: u32, from_ms: u64, to_ms: u64) -> Record {
         name: "kernel".to_owned(),
         start_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
-        correlation: None,
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     })
 }
 

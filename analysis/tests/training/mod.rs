@@ -125,10 +125,8 @@ impl Simulation {
             start_ns,
             end_ns: self.now_ns,
             stream: Some(7),
-            bytes: None,
-            grid: None,
             correlation: Some(self.correlation),
-            error: None,
+            ..CudaCall::default()
         }));
     }
 
@@ -148,8 +146,7 @@ impl Simulation {
             start_ns: kernel_start_ns,
             end_ns: self.gpu_ns,
             correlation: Some(self.correlation),
-            bytes: None,
-            collective: None,
+            ..GpuOp::default()
         }));
     }
 

@@ -1,7 +1,5 @@
 //! Small traces for the tests of this crate.
 
-use gctrace_event::Counters;
-use gctrace_event::EventSource;
 use gctrace_event::FORMAT;
 use gctrace_event::Frame;
 use gctrace_event::GcReason;
@@ -35,14 +33,8 @@ pub(crate) fn pause(n: u64) -> Record {
         uncollectable: Some(0),
         interpreter: Some(0),
         cpu_ns: Some(12_000),
-        stop_the_world_ns: None,
         oldest_objects: Some(1_000),
-        heap_objects: None,
-        unfinished: false,
-        stack: None,
-        young_count: None,
-        counters: Counters::default(),
-        source: EventSource::Probes,
+        ..Pause::default()
     })
 }
 

@@ -324,11 +324,8 @@ impl CorrelatedCall {
             function: function(self, texts),
             start_ns: self.interval.start_ns,
             end_ns: self.interval.end_ns.max(self.interval.start_ns),
-            stream: None,
-            bytes: None,
-            grid: None,
             correlation: correlation.map(u64::from),
-            error: None,
+            ..CudaCall::default()
         })
     }
 }

@@ -7,7 +7,6 @@ use super::texts::NAME_LOST;
 use super::texts::RingTexts;
 use crate::record::frames::FrameNode;
 use crate::record::frames::FrameTree;
-use gctrace_event::Counters;
 use gctrace_event::EventSource;
 use gctrace_event::FrameId;
 use gctrace_event::GcReason;
@@ -173,19 +172,9 @@ impl PythonRing {
             start_ns: interval.start_ns,
             end_ns: interval.end_ns.max(interval.start_ns),
             generation,
-            reason: GcReason::Unknown,
-            collected: None,
-            uncollectable: None,
             interpreter: Some(interpreter),
-            cpu_ns: None,
-            stop_the_world_ns: None,
-            oldest_objects: None,
-            heap_objects: None,
-            unfinished: false,
-            stack: None,
-            young_count: None,
-            counters: Counters::default(),
             source: EventSource::Injected,
+            ..Pause::default()
         }
     }
 

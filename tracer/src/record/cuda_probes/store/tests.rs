@@ -1,8 +1,6 @@
 //! The records of calls and device memory, without a kernel.
 
 use super::*;
-use gctrace_event::Counters;
-use gctrace_event::EventSource;
 use gctrace_event::GcReason;
 use gctrace_probes::cuda::TABLE;
 
@@ -47,18 +45,7 @@ fn pause(start_ns: u64, end_ns: u64) -> Pause {
         end_ns,
         generation: 2,
         reason: GcReason::Automatic,
-        collected: None,
-        uncollectable: None,
-        interpreter: None,
-        cpu_ns: None,
-        stop_the_world_ns: None,
-        oldest_objects: None,
-        heap_objects: None,
-        unfinished: false,
-        stack: None,
-        young_count: None,
-        counters: Counters::default(),
-        source: EventSource::Probes,
+        ..Pause::default()
     }
 }
 

@@ -32,7 +32,7 @@ macro_rules! wire_records {
                 #[derive(Immutable, IntoBytes, KnownLayout, TryFromBytes)]
                 #[repr(C, packed)]
                 pub(super) struct $kind {
-                    pub(super) kind: u8,
+                    pub(super) number: u8,
                     $(pub(super) $field: $type,)*
                 }
 
@@ -49,9 +49,9 @@ macro_rules! wire_records {
                 let slot = words.as_mut_bytes();
                 // None is longer than a slot, as asserted above.
                 let _fits = match *self {
-                    Self::Text(piece) => packed::Text { kind: 1, piece }.write_to_prefix(slot),
+                    Self::Text(piece) => PackedText { number: TEXT, piece }.write_to_prefix(slot).is_ok(),
                     $(Self::$kind { $($field),* } => {
-                        packed::$kind { kind: $number, $($field),* }.write_to_prefix(slot)
+                        packed::$kind { number: $number, $($field),* }.write_to_prefix(slot).is_ok()
                     })*
                 };
                 words
@@ -65,9 +65,9 @@ macro_rules! wire_records {
                 let slot = words.as_bytes();
                 let malformed = MalformedRecord { kind: words[0].to_ne_bytes()[0] };
                 Ok(match malformed.kind {
-                    1 => Self::Text(text(slot).ok_or(malformed)?),
+                    TEXT => Self::Text(text(slot).ok_or(malformed)?),
                     $($number => {
-                        let (packed::$kind { kind: _, $($field),* }, _) =
+                        let (packed::$kind { number: _, $($field),* }, _) =
                             TryFromBytes::try_read_from_prefix(slot).map_err(|_| malformed)?;
                         Self::$kind { $($field),* }
                     })*
@@ -78,8 +78,18 @@ macro_rules! wire_records {
     };
 }
 
+const TEXT: u8 = 1;
+
+/// The bytes of [`RingRecord::Text`].
+#[derive(Immutable, IntoBytes, KnownLayout, TryFromBytes)]
+#[repr(C, packed)]
+struct PackedText {
+    number: u8,
+    piece: TextPiece,
+}
+
 fn text(slot: &[u8]) -> Option<TextPiece> {
-    let (packed::Text { piece, .. }, _) = TryFromBytes::try_read_from_prefix(slot).ok()?;
+    let (PackedText { piece, .. }, _) = TryFromBytes::try_read_from_prefix(slot).ok()?;
     piece.is_valid().then_some(piece)
 }
 

@@ -39,7 +39,6 @@ mod bootstrap;
 mod coverage;
 mod distribution;
 pub mod gpu;
-mod gpu_cost;
 pub mod live;
 pub mod paths;
 mod recorded;
@@ -49,6 +48,7 @@ mod summary;
 pub mod units;
 mod verdict;
 
+pub use advice::PauseTimes;
 pub use analysis::Analysis;
 pub use analysis::ProcessStacks;
 pub use analysis::WeightedStack;

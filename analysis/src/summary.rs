@@ -31,7 +31,6 @@ use crate::report::SCHEMA;
 use crate::report::Totals;
 use crate::report::TraceReport;
 use crate::verdict;
-use crate::verdict::GpuEvidence;
 use std::collections::HashSet;
 
 impl Analysis {
@@ -64,12 +63,7 @@ impl Analysis {
         let timelines = merged.timelines.as_ref();
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
-        let idle = gpu.as_ref().and_then(crate::gpu_cost::idle);
-        let on_gpu = outlook.cost.as_ref().map(|cost| GpuEvidence {
-            cost,
-            idle: idle.as_ref(),
-        });
-        let verdict = verdict::verdict(&totals, shutdown, &traces, &missing, on_gpu);
+        let verdict = verdict::verdict(&totals, shutdown, &traces, outlook.cost.as_ref());
         let cuda = crate::accumulate::cuda::report(
             self.traces.iter().map(|trace| &trace.cuda).enumerate(),
         );
@@ -102,8 +96,9 @@ impl Analysis {
             traces,
             processes,
             missing,
+            gpu_cost: outlook.cost,
         };
-        report.advice = advice::advice(&report, outlook.cost.as_ref());
+        report.advice = advice::advice(&report);
         report
     }
 

@@ -65,6 +65,7 @@ pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceR
             .unwrap_or_default(),
         notes: trace.notes.iter().map(note).collect(),
         notes_left_out: trace.notes_left_out,
+        repeats: trace.repeats.clone(),
     }
 }
 

@@ -296,7 +296,7 @@ impl InProcessSource {
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
         };
-        process.close(at_ns, trace, &mut self.stats);
+        process.close(Some(at_ns), trace, &mut self.stats);
         if let Some(pidfd) = &process.pidfd {
             let _ = self.waiting.delete(pidfd);
         }
@@ -360,7 +360,7 @@ impl Source for InProcessSource {
         }
         self.count_absent(trace);
         for process in self.processes.values_mut() {
-            process.leave(trace, &mut self.stats);
+            process.close(None, trace, &mut self.stats);
         }
         let now_ns = clock::monotonic_ns();
         if let (Some(pid), Some(_)) = (self.launched, ended)

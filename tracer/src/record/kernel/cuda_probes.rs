@@ -10,6 +10,7 @@ use crate::record::call_sources::CallSources;
 use crate::record::clock;
 use crate::record::kernel::cuda_probes::store::CudaStore;
 use crate::record::kernel::recorded_processes::RecordedProcesses;
+use crate::record::kernel::stopped_programs::StopPoint;
 use crate::record::output::RecordOutput;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
@@ -19,6 +20,7 @@ use gctrace_ebpf::CallKind;
 use gctrace_ebpf::CudaEvent;
 use gctrace_ebpf::CudaPrograms;
 use gctrace_ebpf::FileKey;
+use gctrace_ebpf::HoldState;
 use gctrace_event::Pause;
 use gctrace_event::ProbeCost;
 use gctrace_probes::cuda::CudaFile;
@@ -111,18 +113,17 @@ impl CudaProbes {
     pub(crate) fn library(
         &mut self,
         session: &BpfSession,
-        pid: u32,
+        stop: StopPoint,
         file: FileKey,
-        is_stopped: bool,
         calls: &mut CallSources,
     ) {
-        if is_stopped {
-            wait_for_mapping(pid, file.inode);
-            self.probe_mapped(session, pid, calls);
+        if matches!(stop.state, HoldState::Stopped { .. }) {
+            wait_for_mapping(stop.pid, file.inode);
+            self.probe_mapped(session, stop.pid, calls);
         } else {
             let now = Instant::now();
             self.due
-                .extend(RESCAN_DELAYS.map(|after| (now + after, pid)));
+                .extend(RESCAN_DELAYS.map(|after| (now + after, stop.pid)));
         }
     }
 

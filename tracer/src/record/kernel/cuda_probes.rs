@@ -314,7 +314,6 @@ impl CudaProbes {
         let Some(programs) = &mut self.programs else {
             return Vec::new();
         };
-        let (mut costs, mut foreign) = (Vec::new(), 0);
         let counted =
             KINDS.map(|(kind, name, both)| (name, both, programs.counts(kind).unwrap_or_default()));
         let prices = programs
@@ -323,27 +322,21 @@ impl CudaProbes {
                 tracing::warn!("the overhead of probes on CUDA calls is unknown: {error}");
             })
             .ok();
-        for (name, both, counts) in counted {
-            foreign += counts.foreign;
-            let price = |prices: gctrace_ebpf::CudaCalibration| match both {
-                true => prices.both_ns,
-                false => prices.entry_ns,
-            };
-            costs.push((name.to_owned(), counts.hits, prices.map(price)));
-        }
-        let price = prices.map(|prices| prices.entry_ns);
-        costs.push((
-            "CUDA calls in processes not recorded".to_owned(),
-            foreign,
-            price,
-        ));
-        let costs = costs.into_iter().filter(|(_, hits, _)| *hits > 0);
-        let costs = costs.map(|(probe, hits, ns_per_hit)| ProbeCost {
-            probe,
+        let cost = |probe: &str, hits, ns_per_hit| ProbeCost {
+            probe: probe.to_owned(),
             hits,
             ns_per_hit,
+        };
+        let entry_ns = prices.map(|prices| prices.entry_ns);
+        let both_ns = prices.map(|prices| prices.both_ns);
+        let foreign = counted.iter().map(|(_, _, counts)| counts.foreign).sum();
+        let foreign = cost("CUDA calls in processes not recorded", foreign, entry_ns);
+        let own = counted.iter().map(|(name, both, counts)| {
+            let ns_per_hit = if *both { both_ns } else { entry_ns };
+            cost(name, counts.hits, ns_per_hit)
         });
-        costs.collect()
+        let costs = own.chain([foreign]);
+        costs.filter(|cost| cost.hits > 0).collect()
     }
 
     /// The probes in all libraries, for the caller to detach.

@@ -3,11 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::limit::WithTimeout as _;
-use common::tmux::Tmux;
-use common::tmux::has_tmux;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -17,12 +12,16 @@ use std::path::Path;
 use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::tmux::Tmux;
+use test_kit::recording::tmux::has_tmux;
 
 /// Recordings that end while programs are started: each of them used to leave some stopped.
 const ROUNDS: usize = 20;
 
 fn spawner() -> String {
-    let script = common::scripts().join("spawner.py");
+    let script = recording::scripts().join("spawner.py");
     script.to_str().unwrap().to_owned()
 }
 
@@ -34,7 +33,7 @@ fn start_spawner(python: &Path, folder: &Path) -> Child {
         .arg(folder)
         .spawn()
         .unwrap();
-    common::wait_until("the first program", || folder.join("ready").exists());
+    recording::wait_until("the first program", || folder.join("ready").exists());
     child
 }
 
@@ -42,8 +41,8 @@ fn start_spawner(python: &Path, folder: &Path) -> Child {
 fn all_programs_ended(folder: &Path) -> u64 {
     fs::write(folder.join("stop"), "").unwrap();
     let report = folder.join("report.json");
-    common::wait_until("the report of the spawner", || report.exists());
-    let report = common::json(&report);
+    recording::wait_until("the report of the spawner", || report.exists());
+    let report = recording::json(&report);
     assert_eq!(report["stuck"], Value::Array(Vec::new()), "{report}");
     report["started"].as_u64().unwrap()
 }
@@ -53,7 +52,7 @@ fn signal(process: &Child, signal: Signal) {
 }
 
 fn gctrace(place: &Path, arguments: &[&str]) -> Child {
-    Command::new(common::GCTRACE)
+    Command::new(recording::binary())
         .args(arguments)
         .current_dir(place)
         .env_remove("SUDO_UID")
@@ -86,7 +85,7 @@ fn ends_cleanly(python: &Path, arguments: &[&str], end: Option<Signal>) {
 
 #[test]
 fn a_recording_that_ends_leaves_nothing_stopped() {
-    let Some((python, _)) = common::place_for("a_recording_that_ends_leaves_nothing_stopped")
+    let Some((python, _)) = recording::place_for("a_recording_that_ends_leaves_nothing_stopped")
     else {
         return;
     };
@@ -104,7 +103,7 @@ fn a_recording_that_ends_leaves_nothing_stopped() {
 /// is stopped.
 #[test]
 fn the_end_of_the_command_ends_no_survivor() {
-    let Some((python, _)) = common::place_for("the_end_of_the_command_ends_no_survivor") else {
+    let Some((python, _)) = recording::place_for("the_end_of_the_command_ends_no_survivor") else {
         return;
     };
     for _ in 0..5 {
@@ -119,7 +118,7 @@ fn the_end_of_the_command_ends_no_survivor() {
         // In a process group of its own, whose only parent in the session is this shell.
         let line = format!(
             "set -m; {} record -- sh -c '{command}' & wait $!",
-            common::GCTRACE
+            recording::binary()
         );
         let status = Command::new("setsid")
             .args(["--wait", "bash", "-c", &line])
@@ -137,7 +136,7 @@ fn the_end_of_the_command_ends_no_survivor() {
 /// seconds.
 #[test]
 fn a_stopped_gctrace_leaves_no_program_stopped() {
-    let Some((python, place)) = common::place_for("a_stopped_gctrace_leaves_no_program_stopped")
+    let Some((python, place)) = recording::place_for("a_stopped_gctrace_leaves_no_program_stopped")
     else {
         return;
     };
@@ -146,7 +145,7 @@ fn a_stopped_gctrace_leaves_no_program_stopped() {
     let mut spawner = start_spawner(&python, &folder);
     let mut gctrace = gctrace(place, &["record", "-p", &spawner.id().to_string()]);
     let trace = place.join("trace.json");
-    common::wait_until("attached", || {
+    recording::wait_until("attached", || {
         fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
     });
     signal(&gctrace, Signal::SIGSTOP);
@@ -158,7 +157,7 @@ fn a_stopped_gctrace_leaves_no_program_stopped() {
         "the process ended"
     );
     assert!(spawner.status_in_time().unwrap().success());
-    let trace = common::Trace::read(&trace);
+    let trace = recording::Trace::read(&trace);
     let notes = trace.named("gctrace_note");
     let is_reported = |(_, note): &(u64, &Value)| note["message"].to_string().contains("guardian");
     assert!(notes.iter().any(is_reported), "{notes:?}");
@@ -175,24 +174,24 @@ wait $recording; test $? = 1
 
 #[test]
 fn an_ancestor_is_recorded() {
-    let Some((_, place)) = common::place_for("an_ancestor_is_recorded") else {
+    let Some((_, place)) = recording::place_for("an_ancestor_is_recorded") else {
         return;
     };
     let mut shell = Command::new("setsid")
         .args(["--wait", "bash", "-c", ANCESTOR])
         .current_dir(place.path())
-        .env("GCTRACE", common::GCTRACE)
+        .env("GCTRACE", recording::binary())
         .env_remove("SUDO_UID")
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    common::wait_until("the end", || shell.try_wait().unwrap().is_some());
+    recording::wait_until("the end", || shell.try_wait().unwrap().is_some());
     assert!(shell.status_in_time().unwrap().success());
-    let trace = common::Trace::read(&place.path().join("trace.json"));
+    let trace = recording::Trace::read(&place.path().join("trace.json"));
     let processes = trace.named("gctrace_process");
     let own = |(_, process): &(u64, &Value)| {
         let command = process["command"].to_string();
-        command.contains(common::GCTRACE) || command.contains("guardian")
+        command.contains(recording::binary()) || command.contains("guardian")
     };
     assert!(!processes.iter().any(own), "{processes:?}");
 }
@@ -200,7 +199,7 @@ fn an_ancestor_is_recorded() {
 #[test]
 fn the_view_of_an_ancestor_is_left() {
     let test = "the_view_of_an_ancestor_is_left";
-    let Some((_, place)) = common::place_for(test) else {
+    let Some((_, place)) = recording::place_for(test) else {
         return;
     };
     if !has_tmux(test) {
@@ -209,9 +208,9 @@ fn the_view_of_an_ancestor_is_left() {
     let shell = ["bash", "--norc", "--noprofile", "-i"];
     let tmux = Tmux::start(place.path(), (100, 30), &shell);
     for leave in ["q", "C-c", "SIGTERM"] {
-        tmux.line(&format!("{} top -p $$; echo left $?", common::GCTRACE));
+        tmux.line(&format!("{} top -p $$; echo left $?", recording::binary()));
         tmux.wait_for_words("gctrace top");
-        common::wait_until("the view", || tmux.variable("alternate_on") == "1");
+        recording::wait_until("the view", || tmux.variable("alternate_on") == "1");
         match leave {
             "SIGTERM" => {
                 let pane = tmux.variable("pane_pid");

@@ -2,9 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Trace;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -12,6 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
 use std::process::Stdio;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// Collects, prints its counts, and exits with a code of its own.
 const PROGRAM: &str = "
@@ -97,7 +96,7 @@ impl TestDir {
         let (code, text, _) = self.run(line);
         for _ in 0..2 {
             forget();
-            let mut traced = vec![common::GCTRACE, "--mode", "ebpf", "--as-root", "--"];
+            let mut traced = vec![recording::binary(), "--mode", "ebpf", "--as-root", "--"];
             traced.extend(line);
             let (traced_code, traced_text, output) = self.run(&traced);
             assert_eq!(
@@ -127,7 +126,7 @@ impl TestDir {
 }
 
 fn place_for(test: &str) -> Option<TestDir> {
-    common::place_for(test).map(|(python, _)| TestDir::new(&python))
+    recording::place_for(test).map(|(python, _)| TestDir::new(&python))
 }
 
 /// Whether a program is installed; reports a skip if not.
@@ -252,7 +251,7 @@ fn debuggers() {
         let batch = ["gdb", "-q", "-nx", "-batch", "-ex", "run", "-ex", "quit 4"];
         let (code, text, _) = place.run(&[&batch[..], &["--args", program, "3"]].concat());
         let (_, without_ids, _) = (code, text.replace(char::is_numeric, ""), ());
-        let gctrace = [common::GCTRACE, "--mode", "ebpf", "--"];
+        let gctrace = [recording::binary(), "--mode", "ebpf", "--"];
         let traced = [&gctrace[..], &batch[..], &["--args", program, "3"]].concat();
         let (traced_code, traced_text, output) = place.run(&traced);
         assert_eq!(traced_code, code, "{output:?}");
@@ -283,18 +282,18 @@ fn an_attached_shell_runs_su() {
         .spawn()
         .unwrap();
     let pid = shell.id().to_string();
-    let mut gctrace = Command::new(common::GCTRACE)
+    let mut gctrace = Command::new(recording::binary())
         .args(["record", "-p", &pid])
         .current_dir(place.path())
         .env_remove("SUDO_UID")
         .spawn()
         .unwrap();
-    common::wait_until("the header", || {
+    recording::wait_until("the header", || {
         fs::read_to_string(place.path().join("trace.json"))
             .is_ok_and(|text| text.contains("gctrace_process"))
     });
     fs::write(place.path().join("go"), "").unwrap();
-    common::wait_until("the shell's end", || shell.try_wait().unwrap().is_some());
+    recording::wait_until("the shell's end", || shell.try_wait().unwrap().is_some());
     assert!(gctrace.wait().unwrap().success());
     let code = fs::read_to_string(place.path().join("code")).unwrap();
     assert_eq!(code.trim(), "5");

@@ -1,11 +1,11 @@
 //! The guardian with a fake system, and a real one with a real map and a killed parent.
 
 use super::*;
-use crate::limit::WithTimeout as _;
 use nix::unistd::Uid;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd;
+use test_kit::limit::WithTimeout as _;
 
 /// A system whose clock advances only by sleeping.
 #[derive(Default)]

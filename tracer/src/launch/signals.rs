@@ -259,7 +259,7 @@ impl ProcessStat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::WithTimeout as _;
+    use test_kit::limit::WithTimeout as _;
 
     fn decisions(
         policy: &mut SignalPolicy,

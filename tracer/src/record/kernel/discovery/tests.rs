@@ -4,7 +4,6 @@
 )]
 
 use super::*;
-use crate::limit::WithTimeout as _;
 use std::io::BufRead as _;
 use std::io::BufReader;
 use std::io::Write as _;
@@ -14,6 +13,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
+use test_kit::limit::WithTimeout as _;
 
 const PYTHON: &str = "/usr/bin/python3";
 const PRINTS_READY: &str = "import sys; print('ready', flush=True); sys.stdin.read()";

@@ -1,6 +1,6 @@
 //! Commands on a terminal of their own, which goes away.
 
-use super::limit::WithTimeout as _;
+use crate::limit::WithTimeout as _;
 use std::path::Path;
 use std::process::Command;
 use std::process::Output;
@@ -34,7 +34,7 @@ else:
 
 /// Runs that in `place`. Its result is on standard output.
 pub fn closed(place: &Path, command: &[&str]) -> Output {
-    Command::new(super::any_python())
+    Command::new(crate::interpreters::any_python())
         .args(["-c", CLOSED_TERMINAL])
         .args(command)
         .current_dir(place)
@@ -54,7 +54,7 @@ pub fn the_leader_forwards_the_hangup(python: &Path, mode: &str) {
     for (code, expected) in [(sleeps, "129\n"), (&handles, "3\n")] {
         let _ = std::fs::remove_file(place.join("ready"));
         let python = python.to_str().unwrap();
-        let command = [super::GCTRACE, "--mode", mode, "--", python, "-c", code];
+        let command = [super::binary(), "--mode", mode, "--", python, "-c", code];
         let output = closed(place, &command);
         assert_eq!(
             String::from_utf8_lossy(&output.stdout),

@@ -1,18 +1,4 @@
 //! Runs programs with the library preloaded, and reads their rings as gctrace does.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::allow_attributes,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "test support, of which each test file uses a part"
-)]
-
-#[path = "../../../../tests/limit.rs"]
-pub mod limit;
-
-use self::limit::WithTimeout as _;
 use gctrace_ring::AllocationTotals;
 use gctrace_ring::CLASSES;
 use gctrace_ring::HookState;
@@ -26,8 +12,6 @@ use gctrace_ring::RingListener;
 use gctrace_ring::RingRecord;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::path::PathBuf;
 use std::process::Command;
 use std::process::ExitStatus;
 use std::process::Stdio;
@@ -38,19 +22,28 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A ring and everything read from it.
 pub struct SeenRecords {
+    /// What the process sent with its ring.
     pub hello: RingHello,
+    /// The process that wrote it.
     pub pid: u32,
+    /// All records, in order.
     pub records: Vec<RingRecord>,
+    /// How many did not fit into the ring.
     pub lost: LostRecords,
+    /// The last allocation totals: their time, by class, and those of no class.
     pub allocations: Option<(u64, [AllocationTotals; CLASSES], u64)>,
     consumer: RingConsumer,
 }
 
 /// The results of a program.
 pub struct Run {
+    /// The program's exit status.
     pub status: ExitStatus,
+    /// Its standard output.
     pub output: String,
+    /// Its standard error.
     pub errors: String,
+    /// A ring per process that loaded the library.
     pub rings: Vec<SeenRecords>,
 }
 
@@ -157,18 +150,28 @@ impl Run {
 /// A pause, with its names resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
+    /// Start, `CLOCK_MONOTONIC`.
     pub start_ns: u64,
+    /// End, `CLOCK_MONOTONIC`.
     pub end_ns: u64,
+    /// The thread that collected.
     pub tid: u32,
+    /// The oldest generation that was collected.
     pub generation: u8,
+    /// The interpreter's id.
     pub interpreter: i64,
+    /// Objects that were freed.
     pub collected: u64,
+    /// Objects that could not be freed.
     pub uncollectable: u64,
+    /// Id of the innermost frame, 0 if there is none.
     pub frame: u32,
+    /// Whether the interpreter was finalizing.
     pub at_exit: bool,
 }
 
 impl SeenRecords {
+    /// The pauses that have ended, in order.
     pub fn pauses(&self) -> Vec<Pause> {
         let pause = |record: &RingRecord| match *record {
             RingRecord::Pause {
@@ -196,6 +199,7 @@ impl SeenRecords {
         self.records.iter().filter_map(pause).collect()
     }
 
+    /// The number of pauses that started.
     pub fn begins(&self) -> usize {
         let is_begin = |record: &&RingRecord| matches!(record, RingRecord::PauseStart { .. });
         self.records.iter().filter(is_begin).count()
@@ -222,6 +226,7 @@ impl SeenRecords {
         self.records.iter().filter_map(hook).collect()
     }
 
+    /// The collector's thresholds and whether it is enabled, at each change.
     pub fn settings(&self) -> Vec<([i32; 3], bool)> {
         let settings = |record: &RingRecord| match *record {
             RingRecord::Settings {
@@ -234,6 +239,7 @@ impl SeenRecords {
         self.records.iter().filter_map(settings).collect()
     }
 
+    /// The texts that other records refer to, by id.
     pub fn texts(&self) -> BTreeMap<u32, String> {
         let mut texts = BTreeMap::<u32, Vec<u8>>::new();
         for record in &self.records {
@@ -286,86 +292,4 @@ impl SeenRecords {
             _ => None,
         })
     }
-}
-
-/// An interpreter of the manifest that scripts/interpreters.sh writes.
-#[derive(Clone, Debug)]
-pub struct Python {
-    pub name: String,
-    pub version: (u32, u32, u32),
-    pub traits: Vec<String>,
-    pub path: PathBuf,
-}
-
-impl Python {
-    pub fn is(&self, what: &str) -> bool {
-        self.traits.iter().any(|own| own == what)
-    }
-
-    pub fn command(&self, script: &str) -> Command {
-        let mut command = Command::new(&self.path);
-        command.args(["-c", script]);
-        command
-    }
-}
-
-/// All interpreters of the manifest; if there is none, the system's, which is reported.
-pub fn interpreters(test: &str) -> Vec<Python> {
-    let path = std::env::var_os("GCTRACE_INTERPRETERS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.interpreters/manifest.tsv"),
-        PathBuf::from,
-    );
-    let text = std::fs::read_to_string(&path).unwrap_or_default();
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let mut all: Vec<Python> = lines.filter_map(|line| python(test, line)).collect();
-    if all.is_empty() {
-        eprintln!("{test}: only with the system's python3: scripts/interpreters.sh makes more");
-        all.extend(system_python());
-    }
-    assert!(!all.is_empty(), "{test}: there is no python3 here");
-    all
-}
-
-fn python(test: &str, line: &str) -> Option<Python> {
-    let fields: Vec<&str> = line.split('\t').collect();
-    let [name, version, traits, path, note] = fields.as_slice() else {
-        return None;
-    };
-    if *path == "-" {
-        eprintln!("skipped {test} with {name}: {note}");
-        return None;
-    }
-    if traits.contains("container") {
-        eprintln!("skipped {test} with {name}: starting it needs root");
-        return None;
-    }
-    let mut numbers = version.split('.').map(|number| number.parse().unwrap());
-    Some(Python {
-        name: (*name).to_owned(),
-        version: (numbers.next()?, numbers.next()?, numbers.next()?),
-        traits: traits.split(',').map(str::to_owned).collect(),
-        path: PathBuf::from(path),
-    })
-}
-
-fn system_python() -> Option<Python> {
-    let ask = "import sys; print(*sys.version_info[:3], getattr(sys, 'abiflags', ''))";
-    let printed = Command::new("python3")
-        .args(["-c", ask])
-        .output_in_time()
-        .ok()?;
-    let printed = String::from_utf8(printed.stdout).ok()?;
-    let mut words = printed.split_whitespace();
-    let mut number = || words.next()?.parse().ok();
-    let version = (number()?, number()?, number()?);
-    let free = words.next().is_some_and(|flags| flags.contains('t'));
-    Some(Python {
-        name: "python3".to_owned(),
-        version,
-        traits: free
-            .then(|| "free-threaded".to_owned())
-            .into_iter()
-            .collect(),
-        path: PathBuf::from("python3"),
-    })
 }

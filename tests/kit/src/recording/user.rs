@@ -1,6 +1,6 @@
 //! An ordinary user without any capability, for in-process recordings.
 
-use super::limit::WithTimeout as _;
+use crate::limit::WithTimeout as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl OrdinaryUser {
         let bin = folder.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
         let library = gctrace_inject::find_library().expect("the library is built with the tests");
-        std::fs::copy(super::GCTRACE, bin.join("gctrace")).unwrap();
+        std::fs::copy(super::binary(), bin.join("gctrace")).unwrap();
         std::fs::copy(library, bin.join("libgctrace_inject.so")).unwrap();
         let user = Self { folder, name };
         let owner = format!("{0}:{0}", user.id());

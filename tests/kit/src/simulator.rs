@@ -1,23 +1,11 @@
 //! Runs scenarios against the built libraries, each in a process of its own, and reads their truth
 //! logs.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    clippy::allow_attributes,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "test support, of which each test file uses a part"
-)]
+pub mod gpu;
+pub mod log;
 
-pub(crate) mod gpu;
-pub(crate) mod log;
-
-#[path = "../../../../tests/limit.rs"]
-pub mod limit;
-
-use self::limit::WithTimeout as _;
-use log::Log;
+use self::log::Log;
+use crate::limit::WithTimeout as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,7 +17,7 @@ const FOLDER: &str = "SIMGPU_TEST_FOLDER";
 
 /// The laid-out libraries of this build. They are large: all tests share one folder, and those of
 /// earlier builds are removed.
-pub(crate) fn libraries() -> &'static Path {
+pub fn libraries() -> &'static Path {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
         let library = gctrace_simgpu::find_library().expect("cargo built the library");
@@ -39,7 +27,7 @@ pub(crate) fn libraries() -> &'static Path {
             .duration_since(UNIX_EPOCH)
             .expect("after 1970")
             .as_nanos();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libraries-{built}"));
+        let folder = temporary().join(format!("libraries-{built}"));
         if !folder.exists() {
             remove_others();
             let part = folder.with_extension(std::process::id().to_string());
@@ -53,9 +41,18 @@ pub(crate) fn libraries() -> &'static Path {
     })
 }
 
+/// Cargo's folder for the temporary files of tests.
+fn temporary() -> PathBuf {
+    let own = std::env::current_exe().expect("this test has a file");
+    let target = own.ancestors().nth(3).expect("it is in target/debug/deps");
+    let folder = target.join("tmp");
+    std::fs::create_dir_all(&folder).expect("cargo's folder can be written");
+    folder
+}
+
 /// Removes complete folders of other builds.
 fn remove_others() {
-    let entries = std::fs::read_dir(env!("CARGO_TARGET_TMPDIR")).expect("cargo made it");
+    let entries = std::fs::read_dir(temporary()).expect("it was made above");
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str());
         if name.is_some_and(|name| name.starts_with("libraries-") && !name.contains('.')) {
@@ -65,23 +62,25 @@ fn remove_others() {
 }
 
 /// The results of a scenario.
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// Log lines of all its processes.
-    pub(crate) log: Log,
-    pub(crate) status: std::process::ExitStatus,
+    pub log: Log,
+    /// The exit status of its first process.
+    pub status: std::process::ExitStatus,
     /// Of the CUPTI scenarios: the records as text, and the number of dropped ones.
-    pub(crate) records: String,
-    pub(crate) dropped: String,
+    pub records: String,
+    /// The number of dropped records, as text.
+    pub dropped: String,
 }
 
 /// The folder of the scenario that this process runs, or `None` in the test itself.
-pub(crate) fn playing() -> Option<PathBuf> {
+pub fn playing() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)
 }
 
 /// Runs `play` in a process of its own: this test, started again with `settings` in its
 /// environment. `None` in that process, after `play`; the results in the test itself.
-pub(crate) fn scenario(
+pub fn scenario(
     test: &str,
     settings: &[(&str, &str)],
     play: impl FnOnce(&Path),
@@ -111,7 +110,7 @@ pub(crate) fn scenario(
 }
 
 /// A process that runs `test`'s scenario in `folder`.
-pub(crate) fn command(test: &str, folder: &Path, settings: &[(&str, &str)]) -> Command {
+pub fn command(test: &str, folder: &Path, settings: &[(&str, &str)]) -> Command {
     let mut child = Command::new(std::env::current_exe().expect("this test has a file"));
     child
         .args(["--exact", test, "--nocapture", "--test-threads=1"])

@@ -1,6 +1,6 @@
 //! A terminal to type in and look at: tmux, with a server of its own.
 
-use super::limit::WithTimeout as _;
+use crate::limit::WithTimeout as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,14 +1,5 @@
 //! Waits for processes in tests, with a limit: a test that hangs fails, and leaves nothing running.
 //! Included by path in the tests of every crate.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::allow_attributes,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "test support, of which each test file uses a part"
-)]
-
 use std::io::Read;
 use std::process::Child;
 use std::process::Command;

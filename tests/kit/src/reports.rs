@@ -1,11 +1,5 @@
 //! Traces for tests: records in, a report out.
 
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test program uses its part of these; in some nothing is left over"
-)]
-
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
 use gctrace_event::FORMAT;
@@ -22,10 +16,12 @@ use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
 
 /// Start of the recordings; one millisecond is `MS`.
-pub(crate) const START: u64 = 1_000_000_000;
-pub(crate) const MS: u64 = 1_000_000;
+pub const START: u64 = 1_000_000_000;
+/// Nanoseconds of a millisecond.
+pub const MS: u64 = 1_000_000;
 
-pub(crate) fn header() -> TraceHeader {
+/// A header that names the format and the start.
+pub fn header() -> TraceHeader {
     TraceHeader {
         format: FORMAT.to_owned(),
         started_ns: START,
@@ -34,7 +30,8 @@ pub(crate) fn header() -> TraceHeader {
     }
 }
 
-pub(crate) fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
+/// A process with an interpreter of this collector (`generational`, `incremental`, `free-threaded`).
+pub fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
     Record::Process(Process {
         pid,
         origin: ProcessOrigin::Launched,
@@ -49,7 +46,8 @@ pub(crate) fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
     })
 }
 
-pub(crate) fn exit(pid: u32, at_ms: u64) -> Record {
+/// The exit of a process, with code 0.
+pub fn exit(pid: u32, at_ms: u64) -> Record {
     Record::ProcessExit(ProcessExit {
         pid,
         at_ns: START + at_ms * MS,
@@ -59,7 +57,7 @@ pub(crate) fn exit(pid: u32, at_ms: u64) -> Record {
 }
 
 /// A pause of a process's main thread, from and to in milliseconds.
-pub(crate) fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
+pub fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
     Pause {
         pid,
         tid: pid,
@@ -74,7 +72,8 @@ pub(crate) fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
     }
 }
 
-pub(crate) fn end(at_ms: u64) -> TraceEnd {
+/// The end of a recording of one process, without losses.
+pub fn end(at_ms: u64) -> TraceEnd {
     TraceEnd {
         ended_ns: START + at_ms * MS,
         why: "the command ended".to_owned(),
@@ -87,12 +86,8 @@ pub(crate) fn end(at_ms: u64) -> TraceEnd {
     }
 }
 
-pub(crate) fn add(
-    analysis: &mut Analysis,
-    file: &str,
-    records: Vec<Record>,
-    end: Option<TraceEnd>,
-) {
+/// Adds a whole trace; without `end` it is a trace that was cut off.
+pub fn add(analysis: &mut Analysis, file: &str, records: Vec<Record>, end: Option<TraceEnd>) {
     analysis.begin_trace(file);
     analysis.add(DecodedItem::Header(Box::new(header())));
     for record in records {
@@ -104,7 +99,8 @@ pub(crate) fn add(
     analysis.end_trace(TraceCompletion::default(), None);
 }
 
-pub(crate) fn report(records: Vec<Record>, end: Option<TraceEnd>) -> Report {
+/// The report on one trace.
+pub fn report(records: Vec<Record>, end: Option<TraceEnd>) -> Report {
     let mut analysis = Analysis::default();
     add(&mut analysis, "t.json", records, end);
     analysis.report()

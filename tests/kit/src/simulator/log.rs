@@ -2,49 +2,80 @@
 
 use std::path::Path;
 
+/// A call of a CUDA, NCCL or NVML function.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) function: String,
-    pub(crate) layer: String,
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
-    pub(crate) start_ns: u64,
-    pub(crate) end_ns: u64,
-    pub(crate) stream: String,
-    pub(crate) bytes: u64,
-    pub(crate) grid: [u32; 3],
-    pub(crate) device: u32,
-    pub(crate) correlation: u32,
-    pub(crate) result: i32,
-    pub(crate) event: String,
+pub struct Call {
+    /// Name of the function.
+    pub function: String,
+    /// `driver` or `runtime`.
+    pub layer: String,
+    /// The process.
+    pub pid: u32,
+    /// The calling thread.
+    pub tid: u32,
+    /// Start, `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// End, `CLOCK_MONOTONIC`.
+    pub end_ns: u64,
+    /// The stream, as the log names it.
+    pub stream: String,
+    /// Bytes copied or allocated.
+    pub bytes: u64,
+    /// The grid of a launch, in blocks.
+    pub grid: [u32; 3],
+    /// Number of the device.
+    pub device: u32,
+    /// CUPTI's correlation id.
+    pub correlation: u32,
+    /// The returned code.
+    pub result: i32,
+    /// The event, as the log names it.
+    pub event: String,
 }
 
+/// An operation of the device.
 #[derive(Clone, Debug)]
-pub(crate) struct Op {
-    pub(crate) kind: String,
-    pub(crate) name: String,
-    pub(crate) pid: u32,
-    pub(crate) device: u32,
-    pub(crate) stream: String,
-    pub(crate) launched_ns: u64,
-    pub(crate) start_ns: u64,
-    pub(crate) end_ns: u64,
-    pub(crate) correlation: u32,
-    pub(crate) bytes: u64,
-    pub(crate) awaited: u32,
-    pub(crate) communicator: String,
-    pub(crate) number: u64,
+pub struct Op {
+    /// `kernel`, `memcpy`, `memset` or a collective.
+    pub kind: String,
+    /// Name of the kernel.
+    pub name: String,
+    /// The process.
+    pub pid: u32,
+    /// Number of the device.
+    pub device: u32,
+    /// The stream, as the log names it.
+    pub stream: String,
+    /// When it was enqueued.
+    pub launched_ns: u64,
+    /// Start, `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// End, `CLOCK_MONOTONIC`.
+    pub end_ns: u64,
+    /// CUPTI's correlation id.
+    pub correlation: u32,
+    /// Bytes copied or allocated.
+    pub bytes: u64,
+    /// Events that it waited for.
+    pub awaited: u32,
+    /// The communicator of a collective.
+    pub communicator: String,
+    /// Place of a collective in its communicator.
+    pub number: u64,
 }
 
+/// The truth log of a scenario.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Log {
-    pub(crate) calls: Vec<Call>,
-    pub(crate) ops: Vec<Op>,
+pub struct Log {
+    /// All calls, in the order of their ends.
+    pub calls: Vec<Call>,
+    /// All operations, in the order of their ends.
+    pub ops: Vec<Op>,
 }
 
 impl Log {
     /// All logs with the prefix `folder/log`.
-    pub(crate) fn read(folder: &Path) -> Self {
+    pub fn read(folder: &Path) -> Self {
         let mut log = Self::default();
         for entry in std::fs::read_dir(folder).expect("folder") {
             let path = entry.expect("entry").path();
@@ -67,7 +98,8 @@ impl Log {
         }
     }
 
-    pub(crate) fn calls_of(&self, function: &str) -> Vec<&Call> {
+    /// The calls of one function.
+    pub fn calls_of(&self, function: &str) -> Vec<&Call> {
         self.calls
             .iter()
             .filter(|call| call.function == function)
@@ -75,7 +107,7 @@ impl Log {
     }
 
     /// Operations, without markers, in the order in which they were enqueued.
-    pub(crate) fn work(&self) -> Vec<&Op> {
+    pub fn work(&self) -> Vec<&Op> {
         let marks = ["event", "wait"];
         self.ops
             .iter()

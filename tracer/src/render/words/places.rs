@@ -1,14 +1,13 @@
 //! Where in the program an advice applies: the words for Python lines.
 
-use crate::paths;
-use crate::report::LineTotal;
-use crate::report::Location;
-use crate::report::PauseTotal;
-use crate::report::Report;
-use crate::tally::ratio;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
+use gctrace_analysis::paths;
+use gctrace_analysis::report::LineTotal;
+use gctrace_analysis::report::Location;
+use gctrace_analysis::report::PauseTotal;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
 
 /// Lines named in one sentence.
 const NAMED: usize = 3;
@@ -27,7 +26,7 @@ fn place(location: &Location) -> String {
 }
 
 /// Which lines call `gc.collect()`; nothing where that is unknown.
-pub(crate) fn explicit(report: &Report) -> Option<String> {
+pub(super) fn explicit(report: &Report) -> Option<String> {
     let lines = &report.lines.as_ref()?.explicit;
     let named: Vec<String> = lines
         .iter()
@@ -49,7 +48,7 @@ pub(crate) fn explicit(report: &Report) -> Option<String> {
 }
 
 /// The line that triggers the most time of automatic full collections, if one stands out.
-pub(crate) fn automatic_full(report: &Report, all: PauseTotal) -> String {
+pub(super) fn automatic_full(report: &Report, all: PauseTotal) -> String {
     let line = report.lines.as_ref().and_then(|l| l.automatic_full.first());
     dominant_line(line, all).map_or_else(String::new, |(line, share)| {
         format!(
@@ -61,7 +60,7 @@ pub(crate) fn automatic_full(report: &Report, all: PauseTotal) -> String {
 }
 
 /// The line that triggers the most time of automatic partial collections, if one stands out.
-pub(crate) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
+pub(super) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
     let line = report
         .lines
         .as_ref()
@@ -77,7 +76,7 @@ pub(crate) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
 }
 
 fn dominant_line(line: Option<&LineTotal>, all: PauseTotal) -> Option<(&LineTotal, f64)> {
-    let line = line?;
-    let share = ratio(line.pauses.time_ns, all.time_ns).filter(|share| *share >= MOST)?;
-    Some((line, share.min(1.0)))
+    let line = line.filter(|_| all.time_ns > 0)?;
+    let share = line.pauses.time_ns as f64 / all.time_ns as f64;
+    (share >= MOST).then_some((line, share.min(1.0)))
 }

@@ -1,6 +1,6 @@
 //! gctrace installed by root with file capabilities, and ordinary users of it.
 
-use super::limit::WithTimeout as _;
+use crate::limit::WithTimeout as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 /// User ids without an account.
 pub const ALICE: u32 = 61_301;
+/// The user id of the second user.
 pub const BOB: u32 = 61_302;
 
 /// Longer than any test takes, on a busy machine.
@@ -42,7 +43,7 @@ impl Setcap {
         open(installed.path(), 0o755);
         open(work.path(), 0o1777);
         let setcap = Self { installed, work };
-        fs::copy(super::GCTRACE, setcap.gctrace()).unwrap();
+        fs::copy(super::binary(), setcap.gctrace()).unwrap();
         let library = gctrace_inject::find_library().expect("the library is built with the tests");
         let copy = setcap.installed.path().join("libgctrace_inject.so");
         fs::copy(library, &copy).unwrap();
@@ -61,6 +62,7 @@ impl Setcap {
         }
     }
 
+    /// The binary with the capabilities.
     pub fn gctrace(&self) -> PathBuf {
         self.installed.path().join("gctrace")
     }

@@ -1,7 +1,7 @@
 //! Estimates of `--alloc` against programs whose allocations are counted in a separate run.
 
 use super::Trace;
-use super::limit::WithTimeout as _;
+use crate::limit::WithTimeout as _;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;

@@ -9,7 +9,7 @@ use gctrace_event::TraceEnd;
 use gctrace_event::TraceHeader;
 
 /// A header that names the format.
-pub(crate) fn header() -> TraceHeader {
+pub fn header() -> TraceHeader {
     TraceHeader {
         format: FORMAT.to_owned(),
         gctrace: "0.1.0".to_owned(),
@@ -21,7 +21,7 @@ pub(crate) fn header() -> TraceHeader {
 }
 
 /// The n-th of a series of pauses, one each millisecond.
-pub(crate) fn pause(n: u64) -> Record {
+pub fn pause(n: u64) -> Record {
     Record::Pause(Pause {
         pid: 100,
         tid: 100,
@@ -39,7 +39,7 @@ pub(crate) fn pause(n: u64) -> Record {
 }
 
 /// A frame that calls others or, with a parent, is called.
-pub(crate) fn frame(id: u32, parent: Option<u32>) -> Record {
+pub fn frame(id: u32, parent: Option<u32>) -> Record {
     Record::Frame(Frame {
         id,
         parent,
@@ -50,7 +50,7 @@ pub(crate) fn frame(id: u32, parent: Option<u32>) -> Record {
 }
 
 /// A pause in a frame.
-pub(crate) fn pause_in(n: u64, stack: u32) -> Record {
+pub fn pause_in(n: u64, stack: u32) -> Record {
     match pause(n) {
         Record::Pause(pause) => Record::Pause(Pause {
             stack: Some(stack),
@@ -61,7 +61,7 @@ pub(crate) fn pause_in(n: u64, stack: u32) -> Record {
 }
 
 /// An end with a reason.
-pub(crate) fn end(why: &str) -> TraceEnd {
+pub fn end(why: &str) -> TraceEnd {
     TraceEnd {
         ended_ns: 9_000_000_000,
         why: why.to_owned(),

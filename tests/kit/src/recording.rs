@@ -1,31 +1,23 @@
 //! Runs the real gctrace on real interpreters, and reads its output with another JSON reader than
 //! our own.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::allow_attributes,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "test support, of which each test file uses a part"
-)]
 
 pub mod allocations;
-#[path = "../../../tests/limit.rs"]
-pub mod limit;
 pub mod setcap;
 pub mod terminal;
 pub mod tmux;
 pub mod top;
 pub mod user;
 
-use self::limit::WithTimeout as _;
+use crate::interpreters::any_python;
+use crate::interpreters::root;
+use crate::limit::WithTimeout as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
+use std::sync::LazyLock;
 
 /// Time limit for all tests of a file, on a busy machine.
 const LONGEST_S: u32 = 3600;
@@ -48,15 +40,21 @@ extern "C" fn reset_signals() {
     }
 }
 
-/// The binary under test.
-pub const GCTRACE: &str = env!("CARGO_BIN_EXE_gctrace");
+/// The binary under test, which cargo puts above the folder of the test's own program.
+pub fn binary() -> &'static str {
+    static BINARY: LazyLock<String> = LazyLock::new(|| {
+        let own = std::env::current_exe().expect("this test has a file");
+        let folder = own.ancestors().nth(2).expect("it is in debug/deps");
+        let binary = folder.join("gctrace");
+        assert!(binary.is_file(), "{}: not built", binary.display());
+        binary.to_str().expect("UTF-8").to_owned()
+    });
+    &BINARY
+}
 
 /// Folder of the truth scripts.
 pub fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/python")
-        .canonicalize()
-        .unwrap()
+    root().join("tests/python")
 }
 
 /// Whether BPF programs may be loaded here; prints a skip message if not.
@@ -67,87 +65,6 @@ pub fn privileged(test: &str) -> bool {
         eprintln!("skipped {test}: recording needs root and a kernel with BPF ({support:?})");
     }
     able
-}
-
-/// An interpreter of the manifest that scripts/interpreters.sh writes.
-#[derive(Clone, Debug)]
-pub struct Python {
-    pub name: String,
-    pub version: (u32, u32, u32),
-    pub traits: Vec<String>,
-    pub path: PathBuf,
-}
-
-impl Python {
-    pub fn is(&self, what: &str) -> bool {
-        self.traits.iter().any(|own| own == what)
-    }
-}
-
-fn manifest_path() -> PathBuf {
-    std::env::var_os("GCTRACE_INTERPRETERS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../.interpreters/manifest.tsv"),
-        PathBuf::from,
-    )
-}
-
-/// Lines of the manifest: an interpreter, or why it is missing.
-pub fn manifest() -> Vec<Result<Python, (String, String)>> {
-    let text = std::fs::read_to_string(manifest_path()).unwrap_or_default();
-    text.lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(manifest_line)
-        .collect()
-}
-
-fn manifest_line(line: &str) -> Option<Result<Python, (String, String)>> {
-    let fields: Vec<&str> = line.split('\t').collect();
-    let [name, version, traits, path, note] = fields.as_slice() else {
-        return None;
-    };
-    let numbers: Vec<u32> = version
-        .split('.')
-        .filter_map(|number| number.parse().ok())
-        .collect();
-    let [major, minor, micro] = numbers.as_slice() else {
-        return Some(Err(((*name).to_owned(), (*note).to_owned())));
-    };
-    Some(Ok(Python {
-        name: (*name).to_owned(),
-        version: (*major, *minor, *micro),
-        traits: traits.split(',').map(str::to_owned).collect(),
-        path: PathBuf::from(path),
-    }))
-}
-
-/// The interpreter of this name, or a named skip.
-pub fn python(test: &str, name: &str) -> Option<Python> {
-    let mut reason = format!(
-        "{name} is not in {}; scripts/interpreters.sh makes it",
-        manifest_path().display()
-    );
-    for line in manifest() {
-        match line {
-            Ok(python) if python.name == name => return Some(python),
-            Err((missing, why)) if missing == name => reason = format!("{name}: {why}"),
-            _ => {}
-        }
-    }
-    eprintln!("skipped {test}: {reason}");
-    None
-}
-
-/// The interpreter that has PyTorch, or a named skip.
-pub fn torch(test: &str) -> Option<PathBuf> {
-    let python = std::env::var_os("GCTRACE_TORCH_PYTHON")
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from);
-    if python.is_none() {
-        eprintln!(
-            "skipped {test}: no PyTorch; scripts/torch-venv.sh makes it, GCTRACE_TORCH_PYTHON names it"
-        );
-    }
-    python
 }
 
 /// Folder of the simulated libraries, or a named skip.
@@ -161,18 +78,9 @@ pub fn simulated_gpu(test: &str) -> Option<PathBuf> {
     folder.map(PathBuf::from)
 }
 
-/// The system's interpreter.
-pub fn any_python() -> PathBuf {
-    ["/usr/bin/python3", "/usr/local/bin/python3"]
-        .into_iter()
-        .map(PathBuf::from)
-        .find(|path| path.exists())
-        .expect("python3 in /usr/bin")
-}
-
 /// Starts gctrace; panics with its messages if it could not be run at all.
 pub fn gctrace(arguments: &[&str], directory: &Path) -> Output {
-    Command::new(GCTRACE)
+    Command::new(binary())
         .args(arguments)
         .current_dir(directory)
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -184,24 +92,33 @@ pub fn gctrace(arguments: &[&str], directory: &Path) -> Output {
 /// A trace, as any JSON reader sees it.
 #[derive(Debug)]
 pub struct Trace {
+    /// All entries of `traceEvents`.
     pub events: Vec<Value>,
 }
 
 /// One pause of a trace. Times in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Pause {
+    /// The process.
     pub pid: u64,
+    /// The thread that collected.
     pub tid: u64,
+    /// Start of the pause.
     pub start_ns: u64,
+    /// End of the pause.
     pub end_ns: u64,
+    /// The oldest generation that was collected.
     pub generation: u64,
+    /// Why it was collected, as the trace has it.
     pub reason: String,
     /// Id of the innermost frame.
     pub stack: Option<u64>,
+    /// All of `args`.
     pub args: Value,
 }
 
 impl Pause {
+    /// A number of `args`, if it is there.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.args.get(name).and_then(Value::as_u64)
     }
@@ -217,6 +134,7 @@ pub fn nanoseconds(value: &Value) -> u64 {
 }
 
 impl Trace {
+    /// Reads a whole trace; panics if it is no JSON.
     pub fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(path)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -230,6 +148,7 @@ impl Trace {
         }
     }
 
+    /// All pauses, in the order of the file.
     pub fn pauses(&self) -> Vec<Pause> {
         self.events
             .iter()
@@ -238,6 +157,7 @@ impl Trace {
             .collect()
     }
 
+    /// The pauses of one process.
     pub fn pauses_of(&self, pid: u64) -> Vec<Pause> {
         self.pauses()
             .into_iter()
@@ -269,6 +189,7 @@ impl Trace {
             .1
     }
 
+    /// Panics if the trace reports losses.
     pub fn assert_nothing_lost(&self) {
         assert_eq!(self.end()["lost"], serde_json::json!({}), "losses");
     }

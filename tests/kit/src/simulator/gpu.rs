@@ -4,33 +4,43 @@ use super::libraries;
 use libloading::Library;
 use std::ffi::CString;
 
-pub(crate) const NON_BLOCKING: u32 = 1;
+/// `cudaStreamNonBlocking`.
+pub const NON_BLOCKING: u32 = 1;
 
 /// `dim3`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Dim3(pub(crate) u32, pub(crate) u32, pub(crate) u32);
+pub struct Dim3(pub u32, pub u32, pub u32);
 
-pub(crate) struct Gpu {
-    pub(crate) driver: Library,
-    pub(crate) runtime: Library,
+/// The libraries of the simulated GPU, loaded.
+pub struct Gpu {
+    /// `libcuda.so.1`.
+    pub driver: Library,
+    /// `libcudart.so.12`.
+    pub runtime: Library,
 }
 
 /// Calls a function of a library with the types of the arguments as they are.
+#[macro_export]
 macro_rules! c {
     ($library:expr, $name:ident($($argument:expr => $type:ty),*)) => {{
-        // SAFETY: the types are those of the C function.
-        unsafe {
-            let name = concat!(stringify!($name), "\0").as_bytes();
-            let function = $library.get::<extern "C" fn($($type),*) -> i32>(name);
-            function.expect(stringify!($name))($($argument),*)
-        }
+        let function: extern "C" fn($($type),*) -> i32 =
+            $crate::simulator::gpu::function(&$library, stringify!($name));
+        function($($argument),*)
     }};
 }
-pub(crate) use c;
+pub use crate::c;
+
+/// A function by name; `F` must be its type in C. Panics if the library has no such function.
+pub fn function<F: Copy>(library: &Library, name: &str) -> F {
+    // SAFETY: the tests give the types of the simulated library's own functions.
+    let function = unsafe { library.get::<F>(name.as_bytes()) };
+    *function.expect(name)
+}
 
 impl Gpu {
-    pub(crate) fn load() -> Self {
+    /// Loaded, and nothing called yet.
+    pub fn load() -> Self {
         // SAFETY: the libraries run nothing when they are loaded.
         let load = |name| unsafe { Library::new(libraries().join(name)).expect(name) };
         Self {
@@ -40,13 +50,14 @@ impl Gpu {
     }
 
     /// Initialized, with the context of device 0.
-    pub(crate) fn ready() -> Self {
+    pub fn ready() -> Self {
         let gpu = Self::load();
         assert_eq!(c!(gpu.runtime, cudaSetDevice(0 => i32)), 0);
         gpu
     }
 
-    pub(crate) fn kernel(&self, nanoseconds: u64) -> u64 {
+    /// A function whose kernels run this long.
+    pub fn kernel(&self, nanoseconds: u64) -> u64 {
         let mut function = 0;
         let name = CString::new(format!("kernel_{nanoseconds}")).expect("no zero in it");
         let result = c!(self.driver, simgpuKernel(
@@ -55,7 +66,8 @@ impl Gpu {
         function
     }
 
-    pub(crate) fn stream(&self) -> u64 {
+    /// A new stream that does not wait for the default one.
+    pub fn stream(&self) -> u64 {
         let mut stream = 0;
         assert_eq!(
             c!(self.runtime, cudaStreamCreateWithFlags(&mut stream => &mut u64, NON_BLOCKING => u32)),
@@ -64,22 +76,26 @@ impl Gpu {
         stream
     }
 
-    pub(crate) fn event(&self) -> u64 {
+    /// A new event.
+    pub fn event(&self) -> u64 {
         let mut event = 0;
         assert_eq!(c!(self.runtime, cudaEventCreate(&mut event => &mut u64)), 0);
         event
     }
 
-    pub(crate) fn launch(&self, kernel: u64, stream: u64) -> i32 {
+    /// Launches a kernel; the call's result.
+    pub fn launch(&self, kernel: u64, stream: u64) -> i32 {
         c!(self.runtime, cudaLaunchKernel(kernel => u64, Dim3(4, 3, 2) => Dim3, Dim3(128, 1, 1) => Dim3,
             0 => u64, 0 => u64, stream => u64))
     }
 
-    pub(crate) fn wait(&self, stream: u64) {
+    /// Waits until a stream is empty.
+    pub fn wait(&self, stream: u64) {
         assert_eq!(c!(self.runtime, cudaStreamSynchronize(stream => u64)), 0);
     }
 
-    pub(crate) fn allocate(&self, bytes: u64) -> Result<u64, i32> {
+    /// The address of new device memory, or the call's error code.
+    pub fn allocate(&self, bytes: u64) -> Result<u64, i32> {
         let mut address = 0;
         match c!(self.runtime, cudaMalloc(&mut address => &mut u64, bytes => u64)) {
             0 => Ok(address),

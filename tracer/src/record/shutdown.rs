@@ -13,7 +13,7 @@ use crate::record::stacks::StackResolver;
 use crate::record::trace::RecordingTrace;
 use crate::record::watch::ProbeWatch;
 use gctrace_ebpf::Calibration;
-use gctrace_ebpf::PointKind;
+use gctrace_ebpf::ProbePointKind;
 use gctrace_ebpf::ProgramCounts;
 use gctrace_event::ExaminedProcesses;
 use gctrace_event::ProbeCost;
@@ -78,15 +78,15 @@ pub(crate) fn tally(
 }
 
 /// The kinds of probes, except those on CUDA calls.
-const POINTS: [PointKind; 8] = [
-    PointKind::POINT_COLLECT,
-    PointKind::POINT_GC_COLLECT,
-    PointKind::POINT_PYGC_COLLECT,
-    PointKind::POINT_STOP_WORLD,
-    PointKind::POINT_START_WORLD,
-    PointKind::POINT_USDT_START,
-    PointKind::POINT_USDT_DONE,
-    PointKind::POINT_CODE_DEALLOC,
+const POINTS: [ProbePointKind; 8] = [
+    ProbePointKind::Collect,
+    ProbePointKind::GcCollectBuiltin,
+    ProbePointKind::PyGcCollect,
+    ProbePointKind::StopTheWorld,
+    ProbePointKind::StartTheWorld,
+    ProbePointKind::UsdtStart,
+    ProbePointKind::UsdtDone,
+    ProbePointKind::CodeDealloc,
 ];
 
 /// What a recording that could be closed reports to its user and its caller.
@@ -321,17 +321,16 @@ fn costs(
         hits,
         ns_per_hit,
     };
-    let explicit =
-        counters.hits(PointKind::POINT_GC_COLLECT) + counters.hits(PointKind::POINT_PYGC_COLLECT);
+    let explicit = counters.hits(ProbePointKind::GcCollectBuiltin)
+        + counters.hits(ProbePointKind::PyGcCollect);
     let world =
-        counters.hits(PointKind::POINT_STOP_WORLD) + counters.hits(PointKind::POINT_START_WORLD);
-    let usdt =
-        counters.hits(PointKind::POINT_USDT_START) + counters.hits(PointKind::POINT_USDT_DONE);
+        counters.hits(ProbePointKind::StopTheWorld) + counters.hits(ProbePointKind::StartTheWorld);
+    let usdt = counters.hits(ProbePointKind::UsdtStart) + counters.hits(ProbePointKind::UsdtDone);
     let held_ns = (holds.count > 0).then(|| holds.total_ns as f64 / holds.count as f64);
     [
         cost(
             "collector, entry and return",
-            counters.hits(PointKind::POINT_COLLECT),
+            counters.hits(ProbePointKind::Collect),
             calibration.map(|c| c.collect_ns),
         ),
         cost(
@@ -351,7 +350,7 @@ fn costs(
         ),
         cost(
             "code object freed",
-            counters.hits(PointKind::POINT_CODE_DEALLOC),
+            counters.hits(ProbePointKind::CodeDealloc),
             calibration.map(|c| c.entry_ns),
         ),
         cost("program stopped at exec", holds.count, held_ns),

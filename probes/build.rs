@@ -8,9 +8,11 @@ use std::path::Path;
 use std::path::PathBuf;
 
 fn main() {
-    println!("cargo:rerun-if-changed=src");
     let mut files = Vec::new();
-    collect(Path::new("src"), &mut files);
+    for folder in ["src", "abi/src"] {
+        println!("cargo:rerun-if-changed={folder}");
+        collect(Path::new(folder), &mut files);
+    }
     files.sort();
     let mut hasher = DefaultHasher::new();
     for file in files {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the ring's unit tests and the codec of its records under Miri, which finds undefined behavior and races.
+# Runs the ring's unit tests, the codec of its records and the decoders of the kernel's records under Miri, which
+# finds undefined behavior and races.
 #
 #   scripts/miri.sh
 #
@@ -15,5 +16,9 @@ if ! build +nightly miri --version >/dev/null 2>&1; then
     exit 0
 fi
 # proptest reads the environment and its file of past failures.
-as_builder env MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES="${PROPTEST_CASES:-4}" \
-    "$cargo" +nightly miri test --manifest-path "$checkout/Cargo.toml" -p gctrace-ring --lib --test records
+miri() {
+    as_builder env MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES="${PROPTEST_CASES:-4}" \
+        "$cargo" +nightly miri test --manifest-path "$checkout/Cargo.toml" "$@"
+}
+miri -p gctrace-ring --lib --test records
+miri -p gctrace-ebpf --lib -- decode counts attach cookie

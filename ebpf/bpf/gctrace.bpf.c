@@ -7,6 +7,8 @@
 #include "maps.bpf.h"
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
+#include "thread.bpf.h"
+#include "collector.bpf.h"
 #include "counters.bpf.h"
 #include "hold.bpf.c"
 #include "process.bpf.c"

@@ -2,34 +2,20 @@
 
 use crate::wire::ARGUMENT_UNKNOWN;
 use crate::wire::Point;
-use crate::wire::PointKind;
-
-/// Argument numbers of the probed function: 1 is the first (rdi), 5 the fifth (r8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ArgumentRegisters {
-    /// The `PyThreadState *`; `None` if the function does not receive it, or not certainly.
-    pub tstate: Option<u8>,
-    /// The generation to collect; `None` if no argument certainly contains it.
-    pub generation: Option<u8>,
-    /// The `_PyGC_Reason` (3.13 and later); `None` if no argument certainly contains it.
-    pub reason: Option<u8>,
-    /// The flag `nofail` (3.8 - 3.12), set during finalization; `None` if no argument certainly
-    /// contains it.
-    pub nofail: Option<u8>,
-}
+use gctrace_abi::ArgumentRegister;
+use gctrace_abi::CollectorArguments;
+use gctrace_abi::ProbePointKind;
 
 /// A location in a file to probe.
 #[derive(Clone, Debug)]
 pub struct PlannedPoint {
     /// What is at the probed location, which decides how the program treats a hit.
-    pub kind: PointKind,
+    pub kind: ProbePointKind,
     /// Index returned by [`crate::BpfSession::add_layout`]. Pauses of points without one are
-    /// not recorded; [`crate::unknown_layout`] serves for builds whose offsets are unknown.
+    /// not recorded; one is registered for builds with unknown offsets too.
     pub layout: Option<u32>,
-    /// Which arguments the program can read there; used for [`PointKind::POINT_COLLECT`] only.
-    pub registers: ArgumentRegisters,
-    /// The generation that this clone of the collector always collects.
-    pub fixed_generation: Option<u8>,
+    /// Which arguments the program can read there; used for [`ProbePointKind::Collect`] only.
+    pub arguments: CollectorArguments,
     /// Address of `_PyRuntime` minus the address of the probed instruction, in bytes.
     pub runtime_delta: i64,
     /// File offset of the probed instruction; `None`: no entry probe.
@@ -42,16 +28,19 @@ pub struct PlannedPoint {
 
 impl PlannedPoint {
     pub(crate) fn wire(&self) -> Point {
-        let register = |which: Option<u8>| which.map_or(0, u32::from);
+        let register = |which: Option<ArgumentRegister>| which.map_or(0, |which| which as u32);
+        let arguments = &self.arguments;
         Point {
             runtime_delta: self.runtime_delta,
-            kind: self.kind.0,
-            layout: self.layout.unwrap_or(crate::NO_OFFSET),
-            tstate_register: register(self.registers.tstate),
-            generation_register: register(self.registers.generation),
-            reason_register: register(self.registers.reason),
-            nofail_register: register(self.registers.nofail),
-            fixed_generation: self.fixed_generation.map_or(ARGUMENT_UNKNOWN, i32::from),
+            kind: self.kind as u32,
+            layout: self.layout.unwrap_or(crate::wire::NO_OFFSET),
+            tstate_register: register(arguments.tstate),
+            generation_register: register(arguments.generation),
+            reason_register: register(arguments.reason),
+            nofail_register: register(arguments.no_fail),
+            fixed_generation: arguments
+                .fixed_generation
+                .map_or(ARGUMENT_UNKNOWN, i32::from),
             reserved: 0,
         }
     }
@@ -108,10 +97,9 @@ mod tests {
 
     fn point(entry: Option<u64>, on_return: Option<u64>, semaphore: Option<u64>) -> PlannedPoint {
         PlannedPoint {
-            kind: PointKind::POINT_COLLECT,
+            kind: ProbePointKind::Collect,
             layout: Some(0),
-            registers: ArgumentRegisters::default(),
-            fixed_generation: None,
+            arguments: CollectorArguments::default(),
             runtime_delta: 0,
             entry,
             on_return,

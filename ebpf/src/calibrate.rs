@@ -4,16 +4,17 @@
 //! frames as deep as is recorded, so the program takes the same path through every read and the
 //! ring buffer as in a traced interpreter of 3.12 or later.
 
-use crate::attach::ArgumentRegisters;
 use crate::attach::PlannedPoint;
 use crate::error::Error;
 use crate::session::Attachment;
 use crate::session::BpfSession;
-use crate::wire::FrameOffsets;
+use crate::wire::FrameWire;
 use crate::wire::InstructionKind;
-use crate::wire::Layout;
+use crate::wire::LayoutWire;
 use crate::wire::NO_OFFSET;
-use crate::wire::PointKind;
+use gctrace_abi::ArgumentRegister;
+use gctrace_abi::CollectorArguments;
+use gctrace_abi::ProbePointKind;
 use nix::errno::Errno;
 use nix::fcntl::Flock;
 use nix::fcntl::FlockArg;
@@ -96,7 +97,7 @@ impl BpfSession {
         let pid = std::process::id();
         let offset = own_file_offset()?;
         self.follow(pid)?;
-        let layout = self.add_layout(&make_believe_layout())?;
+        let layout = self.add_wire_layout(&make_believe_layout())?;
         let result = self.measure_all(offset, layout);
         self.unfollow(pid);
         result
@@ -109,14 +110,13 @@ impl BpfSession {
     ) -> Result<(Calibration, Vec<Attachment>), Error> {
         let without = rounds(|| Ok(()))?;
         let mut point = PlannedPoint {
-            kind: PointKind::POINT_START_WORLD,
+            kind: ProbePointKind::StartTheWorld,
             layout: Some(layout),
-            registers: ArgumentRegisters {
-                tstate: Some(1),
-                generation: Some(2),
-                ..ArgumentRegisters::default()
+            arguments: CollectorArguments {
+                tstate: Some(ArgumentRegister::Rdi),
+                generation: Some(ArgumentRegister::Rsi),
+                ..CollectorArguments::default()
             },
-            fixed_generation: None,
             runtime_delta: 0,
             entry: Some(offset),
             on_return: None,
@@ -135,8 +135,8 @@ impl BpfSession {
             self.set_point(return_index, &point)?;
             Ok::<f64, Error>((self.time()? - without).max(0.0))
         };
-        let explicit_ns = time_as(PointKind::POINT_GC_COLLECT)?;
-        let collect_ns = time_as(PointKind::POINT_COLLECT)?;
+        let explicit_ns = time_as(ProbePointKind::GcCollectBuiltin)?;
+        let collect_ns = time_as(ProbePointKind::Collect)?;
         let calibration = Calibration {
             collect_ns,
             explicit_ns,
@@ -198,8 +198,8 @@ fn make_believe_process() -> Vec<u64> {
     words
 }
 
-fn make_believe_layout() -> Layout {
-    Layout {
+fn make_believe_layout() -> LayoutWire {
+    LayoutWire {
         tstate_interpreter: 16,
         interpreters_head: 0,
         finalizing: 0,
@@ -218,14 +218,14 @@ fn make_believe_layout() -> Layout {
         collecting_guards: 0,
         stats_incomplete: 0,
         frames: make_believe_frames(),
-        ..Layout::default()
+        ..LayoutWire::default()
     }
 }
 
 /// As in 3.12: adjacent frames, each above the one that called it, with an instruction pointer.
-fn make_believe_frames() -> FrameOffsets {
+fn make_believe_frames() -> FrameWire {
     let word = |word: usize| (word * size_of::<u64>()) as u32;
-    FrameOffsets {
+    FrameWire {
         tstate_frame: word(FRAME_WORD),
         frame_indirection: NO_OFFSET,
         frame_bytes: word(3),
@@ -240,7 +240,7 @@ fn make_believe_frames() -> FrameOffsets {
         code_first_traceable: NO_OFFSET,
         runtime_tstate: NO_OFFSET,
         interpreter_gil: NO_OFFSET,
-        ..FrameOffsets::default()
+        ..FrameWire::default()
     }
 }
 

@@ -7,10 +7,7 @@ mod cookie;
 mod decode;
 
 pub use calibrate::CudaCalibration;
-pub use cookie::BytesLocation;
 pub use cookie::CallProbe;
-pub use cookie::GridLocation;
-pub use cookie::StreamLocation;
 pub use decode::CudaCallEvent;
 pub use decode::CudaEvent;
 pub use decode::DeviceMemoryEvent;
@@ -23,6 +20,7 @@ use crate::session::BpfSession;
 use crate::session::link_each;
 use crate::session::link_multi;
 use crate::support::AttachMethod;
+use gctrace_abi::CallKind;
 use libbpf_rs::ProgramAttachType;
 use libbpf_rs::RingBuffer;
 use libbpf_rs::RingBufferBuilder;
@@ -35,9 +33,6 @@ use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::rc::Rc;
-
-/// Kind of call: see `enum call_kind` in `bpf/event.h`.
-pub use skeleton::types::call_kind as CallKind;
 
 mod skeleton {
     #![allow(
@@ -180,7 +175,7 @@ impl CudaPrograms {
 
     fn counter(&self, which: call_counter, kind: CallKind) -> Result<u64, Error> {
         let map = &self.skeleton.maps.call_counters;
-        per_cpu::sum(map, "call_counters", which.0 + kind.0)
+        per_cpu::sum(map, "call_counters", which.0 + kind as u32)
     }
 }
 

@@ -1,10 +1,20 @@
 //! Decodes the records of the ring buffers. Pure: nothing here uses libbpf.
 
 use crate::counts;
+use crate::event::AllocationEvent;
+use crate::event::CapturedFrame;
+use crate::event::CodeEvent;
+use crate::event::CodeId;
+use crate::event::HoldState;
+use crate::event::KernelEvent;
+use crate::event::LibraryKind;
+use crate::event::NotHeld;
+use crate::event::PauseEvent;
+use crate::event::ProcessEvent;
+use crate::event::StackEvent;
 use crate::wire::AllocationWire;
 use crate::wire::CodeWire;
 use crate::wire::EventKind;
-use crate::wire::FileKey;
 use crate::wire::HoldWire;
 use crate::wire::LibraryWire;
 use crate::wire::NO_OFFSET;
@@ -17,218 +27,6 @@ use gctrace_event::EventSource;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
 use zerocopy::FromBytes as _;
-
-/// An event in a recorded process.
-#[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all events are pauses, the largest; boxing each would cost more than it saves"
-)]
-pub enum KernelEvent {
-    /// The collector ran.
-    Pause(PauseEvent),
-    /// A process was forked, changed its program, or exited.
-    Process(ProcessEvent),
-    /// A stack is seen for the first time.
-    Stack(StackEvent),
-    /// A code object is seen for the first time.
-    Code(CodeEvent),
-    /// A sampled allocation in a window.
-    Allocation(AllocationEvent),
-}
-
-/// Identifies a stack within one recording.
-pub type StackId = u64;
-
-/// The Python stack of a thread, sent before the first event that refers to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StackEvent {
-    /// Process id in the initial pid namespace.
-    pub pid: u32,
-    /// Id by which later events refer to the stack; never 0.
-    pub id: StackId,
-    /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
-    pub layout: u32,
-    /// Its frames, innermost first, up to the depth given by [`crate::SessionConfig::stack_depth`].
-    pub frames: Vec<CapturedFrame>,
-    /// Whether there are more outer frames.
-    pub truncated: bool,
-}
-
-/// One Python frame as the kernel captured it: not yet a function, file and line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CapturedFrame {
-    /// The code object it executes, described by a [`CodeEvent`].
-    pub code: CodeId,
-    /// Byte offset of the instruction within the code; `None` before the first one.
-    pub offset: Option<u32>,
-}
-
-/// Identity of a code object in a process; an address alone may be reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CodeId {
-    /// Address of the code object in the memory of the process.
-    pub address: u64,
-    /// Distinguishes objects that reused an address.
-    pub identity: u32,
-}
-
-/// Data to resolve the lines of a code object, read while it was certainly alive. Members in memory
-/// that was not resident are empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CodeEvent {
-    /// Process id in the initial pid namespace.
-    pub pid: u32,
-    /// The code object that this event describes, as frames refer to it.
-    pub code: CodeId,
-    /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
-    pub layout: u32,
-    /// `co_firstlineno`, from which the line table counts.
-    pub first_line: i32,
-    /// First bytes of the `str` object of its file name, header included.
-    pub file_name: Vec<u8>,
-    /// First bytes of the `str` object of its name.
-    pub function_name: Vec<u8>,
-    /// First bytes of its line table.
-    pub line_table: Vec<u8>,
-    /// Length of the whole line table in bytes, if it could be read.
-    pub line_table_length: Option<u64>,
-}
-
-/// A sampled allocation in an allocation window, of which only the stack is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocationEvent {
-    /// Process id in the initial pid namespace.
-    pub pid: u32,
-    /// Id of the allocating thread's stack, as in [`StackEvent::id`].
-    pub stack: StackId,
-}
-
-/// A pause with the data read along with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PauseEvent {
-    /// The pause. Its generation is unknown if the end of its process cut it short and the function
-    /// chooses the generation itself (3.13 and later, automatic).
-    pub pause: Pause,
-    /// `gc.get_threshold()` at the end, if it could be read.
-    pub thresholds: Option<[i32; 3]>,
-    /// `gc.isenabled()` at the end, if it could be read.
-    pub enabled: Option<bool>,
-    /// Forked during its parent's pause: the start is the fork.
-    pub forked: bool,
-    /// The stack when the pause started; [`Pause::stack`] is left for the code that resolves
-    /// frames.
-    pub stack: Option<StackId>,
-    /// `gc.get_count()` at the start, if it could be read.
-    pub counts: Option<[u32; 3]>,
-}
-
-/// Whether a process was stopped until its probes are placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldState {
-    /// It is stopped and waits for [`crate::HeldProcesses::release`].
-    Stopped {
-        /// Its parent was already stopped before.
-        parent_was_stopped: bool,
-    },
-    /// Stopping was not necessary.
-    NotNeeded,
-    /// It should be stopped, but is running.
-    Refused(NotHeld),
-}
-
-/// Why a process was not stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotHeld {
-    /// It runs as a user whose processes this gctrace may not resume.
-    OtherUser,
-    /// The recording is ending, or the rings were not polled for a while
-    /// ([`crate::BpfSession::hold_until`]).
-    NotNow,
-    /// It would be noticed: by a debugger, a shell with job control, sudo.
-    Seen,
-    /// Too many are stopped, or the signal failed.
-    Failed,
-}
-
-/// Kind of library, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LibraryKind {
-    /// A libpython.
-    Python,
-    /// One of CUDA, NCCL or torch.
-    Cuda,
-}
-
-/// A lifecycle event of a process. Timestamps are nanoseconds of CLOCK_MONOTONIC.
-#[derive(Clone, Debug)]
-pub enum ProcessEvent {
-    /// A recorded process has a new child, recorded from its first instruction on.
-    Fork {
-        /// Process id of the child.
-        pid: u32,
-        /// Process id of the parent.
-        parent: u32,
-        /// Time of the fork.
-        at_ns: u64,
-    },
-    /// A recorded process runs another program (exec).
-    Exec {
-        /// Process id.
-        pid: u32,
-        /// The executable.
-        file: FileKey,
-        /// Whether it is stopped.
-        hold: HoldState,
-        /// The executable need not be examined: it was marked as known, or certainly contains no
-        /// collector.
-        known: bool,
-        /// Time of the exec.
-        at_ns: u64,
-    },
-    /// A process reached the entry point of its program: its libraries are mapped.
-    ProgramEntry {
-        /// Process id.
-        pid: u32,
-        /// Whether it is stopped.
-        hold: HoldState,
-        /// Time of the event.
-        at_ns: u64,
-    },
-    /// A recorded process is about to map a libpython, or an unknown file named like a CUDA, NCCL
-    /// or torch library.
-    Library {
-        /// Process id.
-        pid: u32,
-        /// The library file.
-        file: FileKey,
-        /// Kind of library, by its name.
-        kind: LibraryKind,
-        /// Whether the file was marked as known before.
-        known: bool,
-        /// Whether it is stopped, once the mapping exists.
-        hold: HoldState,
-        /// Time of the event.
-        at_ns: u64,
-    },
-    /// A recorded process runs a program that gctrace's user may not inspect: it is no longer
-    /// recorded.
-    Foreign {
-        /// Process id.
-        pid: u32,
-        /// Time of the exec.
-        at_ns: u64,
-    },
-    /// The last thread of a recorded process exited.
-    Exit {
-        /// Process id.
-        pid: u32,
-        /// Status as wait(2) reports it.
-        status: i32,
-        /// Time of the exit.
-        at_ns: u64,
-    },
-}
 
 /// Decodes one record of either ring; `None` if it is invalid (too short, unknown kind).
 #[must_use]

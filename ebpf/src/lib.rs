@@ -6,15 +6,14 @@
 //! The length of each pause of one process; the caller knows where in the file the collector is:
 //!
 //! ```no_run
-//! use gctrace_ebpf::ArgumentRegisters;
 //! use gctrace_ebpf::BpfSession;
+//! use gctrace_ebpf::CollectorArguments;
 //! use gctrace_ebpf::CounterSet;
 //! use gctrace_ebpf::KernelEvent;
 //! use gctrace_ebpf::KernelSupport;
 //! use gctrace_ebpf::PlannedPoint;
-//! use gctrace_ebpf::PointKind;
+//! use gctrace_ebpf::ProbePointKind;
 //! use gctrace_ebpf::SessionConfig;
-//! use gctrace_ebpf::unknown_layout;
 //! use std::path::Path;
 //! use std::time::Duration;
 //!
@@ -26,11 +25,10 @@
 //! };
 //! let mut session = BpfSession::open(config, &KernelSupport::probe())?;
 //! let collector = PlannedPoint {
-//!     kind: PointKind::POINT_COLLECT,
+//!     kind: ProbePointKind::Collect,
 //!     // Times only: nothing is read from the process.
-//!     layout: Some(session.add_layout(&unknown_layout())?),
-//!     registers: ArgumentRegisters::default(),
-//!     fixed_generation: None,
+//!     layout: Some(session.add_layout(None, None)?),
+//!     arguments: CollectorArguments::default(),
 //!     runtime_delta: 0,
 //!     entry: Some(0x14_2a30),
 //!     on_return: Some(0x14_2a30),
@@ -61,6 +59,8 @@ mod counts;
 mod cuda;
 mod decode;
 mod error;
+mod event;
+mod layout;
 mod per_cpu;
 mod release;
 mod ring_memory;
@@ -74,36 +74,34 @@ pub use allocations::AllocationPrograms;
 pub use allocations::AllocationWindow;
 pub use allocations::SizeSource;
 pub use allocations::WindowTarget;
-pub use attach::ArgumentRegisters;
 pub use attach::PlannedPoint;
 pub use calibrate::Calibration;
 pub use calibrate::CalibrationLock;
 pub use counts::CounterSet;
-pub use cuda::BytesLocation;
 pub use cuda::CallCounts;
-pub use cuda::CallKind;
 pub use cuda::CallProbe;
 pub use cuda::CudaCalibration;
 pub use cuda::CudaCallEvent;
 pub use cuda::CudaEvent;
 pub use cuda::CudaPrograms;
 pub use cuda::DeviceMemoryEvent;
-pub use cuda::GridLocation;
-pub use cuda::StreamLocation;
-pub use decode::AllocationEvent;
-pub use decode::CapturedFrame;
-pub use decode::CodeEvent;
-pub use decode::CodeId;
-pub use decode::HoldState;
-pub use decode::KernelEvent;
-pub use decode::LibraryKind;
-pub use decode::NotHeld;
-pub use decode::PauseEvent;
-pub use decode::ProcessEvent;
-pub use decode::StackEvent;
-pub use decode::StackId;
 pub use decode::decode;
 pub use error::Error;
+pub use event::AllocationEvent;
+pub use event::CapturedFrame;
+pub use event::CodeEvent;
+pub use event::CodeId;
+pub use event::HoldState;
+pub use event::KernelEvent;
+pub use event::LibraryKind;
+pub use event::NotHeld;
+pub use event::PauseEvent;
+pub use event::ProcessEvent;
+pub use event::StackEvent;
+pub use event::StackId;
+pub use gctrace_abi::CallKind;
+pub use gctrace_abi::CollectorArguments;
+pub use gctrace_abi::ProbePointKind;
 pub use release::HeldProcesses;
 pub use session::Attachment;
 pub use session::BpfSession;
@@ -116,11 +114,4 @@ pub use support::KernelSupport;
 pub use support::OLDEST_LINUX;
 pub use wire::Arenas;
 pub use wire::FileKey;
-pub use wire::FrameOffsets;
-pub use wire::InstructionKind;
-pub use wire::Layout;
 pub use wire::MAX_STACK_DEPTH;
-pub use wire::NO_OFFSET;
-pub use wire::PointKind;
-pub use wire::unknown_frames;
-pub use wire::unknown_layout;

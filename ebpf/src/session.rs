@@ -11,22 +11,24 @@ use crate::attach::LinkPlan;
 use crate::attach::PlannedPoint;
 use crate::attach::plan_links;
 use crate::counts::CounterSet;
-use crate::decode::KernelEvent;
 use crate::decode::decode;
 use crate::error::Error;
+use crate::event::KernelEvent;
+use crate::layout::layout;
 use crate::per_cpu;
 use crate::release::HeldProcesses;
 use crate::ring_memory;
 use crate::support::AttachMethod;
 use crate::support::KernelSupport;
-use crate::wire::Counter;
 use crate::wire::FileKey;
 use crate::wire::FollowedProcess;
-use crate::wire::Layout;
+use crate::wire::LayoutWire;
 use crate::wire::MAX_LAYOUTS;
 use crate::wire::MAX_POINTS;
 use crate::wire::skeleton::GctraceSkel;
 use crate::wire::skeleton::GctraceSkelBuilder;
+use gctrace_abi::CollectorLayout;
+use gctrace_abi::FrameLayout;
 use libbpf_rs::Link;
 use libbpf_rs::MapCore;
 use libbpf_rs::MapFlags;
@@ -200,11 +202,20 @@ impl BpfSession {
             })
     }
 
-    /// Registers a layout; returns its index for [`PlannedPoint::layout`].
+    /// Registers the layout of a build; returns its index for [`PlannedPoint::layout`]. Without
+    /// `collector` pauses are timed and nothing is read, without `stack` they have no stacks.
     ///
     /// # Errors
     /// [`Error::TooMany`].
-    pub fn add_layout(&mut self, layout: &Layout) -> Result<u32, Error> {
+    pub fn add_layout(
+        &mut self,
+        collector: Option<&CollectorLayout>,
+        stack: Option<&FrameLayout>,
+    ) -> Result<u32, Error> {
+        self.add_wire_layout(&layout(collector, stack))
+    }
+
+    pub(crate) fn add_wire_layout(&mut self, layout: &LayoutWire) -> Result<u32, Error> {
         let index = self.layouts;
         if index >= MAX_LAYOUTS {
             return Err(Error::TooMany {
@@ -228,8 +239,8 @@ impl BpfSession {
     /// [`Error::Attach`] with the kernel's error.
     pub fn attach(&mut self, file: &Path, points: &[PlannedPoint]) -> Result<Attachment, Error> {
         let first = self.points;
-        let count = u32::try_from(points.len()).unwrap_or(u32::MAX);
-        if first.saturating_add(count) > MAX_POINTS {
+        let free = (MAX_POINTS - first) as usize;
+        if points.len() > free {
             return Err(Error::TooMany {
                 what: "probed functions",
                 limit: MAX_POINTS,
@@ -238,7 +249,7 @@ impl BpfSession {
         for (index, point) in (first..).zip(points) {
             self.set_point(index, point)?;
         }
-        self.points += count;
+        self.points += points.len() as u32;
         self.link(file, points, first)
     }
 
@@ -318,11 +329,11 @@ impl BpfSession {
     /// # Errors
     /// [`Error::Map`].
     pub fn counters(&self) -> Result<ProgramCounts, Error> {
-        let read = |index| per_cpu::sum(&self.skeleton.maps.counters, "counters", index);
-        let values = (0..Counter::COUNTERS.0)
-            .map(read)
-            .collect::<Result<_, _>>()?;
-        Ok(ProgramCounts { values })
+        let mut counts = ProgramCounts::default();
+        for (index, value) in (0..).zip(&mut counts.values) {
+            *value = per_cpu::sum(&self.skeleton.maps.counters, "counters", index)?;
+        }
+        Ok(counts)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The wire records of `bpf/event.h`, as the skeleton generated them from the object's BTF.
 //! `build.rs` derives zerocopy's traits for them: all are integers without padding.
 
+use gctrace_abi::ProbePointKind;
 use zerocopy::FromBytes;
 
 pub(crate) mod skeleton {
@@ -21,14 +22,6 @@ pub(crate) mod skeleton {
 pub use skeleton::types::arenas as Arenas;
 /// An executable file, as identified by the kernel: opaque, only to be compared.
 pub use skeleton::types::file_key as FileKey;
-/// Offsets of a thread's Python stack: see `struct frame_layout` in `bpf/event.h`.
-pub use skeleton::types::frame_layout as FrameOffsets;
-/// How a frame stores the instruction it executes: see `enum instruction_kind` in `bpf/event.h`.
-pub use skeleton::types::instruction_kind as InstructionKind;
-/// Offsets of one build of CPython: see `struct layout` in `bpf/event.h` for each field.
-pub use skeleton::types::layout as Layout;
-/// Kind of probed location: see `enum point_kind` in `bpf/event.h`.
-pub use skeleton::types::point_kind as PointKind;
 
 pub(crate) use skeleton::types::allocation_event as AllocationWire;
 pub(crate) use skeleton::types::code_event as CodeWire;
@@ -36,13 +29,17 @@ pub(crate) use skeleton::types::counted_pause_event as CountedPauseWire;
 pub(crate) use skeleton::types::counter as Counter;
 pub(crate) use skeleton::types::event_kind as EventKind;
 pub(crate) use skeleton::types::followed_process as FollowedProcess;
+pub(crate) use skeleton::types::frame_layout as FrameWire;
 pub(crate) use skeleton::types::hardware_counter as HardwareCounter;
 pub(crate) use skeleton::types::hardware_counts as HardwareCounts;
 pub(crate) use skeleton::types::hold as HoldWire;
+pub(crate) use skeleton::types::instruction_kind as InstructionKind;
+pub(crate) use skeleton::types::layout as LayoutWire;
 pub(crate) use skeleton::types::library as LibraryWire;
 pub(crate) use skeleton::types::pause_event as PauseWire;
 pub(crate) use skeleton::types::pause_flag as PauseFlag;
 pub(crate) use skeleton::types::point as Point;
+pub(crate) use skeleton::types::point_kind as PointKind;
 pub(crate) use skeleton::types::process_counts as ProcessCountsWire;
 pub(crate) use skeleton::types::process_event as ProcessWire;
 pub(crate) use skeleton::types::process_hardware as ProcessHardware;
@@ -51,7 +48,7 @@ pub(crate) use skeleton::types::stack_event as StackWire;
 pub(crate) use skeleton::types::task_counts as TaskCounts;
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
-pub const NO_OFFSET: u32 = u32::MAX;
+pub(crate) const NO_OFFSET: u32 = u32::MAX;
 /// `ARGUMENT_UNKNOWN` of `bpf/event.h`.
 pub(crate) const ARGUMENT_UNKNOWN: i32 = -128;
 /// `MAX_POINTS` of `bpf/event.h`.
@@ -62,36 +59,18 @@ pub(crate) const MAX_LAYOUTS: u32 = 256;
 /// `MAX_STACK_DEPTH` of `bpf/event.h`: maximum number of frames per stack.
 pub const MAX_STACK_DEPTH: u32 = 64;
 
-/// Stacks of this build cannot be read.
-#[must_use]
-pub fn unknown_frames() -> FrameOffsets {
-    FrameOffsets {
-        tstate_frame: NO_OFFSET,
-        ..FrameOffsets::default()
-    }
-}
-
-/// The layout of a build without known offsets: pauses are timed, nothing is read.
-#[must_use]
-pub fn unknown_layout() -> Layout {
-    Layout {
-        tstate_interpreter: NO_OFFSET,
-        interpreters_head: NO_OFFSET,
-        finalizing: NO_OFFSET,
-        interpreter_id: NO_OFFSET,
-        gc_in_runtime: NO_OFFSET,
-        gc_in_interpreter: NO_OFFSET,
-        collecting: NO_OFFSET,
-        enabled: NO_OFFSET,
-        thresholds: [NO_OFFSET; 3],
-        check_pointer: NO_OFFSET,
-        stats: NO_OFFSET,
-        long_lived_total: NO_OFFSET,
-        heap_size: NO_OFFSET,
-        frames: unknown_frames(),
-        ..Layout::default()
-    }
-}
+// `enum point_kind` has the values of `ProbePointKind`.
+const _: () = {
+    assert!(PointKind::POINT_COLLECT.0 == ProbePointKind::Collect as u32);
+    assert!(PointKind::POINT_GC_COLLECT.0 == ProbePointKind::GcCollectBuiltin as u32);
+    assert!(PointKind::POINT_PYGC_COLLECT.0 == ProbePointKind::PyGcCollect as u32);
+    assert!(PointKind::POINT_STOP_WORLD.0 == ProbePointKind::StopTheWorld as u32);
+    assert!(PointKind::POINT_START_WORLD.0 == ProbePointKind::StartTheWorld as u32);
+    assert!(PointKind::POINT_USDT_START.0 == ProbePointKind::UsdtStart as u32);
+    assert!(PointKind::POINT_USDT_DONE.0 == ProbePointKind::UsdtDone as u32);
+    assert!(PointKind::POINT_PROGRAM_ENTRY.0 == ProbePointKind::ProgramEntry as u32);
+    assert!(PointKind::POINT_CODE_DEALLOC.0 == ProbePointKind::CodeDealloc as u32);
+};
 
 /// Reads a record from the start of `bytes`; `None` if they are too short.
 pub(crate) fn read<T: FromBytes>(bytes: &[u8]) -> Option<T> {

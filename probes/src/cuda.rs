@@ -15,13 +15,13 @@ pub use find::before_start;
 pub use find::cupti_before_start;
 pub use find::from_environment;
 pub use find::mapped;
-pub use table::BytesArgument;
-pub use table::FunctionKind;
+pub use gctrace_abi::BytesArgument;
+pub use gctrace_abi::CallKind;
+pub use gctrace_abi::GridArgument;
+pub use gctrace_abi::StreamArgument;
 pub use table::FunctionLayer;
-pub use table::GridArgument;
 pub use table::ProbedEnds;
 pub use table::ProbedFunction;
-pub use table::StreamArgument;
 pub use table::TABLE;
 
 use crate::elf::ElfImage;
@@ -171,7 +171,7 @@ impl ProbedFunction {
     fn suffixes(&self) -> &'static [&'static str] {
         match self.layer {
             FunctionLayer::Driver | FunctionLayer::Runtime => &PER_THREAD,
-            _ => PER_THREAD.get(..1).unwrap_or_default(),
+            _ => &PER_THREAD[..1],
         }
     }
 }

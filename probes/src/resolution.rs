@@ -1,9 +1,11 @@
 //! The result: the collector of one file, its functions and where their probes are placed.
 
-use crate::python::frames::FrameLayout;
-use crate::python::layout::CollectorLayout;
 use crate::python::version::CollectorKind;
 use crate::python::version::PythonVersion;
+use gctrace_abi::CollectorArguments;
+use gctrace_abi::CollectorLayout;
+use gctrace_abi::FrameLayout;
+use gctrace_abi::ProbePointKind;
 use serde::Deserialize;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -124,8 +126,10 @@ pub struct Resolution {
 /// probe, and all argument registers still contain the arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbePoint {
-    /// What the probed function is, and in which registers its arguments are.
+    /// What the probed function is.
     pub kind: ProbePointKind,
+    /// Where the arguments of a [`ProbePointKind::Collect`] are; empty for all others.
+    pub arguments: CollectorArguments,
     /// Name of the function; for code analysis its name in CPython's source.
     pub function: String,
     /// Link-time address of the function's first byte.
@@ -144,90 +148,4 @@ pub struct ProbePoint {
     pub emulated: bool,
     /// File offset of the semaphore that enables a static trace point.
     pub semaphore_file_offset: Option<u64>,
-}
-
-impl ProbePoint {
-    /// File offset at which a return probe must be placed: the same as the entry probe's.
-    #[must_use]
-    pub fn return_file_offset(&self) -> u64 {
-        self.file_offset
-    }
-}
-
-/// Kind of probed function, and which of its ends need a probe.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ProbePointKind {
-    /// The collector, or one of its clones; both ends are needed.
-    Collect(CollectorArguments),
-    /// The C function behind `gc.collect`; both ends are needed.
-    GcCollectBuiltin,
-    /// The exported C function `PyGC_Collect`; both ends are needed.
-    PyGcCollect,
-    /// `_PyEval_StopTheWorld` (free-threaded builds); both ends are needed.
-    StopTheWorld,
-    /// `_PyEval_StartTheWorld` (free-threaded builds); the entry suffices.
-    StartTheWorld,
-    /// The C function that frees code objects; the entry suffices. Its first argument is the code
-    /// object.
-    CodeDealloc,
-    /// `python:gc__start`, argument: the generation.
-    UsdtStart {
-        /// The argument's location in SystemTap notation, for example `-4@%r12d`.
-        arguments: String,
-    },
-    /// `python:gc__done`, argument: the sum of objects collected and uncollectable.
-    UsdtDone {
-        /// The argument's location.
-        arguments: String,
-    },
-}
-
-/// The arguments of a collector function with known registers.
-///
-/// Compilers drop arguments from clones and shift the others. An argument is listed only if the
-/// function reads exactly the registers of its full signature; the thread state also if only `rdi`
-/// is certain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CollectorArguments {
-    /// `PyThreadState *`; check it: `*(tstate + tstate_interpreter)` must be a known interpreter.
-    pub tstate: Option<ArgumentRegister>,
-    /// Generation, a 32-bit signed integer; -1 in 3.13 and later if the function chooses it itself.
-    pub generation: Option<ArgumentRegister>,
-    /// Reason, 32 bits: 0 heap, 1 shutdown, 2 manual (3.13 and later).
-    pub reason: Option<ArgumentRegister>,
-    /// Nonzero during finalization, 32 bits (3.8 - 3.12).
-    pub no_fail: Option<ArgumentRegister>,
-    /// The generation that this clone always collects, if known.
-    pub fixed_generation: Option<u8>,
-}
-
-/// An argument register of the System V calling convention, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ArgumentRegister {
-    /// First.
-    Rdi,
-    /// Second.
-    Rsi,
-    /// Third.
-    Rdx,
-    /// Fourth.
-    Rcx,
-    /// Fifth.
-    R8,
-    /// Sixth.
-    R9,
-}
-
-impl ArgumentRegister {
-    /// All six registers, in the order of the arguments they pass.
-    pub const ALL: [Self; 6] = [
-        Self::Rdi,
-        Self::Rsi,
-        Self::Rdx,
-        Self::Rcx,
-        Self::R8,
-        Self::R9,
-    ];
 }

@@ -1,13 +1,12 @@
 //! Kernel tier: the last rung, USDT probes with a semaphore, in a running interpreter.
 
-use gctrace_ebpf::ArgumentRegisters;
 use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::CollectorArguments;
 use gctrace_ebpf::KernelEvent;
 use gctrace_ebpf::KernelSupport;
 use gctrace_ebpf::PlannedPoint;
-use gctrace_ebpf::PointKind;
+use gctrace_ebpf::ProbePointKind;
 use gctrace_ebpf::SessionConfig;
-use gctrace_probes::ProbePointKind as Found;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::SearchStrategy;
 use std::fs;
@@ -28,15 +27,10 @@ time.sleep(60)
 ";
 
 fn point(found: &gctrace_probes::ProbePoint, layout: u32) -> PlannedPoint {
-    let kind = match found.kind {
-        Found::UsdtStart { .. } => PointKind::POINT_USDT_START,
-        _ => PointKind::POINT_USDT_DONE,
-    };
     PlannedPoint {
-        kind,
+        kind: found.kind,
         layout: Some(layout),
-        registers: ArgumentRegisters::default(),
-        fixed_generation: None,
+        arguments: CollectorArguments::default(),
         runtime_delta: 0,
         entry: Some(found.file_offset),
         on_return: None,
@@ -60,7 +54,10 @@ fn usdt_probes_time_every_pause() {
         return;
     };
     let usdt = |point: &&gctrace_probes::ProbePoint| {
-        matches!(point.kind, Found::UsdtStart { .. } | Found::UsdtDone { .. })
+        matches!(
+            point.kind,
+            ProbePointKind::UsdtStart | ProbePointKind::UsdtDone
+        )
     };
     assert!(
         found
@@ -79,7 +76,7 @@ fn usdt_probes_time_every_pause() {
         &KernelSupport::probe(),
     )
     .unwrap();
-    let layout = session.add_layout(&gctrace_ebpf::unknown_layout()).unwrap();
+    let layout = session.add_layout(None, None).unwrap();
     let points: Vec<PlannedPoint> = found
         .points
         .iter()

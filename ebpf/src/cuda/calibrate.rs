@@ -1,16 +1,16 @@
 //! Measures the cost of a probe on a CUDA call on this machine: the real programs, on a function of
 //! our own.
 
-use super::BytesLocation;
-use super::CallKind;
 use super::CallProbe;
 use super::CudaPrograms;
-use super::GridLocation;
-use super::StreamLocation;
 use crate::calibrate::own_file_offset;
 use crate::calibrate::rounds;
 use crate::error::Error;
 use crate::session::BpfSession;
+use gctrace_abi::BytesArgument;
+use gctrace_abi::CallKind;
+use gctrace_abi::GridArgument;
+use gctrace_abi::StreamArgument;
 use std::path::Path;
 
 /// Nanoseconds per call, the minimum of several rounds.
@@ -43,23 +43,23 @@ impl CudaPrograms {
         let without = rounds(|| Ok(()))?;
         let launch = CallProbe {
             function: 0,
-            kind: CallKind::CALL_LAUNCH,
+            kind: CallKind::Launch,
             entry: offset,
             on_return: false,
             returns: Vec::new(),
             encloses: false,
-            stream: StreamLocation::Stack(3),
-            bytes: BytesLocation::None,
-            grid: GridLocation::Arguments,
+            stream: StreamArgument::Stack(3),
+            bytes: BytesArgument::None,
+            grid: GridArgument::Arguments,
         };
         let at_entry = self.attach(file, std::slice::from_ref(&launch))?;
         let with_entry = self.time()?;
         let copy = CallProbe {
-            kind: CallKind::CALL_COPY,
+            kind: CallKind::Copy,
             on_return: true,
-            stream: StreamLocation::Argument(4),
-            bytes: BytesLocation::Argument(3),
-            grid: GridLocation::None,
+            stream: StreamArgument::Argument(4),
+            bytes: BytesArgument::Argument(3),
+            grid: GridArgument::None,
             ..launch
         };
         // Two probes at one place share their trap: one at a time, and none is left for other

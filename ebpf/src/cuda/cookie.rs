@@ -1,8 +1,12 @@
 //! Packs what the BPF program needs to know about a function into its probe's cookie. Pure.
 
-use super::CallKind;
 use super::skeleton::types::call_flag;
+use super::skeleton::types::call_kind;
 use super::skeleton::types::grid_place;
+use gctrace_abi::BytesArgument;
+use gctrace_abi::CallKind;
+use gctrace_abi::GridArgument;
+use gctrace_abi::StreamArgument;
 
 /// Shifts of `bpf/event.h`: `CALL_KIND_SHIFT` to `CALL_FLAGS_SHIFT`.
 const KIND_SHIFT: u32 = 16;
@@ -11,88 +15,43 @@ const BYTES_SHIFT: u32 = 32;
 const GRID_SHIFT: u32 = 40;
 const FLAGS_SHIFT: u32 = 48;
 
-/// Where the stream is passed. Arguments are counted from 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StreamLocation {
-    /// The function takes no stream.
-    #[default]
-    None,
-    /// In a register: the first to sixth argument.
-    Argument(u8),
-    /// This many 8-byte words above the stack pointer at the first instruction.
-    Stack(u8),
-    /// In the launch configuration that the first argument points to.
-    Configuration,
-}
+// `enum call_kind` and `enum grid_place` have the values of `CallKind` and `GridArgument`.
+const _: () = {
+    assert!(call_kind::CALL_KINDS.0 as usize == CallKind::ALL.len());
+    assert!(call_kind::CALL_LAUNCH.0 == CallKind::Launch as u32);
+    assert!(call_kind::CALL_SYNCHRONIZE.0 == CallKind::Synchronize as u32);
+    assert!(call_kind::CALL_COPY.0 == CallKind::Copy as u32);
+    assert!(call_kind::CALL_SET.0 == CallKind::Set as u32);
+    assert!(call_kind::CALL_ALLOCATE.0 == CallKind::Allocate as u32);
+    assert!(call_kind::CALL_FREE.0 == CallKind::Free as u32);
+    assert!(call_kind::CALL_EVENT.0 == CallKind::Event as u32);
+    assert!(call_kind::CALL_COLLECTIVE.0 == CallKind::Collective as u32);
+    assert!(call_kind::CALL_STEP.0 == CallKind::Step as u32);
+    assert!(call_kind::CALL_MEMORY.0 == CallKind::Memory as u32);
+    assert!(grid_place::GRID_NONE.0 == GridArgument::None as u32);
+    assert!(grid_place::GRID_ARGUMENTS.0 == GridArgument::Arguments as u32);
+    assert!(grid_place::GRID_DIM3.0 == GridArgument::Dim3 as u32);
+    assert!(grid_place::GRID_CONFIGURATION.0 == GridArgument::Configuration as u32);
+};
 
-impl StreamLocation {
-    /// `STREAM_ON_STACK`, `STREAM_IN_CONFIGURATION`.
-    fn code(self) -> u8 {
-        match self {
-            Self::None => 0,
-            Self::Argument(number) => number & 7,
-            Self::Stack(word) => 0x10 | (word & 15),
-            Self::Configuration => 0x20,
-        }
+/// `STREAM_ON_STACK`, `STREAM_IN_CONFIGURATION` of `bpf/event.h`.
+fn stream_code(stream: StreamArgument) -> u8 {
+    match stream {
+        StreamArgument::None => 0,
+        StreamArgument::Argument(number) => number & 7,
+        StreamArgument::Stack(word) => 0x10 | (word & 15),
+        StreamArgument::Configuration => 0x20,
     }
 }
 
-/// Where the number of bytes is passed. Arguments are counted from 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BytesLocation {
-    /// The function takes no size.
-    #[default]
-    None,
-    /// The value of an argument.
-    Argument(u8),
-    /// An argument times a power of two up to 8.
-    Elements {
-        /// Number of the argument.
-        argument: u8,
-        /// Base-2 logarithm of the factor.
-        shift: u8,
-    },
-    /// An argument times the size of the `ncclDataType_t` in the next.
-    NcclElements(u8),
-    /// An argument times the next.
-    Rows(u8),
-}
-
-impl BytesLocation {
-    /// `BYTES_SHIFT_SHIFT`, `BYTES_NCCL`, `BYTES_ROWS`.
-    fn code(self) -> u8 {
-        match self {
-            Self::None => 0,
-            Self::Argument(number) => number & 7,
-            Self::Elements { argument, shift } => (argument & 7) | (shift & 3) << 3,
-            Self::NcclElements(number) => (number & 7) | 0x20,
-            Self::Rows(number) => (number & 7) | 0x40,
-        }
-    }
-}
-
-/// Where the grid of a launch is passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GridLocation {
-    /// The function takes no grid.
-    #[default]
-    None,
-    /// The second to fourth arguments.
-    Arguments,
-    /// A `dim3` by value in the second and third.
-    Dim3,
-    /// In the launch configuration that the first argument points to.
-    Configuration,
-}
-
-impl GridLocation {
-    fn code(self) -> u32 {
-        match self {
-            Self::None => grid_place::GRID_NONE.0,
-            Self::Arguments => grid_place::GRID_ARGUMENTS.0,
-            Self::Dim3 => grid_place::GRID_DIM3.0,
-            Self::Configuration => grid_place::GRID_CONFIGURATION.0,
-        }
+/// `BYTES_SHIFT_SHIFT`, `BYTES_NCCL`, `BYTES_ROWS` of `bpf/event.h`.
+fn bytes_code(bytes: BytesArgument) -> u8 {
+    match bytes {
+        BytesArgument::None => 0,
+        BytesArgument::Argument(number) => number & 7,
+        BytesArgument::Elements(number, shift) => (number & 7) | (shift & 3) << 3,
+        BytesArgument::Nccl(number) => (number & 7) | 0x20,
+        BytesArgument::Rows(number) => (number & 7) | 0x40,
     }
 }
 
@@ -114,11 +73,11 @@ pub struct CallProbe {
     /// Whether it is probed at the entry only and calls other probed functions.
     pub encloses: bool,
     /// Where the stream is passed, for [`super::CudaCallEvent::stream`].
-    pub stream: StreamLocation,
+    pub stream: StreamArgument,
     /// Where the number of bytes is passed.
-    pub bytes: BytesLocation,
+    pub bytes: BytesArgument,
     /// Where the grid of a launch is passed, for [`super::CudaCallEvent::grid`].
-    pub grid: GridLocation,
+    pub grid: GridArgument,
 }
 
 impl CallProbe {
@@ -132,10 +91,10 @@ impl CallProbe {
             flags |= call_flag::CALL_ENCLOSES.0;
         }
         u64::from(self.function)
-            | u64::from(self.kind.0) << KIND_SHIFT
-            | u64::from(self.stream.code()) << STREAM_SHIFT
-            | u64::from(self.bytes.code()) << BYTES_SHIFT
-            | u64::from(self.grid.code()) << GRID_SHIFT
+            | (self.kind as u64) << KIND_SHIFT
+            | u64::from(stream_code(self.stream)) << STREAM_SHIFT
+            | u64::from(bytes_code(self.bytes)) << BYTES_SHIFT
+            | (self.grid as u64) << GRID_SHIFT
             | u64::from(flags) << FLAGS_SHIFT
     }
 
@@ -153,14 +112,14 @@ mod tests {
     fn cookies_contain_every_part() {
         let probe = CallProbe {
             function: 0x1234,
-            kind: CallKind::CALL_COLLECTIVE,
+            kind: CallKind::Collective,
             entry: 0,
             on_return: true,
             returns: Vec::new(),
             encloses: false,
-            stream: StreamLocation::Stack(1),
-            bytes: BytesLocation::NcclElements(3),
-            grid: GridLocation::Dim3,
+            stream: StreamArgument::Stack(1),
+            bytes: BytesArgument::Nccl(3),
+            grid: GridArgument::Dim3,
         };
         assert_eq!(probe.cookie(), 0x0001_0223_1107_1234);
         assert_eq!(probe.cookie_at_return(), 0x0005_0223_1107_1234);

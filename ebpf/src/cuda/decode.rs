@@ -1,10 +1,10 @@
 //! Decodes the records of the ring of calls. Pure: nothing here uses libbpf.
 
-use super::CallKind;
 use super::skeleton::types::cuda_call_event;
 use super::skeleton::types::device_memory_event;
 use super::skeleton::types::event_kind;
 use crate::wire::read;
+use gctrace_abi::CallKind;
 
 /// An event of a probe on CUDA, NCCL or torch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,25 +65,25 @@ pub struct DeviceMemoryEvent {
 pub(super) fn decode(bytes: &[u8]) -> Option<CudaEvent> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match event_kind(kind) {
-        event_kind::EVENT_CUDA_CALL => read(bytes).map(|wire| call(&wire)),
+        event_kind::EVENT_CUDA_CALL => call(&read(bytes)?),
         event_kind::EVENT_DEVICE_MEMORY => read(bytes).map(|wire| memory(&wire)),
         _ => None,
     }
 }
 
-fn call(wire: &cuda_call_event) -> CudaEvent {
-    CudaEvent::Call(CudaCallEvent {
+fn call(wire: &cuda_call_event) -> Option<CudaEvent> {
+    Some(CudaEvent::Call(CudaCallEvent {
         pid: wire.pid,
         tid: wire.tid,
         function: wire.function,
-        kind: CallKind(u32::from(wire.call_kind)),
+        kind: *CallKind::ALL.get(usize::from(wire.call_kind))?,
         start_ns: wire.start_ns,
         end_ns: wire.end_ns.max(wire.start_ns),
         stream: wire.stream,
         bytes: wire.bytes,
         grid: wire.grid,
         result: wire.result,
-    })
+    }))
 }
 
 fn memory(wire: &device_memory_event) -> CudaEvent {

@@ -48,7 +48,7 @@ pub(super) fn prepare(open: &mut OpenGctraceSkel<'_>, set: CounterSet) -> Result
         (
             &mut maps.perf_events,
             !set.has_hardware(),
-            cpus.saturating_mul(HardwareCounter::HARDWARE_COUNTERS.0),
+            cpus * HardwareCounter::HARDWARE_COUNTERS.0,
         ),
     ];
     for (map, unused, entries) in sizes {
@@ -78,7 +78,7 @@ impl BpfSession {
             .rodata_data
             .as_ref()
             .map_or(1, |rodata| rodata.possible_cpus);
-        let index = slot.0.saturating_mul(cpus).saturating_add(cpu);
+        let index = slot.0 * cpus + cpu;
         update(
             &self.skeleton.maps.perf_events,
             "perf_events",

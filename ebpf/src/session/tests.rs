@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::calibrate::CalibrationLock;
-use crate::wire::PointKind;
+use gctrace_abi::ProbePointKind;
 
 fn support(test: &str) -> Option<KernelSupport> {
     let support = KernelSupport::probe();
@@ -26,7 +26,7 @@ fn hits_of_a_calibration(support: &KernelSupport) -> u64 {
     detach(probes);
     assert!(calibration.collect_ns > 0.0 && calibration.explicit_ns > 0.0);
     assert!(session.counters().unwrap().lost().is_empty());
-    session.counters().unwrap().hits(PointKind::POINT_COLLECT)
+    session.counters().unwrap().hits(ProbePointKind::Collect)
 }
 
 #[test]

@@ -1,23 +1,23 @@
 //! Hits of probes and losses, as counted by the programs.
 
 use crate::wire::Counter;
-use crate::wire::PointKind;
+use gctrace_abi::ProbePointKind;
 
 /// Hits and losses that the programs counted since they were loaded, over all CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramCounts {
-    pub(super) values: Vec<u64>,
+    pub(super) values: [u64; Counter::COUNTERS.0 as usize],
 }
 
 impl ProgramCounts {
     fn value(&self, index: u32) -> u64 {
-        self.values.get(index as usize).copied().unwrap_or(0)
+        self.values[index as usize]
     }
 
     /// Hits of one kind of probe in recorded processes.
     #[must_use]
-    pub fn hits(&self, kind: PointKind) -> u64 {
-        self.value(Counter::COUNTER_HITS.0 + kind.0)
+    pub fn hits(&self, kind: ProbePointKind) -> u64 {
+        self.value(Counter::COUNTER_HITS.0 + kind as u32)
     }
 
     /// Hits of all probes in processes that are not recorded but run the same files.

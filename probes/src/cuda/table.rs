@@ -3,6 +3,11 @@
 //! Signatures are those of NVIDIA's public headers `cuda.h`, `cuda_runtime_api.h` (12.x and 13.x)
 //! and `nccl.h` (2.x), in the x86-64 calling convention; those of torch are from its sources (2.9).
 
+use gctrace_abi::BytesArgument;
+use gctrace_abi::CallKind;
+use gctrace_abi::GridArgument;
+use gctrace_abi::StreamArgument;
+
 /// The library layer that a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionLayer {
@@ -19,31 +24,6 @@ pub enum FunctionLayer {
     TorchAutograd,
 }
 
-/// What a probed function does, under which its calls are recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FunctionKind {
-    /// Enqueues a kernel or a graph.
-    Launch,
-    /// Synchronizes: waits for the GPU.
-    Synchronize,
-    /// Copies memory.
-    Copy,
-    /// Fills memory.
-    Set,
-    /// Allocates or maps device memory, or host memory that devices can access.
-    Allocate,
-    /// Frees or unmaps such memory.
-    Free,
-    /// Records an event in a stream, or makes a stream wait for one.
-    Event,
-    /// A collective of several ranks, or a message between two.
-    Collective,
-    /// One backward pass.
-    Step,
-    /// Reports how much memory torch's caching allocator holds.
-    Memory,
-}
-
 /// Which ends of a function are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProbedEnds {
@@ -56,47 +36,6 @@ pub enum ProbedEnds {
     Instructions,
 }
 
-/// Where the stream is passed; arguments are counted from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StreamArgument {
-    /// The function takes no stream.
-    None,
-    /// In a register.
-    Argument(u8),
-    /// This many words above the stack pointer at the entry.
-    Stack(u8),
-    /// In the launch configuration that the first argument points to.
-    Configuration,
-}
-
-/// Where the number of bytes is passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BytesArgument {
-    /// The function takes no size.
-    None,
-    /// The value of an argument.
-    Argument(u8),
-    /// An argument, times two to the power of the second number.
-    Elements(u8, u8),
-    /// An argument, times the size of the `ncclDataType_t` in the next argument.
-    Nccl(u8),
-    /// Product of an argument and the next one.
-    Rows(u8),
-}
-
-/// Where the grid dimensions are passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GridArgument {
-    /// The function takes no grid.
-    None,
-    /// The second to fourth arguments.
-    Arguments,
-    /// A `dim3` by value after the first argument.
-    Dim3,
-    /// In the launch configuration that the first argument points to.
-    Configuration,
-}
-
 /// A function that gctrace probes: its symbol, its kind and where its arguments are passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbedFunction {
@@ -107,7 +46,7 @@ pub struct ProbedFunction {
     /// The layer that the function belongs to, whichever file contains it.
     pub layer: FunctionLayer,
     /// What the function does, under which its calls are recorded.
-    pub kind: FunctionKind,
+    pub kind: CallKind,
     /// Which of its ends are probed.
     pub ends: ProbedEnds,
     /// Where the stream is passed, if the function takes one.
@@ -139,7 +78,7 @@ impl ProbedFunction {
 const fn call(
     layer: FunctionLayer,
     name: &'static str,
-    kind: FunctionKind,
+    kind: CallKind,
     ends: ProbedEnds,
     stream: StreamArgument,
     bytes: BytesArgument,
@@ -158,7 +97,7 @@ const fn call(
 
 const fn driver(
     name: &'static str,
-    kind: FunctionKind,
+    kind: CallKind,
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
@@ -174,7 +113,7 @@ const fn driver(
 
 const fn runtime(
     name: &'static str,
-    kind: FunctionKind,
+    kind: CallKind,
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
@@ -196,7 +135,7 @@ const fn collective(
     call(
         FunctionLayer::Nccl,
         name,
-        FunctionKind::Collective,
+        CallKind::Collective,
         ProbedEnds::Both,
         stream,
         bytes,
@@ -207,7 +146,7 @@ const fn event(layer: FunctionLayer, name: &'static str, stream: StreamArgument)
     call(
         layer,
         name,
-        FunctionKind::Event,
+        CallKind::Event,
         ProbedEnds::Entry,
         stream,
         BytesArgument::None,
@@ -223,7 +162,7 @@ const fn launch(
     let function = call(
         layer,
         name,
-        FunctionKind::Launch,
+        CallKind::Launch,
         ProbedEnds::Entry,
         stream,
         BytesArgument::None,
@@ -234,11 +173,11 @@ const fn launch(
 use BytesArgument::Argument as Count;
 use BytesArgument::Elements;
 use BytesArgument::None as NoBytes;
-use FunctionKind::Allocate;
-use FunctionKind::Copy as Transfer;
-use FunctionKind::Free;
-use FunctionKind::Set;
-use FunctionKind::Synchronize;
+use CallKind::Allocate;
+use CallKind::Copy as Transfer;
+use CallKind::Free;
+use CallKind::Set;
+use CallKind::Synchronize;
 use FunctionLayer::Driver;
 use FunctionLayer::Runtime;
 use StreamArgument::Argument as In;
@@ -355,7 +294,7 @@ pub const TABLE: &[ProbedFunction] = &[
         ..call(
             FunctionLayer::TorchMemory,
             "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
-            FunctionKind::Memory,
+            CallKind::Memory,
             ProbedEnds::Entry,
             NoStream,
             NoBytes,
@@ -366,7 +305,7 @@ pub const TABLE: &[ProbedFunction] = &[
         ..call(
             FunctionLayer::TorchAutograd,
             "_ZN5torch8autograd6Engine7execute",
-            FunctionKind::Step,
+            CallKind::Step,
             ProbedEnds::Instructions,
             NoStream,
             NoBytes,
@@ -389,7 +328,7 @@ mod tests {
     fn launches_have_a_stream_and_only_their_entry_is_probed() {
         for function in TABLE
             .iter()
-            .filter(|function| function.kind == FunctionKind::Launch)
+            .filter(|function| function.kind == CallKind::Launch)
         {
             assert_ne!(function.stream, StreamArgument::None, "{}", function.name);
             assert_eq!(function.ends, ProbedEnds::Entry, "{}", function.name);

@@ -19,7 +19,6 @@ pub(crate) struct StaticProbe {
     pub(crate) address: u64,
     /// Address of the semaphore that enables it.
     pub(crate) semaphore: Option<u64>,
-    pub(crate) arguments: String,
 }
 
 impl<'data> ElfImage<'data> {
@@ -91,6 +90,5 @@ fn static_probe(description: &[u8], base_now: Option<u64>) -> Option<StaticProbe
         name: text()?,
         address: location.wrapping_add(moved),
         semaphore: (semaphore != 0).then(|| semaphore.wrapping_add(moved)),
-        arguments: text().unwrap_or_default(),
     })
 }

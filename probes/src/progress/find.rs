@@ -11,7 +11,7 @@ use super::integer;
 use super::remote::RemoteProcess;
 use super::word;
 use crate::memory::Memory;
-use crate::python::frames::FrameLayout;
+use gctrace_abi::FrameLayout;
 use std::collections::HashSet;
 
 /// Maximum number of frames searched, innermost first.

@@ -5,7 +5,7 @@ use crate::elf::ElfImage;
 use crate::elf::StaticProbe;
 use crate::placement;
 use crate::resolution::ProbePoint;
-use crate::resolution::ProbePointKind;
+use gctrace_abi::ProbePointKind;
 
 /// The trace points; without `gc__start` no pause can be measured.
 pub(crate) fn find(image: &ElfImage<'_>) -> Result<Vec<ProbePoint>, String> {
@@ -25,10 +25,9 @@ pub(crate) fn find(image: &ElfImage<'_>) -> Result<Vec<ProbePoint>, String> {
 }
 
 fn point(image: &ElfImage<'_>, probe: &StaticProbe) -> Option<ProbePoint> {
-    let arguments = probe.arguments.clone();
     let kind = match probe.name.as_str() {
-        "gc__start" => ProbePointKind::UsdtStart { arguments },
-        "gc__done" => ProbePointKind::UsdtDone { arguments },
+        "gc__start" => ProbePointKind::UsdtStart,
+        "gc__done" => ProbePointKind::UsdtDone,
         _ => return None,
     };
     let placement = placement::place_at(image, probe.address)?;

@@ -1,8 +1,8 @@
 //! `_Py_DebugOffsets`: the self-description of memory layout that CPython 3.13 and later have at
 //! the start of `_PyRuntime` (Include/internal/pycore_debug_offsets.h, in 3.13 pycore_runtime.h).
 
-use super::frames::GilHolder;
 use crate::elf::ElfImage;
+use gctrace_abi::GilHolder;
 
 /// The magic number at the start of the structure.
 const COOKIE: &[u8; 8] = b"xdebugpy";

@@ -7,97 +7,12 @@
 use super::debug_offsets::DebugOffsets;
 use super::version::PythonVersion;
 use crate::python::version::CollectorKind;
-use serde::Deserialize;
-use serde::Serialize;
-
-/// Offsets in bytes. Those of the collector's fields are relative to its state ([`GcBase`]).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CollectorLayout {
-    /// In `PyThreadState`: pointer to its interpreter.
-    pub tstate_interpreter: u32,
-    /// In `_PyRuntime`: pointer to the newest interpreter.
-    pub interpreters_head: u32,
-    /// In `PyInterpreterState`: pointer to the next interpreter.
-    pub interpreter_next: u32,
-    /// In `_PyRuntime`: pointer, non-null from the start of finalization.
-    pub finalizing: u32,
-    /// In `PyInterpreterState`: 64-bit signed id. `None` in 3.8, where all share one collector.
-    pub interpreter_id: Option<u32>,
-    /// Where the collector's state is: in the runtime or in each interpreter.
-    pub gc: GcBase,
-    /// `int`: whether a collection is running.
-    pub collecting: u32,
-    /// `int`: whether automatic collection is enabled.
-    pub enabled: u32,
-    /// `int`: the threshold of each generation. 3.14.0 - 3.14.4 do not use the third, and
-    /// `gc.get_threshold()` returns 0 for it there.
-    pub thresholds: [u32; 3],
-    /// A pointer into the state itself that exposes a patched build.
-    pub generations_self_check: Option<SelfCheck>,
-    /// Where the counters behind `gc.get_stats()` are.
-    pub stats: StatsLayout,
-    /// 64 bits: objects in the oldest generation after the last full collection.
-    pub long_lived_total: Option<u32>,
-    /// 64 bits: all tracked objects (3.14 and later; free-threaded builds leave it 0).
-    pub heap_size: Option<u32>,
-}
-
-/// The structure that contains the collector's state, and the offset in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GcBase {
-    /// At this offset in `_PyRuntime` (3.8).
-    InRuntime(u32),
-    /// At this offset in each `PyInterpreterState`.
-    InInterpreter(u32),
-}
-
-/// The 64-bit word at `pointer` must be the address of `target`, both within the state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SelfCheck {
-    /// Offset of the pointer in the collector's state.
-    pub pointer: u32,
-    /// Offset in the collector's state that the pointer must refer to.
-    pub target: u32,
-}
-
-/// Where the statistics of the generations are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StatsLocation {
-    /// At this offset in the state.
-    Inline(u32),
-    /// Behind the pointer at this offset in the state (3.15).
-    Behind(u32),
-}
-
-/// The counters behind `gc.get_stats()`: three 64-bit numbers per generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StatsLayout {
-    /// Where the records of all generations start.
-    pub place: StatsLocation,
-    /// Each generation's records, relative to that start.
-    pub generations: [GenerationStats; 3],
-    /// Offset in a record: number of collections of the generation.
-    pub collections: u32,
-    /// Offset in a record: objects collected.
-    pub collected: u32,
-    /// Offset in a record: uncollectable objects.
-    pub uncollectable: u32,
-}
-
-/// The records of one generation: record `i` is at `base + i * stride`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GenerationStats {
-    /// Offset of the first record from the start of the statistics ([`StatsLayout::place`]).
-    pub base: u32,
-    /// Size of a record in bytes.
-    pub stride: u32,
-    /// Number of records: 1, or the length of the ring. Counters accumulate from record to record.
-    pub length: u32,
-    /// Offset of the 8-bit index of the newest record, if there is a ring.
-    pub index: Option<u32>,
-}
+use gctrace_abi::CollectorLayout;
+use gctrace_abi::GcBase;
+use gctrace_abi::GenerationStats;
+use gctrace_abi::SelfCheck;
+use gctrace_abi::StatsLayout;
+use gctrace_abi::StatsLocation;
 
 /// Fields of the runtime, the interpreter and the thread of one minor version.
 struct RuntimeFields {
@@ -124,6 +39,9 @@ const GENERATION: (u32, u32) = (24, 16);
 
 /// Offset of `interp` in `PyThreadState`: after `prev` and `next`, in every version.
 const THREAD_INTERPRETER: u32 = 16;
+
+/// From 3.13 on `gc_collect_main` itself tests `collecting`.
+const TESTS_COLLECTING_SINCE: u8 = 13;
 
 /// The layout of a version; `None` if unknown. `initial_runtime` is `_PyRuntime` as stored in the
 /// file, empty if it is not.
@@ -154,8 +72,10 @@ pub(crate) fn layout(
         interpreter_id: places.interpreter_id,
         gc: places.gc,
         collecting: state.collecting,
+        tests_collecting: version.minor >= TESTS_COLLECTING_SINCE,
         enabled: state.enabled,
         thresholds: [first, first + size, first + 2 * size],
+        is_incremental: collector == CollectorKind::Incremental,
         generations_self_check: state.generation0.map(|pointer| SelfCheck {
             pointer,
             target: state.generations,
@@ -173,7 +93,7 @@ const PACKED: u32 = 4;
 /// Whether the generations start earlier than usual, judged by the initial state of the main
 /// interpreter, which is part of `_PyRuntime` and contains `enabled` and the thresholds.
 fn is_packed(state: &CollectorFields, initial_runtime: &[u8]) -> bool {
-    let usual = (state.generations + GENERATION.1).saturating_sub(state.enabled) / 4;
+    let usual = (state.generations + GENERATION.1 - state.enabled) / 4;
     let words: Vec<i32> = initial_runtime
         .chunks_exact(4)
         .filter_map(|word| Some(i32::from_le_bytes(word.try_into().ok()?)))
@@ -185,7 +105,7 @@ fn is_packed(state: &CollectorFields, initial_runtime: &[u8]) -> bool {
                 && words.get(enabled + distance..).is_some_and(are_generations)
         })
     };
-    !at(usual) && at(usual.saturating_sub(PACKED / 4))
+    !at(usual) && at(usual - PACKED / 4)
 }
 
 /// Thresholds and counts, three times 24 bytes apart: 700 or 2000, then 10, then 10 or 0

@@ -4,23 +4,7 @@
 //! from elsewhere. Each function returns what `PyCode_Addr2Line` of its versions does, for any
 //! bytes, and never panics.
 
-use serde::Deserialize;
-use serde::Serialize;
-
-/// Format of a code object's line table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LineTableFormat {
-    /// `co_lnotab` of 3.8 and 3.9: pairs of bytes, the increments of offset and line
-    /// (Objects/lnotab_notes.txt).
-    Lnotab,
-    /// `co_linetable` of 3.10 (PEP 626): pairs of bytes, the length of a range and the difference
-    /// of its line from the previous one; -128: the range has no line.
-    LineTable,
-    /// `co_linetable` of 3.11 and later (Objects/locations.md): entries of variable length, in
-    /// which only the first byte has its highest bit set.
-    Locations,
-}
+use gctrace_abi::LineTableFormat;
 
 /// The line of the instruction at `byte_offset` in the code; `None` if the table has none for it.
 ///

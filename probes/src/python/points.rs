@@ -9,7 +9,8 @@ use crate::placement::Placement;
 use crate::placement::PreservedState;
 use crate::python::version::CollectorKind;
 use crate::resolution::ProbePoint;
-use crate::resolution::ProbePointKind;
+use gctrace_abi::CollectorArguments;
+use gctrace_abi::ProbePointKind;
 use std::ops::Range;
 
 /// Role of a function in collection.
@@ -59,13 +60,17 @@ fn point(
     let range = whole_range(image, &function.range);
     let placement = placement::place(image, &range, keep(function.role))?;
     let kind = match function.role {
-        FunctionRole::Collect => ProbePointKind::Collect(arguments::of(image, &range, facts)),
+        FunctionRole::Collect => ProbePointKind::Collect,
         FunctionRole::GcCollectBuiltin => ProbePointKind::GcCollectBuiltin,
         FunctionRole::PyGcCollect => ProbePointKind::PyGcCollect,
         FunctionRole::StopTheWorld => ProbePointKind::StopTheWorld,
         FunctionRole::StartTheWorld => ProbePointKind::StartTheWorld,
     };
-    make(image, kind, &function.name, range.start, placement)
+    let mut point = make(image, kind, &function.name, range.start, placement)?;
+    if function.role == FunctionRole::Collect {
+        point.arguments = arguments::of(image, &range, facts);
+    }
+    Some(point)
 }
 
 /// Only the collector's arguments are read.
@@ -125,6 +130,7 @@ pub(crate) fn make(
 ) -> Option<ProbePoint> {
     Some(ProbePoint {
         kind,
+        arguments: CollectorArguments::default(),
         function: function.to_owned(),
         address,
         offset_in_function: placement.address.checked_sub(address)?,
@@ -143,10 +149,8 @@ pub(crate) fn warnings(
     has_layout: bool,
     has_frames: bool,
 ) -> Vec<String> {
-    let has = |kind: &ProbePointKind| points.iter().any(|point| point.kind == *kind);
-    let usdt = points
-        .iter()
-        .any(|point| matches!(point.kind, ProbePointKind::UsdtStart { .. }));
+    let has = |kind| points.iter().any(|point| point.kind == kind);
+    let usdt = has(ProbePointKind::UsdtStart);
     let mut warnings = Vec::new();
     if !has_layout {
         warnings.push(format!(
@@ -154,20 +158,20 @@ pub(crate) fn warnings(
             facts.version
         ));
     }
-    if !has_frames || !has(&ProbePointKind::CodeDealloc) {
+    if !has_frames || !has(ProbePointKind::CodeDealloc) {
         warnings.push(format!(
             "the stacks of this CPython {} cannot be read: no lines will be shown",
             facts.version
         ));
     }
-    if !has(&ProbePointKind::GcCollectBuiltin) && !usdt {
+    if !has(ProbePointKind::GcCollectBuiltin) && !usdt {
         warnings.push(
             "the function behind gc.collect was not found: explicit collections may look automatic"
                 .to_owned(),
         );
     }
     if facts.collector == CollectorKind::FreeThreaded
-        && !(has(&ProbePointKind::StopTheWorld) && has(&ProbePointKind::StartTheWorld))
+        && !(has(ProbePointKind::StopTheWorld) && has(ProbePointKind::StartTheWorld))
     {
         warnings.push(
             "the functions that stop the world were not found: only whole collections are measured"

@@ -59,7 +59,7 @@ pub(super) fn collector_functions(found: &Resolution) -> String {
         .filter(|point| {
             matches!(
                 point.kind,
-                ProbePointKind::Collect(_) | ProbePointKind::UsdtStart { .. }
+                ProbePointKind::Collect | ProbePointKind::UsdtStart
             )
         })
         .map(|point| point.function.as_str())
@@ -98,14 +98,15 @@ fn place(point: &ProbePoint) -> String {
 
 fn purpose(kind: &ProbePointKind) -> &'static str {
     match kind {
-        ProbePointKind::Collect(_) => "every collection",
+        ProbePointKind::Collect => "every collection",
         ProbePointKind::GcCollectBuiltin => "gc.collect()",
         ProbePointKind::PyGcCollect => "PyGC_Collect() of the C API",
         ProbePointKind::StopTheWorld => "stop-the-world starts",
         ProbePointKind::StartTheWorld => "stop-the-world ends",
         ProbePointKind::CodeDealloc => "a code object is freed",
-        ProbePointKind::UsdtStart { .. } => "a collection starts",
-        ProbePointKind::UsdtDone { .. } => "a collection ends",
+        ProbePointKind::ProgramEntry => "a program starts",
+        ProbePointKind::UsdtStart => "a collection starts",
+        ProbePointKind::UsdtDone => "a collection ends",
     }
 }
 

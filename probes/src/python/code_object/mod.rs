@@ -7,12 +7,12 @@ mod unicode;
 
 pub use unicode::decode_unicode;
 
-use super::frames::FrameLayout;
 use super::line_table;
-use super::line_table::LineTableFormat;
 use crate::memory::Memory;
 use crate::memory::MemoryError;
 use crate::memory::MemoryReader;
+use gctrace_abi::FrameLayout;
+use gctrace_abi::LineTableFormat;
 use unicode::StringHeader;
 
 /// The fields of a code object that gctrace uses.

@@ -3,10 +3,10 @@
 use super::CodeObject;
 use super::CodeObjectError;
 use super::decode_unicode;
-use crate::python::frames::FrameLayout;
 use crate::python::frames::frame_layout;
 use crate::python::frames::walk;
 use crate::python::version::PythonVersion;
+use gctrace_abi::FrameLayout;
 use proptest::prelude::any;
 use proptest::proptest;
 

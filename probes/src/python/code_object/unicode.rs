@@ -1,6 +1,6 @@
 //! Decodes `str` objects: bytes in, text out.
 
-use crate::python::frames::FrameLayout;
+use gctrace_abi::FrameLayout;
 
 /// The text of a `str` object from its first `bytes`, header included.
 ///

@@ -1,16 +1,15 @@
 //! The Python stack of a thread.
 //!
-//! Owns its layout in memory ([`FrameLayout`], by version) and how it is walked in a process that
+//! Owns its layout in memory by version ([`FrameLayout`]) and how it is walked in a process that
 //! may keep running. Decoding the frames' code objects is done elsewhere.
 
-mod layout;
 mod threads;
 mod versions;
 mod walk;
 
-pub use layout::FrameLayout;
-pub use layout::GilHolder;
-pub use layout::InstructionPointer;
+pub use gctrace_abi::FrameLayout;
+pub use gctrace_abi::GilHolder;
+pub use gctrace_abi::InstructionPointer;
 pub use threads::current_thread;
 pub use threads::thread_by_id;
 pub(crate) use versions::frame_layout;

@@ -1,10 +1,10 @@
 //! From `_PyRuntime` to a thread state.
 
-use super::layout::FrameLayout;
 use crate::memory::Memory;
 use crate::memory::MemoryError;
 use crate::memory::MemoryReader;
-use crate::python::layout::CollectorLayout;
+use gctrace_abi::CollectorLayout;
+use gctrace_abi::FrameLayout;
 
 /// Maximum number of interpreters or threads; a longer list changed while it was walked.
 const MOST: usize = 100_000;

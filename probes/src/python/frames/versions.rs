@@ -4,13 +4,13 @@
 //! 3.12.1, 3.13.0, 3.13.18, 3.14.10, 3.15.2, the last four also with `Py_GIL_DISABLED`), and
 //! compared with running interpreters by `tests/frames.rs`. `_Py_DebugOffsets` overrides the table.
 
-use super::layout::FrameLayout;
-use super::layout::GilHolder;
-use super::layout::InstructionPointer;
 use crate::python::debug_offsets::DebugOffsets;
 use crate::python::debug_offsets::FrameOffsets;
-use crate::python::line_table::LineTableFormat;
 use crate::python::version::PythonVersion;
+use gctrace_abi::FrameLayout;
+use gctrace_abi::GilHolder;
+use gctrace_abi::InstructionPointer;
+use gctrace_abi::LineTableFormat;
 
 /// The layout of a version; `None` if unknown.
 pub(crate) fn frame_layout(

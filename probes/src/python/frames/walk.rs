@@ -1,10 +1,10 @@
 //! Walks from a thread state along its frames.
 
-use super::layout::FrameLayout;
-use super::layout::InstructionPointer;
 use crate::memory::Memory;
 use crate::memory::MemoryError;
 use crate::memory::MemoryReader;
+use gctrace_abi::FrameLayout;
+use gctrace_abi::InstructionPointer;
 
 /// A Python frame found by [`walk`]: its code object and where it is executing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -112,6 +112,7 @@ fn kernel_refuses() -> NoProbes {
 /// Debian's interpreter, with made-up numbers.
 fn resolution() -> Resolution {
     let point = |kind, function: &str, offset, instruction: &str, emulated| ProbePoint {
+        arguments: Default::default(),
         kind,
         function: function.into(),
         address: 0x5a_1000,
@@ -145,7 +146,7 @@ fn resolution() -> Resolution {
         ],
         points: vec![
             point(
-                ProbePointKind::Collect(Default::default()),
+                ProbePointKind::Collect,
                 "gc_collect_main",
                 4,
                 "push r15",

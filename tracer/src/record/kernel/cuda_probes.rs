@@ -347,16 +347,16 @@ impl CudaProbes {
 
 /// Every kind of call, its name for the user, and whether both its ends are probed.
 const KINDS: [(CallKind, &str, bool); 10] = [
-    (CallKind::CALL_LAUNCH, "launches", false),
-    (CallKind::CALL_SYNCHRONIZE, "synchronisations", true),
-    (CallKind::CALL_COPY, "copies", true),
-    (CallKind::CALL_SET, "fills", true),
-    (CallKind::CALL_ALLOCATE, "device memory allocations", true),
-    (CallKind::CALL_FREE, "device memory frees", true),
-    (CallKind::CALL_EVENT, "CUDA events", false),
-    (CallKind::CALL_COLLECTIVE, "collectives", true),
-    (CallKind::CALL_STEP, "backward passes", true),
-    (CallKind::CALL_MEMORY, "torch's device memory", false),
+    (CallKind::Launch, "launches", false),
+    (CallKind::Synchronize, "synchronisations", true),
+    (CallKind::Copy, "copies", true),
+    (CallKind::Set, "fills", true),
+    (CallKind::Allocate, "device memory allocations", true),
+    (CallKind::Free, "device memory frees", true),
+    (CallKind::Event, "CUDA events", false),
+    (CallKind::Collective, "collectives", true),
+    (CallKind::Step, "backward passes", true),
+    (CallKind::Memory, "torch's device memory", false),
 ];
 
 /// Returns once a file is mapped, or after 10 ms: a process that was sent SIGSTOP stops only at the

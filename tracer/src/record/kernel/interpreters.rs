@@ -8,11 +8,11 @@ use crate::record::clock;
 use crate::record::examination::Unexamined;
 use crate::record::plan;
 use anyhow::Context as _;
-use gctrace_ebpf::ArgumentRegisters;
 use gctrace_ebpf::Attachment;
 use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::CollectorArguments;
 use gctrace_ebpf::PlannedPoint;
-use gctrace_ebpf::PointKind;
+use gctrace_ebpf::ProbePointKind;
 use gctrace_event::Interpreter;
 use gctrace_probes::ProgramKind;
 use gctrace_probes::Resolution;
@@ -188,10 +188,9 @@ impl ProbedInterpreters {
             return Ok(());
         }
         let point = PlannedPoint {
-            kind: PointKind::POINT_PROGRAM_ENTRY,
+            kind: ProbePointKind::ProgramEntry,
             layout: None,
-            registers: ArgumentRegisters::default(),
-            fixed_generation: None,
+            arguments: CollectorArguments::default(),
             runtime_delta: 0,
             entry: Some(offset),
             on_return: None,
@@ -311,7 +310,7 @@ impl ProbedInterpreters {
             return Ok(None);
         };
         self.unprobed.insert(identity, Unexamined::Unprobed);
-        let layout = session.add_layout(&plan::layout(&resolution))?;
+        let layout = session.add_layout(resolution.layout.as_ref(), resolution.frames.as_ref())?;
         if resolution.layout.is_none() {
             self.warn(format!(
                 "{}: the memory layout of CPython {} is unknown: pauses are timed, but collected objects are not counted",
@@ -319,7 +318,7 @@ impl ProbedInterpreters {
                 resolution.version
             ));
         }
-        let points = plan::points(&resolution, Some(layout));
+        let points = plan::points(&resolution, layout);
         // Through our own descriptor: the process may exit while the file is resolved.
         let probes = session
             .attach(&by_descriptor(&opened), &points)

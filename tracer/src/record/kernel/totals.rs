@@ -8,22 +8,22 @@ use crate::record::merge;
 use crate::record::shutdown::RecordingLosses;
 use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::Calibration;
-use gctrace_ebpf::PointKind;
+use gctrace_ebpf::ProbePointKind;
 use gctrace_ebpf::ProgramCounts;
 use gctrace_event::ProbeCost;
 use gctrace_event::TraceEnd;
 use std::collections::BTreeMap;
 
 /// The kinds of probes, except those on CUDA calls.
-const POINTS: [PointKind; 8] = [
-    PointKind::POINT_COLLECT,
-    PointKind::POINT_GC_COLLECT,
-    PointKind::POINT_PYGC_COLLECT,
-    PointKind::POINT_STOP_WORLD,
-    PointKind::POINT_START_WORLD,
-    PointKind::POINT_USDT_START,
-    PointKind::POINT_USDT_DONE,
-    PointKind::POINT_CODE_DEALLOC,
+const POINTS: [ProbePointKind; 8] = [
+    ProbePointKind::Collect,
+    ProbePointKind::GcCollectBuiltin,
+    ProbePointKind::PyGcCollect,
+    ProbePointKind::StopTheWorld,
+    ProbePointKind::StartTheWorld,
+    ProbePointKind::UsdtStart,
+    ProbePointKind::UsdtDone,
+    ProbePointKind::CodeDealloc,
 ];
 
 impl KernelSource {
@@ -166,17 +166,16 @@ fn costs(
         hits,
         ns_per_hit,
     };
-    let explicit =
-        counters.hits(PointKind::POINT_GC_COLLECT) + counters.hits(PointKind::POINT_PYGC_COLLECT);
+    let explicit = counters.hits(ProbePointKind::GcCollectBuiltin)
+        + counters.hits(ProbePointKind::PyGcCollect);
     let world =
-        counters.hits(PointKind::POINT_STOP_WORLD) + counters.hits(PointKind::POINT_START_WORLD);
-    let usdt =
-        counters.hits(PointKind::POINT_USDT_START) + counters.hits(PointKind::POINT_USDT_DONE);
+        counters.hits(ProbePointKind::StopTheWorld) + counters.hits(ProbePointKind::StartTheWorld);
+    let usdt = counters.hits(ProbePointKind::UsdtStart) + counters.hits(ProbePointKind::UsdtDone);
     let stopped_ns = (stops.count > 0).then(|| stops.total_ns as f64 / stops.count as f64);
     [
         cost(
             "collector, entry and return",
-            counters.hits(PointKind::POINT_COLLECT),
+            counters.hits(ProbePointKind::Collect),
             calibration.map(|c| c.collect_ns),
         ),
         cost(
@@ -196,7 +195,7 @@ fn costs(
         ),
         cost(
             "code object freed",
-            counters.hits(PointKind::POINT_CODE_DEALLOC),
+            counters.hits(ProbePointKind::CodeDealloc),
             calibration.map(|c| c.entry_ns),
         ),
         cost("program stopped at exec", stops.count, stopped_ns),

@@ -74,9 +74,9 @@ impl CudaStore {
         let Some(function) = super::function(call.function) else {
             return;
         };
-        if call.kind == CallKind::CALL_LAUNCH && self.counts_launches {
+        if call.kind == CallKind::Launch && self.counts_launches {
             self.launch(call, sink);
-        } else if call.kind == CallKind::CALL_STEP {
+        } else if call.kind == CallKind::Step {
             self.step(call, sink);
         } else if let Some(record) = record(call, function) {
             sink.write(&record);

@@ -1,8 +1,5 @@
-//! The vocabulary of layouts: the Python stack of a thread, its code objects and their strings.
-//!
-//! `versions.rs` has the numbers of each version.
+//! Where the Python stack of a thread is in memory, its code objects and their strings.
 
-use crate::python::line_table::LineTableFormat;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -148,4 +145,19 @@ pub struct GilHolder {
     pub pointer: u32,
     /// Offset in `struct _gil_runtime_state` of `last_holder`, a pointer to the thread state.
     pub holder: u32,
+}
+
+/// Format of a code object's line table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LineTableFormat {
+    /// `co_lnotab` of 3.8 and 3.9: pairs of bytes, the increments of offset and line
+    /// (Objects/lnotab_notes.txt).
+    Lnotab,
+    /// `co_linetable` of 3.10 (PEP 626): pairs of bytes, the length of a range and the difference
+    /// of its line from the previous one; -128: the range has no line.
+    LineTable,
+    /// `co_linetable` of 3.11 and later (Objects/locations.md): entries of variable length, in
+    /// which only the first byte has its highest bit set.
+    Locations,
 }

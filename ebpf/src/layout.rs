@@ -1,0 +1,152 @@
+//! The layout of one build of CPython as the BPF programs read it. Pure.
+
+use crate::wire::FrameWire;
+use crate::wire::InstructionKind;
+use crate::wire::LayoutWire;
+use crate::wire::NO_OFFSET;
+use gctrace_abi::CollectorLayout;
+use gctrace_abi::FrameLayout;
+use gctrace_abi::GcBase;
+use gctrace_abi::InstructionPointer;
+use gctrace_abi::StatsLayout;
+use gctrace_abi::StatsLocation;
+
+fn or_none(offset: Option<u32>) -> u32 {
+    offset.unwrap_or(NO_OFFSET)
+}
+
+/// The layout for the programs. For a build with an unknown layout, one that reads nothing: pauses
+/// are timed, and described by the function's arguments only.
+pub(crate) fn layout(
+    collector: Option<&CollectorLayout>,
+    stack: Option<&FrameLayout>,
+) -> LayoutWire {
+    collector
+        .and_then(|collector| known(collector, stack))
+        .unwrap_or_else(unknown)
+}
+
+fn unknown() -> LayoutWire {
+    LayoutWire {
+        tstate_interpreter: NO_OFFSET,
+        interpreters_head: NO_OFFSET,
+        finalizing: NO_OFFSET,
+        interpreter_id: NO_OFFSET,
+        gc_in_runtime: NO_OFFSET,
+        gc_in_interpreter: NO_OFFSET,
+        collecting: NO_OFFSET,
+        enabled: NO_OFFSET,
+        thresholds: [NO_OFFSET; 3],
+        check_pointer: NO_OFFSET,
+        stats: NO_OFFSET,
+        long_lived_total: NO_OFFSET,
+        heap_size: NO_OFFSET,
+        frames: unknown_frames(),
+        ..LayoutWire::default()
+    }
+}
+
+fn unknown_frames() -> FrameWire {
+    FrameWire {
+        tstate_frame: NO_OFFSET,
+        ..FrameWire::default()
+    }
+}
+
+fn known(found: &CollectorLayout, stack: Option<&FrameLayout>) -> Option<LayoutWire> {
+    let (gc_in_runtime, gc_in_interpreter) = match found.gc {
+        GcBase::InRuntime(offset) => (offset, NO_OFFSET),
+        GcBase::InInterpreter(offset) => (NO_OFFSET, offset),
+    };
+    let check = found.generations_self_check;
+    let mut layout = LayoutWire {
+        tstate_interpreter: found.tstate_interpreter,
+        interpreters_head: found.interpreters_head,
+        finalizing: found.finalizing,
+        interpreter_id: or_none(found.interpreter_id),
+        gc_in_runtime,
+        gc_in_interpreter,
+        collecting: found.collecting,
+        enabled: found.enabled,
+        thresholds: found.thresholds,
+        check_pointer: or_none(check.map(|check| check.pointer)),
+        check_target: check.map_or(0, |check| check.target),
+        long_lived_total: or_none(found.long_lived_total),
+        heap_size: or_none(found.heap_size),
+        collecting_guards: found.tests_collecting.into(),
+        stats_incomplete: found.is_incremental.into(),
+        frames: stack.map_or_else(unknown_frames, frames),
+        ..LayoutWire::default()
+    };
+    if found.is_incremental {
+        // In memory, although `gc.get_threshold()` returns 0.
+        layout.thresholds[2] = NO_OFFSET;
+    }
+    statistics(&found.stats, &mut layout)?;
+    Some(layout)
+}
+
+fn frames(found: &FrameLayout) -> FrameWire {
+    let (kind, instruction, scale) = match found.instruction {
+        InstructionPointer::Index { offset, scale } => {
+            (InstructionKind::INSTRUCTION_INDEX, offset, scale)
+        }
+        InstructionPointer::Pointer { offset } => (InstructionKind::INSTRUCTION_POINTER, offset, 1),
+    };
+    FrameWire {
+        tstate_frame: found.tstate_frame,
+        frame_indirection: or_none(found.frame_indirection),
+        frame_bytes: found.frame_bytes(),
+        frame_code: found.frame_code,
+        frame_back: found.frame_back,
+        frame_instruction: instruction,
+        instruction_kind: kind.0,
+        instruction_scale: scale,
+        frame_owner: or_none(found.frame_owner),
+        frame_tlbc_index: or_none(found.frame_tlbc_index),
+        // only tags: low bits
+        code_tag_mask: found.code_tag_mask as u32,
+        code_bytes: found.code_bytes,
+        code_tlbc: or_none(found.code_tlbc),
+        // From 3.12 on (`co_version`) no collection runs in a frame that has not started.
+        code_first_traceable: or_none(
+            found
+                .code_first_traceable
+                .filter(|_| found.code_version.is_none()),
+        ),
+        code_filename: found.code_filename,
+        code_name: found.code_name,
+        code_first_line: found.code_first_line,
+        code_line_table: found.code_line_table,
+        bytes_length: found.bytes_length,
+        bytes_data: found.bytes_data,
+        runtime_tstate: or_none(found.runtime_tstate_current),
+        interpreter_gil: or_none(found.interpreter_gil.map(|gil| gil.pointer)),
+        gil_holder: or_none(found.interpreter_gil.map(|gil| gil.holder)),
+    }
+}
+
+/// The programs read the three counters of a generation side by side, as every version so far has
+/// them; `None` for a build with another layout.
+fn statistics(found: &StatsLayout, layout: &mut LayoutWire) -> Option<()> {
+    let first = found.collections;
+    let side_by_side = (found.collected, found.uncollectable) == (first + 8, first + 16);
+    let array = found
+        .generations
+        .map(|generation| (generation.base, generation.index))
+        == [(0, None), (24, None), (48, None)];
+    match found.place {
+        StatsLocation::Inline(offset) if side_by_side && array => layout.stats = offset + first,
+        StatsLocation::Behind(offset) if side_by_side => {
+            layout.stats = offset;
+            layout.stats_is_pointer = 1;
+        }
+        _ => return None,
+    }
+    for (to, from) in layout.generations.iter_mut().zip(&found.generations) {
+        to.base = from.base + first;
+        to.stride = from.stride;
+        to.index = or_none(from.index);
+    }
+    Some(())
+}

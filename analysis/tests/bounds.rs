@@ -3,6 +3,7 @@
 
 use gctrace_analysis::gpu::bounds::AT_ONCE_NS;
 use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::BoundsLimit;
 use gctrace_analysis::report::BoundsReport;
 use gctrace_analysis::report::NotCovered;
 use gctrace_analysis::report::Report;
@@ -235,13 +236,8 @@ fn bounds_are_0_and_length_without_launches_after_losses_or_on_several_devices()
     };
     let lossy = report(lossy, Some(lost)).gpu_bounds.unwrap();
     assert_eq!((lossy.at_least_ns, lossy.at_most_ns), (0, 2 * MS));
-    assert!(
-        lossy.processes[0]
-            .limited_by
-            .as_ref()
-            .unwrap()
-            .contains("lost")
-    );
+    let limit = lossy.processes[0].limited_by.as_ref();
+    assert_eq!(limit, Some(&BoundsLimit::EventsLost.into()));
 
     let copy = |at_us| {
         let at_ns = START + at_us * US;

@@ -293,6 +293,7 @@ proptest! {
             }
         }
         // In no figure, and so in no sentence.
-        prop_assert!(!format!("{report:?}").contains("NaN"));
+        let figures = format!("{report:?}");
+        prop_assert!(!figures.contains("NaN"));
     }
 }

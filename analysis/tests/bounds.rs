@@ -3,7 +3,9 @@
 
 use gctrace_analysis::gpu::bounds::AT_ONCE_NS;
 use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::BoundsLimit;
 use gctrace_analysis::report::BoundsReport;
+use gctrace_analysis::report::NotCovered;
 use gctrace_analysis::report::Report;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
@@ -234,13 +236,8 @@ fn bounds_are_0_and_length_without_launches_after_losses_or_on_several_devices()
     };
     let lossy = report(lossy, Some(lost)).gpu_bounds.unwrap();
     assert_eq!((lossy.at_least_ns, lossy.at_most_ns), (0, 2 * MS));
-    assert!(
-        lossy.processes[0]
-            .limited_by
-            .as_ref()
-            .unwrap()
-            .contains("lost")
-    );
+    let limit = lossy.processes[0].limited_by.as_ref();
+    assert_eq!(limit, Some(&BoundsLimit::EventsLost.into()));
 
     let copy = |at_us| {
         let at_ns = START + at_us * US;
@@ -281,9 +278,10 @@ fn from_nvml_alone_nothing_is_claimed() {
     });
     let report = reported(vec![collection(1, 0, 100), sample]);
     assert!(report.gpu_bounds.is_none() && report.gpu.is_none());
-    let mentions = |sentence: &&String| sentence.contains("NVML");
-    assert_eq!(report.not_covered.iter().filter(mentions).count(), 1);
-    assert!(!report.verdict.sentence.contains("GPU"));
+    let gaps = report.not_covered.iter();
+    let by_samples = gaps.filter(|gap| gap.finding == NotCovered::CostBySamples);
+    assert_eq!(by_samples.count(), 1);
+    assert!(report.gpu_cost.is_none());
 }
 
 /// The actions of a program with one launching thread and one stream.

@@ -6,6 +6,7 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+use gctrace_analysis::report::NoComparison;
 use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::StepsReport;
 use gctrace_event::Annotation;
@@ -126,13 +127,11 @@ fn too_few_steps_say_why() {
         (steps.with_full.count, steps.with_full.difference),
         (1, None)
     );
+    assert_eq!(steps.with_full.missing, Some(NoComparison::FewSteps.into()));
+    assert_eq!(steps.after_full.count, 1);
     assert_eq!(
-        steps.with_full.missing.as_deref(),
-        Some("only 1 step with a full collection")
-    );
-    assert_eq!(
-        steps.after_full.missing.as_deref(),
-        Some("only 1 full collection between two steps without one")
+        steps.after_full.missing,
+        Some(NoComparison::FewBetweenSteps.into())
     );
 }
 

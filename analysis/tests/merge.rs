@@ -6,10 +6,13 @@
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::merge::MergedTimelines;
 use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_analysis::report::AlignedBy;
 use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::MergeNote;
+use gctrace_analysis::report::NotMergedReason;
 use gctrace_analysis::report::RecognizedBy;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLayer;
@@ -241,7 +244,6 @@ fn with_the_wall_clock_alone_no_error_is_claimed() {
     assert_eq!(clock.aligned_by, AlignedBy::WallClock);
     assert_eq!(clock.basis, Basis::Inferred);
     assert_eq!((clock.offset_ns, clock.error_ns), (OFFSET_NS, None));
-    assert!(clock.error_basis.contains("not measured"));
 }
 
 #[test]
@@ -267,7 +269,7 @@ fn a_process_in_a_namespace_keeps_its_threads() {
     tids.sort_unstable();
     tids.dedup();
     assert_eq!(tids, [31, 77]);
-    assert_eq!(clock.notes, [""; 0]);
+    assert_eq!(clock.notes, []);
 }
 
 #[test]
@@ -278,11 +280,8 @@ fn notes_unmatched_threads() {
     };
     let timelines = run.timelines();
     let merged = merge(&timelines, &spans());
-    let notes = &merged.clocks[0].notes;
-    assert!(
-        notes.len() == 1 && notes[0].contains("Thread 4001"),
-        "{notes:?}"
-    );
+    let expected = [MergeNote::SeparateThread(4001).into()];
+    assert_eq!(merged.clocks[0].notes, expected);
 }
 
 #[test]
@@ -292,10 +291,11 @@ fn runs_of_another_time_are_not_merged() {
     let merged = merge(&timelines, &spans());
     assert_eq!(merged.timelines.len(), 2);
     assert!(merged.clocks.is_empty());
-    assert!(merged.not_merged[0].why.contains("overlaps it in time"));
+    let why = |merged: &MergedTimelines<'_>| merged.not_merged[0].why.finding;
+    assert_eq!(why(&merged), NotMergedReason::NoOverlap);
     timelines[1].unix_offset_ns = None;
     let merged = merge(&timelines, &spans());
-    assert!(merged.not_merged[0].why.contains("baseTimeNanoseconds"));
+    assert_eq!(why(&merged), NotMergedReason::NoWallClock);
 }
 
 #[test]
@@ -309,11 +309,8 @@ fn another_process_id_at_the_same_time() {
     timelines.insert(1, sibling);
     let merged = merge(&timelines, &spans());
     assert!(merged.clocks.is_empty());
-    assert!(
-        merged.not_merged[0].why.contains("2 processes"),
-        "{:?}",
-        merged.not_merged
-    );
+    let why = merged.not_merged[0].why.finding;
+    assert_eq!(why, NotMergedReason::Ambiguous(2));
     timelines[1].rank = Some(3);
     timelines[2].rank = Some(3);
     let merged = merge(&timelines, &spans());
@@ -435,8 +432,8 @@ fn reports_a_trace_given_twice() {
     }
     analysis.settle();
     let report = analysis.report();
-    assert_eq!(report.traces[1].notes, [""; 0]);
-    assert!(report.traces[2].notes[0].contains("the same trace as a.json"));
+    let repeats = report.traces.iter().map(|trace| trace.repeats.as_deref());
+    assert!(repeats.eq([None, None, Some("a.json")]));
 }
 
 /// Before torch 2.4 times were since 1970 themselves, without a word.

@@ -1,6 +1,7 @@
 //! Reports over small traces with figures that can be computed by hand.
 
 use gctrace_analysis::Analysis;
+use gctrace_analysis::report::AdviceId;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
@@ -20,12 +21,8 @@ use test_kit::reports::pause;
 use test_kit::reports::process;
 use test_kit::reports::report;
 
-fn ids(report: &Report) -> Vec<&str> {
-    report
-        .advice
-        .iter()
-        .map(|advice| advice.id.as_str())
-        .collect()
+fn ids(report: &Report) -> Vec<AdviceId> {
+    report.advice.iter().map(|advice| advice.id).collect()
 }
 
 #[test]
@@ -166,7 +163,7 @@ fn growth_of_the_full_collection() {
     assert_eq!(prediction.objects, 20_000_000);
     assert_eq!(prediction.basis, Basis::Predicted);
     assert!(prediction.duration_ns.abs_diff(1_001 * MS) < 1000);
-    assert!(ids(&report).contains(&"freeze"));
+    assert!(ids(&report).contains(&AdviceId::Freeze));
 }
 
 #[test]
@@ -201,7 +198,10 @@ fn collections_that_freed_nothing_and_explicit_calls() {
     assert_eq!(report.explicit_calls.pauses.count, 2);
     assert!((report.explicit_calls.rate_per_s.unwrap() - 20.0).abs() < 1e-9);
     assert_eq!(report.verdict.level, Level::Heavy);
-    assert_eq!(ids(&report), ["explicit-calls", "freeze", "planned"]);
+    assert_eq!(
+        ids(&report),
+        [AdviceId::ExplicitCalls, AdviceId::Freeze, AdviceId::Planned]
+    );
 }
 
 #[test]
@@ -249,12 +249,6 @@ fn reports_missing_data() {
     );
     assert_eq!(report.overhead.time_ns, Some(500_000));
     assert_eq!(report.overhead.hits_without_time, 5);
-    assert!(
-        report
-            .verdict
-            .sentence
-            .contains("lower bounds: 3 events were lost")
-    );
 }
 
 #[test]
@@ -308,23 +302,20 @@ fn levels_of_the_verdict() {
                 .map(|(from, to)| Record::Pause(pause(1, *from, *to))),
         );
         let report = report(records, Some(end(length_ms)));
-        (report.verdict.level, report.advice[0].id.clone())
+        (report.verdict.level, report.advice[0].id)
     };
-    assert_eq!(level(&[], 1000), (Level::None, "no-collection".to_owned()));
-    assert_eq!(
-        level(&[(0, 1)], 1000),
-        (Level::Negligible, "leave".to_owned())
-    );
+    assert_eq!(level(&[], 1000), (Level::None, AdviceId::NoCollection));
+    assert_eq!(level(&[(0, 1)], 1000), (Level::Negligible, AdviceId::Leave));
     assert_eq!(level(&[(0, 150)], 100_000).0, Level::RareLongPauses);
     assert_eq!(level(&[(0, 10)], 1000).0, Level::Noticeable);
     assert_eq!(
         level(&[(0, 50)], 1000),
-        (Level::Heavy, "raise-threshold".to_owned())
+        (Level::Heavy, AdviceId::RaiseThreshold)
     );
 }
 
 #[test]
-fn settings_are_in_the_advice() {
+fn the_last_settings_count() {
     let settings = |thresholds| {
         Record::Settings(GcSettings {
             pid: 1,
@@ -342,9 +333,8 @@ fn settings_are_in_the_advice() {
         ],
         Some(end(100)),
     );
-    assert_eq!(report.processes[0].settings.as_ref().unwrap().changes, 1);
-    let code = report.advice[0].code.as_ref().unwrap();
-    assert!(code.contains("gc.set_threshold(5000, 5, 5)"), "{code}");
+    let settings = report.processes[0].settings.as_ref().unwrap();
+    assert_eq!((settings.changes, settings.thresholds), (1, [500, 5, 5]));
 }
 
 #[test]
@@ -358,5 +348,5 @@ fn distinguishes_collections_at_shutdown() {
         vec![process(1, 0, "generational"), Record::Pause(last)],
         Some(end(1000)),
     );
-    assert_eq!(ids(&report), ["shutdown"]);
+    assert_eq!(ids(&report), [AdviceId::Shutdown]);
 }

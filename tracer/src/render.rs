@@ -1,7 +1,7 @@
 //! Renders reports as text and JSON.
 //!
-//! Owns the layout of a report; its content comes from `gctrace_analysis`. Neither reads files nor
-//! decides where output goes.
+//! Owns the layout of a report and its sentences (`render/words/`); its content comes from
+//! `gctrace_analysis`, which has no prose. Neither reads files nor decides where output goes.
 
 mod allocations;
 mod cause;

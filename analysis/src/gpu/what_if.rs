@@ -11,7 +11,6 @@ mod plan;
 mod program;
 mod replayed;
 pub(crate) mod report;
-mod words;
 
 pub use plan::Assumption;
 pub use plan::FullLengths;
@@ -30,13 +29,14 @@ pub use replayed::JobReplays;
 pub use replayed::LearnedJob;
 
 use crate::report::Basis;
+use crate::report::Change;
 use crate::report::Garbage;
 use crate::report::PredictedRange;
 use crate::report::Saving;
 use crate::report::WhatIf;
 use assumed_outcome::RunBaseline;
-use collect_every::CollectEvery;
 use gctrace_event::GcReason;
+use program::Certainty;
 
 /// One hour: the time over which garbage without any collection is reported.
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -62,10 +62,9 @@ pub trait RunModel {
 /// A change, on both sides.
 struct Scenario {
     id: &'static str,
-    change: String,
+    made: Change,
     pessimistic: PausePlan,
     optimistic: PausePlan,
-    every: Option<CollectEvery>,
     garbage: Option<Garbage>,
     /// Time that is in neither plan, because it would occur less than twice in the recording: the
     /// lower value for the optimistic, the higher for the pessimistic version. Of the whole run.
@@ -86,9 +85,12 @@ impl Scenario {
 /// All changes for programs of one job. Empty where no pause could be changed.
 #[must_use]
 pub fn predict(programs: &[ProgramModel<'_>], rerun: Option<&dyn RunModel>) -> Vec<WhatIf> {
+    let Some(first) = programs.first() else {
+        return Vec::new();
+    };
     let scenarios = [
         Some(of_freeze(programs)),
-        Some(of_thresholds(programs)),
+        Some(of_thresholds(first, programs)),
         of_planned(programs),
         Some(of_disable(programs)),
         Some(of_explicit(programs)),
@@ -111,24 +113,51 @@ fn of_freeze(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| freeze(programs, side));
     Scenario {
         id: "freeze",
-        change: words::freeze(programs),
+        made: Change::Freeze {
+            after_step: programs.iter().any(|program| program.steps().len() > 1),
+            more_frequent: more_frequent(programs),
+        },
         pessimistic,
         optimistic,
-        every: None,
         garbage: None,
         outside_ns: (0, 0),
     }
 }
 
-fn of_thresholds(programs: &[ProgramModel<'_>]) -> Scenario {
+/// The full collections that `gc.freeze()` may cause, and those that ran, in the process with most
+/// of the former; `None` unless these are more than twice as many. CPython's rule (`gc.c`,
+/// `gc_select_generation`, 3.8 - 3.13 and from 3.14.5 on) compares with the objects of the oldest
+/// generation, which frozen ones have left.
+fn more_frequent(programs: &[ProgramModel<'_>]) -> Option<(u64, u64)> {
+    let counts = programs.iter().map(|program| {
+        let own = |generation| {
+            let own = program.pauses();
+            own.filter(|(_, pause)| {
+                pause.generation == generation && program.automatic(pause) != Certainty::No
+            })
+            .count() as u64
+        };
+        let [_, _, old] = program.thresholds;
+        let needed = u64::try_from(old).unwrap_or(0).saturating_add(1);
+        (own(2).saturating_add(own(1)) / needed, own(2))
+    });
+    let most = counts.max_by_key(|(most, _)| *most);
+    most.filter(|(most, full)| *most > full.saturating_mul(2))
+}
+
+/// Threshold 0 ten times as high.
+fn raised([young, middle, old]: [i32; 3]) -> [i32; 3] {
+    [young.max(100).saturating_mul(10), middle, old]
+}
+
+fn of_thresholds(first: &ProgramModel<'_>, programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| thresholds(programs, side));
     let between_ns = garbage::between_collections_ns(programs);
     Scenario {
         id: "thresholds",
-        change: words::thresholds(programs),
+        made: Change::Thresholds(raised(first.thresholds)),
         pessimistic,
         optimistic,
-        every: None,
         garbage: garbage::over(programs, between_ns.saturating_mul(RAISED as u64)),
         outside_ns: (0, 0),
     }
@@ -138,10 +167,9 @@ fn of_disable(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| disable(programs, side));
     Scenario {
         id: "disable",
-        change: words::disable(),
+        made: Change::Disable,
         pessimistic,
         optimistic,
-        every: None,
         garbage: garbage::over(programs, HOUR_NS),
         outside_ns: (0, 0),
     }
@@ -151,10 +179,9 @@ fn of_explicit(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| without_explicit(programs, side));
     Scenario {
         id: "explicit",
-        change: words::without_explicit(),
+        made: Change::Explicit,
         pessimistic,
         optimistic,
-        every: None,
         garbage: None,
         outside_ns: (0, 0),
     }
@@ -175,12 +202,11 @@ fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
     let in_proportion = |length_ns: u64| length_ns.saturating_mul(steps) / interval;
     let mut scenario = Scenario {
         id: "planned",
-        change: words::planned(every.steps),
+        made: Change::Planned(every),
         pessimistic,
         optimistic,
         garbage: garbage::over(programs, between_ns),
         outside_ns: (0, 0),
-        every: Some(every),
     };
     // Too few to represent a long run: their share is added instead.
     if scenario.pessimistic.inserted.len() < 2 * programs.len() {
@@ -218,12 +244,16 @@ fn outcome(
         run: None,
         step: None,
         replay_error_ns: None,
-        assumes: words::assumes(scenario.id, replay.is_some()),
-        risk: words::risk(scenario.id, programs, scenario.garbage.as_ref()),
+        assumes: String::new(),
+        risk: String::new(),
         garbage: scenario.garbage,
-        every_steps: scenario.every.as_ref().map(|every| every.steps),
-        why_every: scenario.every.as_ref().map(|every| every.why.clone()),
-        change: scenario.change.clone(),
+        every_steps: match scenario.made {
+            Change::Planned(every) => Some(every.steps),
+            _ => None,
+        },
+        why_every: None,
+        made: scenario.made,
+        change: String::new(),
     };
     if let Some(replay) = replay {
         replayed(&mut outcome, &scenario, replay);

@@ -12,6 +12,9 @@ pub struct WhatIf {
     /// `freeze`, `thresholds`, `planned`, `disable` or `explicit` (without the program's own
     /// `gc.collect()` calls).
     pub id: String,
+    /// The change as data.
+    #[serde(skip)]
+    pub made: Change,
     /// The change as text, for people, for example `gc.disable()`; its wording may change.
     pub change: String,
     /// Always predicted: the change has not been made.
@@ -47,6 +50,48 @@ pub struct WhatIf {
     pub assumes: String,
     /// What can go wrong, as text.
     pub risk: String,
+}
+
+/// A change of the collector's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `gc.freeze()`.
+    Freeze {
+        /// After the first step, rather than after a tenth of the run.
+        after_step: bool,
+        /// Full collections that may run with it, and those that ran, where the former are more
+        /// than twice the latter.
+        more_frequent: Option<(u64, u64)>,
+    },
+    /// `gc.set_threshold()` with these thresholds.
+    Thresholds([i32; 3]),
+    /// `gc.disable()`, and a full collection between steps.
+    Planned(PlannedInterval),
+    /// `gc.disable()`.
+    Disable,
+    /// Without the program's own `gc.collect()` calls.
+    Explicit,
+}
+
+/// How often planned collections run, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedInterval {
+    /// Number of steps between two of them.
+    pub steps: u64,
+    /// Length of a full collection, in ns, at most.
+    pub length_ns: u64,
+    /// Mean length of a step, in ns.
+    pub step_ns: u64,
+    /// Number of steps after which they cost little; more than `steps` if garbage limits these.
+    pub by_cost: u64,
+}
+
+impl PlannedInterval {
+    /// Objects of garbage that may accumulate: some hundred megabytes at an average size, and about
+    /// as many as a full collection frees in a tenth of a second.
+    pub const MOST_OBJECTS: u64 = 1_000_000;
+    /// Limit of the garbage in device memory, as a percentage of the memory that PyTorch reserved.
+    pub const MOST_DEVICE_PERCENT: u64 = 5;
 }
 
 /// A range in ns, from the pessimistic to the optimistic prediction.

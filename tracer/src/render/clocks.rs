@@ -139,6 +139,8 @@ fn ignored(ignored: &IgnoredWork) -> Option<String> {
 mod tests {
     use super::*;
     use gctrace_analysis::report::Basis;
+    use gctrace_analysis::report::MergeNote;
+    use gctrace_analysis::report::Worded;
 
     fn clock(
         aligned_by: AlignedBy,
@@ -165,7 +167,10 @@ mod tests {
             pauses_outside: 204,
             pauses_in_both: 95,
             pauses_of_profiler_only: 0,
-            notes: vec!["A note.".to_owned()],
+            notes: vec![Worded {
+                finding: MergeNote::NoCollection,
+                sentence: "A note.".to_owned(),
+            }],
         }
     }
 

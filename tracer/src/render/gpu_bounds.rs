@@ -112,8 +112,10 @@ mod tests {
     use super::*;
     use gctrace_analysis::Analysis;
     use gctrace_analysis::report::Basis;
+    use gctrace_analysis::report::BoundsLimit;
     use gctrace_analysis::report::PauseTotal;
     use gctrace_analysis::report::ProcessBounds;
+    use gctrace_analysis::report::Worded;
 
     #[test]
     fn the_section_has_bounds_and_reasons() {
@@ -141,7 +143,10 @@ mod tests {
                 pauses,
                 at_least_ns: 2_000_000,
                 at_most_ns: 5_500_000,
-                limited_by: Some("events were lost, or may have been".to_owned()),
+                limited_by: Some(Worded {
+                    finding: BoundsLimit::EventsLost,
+                    sentence: "events were lost, or may have been".to_owned(),
+                }),
             }],
         });
         let text = gpu_bounds(&report).lines.join("\n");

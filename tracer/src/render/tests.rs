@@ -6,6 +6,7 @@ mod gpu_work;
 mod gpus;
 mod modes;
 mod ranks;
+mod words;
 
 use super::Style;
 use super::json;

@@ -131,12 +131,14 @@ mod tests {
     use super::*;
     use gctrace_analysis::Analysis;
     use gctrace_analysis::report::Basis;
+    use gctrace_analysis::report::Change;
     use gctrace_analysis::report::Garbage;
     use gctrace_analysis::report::PredictedRange;
 
     fn disable() -> WhatIf {
         WhatIf {
             id: "disable".to_owned(),
+            made: Change::Disable,
             change: "gc.disable()".to_owned(),
             basis: Basis::Predicted,
             method: "pause-time".to_owned(),

@@ -7,6 +7,7 @@ mod advice;
 mod findings;
 mod places;
 mod verdict;
+mod what_if;
 
 use gctrace_analysis::report::ClockReport;
 use gctrace_analysis::report::Report;
@@ -21,8 +22,12 @@ const EXPLICIT_CALLS_RISK: &str = "A call before a phase that needs a lot of mem
 const FREEZE_RISK: &str = "Frozen objects that become garbage in a cycle are never freed \
      (gc.unfreeze() undoes it).";
 
+/// The risk of a higher first threshold.
+const THRESHOLDS_RISK: &str = "Cyclic garbage lives up to ten times longer before it is freed";
+
 /// Fills in all sentences of a report.
 pub(crate) fn put_into_words(report: &mut Report) {
+    report.what_if.iter_mut().for_each(what_if::word);
     report.verdict.sentence = verdict::sentence(report);
     let mut advice = std::mem::take(&mut report.advice);
     for advice in &mut advice {
@@ -47,7 +52,7 @@ pub(crate) fn put_into_words(report: &mut Report) {
             word(&mut apart.why, |why| findings::not_merged(*why));
         }
         for cause in &mut gpu.cause {
-            for no_error_bar in &mut cause.no_error_bar {
+            if let Some(no_error_bar) = &mut cause.no_error_bar {
                 word(no_error_bar, |steps| findings::no_error_bar(*steps));
             }
         }
@@ -57,7 +62,7 @@ pub(crate) fn put_into_words(report: &mut Report) {
         .iter_mut()
         .flat_map(|own| &mut own.processes)
     {
-        for limit in &mut process.limited_by {
+        if let Some(limit) = &mut process.limited_by {
             word(limit, |limit| findings::limit(*limit).to_owned());
         }
     }
@@ -80,7 +85,7 @@ fn merge(clock: &mut ClockReport) {
 
 fn comparison(comparison: &mut StepComparison) {
     let (count, other_count) = (comparison.count, comparison.other_count);
-    for missing in &mut comparison.missing {
+    if let Some(missing) = &mut comparison.missing {
         word(missing, |why| {
             findings::no_comparison(*why, count, other_count)
         });

@@ -3,28 +3,17 @@
 
 use super::plan::FullLengths;
 use super::program::ProgramModel;
-use crate::units::count;
-use crate::units::duration;
-use crate::units::percent;
+use crate::report::PlannedInterval;
 
 /// Planned collections may cost this share of the step time (in thousandths): repeated runs differ
 /// by more.
 const COST_PER_MILLE: u64 = 5;
-/// Objects of garbage that may accumulate: some hundred megabytes at an average size, and about as
-/// many as a full collection frees in a tenth of a second.
-const OBJECTS: u64 = 1_000_000;
-/// Limit of the garbage in device memory, as a percentage of the memory that PyTorch reserved.
-const DEVICE_PERCENT: u64 = 5;
-
-/// Every how many steps, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CollectEvery {
-    pub(super) steps: u64,
-    pub(super) why: String,
-}
 
 /// `None` where no process has two steps.
-pub(super) fn choose(programs: &[ProgramModel<'_>], lengths: &FullLengths) -> Option<CollectEvery> {
+pub(super) fn choose(
+    programs: &[ProgramModel<'_>],
+    lengths: &FullLengths,
+) -> Option<PlannedInterval> {
     let step_ns = programs.iter().filter_map(mean_step_ns).max()?;
     let (_, length_ns) = lengths.range();
     let by_cost = length_ns
@@ -34,24 +23,12 @@ pub(super) fn choose(programs: &[ProgramModel<'_>], lengths: &FullLengths) -> Op
     let by_garbage = programs.iter().filter_map(allowed_by_garbage).min();
     let by_garbage = by_garbage.map(round_down);
     let steps = by_garbage.map_or(by_cost, |most| by_cost.min(most));
-    let cost = length_ns as f64 / (step_ns as f64 * steps as f64);
-    let mut why = format!(
-        "A full collection takes up to {}; every {} steps of {} each, that is {} of the time.",
-        duration(length_ns),
-        count(steps),
-        duration(step_ns),
-        percent(cost),
-    );
-    if steps < by_cost {
-        why += &format!(
-            " Every {} steps would cost less, but more than {} objects of garbage, or {} % of \
-             torch's device memory, would accumulate.",
-            count(by_cost),
-            count(OBJECTS),
-            DEVICE_PERCENT,
-        );
-    }
-    Some(CollectEvery { steps, why })
+    Some(PlannedInterval {
+        steps,
+        length_ns,
+        step_ns,
+        by_cost,
+    })
 }
 
 /// From the start of the first step to the end of the last, by the number of steps.
@@ -72,8 +49,8 @@ fn allowed_by_garbage(program: &ProgramModel<'_>) -> Option<u64> {
         let allowed = steps.checked_div(u128::from(sum))?;
         Some(u64::try_from(allowed).unwrap_or(u64::MAX).max(1))
     };
-    let objects = allowed(program.freed_objects(), OBJECTS);
-    let limit = program.device_reserved_bytes / 100 * DEVICE_PERCENT;
+    let objects = allowed(program.freed_objects(), PlannedInterval::MOST_OBJECTS);
+    let limit = program.device_reserved_bytes / 100 * PlannedInterval::MOST_DEVICE_PERCENT;
     let device = allowed(program.device_freed_bytes, limit.max(1));
     [objects, device].into_iter().flatten().min()
 }

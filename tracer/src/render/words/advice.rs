@@ -298,9 +298,10 @@ fn raise_threshold(report: &Report, most: &ProcessReport, times: &PauseTimes) ->
             places::automatic_partial(report, times.automatic_partial),
         ),
         code: format!("import gc\ngc.set_threshold({raised}, {middle}, {old})"),
-        risk: "Cyclic garbage lives up to ten times longer before it is freed; each collection of \
-               generation 0 traverses up to ten times as many objects."
-            .to_owned(),
+        risk: format!(
+            "{}; each collection of generation 0 traverses up to ten times as many objects.",
+            super::THRESHOLDS_RISK
+        ),
     }
 }
 

@@ -166,3 +166,27 @@ fn too_few(counts: &[(u64, &str, &str)]) -> String {
         .collect();
     few.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparisons_name_the_counts_that_are_too_small() {
+        for (why, sentence) in [
+            (NoComparison::FewSteps, "only 1 step with a full collection"),
+            (
+                NoComparison::FewBetweenSteps,
+                "only 1 full collection between two steps without one",
+            ),
+            (
+                NoComparison::UnknownCollections,
+                "whether the collector ran is not in the trace",
+            ),
+        ] {
+            assert_eq!(no_comparison(why, 1, 7), sentence);
+        }
+        let both = no_comparison(NoComparison::FewSteps, 0, 2);
+        assert_eq!(both, "no step with a full collection, only 2 steps without");
+    }
+}

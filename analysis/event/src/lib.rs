@@ -32,7 +32,6 @@ mod line;
 pub mod read;
 mod record;
 mod sink;
-mod write;
 
 pub use file::TraceFile;
 pub use file::WriteError;
@@ -75,7 +74,6 @@ pub use record::Record;
 pub use record::TraceEnd;
 pub use record::TraceHeader;
 pub use record::is_throttling;
-pub use write::TraceWriter;
 
 /// Name and version of the trace format, the value of `format` in a trace's first line.
 pub const FORMAT: &str = "gctrace.trace/1";

@@ -8,6 +8,8 @@
 
 #[path = "strategies/gpu_work.rs"]
 mod gpu_work;
+#[path = "common/written.rs"]
+mod written;
 
 use gctrace_event::Counter;
 use gctrace_event::Counters;
@@ -33,7 +35,6 @@ use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use gctrace_event::TraceEnd;
 use gctrace_event::TraceHeader;
-use gctrace_event::TraceWriter;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::TraceInput;
@@ -45,6 +46,7 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 use std::io::Cursor;
 use std::io::Write;
+use written::written;
 
 /// Times of a machine that has been up for at most some 280 years.
 fn time() -> impl Strategy<Value = u64> {
@@ -264,14 +266,6 @@ prop_compose! {
             counters_missing,
         }
     }
-}
-
-fn written(header: &TraceHeader, records: &[Record], end: &TraceEnd) -> Vec<u8> {
-    let mut writer = TraceWriter::new(Vec::new(), header).unwrap();
-    for record in records {
-        writer.write(record).unwrap();
-    }
-    writer.finish(end).unwrap()
 }
 
 struct Contents {

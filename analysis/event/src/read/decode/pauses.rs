@@ -1,4 +1,4 @@
-//! Runs of the collector.
+//! Runs of the collector, and counters.
 //!
 //! Owns the members of a pause, ours and those of other tools.
 
@@ -14,6 +14,7 @@ use crate::Counters;
 use crate::EventSource;
 use crate::GcReason;
 use crate::Pause;
+use crate::ProcessCounters;
 
 pub(super) fn is_collection(event: &ChromeEvent<'_>) -> bool {
     event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
@@ -117,6 +118,23 @@ fn argument(pause: &mut Pause, key: &[u8], value: JsonValue<'_>, report: &mut im
         b"unfinished" => pause.unfinished = value.boolean().unwrap_or(false),
         _ => {}
     }
+}
+
+/// Counters of a process.
+pub(super) fn process_counters(
+    event: &ChromeEvent<'_>,
+    report: &mut impl FnMut(Problem),
+) -> Result<ProcessCounters, Problem> {
+    let at_ns = time(event.ts)?;
+    let since_ns = event.args.member("since_ns").unsigned();
+    Ok(ProcessCounters {
+        pid: id(event.pid).ok_or("the \"pid\" of counters is not a process id")?,
+        since_ns: since_ns
+            .filter(|since| *since <= at_ns)
+            .ok_or("\"since_ns\" of counters is not a time before their reading")?,
+        at_ns,
+        counters: counters(event.args.member("counters"), report),
+    })
 }
 
 /// Counters by their names in `perf list`; those of another name are ignored.

@@ -38,10 +38,16 @@ pub(super) fn pause(
         end_ns: start_ns.saturating_add(length_ns),
         ..Pause::default()
     };
+    let mut source = InjectedMembers::default();
     for (key, value) in event.args.members() {
-        argument(&mut pause, key, value, report);
+        match key {
+            b"source" => source.name = value,
+            b"injected_ts" => source.ts = value,
+            b"injected_dur" => source.dur = value,
+            _ => argument(&mut pause, key, value, report),
+        }
     }
-    pause.source = source(event, report);
+    pause.source = source.decode(report);
     if !event.stack.is_missing() {
         pause.stack = names.id(event.stack, report);
     }
@@ -51,34 +57,33 @@ pub(super) fn pause(
     Ok(pause)
 }
 
-/// The source of a pause or a call.
-pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> EventSource {
-    let mut name = JsonValue(b"");
-    let (mut start, mut length) = (JsonValue(b""), JsonValue(b""));
-    for (key, value) in event.args.members() {
-        match key {
-            b"source" => name = value,
-            b"injected_ts" => start = value,
-            b"injected_dur" => length = value,
-            _ => {}
-        }
-    }
-    match name.raw_text() {
-        None => EventSource::Probes,
-        Some(b"injected") => EventSource::Injected,
-        Some(b"both") => match (time(start), length.us_as_ns()) {
-            (Ok(start_ns), Some(length_ns)) => EventSource::Both {
-                start_ns,
-                end_ns: start_ns.saturating_add(length_ns),
+/// The members that say where a pause was recorded.
+#[derive(Default)]
+struct InjectedMembers<'a> {
+    name: JsonValue<'a>,
+    ts: JsonValue<'a>,
+    dur: JsonValue<'a>,
+}
+
+impl InjectedMembers<'_> {
+    fn decode(&self, report: &mut impl FnMut(Problem)) -> EventSource {
+        match self.name.raw_text() {
+            None => EventSource::Probes,
+            Some(b"injected") => EventSource::Injected,
+            Some(b"both") => match (time(self.ts), self.dur.us_as_ns()) {
+                (Ok(start_ns), Some(length_ns)) => EventSource::Both {
+                    start_ns,
+                    end_ns: start_ns.saturating_add(length_ns),
+                },
+                _ => {
+                    report("\"injected_ts\" or \"injected_dur\" is not a time");
+                    EventSource::Probes
+                }
             },
-            _ => {
-                report("\"injected_ts\" or \"injected_dur\" is not a time");
+            Some(_) => {
+                report("\"source\" is unknown");
                 EventSource::Probes
             }
-        },
-        Some(_) => {
-            report("\"source\" is unknown");
-            EventSource::Probes
         }
     }
 }

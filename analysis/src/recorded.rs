@@ -5,9 +5,7 @@ use crate::distribution::Distribution;
 use crate::report::RecordedReport;
 use crate::report::Sources;
 use gctrace_event::EventSource;
-
-/// Mode of traces from before there was a choice.
-const EBPF: &str = "ebpf";
+use gctrace_event::RecordingMode;
 
 /// Significant digits of percentiles over more than 4,096 values.
 const DIGITS: u8 = 2;
@@ -67,13 +65,12 @@ impl SourceCounts {
 /// How a trace was recorded; `None` for traces of other tools.
 pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
     let header = trace.header.as_ref()?;
-    let mode = header.mode.as_deref().unwrap_or(EBPF);
-    let not_recorded = match mode {
-        "inject" => NOT_IN_PROCESS.map(str::to_owned).to_vec(),
+    let not_recorded = match header.mode {
+        RecordingMode::Inject => NOT_IN_PROCESS.map(str::to_owned).to_vec(),
         _ => Vec::new(),
     };
     Some(RecordedReport {
-        mode: mode.to_owned(),
+        mode: header.mode.clone(),
         sources: trace.sources.report(),
         not_recorded,
     })

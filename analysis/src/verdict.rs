@@ -15,6 +15,7 @@ use crate::report::Totals;
 use crate::report::TraceReport;
 use crate::report::Verdict;
 use crate::units;
+use gctrace_event::RecordingMode;
 
 /// From this share of the time on the collector is worth a look.
 const NOTICEABLE: f64 = 0.01;
@@ -151,7 +152,7 @@ fn no_collection(traces: &[TraceReport], missing: &MissingData) -> String {
         trace
             .recorded
             .as_ref()
-            .is_some_and(|recorded| recorded.mode == "inject")
+            .is_some_and(|recorded| recorded.mode == RecordingMode::Inject)
     };
     let is_certain = missing.every_process_examined == Some(true);
     let ran = match traces.iter().any(in_process) || !is_certain {

@@ -71,6 +71,7 @@ pub use record::ProcessCounters;
 pub use record::ProcessExit;
 pub use record::ProcessOrigin;
 pub use record::Record;
+pub use record::RecordingMode;
 pub use record::TraceEnd;
 pub use record::TraceHeader;
 pub use record::is_throttling;

@@ -381,6 +381,35 @@ pub enum Record {
     End(TraceEnd),
 }
 
+/// The source of a recording's collections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordingMode {
+    /// The kernel's probes; also of traces from before there was a choice.
+    #[default]
+    Ebpf,
+    /// The injected library, in-process.
+    Inject,
+    /// Both.
+    Both,
+    /// A word of a later gctrace.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl RecordingMode {
+    /// The word for it in traces and reports.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Ebpf => "ebpf",
+            Self::Inject => "inject",
+            Self::Both => "both",
+            Self::Other(word) => word,
+        }
+    }
+}
+
 /// The first line of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -418,10 +447,8 @@ pub struct TraceHeader {
     /// traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    /// How it was recorded (`--mode`, as decided): `ebpf`, `inject` or `both`; absent in traces
-    /// from before there was a choice, which are `ebpf`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<String>,
+    /// How it was recorded (`--mode`, as decided).
+    pub mode: RecordingMode,
     /// Names of the counters that were recorded ([`Counter::as_str`]).
     pub counters: Vec<String>,
     /// Requested counters that could not be opened, by name, with the reason.

@@ -33,6 +33,7 @@ use gctrace_event::ProcessCounters;
 use gctrace_event::ProcessExit;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
+use gctrace_event::RecordingMode;
 use gctrace_event::TraceEnd;
 use gctrace_event::TraceHeader;
 use gctrace_event::read::DecodedItem;
@@ -254,7 +255,11 @@ prop_compose! {
         (attached_pid, rank) in any::<(Option<u32>, Option<u32>)>(),
         cpus in any::<u32>(),
         (started_ns, started_unix_ns, min_pause_ns) in any::<(u64, u64, u64)>(),
-        (follow, stack_depth, cuda, mode) in any::<(bool, u32, Option<String>, Option<String>)>(),
+        (follow, stack_depth, cuda) in any::<(bool, u32, Option<String>)>(),
+        mode in prop_oneof![
+            Just(RecordingMode::Ebpf), Just(RecordingMode::Inject), Just(RecordingMode::Both),
+            "[g-z]+".prop_map(RecordingMode::Other),
+        ],
         counters in vec(any::<String>(), 0..3),
         counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
     ) -> TraceHeader {

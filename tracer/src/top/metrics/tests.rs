@@ -13,6 +13,7 @@ use crate::top::metrics::text;
 use gctrace_analysis::live::CollectionCounts;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::Snapshot;
+use gctrace_event::RecordingMode;
 use std::io::Write as _;
 use std::process::Command;
 use std::process::Stdio;
@@ -189,7 +190,7 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
 #[test]
 fn from_within_no_reason_is_claimed() {
     let mut snapshot = Snapshot {
-        mode: "inject".to_owned(),
+        mode: RecordingMode::Inject,
         ..Snapshot::default()
     };
     snapshot.processes = vec![example().processes[1].clone()];

@@ -5,20 +5,9 @@ use crate::distribution::Distribution;
 use crate::report::RecordedReport;
 use crate::report::Sources;
 use gctrace_event::EventSource;
-use gctrace_event::RecordingMode;
 
 /// Significant digits of percentiles over more than 4,096 values.
 const DIGITS: u8 = 2;
-
-/// What is not recorded in-process.
-const NOT_IN_PROCESS: [&str; 3] = [
-    "Why a collection ran: CPython passes the generation and counts to its callbacks, not the \
-     reason.",
-    "Collections before the library is loaded, in the first milliseconds of a program, and the \
-     last ones at shutdown.",
-    "Programs into which no library can be preloaded: statically linked ones, and those with \
-     privileges that their user lacks (setuid, capabilities).",
-];
 
 /// Number of pauses by source.
 #[derive(Clone, Debug, Default)]
@@ -65,14 +54,10 @@ impl SourceCounts {
 /// How a trace was recorded; `None` for traces of other tools.
 pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
     let header = trace.header.as_ref()?;
-    let not_recorded = match header.mode {
-        RecordingMode::Inject => NOT_IN_PROCESS.map(str::to_owned).to_vec(),
-        _ => Vec::new(),
-    };
     Some(RecordedReport {
         mode: header.mode.clone(),
         sources: trace.sources.report(),
-        not_recorded,
+        not_recorded: Vec::new(),
     })
 }
 

@@ -1,9 +1,5 @@
 //! Timelines of any records: nothing lost, nothing twice, everything in order.
 
-mod common;
-
-use common::MS;
-use common::START;
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::merge::merge;
@@ -20,6 +16,9 @@ use gctrace_event::GpuSyncKind;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::HashMap;
+use test_kit::reports;
+use test_kit::reports::MS;
+use test_kit::reports::START;
 
 fn op(start_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
     GpuOp {
@@ -231,7 +230,7 @@ fn timelines_of(records: &[AnyRecord], about: &TimelineContext) -> Vec<Timeline>
             AnyRecord::Annotation(annotation) => collector.add_annotation(annotation),
             AnyRecord::Backward(step) => collector.add_backward(step),
             AnyRecord::Pause(pid, tid, start_ns, end_ns) => {
-                let mut pause = common::pause(*pid, 0, 0);
+                let mut pause = reports::pause(*pid, 0, 0);
                 (pause.tid, pause.start_ns, pause.end_ns) = (*tid, *start_ns, *end_ns);
                 collector.add_pause(&pause);
             }

@@ -8,8 +8,6 @@
 
 #[path = "strategies/gpu_work.rs"]
 mod gpu_work;
-#[path = "common/written.rs"]
-mod written;
 
 use gctrace_event::Counter;
 use gctrace_event::Counters;
@@ -47,7 +45,7 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 use std::io::Cursor;
 use std::io::Write;
-use written::written;
+use test_kit::records::written;
 
 /// Times of a machine that has been up for at most some 280 years.
 fn time() -> impl Strategy<Value = u64> {

@@ -4,10 +4,10 @@ use super::breakdown;
 use super::device::DeviceTimeline;
 use super::intervals::Intervals;
 use super::timeline::Op;
+use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::DeviceReport;
 use crate::report::StreamReport;
-use crate::tally::ratio;
 use std::collections::BTreeMap;
 
 /// The figures of one device.

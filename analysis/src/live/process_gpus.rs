@@ -5,8 +5,8 @@
 
 use super::device_work::LiveDeviceWork;
 use super::history::PauseHistory;
-use super::interval_union::IntervalUnion;
 use super::snapshot::ProcessGpu;
+use crate::accumulate::interval_union::IntervalUnion;
 use gctrace_event::DeviceMemory;
 use std::collections::BTreeMap;
 

@@ -8,6 +8,7 @@ use super::RunModel;
 use super::predict;
 use super::replayed::jobs;
 use super::without_any;
+use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
 use crate::gpu::replay::ReplayModel;
 use crate::gpu::timeline::Timeline;
@@ -17,7 +18,6 @@ use crate::report::GpuWorkReport;
 use crate::report::PauseTotal;
 use crate::report::ProcessReport;
 use crate::report::WhatIf;
-use crate::tally::ratio;
 use std::collections::HashMap;
 
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.

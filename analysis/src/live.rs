@@ -80,9 +80,6 @@ pub const STEPS: usize = 60;
 /// every 40 ms, and a pause that two sources report (`--mode both`) waits for the other.
 pub const SETTLE_NS: u64 = 200_000_000;
 
-/// The mode of traces whose header does not contain it.
-const EBPF: &str = "ebpf";
-
 /// The interval and the process of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRequest {
@@ -259,7 +256,7 @@ impl Live {
             at_unix_ns: clock.unix_ns(now_ns),
             started_ns: self.header.started_ns,
             host: self.header.host.clone(),
-            mode: self.header.mode.as_deref().unwrap_or(EBPF).to_owned(),
+            mode: self.header.mode.clone(),
             interval_ns,
             interval_end_ns: interval.until.saturating_mul(BUCKET_NS),
             processes: shown

@@ -7,9 +7,6 @@ use crate::report::RecordedReport;
 use crate::report::Sources;
 use gctrace_event::EventSource;
 
-/// Mode of traces from before there was a choice.
-const EBPF: &str = "ebpf";
-
 /// Significant digits of percentiles over more than 4,096 values.
 const DIGITS: u8 = 2;
 
@@ -58,9 +55,8 @@ impl SourceCounts {
 /// How a trace was recorded; `None` for traces of other tools.
 pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
     let header = trace.header.as_ref()?;
-    let mode = header.mode.as_deref().unwrap_or(EBPF);
     Some(RecordedReport {
-        mode: mode.to_owned(),
+        mode: header.mode.clone(),
         sources: trace.sources.report(),
         not_recorded: Vec::new(),
     })

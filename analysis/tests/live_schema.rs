@@ -87,7 +87,7 @@ fn every_figure_is_described() {
 fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
     let header = gctrace_event::TraceHeader {
         host: "host".to_owned(),
-        mode: Some("both".to_owned()),
+        mode: gctrace_event::RecordingMode::Both,
         ..reports::header()
     };
     let mut live = Live::new(header, 10 * MS);

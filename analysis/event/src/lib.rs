@@ -32,7 +32,6 @@ mod line;
 pub mod read;
 mod record;
 mod sink;
-mod write;
 
 pub use file::TraceFile;
 pub use file::WriteError;
@@ -72,10 +71,10 @@ pub use record::ProcessCounters;
 pub use record::ProcessExit;
 pub use record::ProcessOrigin;
 pub use record::Record;
+pub use record::RecordingMode;
 pub use record::TraceEnd;
 pub use record::TraceHeader;
 pub use record::is_throttling;
-pub use write::TraceWriter;
 
 /// Name and version of the trace format, the value of `format` in a trace's first line.
 pub const FORMAT: &str = "gctrace.trace/1";

@@ -1,25 +1,18 @@
 //! One record as lines of `trace.json` (Chrome trace event format, object form).
 //!
-//! Owns the text of every event. Does not own where the text goes (`write.rs`, `file.rs`) nor how
-//! it is read back (`decode.rs`). Lines carry no separator: whoever writes them puts
+//! Owns the head of every event; its `args` are what its record serializes to. Does not own where
+//! the text goes (`file.rs`) nor how it is read back (`decode.rs`). Lines carry no separator: whoever writes them puts
 //! [`SEPARATOR`] between two and [`FOOTER`] after the last, or the section of frames instead.
 
-mod counters;
-mod cuda;
 mod frames;
 mod gpu;
-mod gpu_work;
 mod pressure;
 
-pub(crate) use cuda::BACKWARD;
 pub(crate) use frames::WrittenFrames;
 
-use crate::EventSource;
-use crate::GcSettings;
-use crate::Note;
+use crate::FrameId;
 use crate::Pause;
 use crate::Process;
-use crate::ProcessExit;
 use crate::Record;
 use crate::TraceHeader;
 use gpu::GpuTracks;
@@ -38,6 +31,9 @@ pub(crate) const SEPARATOR: &[u8] = b",\n";
 /// After the last line: closes the array and the object.
 pub(crate) const FOOTER: &[u8] = b"\n]}\n";
 
+/// `name` of backward passes.
+pub(crate) const BACKWARD: &str = "backward";
+
 /// `pid` of events that are about the whole recording.
 const NO_PROCESS: u32 = 0;
 
@@ -48,7 +44,7 @@ const PROCESS_NAME_CHARS: usize = 120;
 /// Appends the first line: the opening of the file and the header event.
 pub(crate) fn push_header(out: &mut Vec<u8>, header: &TraceHeader) -> io::Result<()> {
     out.extend_from_slice(OPENING);
-    push_metadata(out, "gctrace_header", NO_PROCESS, header.started_ns, header)
+    EventHead::metadata("gctrace_header", NO_PROCESS, header.started_ns).push(out, header)
 }
 
 /// State kept between records.
@@ -67,39 +63,105 @@ impl RecordEncoder {
             Record::Pause(pause) => push_pause(out, pause),
             Record::Process(process) => push_process(out, process),
             Record::ProcessExit(exit) => {
-                push_exit(out, exit)?;
+                EventHead::instant("gctrace_process_exit", Some(exit.pid), exit.at_ns)
+                    .push(out, exit)?;
                 self.timelines.end(out, exit.pid)
             }
             Record::ThreadName { pid, tid, name } => {
-                push_name(out, "thread_name", *pid, *tid, name)
+                push_name(out, "thread_name", (*pid, *tid), name)
             }
-            Record::Settings(settings) => push_settings(out, settings),
+            Record::Settings(settings) => {
+                EventHead::metadata("gctrace_settings", settings.pid, settings.at_ns)
+                    .push(out, settings)
+            }
             Record::Frame(frame) => {
-                frames::push_frame(out, frame)?;
+                // It applies to the whole trace.
+                EventHead {
+                    start_ns: None,
+                    ..EventHead::metadata("gctrace_frame", NO_PROCESS, 0)
+                }
+                .push(out, frame)?;
                 self.frames.add(frame);
                 Ok(())
             }
-            Record::Counters(process) => counters::push_process_counters(out, process),
-            Record::Pressure(pressure) => self.timelines.push(out, pressure),
-            Record::Allocations(allocations) => push_metadata(
-                out,
-                "gctrace_allocations",
-                allocations.pid,
-                allocations.at_ns,
-                allocations,
-            ),
-            Record::GpuDevice(device) => gpu::push_device(out, device),
-            Record::GpuSample(sample) => self.gpus.push(out, sample),
-            Record::CudaCall(call) => cuda::push_call(out, call),
-            Record::CudaLaunches(launches) => cuda::push_launches(out, launches),
-            Record::DeviceMemory(memory) => cuda::push_memory(out, memory),
-            Record::PauseMemory(memory) => cuda::push_pause_memory(out, memory),
-            Record::Step(step) => cuda::push_step(out, step),
-            Record::GpuOp(op) => gpu_work::push_op(out, op),
-            Record::GpuSync(sync) => gpu_work::push_sync(out, sync),
-            Record::Annotation(annotation) => gpu_work::push_annotation(out, annotation),
-            Record::Note(note) => push_note(out, note),
-            Record::End(end) => push_metadata(out, "gctrace_end", NO_PROCESS, end.ended_ns, end),
+            Record::Counters(process) => {
+                EventHead::metadata("gctrace_counters", process.pid, process.at_ns)
+                    .push(out, process)
+            }
+            Record::Pressure(pressure) => {
+                EventHead::metadata("gctrace_pressure", pressure.pid, pressure.at_ns)
+                    .push(out, pressure)?;
+                self.timelines.push(out, pressure)
+            }
+            Record::Allocations(allocations) => {
+                EventHead::metadata("gctrace_allocations", allocations.pid, allocations.at_ns)
+                    .push(out, allocations)
+            }
+            Record::GpuDevice(device) => {
+                EventHead::metadata("gctrace_gpu", NO_PROCESS, device.at_ns).push(out, device)
+            }
+            Record::GpuSample(sample) => {
+                EventHead::metadata("gctrace_gpu_sample", NO_PROCESS, sample.at_ns)
+                    .push(out, sample)?;
+                self.gpus.push(out, sample)
+            }
+            Record::CudaCall(call) => EventHead::slice(
+                (call.layer.category(), &call.function),
+                (call.pid, call.tid.into()),
+                (call.start_ns, call.end_ns),
+            )
+            .push(out, call),
+            Record::CudaLaunches(launches) => EventHead::slice(
+                ("gctrace", "cuda launches"),
+                (launches.pid, launches.tid.into()),
+                (launches.first_ns, launches.last_ns),
+            )
+            .push(out, launches),
+            Record::DeviceMemory(memory) => EventHead {
+                scope: Some("t"),
+                category: Some("cpu_instant_event"),
+                tid: memory.tid.into(),
+                ..EventHead::instant("[memory]", Some(memory.pid), memory.at_ns)
+            }
+            .push(out, memory),
+            Record::PauseMemory(memory) => EventHead {
+                tid: memory.tid.into(),
+                ..EventHead::metadata("gctrace_pause_memory", memory.pid, memory.start_ns)
+            }
+            .push(out, memory),
+            Record::Step(step) => EventHead::slice(
+                ("user_annotation", BACKWARD),
+                (step.pid, step.tid.into()),
+                (step.start_ns, step.end_ns),
+            )
+            .push(out, &NoArgs {}),
+            Record::GpuOp(op) => EventHead::slice(
+                (op.kind.category(), &op.name),
+                (op.pid.unwrap_or(op.device), op.stream),
+                (op.start_ns, op.end_ns),
+            )
+            .push(out, op),
+            Record::GpuSync(sync) => EventHead::slice(
+                ("cuda_sync", sync.kind.name()),
+                (
+                    sync.pid.or(sync.device).unwrap_or(NO_PROCESS),
+                    sync.stream.unwrap_or(0),
+                ),
+                (sync.start_ns, sync.end_ns),
+            )
+            .push(out, sync),
+            Record::Annotation(annotation) => EventHead::slice(
+                ("user_annotation", &annotation.name),
+                (annotation.pid, annotation.tid.into()),
+                (annotation.start_ns, annotation.end_ns),
+            )
+            .push(out, &NoArgs {}),
+            Record::Note(note) => {
+                EventHead::instant("gctrace_note", note.pid, note.at_ns).push(out, note)
+            }
+            Record::End(end) => {
+                EventHead::metadata("gctrace_end", NO_PROCESS, end.ended_ns).push(out, end)
+            }
         }
     }
 
@@ -109,97 +171,138 @@ impl RecordEncoder {
     }
 }
 
-fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
-    let generation = Some(pause.generation).filter(|known| *known != Pause::UNKNOWN_GENERATION);
-    out.extend_from_slice(br#"{"ph":"X","cat":"gc","name":"gc"#);
-    if let Some(generation) = generation {
-        write!(out, " gen{generation}")?;
-    }
-    write!(out, r#"","pid":{},"tid":{},"ts":"#, pause.pid, pause.tid)?;
-    push_us(out, pause.start_ns)?;
-    out.extend_from_slice(br#","dur":"#);
-    push_us(out, pause.duration_ns())?;
-    push_optional(out, "sf", pause.stack)?;
-    write!(out, r#","args":{{"reason":"{}""#, pause.reason.as_str())?;
-    push_optional(out, "generation", generation)?;
-    push_optional(out, "collected", pause.collected)?;
-    push_optional(out, "uncollectable", pause.uncollectable)?;
-    push_optional(out, "interpreter", pause.interpreter)?;
-    push_optional(out, "cpu_ns", pause.cpu_ns)?;
-    push_optional(out, "stop_the_world_ns", pause.stop_the_world_ns)?;
-    push_optional(out, "oldest_objects", pause.oldest_objects)?;
-    push_optional(out, "heap_objects", pause.heap_objects)?;
-    push_optional(out, "young_count", pause.young_count)?;
-    if pause.unfinished {
-        out.extend_from_slice(br#","unfinished":true"#);
-    }
-    push_source(out, pause.source)?;
-    counters::push_counters(out, &pause.counters)?;
-    out.extend_from_slice(b"}}");
-    Ok(())
+/// What every event has besides its `args`, which are its record's own form.
+#[derive(Clone, Copy, Default)]
+struct EventHead<'a> {
+    phase: &'static str,
+    /// What an instant marks in viewers: a thread, a process or the whole trace.
+    scope: Option<&'static str>,
+    category: Option<&'a str>,
+    name: &'a str,
+    pid: u32,
+    /// Thread; of GPU work the stream.
+    tid: u64,
+    start_ns: Option<u64>,
+    duration_ns: Option<u64>,
+    stack: Option<FrameId>,
 }
 
-/// Nothing for probes, which traces from before there was another source have too.
-fn push_source(out: &mut Vec<u8>, source: EventSource) -> io::Result<()> {
-    match source {
-        EventSource::Probes => Ok(()),
-        EventSource::Injected => write!(out, r#","source":"injected""#),
-        EventSource::Both { start_ns, end_ns } => {
-            out.extend_from_slice(br#","source":"both","injected_ts":"#);
-            push_us(out, start_ns)?;
-            out.extend_from_slice(br#","injected_dur":"#);
-            push_us(out, end_ns.saturating_sub(start_ns))
+impl<'a> EventHead<'a> {
+    /// A metadata event: viewers know the standard names and ignore the others.
+    fn metadata(name: &'a str, pid: u32, ns: u64) -> Self {
+        Self {
+            phase: "M",
+            name,
+            pid,
+            tid: pid.into(),
+            start_ns: Some(ns),
+            ..Self::default()
         }
     }
-}
 
-/// Nanoseconds as microseconds with exactly three decimals, without going through a float.
-fn push_us(out: &mut Vec<u8>, ns: u64) -> io::Result<()> {
-    write!(out, "{}.{:03}", ns / 1000, ns % 1000)
-}
+    /// An instant event, a mark on the process, or on the whole trace without one.
+    fn instant(name: &'a str, pid: Option<u32>, ns: u64) -> Self {
+        Self {
+            phase: "i",
+            scope: Some(if pid.is_some() { "p" } else { "g" }),
+            category: Some("gctrace"),
+            ..Self::metadata(name, pid.unwrap_or(NO_PROCESS), ns)
+        }
+    }
 
-fn push_optional<T: std::fmt::Display>(
-    out: &mut Vec<u8>,
-    key: &str,
-    value: Option<T>,
-) -> io::Result<()> {
-    match value {
-        Some(value) => write!(out, r#","{key}":{value}"#),
-        None => Ok(()),
+    /// A sample of a counter.
+    fn counter(name: &'a str, pid: u32, ns: u64) -> Self {
+        Self {
+            phase: "C",
+            category: Some("gctrace"),
+            ..Self::metadata(name, pid, ns)
+        }
+    }
+
+    /// A complete event.
+    fn slice(
+        (category, name): (&'a str, &'a str),
+        (pid, tid): (u32, u64),
+        (start_ns, end_ns): (u64, u64),
+    ) -> Self {
+        Self {
+            phase: "X",
+            category: Some(category),
+            tid,
+            duration_ns: Some(end_ns.saturating_sub(start_ns)),
+            ..Self::metadata(name, pid, start_ns)
+        }
+    }
+
+    /// Appends the event.
+    fn push(&self, out: &mut Vec<u8>, args: &(impl Serialize + ?Sized)) -> io::Result<()> {
+        const KEY: &[u8] = br#","args":"#;
+        write!(out, r#"{{"ph":"{}""#, self.phase)?;
+        if let Some(scope) = self.scope {
+            write!(out, r#","s":"{scope}""#)?;
+        }
+        if let Some(category) = self.category {
+            write!(out, r#","cat":"{category}""#)?;
+        }
+        out.extend_from_slice(br#","name":"#);
+        serde_json::to_writer(&mut *out, self.name)?;
+        write!(out, r#","pid":{},"tid":{}"#, self.pid, self.tid)?;
+        if let Some(ns) = self.start_ns {
+            push_us(out, "ts", ns)?;
+        }
+        if let Some(ns) = self.duration_ns {
+            push_us(out, "dur", ns)?;
+        }
+        if let Some(stack) = self.stack {
+            write!(out, r#","sf":{stack}"#)?;
+        }
+        out.extend_from_slice(KEY);
+        let start = out.len();
+        serde_json::to_writer(&mut *out, args)?;
+        if self.duration_ns.is_some() && out.get(start..) == Some(b"{}") {
+            out.truncate(start - KEY.len());
+        }
+        out.push(b'}');
+        Ok(())
     }
 }
 
-/// The parts of a [`Process`] that are neither `pid` nor `ts`.
+/// Appends nanoseconds as microseconds with exactly three decimals, without going through a float.
+fn push_us(out: &mut Vec<u8>, key: &str, ns: u64) -> io::Result<()> {
+    write!(out, r#","{key}":{}.{:03}"#, ns / 1000, ns % 1000)
+}
+
+/// The `args` of an event that has none.
 #[derive(Serialize)]
-struct ProcessArgs<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace_pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parent: Option<u32>,
-    origin: crate::ProcessOrigin,
-    command: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rank: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interpreter: Option<&'a crate::Interpreter>,
+struct NoArgs {}
+
+fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
+    let name = match pause.generation {
+        Pause::UNKNOWN_GENERATION => "gc",
+        0 => "gc gen0",
+        1 => "gc gen1",
+        2 => "gc gen2",
+        other => &format!("gc gen{other}"),
+    };
+    let (thread, times) = (
+        (pause.pid, pause.tid.into()),
+        (pause.start_ns, pause.end_ns),
+    );
+    EventHead {
+        stack: pause.stack,
+        ..EventHead::slice(("gc", name), thread, times)
+    }
+    .push(out, pause)
 }
 
 fn push_process(out: &mut Vec<u8>, process: &Process) -> io::Result<()> {
     let name = process_name(process);
     // Perfetto takes an empty name for an error.
     if !name.is_empty() {
-        push_name(out, "process_name", process.pid, process.pid, &name)?;
+        push_name(out, "process_name", (process.pid, process.pid), &name)?;
         out.extend_from_slice(SEPARATOR);
     }
-    let args = ProcessArgs {
-        namespace_pid: process.namespace_pid,
-        parent: process.parent,
-        origin: process.origin,
-        command: &process.command,
-        rank: process.rank,
-        interpreter: process.interpreter.as_ref(),
-    };
-    push_metadata(out, "gctrace_process", process.pid, process.since_ns, &args)
+    EventHead::metadata("gctrace_process", process.pid, process.since_ns).push(out, process)
 }
 
 /// The process name in trace viewers: the command line, its program without directories, preceded
@@ -223,104 +326,16 @@ fn process_name(process: &Process) -> String {
 }
 
 #[derive(Serialize)]
-struct ExitArgs {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signal: Option<i32>,
-}
-
-fn push_exit(out: &mut Vec<u8>, exit: &ProcessExit) -> io::Result<()> {
-    let args = ExitArgs {
-        code: exit.code,
-        signal: exit.signal,
-    };
-    push_instant(
-        out,
-        "gctrace_process_exit",
-        Some(exit.pid),
-        exit.at_ns,
-        &args,
-    )
-}
-
-#[derive(Serialize)]
-struct SettingsArgs {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    enabled: Option<bool>,
-    thresholds: [i32; 3],
-}
-
-fn push_settings(out: &mut Vec<u8>, settings: &GcSettings) -> io::Result<()> {
-    let args = SettingsArgs {
-        enabled: settings.enabled,
-        thresholds: settings.thresholds,
-    };
-    push_metadata(out, "gctrace_settings", settings.pid, settings.at_ns, &args)
-}
-
-#[derive(Serialize)]
-struct NoteArgs<'a> {
-    message: &'a str,
-}
-
-fn push_note(out: &mut Vec<u8>, note: &Note) -> io::Result<()> {
-    let args = NoteArgs {
-        message: &note.message,
-    };
-    push_instant(out, "gctrace_note", note.pid, note.at_ns, &args)
-}
-
-/// A metadata event: viewers know the standard names and ignore the others.
-fn push_metadata<T: Serialize>(
-    out: &mut Vec<u8>,
-    name: &str,
-    pid: u32,
-    ns: u64,
-    args: &T,
-) -> io::Result<()> {
-    push_metadata_head(out, name, pid)?;
-    out.extend_from_slice(br#","ts":"#);
-    push_us(out, ns)?;
-    push_args(out, args)
-}
-
-fn push_metadata_head(out: &mut Vec<u8>, name: &str, pid: u32) -> io::Result<()> {
-    write!(out, r#"{{"ph":"M","name":"{name}","pid":{pid},"tid":{pid}"#)
-}
-
-/// An instant event, shown by viewers as a mark on the process, or on the whole trace without one.
-fn push_instant<T: Serialize>(
-    out: &mut Vec<u8>,
-    name: &str,
-    pid: Option<u32>,
-    ns: u64,
-    args: &T,
-) -> io::Result<()> {
-    let scope = if pid.is_some() { "p" } else { "g" };
-    let pid = pid.unwrap_or(NO_PROCESS);
-    write!(
-        out,
-        r#"{{"ph":"i","s":"{scope}","cat":"gctrace","name":"{name}","pid":{pid},"tid":{pid},"ts":"#
-    )?;
-    push_us(out, ns)?;
-    push_args(out, args)
-}
-
-fn push_args<T: Serialize>(out: &mut Vec<u8>, args: &T) -> io::Result<()> {
-    out.extend_from_slice(br#","args":"#);
-    serde_json::to_writer(&mut *out, args)?;
-    out.push(b'}');
-    Ok(())
-}
-
-#[derive(Serialize)]
 struct NameArgs<'a> {
     name: &'a str,
 }
 
 /// A standard name event, which viewers show as the heading of a process or thread.
-fn push_name(out: &mut Vec<u8>, kind: &str, pid: u32, tid: u32, name: &str) -> io::Result<()> {
-    write!(out, r#"{{"ph":"M","name":"{kind}","pid":{pid},"tid":{tid}"#)?;
-    push_args(out, &NameArgs { name })
+fn push_name(out: &mut Vec<u8>, kind: &str, (pid, tid): (u32, u32), name: &str) -> io::Result<()> {
+    EventHead {
+        tid: tid.into(),
+        start_ns: None,
+        ..EventHead::metadata(kind, pid, 0)
+    }
+    .push(out, &NameArgs { name })
 }

@@ -1,8 +1,8 @@
 //! The record types: everything that a recording can contain.
 //!
-//! Owns the meaning of each record. Its form in `trace.json` is in `write.rs` and `read.rs`. All
-//! timestamps are ns of `CLOCK_MONOTONIC`; process and thread ids are those of the host's initial
-//! pid namespace.
+//! Owns the meaning of each record, and the `args` of its event in `trace.json`; `line.rs` adds the
+//! rest of the event, `read.rs` reads it. All timestamps are ns of `CLOCK_MONOTONIC`; process and
+//! thread ids are those of the host's initial pid namespace.
 
 mod allocations;
 mod counters;
@@ -82,49 +82,66 @@ impl GcReason {
 }
 
 /// One run of the collector, as seen from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pause {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
+    #[serde(skip)]
     pub pid: u32,
     /// Kernel thread id of the collecting thread.
+    #[serde(skip)]
     pub tid: u32,
     /// Entry of the collector, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
+    #[serde(skip)]
     pub start_ns: u64,
     /// Return of the collector; never before `start_ns`.
+    #[serde(skip)]
     pub end_ns: u64,
-    /// Generation collected: 0 (youngest) to 2. In CPython 3.14.0 - 3.14.4: 0 young, 1 increment, 2
-    /// full. [`Pause::UNKNOWN_GENERATION`] if the source does not know.
-    pub generation: u8,
     /// Why the collection ran; [`GcReason::Unknown`] if the source does not know.
     pub reason: GcReason,
+    /// Generation collected: 0 (youngest) to 2. In CPython 3.14.0 - 3.14.4: 0 young, 1 increment, 2
+    /// full. [`Pause::UNKNOWN_GENERATION`] if the source does not know.
+    #[serde(skip_serializing_if = "is_unknown_generation")]
+    pub generation: u8,
     /// Objects freed, where the source knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub collected: Option<u64>,
     /// Objects found unreachable but not freed, where the source knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uncollectable: Option<u64>,
     /// Interpreter id (0 is the main interpreter); `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<i64>,
     /// CPU time of the collecting thread between start and end, in ns; `None` if the kernel's
     /// tracepoint did not show all its context switches.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<u64>,
     /// Free-threaded builds: time within the run during which the other threads were stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_the_world_ns: Option<u64>,
     /// Objects in the oldest generation when the pause ended (`long_lived_total`); exact after a
     /// full collection, otherwise the count left by the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_objects: Option<u64>,
     /// All objects tracked when the pause ended (`heap_size`, 3.14 and later).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub heap_objects: Option<u64>,
-    /// The thread or process ended during the pause, at `end_ns`.
-    pub unfinished: bool,
-    /// The innermost Python frame of the collecting thread at the start of the pause. `None` if
-    /// stacks were not recorded or there was no Python frame.
-    pub stack: Option<FrameId>,
     /// `gc.get_count()[0]` at the start of the pause: net containers since the last collection
     /// (never counted below 0).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub young_count: Option<u64>,
-    /// Performance counters of the collecting thread between start and end.
-    pub counters: Counters,
+    /// The thread or process ended during the pause, at `end_ns`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
     /// Whether it was recorded in-process, out-of-process or both.
+    #[serde(flatten)]
     pub source: EventSource,
+    /// Performance counters of the collecting thread between start and end.
+    #[serde(skip_serializing_if = "Counters::is_unset")]
+    pub counters: Counters,
+    /// The innermost Python frame of the collecting thread at the start of the pause. `None` if
+    /// stacks were not recorded or there was no Python frame.
+    #[serde(skip)]
+    pub stack: Option<FrameId>,
 }
 
 /// A pause of which only its source is known.
@@ -164,25 +181,33 @@ impl Pause {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_unknown_generation(generation: &u8) -> bool {
+    *generation == Pause::UNKNOWN_GENERATION
+}
+
 /// Names a [`Frame`] within one trace; counted from 1.
 pub type FrameId = u32;
 
 /// A Python frame as a node of the tree of all stacks of a trace: a stack is identified by its
 /// innermost frame and stored once. Shared by all processes of the trace. A frame is written before
 /// the first record that refers to it, and its parent before it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     /// Number that identifies the frame within its trace.
     pub id: FrameId,
     /// The frame that called it; `None` for the outermost.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<FrameId>,
     /// Qualified name of the function (CPython 3.11 and later), otherwise its name.
     /// [`Frame::OUTER`] stands for the frames beyond `--stack-depth`, [`Frame::UNREADABLE`] for one
     /// whose code object could not be read.
     pub function: String,
     /// `co_filename`; empty for the two special frames.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file: String,
     /// Line that was being executed; `None` if the code object has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
@@ -228,59 +253,75 @@ pub enum ProcessOrigin {
 
 /// A recorded process. Written again, whole, whenever something in it changed (after an exec, for
 /// example); the last one counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
     pub pid: u32,
     /// Process id inside its own pid namespace, when that is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace_pid: Option<u32>,
     /// Process id of its parent on the host; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
     /// How its recording started, and so whether anything before `since_ns` was missed.
     pub origin: ProcessOrigin,
     /// From when on its pauses are complete.
+    #[serde(skip)]
     pub since_ns: u64,
     /// Command line, one element per argument.
+    #[serde(default)]
     pub command: Vec<String>,
     /// Global rank in a distributed job, if the environment contains it (`RANK`, `SLURM_PROCID`,
     /// ...).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// Its interpreter; `None` where it runs no Python (a launcher's shell).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<Interpreter>,
 }
 
 /// The collector's settings of one interpreter, read when first seen and whenever they changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcSettings {
     /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
     pub pid: u32,
     /// When they were read, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
     pub at_ns: u64,
     /// `gc.isenabled()`: whether automatic collection is on; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// `gc.get_threshold()`, youngest generation first; 0 there turns automatic collection off.
     pub thresholds: [i32; 3],
 }
 
 /// When and how a recorded process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessExit {
     /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
     pub pid: u32,
     /// When its last thread ended, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
     pub at_ns: u64,
     /// Exit code; `None` if a signal killed it or if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
     /// Number of the signal that killed it; `None` if it exited or if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
 }
 
 /// Something the reader of the trace should know: a degradation, a gap, an interpreter not found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The process concerned; `None` if the note is about the whole recording.
+    #[serde(skip)]
     pub pid: Option<u32>,
     /// Time of the note, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
     pub at_ns: u64,
     /// What the user should know, in one sentence.
     pub message: String,
@@ -340,6 +381,35 @@ pub enum Record {
     End(TraceEnd),
 }
 
+/// The source of a recording's collections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordingMode {
+    /// The kernel's probes; also of traces from before there was a choice.
+    #[default]
+    Ebpf,
+    /// The injected library, in-process.
+    Inject,
+    /// Both.
+    Both,
+    /// A word of a later gctrace.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl RecordingMode {
+    /// The word for it in traces and reports.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Ebpf => "ebpf",
+            Self::Inject => "inject",
+            Self::Both => "both",
+            Self::Other(word) => word,
+        }
+    }
+}
+
 /// The first line of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -377,10 +447,8 @@ pub struct TraceHeader {
     /// traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    /// How it was recorded (`--mode`, as decided): `ebpf`, `inject` or `both`; absent in traces
-    /// from before there was a choice, which are `ebpf`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<String>,
+    /// How it was recorded (`--mode`, as decided).
+    pub mode: RecordingMode,
     /// Names of the counters that were recorded ([`Counter::as_str`]).
     pub counters: Vec<String>,
     /// Requested counters that could not be opened, by name, with the reason.

@@ -31,9 +31,9 @@ use gctrace_event::ProcessCounters;
 use gctrace_event::ProcessExit;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
+use gctrace_event::RecordingMode;
 use gctrace_event::TraceEnd;
 use gctrace_event::TraceHeader;
-use gctrace_event::TraceWriter;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::TraceInput;
@@ -45,6 +45,7 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 use std::io::Cursor;
 use std::io::Write;
+use test_kit::records::written;
 
 /// Times of a machine that has been up for at most some 280 years.
 fn time() -> impl Strategy<Value = u64> {
@@ -252,7 +253,11 @@ prop_compose! {
         (attached_pid, rank) in any::<(Option<u32>, Option<u32>)>(),
         cpus in any::<u32>(),
         (started_ns, started_unix_ns, min_pause_ns) in any::<(u64, u64, u64)>(),
-        (follow, stack_depth, cuda, mode) in any::<(bool, u32, Option<String>, Option<String>)>(),
+        (follow, stack_depth, cuda) in any::<(bool, u32, Option<String>)>(),
+        mode in prop_oneof![
+            Just(RecordingMode::Ebpf), Just(RecordingMode::Inject), Just(RecordingMode::Both),
+            "[g-z]+".prop_map(RecordingMode::Other),
+        ],
         counters in vec(any::<String>(), 0..3),
         counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
     ) -> TraceHeader {
@@ -264,14 +269,6 @@ prop_compose! {
             counters_missing,
         }
     }
-}
-
-fn written(header: &TraceHeader, records: &[Record], end: &TraceEnd) -> Vec<u8> {
-    let mut writer = TraceWriter::new(Vec::new(), header).unwrap();
-    for record in records {
-        writer.write(record).unwrap();
-    }
-    writer.finish(end).unwrap()
 }
 
 struct Contents {

@@ -6,7 +6,6 @@ use gctrace_event::Counter;
 use gctrace_event::Pressure;
 use gctrace_event::Record;
 use gctrace_event::TraceFile;
-use gctrace_event::TraceWriter;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceReader;
 use std::fs::File;
@@ -19,12 +18,11 @@ use test_kit::records::frame;
 use test_kit::records::header;
 use test_kit::records::pause;
 use test_kit::records::pause_in;
+use test_kit::records::written;
 
 #[test]
 fn one_event_per_line_and_valid_json() {
-    let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
-    writer.write(&pause(0)).unwrap();
-    let bytes = writer.finish(&end("the command ended")).unwrap();
+    let bytes = written(&header(), &[pause(0)], &end("the command ended"));
     let text = String::from_utf8(bytes).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
@@ -120,11 +118,8 @@ fn stacks_and_counters_in_a_line() {
     pause.counters.set(Counter::PageFaults, 3);
     pause.counters.set(Counter::Cycles, 40_000);
     pause.counters.migrated = true;
-    let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
-    for record in [frame(1, None), frame(2, Some(1)), Record::Pause(pause)] {
-        writer.write(&record).unwrap();
-    }
-    let text = String::from_utf8(writer.finish(&end("the command ended")).unwrap()).unwrap();
+    let records = [frame(1, None), frame(2, Some(1)), Record::Pause(pause)];
+    let text = String::from_utf8(written(&header(), &records, &end("interrupted"))).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[2],
@@ -151,6 +146,31 @@ fn stacks_and_counters_in_a_line() {
         "\n}}\n"
     );
     assert!(text.ends_with(section), "{text}");
+}
+
+/// The text that gctrace has written since format 1 for a record of each kind, with all its members
+/// and with none, is read and written again byte for byte.
+#[test]
+fn the_text_of_every_record_stays() {
+    let path = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/every-record.json"
+    ));
+    let mut reader = TraceReader::open(path).unwrap();
+    let (mut header, mut records) = (None, Vec::new());
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            DecodedItem::Header(read) => header = Some(read),
+            DecodedItem::Record(record) => records.push(record),
+            _ => {}
+        }
+    }
+    assert_eq!(reader.finish().anomalies.count, 0);
+    let Some(Record::End(end)) = records.pop() else {
+        unreachable!()
+    };
+    let text = String::from_utf8(written(&header.unwrap(), &records, &end)).unwrap();
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
 }
 
 /// Writes pauses in a tree of `frames` stacks, each written when first needed.
@@ -299,9 +319,8 @@ fn pressure_is_shown_on_timelines() {
         arenas_mapped: Some(6),
         arenas_unmapped: Some(2),
     };
-    let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
-    writer.write(&Record::Pressure(pressure)).unwrap();
-    let text = String::from_utf8(writer.finish(&end("the command ended")).unwrap()).unwrap();
+    let records = [Record::Pressure(pressure)];
+    let text = String::from_utf8(written(&header(), &records, &end("interrupted"))).unwrap();
     let lines: Vec<&str> = text.lines().skip(1).take(4).collect();
     assert_eq!(
         lines,

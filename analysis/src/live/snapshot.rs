@@ -26,6 +26,7 @@ pub use process_figures::PressureFigures;
 pub use process_figures::ProcessEnd;
 pub use process_figures::ProcessFigures;
 
+use gctrace_event::RecordingMode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -49,7 +50,8 @@ pub struct Snapshot {
     /// Host name of the machine on which gctrace records.
     pub host: String,
     /// How it is recorded: `ebpf` (kernel probes), `inject` (in-process) or `both`.
-    pub mode: String,
+    #[schemars(with = "String")]
+    pub mode: RecordingMode,
     /// Length of the interval, in ns. Figures "of the interval" cover the time before
     /// `interval_end_ns`.
     pub interval_ns: u64,

@@ -1,5 +1,6 @@
 //! The part of a report about how a trace was recorded.
 
+use gctrace_event::RecordingMode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -7,7 +8,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RecordedReport {
     /// `ebpf`: by kernel probes; `inject`: in-process; `both`.
-    pub mode: String,
+    #[schemars(with = "String")]
+    pub mode: RecordingMode,
     /// Number of pauses by the source that recorded them.
     pub sources: Sources,
     /// What this mode does not record, one sentence each.

@@ -64,7 +64,7 @@ pub(crate) fn header<'a>(
             .cuda
             .to_possible_value()
             .map(|value| value.get_name().to_owned()),
-        mode: Some(collections.as_str().to_owned()),
+        mode: collections.recording_mode(),
         ..TraceHeader::default()
     }
 }

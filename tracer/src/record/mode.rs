@@ -18,6 +18,7 @@ use crate::launch::library_for;
 use crate::privileges;
 use crate::privileges::PrivilegeError;
 use gctrace_ebpf::KernelSupport;
+use gctrace_event::RecordingMode;
 use gctrace_probes::cuda::CudaFile;
 use gctrace_probes::cuda::CudaLibrary;
 use std::ffi::OsString;
@@ -37,12 +38,12 @@ pub(crate) enum CollectionSource {
 }
 
 impl CollectionSource {
-    /// The name in a trace's header.
-    pub(crate) fn as_str(self) -> &'static str {
+    /// As a trace's header has it.
+    pub(crate) fn recording_mode(self) -> RecordingMode {
         match self {
-            Self::Probes => RecordMode::Ebpf.as_str(),
-            Self::Injected => RecordMode::Inject.as_str(),
-            Self::Both => RecordMode::Both.as_str(),
+            Self::Probes => RecordingMode::Ebpf,
+            Self::Injected => RecordingMode::Inject,
+            Self::Both => RecordingMode::Both,
         }
     }
 

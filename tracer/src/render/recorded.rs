@@ -5,18 +5,19 @@ use gctrace_analysis::report::RecordedReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
+use gctrace_event::RecordingMode;
 
 /// Empty if all traces were recorded by probes only, which has no such limits.
 pub(super) fn lines(report: &Report) -> Vec<String> {
-    let of = |mode: &str| -> Vec<&RecordedReport> {
+    let of = |mode: RecordingMode| -> Vec<&RecordedReport> {
         let all = report.traces.iter();
         all.filter_map(|trace| trace.recorded.as_ref())
             .filter(|recorded| recorded.mode == mode)
             .collect()
     };
     let sentences = [
-        in_process(&of("inject"), report.traces.len()),
-        by_both(&of("both"), report.traces.len()),
+        in_process(&of(RecordingMode::Inject), report.traces.len()),
+        by_both(&of(RecordingMode::Both), report.traces.len()),
     ];
     let wrapped = sentences.into_iter().flatten();
     wrapped.flat_map(|sentence| paragraph(&sentence)).collect()

@@ -1,10 +1,8 @@
-//! The frames of a trace: their events, and Chrome's own section `stackFrames`.
+//! The frames of a trace as Chrome's own section `stackFrames`.
 //!
 //! Owns what has to be remembered of frames until the trace ends, in a compact form. Does not own
 //! whether there is room for the section (`file.rs`).
 
-use super::NO_PROCESS;
-use super::push_metadata_head;
 use crate::Frame;
 use crate::FrameId;
 use indexmap::IndexSet;
@@ -45,18 +43,6 @@ struct WrittenFrame {
     line: Option<NonZero<u32>>,
 }
 
-#[derive(Serialize)]
-struct FrameArgs<'a> {
-    id: FrameId,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parent: Option<FrameId>,
-    function: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    file: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-}
-
 /// An entry of the section. Viewers look names up as keys of an object, hence `parent` as text.
 #[derive(Serialize)]
 struct FrameSectionEntry<'a> {
@@ -64,19 +50,6 @@ struct FrameSectionEntry<'a> {
     category: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
-}
-
-/// Appends the event of a frame. It has no timestamp: it applies to the whole trace.
-pub(super) fn push_frame(out: &mut Vec<u8>, frame: &Frame) -> io::Result<()> {
-    push_metadata_head(out, "gctrace_frame", NO_PROCESS)?;
-    let args = FrameArgs {
-        id: frame.id,
-        parent: frame.parent,
-        function: &frame.function,
-        file: &frame.file,
-        line: frame.line,
-    };
-    super::push_args(out, &args)
 }
 
 impl WrittenFrames {

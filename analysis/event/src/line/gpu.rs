@@ -1,30 +1,23 @@
-//! NVML samples: the raw values as gctrace's own event, and counters for timelines.
+//! NVML samples as counters for timelines.
 //!
-//! Owns both texts, and the last value of each counter: viewers show a counter until its next
-//! sample, so only changes are written. Our reader reads only the raw values.
+//! Owns the last value of each counter: viewers show a counter until its next sample, so only
+//! changes are written. Our reader reads the record instead.
 
+use super::EventHead;
 use super::NO_PROCESS;
-use super::push_metadata;
-use super::push_us;
-use crate::GpuDevice;
+use super::SEPARATOR;
 use crate::GpuSample;
+use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::io;
-use std::io::Write;
 
 /// The counters last written of each GPU.
 #[derive(Debug, Default)]
 pub(super) struct GpuTracks(HashMap<(u32, &'static str), String>);
 
-/// Appends the event that describes a GPU.
-pub(super) fn push_device(out: &mut Vec<u8>, device: &GpuDevice) -> io::Result<()> {
-    push_metadata(out, "gctrace_gpu", NO_PROCESS, device.at_ns, device)
-}
-
 impl GpuTracks {
-    /// Appends the lines of one sample.
+    /// Appends the counters of one sample that changed.
     pub(super) fn push(&mut self, out: &mut Vec<u8>, sample: &GpuSample) -> io::Result<()> {
-        push_metadata(out, "gctrace_gpu_sample", NO_PROCESS, sample.at_ns, sample)?;
         let number = |value: Option<u32>| value.map(|value| value.to_string());
         let utilization = [
             ("kernels %", number(sample.utilization_percent)),
@@ -60,19 +53,15 @@ impl GpuTracks {
             .iter()
             .filter_map(|(name, value)| Some(format!(r#""{name}":{}"#, value.as_ref()?)))
             .collect();
-        let args = members.join(",");
+        let args = format!("{{{}}}", members.join(","));
         let shown = self.0.entry((sample.device, what)).or_default();
-        if args.is_empty() || *shown == args {
+        if members.is_empty() || *shown == args {
             return Ok(());
         }
-        out.extend_from_slice(super::SEPARATOR);
-        write!(
-            out,
-            r#"{{"ph":"C","cat":"gctrace","name":"GPU {} {what}","pid":{NO_PROCESS},"tid":{NO_PROCESS},"ts":"#,
-            sample.device
-        )?;
-        push_us(out, sample.at_ns)?;
-        write!(out, r#","args":{{{args}}}}}"#)?;
+        out.extend_from_slice(SEPARATOR);
+        let name = format!("GPU {} {what}", sample.device);
+        let values: &RawValue = serde_json::from_str(&args)?;
+        EventHead::counter(&name, NO_PROCESS, sample.at_ns).push(out, values)?;
         *shown = args;
         Ok(())
     }
@@ -92,7 +81,7 @@ mod tests {
     use super::*;
 
     fn counters(timelines: &mut GpuTracks, sample: &GpuSample) -> Vec<(String, String)> {
-        let mut out = b"[".to_vec();
+        let mut out = b"[{}".to_vec();
         timelines.push(&mut out, sample).unwrap();
         out.push(b']');
         let events: Vec<serde_json::Value> = serde_json::from_slice(&out).unwrap();

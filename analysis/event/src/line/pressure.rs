@@ -1,15 +1,14 @@
-//! Allocation pressure: the raw values as gctrace's own event, and counters for timelines.
+//! Allocation pressure as counters for timelines.
 //!
-//! Owns both texts, and the state that a timeline needs between intervals. Our reader reads only
-//! the raw values.
+//! Owns the state that a timeline needs between intervals. Our reader reads the record instead.
 
+use super::EventHead;
 use super::SEPARATOR;
-use super::push_us;
 use crate::Pressure;
 use serde::Serialize;
+use serde::Serializer;
 use std::collections::HashMap;
 use std::io;
-use std::io::Write;
 
 /// What timelines show of each process.
 #[derive(Debug, Default)]
@@ -26,17 +25,13 @@ struct CounterTrack {
     arenas: i64,
 }
 
-#[derive(Serialize)]
-struct PressureArgs {
-    since_ns: u64,
-    collections: u64,
-    net_containers: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    counts: Option<[u32; 3]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    arenas_mapped: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    arenas_unmapped: Option<u64>,
+/// The values of a counter by the names of its series.
+struct Series<'a, T>(&'a [(&'a str, T)]);
+
+impl<T: Serialize> Serialize for Series<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 /// Process and timestamp of a counter's sample.
@@ -47,17 +42,8 @@ struct SamplePoint {
 }
 
 impl CounterTracks {
-    /// Appends the lines of one interval.
+    /// Appends the counters of one interval.
     pub(super) fn push(&mut self, out: &mut Vec<u8>, pressure: &Pressure) -> io::Result<()> {
-        let args = PressureArgs {
-            since_ns: pressure.since_ns,
-            collections: pressure.collections,
-            net_containers: pressure.net_containers,
-            counts: pressure.counts,
-            arenas_mapped: pressure.arenas_mapped,
-            arenas_unmapped: pressure.arenas_unmapped,
-        };
-        super::push_metadata(out, "gctrace_pressure", pressure.pid, pressure.at_ns, &args)?;
         self.push_rate(out, pressure)?;
         let at = SamplePoint {
             pid: pressure.pid,
@@ -145,26 +131,14 @@ fn push_rate_sample(out: &mut Vec<u8>, at: SamplePoint, rate: u64) -> io::Result
 
 /// Appends a sample of a counter's series. Perfetto shows each series as a track named after
 /// counter and series, `chrome://tracing` stacks them.
-fn push_sample<T: std::fmt::Display>(
+fn push_sample<T: Serialize>(
     out: &mut Vec<u8>,
     at: SamplePoint,
     name: &str,
     series: &[(&str, T)],
 ) -> io::Result<()> {
     out.extend_from_slice(SEPARATOR);
-    let pid = at.pid;
-    write!(
-        out,
-        r#"{{"ph":"C","cat":"gctrace","name":"{name}","pid":{pid},"tid":{pid},"ts":"#
-    )?;
-    push_us(out, at.ns)?;
-    let mut before = r#","args":{"#;
-    for (name, value) in series {
-        write!(out, r#"{before}"{name}":{value}"#)?;
-        before = ",";
-    }
-    out.extend_from_slice(b"}}");
-    Ok(())
+    EventHead::counter(name, at.pid, at.ns).push(out, &Series(series))
 }
 
 #[cfg(test)]
@@ -206,10 +180,7 @@ mod tests {
         timelines: &mut CounterTracks,
         pressure: &Pressure,
     ) -> Vec<(String, f64, serde_json::Value)> {
-        samples(|out| {
-            out.extend_from_slice(SEPARATOR);
-            timelines.push(out, pressure)
-        })
+        samples(|out| timelines.push(out, pressure))
     }
 
     #[test]

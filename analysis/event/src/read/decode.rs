@@ -1,35 +1,34 @@
 //! Decodes events to records.
 //!
-//! Owns the meaning of each event; processes and the recording here, the rest in the modules below.
-//! An invalid value is ignored and reported as an anomaly; an event is ignored as a whole only if
-//! its times or ids are invalid.
+//! Owns the meaning of each event. Records that only gctrace writes deserialize from their `args`;
+//! those that other tools write too are in the modules below, member by member: there an invalid
+//! value is ignored and reported as an anomaly, and the event only if its times or ids are invalid.
 
-mod cuda;
 mod frames;
-mod gpu;
-mod gpu_work;
 mod pauses;
-mod pressure;
-mod properties;
+mod profiler;
 
 pub(crate) use frames::FrameNumbers;
 pub(crate) use frames::stack_frame;
-pub use properties::TraceProperty;
-pub(crate) use properties::property;
+pub use profiler::TraceProperty;
+pub(crate) use profiler::property;
 
 use super::events::ChromeEvent;
 use super::value::JsonValue;
 use crate::Allocations;
+use crate::Frame;
 use crate::GcSettings;
-use crate::Interpreter;
+use crate::GpuDevice;
+use crate::GpuSample;
 use crate::Note;
+use crate::PauseMemory;
+use crate::Pressure;
 use crate::Process;
 use crate::ProcessExit;
-use crate::ProcessOrigin;
 use crate::Record;
 use crate::TraceEnd;
 use crate::TraceHeader;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// The meaning of one event of a trace.
 #[derive(Debug)]
@@ -69,7 +68,7 @@ pub(crate) fn decode<'a>(
     let item = match event.phase.raw_text() {
         Some(b"X") if pauses::is_collection(&event) => pauses::pause(&event, names, &mut report)
             .map(|pause| DecodedItem::Record(Record::Pause(pause))),
-        Some(b"X") => cuda::slice(&event).map(DecodedItem::Record),
+        Some(b"X") => profiler::slice(&event).map(DecodedItem::Record),
         Some(b"M") => metadata(&event, &mut report),
         Some(b"i") => instant(&event),
         _ => return DecodedItem::Other(event),
@@ -102,6 +101,15 @@ fn id(value: JsonValue<'_>) -> Option<u32> {
     u32::try_from(value.unsigned()?).ok()
 }
 
+fn process_id(event: &ChromeEvent<'_>, problem: Problem) -> Result<u32, Problem> {
+    id(event.pid).ok_or(problem)
+}
+
+/// The record in the `args` of an event of gctrace's; what is in the event's head is missing.
+fn args<T: DeserializeOwned>(event: &ChromeEvent<'_>, problem: Problem) -> Result<T, Problem> {
+    event.args.parse().or(Err(problem))
+}
+
 fn time(ts: JsonValue<'_>) -> Result<u64, Problem> {
     ts.us_as_ns()
         .ok_or("\"ts\" is missing, negative, out of range or not a number of microseconds")
@@ -113,10 +121,7 @@ fn metadata<'a>(
 ) -> Result<DecodedItem<'a>, DecodeError> {
     let record = match event.name.raw_text().unwrap_or_default() {
         b"gctrace_header" => {
-            let header = event.args.parse();
-            return Ok(DecodedItem::Header(
-                header.or(Err("the header is damaged"))?,
-            ));
+            return Ok(DecodedItem::Header(args(event, "the header is damaged")?));
         }
         b"process_name" => {
             let pid = id(event.pid).ok_or(DecodeError::Other)?;
@@ -130,31 +135,57 @@ fn metadata<'a>(
             tid: id(event.tid).ok_or(DecodeError::Other)?,
             name: display_name(event)?,
         },
-        b"gctrace_process" => Record::Process(process(event)?),
-        b"gctrace_settings" => Record::Settings(settings(event)?),
-        b"gctrace_frame" => Record::Frame(frames::frame(event)?),
-        b"gctrace_counters" => Record::Counters(pressure::process_counters(event, report)?),
-        b"gctrace_pressure" => Record::Pressure(pressure::pressure(event)?),
-        b"gctrace_pause_memory" => Record::PauseMemory(cuda::pause_memory(event)?),
-        b"gctrace_allocations" => Record::Allocations(allocations(event)?),
-        b"gctrace_gpu" => Record::GpuDevice(gpu::device(event)?),
-        b"gctrace_gpu_sample" => Record::GpuSample(gpu::sample(event)?),
+        b"gctrace_process" => Record::Process(Process {
+            pid: process_id(event, "a process's \"pid\" is not a process id")?,
+            since_ns: time(event.ts)?,
+            ..args(event, "the description of a process is damaged")?
+        }),
+        b"gctrace_settings" => Record::Settings(GcSettings {
+            pid: process_id(event, "the \"pid\" of settings is not a process id")?,
+            at_ns: time(event.ts)?,
+            ..args(event, "collector settings are damaged")?
+        }),
+        b"gctrace_frame" => Record::Frame(args::<Frame>(event, "a stack frame is damaged")?),
+        b"gctrace_counters" => Record::Counters(pauses::process_counters(event, report)?),
+        b"gctrace_pressure" => Record::Pressure(pressure(event)?),
+        b"gctrace_pause_memory" => Record::PauseMemory(PauseMemory {
+            pid: process_id(event, "the \"pid\" of a pause's memory is not a process id")?,
+            tid: id(event.tid).ok_or("the \"tid\" of a pause's memory is not a thread id")?,
+            start_ns: time(event.ts)?,
+            ..args(event, "the device memory of a pause is damaged")?
+        }),
+        b"gctrace_allocations" => Record::Allocations(Allocations {
+            pid: process_id(event, "the \"pid\" of allocations is not a process id")?,
+            at_ns: time(event.ts)?,
+            ..args(event, "a summary of allocations is damaged")?
+        }),
+        b"gctrace_gpu" => Record::GpuDevice(GpuDevice {
+            at_ns: time(event.ts)?,
+            ..args(event, "the description of a GPU is damaged")?
+        }),
+        b"gctrace_gpu_sample" => Record::GpuSample(GpuSample {
+            at_ns: time(event.ts)?,
+            ..args(event, "a sample of a GPU is damaged")?
+        }),
         b"gctrace_end" => Record::End(end(event, report)?),
         _ => return Err(DecodeError::Other),
     };
     Ok(DecodedItem::Record(record))
 }
 
-fn allocations(event: &ChromeEvent<'_>) -> Result<Allocations, Problem> {
-    let args: Allocations = event
-        .args
-        .parse()
-        .or(Err("a summary of allocations is damaged"))?;
-    Ok(Allocations {
-        pid: id(event.pid).ok_or("the \"pid\" of allocations is not a process id")?,
+fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {
+    let pressure = Pressure {
+        pid: process_id(
+            event,
+            "the \"pid\" of allocation pressure is not a process id",
+        )?,
         at_ns: time(event.ts)?,
-        ..args
-    })
+        ..args(event, "the allocation pressure of a process is damaged")?
+    };
+    match pressure.since_ns > pressure.at_ns {
+        true => Err("an interval of allocation pressure ends before it starts"),
+        false => Ok(pressure),
+    }
 }
 
 fn display_name(event: &ChromeEvent<'_>) -> Result<String, DecodeError> {
@@ -163,7 +194,7 @@ fn display_name(event: &ChromeEvent<'_>) -> Result<String, DecodeError> {
 }
 
 fn end(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> Result<TraceEnd, DecodeError> {
-    let mut end: TraceEnd = event.args.parse().or(Err("the last line is damaged"))?;
+    let mut end: TraceEnd = args(event, "the last line is damaged")?;
     match event.ts.us_as_ns() {
         Some(at) => end.ended_ns = at,
         None => report("\"ts\" of the last line is not a time"),
@@ -171,90 +202,22 @@ fn end(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> Result<Trac
     Ok(end)
 }
 
-#[derive(Deserialize)]
-struct DecodedProcess {
-    namespace_pid: Option<u32>,
-    parent: Option<u32>,
-    origin: ProcessOrigin,
-    #[serde(default)]
-    command: Vec<String>,
-    rank: Option<u32>,
-    interpreter: Option<Interpreter>,
-}
-
-fn process(event: &ChromeEvent<'_>) -> Result<Process, Problem> {
-    let args: DecodedProcess = event
-        .args
-        .parse()
-        .or(Err("the description of a process is damaged"))?;
-    Ok(Process {
-        pid: id(event.pid).ok_or("a process's \"pid\" is not a process id")?,
-        namespace_pid: args.namespace_pid,
-        parent: args.parent,
-        origin: args.origin,
-        since_ns: time(event.ts)?,
-        command: args.command,
-        rank: args.rank,
-        interpreter: args.interpreter,
-    })
-}
-
-#[derive(Deserialize)]
-struct DecodedSettings {
-    enabled: Option<bool>,
-    thresholds: [i32; 3],
-}
-
-fn settings(event: &ChromeEvent<'_>) -> Result<GcSettings, Problem> {
-    let args: DecodedSettings = event
-        .args
-        .parse()
-        .or(Err("collector settings are damaged"))?;
-    Ok(GcSettings {
-        pid: id(event.pid).ok_or("the \"pid\" of settings is not a process id")?,
-        at_ns: time(event.ts)?,
-        enabled: args.enabled,
-        thresholds: args.thresholds,
-    })
-}
-
-#[derive(Deserialize)]
-struct DecodedExit {
-    code: Option<i32>,
-    signal: Option<i32>,
-}
-
-#[derive(Deserialize)]
-struct DecodedNote {
-    message: String,
-}
-
 fn instant<'a>(event: &ChromeEvent<'a>) -> Result<DecodedItem<'a>, DecodeError> {
     let record = match event.name.raw_text().unwrap_or_default() {
-        b"gctrace_process_exit" => {
-            let args: DecodedExit = event
-                .args
-                .parse()
-                .or(Err("the exit of a process is damaged"))?;
-            Record::ProcessExit(ProcessExit {
-                pid: id(event.pid).ok_or("the \"pid\" of an exit is not a process id")?,
-                at_ns: time(event.ts)?,
-                code: args.code,
-                signal: args.signal,
-            })
-        }
-        b"gctrace_note" => {
-            let args: DecodedNote = event.args.parse().or(Err("a note is damaged"))?;
-            Record::Note(Note {
-                pid: match event.scope.raw_text() {
-                    Some(b"p") => id(event.pid),
-                    _ => None,
-                },
-                at_ns: time(event.ts)?,
-                message: args.message,
-            })
-        }
-        b"[memory]" => Record::DeviceMemory(cuda::memory(event).ok_or(DecodeError::Other)?),
+        b"gctrace_process_exit" => Record::ProcessExit(ProcessExit {
+            pid: process_id(event, "the \"pid\" of an exit is not a process id")?,
+            at_ns: time(event.ts)?,
+            ..args(event, "the exit of a process is damaged")?
+        }),
+        b"gctrace_note" => Record::Note(Note {
+            pid: match event.scope.raw_text() {
+                Some(b"p") => id(event.pid),
+                _ => None,
+            },
+            at_ns: time(event.ts)?,
+            ..args(event, "a note is damaged")?
+        }),
+        b"[memory]" => Record::DeviceMemory(profiler::memory(event).ok_or(DecodeError::Other)?),
         _ => return Err(DecodeError::Other),
     };
     Ok(DecodedItem::Record(record))

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 /// The text of one JSON value, valid if it comes from the scanner; a missing field is empty text.
 /// Nothing is copied or parsed until needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JsonValue<'a>(pub(crate) &'a [u8]);
 
 impl<'a> JsonValue<'a> {

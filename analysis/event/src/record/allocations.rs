@@ -5,25 +5,32 @@ use serde::Deserialize;
 use serde::Serialize;
 
 /// Allocation pressure of one process over one interval: signals that cost nothing to collect.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pressure {
     /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
     pub pid: u32,
     /// Start of the interval, in ns of CLOCK_MONOTONIC.
     pub since_ns: u64,
     /// End of the interval, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
     pub at_ns: u64,
     /// Collections of any generation that ended in it.
+    #[serde(default)]
     pub collections: u64,
     /// Net containers: allocated minus freed, summed over those collections
     /// ([`Pause::young_count`](crate::Pause::young_count)).
+    #[serde(default)]
     pub net_containers: u64,
     /// `gc.get_count()` at the start of the last collection; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<[u32; 3]>,
     /// Arenas (1 MiB; 256 KiB before 3.10) that the interpreter's allocator mapped; `None` where
     /// this was not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub arenas_mapped: Option<u64>,
     /// Arenas that it unmapped in the interval; `None` where this was not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub arenas_unmapped: Option<u64>,
 }
 

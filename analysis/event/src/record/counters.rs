@@ -1,5 +1,9 @@
 //! Performance counters of pauses and processes.
 
+use serde::Serialize;
+use serde::Serializer;
+use serde::ser::SerializeMap as _;
+
 /// The performance counters that gctrace can record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Counter {
@@ -107,6 +111,11 @@ impl Counters {
             .filter_map(|counter| Some((counter, self.get(counter)?)))
     }
 
+    /// Whether no counter has a value and no mark is set.
+    pub(crate) fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Whether no counter has a value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -114,16 +123,35 @@ impl Counters {
     }
 }
 
+/// By their names in `perf list`, with the marks that are set.
+impl Serialize for Counters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        for (counter, value) in self.iter() {
+            members.serialize_entry(counter.as_str(), &value)?;
+        }
+        for (mark, is_set) in [("scaled", self.scaled), ("migrated", self.migrated)] {
+            if is_set {
+                members.serialize_entry(mark, &true)?;
+            }
+        }
+        members.end()
+    }
+}
+
 /// Counters of a whole process, all threads, from `since_ns` to `at_ns`. Written when the process
 /// ends and when the recording does; the last one counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessCounters {
     /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
     pub pid: u32,
     /// When they started to count, in ns of CLOCK_MONOTONIC.
     pub since_ns: u64,
     /// When they were read, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
     pub at_ns: u64,
     /// Values accumulated from `since_ns` to `at_ns`, over all threads.
+    #[serde(skip_serializing_if = "Counters::is_unset")]
     pub counters: Counters,
 }

@@ -1,5 +1,7 @@
 //! Calls of CUDA and NCCL, torch's device memory, backward passes.
 
+use serde::Deserialize;
+use serde::Serialize;
 use std::borrow::Cow;
 
 /// The library whose function was called.
@@ -35,32 +37,43 @@ impl CudaLayer {
 }
 
 /// A call on the CPU. Of nested calls (the runtime's of the driver) the outermost is recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CudaCall {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
+    #[serde(skip)]
     pub pid: u32,
     /// Kernel id of the calling thread.
+    #[serde(skip)]
     pub tid: u32,
     /// Library that the function belongs to.
+    #[serde(skip)]
     pub layer: CudaLayer,
     /// Name of the function, for example `cudaLaunchKernel`.
+    #[serde(skip)]
     pub function: Cow<'static, str>,
     /// Time of the entry, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
+    #[serde(skip)]
     pub start_ns: u64,
     /// Time of the return. For launches and events, of which only the entry is recorded, equal to
     /// the start.
+    #[serde(skip)]
     pub end_ns: u64,
     /// Its stream: the handle that it was given (0 is the default stream), or the PyTorch
     /// profiler's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<u64>,
     /// How many bytes it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Grid of a launch, in blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub grid: Option<[u32; 3]>,
     /// Correlation id of the GPU operations that it enqueued; `None` if the source does not know
     /// it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation: Option<u64>,
     /// The error that it returned (`CUresult`, `cudaError_t`, `ncclResult_t`), if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<i32>,
 }
 
@@ -82,52 +95,67 @@ impl CudaCall {
 
 /// Launches of one thread into one stream, counted instead of written one by one: those of one
 /// millisecond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CudaLaunches {
     /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
     pub pid: u32,
     /// Kernel id of the launching thread.
+    #[serde(skip)]
     pub tid: u32,
-    /// Handle of the stream as the calls passed it; 0 is the default stream.
-    pub stream: u64,
     /// Entry of the first launch, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
     pub first_ns: u64,
     /// Entry of the last launch, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
     pub last_ns: u64,
     /// Number of launches, the first and the last included.
     pub count: u64,
+    /// Handle of the stream as the calls passed it; 0 is the default stream.
+    pub stream: u64,
 }
 
 /// Memory of PyTorch's caching allocator on a device. At most one per millisecond and device, and
 /// the last one before and during each pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceMemory {
     /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
     pub pid: u32,
     /// Kernel id of the thread that allocated or freed.
+    #[serde(skip)]
     pub tid: u32,
     /// When the allocator reported this, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
     pub at_ns: u64,
-    /// Type of the device, a `c10::DeviceType`: 1 is CUDA.
-    pub device_type: i8,
-    /// Index of the device among those of its type.
-    pub device: i8,
-    /// Bytes given to the program by this one event; negative: taken back.
-    pub bytes: i64,
     /// Bytes in use by the program on the device, after this event.
+    #[serde(rename = "Total Allocated")]
     pub allocated: u64,
     /// Bytes that the allocator has from the driver.
+    #[serde(rename = "Total Reserved")]
     pub reserved: u64,
+    /// Bytes given to the program by this one event; negative: taken back.
+    #[serde(rename = "Bytes")]
+    pub bytes: i64,
+    /// Index of the device among those of its type.
+    #[serde(rename = "Device Id")]
+    pub device: i8,
+    /// Type of the device, a `c10::DeviceType`: 1 is CUDA.
+    #[serde(rename = "Device Type")]
+    pub device_type: i8,
 }
 
 /// Device memory returned to PyTorch's allocator during a pause, by the collecting thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseMemory {
     /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
     pub pid: u32,
     /// Kernel id of the collecting thread.
+    #[serde(skip)]
     pub tid: u32,
     /// Start of the pause, as in [`crate::Pause::start_ns`].
+    #[serde(skip)]
     pub start_ns: u64,
     /// End of the pause, as in [`crate::Pause::end_ns`].
     pub end_ns: u64,

@@ -9,7 +9,6 @@ use serde::Serialize;
 /// A GPU as NVML describes it. Written once, and again, whole, when something in it changed (a new
 /// driver was loaded, for example); the last one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct GpuDevice {
     /// NVML's index, by which samples name it. Those of CUDA may be in another order.
     #[serde(rename = "gpu")]
@@ -30,13 +29,12 @@ pub struct GpuDevice {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// It is split into several by MIG; NVML then has no utilization of the whole.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mig: bool,
 }
 
 /// One NVML sample of one GPU; what NVML does not report is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct GpuSample {
     /// Index of the sampled GPU, as in [`GpuDevice::index`].
     #[serde(rename = "gpu")]

@@ -2,6 +2,8 @@
 //!
 //! Their source is CUPTI, through gctrace's injected library or the PyTorch profiler.
 
+use serde::Serialize;
+
 /// What an operation does: one of the three kinds of GPU operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GpuOpKind {
@@ -35,79 +37,107 @@ impl GpuOpKind {
 }
 
 /// An operation as a GPU ran it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GpuOp {
-    /// Process id if the trace contains it; the PyTorch profiler has the device in its place, and
-    /// the process is that of the call with the same correlation id.
-    pub pid: Option<u32>,
     /// CUDA's index of the device in its process; NVML's ([`super::GpuDevice::index`]) may differ.
     pub device: u32,
     /// CUPTI's number of the stream, which is not the handle that calls pass.
     pub stream: u64,
     /// Whether it is a kernel, a memcpy or a memset.
+    #[serde(skip)]
     pub kind: GpuOpKind,
     /// Name of the kernel, or direction of the copy.
+    #[serde(skip)]
     pub name: String,
     /// When it started on the GPU, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
+    #[serde(skip)]
     pub start_ns: u64,
     /// When it ended; never before `start_ns`.
+    #[serde(skip)]
     pub end_ns: u64,
     /// Correlation id of the call that enqueued it ([`super::CudaCall::correlation`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation: Option<u64>,
     /// How many bytes it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Process id if the trace contains it; the PyTorch profiler has the device in its place, and
+    /// the process is that of the call with the same correlation id.
+    #[serde(rename = "process", skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     /// Communicator and collective of an NCCL kernel, if the profiler recorded them.
+    #[serde(flatten)]
     pub collective: Option<Box<Collective>>,
 }
 
 /// The PyTorch profiler's (2.4 and later) description of an NCCL kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Collective {
     /// Member `Collective name`, for example `allreduce`; empty if missing.
+    #[serde(rename = "Collective name")]
     pub name: String,
     /// Member `Process Group Name`: the group whose ranks take part; `None` if missing.
+    #[serde(rename = "Process Group Name", skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// `Seq`: which operation of its group it is, the same in all ranks.
+    #[serde(rename = "Seq", skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// `Group size`: ranks that take part.
+    #[serde(rename = "Group size", skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
 }
 
 /// What a synchronizing call waited for (`cat` `cuda_sync`; PyTorch's profiler writes these if
 /// `enable_cuda_sync_events` is set).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GpuSync {
-    /// Process id, if the trace contains it.
-    pub pid: Option<u32>,
     /// Which side waited, and for what.
+    #[serde(rename = "cuda_sync_kind")]
     pub kind: GpuSyncKind,
-    /// Index of the device; `None` if unknown.
-    pub device: Option<u32>,
     /// The stream that waits, or is waited for; `None` where the wait is for a whole context.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<u64>,
     /// Start of the wait, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
+    #[serde(skip)]
     pub start_ns: u64,
     /// End of the wait; never before `start_ns`.
+    #[serde(skip)]
     pub end_ns: u64,
     /// Correlation id of the call ([`super::CudaCall::correlation`]); `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation: Option<u64>,
+    /// Index of the device; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<u32>,
     /// The stream into which the event was recorded that is waited for.
+    #[serde(rename = "wait_on_stream", skip_serializing_if = "Option::is_none")]
     pub event_stream: Option<u64>,
     /// Names the call that recorded the event.
+    #[serde(
+        rename = "wait_on_cuda_event_record_corr_id",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub event_correlation: Option<u64>,
+    /// Process id, if the trace contains it.
+    #[serde(rename = "process", skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
 }
 
 /// The waiting and the awaited side of a [`GpuSync`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum GpuSyncKind {
     /// The calling thread, for an event.
     #[default]
+    #[serde(rename = "Event Sync")]
     Event,
     /// A stream, for an event.
+    #[serde(rename = "Stream Wait Event")]
     StreamWaitEvent,
     /// The calling thread, for all of a stream.
+    #[serde(rename = "Stream Sync")]
     Stream,
     /// The calling thread, for all streams of a context.
+    #[serde(rename = "Context Sync")]
     Context,
 }
 

@@ -7,6 +7,7 @@ use gctrace_analysis::report::NoComparison;
 use gctrace_analysis::report::NotCovered;
 use gctrace_analysis::report::NotMergedReason;
 use gctrace_analysis::report::StepComparison;
+use gctrace_event::RecordingMode;
 
 pub(super) fn not_covered(gap: NotCovered) -> &'static str {
     match gap {
@@ -44,9 +45,9 @@ pub(super) fn not_covered(gap: NotCovered) -> &'static str {
 }
 
 /// What a mode of recording does not record.
-pub(super) fn not_recorded(mode: &str) -> Vec<String> {
+pub(super) fn not_recorded(mode: &RecordingMode) -> Vec<String> {
     let list: &[&str] = match mode {
-        "inject" => &[
+        RecordingMode::Inject => &[
             "Why a collection ran: CPython passes the generation and counts to its callbacks, not \
              the reason.",
             "Collections before the library is loaded, in the first milliseconds of a program, \

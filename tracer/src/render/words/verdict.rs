@@ -10,6 +10,7 @@ use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
 use gctrace_event::GcReason;
+use gctrace_event::RecordingMode;
 
 /// The part at shutdown is reported from this fraction of the stopped time.
 const REPORTED_FRACTION: u64 = 10;
@@ -79,7 +80,7 @@ fn no_collection(report: &Report) -> String {
     // In-process, the first and the last ones are not seen.
     let in_process = |trace: &TraceReport| {
         let recorded = trace.recorded.as_ref();
-        recorded.is_some_and(|recorded| recorded.mode == "inject")
+        recorded.is_some_and(|recorded| recorded.mode == RecordingMode::Inject)
     };
     let is_certain = report.missing.every_process_examined == Some(true);
     let ran = match report.traces.iter().any(in_process) || !is_certain {

@@ -16,6 +16,7 @@ use gctrace_analysis::live::Histogram;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::report::PauseTotal;
+use gctrace_event::RecordingMode;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::CounterValueEncoder;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -59,7 +60,7 @@ impl MetricsFigures {
         let totals = &snapshot.totals;
         let of_recording = vec![
             labels::word("version", env!("CARGO_PKG_VERSION")),
-            labels::text("mode", &snapshot.mode),
+            labels::text("mode", snapshot.mode.as_str()),
             labels::text("host", &snapshot.host),
         ];
         page.write(
@@ -149,8 +150,8 @@ impl MetricsFigures {
 
     /// The reason of most collections. In-process recording does not see reasons.
     fn usual_reason(&self) -> &'static str {
-        match self.snapshot.mode.as_str() {
-            "inject" => "unknown",
+        match self.snapshot.mode {
+            RecordingMode::Inject => "unknown",
             _ => "automatic",
         }
     }

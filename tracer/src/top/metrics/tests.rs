@@ -12,6 +12,7 @@ use crate::top::metrics::tests::parsed::Parsed;
 use gctrace_analysis::live::CollectionCounts;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::Snapshot;
+use gctrace_event::RecordingMode;
 
 fn of_any_version(snapshot: Snapshot) -> String {
     let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
@@ -185,7 +186,7 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
 #[test]
 fn from_within_no_reason_is_claimed() {
     let mut snapshot = Snapshot {
-        mode: "inject".to_owned(),
+        mode: RecordingMode::Inject,
         ..Snapshot::default()
     };
     snapshot.processes = vec![example().processes[1].clone()];

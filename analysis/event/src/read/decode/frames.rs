@@ -1,9 +1,8 @@
-//! Frames of stacks: our events, and the section `stackFrames` of other tools.
+//! Frames of stacks in the section `stackFrames` of other tools.
 //!
 //! Owns how frames are named. Chrome's format lets any text name a frame; in our traces it is a
 //! number.
 
-use super::ChromeEvent;
 use super::DecodedItem;
 use super::JsonValue;
 use super::Problem;
@@ -11,7 +10,6 @@ use crate::Frame;
 use crate::FrameId;
 use crate::Record;
 use crate::read::StackFrameEntry;
-use serde::Deserialize;
 use std::collections::HashMap;
 
 /// Most frames that are named by something else than a number; others are left out.
@@ -65,28 +63,6 @@ impl FrameNumbers {
         self.0.insert(text.into(), id);
         Some(id)
     }
-}
-
-#[derive(Deserialize)]
-struct DecodedFrame {
-    id: FrameId,
-    parent: Option<FrameId>,
-    function: String,
-    #[serde(default)]
-    file: String,
-    line: Option<u32>,
-}
-
-/// A frame of our traces.
-pub(super) fn frame(event: &ChromeEvent<'_>) -> Result<Frame, Problem> {
-    let args: DecodedFrame = event.args.parse().or(Err("a stack frame is damaged"))?;
-    Ok(Frame {
-        id: args.id,
-        parent: args.parent,
-        function: args.function,
-        file: args.file,
-        line: args.line,
-    })
 }
 
 /// A frame of the section `stackFrames`.

@@ -1,4 +1,4 @@
-//! Runs of the collector.
+//! Runs of the collector, and counters.
 //!
 //! Owns the members of a pause, ours and those of other tools.
 
@@ -14,6 +14,7 @@ use crate::Counters;
 use crate::EventSource;
 use crate::GcReason;
 use crate::Pause;
+use crate::ProcessCounters;
 
 pub(super) fn is_collection(event: &ChromeEvent<'_>) -> bool {
     event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
@@ -37,10 +38,16 @@ pub(super) fn pause(
         end_ns: start_ns.saturating_add(length_ns),
         ..Pause::default()
     };
+    let mut source = InjectedMembers::default();
     for (key, value) in event.args.members() {
-        argument(&mut pause, key, value, report);
+        match key {
+            b"source" => source.name = value,
+            b"injected_ts" => source.ts = value,
+            b"injected_dur" => source.dur = value,
+            _ => argument(&mut pause, key, value, report),
+        }
     }
-    pause.source = source(event, report);
+    pause.source = source.decode(report);
     if !event.stack.is_missing() {
         pause.stack = names.id(event.stack, report);
     }
@@ -50,34 +57,33 @@ pub(super) fn pause(
     Ok(pause)
 }
 
-/// The source of a pause or a call.
-pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> EventSource {
-    let mut name = JsonValue(b"");
-    let (mut start, mut length) = (JsonValue(b""), JsonValue(b""));
-    for (key, value) in event.args.members() {
-        match key {
-            b"source" => name = value,
-            b"injected_ts" => start = value,
-            b"injected_dur" => length = value,
-            _ => {}
-        }
-    }
-    match name.raw_text() {
-        None => EventSource::Probes,
-        Some(b"injected") => EventSource::Injected,
-        Some(b"both") => match (time(start), length.us_as_ns()) {
-            (Ok(start_ns), Some(length_ns)) => EventSource::Both {
-                start_ns,
-                end_ns: start_ns.saturating_add(length_ns),
+/// The members that say where a pause was recorded.
+#[derive(Default)]
+struct InjectedMembers<'a> {
+    name: JsonValue<'a>,
+    ts: JsonValue<'a>,
+    dur: JsonValue<'a>,
+}
+
+impl InjectedMembers<'_> {
+    fn decode(&self, report: &mut impl FnMut(Problem)) -> EventSource {
+        match self.name.raw_text() {
+            None => EventSource::Probes,
+            Some(b"injected") => EventSource::Injected,
+            Some(b"both") => match (time(self.ts), self.dur.us_as_ns()) {
+                (Ok(start_ns), Some(length_ns)) => EventSource::Both {
+                    start_ns,
+                    end_ns: start_ns.saturating_add(length_ns),
+                },
+                _ => {
+                    report("\"injected_ts\" or \"injected_dur\" is not a time");
+                    EventSource::Probes
+                }
             },
-            _ => {
-                report("\"injected_ts\" or \"injected_dur\" is not a time");
+            Some(_) => {
+                report("\"source\" is unknown");
                 EventSource::Probes
             }
-        },
-        Some(_) => {
-            report("\"source\" is unknown");
-            EventSource::Probes
         }
     }
 }
@@ -117,6 +123,23 @@ fn argument(pause: &mut Pause, key: &[u8], value: JsonValue<'_>, report: &mut im
         b"unfinished" => pause.unfinished = value.boolean().unwrap_or(false),
         _ => {}
     }
+}
+
+/// Counters of a process.
+pub(super) fn process_counters(
+    event: &ChromeEvent<'_>,
+    report: &mut impl FnMut(Problem),
+) -> Result<ProcessCounters, Problem> {
+    let at_ns = time(event.ts)?;
+    let since_ns = event.args.member("since_ns").unsigned();
+    Ok(ProcessCounters {
+        pid: id(event.pid).ok_or("the \"pid\" of counters is not a process id")?,
+        since_ns: since_ns
+            .filter(|since| *since <= at_ns)
+            .ok_or("\"since_ns\" of counters is not a time before their reading")?,
+        at_ns,
+        counters: counters(event.args.member("counters"), report),
+    })
 }
 
 /// Counters by their names in `perf list`; those of another name are ignored.

@@ -12,7 +12,6 @@ pub(super) fn example() -> Snapshot {
         at_unix_ns: 1_763_777_000 * SECOND,
         started_ns: 1_000 * SECOND,
         host: "node7".to_owned(),
-        mode: "ebpf".to_owned(),
         interval_ns: SECOND,
         interval_end_ns: 1_099 * SECOND,
         processes: vec![training(), other(), ended()],

@@ -12,6 +12,7 @@ use gctrace_analysis::live::Notice;
 use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::units;
+use gctrace_event::RecordingMode;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::text::Span;
@@ -83,7 +84,7 @@ fn losses(snapshot: &Snapshot) -> Span<'static> {
         .fold(0_u64, |sum, count| sum.saturating_add(*count));
     match (lost, recorder.unexamined) {
         // Processes that do not load the library are not counted.
-        (0, 0) if snapshot.mode == "inject" => return plain("no event lost"),
+        (0, 0) if snapshot.mode == RecordingMode::Inject => return plain("no event lost"),
         (0, 0) => return plain("nothing lost"),
         (0, 1) => return styled("1 process UNEXAMINED".to_owned(), theme::bad()),
         (0, many) => return styled(format!("{many} processes UNEXAMINED"), theme::bad()),

@@ -15,6 +15,7 @@ use gctrace_analysis::live::GpuFigures;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::units;
+use gctrace_event::RecordingMode;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -84,9 +85,9 @@ fn parts(snapshot: &Snapshot) -> Vec<String> {
     }
     let age = snapshot.at_ns.saturating_sub(snapshot.started_ns);
     parts.push(text::elapsed(age));
-    parts.push(match snapshot.mode.as_str() {
-        "inject" => "in-process".to_owned(),
-        "both" => "eBPF, in-process".to_owned(),
+    parts.push(match snapshot.mode {
+        RecordingMode::Inject => "in-process".to_owned(),
+        RecordingMode::Both => "eBPF, in-process".to_owned(),
         _ => "eBPF".to_owned(),
     });
     if !snapshot.host.is_empty() {

@@ -21,6 +21,7 @@ use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
+use gctrace_event::RecordingMode;
 use gctrace_event::TraceHeader;
 
 const MS: u64 = 1_000_000;
@@ -48,7 +49,7 @@ fn live() -> Live {
         host: "node1".to_owned(),
         started_ns: START,
         started_unix_ns: NOON,
-        mode: Some("both".to_owned()),
+        mode: RecordingMode::Both,
         ..TraceHeader::default()
     };
     let mut live = Live::new(header, 10 * MS);

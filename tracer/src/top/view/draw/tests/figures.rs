@@ -35,7 +35,6 @@ pub(super) fn training() -> Snapshot {
         at_ns: NOW,
         at_unix_ns: NOON,
         host: "node1".to_owned(),
-        mode: "ebpf".to_owned(),
         interval_ns: SECOND,
         interval_end_ns: NOW - SECOND / 5,
         gpus: (0..4).map(gpu).collect(),

@@ -1,0 +1,264 @@
+//! What the PyTorch profiler writes: calls, GPU work, waits for it, annotations and device memory,
+//! which gctrace writes in the same form, and metadata of the trace.
+//!
+//! Owns when such an event is usable. The profiler's `pid` of GPU work is the device; in gctrace's
+//! events `args.process` is the process.
+
+use super::ChromeEvent;
+use super::DecodeError;
+use super::DecodedItem;
+use super::JsonValue;
+use super::Problem;
+use super::id;
+use super::time;
+use crate::Annotation;
+use crate::BackwardStep;
+use crate::Collective;
+use crate::CudaCall;
+use crate::CudaLaunches;
+use crate::CudaLayer;
+use crate::DeviceMemory;
+use crate::GpuOp;
+use crate::GpuOpKind;
+use crate::GpuSync;
+use crate::GpuSyncKind;
+use crate::Record;
+use crate::line::BACKWARD;
+use crate::read::events::TraceMember;
+use crate::read::events::TraceMemberKey;
+
+/// Metadata of another tool's trace, before or after its events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TraceProperty {
+    /// Its timestamps count from this Unix time in ns. The profiler has done so since PyTorch 2.4;
+    /// before, its timestamps were themselves Unix time in µs.
+    BaseTime(u64),
+    /// Name of this one trace.
+    TraceId(String),
+    /// Name of the host.
+    Host(String),
+    /// Rank of the process in its job.
+    Rank(u32),
+    /// Ranks of the job.
+    WorldSize(u32),
+}
+
+/// The record that a complete event is.
+pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
+    let category = event.category.raw_text().unwrap_or_default();
+    if let Some(layer) = CudaLayer::from_category(category) {
+        return Ok(Record::CudaCall(call(event, layer)?));
+    }
+    if let Some(kind) = GpuOpKind::from_category(category) {
+        return Ok(Record::GpuOp(op(event, kind)?));
+    }
+    let is_backward = event.name.raw_text() == Some(BACKWARD.as_bytes());
+    Ok(match category {
+        b"gctrace" if event.name.raw_text() == Some(b"cuda launches") => {
+            Record::CudaLaunches(launches(event).ok_or(DecodeError::Other)?)
+        }
+        b"cuda_sync" => Record::GpuSync(sync(event)?),
+        b"user_annotation" if is_backward => Record::Step(step(event).ok_or(DecodeError::Other)?),
+        b"user_annotation" => Record::Annotation(annotation(event)?),
+        _ => return Err(DecodeError::Other),
+    })
+}
+
+/// Start and end. A negative or missing length is not guessed.
+pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
+    let start_ns = time(event.ts)?;
+    if event.dur.is_missing() {
+        return Err("\"dur\" is missing");
+    }
+    let length_ns = event
+        .dur
+        .us_as_ns()
+        .ok_or("\"dur\" is negative, out of range or not a number of microseconds")?;
+    Ok((start_ns, start_ns.saturating_add(length_ns)))
+}
+
+fn call(event: &ChromeEvent<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> {
+    let (start_ns, end_ns) = extent(event)?;
+    let name = event.name.text().ok_or("a call has no name")?;
+    let mut call = CudaCall {
+        pid: id(event.pid).ok_or("a call's \"pid\" is missing or not a process id")?,
+        tid: thread_id(event.tid).ok_or("a call's \"tid\" is missing or not a thread id")?,
+        layer,
+        function: name.into_owned().into(),
+        start_ns,
+        end_ns,
+        ..CudaCall::default()
+    };
+    for (key, value) in event.args.members() {
+        match key {
+            b"stream" => call.stream = value.unsigned(),
+            b"bytes" => call.bytes = value.unsigned(),
+            b"correlation" => call.correlation = value.unsigned().filter(|id| *id != 0),
+            b"grid" => call.grid = value.parse().ok(),
+            b"error" => {
+                let code = value.signed().and_then(|code| i32::try_from(code).ok());
+                call.error = code.filter(|code| *code != 0);
+            }
+            _ => {}
+        }
+    }
+    Ok(call)
+}
+
+/// The PyTorch profiler writes threads that it does not know, NCCL's for example, by the lower half
+/// of their `pthread_t`, as a number with sign.
+fn thread_id(value: JsonValue<'_>) -> Option<u32> {
+    let negative = || Some(i32::try_from(value.signed()?).ok()?.cast_unsigned());
+    id(value).or_else(negative)
+}
+
+/// Process, thread, start and end.
+fn thread_extent(event: &ChromeEvent<'_>) -> Option<(u32, u32, u64, u64)> {
+    let start_ns = event.ts.us_as_ns()?;
+    let end_ns = start_ns.checked_add(event.dur.us_as_ns()?)?;
+    Some((id(event.pid)?, id(event.tid)?, start_ns, end_ns))
+}
+
+fn launches(event: &ChromeEvent<'_>) -> Option<CudaLaunches> {
+    let (pid, tid, first_ns, last_ns) = thread_extent(event)?;
+    Some(CudaLaunches {
+        pid,
+        tid,
+        first_ns,
+        last_ns,
+        ..event.args.parse().ok()?
+    })
+}
+
+fn step(event: &ChromeEvent<'_>) -> Option<BackwardStep> {
+    let (pid, tid, start_ns, end_ns) = thread_extent(event)?;
+    Some(BackwardStep {
+        pid,
+        tid,
+        start_ns,
+        end_ns,
+    })
+}
+
+fn small(value: JsonValue<'_>) -> Option<i8> {
+    i8::try_from(value.signed()?).ok()
+}
+
+/// The record that an instant event `[memory]` is.
+pub(super) fn memory(event: &ChromeEvent<'_>) -> Option<DeviceMemory> {
+    let argument = |name: &str| event.args.member(name);
+    Some(DeviceMemory {
+        pid: id(event.pid)?,
+        tid: id(event.tid)?,
+        at_ns: event.ts.us_as_ns()?,
+        device_type: small(argument("Device Type"))?,
+        device: small(argument("Device Id"))?,
+        bytes: argument("Bytes").signed()?,
+        allocated: argument("Total Allocated").unsigned()?,
+        reserved: argument("Total Reserved").unsigned()?,
+    })
+}
+
+/// A number that the profiler writes as -1 if there is none.
+fn number(value: JsonValue<'_>) -> Option<u64> {
+    value.unsigned()
+}
+
+fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
+    let (start_ns, end_ns) = extent(event)?;
+    let mut op = GpuOp {
+        device: 0,
+        stream: 0,
+        kind,
+        name: event.name.text().unwrap_or_default().into_owned(),
+        start_ns,
+        end_ns,
+        ..GpuOp::default()
+    };
+    let (mut device, mut stream) = (id(event.pid), number(event.tid));
+    let mut collective = Collective::default();
+    for (key, value) in event.args.members() {
+        match key {
+            b"device" => device = id(value).or(device),
+            b"stream" => stream = number(value).or(stream),
+            b"correlation" => op.correlation = number(value).filter(|id| *id != 0),
+            b"bytes" => op.bytes = number(value),
+            b"process" => op.pid = id(value),
+            b"Collective name" => collective.name = value.text().unwrap_or_default().into_owned(),
+            b"Process Group Name" => collective.group = value.text().map(|text| text.into_owned()),
+            b"Seq" => collective.sequence = number(value),
+            b"Group size" => collective.size = id(value),
+            _ => {}
+        }
+    }
+    op.device = device.ok_or("GPU work without a device")?;
+    op.stream = stream.ok_or("GPU work without a stream")?;
+    op.collective = (collective != Collective::default()).then(|| Box::new(collective));
+    Ok(op)
+}
+
+fn sync(event: &ChromeEvent<'_>) -> Result<GpuSync, DecodeError> {
+    let name = event.name.raw_text().unwrap_or_default();
+    let kind = GpuSyncKind::from_name(name).ok_or(DecodeError::Other)?;
+    let (start_ns, end_ns) = extent(event)?;
+    let argument = |name: &str| number(event.args.member(name));
+    Ok(GpuSync {
+        pid: id(event.args.member("process")),
+        kind,
+        device: id(event.args.member("device")),
+        stream: argument("stream"),
+        start_ns,
+        end_ns,
+        correlation: argument("correlation").filter(|id| *id != 0),
+        event_stream: argument("wait_on_stream"),
+        event_correlation: argument("wait_on_cuda_event_record_corr_id"),
+    })
+}
+
+fn annotation(event: &ChromeEvent<'_>) -> Result<Annotation, DecodeError> {
+    let pid = id(event.pid).ok_or(DecodeError::Other)?;
+    let tid = id(event.tid).ok_or(DecodeError::Other)?;
+    let (start_ns, end_ns) = extent(event)?;
+    Ok(Annotation {
+        pid,
+        tid,
+        name: event.name.text().ok_or(DecodeError::Other)?.into_owned(),
+        start_ns,
+        end_ns,
+    })
+}
+
+/// Decodes `property`; `report` is called where its value makes no sense.
+pub(crate) fn property<'a>(
+    property: &TraceMember<'a>,
+    mut report: impl FnMut(Problem),
+) -> DecodedItem<'a> {
+    let value = property.value;
+    let text = || value.text().map(|text| text.into_owned());
+    let (decoded, problem) = match property.key {
+        TraceMemberKey::BaseTime => (
+            value.unsigned().map(TraceProperty::BaseTime),
+            "\"baseTimeNanoseconds\" is not a time",
+        ),
+        TraceMemberKey::TraceId => (
+            text().map(TraceProperty::TraceId),
+            "\"trace_id\" is not text",
+        ),
+        TraceMemberKey::Host => (text().map(TraceProperty::Host), "\"host_name\" is not text"),
+        TraceMemberKey::Rank => (
+            id(value).map(TraceProperty::Rank),
+            "\"rank\" of \"distributedInfo\" is not a rank",
+        ),
+        TraceMemberKey::WorldSize => (
+            id(value).map(TraceProperty::WorldSize),
+            "\"world_size\" of \"distributedInfo\" is not a count",
+        ),
+    };
+    match decoded {
+        Some(decoded) => DecodedItem::Property(decoded),
+        None => {
+            report(problem);
+            DecodedItem::Unusable
+        }
+    }
+}

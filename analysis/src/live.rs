@@ -14,7 +14,6 @@ mod device_work;
 mod figures;
 mod gpus;
 mod history;
-mod interval_union;
 mod live_process;
 mod live_processes;
 mod locations;

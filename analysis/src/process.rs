@@ -16,10 +16,10 @@ use crate::stacks::RankingLimits;
 use crate::stacks::StackRanking;
 use crate::stacks::StackTree;
 use crate::stacks::TraceStacks;
-use crate::sweep_union::SweepUnion;
 use crate::tally::PauseTally;
 use crate::tally::rate;
 use crate::tally::ratio;
+use crate::time::intervals::Intervals;
 use gctrace_event::GcReason;
 use gctrace_event::GcSettings;
 use gctrace_event::Pause;
@@ -30,6 +30,10 @@ use std::collections::BTreeSet;
 
 /// Significant digits of one process's percentiles; there may be thousands of processes.
 const DIGITS: u8 = 2;
+
+/// Disjoint paused intervals that are kept to compare later ones with. Traces are nearly in order
+/// of time; this covers what threads overlap in practice many times over.
+const INTERVALS: usize = 1024;
 
 /// This many pauses, if there is nothing else, show by the first and last timestamp how long a
 /// process ran: the share of time is then off by at most about one tenth.
@@ -72,7 +76,7 @@ pub(crate) struct ProcessState {
     by_reason: [PauseTotal; 4],
     young_automatic: u64,
     freed_by_automatic: u64,
-    paused: SweepUnion,
+    paused: Intervals,
     growth: GrowthState,
     pub(crate) stacks: TraceStacks,
     pub(crate) pressure: PressureSums,
@@ -97,7 +101,7 @@ impl ProcessState {
             by_reason: [PauseTotal::default(); 4],
             young_automatic: 0,
             freed_by_automatic: 0,
-            paused: SweepUnion::default(),
+            paused: Intervals::default(),
             growth: GrowthState::default(),
             stacks: TraceStacks::default(),
             pressure: PressureSums::default(),
@@ -144,7 +148,8 @@ impl ProcessState {
         let time_ns = pause.duration_ns();
         self.see(pause.start_ns, pause.end_ns);
         self.tally.add(pause);
-        self.paused.add(pause.start_ns, pause.end_ns);
+        self.paused.add(pause.start_ns, pause.end_ns, |_, _| {});
+        self.paused.trim(INTERVALS, u64::MAX, |_, _| {});
         self.threads.insert(pause.tid);
         if let Some(effort) = self
             .by_generation
@@ -221,19 +226,20 @@ impl ProcessState {
 
     /// Time for which its Python code was blocked, in ns, and whether that is known.
     pub(crate) fn stopped_ns(&self) -> (u64, bool) {
-        let paused = self.paused.length();
+        let paused = self.paused_ns();
         match self.tally.stopped_ns() {
             (stopped, true) if self.free_threaded() => (stopped.min(paused), true),
             _ => (paused, !self.free_threaded()),
         }
     }
 
+    /// Time in which any thread was paused, in ns; an upper bound if `inexact`.
     pub(crate) fn paused_ns(&self) -> u64 {
-        self.paused.length()
+        self.paused.length_ns() + self.paused.late_ns()
     }
 
     pub(crate) fn inexact(&self) -> bool {
-        self.paused.inexact()
+        self.paused.late_ns() > 0
     }
 
     fn lines(&self, tree: &StackTree) -> Option<LinesReport> {

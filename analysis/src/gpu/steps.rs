@@ -2,7 +2,6 @@
 //! collection were longer.
 
 use super::device::DeviceTimeline;
-use super::intervals::Intervals;
 use super::pause_span::PauseSpan;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
@@ -18,6 +17,7 @@ use crate::report::StepLengths;
 use crate::report::StepReport;
 use crate::report::StepsReport;
 use crate::tally::ratio;
+use crate::time::intervals::Intervals;
 use gctrace_event::Pause;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -89,12 +89,7 @@ impl<'a> StepTable<'a> {
     fn of(timeline: &'a Timeline, all_full: bool) -> Option<Self> {
         let thread = busiest_thread(timeline)?;
         let own = || timeline.steps.iter().filter(|step| step.thread == thread);
-        let collected = Intervals::of(
-            timeline
-                .pauses
-                .iter()
-                .map(|pause| (pause.start_ns, pause.end_ns)),
-        );
+        let collected = Intervals::from_iter(timeline.pauses.iter().map(PauseSpan::span));
         let idle = idle(timeline);
         let steps = own().map(|span| {
             let begun = begun_in(&timeline.pauses, span);
@@ -249,7 +244,7 @@ fn idle(timeline: &Timeline) -> Vec<Intervals> {
     let works = DeviceTimeline::of(timeline);
     let idle = works.iter().map(|work| {
         let gaps = work.gaps();
-        Intervals::of(gaps.iter().map(|gap| (gap.start_ns, gap.end_ns)))
+        Intervals::from_iter(gaps.iter().map(|gap| (gap.start_ns, gap.end_ns)))
     });
     idle.collect()
 }

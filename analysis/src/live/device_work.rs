@@ -6,12 +6,12 @@
 //! at their end: each adds its new part to the unions, so that the figures are exact once both have
 //! arrived. For that the last minute is kept, and at most [`STRETCHES`] intervals.
 
-use super::interval_union::IntervalUnion;
 use super::ring::BUCKET_NS;
 use super::ring::BucketRing;
 use super::ring::KEPT_NS;
 use super::ring::bucket;
 use super::snapshot::GpuBusy;
+use crate::time::intervals::Intervals;
 
 /// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this
 /// many intervals is not counted.
@@ -22,14 +22,14 @@ const STRETCHES: usize = (1 << 16) - 1;
 pub(super) struct LiveDeviceWork {
     /// CUDA's index within the process.
     pub(super) device: u32,
-    busy: IntervalUnion,
+    busy: Intervals,
     /// Start of the first operation and end of the last.
     span: Option<(u64, u64)>,
     /// Time within the span in which a pause ran, in ns.
     paused_ns: u64,
     /// The part of that in which the device was busy, in ns.
     busy_and_paused_ns: u64,
-    /// Time after the span in which a pause ran and which the [`IntervalUnion`] of the pauses no
+    /// Time after the span in which a pause ran and which the [`Intervals`] of the pauses no
     /// longer keeps, in ns.
     paused_after_ns: u64,
     busy_by_bucket: BucketRing<u32>,
@@ -40,7 +40,7 @@ impl LiveDeviceWork {
     pub(super) fn new(device: u32) -> Self {
         Self {
             device,
-            busy: IntervalUnion::new(STRETCHES),
+            busy: Intervals::default(),
             span: None,
             paused_ns: 0,
             busy_and_paused_ns: 0,
@@ -51,7 +51,7 @@ impl LiveDeviceWork {
     }
 
     /// Adds an operation. `paused`: when pauses of the process ran.
-    pub(super) fn add(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
+    pub(super) fn add(&mut self, start_ns: u64, end_ns: u64, paused: &Intervals) {
         let end_ns = end_ns.max(start_ns);
         self.reach(start_ns, end_ns, paused);
         let (busy_by_bucket, both) = (
@@ -66,11 +66,11 @@ impl LiveDeviceWork {
                 both.cover(from, until);
             }
         });
-        self.busy.trim(|_, _| {});
+        self.busy.trim(STRETCHES, KEPT_NS, |_, _| {});
     }
 
     /// Extends the span, and counts the pauses of its new part.
-    fn reach(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
+    fn reach(&mut self, start_ns: u64, end_ns: u64, paused: &Intervals) {
         let Some((first, last)) = self.span else {
             self.span = Some((start_ns, end_ns));
             self.paused_ns = paused.length_within(start_ns, end_ns);
@@ -174,7 +174,7 @@ mod tests {
             events in prop::collection::vec((any::<bool>(), 0u64..300, 1u64..40), 0..60)
         ) {
             let mut work = LiveDeviceWork::new(0);
-            let mut paused = IntervalUnion::new(1000);
+            let mut paused = Intervals::default();
             let (mut busy, mut in_pauses) = (BTreeSet::new(), BTreeSet::new());
             for (is_op, start, length) in events {
                 let end = start + length;
@@ -201,13 +201,13 @@ mod tests {
     #[test]
     fn pauses_of_a_long_silence_count_when_work_goes_on() {
         let mut work = LiveDeviceWork::new(0);
-        let mut paused = IntervalUnion::new(4);
+        let mut paused = Intervals::default();
         work.add(0, 10, &paused);
         for n in 1..100 {
             paused.add(n * 20, n * 20 + 5, |from, until| {
                 work.add_paused(from, until)
             });
-            paused.trim(|from, until| work.forget_paused(from, until));
+            paused.trim(4, KEPT_NS, |from, until| work.forget_paused(from, until));
         }
         work.add(3000, 3010, &paused);
         let figures = work.figures(0, 0, |_, _| 0);

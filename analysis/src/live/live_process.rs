@@ -4,7 +4,6 @@
 //! `figures.rs` computes what is shown.
 
 use super::history::PauseHistory;
-use super::interval_union::IntervalUnion;
 use super::locations::LocationIndex;
 use super::locations::LocationSums;
 use super::pressure::LastPressure;
@@ -17,6 +16,7 @@ use super::steps::LiveSteps;
 use super::steps::PauseTimes;
 use super::sums::PauseSums;
 use super::text::first_bytes;
+use crate::time::intervals::Intervals;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
 use gctrace_event::GcSettings;
@@ -44,7 +44,7 @@ pub(super) struct LiveProcess {
     /// Its pauses, once there are any.
     pub(super) work: Option<Box<LivePauses>>,
     /// Time covered by pauses.
-    pub(super) paused: IntervalUnion,
+    pub(super) paused: Intervals,
     /// Starts of pauses, sorted.
     starts: VecDeque<u64>,
     pub(super) settings: Option<GcSettings>,
@@ -88,7 +88,7 @@ impl LiveProcess {
             since_ns,
             ended: None,
             work: None,
-            paused: IntervalUnion::new(PAUSES),
+            paused: Intervals::default(),
             starts: VecDeque::new(),
             settings: None,
             pressure: LastPressure::default(),
@@ -155,8 +155,9 @@ impl LiveProcess {
                 steps.add_paused(from, until);
             }
         });
-        self.paused
-            .trim(|from, until| gpus.forget_paused(from, until));
+        self.paused.trim(PAUSES, KEPT_NS, |from, until| {
+            gpus.forget_paused(from, until)
+        });
         self.add_start(start_ns);
     }
 

@@ -6,9 +6,9 @@
 //! are counted as far as they are kept: a minute, or the last 65,535.
 
 use super::STEPS;
-use super::interval_union::IntervalUnion;
 use super::snapshot::CountAndTime;
 use super::snapshot::StepFigures;
+use crate::time::intervals::Intervals;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
 use std::collections::VecDeque;
@@ -39,7 +39,7 @@ struct ThreadSteps {
 /// When any pause ran, and when each started, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PauseTimes<'a> {
-    pub(super) covered: &'a IntervalUnion,
+    pub(super) covered: &'a Intervals,
     pub(super) starts: &'a VecDeque<u64>,
 }
 

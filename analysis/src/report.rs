@@ -110,6 +110,7 @@ pub use what_if::Garbage;
 pub use what_if::PredictedLength;
 pub use what_if::PredictedRange;
 pub use what_if::Saving;
+pub use what_if::ScenarioId;
 pub use what_if::WhatIf;
 
 use schemars::JsonSchema;

@@ -4,6 +4,7 @@ use super::texts;
 use crate::gpu_cost::GpuCost;
 use crate::report::Advice;
 use crate::report::Report;
+use crate::report::ScenarioId;
 use crate::report::WhatIf;
 use crate::units::count;
 use crate::units::duration;
@@ -37,12 +38,12 @@ fn expected_ns(advice: &Advice) -> i128 {
 
 /// The prediction that an advice is about.
 fn what_if<'a>(report: &'a Report, advice: &str) -> Option<&'a WhatIf> {
-    let ids: &[&str] = match advice {
-        "freeze" => &["freeze"],
-        "raise-threshold" => &["thresholds"],
+    let ids: &[ScenarioId] = match advice {
+        "freeze" => &[ScenarioId::Freeze],
+        "raise-threshold" => &[ScenarioId::Thresholds],
         // Without a full collection in the recording, the length of a planned one is unknown.
-        "planned" => &["planned", "disable"],
-        "explicit-calls" => &["explicit"],
+        "planned" => &[ScenarioId::Planned, ScenarioId::Disable],
+        "explicit-calls" => &[ScenarioId::Explicit],
         _ => return None,
     };
     let mut found = ids
@@ -86,7 +87,10 @@ fn bounded(advice: Advice, cost: &GpuCost) -> Advice {
 
 /// Adds the chosen interval of planned collections to code and reason, if steps are known.
 pub(super) fn plan(advice: Advice, report: &Report) -> Advice {
-    let planned = report.what_if.iter().find(|own| own.id == "planned");
+    let planned = report
+        .what_if
+        .iter()
+        .find(|own| own.id == ScenarioId::Planned);
     let Some((every, what)) = planned.and_then(|own| Some((own.every_steps?, own))) else {
         return advice;
     };

@@ -1,8 +1,7 @@
 //! The effect of other collector settings on the run.
 //!
 //! Owns the list of changes and their intervals. `what_if/plan.rs` turns changes into changes of
-//! pauses. A [`RunModel`] computes the effect of changed pauses on a run, by replay if GPU times
-//! are known.
+//! pauses; [`JobReplays`] computes their effect on a run, if GPU times are known.
 
 mod assumed_outcome;
 mod collect_every;
@@ -15,9 +14,6 @@ mod words;
 
 pub use plan::Assumption;
 pub use plan::FullLengths;
-pub use plan::NewLength;
-pub use plan::NewPause;
-pub use plan::PausePlan;
 pub use plan::RAISED;
 pub use plan::disable;
 pub use plan::freeze;
@@ -29,10 +25,12 @@ pub use program::ProgramModel;
 pub use replayed::JobReplays;
 pub use replayed::LearnedJob;
 
+use crate::gpu::replay::ReplayChange;
 use crate::report::Basis;
 use crate::report::Garbage;
 use crate::report::PredictedRange;
 use crate::report::Saving;
+use crate::report::ScenarioId;
 use crate::report::WhatIf;
 use assumed_outcome::RunBaseline;
 use collect_every::CollectEvery;
@@ -50,21 +48,12 @@ pub struct RunLength {
     pub step_ns: Option<u64>,
 }
 
-/// Something that knows what changed pauses do to a run.
-pub trait RunModel {
-    /// The run with these changes; without any, as it was measured.
-    fn run(&self, plan: &PausePlan) -> RunLength;
-    /// Error of the time saved by a change; `None` if unknown. `saved_pause_ns`: the pause time
-    /// that it removes.
-    fn error_ns(&self, saved_pause_ns: u64) -> Option<u64>;
-}
-
 /// A change, on both sides.
 struct Scenario {
-    id: &'static str,
+    id: ScenarioId,
     change: String,
-    pessimistic: PausePlan,
-    optimistic: PausePlan,
+    pessimistic: ReplayChange,
+    optimistic: ReplayChange,
     every: Option<CollectEvery>,
     garbage: Option<Garbage>,
     /// Time that is in neither plan, because it would occur less than twice in the recording: the
@@ -79,13 +68,13 @@ impl Scenario {
             let mut reasons = program.pauses().map(|(_, pause)| pause.reason);
             reasons.any(|reason| reason == GcReason::Manual)
         };
-        self.id != "explicit" || programs.iter().any(calls)
+        self.id != ScenarioId::Explicit || programs.iter().any(calls)
     }
 }
 
 /// All changes for programs of one job. Empty where no pause could be changed.
 #[must_use]
-pub fn predict(programs: &[ProgramModel<'_>], rerun: Option<&dyn RunModel>) -> Vec<WhatIf> {
+pub fn predict(programs: &[ProgramModel<'_>], replays: Option<&JobReplays<'_>>) -> Vec<WhatIf> {
     let scenarios = [
         Some(of_freeze(programs)),
         Some(of_thresholds(programs)),
@@ -97,20 +86,20 @@ pub fn predict(programs: &[ProgramModel<'_>], rerun: Option<&dyn RunModel>) -> V
     // If the reason of collections is unknown, one version may be empty.
     let changing =
         scenarios.filter(|own| !own.optimistic.lengths.is_empty() && own.makes_sense(programs));
-    let replay = rerun.map(|rerun| RunBaseline::new(programs, rerun));
+    let replay = replays.map(|replays| RunBaseline::new(programs, replays));
     changing
         .map(|scenario| outcome(scenario, programs, replay.as_ref()))
         .collect()
 }
 
-fn both(of: impl Fn(Assumption) -> PausePlan) -> (PausePlan, PausePlan) {
+fn both(of: impl Fn(Assumption) -> ReplayChange) -> (ReplayChange, ReplayChange) {
     (of(Assumption::Pessimistic), of(Assumption::Optimistic))
 }
 
 fn of_freeze(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| freeze(programs, side));
     Scenario {
-        id: "freeze",
+        id: ScenarioId::Freeze,
         change: words::freeze(programs),
         pessimistic,
         optimistic,
@@ -124,7 +113,7 @@ fn of_thresholds(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| thresholds(programs, side));
     let between_ns = garbage::between_collections_ns(programs);
     Scenario {
-        id: "thresholds",
+        id: ScenarioId::Thresholds,
         change: words::thresholds(programs),
         pessimistic,
         optimistic,
@@ -137,7 +126,7 @@ fn of_thresholds(programs: &[ProgramModel<'_>]) -> Scenario {
 fn of_disable(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| disable(programs, side));
     Scenario {
-        id: "disable",
+        id: ScenarioId::Disable,
         change: words::disable(),
         pessimistic,
         optimistic,
@@ -150,7 +139,7 @@ fn of_disable(programs: &[ProgramModel<'_>]) -> Scenario {
 fn of_explicit(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| without_explicit(programs, side));
     Scenario {
-        id: "explicit",
+        id: ScenarioId::Explicit,
         change: words::without_explicit(),
         pessimistic,
         optimistic,
@@ -174,7 +163,7 @@ fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
     let interval = every.steps.max(1);
     let in_proportion = |length_ns: u64| length_ns.saturating_mul(steps) / interval;
     let mut scenario = Scenario {
-        id: "planned",
+        id: ScenarioId::Planned,
         change: words::planned(every.steps),
         pessimistic,
         optimistic,
@@ -198,16 +187,16 @@ fn outcome(
 ) -> WhatIf {
     let (added_min, added_max) = scenario.outside_ns;
     let processes = signed(programs.len() as u64);
-    let less = |plan: &PausePlan, added_ns: u64| {
+    let less = |change: &ReplayChange, added_ns: u64| {
         let added_ns = signed(added_ns).saturating_mul(processes);
-        plan.saved_pause_ns(programs).saturating_sub(added_ns)
+        plan::saved_pause_ns(change, programs).saturating_sub(added_ns)
     };
     let pause_time_saved_ns = ordered(
         less(&scenario.pessimistic, added_max),
         less(&scenario.optimistic, added_min),
     );
     let mut outcome = WhatIf {
-        id: scenario.id.to_owned(),
+        id: scenario.id,
         basis: Basis::Predicted,
         method: "pause-time".to_owned(),
         pause_time_saved_ns,

@@ -9,9 +9,8 @@ use serde::Serialize;
 /// behaves as recorded.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WhatIf {
-    /// `freeze`, `thresholds`, `planned`, `disable` or `explicit` (without the program's own
-    /// `gc.collect()` calls).
-    pub id: String,
+    /// Which change.
+    pub id: ScenarioId,
     /// The change as text, for people, for example `gc.disable()`; its wording may change.
     pub change: String,
     /// Always predicted: the change has not been made.
@@ -47,6 +46,22 @@ pub struct WhatIf {
     pub assumes: String,
     /// What can go wrong, as text.
     pub risk: String,
+}
+
+/// A change of the collector's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScenarioId {
+    /// `gc.freeze()` after setup.
+    Freeze,
+    /// A threshold 0 ten times as high.
+    Thresholds,
+    /// No automatic collections, and a full one every few steps.
+    Planned,
+    /// `gc.disable()`.
+    Disable,
+    /// Without the program's own `gc.collect()` calls.
+    Explicit,
 }
 
 /// A range in ns, from the pessimistic to the optimistic prediction.

@@ -3,6 +3,7 @@
 use super::program::Certainty;
 use super::program::ProgramModel;
 use crate::report::Garbage;
+use crate::report::ScenarioId;
 use crate::units::bytes;
 use crate::units::count;
 use crate::units::duration;
@@ -46,25 +47,25 @@ pub(super) fn without_explicit() -> String {
     "no gc.collect() calls".to_owned()
 }
 
-pub(super) fn assumes(id: &str, replayed: bool) -> String {
+pub(super) fn assumes(id: ScenarioId, replayed: bool) -> String {
     let specific = match id {
-        "freeze" => {
+        ScenarioId::Freeze => {
             "The time of a full collection is proportional to the objects it traverses; full \
              collections are as frequent as before, and those of younger generations are \
              unchanged."
         }
-        "thresholds" => {
+        ScenarioId::Thresholds => {
             "At worst, a collection of younger generations takes as long as the ten it replaces; \
              at best, as long as one of them."
         }
-        "planned" => {
+        ScenarioId::Planned => {
             "A planned collection takes as long as the full collections recorded around that \
              time, and runs at the start of a step on all ranks."
         }
-        "explicit" => {
+        ScenarioId::Explicit => {
             "Automatic collections free what these calls free now, without taking longer."
         }
-        _ => "Without collections the program behaves as it did between them.",
+        ScenarioId::Disable => "Without collections the program behaves as it did between them.",
     };
     let general = match replayed {
         true => "",
@@ -76,25 +77,29 @@ pub(super) fn assumes(id: &str, replayed: bool) -> String {
     format!("{specific}{general}")
 }
 
-pub(super) fn risk(id: &str, programs: &[ProgramModel<'_>], garbage: Option<&Garbage>) -> String {
+pub(super) fn risk(
+    id: ScenarioId,
+    programs: &[ProgramModel<'_>],
+    garbage: Option<&Garbage>,
+) -> String {
     match id {
-        "freeze" => freeze_risk(programs),
-        "thresholds" => format!(
+        ScenarioId::Freeze => freeze_risk(programs),
+        ScenarioId::Thresholds => format!(
             "Cyclic garbage lives up to ten times longer before it is freed{}; individual pauses \
              get longer.",
             gathers(garbage)
         ),
-        "planned" => format!(
+        ScenarioId::Planned => format!(
             "Cyclic garbage stays until the next planned collection{}. Phases that were not \
              recorded (validation, checkpoints) may produce more.",
             gathers(garbage)
         ),
-        "explicit" => {
+        ScenarioId::Explicit => {
             "A call before a phase that needs a lot of memory may be intentional; calls before \
              torch.cuda.empty_cache() free GPU memory only if tensors are in cycles."
                 .to_owned()
         }
-        _ => match garbage.filter(|garbage| garbage.objects > 0) {
+        ScenarioId::Disable => match garbage.filter(|garbage| garbage.objects > 0) {
             Some(_) => format!(
                 "Cyclic garbage is never freed{}. Call gc.collect() before memory runs out.",
                 gathers(garbage)

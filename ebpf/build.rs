@@ -3,6 +3,9 @@
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
 use std::path::PathBuf;
 
 /// Objects: the one that is always loaded, and those for `--alloc` and `--cuda`.
@@ -12,15 +15,37 @@ const OBJECTS: [(&str, &str); 3] = [
     ("bpf/cuda.bpf.c", "cuda.skel.rs"),
 ];
 
+/// Defines every record that the programs share with user space.
+const WIRE_RECORDS: &str = "bpf/event.h";
+
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
     for (source, skeleton) in OBJECTS {
-        build(source, skeleton);
+        let skeleton = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join(skeleton);
+        build(source, &skeleton);
+        if let Err(error) = derive_wire_traits(&skeleton) {
+            eprintln!("{}: {error}", skeleton.display());
+            std::process::exit(1);
+        }
     }
 }
 
-fn build(source: &str, skeleton: &str) {
-    let skeleton = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join(skeleton);
+/// Lets the compiler check that any bytes are a valid record and that none is padding.
+fn derive_wire_traits(skeleton: &Path) -> io::Result<()> {
+    let mut text = fs::read_to_string(skeleton)?;
+    for line in fs::read_to_string(WIRE_RECORDS)?.lines() {
+        let name = line.strip_prefix("struct ");
+        if let Some(name) = name.and_then(|line| line.strip_suffix(" {")) {
+            let definition = format!("pub struct {name} {{");
+            let derive = "#[derive(::zerocopy::FromBytes, ::zerocopy::Immutable, \
+                          ::zerocopy::IntoBytes, ::zerocopy::KnownLayout)]";
+            text = text.replace(&definition, &format!("{derive} {definition}"));
+        }
+    }
+    fs::write(skeleton, text)
+}
+
+fn build(source: &str, skeleton: &Path) {
     let built = SkeletonBuilder::new()
         .source(source)
         .clang_args(
@@ -35,7 +60,7 @@ fn build(source: &str, skeleton: &str) {
             ]
             .map(OsString::from),
         )
-        .build_and_generate(&skeleton);
+        .build_and_generate(skeleton);
     if let Err(error) = built {
         println!(
             "cargo:warning={source} did not compile; it needs clang, llvm's BPF target (scripts/setup.sh installs them) and rustfmt"

@@ -12,6 +12,7 @@
   hta        gctrace analyze against HolisticTraceAnalysis, see bench_hta.py
   parts      cost of the parts of a recording per collection
   inject     what the injected library costs, see bench_inject.py
+  builds     this build against --before, see bench_builds.py
 
 busy and torch run untraced, under gctrace, and under a bpftrace script that probes the entry and
 return of the same function. The three alternate within every repetition, in an order that rotates;
@@ -35,6 +36,7 @@ import threading
 import time
 
 import bench_alloc
+import bench_builds
 import bench_cuda
 import bench_hta
 import bench_inject
@@ -372,12 +374,14 @@ def machine():
 def main():
     all_parts = {"busy": busy, "torch": torch, "start": start, "detach": detach, "analyze": analyze,
              "alloc": bench_alloc.alloc, "cuda": bench_cuda.cuda, "hta": bench_hta.hta,
-             "parts": parts, "inject": bench_inject.inject}
+             "parts": parts, "inject": bench_inject.inject,
+             "builds": lambda options, folder: bench_builds.builds(options, folder, generate, spread)}
     parser = argparse.ArgumentParser()
     parser.add_argument("--gctrace", required=True, type=os.path.abspath)
     parser.add_argument("--python", required=True)
     parser.add_argument("--torch-python")
     parser.add_argument("--memray", help="memray of an environment of --python's version, for alloc")
+    parser.add_argument("--before", type=os.path.abspath, help="another build's gctrace, for builds")
     parser.add_argument("--repetitions", type=int, default=11)
     parser.add_argument("--iterations", type=int, default=60_000, help="of busy.py")
     parser.add_argument("--only", nargs="*", choices=all_parts, default=list(all_parts))

@@ -4,7 +4,6 @@
 
 use gctrace_event::Counter;
 use gctrace_event::Counters;
-use gctrace_event::EventSource;
 use gctrace_event::FORMAT;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
@@ -163,14 +162,11 @@ impl Series {
             uncollectable: Some(0),
             interpreter: Some(0),
             cpu_ns: Some(length - length / 50),
-            stop_the_world_ns: None,
             oldest_objects: Some(self.heap),
-            heap_objects: None,
-            unfinished: false,
             stack: self.stack(),
             young_count: Some(700).filter(|_| self.stacks > 0),
             counters: self.counters(length),
-            source: EventSource::Probes,
+            ..Pause::default()
         }
     }
 

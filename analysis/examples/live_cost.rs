@@ -7,8 +7,6 @@ mod live_allocated;
 
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::Counters;
-use gctrace_event::EventSource;
 use gctrace_event::Frame;
 use gctrace_event::GcReason;
 use gctrace_event::GpuOp;
@@ -124,15 +122,9 @@ fn pause(n: u64, processes: u32) -> Record {
         collected: Some(n),
         uncollectable: Some(0),
         interpreter: Some(0),
-        cpu_ns: None,
-        stop_the_world_ns: None,
         oldest_objects: Some(n),
-        heap_objects: None,
-        unfinished: false,
         stack: Some(1 + u32::try_from(n.wrapping_mul(104_729) % u64::from(FRAMES)).unwrap_or(0)),
-        young_count: None,
-        counters: Counters::default(),
-        source: EventSource::Probes,
+        ..Pause::default()
     })
 }
 
@@ -146,8 +138,6 @@ fn op(n: u64) -> Record {
         name: String::new(),
         start_ns,
         end_ns: start_ns + 20_000,
-        correlation: None,
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     })
 }

@@ -5,7 +5,7 @@
 //!
 //! `cargo run --release -p gctrace-analysis --example replay_errors -- TRACES`
 
-#[path = "../tests/common/inserted.rs"]
+#[path = "../tests/replay_model/inserted.rs"]
 mod inserted;
 
 use gctrace_analysis::gpu::timeline::Timeline;

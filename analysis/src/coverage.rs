@@ -3,6 +3,8 @@
 use crate::analysis::Analysis;
 use crate::gpu::timeline::Timeline;
 use crate::process::ProcessState;
+use crate::report::NotCovered;
+use crate::report::Worded;
 
 impl Analysis {
     /// Whether the traces would contain collections if any ran: the PyTorch profiler records them
@@ -18,61 +20,29 @@ impl Analysis {
         timelines: &[Timeline],
         processes: usize,
         has_calls: bool,
-    ) -> Vec<String> {
-        let mut list: Vec<String> = self.no_cost(timelines, has_calls).into_iter().collect();
-        if processes > 1 {
-            list.push(
-                "The cost of a pause to other processes that wait for it, such as ranks of a \
-                 distributed job in a collective."
-                    .to_owned(),
-            );
-        }
+    ) -> Vec<Worded<NotCovered>> {
+        let others = (processes > 1).then_some(NotCovered::CostToOtherProcesses);
         let stacks = |process: &ProcessState| !process.stacks.is_empty();
-        if processes > 0 && !self.processes.iter().any(stacks) {
-            list.push(
-                "Which Python lines trigger the collections: these traces contain no stacks \
-                 (--stack-depth 0, an older gctrace, or another tool)."
-                    .to_owned(),
-            );
-        }
-        list
+        let no_lines = processes > 0 && !self.processes.iter().any(stacks);
+        let lines = no_lines.then_some(NotCovered::Lines);
+        let all = [self.no_cost(timelines, has_calls), others, lines];
+        all.into_iter().flatten().map(Into::into).collect()
     }
 
     /// Why the cost of pauses for the GPU is unknown; `None` if it is known.
-    fn no_cost(&self, timelines: &[Timeline], has_calls: bool) -> Option<String> {
+    fn no_cost(&self, timelines: &[Timeline], has_calls: bool) -> Option<NotCovered> {
         let mut working = timelines.iter().filter(|own| own.has_gpu_times());
-        let why = match (working.clone().count(), self.covers_collections()) {
-            (0, _) if has_calls => {
-                return Some(
-                    "What the pauses cost the GPU: these traces contain CUDA calls but no GPU \
-                     times, so only bounds can be given."
-                        .to_owned(),
-                );
-            }
+        match (working.clone().count(), self.covers_collections()) {
+            (0, _) if has_calls => Some(NotCovered::CostBeyondBounds),
             (0, _) if self.traces.iter().any(|trace| trace.gpus.has_samples()) => {
-                return Some(
-                    "What the pauses cost the GPU: these traces contain only NVML samples. Each \
-                     covers 1/6 s or more, too long to show a gap as short as a pause."
-                        .to_owned(),
-                );
+                Some(NotCovered::CostBySamples)
             }
-            (0, _) => "no GPU work",
-            (_, false) => {
-                return Some(
-                    "Garbage collection: these traces contain GPU work but no collections. The \
-                     PyTorch profiler records collections only if configured to, so their absence \
-                     does not mean that none ran."
-                        .to_owned(),
-                );
-            }
+            (0, _) => Some(NotCovered::CostWithoutWork),
+            (_, false) => Some(NotCovered::Collections),
             _ if self.all.count() > 0 && working.all(|own| own.pauses.is_empty()) => {
-                "pauses and GPU work, but of different processes or traces"
+                Some(NotCovered::CostOfOthersWork)
             }
-            _ => return None,
-        };
-        Some(format!(
-            "What the pauses cost the GPU: these traces contain {why}, so a pause may have been \
-             hidden behind queued kernels or have left the GPU idle."
-        ))
+            _ => None,
+        }
     }
 }

@@ -208,9 +208,7 @@ mod tests {
             end_ns,
             stream: Some(0),
             bytes: Some(5),
-            grid: None,
-            correlation: None,
-            error: None,
+            ..CudaCall::default()
         }
     }
 

@@ -40,7 +40,6 @@ mod coverage;
 mod cuda;
 mod distribution;
 pub mod gpu;
-mod gpu_cost;
 mod gpu_samples;
 mod growth;
 pub mod live;
@@ -58,6 +57,7 @@ pub mod units;
 mod verdict;
 mod worst_pauses;
 
+pub use advice::PauseTimes;
 pub use analysis::Analysis;
 pub use stacks::ProcessStacks;
 pub use stacks::WeightedStack;

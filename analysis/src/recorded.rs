@@ -12,16 +12,6 @@ const EBPF: &str = "ebpf";
 /// Significant digits of percentiles over more than 4,096 values.
 const DIGITS: u8 = 2;
 
-/// What is not recorded in-process.
-const NOT_IN_PROCESS: [&str; 3] = [
-    "Why a collection ran: CPython passes the generation and counts to its callbacks, not the \
-     reason.",
-    "Collections before the library is loaded, in the first milliseconds of a program, and the \
-     last ones at shutdown.",
-    "Programs into which no library can be preloaded: statically linked ones, and those with \
-     privileges that their user lacks (setuid, capabilities).",
-];
-
 /// Number of pauses by source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceCounts {
@@ -68,14 +58,10 @@ impl SourceCounts {
 pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
     let header = trace.header.as_ref()?;
     let mode = header.mode.as_deref().unwrap_or(EBPF);
-    let not_recorded = match mode {
-        "inject" => NOT_IN_PROCESS.map(str::to_owned).to_vec(),
-        _ => Vec::new(),
-    };
     Some(RecordedReport {
         mode: mode.to_owned(),
         sources: trace.sources.report(),
-        not_recorded,
+        not_recorded: Vec::new(),
     })
 }
 

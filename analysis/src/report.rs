@@ -4,12 +4,14 @@
 //! `basis` states what the figures of an object rest on; an object without it has the basis of
 //! the enclosing object. Timestamps are on the clock of the trace (`CLOCK_MONOTONIC`).
 
+mod advice;
 mod allocations;
 mod cause;
 mod clocks;
 mod counters;
 mod cuda;
 mod evidence;
+mod findings;
 mod gpu_bounds;
 mod gpu_devices;
 mod gpu_gaps;
@@ -24,11 +26,14 @@ mod recorded;
 mod steps;
 mod what_if;
 
+pub use advice::Advice;
+pub use advice::AdviceId;
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
 pub use allocations::SizeClass;
 pub use cause::CauseReport;
 pub use cause::DeviceCost;
+pub use cause::GpuCost;
 pub use cause::PauseCostParts;
 pub use cause::PauseCostReport;
 pub use cause::StepEvidenceReport;
@@ -41,7 +46,6 @@ pub use counters::CountersReport;
 pub use cuda::CudaFunction;
 pub use cuda::CudaReport;
 pub use cuda::DeviceMemoryReport;
-pub use evidence::Advice;
 pub use evidence::CpuTime;
 pub use evidence::ExplicitCallsReport;
 pub use evidence::FreedNothingReport;
@@ -55,6 +59,12 @@ pub use evidence::Prediction;
 pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
+pub use findings::BoundsLimit;
+pub use findings::MergeNote;
+pub use findings::NoComparison;
+pub use findings::NotCovered;
+pub use findings::NotMergedReason;
+pub use findings::Worded;
 pub use gpu_bounds::BoundsReport;
 pub use gpu_bounds::ProcessBounds;
 pub use gpu_bounds::RuleBounds;
@@ -113,6 +123,7 @@ pub use what_if::Saving;
 pub use what_if::ScenarioId;
 pub use what_if::WhatIf;
 
+use gctrace_event::GcReason;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -189,7 +200,38 @@ pub struct Report {
     /// What the figures do not include.
     pub missing: MissingData,
     /// What these traces cannot show, one sentence each.
-    pub not_covered: Vec<String>,
+    pub not_covered: Vec<Worded<NotCovered>>,
+    /// What the pauses cost the run, for verdict and advice; `None` without GPU times, or without
+    /// pauses.
+    #[serde(skip)]
+    pub gpu_cost: Option<GpuCost>,
+}
+
+impl Report {
+    /// The pauses of this reason; `None` if there are none.
+    #[must_use]
+    pub fn pauses_of(&self, reason: GcReason) -> Option<&PausesReport> {
+        let mut groups = self.by_reason.iter();
+        let group = groups.find(|group| group.name == reason.as_str());
+        group.map(|group| &group.pauses)
+    }
+
+    /// The prediction that an advice is about.
+    #[must_use]
+    pub fn prediction(&self, advice: AdviceId) -> Option<&WhatIf> {
+        let ids: &[ScenarioId] = match advice {
+            AdviceId::Freeze => &[ScenarioId::Freeze],
+            AdviceId::RaiseThreshold => &[ScenarioId::Thresholds],
+            // Without a full collection in the recording, the length of a planned one is unknown.
+            AdviceId::Planned => &[ScenarioId::Planned, ScenarioId::Disable],
+            AdviceId::ExplicitCalls => &[ScenarioId::Explicit],
+            _ => &[],
+        };
+        let mut found = ids
+            .iter()
+            .filter_map(|id| self.what_if.iter().find(|own| own.id == *id));
+        found.next()
+    }
 }
 
 /// How much of a problem the collector is. The share is `totals.stopped_ratio` without the pauses

@@ -33,7 +33,6 @@ use crate::tally::PauseTally;
 use crate::tally::rate;
 use crate::tally::ratio;
 use crate::verdict;
-use crate::verdict::GpuEvidence;
 use gctrace_event::ExaminedProcesses;
 use gctrace_event::Note;
 use gctrace_event::Pause;
@@ -71,12 +70,7 @@ impl Analysis {
         let timelines = merged.timelines.as_ref();
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
-        let idle = gpu.as_ref().and_then(crate::gpu_cost::idle);
-        let on_gpu = outlook.cost.as_ref().map(|cost| GpuEvidence {
-            cost,
-            idle: idle.as_ref(),
-        });
-        let verdict = verdict::verdict(&totals, shutdown, &traces, &missing, on_gpu);
+        let verdict = verdict::verdict(&totals, shutdown, &traces, outlook.cost.as_ref());
         let cuda = crate::cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate());
         let mut report = Report {
             schema: SCHEMA.to_owned(),
@@ -107,8 +101,9 @@ impl Analysis {
             traces,
             processes,
             missing,
+            gpu_cost: outlook.cost,
         };
-        report.advice = advice::advice(&report, outlook.cost.as_ref());
+        report.advice = advice::advice(&report);
         report
     }
 
@@ -521,6 +516,7 @@ fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceReport {
             .unwrap_or_default(),
         notes: trace.notes.iter().map(note).collect(),
         notes_left_out: trace.notes_left_out,
+        repeats: trace.repeats.clone(),
     }
 }
 

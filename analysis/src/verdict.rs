@@ -1,20 +1,15 @@
-//! The answer in one sentence.
+//! How much of a problem the collector is.
 //!
 //! The limits are choices: one percent is what repeated runs of a training step differ by, and
 //! 100 ms are one step of many models.
 
-mod gpu;
-
-use crate::gpu_cost::GpuCost;
-use crate::gpu_cost::GpuIdle;
 use crate::report::Basis;
+use crate::report::GpuCost;
 use crate::report::Level;
-use crate::report::MissingData;
 use crate::report::PausesReport;
 use crate::report::Totals;
 use crate::report::TraceReport;
 use crate::report::Verdict;
-use crate::units;
 
 /// From this share of the time on the collector is worth a look.
 const NOTICEABLE: f64 = 0.01;
@@ -22,77 +17,29 @@ const NOTICEABLE: f64 = 0.01;
 const HEAVY: f64 = 0.05;
 /// From this length on a single pause is felt.
 const LONG_PAUSE_NS: u64 = 100_000_000;
-/// The part at shutdown is reported from this fraction of the stopped time.
-const REPORTED_FRACTION: u64 = 10;
-
-/// The cost and the idle time, if GPU times are known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GpuEvidence<'a> {
-    pub(crate) cost: &'a GpuCost,
-    pub(crate) idle: Option<&'a GpuIdle>,
-}
 
 /// `shutdown`: the pauses of interpreters that were ending. No step waits for them, so they do not
-/// make the collector a problem.
+/// make the collector a problem. `cost`: if GPU times are known.
 pub(crate) fn verdict(
     totals: &Totals,
     shutdown: Option<&PausesReport>,
     traces: &[TraceReport],
-    missing: &MissingData,
-    on_gpu: Option<GpuEvidence<'_>>,
+    cost: Option<&GpuCost>,
 ) -> Verdict {
     let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
     let is_unreported = totals.pauses.count == 0 && is_unreported(traces);
-    let level = match on_gpu {
+    let level = match cost {
         _ if is_unreported => Level::Unknown,
-        Some(on_gpu) => gpu::level(on_gpu.cost, LONG_PAUSE_NS),
+        Some(cost) => level_by_cost(cost),
         None => level(totals, at_shutdown_ns),
     };
-    let mut sentence = match (level, on_gpu) {
-        (Level::Unknown, _) if is_unreported => undetermined(traces),
-        (_, Some(on_gpu)) => gpu::sentence(level, on_gpu.cost, on_gpu.idle),
-        (Level::None, None) => no_collection(traces, missing),
-        _ => with_collections(level, totals),
-    };
-    if on_gpu.is_some() && at_shutdown_ns > 0 {
-        sentence += &format!(
-            " The {} of collections at interpreter shutdown are not included.",
-            units::duration(at_shutdown_ns)
-        );
-    } else if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / REPORTED_FRACTION {
-        sentence += &format!(
-            " {} of it was at interpreter shutdown, which delays no step.",
-            units::duration(at_shutdown_ns)
-        );
-    }
-    let lost = missing.lost.values().copied().fold(0, u64::saturating_add);
-    if lost > 0 {
-        sentence += &format!(
-            " These are lower bounds: {} lost while recording.",
-            match lost {
-                1 => "1 event was".to_owned(),
-                _ => format!("{} events were", units::count(lost)),
-            }
-        );
-    }
-    let partly_read = |trace: &&TraceReport| trace.cut_at.is_some() || trace.damage.is_some();
-    let cut = traces.iter().filter(partly_read).count() as u64;
-    if cut > 0 {
-        sentence += &match traces.len() {
-            1 => " The trace is cut off or damaged; later events are not counted.".to_owned(),
-            all => format!(
-                " {cut} of {all} traces are cut off or damaged; later events in them are not \
-                 counted."
-            ),
-        };
-    }
     Verdict {
         level,
-        sentence,
+        sentence: String::new(),
         basis: match level {
             Level::None => Basis::Measured,
             Level::Unknown if is_unreported => Basis::Inferred,
-            _ if on_gpu.is_some() => Basis::Inferred,
+            _ if cost.is_some() => Basis::Inferred,
             _ => totals.basis,
         },
     }
@@ -119,86 +66,50 @@ fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {
     }
 }
 
+fn level_by_cost(cost: &GpuCost) -> Level {
+    match cost.ratio() {
+        ratio if ratio >= HEAVY => Level::Heavy,
+        ratio if ratio >= NOTICEABLE => Level::Noticeable,
+        // Hidden pauses delay nothing, however long they are.
+        _ if cost.longest_ns.min(cost.cost_ns) >= LONG_PAUSE_NS => Level::RareLongPauses,
+        _ => Level::Negligible,
+    }
+}
+
 /// Whether no trace would report a collection, had there been one.
 fn is_unreported(traces: &[TraceReport]) -> bool {
     !traces.is_empty() && traces.iter().all(|trace| trace.recorded_by.is_none())
 }
 
-fn undetermined(traces: &[TraceReport]) -> String {
-    let longest = traces.iter().map(|trace| trace.duration_ns).max();
-    format!(
-        "Whether the garbage collector ran is unknown: there is no collection in {}, but the \
-         PyTorch profiler and other tools record collections only if configured to.",
-        match traces {
-            [_] => format!(
-                "the {} of this trace",
-                units::duration(longest.unwrap_or(0))
-            ),
-            many => format!("these {} traces", many.len()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::PauseTotal;
+
+    #[test]
+    fn level_depends_on_cost_not_on_pause_length() {
+        let cost = |cost_ns| GpuCost {
+            run_ns: 10_000_000_000,
+            cost_ns,
+            error_ns: None,
+            pauses: PauseTotal {
+                count: 7,
+                time_ns: 900_000_000,
+            },
+            longest_ns: 400_000_000,
+        };
+        for (cost_ns, expected) in [
+            (900_000_000, Level::Heavy),
+            (150_000_000, Level::Noticeable),
+            (99_999_999, Level::Negligible),
+            (0, Level::Negligible),
+        ] {
+            assert_eq!(level_by_cost(&cost(cost_ns)), expected, "{cost_ns}");
         }
-    )
-}
-
-fn no_collection(traces: &[TraceReport], missing: &MissingData) -> String {
-    let recorded = traces
-        .iter()
-        .filter(|trace| trace.recorded_by.is_some())
-        .map(|trace| trace.duration_ns)
-        .fold(0, u64::saturating_add);
-    let recorded = units::duration(recorded);
-    // In-process, the first and the last ones are not seen.
-    let in_process = |trace: &TraceReport| {
-        trace
-            .recorded
-            .as_ref()
-            .is_some_and(|recorded| recorded.mode == "inject")
-    };
-    let is_certain = missing.every_process_examined == Some(true);
-    let ran = match traces.iter().any(in_process) || !is_certain {
-        true => "was seen",
-        false => "ran",
-    };
-    match missing.omitted.count {
-        0 => format!("No garbage collection {ran} in {recorded} of recording."),
-        omitted => format!(
-            "No garbage collection of at least --min-pause {ran} in {recorded} of recording; {} \
-             omitted took {} in total.",
-            units::counted(omitted, "shorter pause"),
-            units::duration(missing.omitted.time_ns)
-        ),
-    }
-}
-
-fn with_collections(level: Level, totals: &Totals) -> String {
-    let share = units::percent(totals.stopped_ratio.unwrap_or(0.0));
-    let stopped = units::duration(totals.stopped_ns);
-    let observed = units::duration(totals.observed_ns);
-    let longest = units::duration(totals.pauses.max_ns.unwrap_or(0));
-    let together = match totals.processes {
-        0 | 1 => String::new(),
-        many => format!(", summed over {many} processes"),
-    };
-    let pauses = units::counted(totals.pauses.count, "pause");
-    match level {
-        Level::Heavy => format!(
-            "The garbage collector is a problem: Python was paused for {share} of the time \
-             ({stopped} of {observed}{together}), in {pauses} of up to {longest}."
-        ),
-        Level::Noticeable => format!(
-            "The garbage collector costs {share} of the time ({stopped} of {observed}{together}), \
-             in {pauses} of up to {longest}."
-        ),
-        Level::RareLongPauses => format!(
-            "The garbage collector takes little time ({share}: {stopped} of \
-             {observed}{together}), but individual pauses are long: up to {longest}."
-        ),
-        Level::Unknown => format!(
-            "The garbage collector ran for {stopped} in {pauses} of up to {longest}; how long the \
-             program ran is not in the trace."
-        ),
-        Level::Negligible | Level::None => format!(
-            "The garbage collector is not the problem: it took {share} of the time ({stopped} of \
-             {observed}{together}), and the longest pause was {longest}."
-        ),
+        let rare = GpuCost {
+            run_ns: 100_000_000_000,
+            ..cost(200_000_000)
+        };
+        assert_eq!(level_by_cost(&rare), Level::RareLongPauses);
     }
 }

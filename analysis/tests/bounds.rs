@@ -1,14 +1,6 @@
 //! Bounds of what pauses cost the GPU, from calls on the host: cases worked out by hand, and
 //! programs that a small simulation runs with and without their pauses.
 
-mod common;
-
-use common::MS;
-use common::START;
-use common::end;
-use common::pause;
-use common::process;
-use common::report;
 use gctrace_analysis::gpu::bounds::AT_ONCE_NS;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::BoundsReport;
@@ -23,6 +15,12 @@ use gctrace_event::Pause;
 use gctrace_event::Record;
 use gctrace_event::TraceEnd;
 use proptest::prelude::*;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::end;
+use test_kit::reports::pause;
+use test_kit::reports::process;
+use test_kit::reports::report;
 
 const US: u64 = 1_000;
 
@@ -35,10 +33,7 @@ fn call(tid: u32, function: &'static str, start_ns: u64, end_ns: u64, stream: u6
         start_ns,
         end_ns,
         stream: Some(stream),
-        bytes: None,
-        grid: None,
-        correlation: None,
-        error: None,
+        ..CudaCall::default()
     })
 }
 

@@ -1,13 +1,5 @@
 //! Reports on lines, allocation pressure and counters, over small traces worked out by hand.
 
-mod common;
-
-use common::MS;
-use common::START;
-use common::end;
-use common::pause;
-use common::process;
-use common::report;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::LineReport;
 use gctrace_analysis::report::PauseTotal;
@@ -18,6 +10,12 @@ use gctrace_event::Pause;
 use gctrace_event::Pressure;
 use gctrace_event::ProcessCounters;
 use gctrace_event::Record;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::end;
+use test_kit::reports::pause;
+use test_kit::reports::process;
+use test_kit::reports::report;
 
 const JSON: &str = "/usr/lib/python3.12/json/decoder.py";
 const OWN: &str = "/home/me/train.py";

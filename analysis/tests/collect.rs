@@ -1,9 +1,5 @@
 //! Timelines of any records: nothing lost, nothing twice, everything in order.
 
-mod common;
-
-use common::MS;
-use common::START;
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::merge::merge;
@@ -20,10 +16,12 @@ use gctrace_event::GpuSyncKind;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::HashMap;
+use test_kit::reports;
+use test_kit::reports::MS;
+use test_kit::reports::START;
 
 fn op(start_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
     GpuOp {
-        pid: None,
         device: 0,
         stream,
         kind: GpuOpKind::Kernel,
@@ -31,8 +29,7 @@ fn op(start_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
         start_ns: START + start_ms * MS,
         end_ns: START + (start_ms + 1) * MS,
         correlation,
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     }
 }
 
@@ -44,11 +41,8 @@ fn call(pid: u32, function: &'static str, start_ms: u64, correlation: Option<u64
         function: function.into(),
         start_ns: START + start_ms * MS,
         end_ns: START + start_ms * MS + 1000,
-        stream: None,
-        bytes: None,
-        grid: None,
         correlation,
-        error: None,
+        ..CudaCall::default()
     }
 }
 
@@ -236,7 +230,7 @@ fn timelines_of(records: &[AnyRecord], about: &TimelineContext) -> Vec<Timeline>
             AnyRecord::Annotation(annotation) => collector.add_annotation(annotation),
             AnyRecord::Backward(step) => collector.add_backward(step),
             AnyRecord::Pause(pid, tid, start_ns, end_ns) => {
-                let mut pause = common::pause(*pid, 0, 0);
+                let mut pause = reports::pause(*pid, 0, 0);
                 (pause.tid, pause.start_ns, pause.end_ns) = (*tid, *start_ns, *end_ns);
                 collector.add_pause(&pause);
             }

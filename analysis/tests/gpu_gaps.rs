@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::DeviceReport;
 use gctrace_analysis::report::GapReport;
@@ -19,6 +17,7 @@ use gctrace_event::Record;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
 use proptest::prelude::*;
+use test_kit::reports;
 
 const PID: u32 = 1;
 const LOADING: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
@@ -33,8 +32,7 @@ fn op(device: u32, stream: u64, start_ns: u64, end_ns: u64, correlation: u64) ->
         start_ns,
         end_ns,
         correlation: Some(correlation),
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     }
 }
 
@@ -52,11 +50,8 @@ fn call(
         function: function.into(),
         start_ns,
         end_ns,
-        stream: None,
-        bytes: None,
-        grid: None,
         correlation: Some(correlation),
-        error: None,
+        ..CudaCall::default()
     }
 }
 
@@ -65,7 +60,7 @@ fn pause(tid: u32, start_ns: u64, end_ns: u64) -> Pause {
         tid,
         start_ns,
         end_ns,
-        ..common::pause(PID, 0, 0)
+        ..reports::pause(PID, 0, 0)
     }
 }
 

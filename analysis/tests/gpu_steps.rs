@@ -6,12 +6,6 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
-use common::MS;
-use common::START;
-use common::end;
-use common::process;
 use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::StepsReport;
 use gctrace_event::Annotation;
@@ -20,6 +14,11 @@ use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use test_kit::reports;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::end;
+use test_kit::reports::process;
 
 const PID: u32 = 1;
 
@@ -45,14 +44,14 @@ fn profiler_step(number: u64, from_ms: u64, to_ms: u64) -> Record {
 fn pause(from_ms: u64, to_ms: u64, generation: u8) -> Record {
     Record::Pause(Pause {
         generation,
-        ..common::pause(PID, from_ms, to_ms)
+        ..reports::pause(PID, from_ms, to_ms)
     })
 }
 
 fn steps(records: Vec<Record>) -> Option<StepsReport> {
     let mut all = vec![process(PID, 0, "generational")];
     all.extend(records);
-    common::report(all, Some(end(100_000))).steps
+    reports::report(all, Some(end(100_000))).steps
 }
 
 fn only(records: Vec<Record>) -> ProcessSteps {
@@ -148,7 +147,7 @@ fn unknown_generations_count_by_length() {
         Record::Pause(Pause {
             generation: unknown,
             end_ns: START + 150 * MS + 999_999,
-            ..common::pause(PID, 150, 150)
+            ..reports::pause(PID, 150, 150)
         }),
     ]);
     assert_eq!(
@@ -171,7 +170,7 @@ fn free_threaded_collections_are_all_full() {
         profiler_step(1, 0, 100),
         pause(10, 11, 0),
     ];
-    let report = common::report(records, Some(end(1000)));
+    let report = reports::report(records, Some(end(1000)));
     assert_eq!(report.steps.unwrap().processes[0].full_collections, 1);
 }
 
@@ -186,9 +185,7 @@ fn steps_of_the_busiest_thread_and_idle_time_of_all_devices() {
             name: "k".to_owned(),
             start_ns: START + from_ms * MS,
             end_ns: START + to_ms * MS,
-            correlation: None,
-            bytes: None,
-            collective: None,
+            ..GpuOp::default()
         })
     };
     let steps = only(vec![

@@ -1,14 +1,5 @@
 //! How the GPUs did, from samples.
 
-mod common;
-
-use common::MS;
-use common::START;
-use common::add;
-use common::end;
-use common::exit;
-use common::pause;
-use common::process;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::GpuFigure;
 use gctrace_analysis::report::GpuReport;
@@ -17,6 +8,14 @@ use gctrace_event::GpuProcess;
 use gctrace_event::GpuSample;
 use gctrace_event::Process;
 use gctrace_event::Record;
+use test_kit::reports;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::add;
+use test_kit::reports::end;
+use test_kit::reports::exit;
+use test_kit::reports::pause;
+use test_kit::reports::process;
 
 const GIB: u64 = 1 << 30;
 
@@ -40,7 +39,7 @@ fn sample(device: u32, at_ms: u64, utilization: u32, reasons: &[&str]) -> GpuSam
 }
 
 fn gpus(records: Vec<Record>) -> Vec<GpuReport> {
-    common::report(records, Some(end(10_000))).gpus
+    reports::report(records, Some(end(10_000))).gpus
 }
 
 #[test]

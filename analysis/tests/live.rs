@@ -1,14 +1,7 @@
 //! Processes, lines, GPUs and steps in the live view.
 
-mod common;
 mod live_feed;
 
-use common::MS;
-use common::START;
-use common::exit;
-use common::header;
-use common::pause;
-use common::process;
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Annotation;
@@ -27,6 +20,12 @@ use live_feed::fed;
 use live_feed::live;
 use live_feed::only;
 use live_feed::op;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::exit;
+use test_kit::reports::header;
+use test_kit::reports::pause;
+use test_kit::reports::process;
 
 #[test]
 fn a_pause_of_three_seconds_is_in_all_of_them() {

@@ -1,10 +1,7 @@
 //! A day of training, and the memory of the live figures after an hour and after all of it.
 
-mod common;
 mod live_allocated;
 
-use common::START;
-use common::header;
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
@@ -29,6 +26,9 @@ use gctrace_event::Pressure;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use gctrace_event::Record;
+use test_kit::reports;
+use test_kit::reports::START;
+use test_kit::reports::header;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
@@ -70,7 +70,7 @@ impl Day {
     }
 
     fn process(&mut self, pid: u32, since_ns: u64) {
-        let Record::Process(python) = common::process(pid, 0, "generational") else {
+        let Record::Process(python) = reports::process(pid, 0, "generational") else {
             unreachable!()
         };
         let before = Process {
@@ -94,7 +94,7 @@ impl Day {
             reason,
             stack: Some(self.random.u32(1..=self.frames.max(1))),
             oldest_objects: Some(end_ns / 1000),
-            ..common::pause(pid, 0, 0)
+            ..reports::pause(pid, 0, 0)
         }));
         self.pauses += 1;
         self.pause_ns += length_ns;
@@ -145,9 +145,7 @@ impl Day {
                 name: "kernel".to_owned(),
                 start_ns: start_ns + n * 200 * MS,
                 end_ns: start_ns + n * 200 * MS + 150 * MS,
-                correlation: None,
-                bytes: None,
-                collective: None,
+                ..GpuOp::default()
             }));
         }
         self.live.record(&Record::GpuSample(GpuSample {

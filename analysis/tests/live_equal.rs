@@ -5,8 +5,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use gctrace_analysis::Analysis;
 use gctrace_analysis::live::CountAndTime;
 use gctrace_analysis::live::Live;
@@ -30,6 +28,7 @@ use gctrace_event::read::TraceCompletion;
 use gctrace_event::read::TraceReader;
 use std::collections::HashMap;
 use std::path::Path;
+use test_kit::reports;
 
 const REASONS: [&str; 4] = ["automatic", "manual", "shutdown", "unknown"];
 
@@ -290,11 +289,11 @@ fn with_pauses(name: &str) -> Recording {
             op.pid = Some(pid);
         }
     }
-    let process = common::process(pid, 0, "generational");
+    let process = reports::process(pid, 0, "generational");
     recording.records.insert(0, process);
     for place in 1..40 {
         let (end_ns, _, tid) = launches[launches.len() * place / 40];
-        let mut pause = common::pause(pid, 0, 0);
+        let mut pause = reports::pause(pid, 0, 0);
         pause.tid = tid;
         (pause.start_ns, pause.end_ns) = (end_ns - place as u64 * 500_000, end_ns - 1_000);
         pause.generation = (place % 3) as u8;
@@ -322,8 +321,8 @@ fn simulated() -> Recording {
     let mut random = fastrand::Rng::with_seed(7);
     let mut reported: Vec<(u64, Record)> = Vec::new();
     for pid in [11, 12, 13] {
-        reported.push((0, common::process(pid, 0, "generational")));
-        let mut now = common::START;
+        reported.push((0, reports::process(pid, 0, "generational")));
+        let mut now = reports::START;
         for step in 0..400u64 {
             let start = now;
             for _ in 0..random.u64(0..30) {
@@ -337,7 +336,7 @@ fn simulated() -> Recording {
                     reason: [GcReason::Automatic, GcReason::Manual][random.usize(0..2)],
                     collected: random.bool().then(|| random.u64(0..1000)),
                     stack: Some(random.u32(1..60)),
-                    ..common::pause(pid, 0, 0)
+                    ..reports::pause(pid, 0, 0)
                 };
                 reported.push((
                     pause.end_ns + random.u64(0..100_000_000),
@@ -355,9 +354,7 @@ fn simulated() -> Recording {
                     name: "kernel".to_owned(),
                     start_ns,
                     end_ns: start_ns + random.u64(0..2_000_000),
-                    correlation: None,
-                    bytes: None,
-                    collective: None,
+                    ..GpuOp::default()
                 };
                 reported.push((op.end_ns + random.u64(0..3_000_000_000), Record::GpuOp(op)));
             }
@@ -374,7 +371,7 @@ fn simulated() -> Recording {
         }
         reported.push((
             now + 4_000_000_000,
-            common::exit(pid, (now - common::START) / 1_000_000),
+            reports::exit(pid, (now - reports::START) / 1_000_000),
         ));
     }
     for id in 1..60u32 {
@@ -393,7 +390,7 @@ fn simulated() -> Recording {
     }
     reported.sort_by_key(|(reported, _)| *reported);
     Recording {
-        header: common::header(),
+        header: reports::header(),
         records: reported.into_iter().map(|(_, record)| record).collect(),
     }
 }

@@ -1,12 +1,7 @@
 //! Figures of the live view against a naive model of the same records.
 
-mod common;
 mod live_feed;
 
-use common::MS;
-use common::START;
-use common::pause;
-use common::process;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::SnapshotRequest;
@@ -22,6 +17,10 @@ use live_feed::only;
 use live_feed::op;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::pause;
+use test_kit::reports::process;
 
 /// A pause of the model: start and length in ms, process, generation, reason.
 type Drawn = (u64, u64, u32, u8, u8);

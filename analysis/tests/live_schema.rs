@@ -3,10 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
-use common::MS;
-use common::START;
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
@@ -31,6 +27,9 @@ use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use test_kit::reports;
+use test_kit::reports::MS;
+use test_kit::reports::START;
 
 /// Set to write the schema instead of comparing it.
 const UPDATE: &str = "GCTRACE_UPDATE_SCHEMA";
@@ -89,7 +88,7 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
     let header = gctrace_event::TraceHeader {
         host: "host".to_owned(),
         mode: Some("both".to_owned()),
-        ..common::header()
+        ..reports::header()
     };
     let mut live = Live::new(header, 10 * MS);
     for record in records() {
@@ -136,7 +135,7 @@ fn records() -> Vec<Record> {
         generation: 2,
         stack: Some(2),
         oldest_objects: Some(7),
-        ..common::pause(1, 100, 300)
+        ..reports::pause(1, 100, 300)
     });
     let mut records = vec![
         process,
@@ -219,9 +218,7 @@ fn gpu_records() -> [Record; 4] {
             name: "kernel".to_owned(),
             start_ns: START,
             end_ns: START + 2000 * MS,
-            correlation: None,
-            bytes: None,
-            collective: None,
+            ..GpuOp::default()
         }),
         Record::DeviceMemory(DeviceMemory {
             pid: 1,
@@ -240,7 +237,7 @@ fn gpu_records() -> [Record; 4] {
 fn snapshots_keep_to_the_schema() {
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let empty = Live::new(common::header(), 0).snapshot(&SnapshotRequest {
+    let empty = Live::new(reports::header(), 0).snapshot(&SnapshotRequest {
         now_ns: START,
         interval_ns: 0,
         detail: None,

@@ -2,11 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
 mod live_feed;
 
-use common::pause;
-use common::process;
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
@@ -19,6 +16,8 @@ use gctrace_event::Record;
 use live_feed::SECOND;
 use live_feed::fed;
 use proptest::prelude::*;
+use test_kit::reports::pause;
+use test_kit::reports::process;
 
 /// Times and ids that no clock and no kernel gives.
 fn wild() -> impl Strategy<Value = Record> {
@@ -44,9 +43,7 @@ fn wild() -> impl Strategy<Value = Record> {
                 name: String::new(),
                 start_ns: start,
                 end_ns: end,
-                correlation: None,
-                bytes: None,
-                collective: None,
+                ..GpuOp::default()
             }),
             4 => Record::Step(BackwardStep {
                 pid,

@@ -1,19 +1,17 @@
 //! Traces of very many processes: sums are those of all, whether they are listed or not, in time
 //! and memory that follow their number.
 
-mod common;
-
-use common::add;
-use common::end;
-use common::exit;
-use common::pause;
-use common::process;
-use common::report;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use test_kit::reports::add;
+use test_kit::reports::end;
+use test_kit::reports::exit;
+use test_kit::reports::pause;
+use test_kit::reports::process;
+use test_kit::reports::report;
 
 /// Number of processes of a trace that are listed.
 const LISTED: u32 = 10_000;

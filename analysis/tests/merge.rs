@@ -3,10 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
-use common::MS;
-use common::START;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
@@ -24,6 +20,9 @@ use gctrace_event::read::EventReader;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use std::io::Cursor;
+use test_kit::reports;
+use test_kit::reports::MS;
+use test_kit::reports::START;
 
 /// Unix time at which gctrace's clock starts, and the profiler's.
 const OURS_UNIX_NS: i64 = 1_790_000_000_000_000_000;
@@ -79,17 +78,13 @@ fn call(pid: u32, thread: u32, start_ns: u64, correlation: Option<u64>) -> CudaC
         function: "cudaLaunchKernel".into(),
         start_ns,
         end_ns: start_ns + correlation.map_or(0, |_| 4_000),
-        stream: None,
-        bytes: None,
-        grid: None,
         correlation,
-        error: None,
+        ..CudaCall::default()
     }
 }
 
 fn kernel(start_ns: u64, correlation: u64) -> GpuOp {
     GpuOp {
-        pid: None,
         device: 0,
         stream: 7,
         kind: GpuOpKind::Kernel,
@@ -97,8 +92,7 @@ fn kernel(start_ns: u64, correlation: u64) -> GpuOp {
         start_ns,
         end_ns: start_ns + MS,
         correlation: Some(correlation),
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     }
 }
 
@@ -109,7 +103,7 @@ fn pauses(pid: u32) -> Vec<Pause> {
         tid: pid + u32::from(at % 10 == 0),
         start_ns: *start_ns,
         end_ns: start_ns + MS / 2,
-        ..common::pause(pid, 0, 1)
+        ..reports::pause(pid, 0, 1)
     });
     pauses.collect()
 }
@@ -347,10 +341,10 @@ fn a_report_of_both_files() {
          "args":{"device":0,"stream":7,"correlation":1}}],
         "baseTimeNanoseconds":1700000000000000000}"#;
     let mut analysis = Analysis::default();
-    let records = vec![common::process(8, 0, "generational")];
-    let pause = gctrace_event::Record::Pause(common::pause(8, 50, 60));
+    let records = vec![reports::process(8, 0, "generational")];
+    let pause = gctrace_event::Record::Pause(reports::pause(8, 50, 60));
     let records = [records, vec![pause]].concat();
-    common::add(&mut analysis, "gc.json", records, Some(common::end(500)));
+    reports::add(&mut analysis, "gc.json", records, Some(reports::end(500)));
     add(&mut analysis, "kineto.json", profiler);
     let report = analysis.report();
     assert_eq!(report.traces[1].rank, Some(2));
@@ -399,11 +393,11 @@ fn count_once(args: &str, generation: &str) {
         all.join(",")
     );
     let add_ours = |analysis: &mut Analysis| {
-        let pauses = [50, 120, 210, 300].map(|at| common::pause(8, at, at + 10));
-        let process = common::process(8, 0, "generational");
+        let pauses = [50, 120, 210, 300].map(|at| reports::pause(8, at, at + 10));
+        let process = reports::process(8, 0, "generational");
         let records = pauses.map(gctrace_event::Record::Pause);
         let records = [vec![process], records.to_vec()].concat();
-        common::add(analysis, "gc.json", records, Some(common::end(500)));
+        reports::add(analysis, "gc.json", records, Some(reports::end(500)));
     };
     let mut forwards = Analysis::default();
     add_ours(&mut forwards);

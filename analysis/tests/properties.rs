@@ -1,12 +1,5 @@
 //! Properties of any trace with stacks: sums agree, and the order of records does not matter.
 
-mod common;
-
-use common::end;
-use common::exit;
-use common::pause;
-use common::process;
-use common::report;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::PauseTotal;
 use gctrace_event::Counter;
@@ -15,6 +8,12 @@ use gctrace_event::GcReason;
 use gctrace_event::Pause;
 use gctrace_event::Record;
 use proptest::prelude::*;
+use test_kit::reports;
+use test_kit::reports::end;
+use test_kit::reports::exit;
+use test_kit::reports::pause;
+use test_kit::reports::process;
+use test_kit::reports::report;
 
 /// Few enough that no list is truncated.
 const FRAMES: u32 = 16;
@@ -123,7 +122,7 @@ proptest! {
     #[test]
     fn flame_graphs_have_all_the_time(records in records()) {
         let mut analysis = Analysis::default();
-        common::add(&mut analysis, "t.json", whole(&records), Some(end(2000)));
+        reports::add(&mut analysis, "t.json", whole(&records), Some(end(2000)));
         let with_stack = analysis.report().lines.map(|lines| lines.with_stack);
         let stacks: Vec<_> = analysis.stacks().flat_map(|process| process.stacks()).collect();
         let weights = sum(stacks.iter().map(|stack| stack.pauses()));

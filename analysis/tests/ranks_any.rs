@@ -2,7 +2,6 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
 mod ranks_job;
 
 use gctrace_analysis::Analysis;
@@ -18,6 +17,7 @@ use ranks_job::Plan;
 use ranks_job::RankRun;
 use ranks_job::START;
 use ranks_job::run;
+use test_kit::reports;
 
 /// Moments that follow each other, now and then an absurd one.
 fn any_time() -> impl Strategy<Value = u64> {
@@ -147,14 +147,19 @@ fn assert_sound(timelines: &[Timeline]) -> Result<(), TestCaseError> {
 fn a_job_without_any_pause_has_no_victims() {
     let mut analysis = Analysis::default();
     for run in run(&Plan::default(), START) {
-        let Record::Process(mut process) = common::process(1000 + run.rank, 0, "generational")
+        let Record::Process(mut process) = reports::process(1000 + run.rank, 0, "generational")
         else {
             panic!("a process");
         };
         process.rank = Some(run.rank);
         let mut records = vec![Record::Process(process)];
         records.extend(run.records);
-        common::add(&mut analysis, "t.json", records, Some(common::end(200_000)));
+        reports::add(
+            &mut analysis,
+            "t.json",
+            records,
+            Some(reports::end(200_000)),
+        );
     }
     let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);
     let ranks = ranks.expect("a report on ranks");

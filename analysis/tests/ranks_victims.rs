@@ -6,7 +6,6 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
 mod ranks_job;
 
 use gctrace_analysis::Analysis;
@@ -22,12 +21,13 @@ use ranks_job::found;
 use ranks_job::paused;
 use ranks_job::run;
 use ranks_job::timelines;
+use test_kit::reports;
 
 /// The report on a job's ranks, each in a trace of its own.
 fn report(runs: &[RankRun]) -> RankedJob {
     let mut analysis = Analysis::default();
     for run in runs {
-        let Record::Process(process) = common::process(1000 + run.rank, 0, "generational") else {
+        let Record::Process(process) = reports::process(1000 + run.rank, 0, "generational") else {
             panic!("a process");
         };
         let mut records = vec![Record::Process(Process {
@@ -35,7 +35,12 @@ fn report(runs: &[RankRun]) -> RankedJob {
             ..process
         })];
         records.extend(run.records.iter().cloned());
-        common::add(&mut analysis, "t.json", records, Some(common::end(200_000)));
+        reports::add(
+            &mut analysis,
+            "t.json",
+            records,
+            Some(reports::end(200_000)),
+        );
     }
     let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);
     let mut ranks = ranks.expect("a report on ranks");

@@ -1,6 +1,6 @@
 //! The replay against a simulator that knows the truth, and on timelines of any kind.
 
-#[path = "common/simulated.rs"]
+#[path = "replay_model/simulated.rs"]
 mod simulated;
 
 use gctrace_analysis::gpu::calls::CallEffect;

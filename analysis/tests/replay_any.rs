@@ -1,7 +1,7 @@
 //! The replay on timelines of any kind: damaged clocks, operations of one stream at the same time,
 //! links to nothing. Unchanged it is exact, and a shorter pause makes nothing later.
 
-#[path = "common/simulated.rs"]
+#[path = "replay_model/simulated.rs"]
 mod simulated;
 
 use gctrace_analysis::gpu::calls::CallEffect;

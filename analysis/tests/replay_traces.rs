@@ -1,7 +1,7 @@
 //! The replay on real traces: pauses put in and taken out again. `examples/replay_errors.rs` prints
 //! the whole table.
 
-#[path = "common/inserted.rs"]
+#[path = "replay_model/inserted.rs"]
 mod inserted;
 
 use gctrace_analysis::gpu::timeline::Timeline;

@@ -1,15 +1,5 @@
 //! Reports over small traces with figures that can be computed by hand.
 
-mod common;
-
-use common::MS;
-use common::START;
-use common::add;
-use common::end;
-use common::exit;
-use common::pause;
-use common::process;
-use common::report;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
@@ -21,6 +11,14 @@ use gctrace_event::Pause;
 use gctrace_event::ProbeCost;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::add;
+use test_kit::reports::end;
+use test_kit::reports::exit;
+use test_kit::reports::pause;
+use test_kit::reports::process;
+use test_kit::reports::report;
 
 fn ids(report: &Report) -> Vec<&str> {
     report

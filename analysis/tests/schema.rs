@@ -2,13 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
 use gctrace_event::Record;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceReader;
+use test_kit::reports;
 
 /// Set to write the schema instead of comparing it.
 const UPDATE: &str = "GCTRACE_UPDATE_SCHEMA";
@@ -63,7 +62,7 @@ fn with_pauses(analysis: &mut Analysis, name: &str) {
     launches.sort_unstable();
     for place in 1..8 {
         let (start_ns, pid, tid) = launches[launches.len() * place / 8];
-        let mut pause = common::pause(pid, 0, 0);
+        let mut pause = reports::pause(pid, 0, 0);
         pause.tid = tid;
         (pause.start_ns, pause.end_ns) = (start_ns - 900_000, start_ns - 1_000);
         pause.generation = (place % 3) as u8;
@@ -88,9 +87,13 @@ fn reports_keep_to_the_published_schema() {
     };
     validate(&Analysis::default().report());
 
-    let pauses = [50, 120, 210].map(|at| Record::Pause(common::pause(8, at, at + 10)));
-    let records = [vec![common::process(8, 0, "generational")], pauses.to_vec()].concat();
-    validate(&common::report(records, Some(common::end(500))));
+    let pauses = [50, 120, 210].map(|at| Record::Pause(reports::pause(8, at, at + 10)));
+    let records = [
+        vec![reports::process(8, 0, "generational")],
+        pauses.to_vec(),
+    ]
+    .concat();
+    validate(&reports::report(records, Some(reports::end(500))));
 
     let mut ranks = Analysis::default();
     with_pauses(&mut ranks, "sampled_rank0.json.gz");

@@ -1,11 +1,10 @@
 //! Predictions against programs that are run again with the change, in simulation.
 
-mod common;
 mod training;
 
-use common::MS;
 use gctrace_analysis::report::ScenarioId;
 use gctrace_analysis::report::WhatIf;
+use test_kit::reports::MS;
 use training::Collector;
 use training::DEFAULT;
 use training::Outcome;

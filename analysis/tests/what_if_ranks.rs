@@ -1,14 +1,6 @@
 //! Predictions for two ranks that wait for each other in a collective, against the same job run
 //! again with the change.
 
-mod common;
-
-use common::MS;
-use common::START;
-use common::end;
-use common::pause;
-use common::process;
-use common::report;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::ranks;
 use gctrace_analysis::gpu::replay::ReplayChange;
@@ -32,6 +24,13 @@ use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::Record;
+use test_kit::reports;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::end;
+use test_kit::reports::pause;
+use test_kit::reports::process;
+use test_kit::reports::report;
 
 const US: u64 = 1_000;
 const LATENCY_NS: u64 = 6 * US;
@@ -58,10 +57,8 @@ impl Rank {
             start_ns,
             end_ns: self.now_ns,
             stream: Some(7),
-            bytes: None,
-            grid: None,
             correlation: Some(self.correlation),
-            error: None,
+            ..CudaCall::default()
         }));
     }
 
@@ -233,7 +230,7 @@ fn plans_fall_into_the_same_step_of_every_rank() {
     let (records, measured_ns) = run(at_different_steps, false);
     let mut analysis = Analysis::default();
     let ranks = described().into_iter().chain(records).collect();
-    common::add(&mut analysis, "t.json", ranks, Some(end(5_000)));
+    reports::add(&mut analysis, "t.json", ranks, Some(end(5_000)));
     let timelines: Vec<&Timeline> = analysis.timelines().iter().collect();
     let programs: Vec<ProgramModel<'_>> = timelines
         .iter()

@@ -1,15 +1,8 @@
 //! Verdict and advice from predictions, and predictions from traces that contain little or
 //! nonsense.
 
-mod common;
 mod training;
 
-use common::MS;
-use common::START;
-use common::end;
-use common::pause;
-use common::process;
-use common::report;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::ScenarioId;
@@ -23,6 +16,12 @@ use gctrace_event::PauseMemory;
 use gctrace_event::Pressure;
 use gctrace_event::Record;
 use proptest::prelude::*;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::end;
+use test_kit::reports::pause;
+use test_kit::reports::process;
+use test_kit::reports::report;
 use training::DEFAULT;
 use training::PROGRAM;
 use training::Program;
@@ -294,8 +293,7 @@ proptest! {
                 start_ns: one.min(other),
                 end_ns: one.max(other),
                 correlation: Some(correlation),
-                bytes: None,
-                collective: None,
+                ..GpuOp::default()
             }));
         }
         records.append(&mut simulation.records);

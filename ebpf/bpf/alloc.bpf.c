@@ -12,31 +12,10 @@
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
 
-/* Size classes: 16 bytes each up to 512 (pymalloc), then powers of two up to 1 MiB, and one
- * above. */
-#define SMALL_CLASSES 32
-#define SIZE_CLASSES 44
-#define SIZE_UNKNOWN 43
 /* Cookies: the number of a register in x86-64 encodings, or one of these with a constant above
  * it. */
 #define COOKIE_CONSTANT 16
 #define COOKIE_UNKNOWN 17
-
-struct allocations {
-	u64 hits;
-	u64 foreign_hits;      /* in other processes with the same file                           */
-	u64 bytes;             /* of those of known size                                          */
-	u64 classes[SIZE_CLASSES];
-};
-
-/* The process with the open window. */
-struct alloc_window {
-	u64 runtime;           /* address of _PyRuntime                                           */
-	u32 pid;               /* 0: none                                                         */
-	u32 layout;            /* index into `layouts`                                            */
-	u32 stack_every;       /* every Nth hit takes a stack; 0: none                            */
-	u32 reserved;
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -363,6 +363,30 @@ struct process_event {
 	__u32 parent_stopped;  /* the parent was stopped before the process                       */
 };
 
+/* ---- Allocation windows (alloc.bpf.c) ------------------------------------------------------- */
+
+/* Size classes: 16 bytes each up to 512 (pymalloc), then powers of two up to 1 MiB, and one
+ * above. */
+#define SMALL_CLASSES 32
+#define SIZE_CLASSES 44
+#define SIZE_UNKNOWN 43
+
+struct allocations {
+	__u64 hits;
+	__u64 foreign_hits;      /* in other processes with the same file                           */
+	__u64 bytes;             /* of those of known size                                          */
+	__u64 classes[SIZE_CLASSES];
+};
+
+/* The process with the open window. */
+struct alloc_window {
+	__u64 runtime;           /* address of _PyRuntime                                           */
+	__u32 pid;               /* 0: none                                                         */
+	__u32 layout;            /* index into `layouts`                                            */
+	__u32 stack_every;       /* every Nth hit takes a stack; 0: none                            */
+	__u32 reserved;
+};
+
 /* ---- CUDA, NCCL and torch calls (cuda.bpf.c) ------------------------------------------------ */
 
 /* Cookie of such a probe: all that the program needs to know about the function. */

@@ -6,7 +6,7 @@
 use crate::error::Error;
 use crate::session::SharedMaps;
 use crate::support::AttachMethod;
-use crate::wire::Wire;
+use crate::wire::read;
 use libbpf_rs::Link;
 use libbpf_rs::MapCore as _;
 use libbpf_rs::MapFlags;
@@ -19,6 +19,7 @@ use skeleton::types::alloc_window;
 use skeleton::types::allocations;
 use std::mem::MaybeUninit;
 use std::path::Path;
+use zerocopy::IntoBytes as _;
 
 mod skeleton {
     #![allow(
@@ -34,14 +35,9 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/alloc.skel.rs"));
 }
 
-// SAFETY: integers only.
-unsafe impl Wire for allocations {}
-// SAFETY: integers only.
-unsafe impl Wire for alloc_window {}
-
-/// `SIZE_CLASSES` of `bpf/alloc.bpf.c`.
+/// `SIZE_CLASSES` of `bpf/event.h`.
 const CLASSES: usize = 44;
-/// `SMALL_CLASSES` of `bpf/alloc.bpf.c`: 16 bytes each.
+/// `SMALL_CLASSES` of `bpf/event.h`: 16 bytes each.
 const SMALL_CLASSES: u32 = 32;
 
 /// Location of the size of an allocation.
@@ -158,7 +154,7 @@ impl AllocationPrograms {
         self.skeleton
             .maps
             .alloc_window
-            .update(&0u32.to_ne_bytes(), window.bytes(), MapFlags::ANY)
+            .update(&0u32.to_ne_bytes(), window.as_bytes(), MapFlags::ANY)
             .map_err(|source| Error::Map {
                 map: "alloc_window",
                 source,
@@ -217,7 +213,10 @@ impl AllocationPrograms {
             classes: (0..CLASSES).map(|class| (largest(class), 0)).collect(),
             ..AllocationCounts::default()
         };
-        for counted in per_cpu.iter().filter_map(|bytes| allocations::read(bytes)) {
+        for counted in per_cpu
+            .iter()
+            .filter_map(|bytes| read::<allocations>(bytes))
+        {
             sum.hits += counted.hits;
             sum.foreign_hits += counted.foreign_hits;
             sum.bytes = sum.bytes.saturating_add(counted.bytes);

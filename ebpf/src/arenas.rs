@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::session::Attachment;
 use crate::session::BpfSession;
 use crate::wire::Arenas;
-use crate::wire::Wire as _;
+use crate::wire::read;
 use libbpf_rs::MapCore as _;
 use libbpf_rs::MapFlags;
 use libbpf_rs::libbpf_sys;
@@ -87,7 +87,7 @@ impl BpfSession {
             .flatten();
         Some(
             found
-                .and_then(|bytes| Arenas::read(&bytes))
+                .and_then(|bytes| read::<Arenas>(&bytes))
                 .unwrap_or_default(),
         )
     }

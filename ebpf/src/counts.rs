@@ -6,7 +6,7 @@ use crate::wire::HardwareCounts;
 use crate::wire::PauseFlag;
 use crate::wire::PauseWire;
 use crate::wire::SoftwareCounts;
-use crate::wire::Wire;
+use crate::wire::read;
 use gctrace_event::Counter;
 use gctrace_event::Counters;
 
@@ -65,7 +65,7 @@ pub(crate) fn of_pause(wire: &PauseWire, bytes: &[u8], cpu_ns: Option<u64>) -> C
     if wire.flags & PauseFlag::PAUSE_COUNTED.0 != 0 {
         add_software(&mut counters, &wire.software, cpu_ns);
     }
-    if let Some(counted) = CountedPauseWire::read(bytes) {
+    if let Some(counted) = read::<CountedPauseWire>(bytes) {
         add_hardware(&mut counters, &counted.hardware, counted.valid);
         counters.migrated = counted.valid != counted.asked;
     }
@@ -116,6 +116,7 @@ fn scaled(value: u64, enabled_ns: u64, running_ns: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::wire::skeleton::types::hardware_value;
+    use zerocopy::IntoBytes as _;
 
     fn counts(value: u64, enabled_ns: u64, running_ns: u64) -> HardwareCounts {
         HardwareCounts {
@@ -178,11 +179,11 @@ mod tests {
             hardware: counts(7, 1, 1),
             ..CountedPauseWire::default()
         };
-        let counters = of_pause(&wire.pause, wire.bytes(), None);
+        let counters = of_pause(&wire.pause, wire.as_bytes(), None);
         assert_eq!(counters.get(Counter::Cycles), Some(7));
         assert_eq!(counters.get(Counter::Instructions), None);
         assert!(counters.migrated);
-        let plain = of_pause(&wire.pause, wire.pause.bytes(), None);
+        let plain = of_pause(&wire.pause, wire.pause.as_bytes(), None);
         assert!(plain.is_empty() && !plain.migrated);
     }
 }

@@ -12,10 +12,11 @@ use crate::wire::PauseFlag;
 use crate::wire::PauseWire;
 use crate::wire::ProcessWire;
 use crate::wire::StackWire;
-use crate::wire::Wire;
+use crate::wire::read;
 use gctrace_event::EventSource;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
+use zerocopy::FromBytes as _;
 
 /// An event in a recorded process.
 #[derive(Clone, Debug)]
@@ -234,20 +235,16 @@ pub enum ProcessEvent {
 pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match EventKind(kind) {
-        EventKind::EVENT_PAUSE => {
-            PauseWire::read(bytes).map(|wire| KernelEvent::Pause(pause(&wire, bytes)))
-        }
-        EventKind::EVENT_STACK => {
-            StackWire::read(bytes).map(|wire| KernelEvent::Stack(stack(&wire)))
-        }
+        EventKind::EVENT_PAUSE => read(bytes).map(|wire| KernelEvent::Pause(pause(&wire, bytes))),
+        EventKind::EVENT_STACK => read(bytes).map(|wire| KernelEvent::Stack(stack(&wire))),
         EventKind::EVENT_CODE => code(bytes).map(KernelEvent::Code),
-        EventKind::EVENT_ALLOCATION => AllocationWire::read(bytes).map(|wire| {
+        EventKind::EVENT_ALLOCATION => read(bytes).map(|wire: AllocationWire| {
             KernelEvent::Allocation(AllocationEvent {
                 pid: wire.pid,
                 stack: wire.stack,
             })
         }),
-        _ => process(&ProcessWire::read(bytes)?).map(KernelEvent::Process),
+        _ => process(&read(bytes)?).map(KernelEvent::Process),
     }
 }
 
@@ -321,8 +318,7 @@ fn stack(wire: &StackWire) -> StackEvent {
 }
 
 fn code(bytes: &[u8]) -> Option<CodeEvent> {
-    let wire = CodeWire::read(bytes)?;
-    let table = bytes.get(size_of::<CodeWire>()..).unwrap_or_default();
+    let (wire, table) = CodeWire::read_from_prefix(bytes).ok()?;
     let first = |bytes: &[u8], count: u32| {
         let count = bytes.len().min(count as usize);
         bytes.get(..count).unwrap_or_default().to_vec()
@@ -434,6 +430,7 @@ mod tests {
     use super::*;
     use crate::wire::ARGUMENT_UNKNOWN;
     use proptest::prelude::*;
+    use zerocopy::IntoBytes as _;
 
     fn wire() -> PauseWire {
         PauseWire {
@@ -455,7 +452,7 @@ mod tests {
     }
 
     fn decoded(wire: &PauseWire) -> PauseEvent {
-        match decode(wire.bytes()) {
+        match decode(wire.as_bytes()) {
             Some(KernelEvent::Pause(pause)) => pause,
             other => panic!("not a pause: {other:?}"),
         }
@@ -528,7 +525,7 @@ mod tests {
         assert!(decode(&[1, 0, 0]).is_none());
         let wire = wire();
         assert!(
-            wire.bytes()
+            wire.as_bytes()
                 .get(..170)
                 .is_some_and(|cut| decode(cut).is_none())
         );

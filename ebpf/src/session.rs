@@ -25,7 +25,6 @@ use crate::wire::FollowedProcess;
 use crate::wire::Layout;
 use crate::wire::MAX_LAYOUTS;
 use crate::wire::MAX_POINTS;
-use crate::wire::Wire;
 use crate::wire::skeleton::GctraceSkel;
 use crate::wire::skeleton::GctraceSkelBuilder;
 use libbpf_rs::Link;
@@ -47,6 +46,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
+use zerocopy::IntoBytes as _;
 
 /// Options for loading a session; they cannot be changed afterwards.
 #[derive(Clone, Copy, Debug)]
@@ -165,7 +165,7 @@ impl BpfSession {
                 incarnation: 1,
                 ..FollowedProcess::default()
             }
-            .bytes(),
+            .as_bytes(),
         )
     }
 
@@ -182,7 +182,7 @@ impl BpfSession {
         update(
             &self.skeleton.maps.known_files,
             "known_files",
-            file.bytes(),
+            file.as_bytes(),
             &1u32.to_ne_bytes(),
         )
     }
@@ -216,7 +216,7 @@ impl BpfSession {
             &self.skeleton.maps.layouts,
             "layouts",
             &index.to_ne_bytes(),
-            layout.bytes(),
+            layout.as_bytes(),
         )?;
         self.layouts += 1;
         Ok(index)
@@ -251,7 +251,7 @@ impl BpfSession {
             &self.skeleton.maps.points,
             "points",
             &index.to_ne_bytes(),
-            point.wire().bytes(),
+            point.wire().as_bytes(),
         )
     }
 

@@ -1,4 +1,7 @@
 //! The wire records of `bpf/event.h`, as the skeleton generated them from the object's BTF.
+//! `build.rs` derives zerocopy's traits for them: all are integers without padding.
+
+use zerocopy::FromBytes;
 
 pub(crate) mod skeleton {
     #![allow(
@@ -90,25 +93,9 @@ pub fn unknown_layout() -> Layout {
     }
 }
 
-/// A record made of integers only, so that any bytes of its length are a valid value.
-///
-/// # Safety
-/// The type is `repr(C)`, `Copy`, and every bit pattern of it is valid.
-pub(crate) unsafe trait Wire: Copy {
-    /// Reads a record from the start of `bytes`; `None` if they are too short.
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let bytes = bytes.get(..size_of::<Self>())?;
-        // SAFETY: the slice is long enough, the read may be unaligned, and the trait promises that
-        // any bytes are valid.
-        Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
-    }
-
-    /// The record's bytes.
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: a `repr(C)` value of integers, initialized; the BPF structs have no padding
-        // (static asserts in `bpf/event.h`).
-        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
-    }
+/// Reads a record from the start of `bytes`; `None` if they are too short.
+pub(crate) fn read<T: FromBytes>(bytes: &[u8]) -> Option<T> {
+    T::read_from_prefix(bytes).ok().map(|(record, _)| record)
 }
 
 impl FileKey {
@@ -124,32 +111,3 @@ impl FileKey {
         }
     }
 }
-
-// SAFETY: integers only.
-unsafe impl Wire for PauseWire {}
-// SAFETY: integers only.
-unsafe impl Wire for CountedPauseWire {}
-// SAFETY: integers only.
-unsafe impl Wire for ProcessHardware {}
-// SAFETY: integers only.
-unsafe impl Wire for ProcessCountsWire {}
-// SAFETY: integers only.
-unsafe impl Wire for TaskCounts {}
-// SAFETY: integers only.
-unsafe impl Wire for AllocationWire {}
-// SAFETY: integers only.
-unsafe impl Wire for ProcessWire {}
-// SAFETY: integers only.
-unsafe impl Wire for StackWire {}
-// SAFETY: integers only.
-unsafe impl Wire for CodeWire {}
-// SAFETY: integers only.
-unsafe impl Wire for Arenas {}
-// SAFETY: integers only.
-unsafe impl Wire for FollowedProcess {}
-// SAFETY: integers only.
-unsafe impl Wire for Point {}
-// SAFETY: integers only.
-unsafe impl Wire for Layout {}
-// SAFETY: integers only.
-unsafe impl Wire for FileKey {}

@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-mod common;
-
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveError;
 use gctrace_probes::ResolveOptions;
@@ -16,16 +14,17 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use tempfile::TempDir;
+use test_kit::interpreters;
 
 /// A static interpreter, with everything in one file.
 fn python() -> Option<&'static (PathBuf, Vec<u8>)> {
     static FILE: OnceLock<Option<(PathBuf, Vec<u8>)>> = OnceLock::new();
     FILE.get_or_init(|| {
-        let found = common::interpreters()
+        let found = interpreters::interpreters("python")
             .into_iter()
-            .find(|one| !one.is("container") && !one.is("shared"));
+            .find(|one| !one.is("shared"));
         let Some(found) = found else {
-            common::skip("damaged files", "no static interpreter");
+            interpreters::skip("damaged files", "no static interpreter");
             return None;
         };
         eprintln!("damaging {}", found.name);

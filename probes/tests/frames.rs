@@ -4,12 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 #![expect(clippy::panic, reason = "what fails here fails the test")]
 
-mod common;
 #[path = "frames/line_tables.rs"]
 mod line_tables;
-
-#[path = "../../tests/limit.rs"]
-mod limit;
 
 use gctrace_probes::CodeObject;
 use gctrace_probes::CollectorLayout;
@@ -22,7 +18,6 @@ use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::frames::WalkedFrame;
 use gctrace_probes::maps;
 use gctrace_probes::resolve;
-use limit::WithTimeout as _;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -36,6 +31,8 @@ use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
 
 /// Deeper than this, the test would not notice that more frames are found than exist.
 const DEPTH: usize = 100;
@@ -248,11 +245,7 @@ fn places(python: &Path, name: &str) -> HashMap<String, usize> {
 #[test]
 fn stacks_agree_with_the_interpreter() {
     let mut interpreters = 0;
-    for interpreter in common::interpreters() {
-        if interpreter.is("container") {
-            common::skip(&interpreter.name, "its process is a child of a wrapper");
-            continue;
-        }
+    for interpreter in interpreters::interpreters("stacks_agree_with_the_interpreter") {
         let compared = places(&interpreter.path, &interpreter.name);
         assert!(
             compared.contains_key("callback"),

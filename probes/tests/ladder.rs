@@ -3,23 +3,19 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-mod common;
-
-#[path = "../../tests/limit.rs"]
-mod limit;
-
 use gctrace_probes::ProbePointKind;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::SearchStrategy;
 use gctrace_probes::resolve;
 use gctrace_probes::resolve_bytes;
-use limit::WithTimeout as _;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
 
 fn run(program: &str, arguments: &[&Path]) {
     let status = Command::new(program)
@@ -30,7 +26,7 @@ fn run(program: &str, arguments: &[&Path]) {
 }
 
 /// The file with the collector: the libpython of a shared build, the executable otherwise.
-fn collector_file(interpreter: &common::Interpreter) -> PathBuf {
+fn collector_file(interpreter: &interpreters::Python) -> PathBuf {
     let output = Command::new("ldd")
         .arg(&interpreter.path)
         .output_in_time()
@@ -51,16 +47,16 @@ fn with_symbols() -> Vec<PathBuf> {
             .output_in_time()
             .is_err()
     }) {
-        common::skip("the ladder", &format!("{missing} is not installed"));
+        interpreters::skip("the ladder", &format!("{missing} is not installed"));
         return Vec::new();
     }
-    let found: Vec<PathBuf> = common::interpreters()
+    let found: Vec<PathBuf> = interpreters::interpreters("with_symbols")
         .iter()
         .filter(|interpreter| interpreter.is("symbols"))
         .map(collector_file)
         .collect();
     if found.is_empty() {
-        common::skip("the ladder", "no interpreter with symbols");
+        interpreters::skip("the ladder", "no interpreter with symbols");
     }
     found
 }
@@ -120,11 +116,11 @@ fn symbols_give_what_nm_gives() {
     for file in with_symbols() {
         let resolution = found(&file, &options(&[]));
         assert_eq!(resolution.rung, SearchStrategy::SymbolTable);
-        let addresses: BTreeSet<u64> = resolution
+        let collector = resolution
             .points
             .iter()
-            .map(|point| point.address)
-            .collect();
+            .filter(|point| point.kind != ProbePointKind::CodeDealloc);
+        let addresses: BTreeSet<u64> = collector.map(|point| point.address).collect();
         assert_eq!(addresses, named_by_nm(&file), "{}", file.display());
     }
 }
@@ -175,7 +171,7 @@ fn the_callers_lead_to_the_collector_without_its_debug_line() {
             .count()
             > 1
         {
-            common::skip(&file.display().to_string(), "clones need the debug line");
+            interpreters::skip(&file.display().to_string(), "clones need the debug line");
             continue;
         }
         let mut bytes = std::fs::read(stripped(&file, &folder)).unwrap();
@@ -207,7 +203,7 @@ fn separate_debug_files_are_found_and_checked() {
 
 fn by_build_id(file: &Path, debug: &Path, folder: &TempDir, truth: &Resolution) {
     let Some(id) = &truth.build_id else {
-        common::skip(&file.display().to_string(), "no build id");
+        interpreters::skip(&file.display().to_string(), "no build id");
         return;
     };
     let (start, rest) = id.split_at(2);
@@ -280,11 +276,8 @@ fn mini_debug_info_is_unpacked() {
 
 #[test]
 fn every_interpreter_is_resolved_without_a_warning() {
-    for interpreter in common::interpreters() {
-        if interpreter.is("container") {
-            common::skip(&interpreter.name, "a wrapper, not an interpreter");
-            continue;
-        }
+    for interpreter in interpreters::interpreters("every_interpreter_is_resolved_without_a_warning")
+    {
         let resolution = found(&collector_file(&interpreter), &ResolveOptions::default());
         assert_eq!(
             resolution.warnings,
@@ -301,7 +294,7 @@ fn every_interpreter_is_resolved_without_a_warning() {
         );
         let collector = resolution.collector.to_string();
         assert!(
-            interpreter.kinds.is_empty() || interpreter.is(&collector),
+            interpreter.traits.is_empty() || interpreter.is(&collector),
             "{}",
             interpreter.name
         );
@@ -321,9 +314,11 @@ fn static_trace_points_are_found_with_their_counters() {
         ..ResolveOptions::default()
     };
     let mut seen = 0;
-    for interpreter in common::interpreters() {
+    for interpreter in
+        interpreters::interpreters("static_trace_points_are_found_with_their_counters")
+    {
         let Ok(Some(resolution)) = resolve(&collector_file(&interpreter), &options) else {
-            common::skip(&interpreter.name, "built without static trace points");
+            interpreters::skip(&interpreter.name, "built without static trace points");
             continue;
         };
         seen += 1;

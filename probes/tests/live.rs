@@ -3,11 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-mod common;
-
-#[path = "../../tests/limit.rs"]
-mod limit;
-
 use gctrace_probes::CollectorLayout;
 use gctrace_probes::GcBase;
 use gctrace_probes::PythonVersion;
@@ -16,7 +11,6 @@ use gctrace_probes::ResolveOptions;
 use gctrace_probes::StatsLocation;
 use gctrace_probes::maps;
 use gctrace_probes::resolve;
-use limit::WithTimeout as _;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::BufRead;
@@ -26,6 +20,8 @@ use std::os::unix::fs::FileExt;
 use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
 
 /// The script's report.
 #[derive(Debug, Deserialize)]
@@ -187,11 +183,7 @@ fn compare_heap(state: &State<'_>, printed: &ProgramOutput, context: &str) {
 #[test]
 fn layouts_agree_with_the_interpreter() {
     let mut compared = 0;
-    for interpreter in common::interpreters() {
-        if interpreter.is("container") {
-            common::skip(&interpreter.name, "its process is a child of a wrapper");
-            continue;
-        }
+    for interpreter in interpreters::interpreters("layouts_agree_with_the_interpreter") {
         let mut child = start(&interpreter.path);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut stdin = child.stdin.take().unwrap();

@@ -3,9 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-#[path = "../../tests/limit.rs"]
-mod limit;
-
 use gctrace_event::GpuProcess;
 use gctrace_event::GpuSample;
 use gctrace_probes::nvml::ExtraQueries;
@@ -13,10 +10,10 @@ use gctrace_probes::nvml::NvmlAbsences;
 use gctrace_probes::nvml::NvmlError;
 use gctrace_probes::nvml::NvmlLibrary;
 use gctrace_probes::nvml::NvmlSampler;
-use limit::WithTimeout as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
 
 const GIB: u64 = 1 << 30;
 const ALL: ExtraQueries = ExtraQueries {

@@ -1,8 +1,6 @@
 """Parses a metrics page from stdin with the Prometheus project's own parser, and writes the result
 as JSON.
 
-usage: openmetrics_page.py [openmetrics | prometheus]
-
 [{"name", "type", "unit", "help", "samples": [[name, {label: value}, value]]}]; infinity is "inf".
 Exits with the parser's error if there is one. Needs the package prometheus-client
 (scripts/metrics-venv.sh).
@@ -11,8 +9,7 @@ Exits with the parser's error if there is one. Needs the package prometheus-clie
 import json
 import sys
 
-from prometheus_client import parser
-from prometheus_client.openmetrics import parser as openmetrics_parser
+from prometheus_client.openmetrics import parser
 
 
 def number(value):
@@ -20,11 +17,6 @@ def number(value):
 
 
 def main():
-    kind = sys.argv[1] if len(sys.argv) > 1 else "openmetrics"
-    parse = {
-        "openmetrics": openmetrics_parser.text_string_to_metric_families,
-        "prometheus": parser.text_string_to_metric_families,
-    }[kind]
     families = [
         {
             "name": family.name,
@@ -36,7 +28,7 @@ def main():
                 for sample in family.samples
             ],
         }
-        for family in parse(sys.stdin.read())
+        for family in parser.text_string_to_metric_families(sys.stdin.read())
     ]
     seen = set()
     for family in families:

@@ -36,7 +36,7 @@ const SOME_UNREADABLE: u8 = 1;
 /// No trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     let (mut analysis, code) = read_all(&config.traces)?;
-    let report = analysis.report();
+    let report = render::report(&mut analysis);
     match &config.output {
         Some(path) => {
             let content = |out: &mut dyn io::Write| write(&report, config.format, out);

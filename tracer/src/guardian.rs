@@ -8,7 +8,7 @@
 //! released with gctrace. Another process of this kind guards the terminal
 //! (`guardian/terminal.rs`).
 
-mod held_map;
+mod stopped_map;
 mod terminal;
 
 pub(crate) use terminal::LEAVE;
@@ -16,7 +16,7 @@ pub(crate) use terminal::TerminalGuardian;
 pub(crate) use terminal::guard as guard_terminal;
 pub(crate) use terminal::raw;
 
-use crate::guardian::held_map::HeldMap;
+use crate::guardian::stopped_map::StoppedMap;
 use nix::errno::Errno;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
@@ -46,8 +46,8 @@ use std::time::Instant;
 /// Name of the process, at most 15 bytes (`TASK_COMM_LEN`). It does not contain "gctrace": `pkill
 /// gctrace` and `killall gctrace` must leave guardians alone.
 const NAME: &str = "gc-guardian";
-/// The guardian's descriptor of the map.
-const MAP_DESCRIPTOR: i32 = 3;
+/// The guardian's descriptor of what it guards: the map, or the terminal.
+const GIVEN_DESCRIPTOR: i32 = 3;
 /// Sent on the pipe at an orderly end.
 const DISMISSED: u8 = b'.';
 
@@ -67,37 +67,60 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// this time, and only then forgotten.
 const INSIST: Duration = Duration::from_millis(250);
 
-/// gctrace's handle on its guardian. When dropped, the guardian resumes what is still stopped, and
-/// exits.
+/// gctrace's handle on a guardian. When dropped without a dismissal, the guardian does what it is
+/// there for, and exits.
 #[derive(Debug)]
-pub(crate) struct Guardian {
+struct GuardianProcess {
     process: Child,
     pipe: Option<ChildStdin>,
 }
 
-impl Guardian {
-    /// Starts the guardian of `map` (u32 pid -> u64 time of the stop): this executable again, in a
-    /// session of its own.
-    pub(crate) fn start(map: BorrowedFd<'_>) -> io::Result<Self> {
+impl GuardianProcess {
+    /// Starts this executable again as the guardian that `argument` names.
+    fn start(argument: &str, given: BorrowedFd<'_>, answers: Stdio) -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
-        command.arg0(NAME).arg(crate::args::GUARDIAN);
-        Self::spawn(command, map)
+        command.arg0(NAME).arg(argument);
+        Self::spawn(command, given, answers)
     }
 
-    fn spawn(mut command: Command, map: BorrowedFd<'_>) -> io::Result<Self> {
-        let map = map.as_raw_fd();
+    /// Starts it in a session of its own; `given` becomes its [`GIVEN_DESCRIPTOR`].
+    fn spawn(mut command: Command, given: BorrowedFd<'_>, answers: Stdio) -> io::Result<Self> {
+        let given = given.as_raw_fd();
         command.env_clear().current_dir("/");
         command
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(answers)
             .stderr(Stdio::null());
         // SAFETY: the closure only makes system calls; it neither allocates nor locks.
         unsafe {
-            command.pre_exec(move || detach_with(map));
+            command.pre_exec(move || detach_with(given));
         }
         let mut process = command.spawn()?;
         let pipe = process.stdin.take();
         Ok(Self { process, pipe })
+    }
+
+    /// Reports an orderly end; waits until the guardian has exited, with a timeout.
+    fn dismiss(&mut self) {
+        if let Some(mut pipe) = self.pipe.take() {
+            // The guardian may have exited already; ignore EPIPE.
+            let _ = pipe.write_all(&[DISMISSED]);
+        }
+        let begin = Instant::now();
+        while matches!(self.process.try_wait(), Ok(None)) && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The guardian of stopped programs. When dropped, it resumes what is still stopped, and exits.
+#[derive(Debug)]
+pub(crate) struct Guardian(GuardianProcess);
+
+impl Guardian {
+    /// Starts the guardian of `map` (u32 pid -> u64 time of the stop).
+    pub(crate) fn start(map: BorrowedFd<'_>) -> io::Result<Self> {
+        GuardianProcess::start(crate::args::GUARDIAN, map, Stdio::null()).map(Self)
     }
 }
 
@@ -106,35 +129,23 @@ impl Guardian {
 /// and the kernel terminates it for that (`kill_orphaned_pgrp` in kernel/exit.c).
 impl Drop for Guardian {
     fn drop(&mut self) {
-        if let Some(mut pipe) = self.pipe.take() {
-            // The guardian may have exited already; ignore EPIPE.
-            let _ = pipe.write_all(&[DISMISSED]);
-        }
-        wait_for_end(&mut self.process);
+        self.0.dismiss();
     }
 }
 
-/// Waits for a guardian, with a timeout.
-fn wait_for_end(guardian: &mut Child) {
-    let begin = Instant::now();
-    while matches!(guardian.try_wait(), Ok(None)) && begin.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// In the forked child: leaves the terminal, and keeps the map and the standard descriptors only.
-fn detach_with(map: i32) -> io::Result<()> {
+/// In the forked child: leaves the terminal, and keeps `given` and the standard descriptors only.
+fn detach_with(given: i32) -> io::Result<()> {
     // SAFETY: system calls on plain numbers. Closing on exec rather than now keeps the pipe on
     // which the parent waits for the exec.
     unsafe {
         Errno::result(libc::setsid())?;
-        let first = u32::try_from(MAP_DESCRIPTOR).unwrap_or(u32::MAX);
+        let first = GIVEN_DESCRIPTOR.cast_unsigned();
         let flag = libc::CLOSE_RANGE_CLOEXEC;
         Errno::result(libc::syscall(libc::SYS_close_range, first, u32::MAX, flag))?;
-        if map == MAP_DESCRIPTOR {
-            Errno::result(libc::fcntl(map, libc::F_SETFD, 0))?;
+        if given == GIVEN_DESCRIPTOR {
+            Errno::result(libc::fcntl(given, libc::F_SETFD, 0))?;
         } else {
-            Errno::result(libc::dup2(map, MAP_DESCRIPTOR))?;
+            Errno::result(libc::dup2(given, GIVEN_DESCRIPTOR))?;
         }
     }
     Ok(())
@@ -143,7 +154,7 @@ fn detach_with(map: i32) -> io::Result<()> {
 /// The guardian's view of the system.
 trait GuardianWorld {
     /// Stopped processes, and the CLOCK_MONOTONIC time of each stop.
-    fn held(&mut self) -> io::Result<Vec<(u32, Duration)>>;
+    fn stopped(&mut self) -> io::Result<Vec<(u32, Duration)>>;
     fn resume(&mut self, pid: u32);
     /// Removes a process from the map.
     fn forget(&mut self, pid: u32);
@@ -156,12 +167,12 @@ trait GuardianWorld {
 pub(crate) fn guard() -> io::Result<()> {
     ignore_signals()?;
     // SAFETY: `Guardian::start` put the map there for us; it has no other owner in this process.
-    let map = unsafe { OwnedFd::from_raw_fd(MAP_DESCRIPTOR) };
+    let map = unsafe { OwnedFd::from_raw_fd(GIVEN_DESCRIPTOR) };
     let mut world = KernelWorld {
-        map: HeldMap::new(map),
+        map: StoppedMap::new(map),
     };
     // Fails for anything but a map, in case the guardian was started by hand.
-    world.held()?;
+    world.stopped()?;
     let mut pipe = io::stdin();
     while !is_readable(pipe.as_fd(), WATCH)? {
         resume_overdue(&mut world)?;
@@ -206,11 +217,11 @@ fn abandoned(pipe: &mut impl Read) -> bool {
 
 /// Resumes programs stopped for too long: gctrace is stopped, stuck or slow.
 fn resume_overdue(world: &mut impl GuardianWorld) -> io::Result<()> {
-    let held = world.held()?;
+    let stopped = world.stopped()?;
     let now = world.now();
-    for (pid, since) in held {
-        let held_for = now.saturating_sub(since);
-        if held_for >= LONGEST {
+    for (pid, since) in stopped {
+        let stopped_for = now.saturating_sub(since);
+        if stopped_for >= LONGEST {
             // In this order: once it runs it may be stopped again, which must not be forgotten.
             world.forget(pid);
             world.resume(pid);
@@ -224,14 +235,14 @@ fn resume_all(world: &mut impl GuardianWorld, quiet: Duration) -> io::Result<()>
     let mut seen: HashMap<u32, Duration> = HashMap::new();
     let mut empty_since = world.now();
     loop {
-        let held = world.held()?;
+        let stopped = world.stopped()?;
         let now = world.now();
-        if !held.is_empty() {
+        if !stopped.is_empty() {
             empty_since = now;
         }
         // If a program exits meanwhile, the kernel removes it from the map.
-        seen.retain(|pid, _| held.iter().any(|(one, _)| one == pid));
-        for (pid, _) in held {
+        seen.retain(|pid, _| stopped.iter().any(|(one, _)| one == pid));
+        for (pid, _) in stopped {
             let first = *seen.entry(pid).or_insert(now);
             world.resume(pid);
             if now.saturating_sub(first) >= INSIST {
@@ -247,11 +258,11 @@ fn resume_all(world: &mut impl GuardianWorld, quiet: Duration) -> io::Result<()>
 }
 
 struct KernelWorld {
-    map: HeldMap,
+    map: StoppedMap,
 }
 
 impl GuardianWorld for KernelWorld {
-    fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
+    fn stopped(&mut self) -> io::Result<Vec<(u32, Duration)>> {
         self.map.pids_and_times()
     }
 

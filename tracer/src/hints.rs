@@ -3,8 +3,8 @@
 use crate::files::FileError;
 use crate::launch::LaunchError;
 use crate::privileges::PrivilegeError;
+use crate::record::kernel::permission::AttachRefusal;
 use crate::record::mode::ModeError;
-use crate::record::permission::AttachRefusal;
 use crate::text::chain;
 use crate::text::shell_line;
 use gctrace_ebpf::Error as BpfError;

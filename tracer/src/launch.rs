@@ -413,7 +413,7 @@ impl CommandEnd {
     pub(crate) fn exit_code(self) -> u8 {
         match self {
             Self::Code(code) => code,
-            Self::Signal(signal) => signal.saturating_add(128),
+            Self::Signal(signal) => 128 + signal,
         }
     }
 }
@@ -421,10 +421,10 @@ impl CommandEnd {
 impl From<ExitStatus> for CommandEnd {
     fn from(status: ExitStatus) -> Self {
         // Both fit: an exit code has 8 bits and a signal number 7 (wait(2)).
-        let byte = |value: i32| u8::try_from(value).unwrap_or(u8::MAX);
-        match (status.signal(), status.code()) {
-            (Some(signal), _) => Self::Signal(byte(signal)),
-            (None, code) => Self::Code(code.map_or(u8::MAX, byte)),
+        let raw = status.into_raw();
+        match raw & 0x7f {
+            0 => Self::Code(((raw >> 8) & 0xff) as u8),
+            signal => Self::Signal(signal as u8),
         }
     }
 }

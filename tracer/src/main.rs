@@ -11,9 +11,6 @@ mod files;
 mod guardian;
 mod hints;
 mod launch;
-#[cfg(test)]
-#[path = "../../tests/limit.rs"]
-mod limit;
 mod log;
 mod manual;
 mod print;

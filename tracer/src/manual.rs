@@ -89,8 +89,8 @@ fn described() -> clap::Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::WithTimeout as _;
     use std::fs;
+    use test_kit::limit::WithTimeout as _;
 
     /// All visible subcommands, with the long names of their options.
     fn everything() -> Vec<(String, Vec<String>)> {

@@ -20,18 +20,28 @@ mod overview;
 mod pressure;
 mod ranks;
 mod recorded;
+mod section;
 mod steps;
 mod style;
 mod table;
 mod text;
 mod what_if;
+mod words;
 
 pub(crate) use style::Style;
 pub(crate) use text::text;
 
+use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
 use std::io;
 use std::io::Write;
+
+/// The report on all traces so far, with its sentences.
+pub(crate) fn report(analysis: &mut Analysis) -> Report {
+    let mut report = analysis.report();
+    words::put_into_words(&mut report);
+    report
+}
 
 /// Writes the report as JSON (schema `gctrace.report/2`), followed by a newline.
 pub(crate) fn json(report: &Report, out: &mut impl Write) -> io::Result<()> {

@@ -26,9 +26,9 @@ pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::WithTimeout as _;
     use anyhow::Context;
     use std::io;
+    use test_kit::limit::WithTimeout as _;
 
     #[test]
     fn words_survive_a_shell() {

@@ -28,9 +28,8 @@ use crate::launch::Signals;
 use crate::print;
 use crate::record::CommandSupervisor;
 use crate::record::EndReason;
-use crate::record::LiveObserver;
-use crate::record::RecordObserver;
 use crate::record::Recording;
+use crate::record::RecordingPlan;
 use crate::text::shell_line;
 use crate::top::live_handle::UserCommand;
 use crate::top::metrics::MetricsServer;
@@ -54,11 +53,13 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     // Before any thread exists, so that all of them inherit the mask.
     let signals = Signals::block().context("cannot block signals")?;
     let mut top = LiveSetup::new(config);
-    let mut recording = Recording::prepare(&config.recording, signals, Some(&mut top))?;
-    let Some(shared) = top.shared.clone() else {
-        anyhow::bail!("the recording did not start its observer; this is a bug of gctrace");
-    };
-    recording.start(&config.recording)?;
+    let plan = RecordingPlan::new(&config.recording)?;
+    let shared = top.open(plan.header())?;
+    let mut recording = plan.prepare(signals, Some(Box::new(Arc::clone(&shared))))?;
+    if let Some(launch) = recording.launch_plan() {
+        top.redirect(launch)?;
+    }
+    recording.start()?;
     let shown = top.show(&shared)?;
     let why = follow(&mut recording, &shared, &shown, &config.recording)?;
     let (closed, mut command) = recording.close(why);
@@ -77,7 +78,7 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
 
 /// Runs until the recording ends, the user quits or the display is gone.
 fn follow(
-    recording: &mut Recording,
+    recording: &mut Recording<'_>,
     shared: &LiveHandle,
     shown: &LiveDisplay,
     config: &RecordConfig,
@@ -109,7 +110,6 @@ fn follow(
 struct LiveSetup<'a> {
     config: &'a TopConfig,
     show: DisplayChoice,
-    shared: Option<Arc<LiveHandle>>,
     output: CommandOutput,
     /// The terminal, until the view takes it over.
     terminal: Option<Prepared>,
@@ -117,8 +117,27 @@ struct LiveSetup<'a> {
     server: Option<MetricsServer>,
 }
 
-impl LiveObserver for LiveSetup<'_> {
-    fn starts(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<dyn RecordObserver>> {
+impl<'a> LiveSetup<'a> {
+    /// Falls back to lines if the view is not possible.
+    fn new(config: &'a TopConfig) -> Self {
+        let show = match (config.show, view::possible()) {
+            (DisplayChoice::View, Err(why)) => {
+                tracing::warn!("printing lines instead of the view: {why}");
+                DisplayChoice::Lines
+            }
+            (show, _) => show,
+        };
+        Self {
+            config,
+            show,
+            output: CommandOutput::default(),
+            terminal: None,
+            server: None,
+        }
+    }
+
+    /// Opens what the display needs; no program was touched yet.
+    fn open(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<LiveHandle>> {
         let long_pause_ns = nanoseconds(self.config.long_pause);
         let shared = Arc::new(LiveHandle::new(Live::new(header.clone(), long_pause_ns)));
         if let Some(address) = self.config.listen {
@@ -139,36 +158,15 @@ impl LiveObserver for LiveSetup<'_> {
         if self.show == DisplayChoice::View {
             self.terminal = Some(Prepared::open().map_err(ViewError::Start)?);
         }
-        self.shared = Some(Arc::clone(&shared));
         Ok(shared)
     }
 
-    fn redirect(&mut self, launch: &mut LaunchPlan, invoker: &Invoker) -> anyhow::Result<()> {
+    /// Redirects the command's standard streams.
+    fn redirect(&mut self, launch: &mut LaunchPlan) -> anyhow::Result<()> {
         let asked = self.config.command_output.as_deref();
-        self.output =
-            CommandOutput::open(asked, self.show == DisplayChoice::View, launch, invoker)?;
+        let on_screen = self.show == DisplayChoice::View;
+        self.output = CommandOutput::open(asked, on_screen, launch, &Invoker::detect())?;
         Ok(())
-    }
-}
-
-impl<'a> LiveSetup<'a> {
-    /// Falls back to lines if the view is not possible.
-    fn new(config: &'a TopConfig) -> Self {
-        let show = match (config.show, view::possible()) {
-            (DisplayChoice::View, Err(why)) => {
-                tracing::warn!("printing lines instead of the view: {why}");
-                DisplayChoice::Lines
-            }
-            (show, _) => show,
-        };
-        Self {
-            config,
-            show,
-            shared: None,
-            output: CommandOutput::default(),
-            terminal: None,
-            server: None,
-        }
     }
 
     /// Starts the display.

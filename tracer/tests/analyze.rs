@@ -2,16 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-#[path = "../../tests/limit.rs"]
-mod limit;
-
-use limit::WithTimeout as _;
 use std::io::Read;
 use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::Stdio;
+use test_kit::limit::WithTimeout as _;
 
 const PAUSE: &str = r#"{"ph":"X","cat":"gc","name":"gc gen2","pid":7,"tid":7,"ts":1000.000,"dur":50.500,"args":{"generation":2,"reason":"automatic","collected":3}}"#;
 

@@ -2,15 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-#[path = "../../tests/limit.rs"]
-mod limit;
-
-use limit::WithTimeout as _;
 use serde_json::Value;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
+use test_kit::limit::WithTimeout as _;
 
 const US: u64 = 1000;
 

@@ -1,10 +1,8 @@
 //! The parsing and comparisons of the GPU bundle's parts; tests/gpu_bundle.sh tries the bundle
 //! itself.
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
 
 #[test]
 fn the_parts_detect_differences() {

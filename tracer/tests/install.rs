@@ -1,10 +1,9 @@
 //! Runs the README's install commands with another prefix.
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use std::path::Path;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
 
 /// The commands without sudo, for the build of these tests: `cargo test` puts libraries only into
 /// `deps`.
@@ -30,7 +29,7 @@ fn the_readmes_lines_install_everything() {
     // Not in a directory of another user, from which root does not load a library.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let prefix = place.path().join("prefix");
-    let built = Path::new(common::GCTRACE).parent().expect("a folder");
+    let built = Path::new(recording::binary()).parent().expect("a folder");
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let readme = std::fs::read_to_string(readme).expect("README.md");
     let lines = lines(&readme, built, &prefix);

@@ -2,10 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::allocations::the_rate_is_estimated;
-use common::limit::WithTimeout as _;
 use gctrace_ebpf::KernelSupport;
 use std::io::Read as _;
 use std::io::Seek as _;
@@ -13,13 +9,17 @@ use std::io::SeekFrom;
 use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::allocations::the_rate_is_estimated;
 
 macro_rules! on_interpreters {
     ($($test:ident => $kind:literal on $name:literal,)*) => {$(
         #[test]
         fn $test() {
             let test = stringify!($test);
-            if let Some(python) = common::python(test, $name) {
+            if let Some(python) = interpreters::python(test, $name) {
                 the_rate_is_estimated(test, &python.path, $kind);
             }
         }
@@ -43,7 +43,7 @@ on_interpreters! {
 #[test]
 fn a_kernel_without_multi_links_is_named() {
     let test = "a_kernel_without_multi_links_is_named";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     if KernelSupport::probe().uprobe_multi {
@@ -52,13 +52,13 @@ fn a_kernel_without_multi_links_is_named() {
     }
     let line = ["--alloc", "--", python.to_str().unwrap(), "-c"];
     let script = "import gc; [gc.collect() for _ in range(20)]; raise SystemExit(7)";
-    let output = common::gctrace(&[&line[..], &[script]].concat(), place.path());
+    let output = recording::gctrace(&[&line[..], &[script]].concat(), place.path());
     let printed = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{printed}");
     let named = printed.matches("allocations are not counted").count();
     assert_eq!(named, 1, "{printed}");
     assert!(printed.contains("Linux 6.6"), "{printed}");
-    let trace = common::Trace::read(&place.path().join("trace.json"));
+    let trace = recording::Trace::read(&place.path().join("trace.json"));
     trace.assert_nothing_lost();
     assert!(trace.pauses().len() >= 20);
 }
@@ -67,16 +67,16 @@ fn a_kernel_without_multi_links_is_named() {
 #[test]
 fn a_free_threaded_interpreter_is_named() {
     let test = "a_free_threaded_interpreter_is_named";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
-    let Some(python) = common::python(test, "manylinux-3.14t") else {
+    let Some(python) = interpreters::python(test, "manylinux-3.14t") else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
     let line = ["--alloc", "--", python.path.to_str().unwrap(), "-c"];
     let script = "import multiprocessing as m; [p.start() or p.join() for p in [m.Process(target=print)] * 1]; print('done')";
-    let output = common::gctrace(&[&line[..], &[script]].concat(), place.path());
+    let output = recording::gctrace(&[&line[..], &[script]].concat(), place.path());
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
@@ -115,18 +115,18 @@ fn code_of(pid: u32) -> Vec<u8> {
 #[test]
 fn no_probe_is_left_when_gctrace_is_killed_in_a_window() {
     let test = "no_probe_is_left_when_gctrace_is_killed_in_a_window";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
     if !KernelSupport::probe().uprobe_multi {
         eprintln!("skipped {test}: this kernel has no uprobe multi links");
         return;
     }
-    let python = common::any_python();
+    let python = interpreters::any_python();
     let place = tempfile::tempdir().unwrap();
     let mut program = Command::new(&python)
-        .arg(common::scripts().join("allocate.py"))
-        .args(["integers", "60"])
+        .arg(recording::scripts().join("allocate.py"))
+        .args(["integers", "600"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -154,7 +154,7 @@ fn no_probe_is_left_when_gctrace_is_killed_in_a_window() {
             .count()
     };
     let mut idle = usize::MAX;
-    common::wait_until("a window is open", || {
+    recording::wait_until("a window is open", || {
         let now = differing();
         if now > 0 {
             idle = idle.min(now);
@@ -163,7 +163,7 @@ fn no_probe_is_left_when_gctrace_is_killed_in_a_window() {
     });
     recorder.kill().unwrap();
     recorder.status_in_time().unwrap();
-    common::wait_until("all code is as before", || differing() == 0);
+    recording::wait_until("all code is as before", || differing() == 0);
     program.kill().unwrap();
     program.status_in_time().unwrap();
 }

@@ -3,10 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -17,6 +13,9 @@ use std::process::Command;
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::Duration;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// These tests count the BPF programs of the whole machine: one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -38,7 +37,7 @@ fn touch(place: &Path, name: &str) {
 }
 
 fn wait_for(place: &Path, name: &str) {
-    common::wait_until(name, || place.join(name).exists());
+    recording::wait_until(name, || place.join(name).exists());
 }
 
 fn signal(process: &Child, signal: Signal) {
@@ -46,7 +45,7 @@ fn signal(process: &Child, signal: Signal) {
 }
 
 fn start(place: &Path, arguments: &[&str]) -> Child {
-    Command::new(common::GCTRACE)
+    Command::new(recording::binary())
         .args(arguments)
         .current_dir(place)
         .stderr(fs::File::create(place.join("messages")).unwrap())
@@ -62,13 +61,14 @@ fn loaded_programs() -> usize {
 }
 
 fn no_probe_is_left() {
-    common::wait_until("all probes gone", || loaded_programs() == 0);
+    recording::wait_until("all probes gone", || loaded_programs() == 0);
 }
 
 #[test]
 fn attaching_records_and_detaches_cleanly() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("attaching_records_and_detaches_cleanly") else {
+    let Some((python, place)) = recording::place_for("attaching_records_and_detaches_cleanly")
+    else {
         return;
     };
     let place = place.path();
@@ -80,7 +80,7 @@ fn attaching_records_and_detaches_cleanly() {
     wait_for(place, "ready");
     let mut gctrace = start(place, &["record", "-p", &program.id().to_string()]);
     let trace = place.join("trace.json");
-    common::wait_until("attached", || {
+    recording::wait_until("attached", || {
         fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
     });
     touch(place, "go");
@@ -110,7 +110,7 @@ fn attaching_records_and_detaches_cleanly() {
 fn attaching_ends_after_its_time_and_with_the_process() {
     let _alone = ALONE.lock();
     let Some((python, place)) =
-        common::place_for("attaching_ends_after_its_time_and_with_the_process")
+        recording::place_for("attaching_ends_after_its_time_and_with_the_process")
     else {
         return;
     };
@@ -132,7 +132,7 @@ fn attaching_ends_after_its_time_and_with_the_process() {
     );
     let mut to_the_end = start(place, &["record", "-p", &pid, "-o", "end.json"]);
     let trace = place.join("end.json");
-    common::wait_until("attached", || {
+    recording::wait_until("attached", || {
         fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
     });
     touch(place, "go");
@@ -147,12 +147,12 @@ fn attaching_ends_after_its_time_and_with_the_process() {
 fn attaching_to_a_process_without_python_fails() {
     let _alone = ALONE.lock();
     let test = "attaching_to_a_process_without_python_fails";
-    let Some((_, place)) = common::place_for(test) else {
+    let Some((_, place)) = recording::place_for(test) else {
         return;
     };
     let mut program = Command::new("sleep").arg("2").spawn().unwrap();
     let pid = program.id().to_string();
-    let output = common::gctrace(&["record", "-p", &pid, "-o", "t.json"], place.path());
+    let output = recording::gctrace(&["record", "-p", &pid, "-o", "t.json"], place.path());
     program.status_in_time().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{messages}");
@@ -163,7 +163,7 @@ fn attaching_to_a_process_without_python_fails() {
 fn killed_gctrace_leaves_the_program_running_and_a_readable_trace() {
     let _alone = ALONE.lock();
     let Some((python, place)) =
-        common::place_for("killed_gctrace_leaves_the_program_running_and_a_readable_trace")
+        recording::place_for("killed_gctrace_leaves_the_program_running_and_a_readable_trace")
     else {
         return;
     };
@@ -173,7 +173,7 @@ fn killed_gctrace_leaves_the_program_running_and_a_readable_trace() {
     touch(place, "go");
     wait_for(place, "done");
     let trace = place.join("trace.json");
-    common::wait_until("the pauses are on disk", || {
+    recording::wait_until("the pauses are on disk", || {
         fs::read_to_string(&trace).is_ok_and(|text| text.matches("\"manual\"").count() >= 30)
     });
     signal(&gctrace, Signal::SIGKILL);
@@ -188,7 +188,7 @@ fn killed_gctrace_leaves_the_program_running_and_a_readable_trace() {
         30
     );
     touch(place, "stop");
-    common::wait_until("the program ended", || processes_with(place).is_empty());
+    recording::wait_until("the program ended", || processes_with(place).is_empty());
 }
 
 /// Processes whose working directory is this folder: state and pid.
@@ -221,7 +221,8 @@ fn time_of_a_whole_run(line: &str) -> Duration {
 #[test]
 fn killed_at_any_time_leaves_nothing_stopped() {
     let _alone = ALONE.lock();
-    let Some((python, _)) = common::place_for("killed_at_any_time_leaves_nothing_stopped") else {
+    let Some((python, _)) = recording::place_for("killed_at_any_time_leaves_nothing_stopped")
+    else {
         return;
     };
     let line = format!(
@@ -236,7 +237,7 @@ fn killed_at_any_time_leaves_nothing_stopped() {
         std::thread::sleep(whole * step / 40);
         signal(&gctrace, Signal::SIGKILL);
         gctrace.status_in_time().unwrap();
-        common::wait_until("the command's end", || {
+        recording::wait_until("the command's end", || {
             processes_with(&place.path().canonicalize().unwrap()).is_empty()
         });
         started += usize::from(place.path().join("started").exists());
@@ -251,10 +252,10 @@ fn killed_at_any_time_leaves_nothing_stopped() {
 #[test]
 fn the_exit_code_is_the_commands() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("the_exit_code_is_the_commands") else {
+    let Some((python, place)) = recording::place_for("the_exit_code_is_the_commands") else {
         return;
     };
-    let run = |arguments: &[&str]| common::gctrace(arguments, place.path()).status.code();
+    let run = |arguments: &[&str]| recording::gctrace(arguments, place.path()).status.code();
     assert_eq!(
         run(&["--", python.to_str().unwrap(), "-c", "raise SystemExit(42)"]),
         Some(42)
@@ -268,11 +269,11 @@ fn the_exit_code_is_the_commands() {
 #[test]
 fn a_signal_for_gctrace_reaches_the_command() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("a_signal_for_gctrace_reaches_the_command")
+    let Some((python, place)) = recording::place_for("a_signal_for_gctrace_reaches_the_command")
     else {
         return;
     };
-    let script = common::scripts().join("signals.py");
+    let script = recording::scripts().join("signals.py");
     let line = [
         "--",
         python.to_str().unwrap(),
@@ -285,7 +286,7 @@ fn a_signal_for_gctrace_reaches_the_command() {
     ];
     let mut gctrace = start(place.path(), &line);
     let log = place.path().join("log");
-    common::wait_until("ready", || {
+    recording::wait_until("ready", || {
         fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
     });
     signal(&gctrace, Signal::SIGTERM);
@@ -319,7 +320,8 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_ends_the_recording_not_the_command() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("a_full_disk_ends_the_recording_not_the_command")
+    let Some((python, place)) =
+        recording::place_for("a_full_disk_ends_the_recording_not_the_command")
     else {
         return;
     };
@@ -339,7 +341,7 @@ fn a_full_disk_ends_the_recording_not_the_command() {
         "-c",
         code,
     ];
-    let output = common::gctrace(&line, place.path());
+    let output = recording::gctrace(&line, place.path());
     let messages = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{messages}");
     assert!(messages.contains("no space left"), "{messages}");
@@ -356,11 +358,12 @@ fn a_full_disk_ends_the_recording_not_the_command() {
 #[test]
 fn capabilities_on_the_binary_are_enough() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("capabilities_on_the_binary_are_enough") else {
+    let Some((python, place)) = recording::place_for("capabilities_on_the_binary_are_enough")
+    else {
         return;
     };
     let binary = place.path().join("gctrace");
-    fs::copy(common::GCTRACE, &binary).unwrap();
+    fs::copy(recording::binary(), &binary).unwrap();
     let capable = Command::new("setcap")
         .arg("cap_bpf,cap_perfmon+ep")
         .arg(&binary)
@@ -412,7 +415,7 @@ fn capabilities_on_the_binary_are_enough() {
 fn without_privileges_the_message_contains_the_commands() {
     let _alone = ALONE.lock();
     let Some((_, place)) =
-        common::place_for("without_privileges_the_message_contains_the_commands")
+        recording::place_for("without_privileges_the_message_contains_the_commands")
     else {
         return;
     };
@@ -422,7 +425,7 @@ fn without_privileges_the_message_contains_the_commands() {
         .status_in_time()
         .unwrap();
     let binary = place.path().join("gctrace");
-    fs::copy(common::GCTRACE, &binary).unwrap();
+    fs::copy(recording::binary(), &binary).unwrap();
     let output = Command::new("setpriv")
         .args([
             "--reuid",
@@ -450,14 +453,14 @@ fn without_privileges_the_message_contains_the_commands() {
 fn an_interpreter_that_cannot_be_probed_is_reported() {
     let test = "an_interpreter_that_cannot_be_probed_is_reported";
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let mut met = false;
     for limit in 40..64 {
         let line = format!(
             "ulimit -n {limit}; exec {} --mode ebpf -- {} -c 'import gc; gc.collect()'",
-            common::GCTRACE,
+            recording::binary(),
             python.display()
         );
         let output = Command::new("sh")

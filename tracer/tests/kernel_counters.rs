@@ -2,17 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Pause;
-use common::Trace;
-use common::limit::WithTimeout as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Pause;
+use test_kit::recording::Trace;
 
 /// Faults or switches between a callback and the collector's function.
 const CLOSE: u64 = 8;
@@ -40,10 +40,10 @@ on_interpreters! {
 }
 
 fn check(test: &str, name: &str) {
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
-    let Some(python) = common::python(test, name) else {
+    let Some(python) = interpreters::python(test, name) else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
@@ -72,9 +72,9 @@ fn check(test: &str, name: &str) {
 /// The script's child under gctrace: the trace, what the child saw, what its parent got from
 /// wait4(2).
 fn record(python: &Path, place: &Path, counters: &str) -> (Trace, Value, Value) {
-    let script = common::scripts().join("counters.py");
+    let script = recording::scripts().join("counters.py");
     let truth = place.join("truth.json");
-    let output = common::gctrace(
+    let output = recording::gctrace(
         &[
             "--counters",
             counters,
@@ -88,9 +88,9 @@ fn record(python: &Path, place: &Path, counters: &str) -> (Trace, Value, Value) 
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.join("trace.json"));
     trace.assert_nothing_lost();
-    let wait4 = common::json(&place.join("truth.json.wait4"));
+    let wait4 = recording::json(&place.join("truth.json.wait4"));
     assert_eq!(wait4["status"], 0, "{wait4}");
-    (trace, common::json(&truth), wait4)
+    (trace, recording::json(&truth), wait4)
 }
 
 /// The one pause that overlaps a collection seen by the callbacks.
@@ -223,7 +223,7 @@ fn outside_is_not_inside(total: &Value, pauses: &[Pause]) {
 
 #[test]
 fn none_counts_nothing_and_the_header_shows_it() {
-    let Some((python, place)) = common::place_for("none_counts_nothing_and_the_header_shows_it")
+    let Some((python, place)) = recording::place_for("none_counts_nothing_and_the_header_shows_it")
     else {
         return;
     };
@@ -243,7 +243,7 @@ fn none_counts_nothing_and_the_header_shows_it() {
 #[test]
 fn hardware_counters_where_there_is_a_unit() {
     let test = "hardware_counters_where_there_is_a_unit";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let (trace, truth, _) = record(&python, place.path(), "default");
@@ -283,11 +283,11 @@ while not os.path.exists('stop'): time.sleep(0.005)
 #[test]
 fn an_attached_process_is_counted_while_it_is_recorded() {
     let test = "an_attached_process_is_counted_while_it_is_recorded";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let place = place.path();
-    let wait_for = |name: &str| common::wait_until(name, || place.join(name).exists());
+    let wait_for = |name: &str| recording::wait_until(name, || place.join(name).exists());
     let mut program = Command::new(python)
         .args(["-c", ON_DEMAND])
         .current_dir(place)
@@ -295,7 +295,7 @@ fn an_attached_process_is_counted_while_it_is_recorded() {
         .unwrap();
     wait_for("ready");
     let pid = program.id().to_string();
-    let mut gctrace = Command::new(common::GCTRACE)
+    let mut gctrace = Command::new(recording::binary())
         .args([
             "record",
             "-q",
@@ -307,7 +307,7 @@ fn an_attached_process_is_counted_while_it_is_recorded() {
         .current_dir(place)
         .spawn()
         .unwrap();
-    common::wait_until("attached", || {
+    recording::wait_until("attached", || {
         std::fs::read_to_string(place.join("trace.json"))
             .is_ok_and(|text| text.contains("gctrace_process"))
     });

@@ -7,15 +7,15 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// One call, from the fake's log or the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Fake {
             ))
             .arg("-o")
             .arg(output)
-            .arg(common::scripts().join("fake_cuda.c"))
+            .arg(recording::scripts().join("fake_cuda.c"))
             .args(libraries)
             .status_in_time()
             .expect("cc runs");
@@ -92,7 +92,7 @@ impl Fake {
     fn command(&self, python: &Path, arguments: &[&str]) -> Vec<String> {
         [
             python.to_str().unwrap(),
-            common::scripts().join("cuda_calls.py").to_str().unwrap(),
+            recording::scripts().join("cuda_calls.py").to_str().unwrap(),
             self.libraries().to_str().unwrap(),
         ]
         .into_iter()
@@ -104,9 +104,9 @@ impl Fake {
     /// Records the program with these options; `search`: the libraries are in its
     /// `LD_LIBRARY_PATH`, and so known before it starts.
     fn record(&self, options: &[&str], search: bool, arguments: &[&str]) -> Trace {
-        let mut command = Command::new(common::GCTRACE);
+        let mut command = Command::new(recording::binary());
         command.args(["--mode", "ebpf"]).args(options).arg("--");
-        command.args(self.command(&common::any_python(), arguments));
+        command.args(self.command(&interpreters::any_python(), arguments));
         command
             .current_dir(self.place.path())
             .env_remove("SUDO_UID");
@@ -215,7 +215,7 @@ fn assert_same(recorded: &Calls, truth: &Calls) {
 
 /// Records, and compares with the fake's log.
 fn calls_equal_the_truth(test: &str, search: bool, arguments: &[&str]) -> Option<Calls> {
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return None;
     }
     let fake = Fake::new();
@@ -259,22 +259,22 @@ fn a_fork_after_initialization() {
 #[test]
 fn libraries_of_a_container() {
     let test = "libraries_of_a_container";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
     let fake = Fake::new();
     let inside = fake.place.path().join("inside");
     std::fs::create_dir(&inside).unwrap();
     let (inside, libraries) = (inside.display(), fake.libraries());
-    let script = common::scripts().join("cuda_calls.py");
-    let python = common::any_python();
+    let script = recording::scripts().join("cuda_calls.py");
+    let python = interpreters::any_python();
     let line = format!(
         "mount -t tmpfs none {inside} && cp {}/* {inside} && exec {} {} {inside} everything 50",
         libraries.display(),
         python.display(),
         script.display()
     );
-    let output = Command::new(common::GCTRACE)
+    let output = Command::new(recording::binary())
         .args([
             "--mode", "ebpf", "--cuda", "all", "--", "unshare", "-m", "sh", "-c", &line,
         ])
@@ -291,7 +291,7 @@ fn libraries_of_a_container() {
 #[test]
 fn another_program_in_the_same_process() {
     let test = "another_program_in_the_same_process";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
     let fake = Fake::new();
@@ -305,23 +305,26 @@ fn another_program_in_the_same_process() {
 #[test]
 fn attaching_to_a_process_that_has_the_libraries() {
     let test = "attaching_to_a_process_that_has_the_libraries";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
     let fake = Fake::new();
     let go = fake.place.path().join("go");
-    let line = fake.command(&common::any_python(), &["wait", "50", go.to_str().unwrap()]);
+    let line = fake.command(
+        &interpreters::any_python(),
+        &["wait", "50", go.to_str().unwrap()],
+    );
     let mut program = Command::new(&line[0])
         .args(&line[1..])
         .env("FAKE_CUDA_LOG", fake.log())
         .spawn()
         .unwrap();
     let pid = program.id();
-    common::wait_until("mapping the libraries", || {
+    recording::wait_until("mapping the libraries", || {
         std::fs::read_to_string(format!("/proc/{pid}/maps"))
             .is_ok_and(|maps| maps.contains("libnccl.so.2"))
     });
-    let mut gctrace = Command::new(common::GCTRACE)
+    let mut gctrace = Command::new(recording::binary())
         .args(["record", "-v", "--cuda", "all", "-p", &pid.to_string()])
         .current_dir(fake.place.path())
         .stderr(std::process::Stdio::piped())
@@ -355,7 +358,7 @@ fn counted(trace: &Trace) -> u64 {
 #[test]
 fn launches_are_counted_by_default() {
     let test = "launches_are_counted_by_default";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
     let fake = Fake::new();
@@ -378,7 +381,7 @@ fn launches_are_counted_by_default() {
 #[test]
 fn calls_that_were_not_requested_are_not_recorded() {
     let test = "calls_that_were_not_requested_are_not_recorded";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
     let fake = Fake::new();
@@ -401,7 +404,7 @@ fn calls_that_were_not_requested_are_not_recorded() {
 #[test]
 fn a_flood_of_launches() {
     let test = "a_flood_of_launches";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
     for mode in ["launches", "all"] {

@@ -1,18 +1,17 @@
 //! Kernel tier: `gctrace demo`.
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 #[test]
 fn the_demonstration_records_and_explains() {
-    if !common::privileged("the_demonstration_records_and_explains") {
+    if !recording::privileged("the_demonstration_records_and_explains") {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let output = Command::new(common::GCTRACE)
+    let output = Command::new(recording::binary())
         .args(["demo", "--steps", "200"])
         .current_dir(place.path())
         .env_remove("SUDO_UID")

@@ -6,12 +6,12 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Pause;
-use common::Trace;
 use serde_json::Value;
 use std::path::Path;
+use test_kit::interpreters;
+use test_kit::recording;
+use test_kit::recording::Pause;
+use test_kit::recording::Trace;
 
 fn record(
     python: &Path,
@@ -19,7 +19,7 @@ fn record(
     arguments: &[&str],
     place: &Path,
 ) -> (Trace, std::process::Output) {
-    let script = common::scripts().join(script);
+    let script = recording::scripts().join(script);
     let mut line = vec![
         "-o",
         "trace.json",
@@ -28,7 +28,7 @@ fn record(
         script.to_str().unwrap(),
     ];
     line.extend(arguments);
-    let output = common::gctrace(&line, place);
+    let output = recording::gctrace(&line, place);
     (Trace::read(&place.join("trace.json")), output)
 }
 
@@ -43,7 +43,7 @@ fn between(trace: &Trace, truth: &Value, from: u64, to: u64) -> Vec<Pause> {
 
 #[test]
 fn a_storm_of_forks_is_complete() {
-    let Some((python, place)) = common::place_for("a_storm_of_forks_is_complete") else {
+    let Some((python, place)) = recording::place_for("a_storm_of_forks_is_complete") else {
         return;
     };
     let (trace, output) = record(
@@ -54,14 +54,14 @@ fn a_storm_of_forks_is_complete() {
     );
     assert!(output.status.success(), "{output:?}");
     trace.assert_nothing_lost();
-    let truths = common::truths(&place.path().join("truths"));
+    let truths = recording::truths(&place.path().join("truths"));
     assert!(truths.len() >= 200, "{} processes", truths.len());
     for truth in &truths {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
         let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
         assert_eq!(
-            common::by_generation(own),
-            common::collections_since_base(truth),
+            recording::by_generation(own),
+            recording::collections_since_base(truth),
             "{truth}"
         );
     }
@@ -75,13 +75,13 @@ fn a_storm_of_forks_is_complete() {
 
 #[test]
 fn a_thousand_threads_are_distinguished() {
-    let Some((python, place)) = common::place_for("a_thousand_threads_are_distinguished") else {
+    let Some((python, place)) = recording::place_for("a_thousand_threads_are_distinguished") else {
         return;
     };
     let (trace, output) = record(&python, "threads.py", &["truth.json"], place.path());
     assert!(output.status.success(), "{output:?}");
     trace.assert_nothing_lost();
-    let truth = common::json(&place.path().join("truth.json"));
+    let truth = recording::json(&place.path().join("truth.json"));
     let explicit = truth["explicit"].as_object().unwrap();
     assert!(explicit.len() >= 1000, "{} threads", explicit.len());
     let pauses = trace.pauses();
@@ -97,8 +97,8 @@ fn a_thousand_threads_are_distinguished() {
     }
     let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
     assert_eq!(
-        common::by_generation(own),
-        common::stats(&truth, "collections")
+        recording::by_generation(own),
+        recording::stats(&truth, "collections")
     );
 }
 
@@ -106,16 +106,16 @@ fn a_thousand_threads_are_distinguished() {
 #[test]
 fn forks_inside_a_collection_callback_are_complete() {
     let test = "forks_inside_a_collection_callback_are_complete";
-    let Some((python, _)) = common::place_for(test) else {
+    let Some((python, _)) = recording::place_for(test) else {
         return;
     };
-    let newer = common::python(test, "debian-3.14").map(|python| python.path);
+    let newer = interpreters::python(test, "debian-3.14").map(|python| python.path);
     for python in std::iter::once(python).chain(newer) {
         let place = tempfile::tempdir().unwrap();
         let (trace, output) = record(&python, "fork_in_callback.py", &["truths"], place.path());
         assert!(output.status.success(), "{output:?}");
         trace.assert_nothing_lost();
-        let truths = common::truths(&place.path().join("truths"));
+        let truths = recording::truths(&place.path().join("truths"));
         assert_eq!(truths.len(), 5, "four children and their parent");
         for truth in &truths {
             let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
@@ -123,7 +123,7 @@ fn forks_inside_a_collection_callback_are_complete() {
                 .iter()
                 .filter(|pause| pause.reason != "shutdown" && pause.args["unfinished"].is_null());
             assert_eq!(
-                common::by_generation(finished),
+                recording::by_generation(finished),
                 expected_of_forked(truth),
                 "{truth}"
             );
@@ -135,9 +135,9 @@ fn forks_inside_a_collection_callback_are_complete() {
 /// runs inside the pause too, but after the statistics were counted, so `base` already contains it.
 fn expected_of_forked(truth: &Value) -> std::collections::BTreeMap<u64, u64> {
     if truth["exit"] == "normal" {
-        return common::stats(truth, "collections");
+        return recording::stats(truth, "collections");
     }
-    let mut expected = common::collections_since_base(truth);
+    let mut expected = recording::collections_since_base(truth);
     let minor: u32 = truth["version"]
         .as_str()
         .unwrap()
@@ -154,26 +154,26 @@ fn expected_of_forked(truth: &Value) -> std::collections::BTreeMap<u64, u64> {
 
 #[test]
 fn a_killed_process_keeps_its_pauses() {
-    let Some((python, place)) = common::place_for("a_killed_process_keeps_its_pauses") else {
+    let Some((python, place)) = recording::place_for("a_killed_process_keeps_its_pauses") else {
         return;
     };
     let (trace, output) = record(&python, "sigkill.py", &["truth.json"], place.path());
     assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
     trace.assert_nothing_lost();
-    let truth = common::json(&place.path().join("truth.json"));
+    let truth = recording::json(&place.path().join("truth.json"));
     assert_eq!(
-        common::by_generation(&trace.pauses()),
-        common::stats(&truth, "collections")
+        recording::by_generation(&trace.pauses()),
+        recording::stats(&truth, "collections")
     );
 }
 
 #[test]
 fn a_pause_cut_short_by_a_kill_is_unfinished() {
     let test = "a_pause_cut_short_by_a_kill_is_unfinished";
-    let Some((python, _)) = common::place_for(test) else {
+    let Some((python, _)) = recording::place_for(test) else {
         return;
     };
-    let newer = common::python(test, "debian-3.14").map(|python| python.path);
+    let newer = interpreters::python(test, "debian-3.14").map(|python| python.path);
     for python in std::iter::once(python).chain(newer) {
         let place = tempfile::tempdir().unwrap();
         let (trace, _) = record(
@@ -183,14 +183,14 @@ fn a_pause_cut_short_by_a_kill_is_unfinished() {
             place.path(),
         );
         trace.assert_nothing_lost();
-        let truth = common::json(&place.path().join("truth.json"));
+        let truth = recording::json(&place.path().join("truth.json"));
         let pauses = trace.pauses();
         let (unfinished, finished): (Vec<Pause>, Vec<Pause>) = pauses
             .into_iter()
             .partition(|pause| pause.args["unfinished"] == true);
         assert_eq!(
-            common::by_generation(&finished),
-            common::stats(&truth, "collections")
+            recording::by_generation(&finished),
+            recording::stats(&truth, "collections")
         );
         assert_eq!(unfinished.len(), 1, "{unfinished:?}");
         assert_eq!(
@@ -204,7 +204,7 @@ fn a_pause_cut_short_by_a_kill_is_unfinished() {
 #[test]
 fn launchers_of_several_interpreters_are_complete() {
     let test = "launchers_of_several_interpreters_are_complete";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let names = [
@@ -215,7 +215,7 @@ fn launchers_of_several_interpreters_are_complete() {
         "manylinux-3.14t",
     ];
     // Those that are installed.
-    let mut pythons: Vec<_> = common::manifest()
+    let mut pythons: Vec<_> = interpreters::manifest()
         .into_iter()
         .flatten()
         .filter(|python| names.contains(&python.name.as_str()))
@@ -227,7 +227,7 @@ fn launchers_of_several_interpreters_are_complete() {
     let (trace, output) = record(&python, "launcher.py", &arguments, place.path());
     assert!(output.status.success(), "{output:?}");
     trace.assert_nothing_lost();
-    let truths = common::truths(&place.path().join("truths"));
+    let truths = recording::truths(&place.path().join("truths"));
     assert_eq!(
         truths.len(),
         3 * pythons.len() + 6,
@@ -244,14 +244,14 @@ fn complete(trace: &Trace, truth: &Value) {
     let (from, expected) = if truth["role"] == "forked" {
         (
             truth["made_ns"].as_u64().unwrap(),
-            common::collections_since_base(truth),
+            recording::collections_since_base(truth),
         )
     } else {
-        (0, common::stats(truth, "collections"))
+        (0, recording::stats(truth, "collections"))
     };
     let pauses = between(trace, truth, from, finished);
     assert_eq!(
-        common::by_generation(&pauses),
+        recording::by_generation(&pauses),
         expected,
         "{} {}",
         truth["role"],
@@ -284,10 +284,10 @@ fn ranks_are_known(trace: &Trace, truths: &[Value]) {
 
 #[test]
 fn no_follow_leaves_children_out() {
-    let Some((python, place)) = common::place_for("no_follow_leaves_children_out") else {
+    let Some((python, place)) = recording::place_for("no_follow_leaves_children_out") else {
         return;
     };
-    let script = common::scripts().join("storm.py");
+    let script = recording::scripts().join("storm.py");
     let line = [
         "--no-follow",
         "--",
@@ -297,10 +297,10 @@ fn no_follow_leaves_children_out() {
         "--processes",
         "5",
     ];
-    let output = common::gctrace(&line, place.path());
+    let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));
-    let truths = common::truths(&place.path().join("truths"));
+    let truths = recording::truths(&place.path().join("truths"));
     assert!(truths.len() >= 5);
     // The command itself, which is recorded, has the number -1.
     for truth in truths.iter().filter(|truth| truth["number"] != -1) {
@@ -314,7 +314,7 @@ fn no_follow_leaves_children_out() {
 
 #[test]
 fn short_pauses_are_counted_but_not_written() {
-    let Some((python, place)) = common::place_for("short_pauses_are_counted_but_not_written")
+    let Some((python, place)) = recording::place_for("short_pauses_are_counted_but_not_written")
     else {
         return;
     };
@@ -327,7 +327,7 @@ fn short_pauses_are_counted_but_not_written() {
         "-c",
         code,
     ];
-    assert!(common::gctrace(&line, place.path()).status.success());
+    assert!(recording::gctrace(&line, place.path()).status.success());
     let trace = Trace::read(&place.path().join("trace.json"));
     assert!(trace.pauses().is_empty());
     assert!(

@@ -8,16 +8,16 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Pause;
-use common::Python;
-use common::Trace;
-use common::limit::WithTimeout as _;
-use common::user::OrdinaryUser;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
+use test_kit::interpreters;
+use test_kit::interpreters::Python;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Pause;
+use test_kit::recording::Trace;
+use test_kit::recording::user::OrdinaryUser;
 
 macro_rules! on_interpreters {
     ($($test:ident => $name:literal,)*) => {
@@ -74,16 +74,21 @@ fn trees(python: &Python) -> Vec<&Path> {
 }
 
 fn as_ordinary_user(test: &str, name: &str) {
-    let (Some(python), Some(user)) = (common::python(test, name), OrdinaryUser::for_test(test))
-    else {
+    let (Some(python), Some(user)) = (
+        interpreters::python(test, name),
+        OrdinaryUser::for_test(test),
+    ) else {
         return;
     };
-    let (script, truth_path) = (common::scripts().join("truth.py"), user.file("truth.json"));
+    let (script, truth_path) = (
+        recording::scripts().join("truth.py"),
+        user.file("truth.json"),
+    );
     let command = [&python.path, &script, &truth_path].map(|path| path.to_str().unwrap());
     let options = ["--mode", "inject", "-o", "trace.json", "--"];
     user.gctrace(&trees(&python), &[&options[..], &command].concat());
     let trace = Trace::read(&user.file("trace.json"));
-    let truth = common::json(&truth_path);
+    let truth = recording::json(&truth_path);
     trace.assert_nothing_lost();
     assert_eq!(trace.named("gctrace_header")[0].1["mode"], "inject");
     let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
@@ -131,12 +136,12 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
     // interpreters, a collection at the end of a subinterpreter is, and no callback is called for
     // it.
     if python.is("incremental") || python.version < (3, 9, 0) {
-        assert_eq!(common::by_generation(own), by_generation(callbacks));
+        assert_eq!(recording::by_generation(own), by_generation(callbacks));
         return;
     }
     assert_eq!(
-        common::by_generation(own.clone()),
-        common::collections_since_base(truth)
+        recording::by_generation(own.clone()),
+        recording::collections_since_base(truth)
     );
     let collected: u64 = own.filter_map(|pause| pause.number("collected")).sum();
     let sum = |which: &str| -> u64 {
@@ -203,21 +208,21 @@ fn has_line(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
 /// and one contains the other: until 3.12 callbacks run around the function, from 3.13 on inside
 /// it.
 fn together_with_probes(test: &str, name: &str) {
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
-    let Some(python) = common::python(test, name) else {
+    let Some(python) = interpreters::python(test, name) else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
     let truth_path = place.path().join("truth.json");
-    let script = common::scripts().join("truth.py");
+    let script = recording::scripts().join("truth.py");
     let command = [&python.path, &script, &truth_path].map(|path| path.to_str().unwrap());
     let options = ["--mode", "both", "-o", "trace.json", "--"];
-    let output = common::gctrace(&[&options[..], &command].concat(), place.path());
+    let output = recording::gctrace(&[&options[..], &command].concat(), place.path());
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));
-    let truth = common::json(&truth_path);
+    let truth = recording::json(&truth_path);
     trace.assert_nothing_lost();
     let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
     let mut apart = Vec::new();
@@ -263,10 +268,10 @@ fn together_with_probes(test: &str, name: &str) {
 /// In-process start and end of a pause that both sources saw.
 fn injected(pause: &Pause) -> Option<(u64, u64)> {
     (pause.args["source"] == "both").then(|| {
-        let start_ns = common::nanoseconds(&pause.args["injected_ts"]);
+        let start_ns = recording::nanoseconds(&pause.args["injected_ts"]);
         (
             start_ns,
-            start_ns + common::nanoseconds(&pause.args["injected_dur"]),
+            start_ns + recording::nanoseconds(&pause.args["injected_dur"]),
         )
     })
 }
@@ -275,7 +280,10 @@ fn injected(pause: &Pause) -> Option<(u64, u64)> {
 /// that it is given.
 fn record_truths(test: &str, script: &str) -> Option<(Trace, Vec<Value>)> {
     let user = OrdinaryUser::for_test(test)?;
-    let (python, script) = (common::any_python(), common::scripts().join(script));
+    let (python, script) = (
+        interpreters::any_python(),
+        recording::scripts().join(script),
+    );
     let folder = user.file("truths");
     let made = user
         .command(&[], Path::new("mkdir"))
@@ -287,7 +295,7 @@ fn record_truths(test: &str, script: &str) -> Option<(Trace, Vec<Value>)> {
     user.gctrace(&[], &[&options[..], &command].concat());
     let trace = Trace::read(&user.file("trace.json"));
     trace.assert_nothing_lost();
-    Some((trace, common::truths(&folder)))
+    Some((trace, recording::truths(&folder)))
 }
 
 /// Children that were forked, spawned or executed and return, exit, raise, or are killed, and a
@@ -305,8 +313,8 @@ fn however_a_process_ends_nothing_is_lost() {
         let time = |name: &str| truth[name].as_u64().unwrap();
         let life = time("since_ns")..time("until_ns");
         let own = pauses.iter().filter(|pause| life.contains(&pause.start_ns));
-        let counted = common::collections_since_base(&truth);
-        assert_eq!(common::by_generation(own), counted, "{truth}");
+        let counted = recording::collections_since_base(&truth);
+        assert_eq!(recording::by_generation(own), counted, "{truth}");
         let end = truth["end"].as_str().unwrap().to_owned();
         *ends.entry(end).or_insert(0) += 1;
     }
@@ -323,7 +331,7 @@ fn a_storm_of_processes() {
     for truth in truths.iter().filter(|truth| truth["number"] != -1) {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
         let expected = truth["explicit"].as_array().unwrap();
-        let seen = common::by_generation(&pauses);
+        let seen = recording::by_generation(&pauses);
         for (generation, count) in expected.iter().enumerate() {
             let at_least = count.as_u64().unwrap();
             let seen = seen[&(generation as u64)];

@@ -3,15 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
-use common::user::OrdinaryUser;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
+use test_kit::recording::user::OrdinaryUser;
 
 /// An operation: kind, device, stream, start, end.
 type Operation = (String, u64, u64, u64, u64);
@@ -22,15 +22,18 @@ fn train(
     settings: &[(&str, &str)],
     options: &[&str],
 ) -> Option<(OrdinaryUser, Output)> {
-    let (libraries, user) = (common::simulated_gpu(test)?, OrdinaryUser::for_test(test)?);
-    let script = common::scripts().join("../../examples/train_simgpu.py");
+    let (libraries, user) = (
+        recording::simulated_gpu(test)?,
+        OrdinaryUser::for_test(test)?,
+    );
+    let script = recording::scripts().join("../../examples/train_simgpu.py");
     let examples = script.parent().unwrap().canonicalize().unwrap();
     let mut command = user.command(&[&libraries, &examples], &user.file("bin/gctrace"));
     command
         .args(["--mode", "inject", "-o", "trace.json"])
         .args(options)
         .arg("--")
-        .arg(common::any_python())
+        .arg(interpreters::any_python())
         .arg(examples.join("train_simgpu.py"))
         .arg("--library")
         .arg(&libraries)
@@ -85,14 +88,14 @@ fn recorded(trace: &Trace) -> Vec<Operation> {
 
 fn operation(event: &Value) -> Option<Operation> {
     let category = event["cat"].as_str()?;
-    let start_ns = || common::nanoseconds(&event["ts"]);
+    let start_ns = || recording::nanoseconds(&event["ts"]);
     matches!(category, "kernel" | "gpu_memcpy" | "gpu_memset").then(|| {
         (
             category.to_owned(),
             event["args"]["device"].as_u64().unwrap(),
             event["args"]["stream"].as_u64().unwrap(),
             start_ns(),
-            start_ns() + common::nanoseconds(&event["dur"]),
+            start_ns() + recording::nanoseconds(&event["dur"]),
         )
     })
 }
@@ -115,7 +118,7 @@ fn every_operation_has_its_call(trace: &Trace) {
     {
         let correlation = event["args"]["correlation"].as_u64().unwrap();
         let call = calls[&correlation];
-        assert!(common::nanoseconds(&call["ts"]) <= common::nanoseconds(&event["ts"]));
+        assert!(recording::nanoseconds(&call["ts"]) <= recording::nanoseconds(&event["ts"]));
     }
 }
 

@@ -6,15 +6,14 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
 use serde_json::Value;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 const BUSY: &str = "import gc, time\nend = time.monotonic() + 1.6\nwhile time.monotonic() < end:\n    gc.collect()\n    time.sleep(0.05)";
 
@@ -40,7 +39,7 @@ fn library(test: &str, folder: &Path, options: &[&str]) -> Option<PathBuf> {
 }
 
 fn record(python: &Path, folder: &Path, library: &Path, options: &[&str]) -> Output {
-    Command::new(common::GCTRACE)
+    Command::new(recording::binary())
         .args(options)
         .args(["--", python.to_str().unwrap(), "-c", BUSY])
         .current_dir(folder)
@@ -58,14 +57,14 @@ fn seconds(trace: &Trace) -> f64 {
 }
 
 fn report(folder: &Path) -> Value {
-    let output = common::gctrace(&["analyze", "--format", "json", "trace.json"], folder);
+    let output = recording::gctrace(&["analyze", "--format", "json", "trace.json"], folder);
     serde_json::from_slice(&output.stdout).expect("a report")
 }
 
 #[test]
 fn samples_are_in_the_trace_and_the_report() {
     let test = "samples_are_in_the_trace_and_the_report";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let Some(library) = library(test, place.path(), &["-DMIG=1"]) else {
@@ -138,7 +137,7 @@ fn samples_are_in_the_trace_and_the_report() {
 #[test]
 fn hz_0_queries_nothing() {
     let test = "hz_0_queries_nothing";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let Some(library) = library(test, place.path(), &[]) else {
@@ -154,7 +153,7 @@ fn hz_0_queries_nothing() {
 #[test]
 fn a_missing_driver_is_not_reported() {
     let test = "a_missing_driver_is_not_reported";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let absent = Path::new("/no/such/libnvidia-ml.so.1");
@@ -172,7 +171,7 @@ fn a_missing_driver_is_not_reported() {
 #[test]
 fn a_driver_that_hangs_does_not_block_the_recording() {
     let test = "a_driver_that_hangs_does_not_block_the_recording";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let Some(library) = library(test, place.path(), &["-DHANG"]) else {
@@ -191,14 +190,14 @@ fn a_driver_that_hangs_does_not_block_the_recording() {
 #[test]
 fn a_gctrace_with_capabilities_loads_no_library_of_its_users() {
     let test = "a_gctrace_with_capabilities_loads_no_library_of_its_users";
-    let Some((_, place)) = common::place_for(test) else {
+    let Some((_, place)) = recording::place_for(test) else {
         return;
     };
     let Some(library) = library(test, place.path(), &[]) else {
         return;
     };
     let binary = place.path().join("gctrace");
-    std::fs::copy(common::GCTRACE, &binary).unwrap();
+    std::fs::copy(recording::binary(), &binary).unwrap();
     let capable = Command::new("setcap")
         .arg("cap_bpf,cap_perfmon+ep")
         .arg(&binary)
@@ -238,7 +237,7 @@ fn a_gctrace_with_capabilities_loads_no_library_of_its_users() {
     assert!(!list.contains("Fake GPU"), "{list}");
     assert!(printed.contains("GCTRACE_NVML is ignored"), "{printed}");
     let plain = place.path().join("plain");
-    std::fs::copy(common::GCTRACE, &plain).unwrap();
+    std::fs::copy(recording::binary(), &plain).unwrap();
     let (list, _) = doctor(&plain);
     assert!(list.contains("Fake GPU"), "{list}");
 }

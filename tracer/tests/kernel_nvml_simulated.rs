@@ -4,16 +4,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// Window of the simulator's utilization, the shortest of real ones.
 const WINDOW_NS: u64 = 1_000_000_000 / 6;
@@ -125,13 +124,13 @@ fn simulator(test: &str, folder: &Path) -> Option<(PathBuf, PathBuf)> {
 #[test]
 fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
     let test = "figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let Some((libraries, script)) = simulator(test, place.path()) else {
         return;
     };
-    let output = Command::new(common::GCTRACE)
+    let output = Command::new(recording::binary())
         .args(["--nvml-hz", "20", "--"])
         .arg(python)
         .arg(script)
@@ -160,7 +159,7 @@ fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
     let mut wrong = Vec::new();
     let mut pids: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     for sample in &samples {
-        let at_ns = common::nanoseconds(&sample["ts"]);
+        let at_ns = recording::nanoseconds(&sample["ts"]);
         let args = &sample["args"];
         let gpu = args["gpu"].as_u64().unwrap();
         let truth = &truths[&gpu];

@@ -7,10 +7,10 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Trace;
 use serde_json::Value;
+use test_kit::interpreters;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 macro_rules! on_interpreters {
     ($($test:ident => $name:literal,)*) => {$(
@@ -33,20 +33,20 @@ on_interpreters! {
 }
 
 fn arenas_equal_the_interpreters_statistics(test: &str, name: &str) {
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
-    let Some(python) = common::python(test, name) else {
+    let Some(python) = interpreters::python(test, name) else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
-    let script = common::scripts().join("arenas.py");
+    let script = recording::scripts().join("arenas.py");
     let line = [
         "--",
         python.path.to_str().unwrap(),
         script.to_str().unwrap(),
     ];
-    let output = common::gctrace(&line, place.path());
+    let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stderr);
     let (mapped, unmapped) = (

@@ -1,17 +1,16 @@
 //! What is passed to the command, what root may not read, and limits that are not a matter of
 //! privileges.
 
-mod common;
-
-use common::limit::WithTimeout as _;
-use common::setcap::ALICE;
-use common::setcap::Setcap;
-use common::setcap::text;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::setcap::ALICE;
+use test_kit::recording::setcap::Setcap;
+use test_kit::recording::setcap::text;
 
 /// Creates a session keyring with a key in it, and becomes gctrace as sudo starts it, whose command
 /// tries to read that key. Exits with 9 if the key could be read (keyctl(2): 1 join, 11 read;
@@ -43,7 +42,7 @@ fn the_command_does_not_inherit_roots_keys() {
     };
     let output = Command::new("timeout")
         .args(["60", "python3", "-I", "-c", KEYRING])
-        .arg(common::GCTRACE)
+        .arg(recording::binary())
         .arg(ALICE.to_string())
         .current_dir(setcap.file("."))
         .output_in_time()
@@ -96,7 +95,7 @@ fn processes_that_root_may_not_read_are_reported_and_counted() {
         Command::new("timeout")
             .args(["60", "setpriv", "--inh-caps=-all"])
             .arg(format!("--bounding-set=-all,{capabilities}"))
-            .arg(common::GCTRACE)
+            .arg(recording::binary())
             .args(["record", "-p", &pid, "-d", "1", "-o"])
             .arg(trace)
             .output_in_time()
@@ -122,7 +121,7 @@ fn processes_that_root_may_not_read_are_reported_and_counted() {
     let trace = setcap.file("u.json");
     let four = with("+bpf,+perfmon,+sys_ptrace,+dac_read_search", &trace);
     assert!(four.status.success(), "{}", text(&four));
-    let pauses = common::Trace::read(&trace).pauses();
+    let pauses = recording::Trace::read(&trace).pauses();
     running.kill().unwrap();
     running.status_in_time().unwrap();
     assert!(pauses.len() > 5, "{}", text(&four));
@@ -131,7 +130,7 @@ fn processes_that_root_may_not_read_are_reported_and_counted() {
 #[test]
 fn too_few_open_files_are_not_missing_privileges() {
     let test = "too_few_open_files_are_not_missing_privileges";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +138,7 @@ fn too_few_open_files_are_not_missing_privileges() {
         for mode in ["auto", "ebpf", "inject"] {
             let script = format!(
                 "ulimit -n {limit}; exec timeout 60 {} --mode {mode} -o t.json -- sh -c 'exit 37'",
-                common::GCTRACE
+                recording::binary()
             );
             let output = Command::new("sh")
                 .args(["-c", &script])

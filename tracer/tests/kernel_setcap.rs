@@ -6,14 +6,6 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
-use common::setcap::ALICE;
-use common::setcap::BOB;
-use common::setcap::Setcap;
-use common::setcap::text;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -24,6 +16,13 @@ use std::process::Output;
 use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
+use test_kit::recording::setcap::ALICE;
+use test_kit::recording::setcap::BOB;
+use test_kit::recording::setcap::Setcap;
+use test_kit::recording::setcap::text;
 
 /// More than the documentation requires: more rights are harmless.
 const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep";
@@ -184,14 +183,14 @@ fn the_trial_has_no_rights_when_run_by_hand() {
 #[test]
 fn root_tries_a_library_without_capabilities() {
     let test = "root_tries_a_library_without_capabilities";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
     let trusted = tempfile::tempdir_in("/usr/local/lib").unwrap();
     fs::set_permissions(trusted.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let library = hostile_library(trusted.path());
     let doctor = |library: &Path| {
-        let mut command = Command::new(common::GCTRACE);
+        let mut command = Command::new(recording::binary());
         command
             .arg("doctor")
             .env_remove("SUDO_UID")
@@ -208,7 +207,7 @@ fn root_tries_a_library_without_capabilities() {
 
     let open = tempfile::tempdir().unwrap();
     let library = hostile_library(open.path());
-    let mut command = Command::new(common::GCTRACE);
+    let mut command = Command::new(recording::binary());
     command
         .args(["--as-root", "--mode", "inject", "--", "true"])
         .env("GCTRACE_INJECT_LIBRARY", library)

@@ -3,14 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// A call: name, stream, bytes, first number of the grid.
 type Call = (String, u64, u64, u64);
@@ -75,13 +75,13 @@ fn train(
     training: &[&str],
     settings: &[(&str, &str)],
 ) -> Option<(Trace, TempDir)> {
-    let libraries = common::simulated_gpu(test).filter(|_| common::privileged(test))?;
+    let libraries = recording::simulated_gpu(test).filter(|_| recording::privileged(test))?;
     let place = tempfile::tempdir().unwrap();
-    let output = Command::new(common::GCTRACE)
+    let output = Command::new(recording::binary())
         .args(options)
         .arg("--")
-        .arg(common::any_python())
-        .arg(common::scripts().join("../../examples/train_simgpu.py"))
+        .arg(interpreters::any_python())
+        .arg(recording::scripts().join("../../examples/train_simgpu.py"))
         .arg("--library")
         .arg(&libraries)
         .args([

@@ -2,10 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -13,6 +9,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// Collects, and writes what the interpreter counted; later, only the shutdown collects.
 const PROGRAM: &str = "
@@ -26,23 +26,23 @@ with open('truth.json', 'w') as file: json.dump({'pid': os.getpid(), 'stats': gc
 fn complete(place: &Path, command: &[&str]) {
     let mut line = vec!["--"];
     line.extend(command);
-    let output = common::gctrace(&line, place);
+    let output = recording::gctrace(&line, place);
     assert!(output.status.success(), "{command:?}: {output:?}");
     let trace = Trace::read(&place.join("trace.json"));
     trace.assert_nothing_lost();
-    let truth = common::json(&place.join("truth.json"));
+    let truth = recording::json(&place.join("truth.json"));
     let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
     let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
     assert_eq!(
-        common::by_generation(own),
-        common::stats(&truth, "collections"),
+        recording::by_generation(own),
+        recording::stats(&truth, "collections"),
         "{command:?}"
     );
 }
 
 #[test]
 fn shebangs_shells_and_virtual_environments() {
-    let Some((python, place)) = common::place_for("shebangs_shells_and_virtual_environments")
+    let Some((python, place)) = recording::place_for("shebangs_shells_and_virtual_environments")
     else {
         return;
     };
@@ -100,12 +100,12 @@ int main(int count, char **words) {
 #[test]
 fn a_library_loaded_late_is_complete() {
     let test = "a_library_loaded_late_is_complete";
-    let Some((_, place)) = common::place_for(test) else {
+    let Some((_, place)) = recording::place_for(test) else {
         return;
     };
     let shared = ["pyenv-3.12", "pyenv-3.11"]
         .iter()
-        .find_map(|name| common::python(test, name));
+        .find_map(|name| interpreters::python(test, name));
     let Some(library) = shared.and_then(|python| libpython_of(&python.path)) else {
         return;
     };
@@ -156,7 +156,8 @@ fn libpython_of(python: &Path) -> Option<String> {
 /// the program.
 #[test]
 fn the_guardian_resumes_stopped_programs() {
-    let Some((python, place)) = common::place_for("the_guardian_resumes_stopped_programs") else {
+    let Some((python, place)) = recording::place_for("the_guardian_resumes_stopped_programs")
+    else {
         return;
     };
     let place = place.path().canonicalize().unwrap();
@@ -165,21 +166,21 @@ fn the_guardian_resumes_stopped_programs() {
     let own = place.join("interpreter");
     fs::copy(python, &own).unwrap();
     let line = "touch started; while [ ! -e go ]; do sleep 0.01; done; exec \"$OWN\" -c 'open(\"ended\", \"w\")'";
-    let mut gctrace = Command::new(common::GCTRACE)
+    let mut gctrace = Command::new(recording::binary())
         .args(["--", "sh", "-c", line])
         .env("OWN", own)
         .env("PYTHONHOME", "/usr")
         .current_dir(&place)
         .spawn()
         .unwrap();
-    common::wait_until("started", || place.join("started").exists());
+    recording::wait_until("started", || place.join("started").exists());
     let pid = Pid::from_raw(i32::try_from(gctrace.id()).unwrap());
     kill(pid, Signal::SIGSTOP).unwrap();
     fs::write(place.join("go"), "").unwrap();
-    common::wait_until("the program is stopped", || held(&place, gctrace.id()));
+    recording::wait_until("the program is stopped", || held(&place, gctrace.id()));
     kill(pid, Signal::SIGKILL).unwrap();
     gctrace.status_in_time().unwrap();
-    common::wait_until("the program was resumed", || place.join("ended").exists());
+    recording::wait_until("the program was resumed", || place.join("ended").exists());
 }
 
 /// Whether a process other than gctrace, with this working directory, is stopped.

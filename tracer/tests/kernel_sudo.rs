@@ -5,9 +5,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use serde_json::Value;
 use std::fs;
 use std::io::BufRead as _;
@@ -22,6 +19,9 @@ use std::process::Command;
 use std::process::Output;
 use std::process::Stdio;
 use tempfile::TempDir;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
 
 /// A user who may use sudo, and their directory with a copy of gctrace in it.
 struct User {
@@ -38,7 +38,7 @@ impl User {
             );
             return None;
         }
-        if !common::privileged(test) {
+        if !recording::privileged(test) {
             return None;
         }
         for tool in ["sudo", "useradd", "setcap", "script"] {
@@ -76,7 +76,7 @@ impl User {
         )
         .unwrap();
         fs::set_permissions(user.sudoers(), PermissionsExt::from_mode(0o440)).unwrap();
-        fs::copy(common::GCTRACE, user.file("gctrace")).unwrap();
+        fs::copy(recording::binary(), user.file("gctrace")).unwrap();
         run(
             "chown",
             &["-R", &user.name, user.directory.path().to_str().unwrap()],
@@ -174,7 +174,7 @@ impl User {
     /// Runs `REPORT` under gctrace, which `start` starts; returns what it printed.
     fn reported_by(&self, start: &str) -> Value {
         fs::write(self.file("report.py"), REPORT).unwrap();
-        let python = common::any_python();
+        let python = interpreters::any_python();
         let script = format!("{start} -o trace.json -- {} report.py", python.display());
         let output = self.shell(&script).output_in_time().unwrap();
         assert_eq!(output.status.code(), Some(9), "{}", text(&output));
@@ -183,11 +183,11 @@ impl User {
             self.id()
         );
         assert!(
-            !common::Trace::read(&self.file("trace.json"))
+            !recording::Trace::read(&self.file("trace.json"))
                 .pauses()
                 .is_empty()
         );
-        common::json(&self.file("told"))
+        recording::json(&self.file("told"))
     }
 
     fn check(&self, reported: &Value) {
@@ -359,7 +359,7 @@ impl Terminal {
 }
 
 fn in_terminal(user: &User, how: &str) -> Terminal {
-    let python = common::any_python();
+    let python = interpreters::any_python();
     let mut terminal = Terminal::open(
         user,
         &format!("sudo ./gctrace -q -- {} count.py {how}", python.display()),
@@ -390,6 +390,6 @@ fn the_second_interrupt_ends_the_recording() {
     terminal.type_interrupt();
     assert_eq!(terminal.exit_code(), Some(130));
     fs::write(user.file("stop"), "").unwrap();
-    let trace = common::Trace::read(&user.file("trace.json"));
+    let trace = recording::Trace::read(&user.file("trace.json"));
     assert!(!trace.events.is_empty());
 }

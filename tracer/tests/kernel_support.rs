@@ -1,12 +1,12 @@
 //! Kernel tier: what gctrace reports about the running kernel matches what it does there.
 
-mod common;
-
-use common::Trace;
 use gctrace_ebpf::KernelSupport;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
+use test_kit::interpreters;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// Collects 20 times and exits with 7.
 const PROGRAM: &str = "import gc, os\nfor _ in range(20): gc.collect()\nraise SystemExit(7)";
@@ -21,7 +21,7 @@ fn kernel(test: &str) -> Option<KernelSupport> {
 }
 
 fn run(arguments: &[&str], place: &Path) -> Output {
-    common::gctrace(arguments, place)
+    recording::gctrace(arguments, place)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -41,7 +41,7 @@ fn doctor_agrees_with_what_recording_does() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let python = common::any_python();
+    let python = interpreters::any_python();
     let python = python.to_str().unwrap();
     let doctor = run(&["doctor"], place.path());
     let printed = text(&doctor.stdout);
@@ -69,7 +69,7 @@ fn a_kernel_that_lacks_something_is_refused_in_one_sentence() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let python = common::any_python();
+    let python = interpreters::any_python();
     let python = python.to_str().unwrap();
     let pid = std::process::id().to_string();
     let commands: [&[&str]; 4] = [
@@ -123,7 +123,7 @@ raise SystemExit(7)
 #[test]
 fn return_probes_pass_seccomp_filters() {
     let test = "return_probes_pass_seccomp_filters";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let python = python.to_str().unwrap();
@@ -142,7 +142,7 @@ fn nothing_is_left_behind() {
             .filter(|program| program.name.to_string_lossy() == "at_entry")
             .count()
     };
-    common::wait_until("no program of ours is loaded", || ours() == 0);
+    recording::wait_until("no program of ours is loaded", || ours() == 0);
     let events = fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap_or_default();
     assert_eq!(events, "", "uprobe_events");
     let processes = fs::read_dir("/proc").unwrap().flatten();

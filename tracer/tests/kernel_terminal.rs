@@ -1,25 +1,24 @@
 //! Kernel tier: readers and terminals that go away.
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
 
 #[test]
 fn messages_without_a_reader_leave_the_commands_exit_code() {
     let test = "messages_without_a_reader_leave_the_commands_exit_code";
-    let Some((_, place)) = common::place_for(test) else {
+    let Some((_, place)) = recording::place_for(test) else {
         return;
     };
     for mode in ["ebpf", "both"] {
         for how in [vec!["record"], vec!["top", "--plain"]] {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
-            let status = Command::new(common::GCTRACE)
+            let status = Command::new(recording::binary())
                 .args(&how)
                 .args(["-v", "--mode", mode, "--", "sh", "-c", "exit 5"])
                 .current_dir(place.path())
@@ -37,7 +36,7 @@ fn messages_without_a_reader_leave_the_commands_exit_code() {
 #[test]
 fn without_room_for_threads_the_exit_code_is_the_commands() {
     let test = "without_room_for_threads_the_exit_code_is_the_commands";
-    let Some((_, place)) = common::place_for(test) else {
+    let Some((_, place)) = recording::place_for(test) else {
         return;
     };
     let started = place.path().join("started");
@@ -47,7 +46,7 @@ fn without_room_for_threads_the_exit_code_is_the_commands() {
             let _ = fs::remove_file(&started);
             let script = format!("ulimit -v {kib}; exec \"$@\"");
             let output = Command::new("sh")
-                .args(["-c", &script, "sh", common::GCTRACE, "--mode", mode])
+                .args(["-c", &script, "sh", recording::binary(), "--mode", mode])
                 .args([
                     "--",
                     "sh",
@@ -74,7 +73,7 @@ fn without_room_for_threads_the_exit_code_is_the_commands() {
 /// The shell that leads the session outlives the terminal, and so does gctrace for a while.
 #[test]
 fn the_view_without_its_terminal_ends_in_order() {
-    let Some((python, place)) = common::place_for("the_view_without_its_terminal_ends_in_order")
+    let Some((python, place)) = recording::place_for("the_view_without_its_terminal_ends_in_order")
     else {
         return;
     };
@@ -84,25 +83,26 @@ fn the_view_without_its_terminal_ends_in_order() {
         let _ = fs::remove_file(place.join("ready"));
         let script = format!(
             "trap '' HUP; {} top --mode {mode} -- {} -c \"{code}\"; echo $? > code",
-            common::GCTRACE,
+            recording::binary(),
             python.display()
         );
-        let output = common::terminal::closed(place, &["/bin/sh", "-c", &script]);
+        let output = recording::terminal::closed(place, &["/bin/sh", "-c", &script]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{output:?}");
         assert_eq!(fs::read_to_string(place.join("code")).unwrap(), "0\n");
-        common::wait_until("the command ended", || place.join("ended").exists());
+        recording::wait_until("the command ended", || place.join("ended").exists());
         fs::remove_file(place.join("ended")).unwrap();
     }
 }
 
 #[test]
 fn the_leader_of_a_session_forwards_the_hangup() {
-    let Some((python, _place)) = common::place_for("the_leader_of_a_session_forwards_the_hangup")
+    let Some((python, _place)) =
+        recording::place_for("the_leader_of_a_session_forwards_the_hangup")
     else {
         return;
     };
     for mode in ["ebpf", "both"] {
-        common::terminal::the_leader_forwards_the_hangup(&python, mode);
+        recording::terminal::the_leader_forwards_the_hangup(&python, mode);
     }
 }
 
@@ -110,7 +110,7 @@ fn the_leader_of_a_session_forwards_the_hangup() {
 #[test]
 fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
     let test = "an_ignored_sigterm_ends_a_recording_that_was_attached";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let place = place.path();
@@ -120,14 +120,14 @@ fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
         .unwrap();
     let script = "trap '' HUP INT QUIT TERM; exec \"$@\"";
     let mut gctrace = Command::new("sh")
-        .args(["-c", script, "sh", common::GCTRACE, "record", "-p"])
+        .args(["-c", script, "sh", recording::binary(), "record", "-p"])
         .arg(program.id().to_string())
         .current_dir(place)
         .env_remove("SUDO_UID")
         .spawn()
         .unwrap();
     let trace = place.join("trace.json");
-    common::wait_until("attached", || {
+    recording::wait_until("attached", || {
         fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
     });
     let own = Pid::from_raw(i32::try_from(gctrace.id()).unwrap());
@@ -177,12 +177,19 @@ for delay in (0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
 #[test]
 fn a_hangup_before_the_command_starts_ends_it() {
     let test = "a_hangup_before_the_command_starts_ends_it";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     for (verb, mode) in [("record", "ebpf"), ("record", "inject"), ("top", "both")] {
         let output = Command::new(&python)
-            .args(["-c", CLOSED_EARLY, common::GCTRACE, verb, "--mode", mode])
+            .args([
+                "-c",
+                CLOSED_EARLY,
+                recording::binary(),
+                verb,
+                "--mode",
+                mode,
+            ])
             .args(["--", "sleep", "600"])
             .current_dir(place.path())
             .env("TERM", "xterm")

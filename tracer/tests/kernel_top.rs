@@ -7,15 +7,6 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Python;
-use common::Trace;
-use common::limit::WithTimeout as _;
-use common::top::equal_to_trace;
-use common::top::intervals_follow_each_other;
-use common::top::objects;
-use common::wait_until;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -31,6 +22,15 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
+use test_kit::interpreters;
+use test_kit::interpreters::Python;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
+use test_kit::recording::top::equal_to_trace;
+use test_kit::recording::top::intervals_follow_each_other;
+use test_kit::recording::top::objects;
+use test_kit::recording::wait_until;
 
 /// Collections of all generations, one per reason, then the interpreter's statistics.
 const PROGRAM: &str = "
@@ -57,8 +57,8 @@ macro_rules! on_interpreters {
     ($($test:ident => $name:literal,)*) => {$(
         #[test]
         fn $test() {
-            if common::privileged(stringify!($test))
-                && let Some(python) = common::python(stringify!($test), $name)
+            if recording::privileged(stringify!($test))
+                && let Some(python) = interpreters::python(stringify!($test), $name)
             {
                 check(&python);
             }
@@ -79,7 +79,7 @@ on_interpreters! {
 
 fn check(python: &Python) {
     let place = tempfile::tempdir().unwrap();
-    let output = Command::new(common::GCTRACE)
+    let output = Command::new(recording::binary())
         .args(["top", "--format", "json", "-d", "0.1", "--record", "t.json"])
         .arg("--")
         .arg(&python.path)
@@ -102,7 +102,7 @@ fn check(python: &Python) {
     intervals_follow_each_other(&objects);
     // CPython 3.14.0 - 3.14.4 does not count increments in its statistics (`gc_collect_increment`, Python/gc.c).
     if !python.is("incremental") {
-        let truth = common::json(&place.path().join("truth.json"));
+        let truth = recording::json(&place.path().join("truth.json"));
         equal_to_truth(last, &truth);
     }
 }
@@ -141,7 +141,7 @@ struct Top {
 
 impl Top {
     fn start(place: &Path, arguments: &[&str]) -> Self {
-        let mut process = Command::new(common::GCTRACE)
+        let mut process = Command::new(recording::binary())
             .args(["top", "--format", "json", "-d", "0.1"])
             .args(arguments)
             .current_dir(place)
@@ -235,7 +235,8 @@ fn ready(place: &Path) -> Vec<u32> {
 
 #[test]
 fn a_running_process_with_its_descendants() {
-    let Some((python, place)) = common::place_for("a_running_process_with_its_descendants") else {
+    let Some((python, place)) = recording::place_for("a_running_process_with_its_descendants")
+    else {
         return;
     };
     let place = place.path();
@@ -268,7 +269,7 @@ fn a_running_process_with_its_descendants() {
 /// Other Python processes of the machine may be shown as well.
 #[test]
 fn every_process_as_it_comes_and_goes() {
-    let Some((python, place)) = common::place_for("every_process_as_it_comes_and_goes") else {
+    let Some((python, place)) = recording::place_for("every_process_as_it_comes_and_goes") else {
         return;
     };
     let place = place.path();
@@ -310,7 +311,7 @@ fn every_process_as_it_comes_and_goes() {
 /// Its figures do not wait for a process to appear.
 #[test]
 fn memory_and_cost_are_sampled() {
-    let Some((python, place)) = common::place_for("memory_and_cost_are_sampled") else {
+    let Some((python, place)) = recording::place_for("memory_and_cost_are_sampled") else {
         return;
     };
     let place = place.path();

@@ -2,14 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
-use common::top::equal_to_trace;
-use common::top::objects;
-use common::user::OrdinaryUser;
-use common::wait_until;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -20,6 +12,14 @@ use std::path::Path;
 use std::process::Command;
 use std::process::Output;
 use std::process::Stdio;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
+use test_kit::recording::top::equal_to_trace;
+use test_kit::recording::top::objects;
+use test_kit::recording::user::OrdinaryUser;
+use test_kit::recording::wait_until;
 
 /// Prints numbered lines to both streams, collects, creates `ended`, and exits with 5.
 const PRINTS: &str = "
@@ -34,7 +34,7 @@ sys.exit(5)
 ";
 
 fn top(place: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(common::GCTRACE);
+    let mut command = Command::new(recording::binary());
     command
         .arg("top")
         .args(arguments)
@@ -60,7 +60,7 @@ fn has_ended(place: &Path) -> bool {
 
 #[test]
 fn the_exit_code_is_the_commands() {
-    let Some((python, place)) = common::place_for("the_exit_code_is_the_commands") else {
+    let Some((python, place)) = recording::place_for("the_exit_code_is_the_commands") else {
         return;
     };
     let python = python.to_str().unwrap();
@@ -81,7 +81,7 @@ fn the_exit_code_is_the_commands() {
 
 #[test]
 fn the_commands_output_goes_to_its_file() {
-    let Some((python, place)) = common::place_for("the_commands_output_goes_to_its_file") else {
+    let Some((python, place)) = recording::place_for("the_commands_output_goes_to_its_file") else {
         return;
     };
     let arguments = ["--plain", "-d", "0.3", "--output", "o.txt", "--"];
@@ -107,7 +107,7 @@ fn the_commands_output_goes_to_its_file() {
 #[test]
 fn a_killed_gctrace_leaves_the_command_and_its_output() {
     let Some((python, place)) =
-        common::place_for("a_killed_gctrace_leaves_the_command_and_its_output")
+        recording::place_for("a_killed_gctrace_leaves_the_command_and_its_output")
     else {
         return;
     };
@@ -136,7 +136,7 @@ fn a_killed_gctrace_leaves_the_command_and_its_output() {
     is_whole(&text(), "out");
     is_whole(&text(), "err");
     // What was recorded by then can be read.
-    let analyzed = Command::new(common::GCTRACE)
+    let analyzed = Command::new(recording::binary())
         .args(["analyze", "--format", "json", "t.json"])
         .current_dir(place)
         .output_in_time()
@@ -146,7 +146,7 @@ fn a_killed_gctrace_leaves_the_command_and_its_output() {
 
 #[test]
 fn as_many_as_were_asked_for() {
-    let Some((python, place)) = common::place_for("as_many_as_were_asked_for") else {
+    let Some((python, place)) = recording::place_for("as_many_as_were_asked_for") else {
         return;
     };
     let arguments = ["--format", "json", "-d", "0.1", "-n", "3", "--"];
@@ -164,7 +164,7 @@ fn as_many_as_were_asked_for() {
 
 #[test]
 fn a_reader_that_goes_away_ends_it_in_order() {
-    let Some((python, place)) = common::place_for("a_reader_that_goes_away_ends_it_in_order")
+    let Some((python, place)) = recording::place_for("a_reader_that_goes_away_ends_it_in_order")
     else {
         return;
     };
@@ -217,7 +217,7 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_ends_the_trace_and_nothing_else() {
     let test = "a_full_disk_ends_the_trace_and_nothing_else";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let Some(disk) = SmallDisk::mount() else {
@@ -295,11 +295,11 @@ open('ended', 'w').close()
 
 #[test]
 fn the_second_interrupt_leaves() {
-    let Some((python, place)) = common::place_for("the_second_interrupt_leaves") else {
+    let Some((python, place)) = recording::place_for("the_second_interrupt_leaves") else {
         return;
     };
     let output = Command::new(&python)
-        .args(["-c", ON_TERMINAL, common::GCTRACE])
+        .args(["-c", ON_TERMINAL, recording::binary()])
         .args(["top", "--plain", "--"])
         .arg(&python)
         .args(["-c", STUBBORN])
@@ -315,7 +315,7 @@ fn the_second_interrupt_leaves() {
 /// An address in use is reported before the command starts.
 #[test]
 fn an_address_that_is_taken() {
-    let Some((_, place)) = common::place_for("an_address_that_is_taken") else {
+    let Some((_, place)) = recording::place_for("an_address_that_is_taken") else {
         return;
     };
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -336,7 +336,7 @@ fn without_rights_a_command_is_watched_from_within() {
         return;
     };
     let program = "import gc\nfor n in range(50): gc.collect()\nprint('mine')";
-    let python = common::any_python();
+    let python = interpreters::any_python();
     let arguments = ["top", "--format", "json", "--record", "t.json", "--"];
     let mut command = user.command(&[], &user.file("bin/gctrace"));
     let output = command

@@ -6,11 +6,6 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::GCTRACE;
-use common::Trace;
-use common::limit::WithTimeout as _;
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
 use std::io::BufReader;
@@ -22,6 +17,9 @@ use std::path::Path;
 use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// Collects 25 times once a file exists, then creates another file, and ends once a third exists.
 const COLLECTS: &str = "
@@ -48,7 +46,7 @@ struct Top {
 
 impl Top {
     fn start(directory: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(GCTRACE)
+        let mut child = Command::new(recording::binary())
             .args(["top", "--plain", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .current_dir(directory)
@@ -118,18 +116,18 @@ fn touch(file: &Path) {
 
 #[test]
 fn a_scrape_tells_what_the_trace_tells() {
-    let Some((python, place)) = common::place_for("a_scrape_tells_what_the_trace_tells") else {
+    let Some((python, place)) = recording::place_for("a_scrape_tells_what_the_trace_tells") else {
         return;
     };
     let python = python.to_str().unwrap();
     let arguments = ["--record", "t.json", "--", python, "-c", COLLECTS];
     let mut top = Top::start(place.path(), &arguments);
-    common::wait_until("the process", || {
+    recording::wait_until("the process", || {
         top.value("gctrace_processes") == Some(1.0)
     });
     touch(&place.path().join("begin"));
     let count = "gctrace_pauses_total{generation=\"2\",reason=\"manual\"}";
-    common::wait_until("25 collections", || top.value(count) == Some(25.0));
+    recording::wait_until("25 collections", || top.value(count) == Some(25.0));
     let page = top.scrape();
     assert_eq!(page[count], 25.0);
     touch(&place.path().join("end"));
@@ -176,7 +174,7 @@ fn a_scrape_tells_what_the_trace_tells() {
 
 #[test]
 fn every_python_process_comes_and_goes() {
-    let Some((python, place)) = common::place_for("every_python_process_comes_and_goes") else {
+    let Some((python, place)) = recording::place_for("every_python_process_comes_and_goes") else {
         return;
     };
     let start = |folder: &str| {
@@ -196,13 +194,13 @@ fn every_python_process_comes_and_goes() {
         let page = top.scrape();
         page.keys().any(|series| series.starts_with(&label))
     };
-    common::wait_until("the first is found", || known(&before));
+    recording::wait_until("the first is found", || known(&before));
     let mut after = start("after");
-    common::wait_until("the second is found", || known(&after));
+    recording::wait_until("the second is found", || known(&after));
     let seen = top.value("gctrace_processes_seen_total");
     before.kill().unwrap();
     before.status_in_time().unwrap();
-    common::wait_until("the first is gone", || !known(&before));
+    recording::wait_until("the first is gone", || !known(&before));
     assert!(known(&after));
     assert!(top.value("gctrace_processes_seen_total") >= seen);
     touch(&place.path().join("after/end"));
@@ -212,7 +210,8 @@ fn every_python_process_comes_and_goes() {
 
 #[test]
 fn nothing_is_started_where_the_address_is_taken() {
-    let Some((python, place)) = common::place_for("nothing_is_started_where_the_address_is_taken")
+    let Some((python, place)) =
+        recording::place_for("nothing_is_started_where_the_address_is_taken")
     else {
         return;
     };
@@ -223,7 +222,7 @@ fn nothing_is_started_where_the_address_is_taken() {
     let arguments = [
         "top", "--plain", "--listen", &address, "--", python, "-c", program,
     ];
-    let output = common::gctrace(&arguments, place.path());
+    let output = recording::gctrace(&arguments, place.path());
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(

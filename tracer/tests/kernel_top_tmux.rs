@@ -8,15 +8,14 @@
     reason = "tests"
 )]
 
-mod common;
-
-use common::tmux::Tmux;
-use common::tmux::has_tmux;
-use common::wait_until;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use std::path::PathBuf;
+use test_kit::recording;
+use test_kit::recording::tmux::Tmux;
+use test_kit::recording::tmux::has_tmux;
+use test_kit::recording::wait_until;
 
 /// Collects young and old generations until its file is gone, then prints a message.
 const SCRIPT: &str = r#"
@@ -46,7 +45,7 @@ impl TmuxSession {
         if !has_tmux(test) {
             return None;
         }
-        let (python, place) = common::place_for(test)?;
+        let (python, place) = recording::place_for(test)?;
         std::fs::write(place.path().join("churn.py"), SCRIPT).unwrap();
         std::fs::write(place.path().join("go"), "").unwrap();
         let tmux = Tmux::start(place.path(), (80, 24), shell);
@@ -65,7 +64,7 @@ impl TmuxSession {
     }
 
     fn top(&self, options: &str) {
-        let line = format!("{} top {options}", common::GCTRACE);
+        let line = format!("{} top {options}", recording::binary());
         self.tmux.line(&line);
     }
 
@@ -324,7 +323,7 @@ fn the_command_ends() {
         "{screen}"
     );
     // The trace is closed while the view stays.
-    let trace = common::Trace::read(&desk.file("trace.json"));
+    let trace = recording::Trace::read(&desk.file("trace.json"));
     assert!(!trace.pauses().is_empty());
     trace.assert_nothing_lost();
     // What is looked at now is still the end.

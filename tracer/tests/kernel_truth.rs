@@ -7,13 +7,13 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Pause;
-use common::Python;
-use common::Trace;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use test_kit::interpreters;
+use test_kit::interpreters::Python;
+use test_kit::recording;
+use test_kit::recording::Pause;
+use test_kit::recording::Trace;
 
 macro_rules! on_interpreters {
     ($($test:ident => $name:literal,)*) => {$(
@@ -48,16 +48,16 @@ on_interpreters! {
 }
 
 fn check(test: &str, name: &str) {
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
-    let Some(python) = common::python(test, name) else {
+    let Some(python) = interpreters::python(test, name) else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
     let truth_path = place.path().join("truth.json");
-    let script = common::scripts().join("truth.py");
-    let output = common::gctrace(
+    let script = recording::scripts().join("truth.py");
+    let output = recording::gctrace(
         &[
             "-o",
             "trace.json",
@@ -70,7 +70,7 @@ fn check(test: &str, name: &str) {
     );
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));
-    let truth = common::json(&truth_path);
+    let truth = recording::json(&truth_path);
     interpreter_is_named(&trace, &truth, &python);
     let pid = host_pid(&trace, &truth);
     let pauses = trace.pauses_of(pid);
@@ -126,20 +126,20 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
             let made = one["made_ns"].as_u64().unwrap();
             let heard = own.filter(|pause| pause.start_ns > made);
             assert_eq!(
-                common::by_generation(heard),
+                recording::by_generation(heard),
                 callbacks_by_generation(one),
                 "collections of interpreter {id}"
             );
         } else {
-            let expected = common::stats(one, "collections");
+            let expected = recording::stats(one, "collections");
             assert_eq!(
-                common::by_generation(own.clone()),
+                recording::by_generation(own.clone()),
                 expected,
                 "collections of interpreter {id}"
             );
             assert_eq!(
                 total(own, "collected"),
-                sum(&common::stats(one, "collected")),
+                sum(&recording::stats(one, "collected")),
                 "objects collected, interpreter {id}"
             );
         }
@@ -300,13 +300,13 @@ fn the_rest_is_shutdown(pauses: &[Pause], truth: &Value) {
 fn collections_of_another_collector_are_counted() {
     for name in ["pyenv-3.11", "pyenv-3.12", "pyenv-3.13"] {
         let test = "collections_of_another_collector_are_counted";
-        let Some(python) = common::python(test, name) else {
+        let Some(python) = interpreters::python(test, name) else {
             continue;
         };
-        let script = common::scripts().join("unprobed.py");
+        let script = recording::scripts().join("unprobed.py");
         for mode in ["ebpf", "inject", "both"] {
             let place = tempfile::tempdir().unwrap();
-            let output = common::gctrace(
+            let output = recording::gctrace(
                 &[
                     "--mode",
                     mode,

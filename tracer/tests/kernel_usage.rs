@@ -1,13 +1,12 @@
 //! Kernel tier: processes that cannot be recorded.
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
 
 #[test]
 fn what_cannot_be_recorded_is_refused_in_one_line() {
-    if !common::privileged("what_cannot_be_recorded_is_refused_in_one_line") {
+    if !recording::privileged("what_cannot_be_recorded_is_refused_in_one_line") {
         return;
     }
     let place = tempfile::tempdir().expect("a folder");
@@ -26,7 +25,7 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
         false => eprintln!("skipped a part: no thread of the kernel is to be seen here"),
     }
     for (pid, expected) in uses {
-        let output = Command::new(common::GCTRACE)
+        let output = Command::new(recording::binary())
             .args(["record", "-p", pid])
             .current_dir(place.path())
             .env_remove("SUDO_UID")

@@ -1,8 +1,5 @@
 //! Kernel tier: the last rung, USDT probes with a semaphore, in a running interpreter.
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use gctrace_ebpf::ArgumentRegisters;
 use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::KernelEvent;
@@ -16,6 +13,8 @@ use gctrace_probes::SearchStrategy;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
 
 /// Waits for the file `go`, collects 30 times, writes `done`.
 const PROGRAM: &str = "
@@ -49,7 +48,7 @@ fn point(found: &gctrace_probes::ProbePoint, layout: u32) -> PlannedPoint {
 #[test]
 fn usdt_probes_time_every_pause() {
     let test = "usdt_probes_time_every_pause";
-    let Some((python, place)) = common::place_for(test) else {
+    let Some((python, place)) = recording::place_for(test) else {
         return;
     };
     let options = ResolveOptions {
@@ -94,11 +93,11 @@ fn usdt_probes_time_every_pause() {
         .current_dir(place)
         .spawn()
         .unwrap();
-    common::wait_until("ready", || place.join("ready").exists());
+    recording::wait_until("ready", || place.join("ready").exists());
     session.follow(program.id()).unwrap();
     let probes = session.attach(&found.file, &points).unwrap();
     fs::write(place.join("go"), "").unwrap();
-    common::wait_until("done", || place.join("done").exists());
+    recording::wait_until("done", || place.join("done").exists());
     let events = session.poll(Duration::ZERO).unwrap();
     gctrace_ebpf::detach([probes]);
     program.kill().unwrap();

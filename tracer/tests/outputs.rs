@@ -2,20 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
 use std::process::Output;
 use std::process::Stdio;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
 
 const COLLECT: &str = "import gc\nfor n in range(50): gc.collect()\nprint('its own output')";
 
 fn gctrace(place: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(common::GCTRACE);
+    let mut command = Command::new(recording::binary());
     command
         .args(["--mode", "inject"])
         .args(arguments)
@@ -85,7 +84,7 @@ fn standard_output_has_the_trace_alone() {
     assert!(printed(&output).contains("its own output"), "{output:?}");
     let trace = place.path().join("piped.json");
     fs::write(&trace, &output.stdout).unwrap();
-    let trace = common::Trace::read(&trace);
+    let trace = recording::Trace::read(&trace);
     assert!(trace.pauses().len() >= 50, "{}", trace.pauses().len());
     trace.assert_nothing_lost();
     assert_eq!(names(place.path()), ["piped.json"]);
@@ -103,12 +102,12 @@ fn a_slow_reader_gets_everything() {
         .spawn()
         .unwrap();
     let mut reader = recording.stdout.take().unwrap();
-    common::wait_until("the command is done", || place.path().join("done").exists());
+    recording::wait_until("the command is done", || place.path().join("done").exists());
     let file = place.path().join("piped.json");
     std::io::copy(&mut reader, &mut fs::File::create(&file).unwrap()).unwrap();
     let output = recording.output_in_time().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let trace = common::Trace::read(&file);
+    let trace = recording::Trace::read(&file);
     assert!(trace.pauses().len() >= 10000, "{}", trace.pauses().len());
     trace.assert_nothing_lost();
 }
@@ -163,7 +162,7 @@ fn a_pipe_without_a_reader_is_refused() {
 fn manual_pages_replace_manual_pages_only() {
     let place = tempfile::tempdir().unwrap();
     let man = |directory: &str| {
-        let mut command = Command::new(common::GCTRACE);
+        let mut command = Command::new(recording::binary());
         command.args(["man", directory]).current_dir(place.path());
         command.output_in_time().unwrap()
     };

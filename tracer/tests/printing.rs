@@ -2,15 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::process::ExitStatus;
 use std::process::Stdio;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
 
 /// The write end of a pipe without a reader.
 fn closed_pipe() -> Stdio {
@@ -20,7 +19,7 @@ fn closed_pipe() -> Stdio {
 }
 
 fn gctrace(place: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(common::GCTRACE);
+    let mut command = Command::new(recording::binary());
     command
         .args(arguments)
         .current_dir(place)

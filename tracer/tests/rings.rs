@@ -8,10 +8,6 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
 use gctrace_ring::GpuRecord;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::PYTHON_RECORDS;
@@ -24,6 +20,9 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Output;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// Names the part that a process started as the command plays.
 const PART: &str = "GCTRACE_TEST_PART";
@@ -263,7 +262,7 @@ fn offers_twice() {
 
 fn record(part: &str, folder: &Path) -> (Output, Trace) {
     let executable = std::env::current_exe().unwrap();
-    let output = std::process::Command::new(common::GCTRACE)
+    let output = std::process::Command::new(recording::binary())
         .args([
             "record",
             "--mode",

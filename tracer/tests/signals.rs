@@ -1,13 +1,13 @@
 //! Signals that were ignored when gctrace started, and terminals that go away, without privileges.
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
 
 /// As nohup and `&` in scripts do: gctrace and its command keep ignoring what was ignored.
 #[test]
@@ -18,13 +18,13 @@ fn ignored_signals_stay_ignored_for_gctrace_and_its_command() {
     let command = "grep SigIgn /proc/self/status > ignored; touch ready; \
                    while [ ! -e stop ]; do sleep 0.02; done; exit 5";
     let mut gctrace = Command::new("sh")
-        .args(["-c", script, "sh", common::GCTRACE, "--mode", "inject"])
+        .args(["-c", script, "sh", recording::binary(), "--mode", "inject"])
         .args(["--", "sh", "-c", command])
         .current_dir(place)
         .env_remove("SUDO_UID")
         .spawn()
         .expect("sh");
-    common::wait_until("the command runs", || place.join("ready").exists());
+    recording::wait_until("the command runs", || place.join("ready").exists());
     let text = fs::read_to_string(place.join("ignored")).expect("signals");
     let bits = u64::from_str_radix(text.trim_start_matches("SigIgn:").trim(), 16).expect("bits");
     let expected = [1, 2, 3, 15].map(|signal| 1_u64 << (signal - 1));
@@ -45,5 +45,5 @@ fn ignored_signals_stay_ignored_for_gctrace_and_its_command() {
 
 #[test]
 fn the_leader_of_a_session_forwards_the_hangup() {
-    common::terminal::the_leader_forwards_the_hangup(&common::any_python(), "inject");
+    recording::terminal::the_leader_forwards_the_hangup(&interpreters::any_python(), "inject");
 }

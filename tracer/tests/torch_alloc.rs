@@ -1,11 +1,11 @@
 //! Torch tier: `--alloc` on a training step.
 
-mod common;
-
+use test_kit::interpreters;
+use test_kit::recording;
 #[test]
 fn a_training_step() {
     let test = "a_training_step";
-    if let Some(python) = common::torch(test) {
-        common::allocations::the_rate_is_estimated(test, &python, "torch");
+    if let Some(python) = interpreters::torch(test) {
+        recording::allocations::the_rate_is_estimated(test, &python, "torch");
     }
 }

@@ -1,10 +1,10 @@
 //! Torch tier: an ordinary PyTorch training script, unmodified; its collections against
 //! `gc.get_stats()` at its end, and its workers followed.
 
-mod common;
-
-use common::Trace;
 use std::path::Path;
+use test_kit::interpreters;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// Runs the script as `python SCRIPT` would, and writes what the interpreter counted to
 /// `truth.json` when it is done; after that automatic collection is disabled.
@@ -23,10 +23,10 @@ if __name__ == '__main__':
 #[test]
 fn a_training_script_is_counted_exactly() {
     let test = "a_training_script_is_counted_exactly";
-    if !common::privileged(test) {
+    if !recording::privileged(test) {
         return;
     }
-    let Some(python) = common::torch(test) else {
+    let Some(python) = interpreters::torch(test) else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
@@ -45,19 +45,19 @@ fn a_training_script_is_counted_exactly() {
         "--workers",
         "2",
     ];
-    let output = common::gctrace(&line, place.path());
+    let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));
     trace.assert_nothing_lost();
-    let truth = common::json(&place.path().join("truth.json"));
+    let truth = recording::json(&place.path().join("truth.json"));
     let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
     let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
     assert_eq!(
-        common::by_generation(own),
-        common::stats(&truth, "collections")
+        recording::by_generation(own),
+        recording::stats(&truth, "collections")
     );
     assert!(
-        common::by_generation(&pauses)[&2] > 0,
+        recording::by_generation(&pauses)[&2] > 0,
         "importing torch alone collects all generations"
     );
     let children = trace

@@ -3,10 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Trace;
 use serde_json::Value;
+use test_kit::interpreters;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 fn argument(event: &Value, name: &str) -> i64 {
     event["args"][name].as_i64().unwrap()
@@ -15,16 +15,16 @@ fn argument(event: &Value, name: &str) -> i64 {
 #[test]
 fn backward_passes_and_device_memory() {
     let test = "backward_passes_and_device_memory";
-    let Some(python) = common::torch(test).filter(|_| common::privileged(test)) else {
+    let Some(python) = interpreters::torch(test).filter(|_| recording::privileged(test)) else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
-    let script = common::scripts().join("torch_steps.py");
+    let script = recording::scripts().join("torch_steps.py");
     let (python, script) = (python.to_str().unwrap(), script.to_str().unwrap());
     let line = [
         "--mode", "ebpf", "--cuda", "all", "--", python, script, "60",
     ];
-    let output = common::gctrace(&line, place.path());
+    let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let truth: Value = serde_json::from_slice(&output.stdout).unwrap();
     let trace = Trace::read(&place.path().join("trace.json"));
@@ -53,7 +53,7 @@ fn backward_passes_and_device_memory() {
     assert!(memory.iter().all(|event| of_device(event) == (1, 1)));
     let last = memory
         .iter()
-        .max_by_key(|event| common::nanoseconds(&event["ts"]));
+        .max_by_key(|event| recording::nanoseconds(&event["ts"]));
     assert_eq!(argument(last.unwrap(), "Total Allocated"), 0);
     println!(
         "{test}: {} backward passes, {freed} bytes freed within pauses",

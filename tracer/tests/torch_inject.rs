@@ -3,14 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
-use common::user::OrdinaryUser;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Output;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
+use test_kit::recording::user::OrdinaryUser;
 
 /// Runs the script as `python SCRIPT` would, and writes what the interpreter counted from its start
 /// to its end.
@@ -32,7 +32,7 @@ if __name__ == '__main__':
 /// Records a command line of torch's Python as an ordinary user.
 fn record(user: &OrdinaryUser, python: &Path, arguments: &[&str]) -> Output {
     let venv = python.ancestors().nth(2).unwrap();
-    let examples = common::scripts()
+    let examples = recording::scripts()
         .join("../../examples")
         .canonicalize()
         .unwrap();
@@ -46,14 +46,14 @@ fn record(user: &OrdinaryUser, python: &Path, arguments: &[&str]) -> Output {
 }
 
 fn prepare(test: &str) -> Option<(OrdinaryUser, PathBuf, String)> {
-    let (python, user) = (common::torch(test)?, OrdinaryUser::for_test(test)?);
+    let (python, user) = (interpreters::torch(test)?, OrdinaryUser::for_test(test)?);
     std::fs::write(user.file("runner.py"), RUNNER).unwrap();
     let truths = user.file("truths");
     user.command(&[], Path::new("mkdir"))
         .arg(truths)
         .status_in_time()
         .unwrap();
-    let script = common::scripts().join("../../examples/train_torch.py");
+    let script = recording::scripts().join("../../examples/train_torch.py");
     let script = script.canonicalize().unwrap().to_str().unwrap().to_owned();
     Some((user, python, script))
 }
@@ -61,14 +61,14 @@ fn prepare(test: &str) -> Option<(OrdinaryUser, PathBuf, String)> {
 /// Asserts that each process that wrote its truth has that number of pauses; returns their sum.
 fn compare(trace: &Trace, user: &OrdinaryUser) -> usize {
     trace.assert_nothing_lost();
-    let truths = common::truths(&user.file("truths"));
+    let truths = recording::truths(&user.file("truths"));
     for truth in &truths {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
         let time = |name: &str| truth[name].as_u64().unwrap();
         let life = time("since_ns")..time("until_ns");
         let own = pauses.iter().filter(|pause| life.contains(&pause.start_ns));
-        let counted = common::collections_since_base(truth);
-        assert_eq!(common::by_generation(own), counted, "{truth}");
+        let counted = recording::collections_since_base(truth);
+        assert_eq!(recording::by_generation(own), counted, "{truth}");
         assert!(
             counted[&2] > 0,
             "importing torch alone collects all generations"

@@ -2,13 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::limit::WithTimeout as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::process::Output;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
 
 /// Command line, exit code, parts of standard error.
 type Use = (&'static str, i32, &'static [&'static str]);
@@ -143,7 +142,7 @@ fn place() -> tempfile::TempDir {
 }
 
 fn run(place: &Path, line: &str) -> Output {
-    Command::new(common::GCTRACE)
+    Command::new(recording::binary())
         .args(line.split_whitespace())
         .current_dir(place)
         .env_remove("SUDO_UID")
@@ -219,7 +218,7 @@ fn usual_spellings() {
 #[test]
 fn a_command_is_recorded_for_a_time() {
     let place = place();
-    let output = Command::new(common::GCTRACE)
+    let output = Command::new(recording::binary())
         .args([
             "-d",
             "0.3",
@@ -236,6 +235,6 @@ fn a_command_is_recorded_for_a_time() {
         .unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     assert!(place.path().join("ended").exists());
-    let trace = common::Trace::read(&place.path().join("trace.json"));
+    let trace = recording::Trace::read(&place.path().join("trace.json"));
     assert_eq!(trace.end()["why"], "the duration given with -d elapsed");
 }

@@ -8,10 +8,6 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-mod common;
-
-use common::Trace;
-use common::limit::WithTimeout as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -19,6 +15,9 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Trace;
 
 /// `nobody` of Debian; any id without files would do.
 const NOBODY_UID: u32 = 65534;
@@ -37,9 +36,9 @@ impl TestDir {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
         open(folder.path(), 0o755);
-        let built = Path::new(common::GCTRACE).parent().unwrap();
+        let built = Path::new(recording::binary()).parent().unwrap();
         let gctrace = folder.path().join("gctrace");
-        fs::copy(common::GCTRACE, &gctrace).unwrap();
+        fs::copy(recording::binary(), &gctrace).unwrap();
         for name in ["libgctrace_inject.so", "libgctrace_simgpu.so"] {
             let copy = folder.path().join(name);
             fs::copy(built.join("deps").join(name), &copy).expect("cargo builds it with gctrace");
@@ -235,7 +234,7 @@ except FileNotFoundError: pass";
 fn a_seccomp_filter_does_not_kill_the_program() {
     let place = TestDir::new();
     let script = place.work.join("confined.py");
-    fs::copy(common::scripts().join("confined.py"), &script).unwrap();
+    fs::copy(recording::scripts().join("confined.py"), &script).unwrap();
     let script = script.to_str().unwrap();
     let confined = ["python3", script, "python3", "-c", "print('it lives')"];
     let recorded = ["-o", "t.json", "--"];

@@ -3,12 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::process::Output;
+use test_kit::recording;
 
 /// Collections in batches that fit into the rings, and one such batch right before the end: written
 /// after it.
@@ -26,7 +25,7 @@ fn record(place: &Path, limit: u32, name: &str) -> Output {
     let script = "ulimit -S -f \"$1\"; shift; exec \"$@\"";
     Command::new("bash")
         .args(["-c", script, "bash", &limit.to_string()])
-        .arg(common::GCTRACE)
+        .arg(recording::binary())
         .args(["--mode", "inject", "-o", name, "--", "sh", "-c"])
         .args([r#"ulimit -S -f unlimited; exec python3 -c "$0""#, COLLECT])
         .current_dir(place)
@@ -63,12 +62,12 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_reported() {
             file = place.path().join("plain.json");
             fs::write(&file, plain.stdout).unwrap();
         }
-        let trace = common::Trace::read(&file);
+        let trace = recording::Trace::read(&file);
         let end = &trace.named("gctrace_end")[0].1;
         let pauses = trace.pauses().len() as u64;
         let lost = end["lost"].as_object().unwrap();
         let lost: u64 = lost.values().filter_map(serde_json::Value::as_u64).sum();
-        let report = Command::new(common::GCTRACE)
+        let report = Command::new(recording::binary())
             .args(["analyze", name])
             .current_dir(place.path())
             .output()

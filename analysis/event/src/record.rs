@@ -41,7 +41,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Why a collection ran, as far as its source knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum GcReason {
     /// A threshold was passed while allocating.
@@ -51,6 +53,7 @@ pub enum GcReason {
     /// The interpreter was finalizing.
     Shutdown,
     /// The source of the event does not know.
+    #[default]
     Unknown,
 }
 
@@ -124,6 +127,32 @@ pub struct Pause {
     pub source: EventSource,
 }
 
+/// A pause of which only its source is known.
+impl Default for Pause {
+    fn default() -> Self {
+        Self {
+            pid: 0,
+            tid: 0,
+            start_ns: 0,
+            end_ns: 0,
+            generation: Self::UNKNOWN_GENERATION,
+            reason: GcReason::Unknown,
+            collected: None,
+            uncollectable: None,
+            interpreter: None,
+            cpu_ns: None,
+            stop_the_world_ns: None,
+            oldest_objects: None,
+            heap_objects: None,
+            unfinished: false,
+            stack: None,
+            young_count: None,
+            counters: Counters::default(),
+            source: EventSource::Probes,
+        }
+    }
+}
+
 impl Pause {
     /// `generation` of pauses in traces of tools that do not record it (PyTorch's profiler).
     pub const UNKNOWN_GENERATION: u8 = u8::MAX;
@@ -185,7 +214,7 @@ pub struct Interpreter {
 }
 
 /// How recording of a process started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessOrigin {
     /// gctrace started it; nothing was missed.
@@ -193,12 +222,13 @@ pub enum ProcessOrigin {
     /// Forked or spawned by a recorded process; nothing was missed.
     Child,
     /// It was already running; what it did before `since_ns` is unknown.
+    #[default]
     Attached,
 }
 
 /// A recorded process. Written again, whole, whenever something in it changed (after an exec, for
 /// example); the last one counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     /// Process id in the host's initial pid namespace.
     pub pid: u32,

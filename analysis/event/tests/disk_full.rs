@@ -2,19 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
-#[path = "../../../tests/limit.rs"]
-mod limit;
-
-use common::end;
-use common::frame;
-use common::header;
-use common::pause;
-use common::pause_in;
 use gctrace_event::TraceFile;
 use gctrace_event::WriteError;
-use limit::WithTimeout as _;
 use nix::sys::resource::Resource;
 use nix::sys::resource::setrlimit;
 use std::collections::HashSet;
@@ -22,6 +11,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::records::end;
+use test_kit::records::frame;
+use test_kit::records::header;
+use test_kit::records::pause;
+use test_kit::records::pause_in;
 
 /// Writes pauses, each in a stack of its own, until an error, then ends the trace. Returns how many
 /// were taken, and the error.

@@ -2,16 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
-#[path = "../../../tests/limit.rs"]
-mod limit;
-
-use common::end;
-use common::frame;
-use common::header;
-use common::pause;
-use common::pause_in;
 use gctrace_event::Counter;
 use gctrace_event::Pressure;
 use gctrace_event::Record;
@@ -19,11 +9,16 @@ use gctrace_event::TraceFile;
 use gctrace_event::TraceWriter;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceReader;
-use limit::WithTimeout as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::records::end;
+use test_kit::records::frame;
+use test_kit::records::header;
+use test_kit::records::pause;
+use test_kit::records::pause_in;
 
 #[test]
 fn one_event_per_line_and_valid_json() {

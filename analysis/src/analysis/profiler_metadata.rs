@@ -6,7 +6,6 @@ use super::Analysis;
 use super::CurrentTrace;
 use super::TraceState;
 use crate::gpu::collect::TimelineContext;
-use gctrace_event::Note;
 use gctrace_event::read::TraceProperty;
 
 /// From here on times count from 1970: it is September 2001 then, and nothing has been up for 31
@@ -49,7 +48,7 @@ impl Analysis {
 }
 
 impl Analysis {
-    /// Adds a note if the trace that ends was given before, judged by the profiler's id of it.
+    /// Notes if the trace that ends was given before, judged by the profiler's id of it.
     pub(super) fn note_repetition(&mut self, index: usize) {
         let Some((before, rest)) = self.traces.split_at_mut_checked(index) else {
             return;
@@ -61,14 +60,7 @@ impl Analysis {
             trace.profiler.trace_id.is_some() && other.profiler.trace_id == trace.profiler.trace_id
         };
         if let Some(same) = before.iter().find(same) {
-            trace.notes.push(Note {
-                pid: None,
-                at_ns: trace.started_ns(),
-                message: format!(
-                    "it is the same trace as {}: its events are counted twice",
-                    same.file
-                ),
-            });
+            trace.repeats = Some(same.file.clone());
         }
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct TraceState {
     pub(crate) sources: SourceCounts,
     pub(crate) notes: Vec<Note>,
     pub(crate) notes_left_out: u64,
+    /// The file of the same trace that was given before.
+    pub(crate) repeats: Option<String>,
     pub(crate) gpus: GpuSamples,
     pub(crate) ending: TraceCompletion,
     pub(crate) cuda: CudaSums,

@@ -64,20 +64,12 @@ fn of_process(timeline: &Timeline) -> CauseReport {
         }),
         no_error_bar: match steps {
             Some(_) => None,
-            None => Some(no_error_bar(timeline)),
+            None => Some(timeline.steps.len().into()),
         },
         devices: devices(timeline, &without),
         replayed_alone: attribution.pauses.len() as u64,
         parts: parts(&attribution.pauses),
         longest: longest(timeline, &attribution, start_ns),
-    }
-}
-
-fn no_error_bar(timeline: &Timeline) -> String {
-    match timeline.steps.len() {
-        0 => "the trace shows no steps".to_owned(),
-        1 => "the trace shows only one step".to_owned(),
-        some => format!("the trace shows only {some} steps"),
     }
 }
 

@@ -9,6 +9,7 @@ mod thread_times;
 use super::timeline::Timeline;
 use crate::report::ClockReport;
 use crate::report::NotMerged;
+use crate::report::NotMergedReason;
 use crate::report::RecognizedBy;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -51,7 +52,7 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
         let Some(theirs_) = timelines.get(*at) else {
             continue;
         };
-        match partner(timelines, spans, &ours, &theirs, *at) {
+        match partner(timelines, spans, &ours, &theirs, theirs_) {
             MergePartner::Found(index, recognized_by) => {
                 let Some(own) = timelines.get(index) else {
                     continue;
@@ -67,7 +68,7 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
             MergePartner::None(why) => merged.not_merged.push(NotMerged {
                 trace: theirs_.trace,
                 pid: theirs_.pid,
-                why,
+                why: why.into(),
             }),
         }
     }
@@ -105,7 +106,7 @@ fn with(
 /// The gctrace timeline that a profiler's timeline belongs to.
 enum MergePartner {
     Found(usize, RecognizedBy),
-    None(String),
+    None(NotMergedReason),
 }
 
 fn partner(
@@ -113,17 +114,10 @@ fn partner(
     spans: &[Span],
     ours: &[usize],
     theirs: &[usize],
-    at: usize,
+    their: &Timeline,
 ) -> MergePartner {
-    let Some(their) = timelines.get(at) else {
-        return MergePartner::None(String::new());
-    };
     let Some(window) = their.window().and_then(|window| their.unix(window)) else {
-        return MergePartner::None(
-            "its timestamps cannot be converted to wall-clock time (no \"baseTimeNanoseconds\"), \
-             so the gctrace trace of the same time cannot be found"
-                .to_owned(),
-        );
+        return MergePartner::None(NotMergedReason::NoWallClock);
     };
     let span = |own: &Timeline| own.unix(spans.get(own.trace).copied()??);
     let same_time = |own: &&usize| {
@@ -171,20 +165,11 @@ fn choose(
     let found = found.into_iter().find_map(|(at, by)| Some((at?, by)));
     match found {
         Some((at, _)) if timelines.get(at).is_some_and(Timeline::has_gpu_times) => {
-            MergePartner::None(
-                "gctrace's trace of this process contains GPU work, too; both are counted"
-                    .to_owned(),
-            )
+            MergePartner::None(NotMergedReason::GpuWorkInBoth)
         }
         Some((at, by)) => MergePartner::Found(at, by),
-        None if candidates.is_empty() => {
-            MergePartner::None("no gctrace trace overlaps it in time".to_owned())
-        }
-        None => MergePartner::None(format!(
-            "{} processes of gctrace's traces could be this one: neither process id nor rank \
-             identifies it",
-            candidates.len()
-        )),
+        None if candidates.is_empty() => MergePartner::None(NotMergedReason::NoOverlap),
+        None => MergePartner::None(NotMergedReason::Ambiguous(candidates.len())),
     }
 }
 

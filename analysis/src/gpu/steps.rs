@@ -10,6 +10,7 @@ use crate::bootstrap;
 use crate::bootstrap::Estimate;
 use crate::distribution::Distribution;
 use crate::report::Basis;
+use crate::report::NoComparison;
 use crate::report::ProcessSteps;
 use crate::report::StepComparison;
 use crate::report::StepDifference;
@@ -179,13 +180,11 @@ impl<'a> StepTable<'a> {
         };
         let (these, others) = (lengths(true), lengths(false));
         let estimate = bootstrap::difference(&these, &others);
-        comparison(&these, &others, estimate, || match known {
-            false => unknown(),
-            true => too_few(&[
-                (these.len(), "step", "with a full collection"),
-                (others.len(), "step", "without"),
-            ]),
-        })
+        let missing = match known {
+            false => NoComparison::UnknownCollections,
+            true => NoComparison::FewSteps,
+        };
+        comparison(&these, &others, estimate, missing)
     }
 
     fn after_full(&self, known: bool) -> StepComparison {
@@ -202,14 +201,11 @@ impl<'a> StepTable<'a> {
         let pairs = after.iter().zip(&before);
         let differences: Vec<f64> = pairs.map(|(after, before)| after - before).collect();
         let estimate = bootstrap::paired(&differences);
-        comparison(&after, &before, estimate, || match known {
-            false => unknown(),
-            true => too_few(&[(
-                differences.len(),
-                "full collection",
-                "between two steps without one",
-            )]),
-        })
+        let missing = match known {
+            false => NoComparison::UnknownCollections,
+            true => NoComparison::FewBetweenSteps,
+        };
+        comparison(&after, &before, estimate, missing)
     }
 
     fn longest(&self) -> Vec<StepReport> {
@@ -283,7 +279,7 @@ fn comparison(
     these: &[f64],
     others: &[f64],
     estimate: Option<Estimate>,
-    missing: impl Fn() -> String,
+    missing: NoComparison,
 ) -> StepComparison {
     let mean_ns = |lengths: &[f64]| {
         let sum: f64 = lengths.iter().sum();
@@ -301,7 +297,7 @@ fn comparison(
             low_ns: whole(estimate.low),
             high_ns: whole(estimate.high),
         }),
-        missing: estimate.is_none().then(missing),
+        missing: estimate.is_none().then(|| missing.into()),
     }
 }
 
@@ -311,23 +307,4 @@ fn comparison(
 )]
 fn whole(ns: f64) -> i64 {
     ns.round() as i64
-}
-
-fn unknown() -> String {
-    "whether the collector ran is not in the trace".to_owned()
-}
-
-/// Which of the counts are too small.
-fn too_few(counts: &[(usize, &str, &str)]) -> String {
-    let few = counts
-        .iter()
-        .filter(|(count, ..)| *count < bootstrap::FEWEST);
-    let few: Vec<String> = few
-        .map(|(count, what, kind)| match count {
-            0 => format!("no {what} {kind}"),
-            1 => format!("only 1 {what} {kind}"),
-            _ => format!("only {count} {what}s {kind}"),
-        })
-        .collect();
-    few.join(", ")
 }

@@ -93,8 +93,6 @@ fn entry(pause: &Pause, rank: Option<u32>) -> LongPause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_event::Counters;
-    use gctrace_event::EventSource;
     use gctrace_event::GcReason;
     use gctrace_event::TraceHeader;
 
@@ -106,18 +104,7 @@ mod tests {
             end_ns: start_ns + duration_ns,
             generation: 2,
             reason: GcReason::Manual,
-            collected: None,
-            uncollectable: None,
-            interpreter: None,
-            cpu_ns: None,
-            stop_the_world_ns: None,
-            oldest_objects: None,
-            heap_objects: None,
-            unfinished: false,
-            stack: None,
-            young_count: None,
-            counters: Counters::default(),
-            source: EventSource::default(),
+            ..Pause::default()
         }
     }
 

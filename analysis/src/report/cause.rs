@@ -2,6 +2,8 @@
 
 use super::Basis;
 use super::PauseTotal;
+use super::Worded;
+use crate::tally::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -33,7 +35,8 @@ pub struct CauseReport {
     /// The steps that the standard error rests on; `null` if there are none.
     pub steps: Option<StepEvidenceReport>,
     /// Why `standard_error_ns` is `null`, as text.
-    pub no_error_bar: Option<String>,
+    // The finding is the number of steps in the trace.
+    pub no_error_bar: Option<Worded<usize>>,
     /// What the pauses cost each device of the process.
     pub devices: Vec<DeviceCost>,
     /// Number of pauses that were replayed one by one, the longest; the others were removed in
@@ -110,4 +113,28 @@ pub struct PauseCostReport {
     /// without it, with all earlier pauses already removed. The shares of all pauses of the process
     /// add up to its `cost_ns`.
     pub share_ns: u64,
+}
+
+/// What the pauses of processes with GPU times cost, by replay. Pauses at interpreter shutdown are
+/// not included.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuCost {
+    /// Length of the run, in ns.
+    pub run_ns: u64,
+    /// How much longer the run was because of them, in ns.
+    pub cost_ns: u64,
+    /// Error of the cost in ns; `None` if unknown.
+    pub error_ns: Option<u64>,
+    /// Count and time of the pauses.
+    pub pauses: PauseTotal,
+    /// The longest of them, in ns.
+    pub longest_ns: u64,
+}
+
+impl GpuCost {
+    /// The cost as a share of the run.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        ratio(self.cost_ns, self.run_ns).unwrap_or(0.0)
+    }
 }

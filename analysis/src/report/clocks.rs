@@ -1,6 +1,9 @@
 //! The part of a report about merged traces of one process.
 
 use super::Basis;
+use super::MergeNote;
+use super::NotMergedReason;
+use super::Worded;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -43,7 +46,7 @@ pub struct ClockReport {
     /// Collections only in the profiler's trace; they are included.
     pub pauses_of_profiler_only: u64,
     /// Remarks on the merge, one sentence each.
-    pub notes: Vec<String>,
+    pub notes: Vec<Worded<MergeNote>>,
 }
 
 /// How two traces were matched to one process.
@@ -80,5 +83,5 @@ pub struct NotMerged {
     /// Process id as the profiler's trace states it; 0 if it contains none.
     pub pid: u32,
     /// Why it was not merged, as text.
-    pub why: String,
+    pub why: Worded<NotMergedReason>,
 }

@@ -195,6 +195,16 @@ pub struct GrowthReport {
 }
 
 impl GrowthReport {
+    /// Whether the heap grew by half or more in the second half of the run. Then many of the
+    /// objects that full collections traverse are younger than any freeze after setup.
+    #[must_use]
+    pub fn still_growing(&self) -> bool {
+        /// Chosen so that the growth of a setup phase or of one epoch does not count.
+        const BY: f64 = 1.5;
+        let middle = self.at(0.5).objects;
+        crate::tally::ratio(self.last.objects, middle).is_some_and(|ratio| ratio >= BY)
+    }
+
     /// The collection nearest to this share of the time between the first and the last.
     #[must_use]
     #[expect(
@@ -284,28 +294,4 @@ pub struct MissingData {
     /// Number of processes whose overlapping pauses may be counted twice, because their trace is
     /// far out of order.
     pub inexact_overlaps: u64,
-}
-
-/// One change to make, with its evidence, its risk and its predicted effect.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Advice {
-    /// Stable identifier of the kind of advice, for programs, for example `raise-threshold`.
-    pub id: String,
-    /// What to do, in one line.
-    pub action: String,
-    /// The evidence in this report, and why the change helps.
-    pub why: String,
-    /// Code to add or a command to run; `null` if there is none.
-    pub code: Option<String>,
-    /// What can go wrong; `null` if nothing is known.
-    pub risk: Option<String>,
-    /// Lower bound of the time saved of the run, in ns, by replay under pessimistic assumptions;
-    /// negative if the run may become longer. `null` without GPU times.
-    pub saves_at_least_ns: Option<i64>,
-    /// Upper bound of the time saved, in ns, if the program behaves as recorded: time of the run,
-    /// by replay, if `saves_at_least_ns` is given, otherwise pause time. `null` if the change saves
-    /// no time.
-    pub saves_at_most_ns: Option<u64>,
-    /// Always predicted: the basis of both bounds.
-    pub basis: Basis,
 }

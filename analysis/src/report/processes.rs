@@ -74,6 +74,9 @@ pub struct TraceReport {
     pub notes: Vec<String>,
     /// Number of further notes, which `notes` leaves out.
     pub notes_left_out: u64,
+    /// The file of the same trace that was given before; its events are counted twice.
+    #[serde(skip)]
+    pub repeats: Option<String>,
 }
 
 /// One process that ran the collector.

@@ -1,6 +1,9 @@
 //! The part of a report about training steps.
 
 use super::Basis;
+use super::NoComparison;
+use super::Worded;
+use crate::bootstrap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -97,7 +100,12 @@ pub struct StepComparison {
     /// How much longer the former are; `null` if there are too few steps.
     pub difference: Option<StepDifference>,
     /// Why `difference` is `null`, as text.
-    pub missing: Option<String>,
+    pub missing: Option<Worded<NoComparison>>,
+}
+
+impl StepComparison {
+    /// Fewer steps of a kind than this are not compared.
+    pub const FEWEST: usize = bootstrap::FEWEST;
 }
 
 /// A difference of means with its 95 % confidence interval by bootstrap (10,000 resamples with a

@@ -6,9 +6,6 @@
     reason = "each test program uses its part of these; in some nothing is left over"
 )]
 
-use crate::common::MS;
-use crate::common::START;
-use crate::common::header;
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::SETTLE_NS;
@@ -18,6 +15,9 @@ use gctrace_event::BackwardStep;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Record;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::header;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const LONG: u64 = 10 * MS;
@@ -57,9 +57,7 @@ pub(crate) fn op(pid: u32, from_ms: u64, to_ms: u64) -> Record {
         name: "kernel".to_owned(),
         start_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
-        correlation: None,
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     })
 }
 

@@ -19,10 +19,8 @@ use gctrace_analysis::gpu::ranks::jobs;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::Annotation;
 use gctrace_event::Collective;
-use gctrace_event::Counters;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLayer;
-use gctrace_event::EventSource;
 use gctrace_event::GcReason;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
@@ -302,10 +300,8 @@ impl RankRun {
             start_ns,
             end_ns: self.host_ns,
             stream,
-            bytes: None,
-            grid: None,
             correlation: Some(self.ids),
-            error: None,
+            ..CudaCall::default()
         }));
     }
 
@@ -338,16 +334,7 @@ impl RankRun {
             reason: GcReason::Automatic,
             collected: Some(0),
             uncollectable: Some(0),
-            interpreter: None,
-            cpu_ns: None,
-            stop_the_world_ns: None,
-            oldest_objects: None,
-            heap_objects: None,
-            unfinished: false,
-            stack: None,
-            young_count: None,
-            counters: Counters::default(),
-            source: EventSource::Probes,
+            ..Pause::default()
         }));
     }
 

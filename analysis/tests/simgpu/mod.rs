@@ -5,19 +5,16 @@
 pub(crate) mod figure;
 pub(crate) mod trial;
 
-#[path = "../../../tests/limit.rs"]
-mod limit;
-
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
-use limit::WithTimeout as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
+use test_kit::limit::WithTimeout as _;
 
 /// Why a case cannot be played here.
 pub(crate) type Reason = String;

@@ -6,12 +6,6 @@
     reason = "each test program uses its part of these; in some nothing is left over"
 )]
 
-use crate::common::MS;
-use crate::common::START;
-use crate::common::end;
-use crate::common::pause;
-use crate::common::process;
-use crate::common::report;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::ScenarioId;
 use gctrace_analysis::report::WhatIf;
@@ -24,6 +18,12 @@ use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use test_kit::reports::MS;
+use test_kit::reports::START;
+use test_kit::reports::end;
+use test_kit::reports::pause;
+use test_kit::reports::process;
+use test_kit::reports::report;
 
 pub(crate) const US: u64 = 1_000;
 pub(crate) const LATENCY_NS: u64 = 6 * US;
@@ -126,10 +126,8 @@ impl Simulation {
             start_ns,
             end_ns: self.now_ns,
             stream: Some(7),
-            bytes: None,
-            grid: None,
             correlation: Some(self.correlation),
-            error: None,
+            ..CudaCall::default()
         }));
     }
 
@@ -149,8 +147,7 @@ impl Simulation {
             start_ns: kernel_start_ns,
             end_ns: self.gpu_ns,
             correlation: Some(self.correlation),
-            bytes: None,
-            collective: None,
+            ..GpuOp::default()
         }));
     }
 

@@ -4,12 +4,7 @@ use super::CallKind;
 use super::skeleton::types::cuda_call_event;
 use super::skeleton::types::device_memory_event;
 use super::skeleton::types::event_kind;
-use crate::wire::Wire;
-
-// SAFETY: integers only.
-unsafe impl Wire for cuda_call_event {}
-// SAFETY: integers only.
-unsafe impl Wire for device_memory_event {}
+use crate::wire::read;
 
 /// An event of a probe on CUDA, NCCL or torch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +65,8 @@ pub struct DeviceMemoryEvent {
 pub(super) fn decode(bytes: &[u8]) -> Option<CudaEvent> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match event_kind(kind) {
-        event_kind::EVENT_CUDA_CALL => cuda_call_event::read(bytes).map(|wire| call(&wire)),
-        event_kind::EVENT_DEVICE_MEMORY => {
-            device_memory_event::read(bytes).map(|wire| memory(&wire))
-        }
+        event_kind::EVENT_CUDA_CALL => read(bytes).map(|wire| call(&wire)),
+        event_kind::EVENT_DEVICE_MEMORY => read(bytes).map(|wire| memory(&wire)),
         _ => None,
     }
 }
@@ -111,6 +104,7 @@ fn memory(wire: &device_memory_event) -> CudaEvent {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use zerocopy::IntoBytes as _;
 
     #[test]
     fn a_device_is_type_and_index() {
@@ -120,7 +114,7 @@ mod tests {
             bytes: -512,
             ..Default::default()
         };
-        match decode(wire.bytes()) {
+        match decode(wire.as_bytes()) {
             Some(CudaEvent::Memory(memory)) => {
                 assert_eq!((memory.device_type, memory.device), (1, 3));
                 assert_eq!(memory.bytes, -512);

@@ -10,7 +10,6 @@ use crate::wire::ProcessCountsWire;
 use crate::wire::ProcessHardware;
 use crate::wire::SoftwareCounts;
 use crate::wire::TaskCounts;
-use crate::wire::Wire;
 use crate::wire::skeleton::OpenGctraceSkel;
 use gctrace_event::Counter;
 use gctrace_event::Counters;
@@ -21,6 +20,8 @@ use libbpf_rs::MapFlags;
 use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
 use std::os::fd::BorrowedFd;
+use zerocopy::FromBytes;
+use zerocopy::IntoBytes as _;
 
 /// `MAX_THREADS` and `MAX_PROCESSES` of `bpf/event.h`.
 const MAX_THREADS: u32 = 8192;
@@ -105,14 +106,14 @@ impl BpfSession {
                 &maps.process_hardware,
                 "process_hardware",
                 &pid.to_ne_bytes(),
-                none.bytes(),
+                none.as_bytes(),
             )?;
         }
         update(
             &maps.process_counts,
             "process_counts",
             &pid.to_ne_bytes(),
-            counts.bytes(),
+            counts.as_bytes(),
         )?;
         for task in self.tasks()?.iter().filter(|task| task.pid == pid) {
             add(&mut counts.base, &task.software);
@@ -124,7 +125,7 @@ impl BpfSession {
             &maps.process_counts,
             "process_counts",
             &pid.to_ne_bytes(),
-            counts.bytes(),
+            counts.as_bytes(),
         )
     }
 
@@ -211,15 +212,19 @@ impl BpfSession {
             .read_to_end(&mut bytes)
             .map_err(|error| failed(libbpf_rs::Error::from(error)))?;
         let records = bytes.chunks_exact(size_of::<TaskCounts>());
-        Ok(records.filter_map(TaskCounts::read).collect())
+        Ok(records.filter_map(crate::wire::read).collect())
     }
 }
 
-fn read<T: Wire>(map: &impl MapCore, name: &'static str, pid: u32) -> Result<Option<T>, Error> {
+fn read<T: FromBytes>(
+    map: &impl MapCore,
+    name: &'static str,
+    pid: u32,
+) -> Result<Option<T>, Error> {
     let value = map
         .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
         .map_err(|source| Error::Map { map: name, source })?;
-    Ok(value.and_then(|bytes| T::read(&bytes)))
+    Ok(value.and_then(|bytes| crate::wire::read(&bytes)))
 }
 
 fn add(sum: &mut SoftwareCounts, one: &SoftwareCounts) {

@@ -1,7 +1,7 @@
 //! CPython: its collections and its allocations.
 //!
 //! - `start`, `late`: finding interpreters as they start;
-//! - `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
+//! - `install`, `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
 //! - `api`, `object`: CPython's C API.
@@ -10,6 +10,7 @@ mod allocations;
 mod api;
 mod callback;
 mod frames;
+mod install;
 mod interpreter;
 mod late;
 mod object;
@@ -41,7 +42,7 @@ fn install(api: &'static PythonApi) {
         allocations::install(api);
     }
     if options.collections
-        && let Err(reason) = interpreter::install(api)
+        && let Err(reason) = install::install(api)
         && let Some(ring) = ring(RingRole::Python)
     {
         report_interpreter(api, ring);

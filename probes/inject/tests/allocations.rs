@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Run;
-use common::interpreters;
-use common::run;
 use gctrace_ring::HookState;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::class_of;
+use test_kit::interpreters::interpreters;
+use test_kit::preload::Run;
+use test_kit::preload::run;
 
 /// Allocates COUNT blocks of SIZE bytes in each of THREADS threads per domain, also by calloc and
 /// by realloc.

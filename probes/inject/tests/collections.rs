@@ -2,14 +2,12 @@
 
 #![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::Python;
-use common::SeenRecords;
-use common::interpreters;
-use common::run;
 use gctrace_ring::HookState;
 use gctrace_ring::InjectOptions;
+use test_kit::interpreters::Python;
+use test_kit::interpreters::interpreters;
+use test_kit::preload::SeenRecords;
+use test_kit::preload::run;
 
 /// Records each collection from its own callback, and the statistics at its first and last line.
 const TRUTH: &str = r"

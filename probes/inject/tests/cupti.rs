@@ -2,8 +2,6 @@
 
 #![expect(clippy::panic, reason = "a helper that fails is a failed test")]
 
-#[path = "../../simgpu/tests/common/mod.rs"]
-mod common;
 mod cupti_harness;
 
 use cupti_harness::Recorded;

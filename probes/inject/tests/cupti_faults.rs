@@ -6,11 +6,8 @@
     reason = "a helper that fails is a failed test"
 )]
 
-#[path = "../../simgpu/tests/common/mod.rs"]
-mod common;
 mod cupti_harness;
 
-use common::gpu::Gpu;
 use cupti_harness::Recorded;
 use cupti_harness::options;
 use cupti_harness::recorded;
@@ -20,6 +17,8 @@ use gctrace_ring::CuptiState;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::RingRecord;
 use std::os::unix::process::ExitStatusExt;
+use test_kit::simulator;
+use test_kit::simulator::gpu::Gpu;
 
 /// Work that a program plays, with output that must come through.
 fn play(_: &std::path::Path) {
@@ -82,8 +81,8 @@ fn it_is_left_to_the_program() {
 
 /// Like torch.profiler: must succeed.
 fn subscribe_as_a_profiler() {
-    use common::gpu::c;
-    let path = common::libraries().join("libcupti.so.12");
+    use test_kit::simulator::gpu::c;
+    let path = simulator::libraries().join("libcupti.so.12");
     // SAFETY: the library runs nothing when it is loaded.
     let cupti = unsafe { libloading::Library::new(path) }.expect("laid out");
     let mut subscriber = 0_u64;
@@ -234,7 +233,7 @@ fn the_real_cupti_without_a_driver() {
     };
     let test = "the_real_cupti_without_a_driver";
     let recorded = recorded(test, &[], &options(), |_| {
-        use common::gpu::c;
+        use test_kit::simulator::gpu::c;
         // SAFETY: libraries that are made to be loaded, with functions of this type.
         let (cupti, inject) = unsafe {
             let load = |path: std::ffi::OsString| libloading::Library::new(path).expect("it loads");

@@ -2,13 +2,8 @@
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
-#[path = "../../simgpu/tests/common/mod.rs"]
-mod common;
 mod cupti_harness;
 
-use common::gpu::Gpu;
-use common::gpu::c;
-use common::limit::WithTimeout as _;
 use cupti_harness::Recorded;
 use cupti_harness::injected;
 use cupti_harness::options;
@@ -23,6 +18,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
+use test_kit::limit::WithTimeout as _;
+use test_kit::simulator;
+use test_kit::simulator::gpu::Gpu;
+use test_kit::simulator::gpu::c;
 
 /// Longest time without a flush before a kill, by our flush thread's clock, on a machine that does
 /// other work too.
@@ -120,11 +119,11 @@ fn play_forever() {
 #[test]
 fn a_killed_program_loses_one_interval_at_most() {
     let test = "a_killed_program_loses_one_interval_at_most";
-    if common::playing().is_some() {
+    if simulator::playing().is_some() {
         play_forever();
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let mut command = common::command(test, folder.path(), &[]);
+    let mut command = simulator::command(test, folder.path(), &[]);
     injected(&mut command, folder.path(), &options());
     let begun = Instant::now();
     let mut killed_ns = 0;
@@ -210,11 +209,11 @@ fn exit_on_another_thread_while_others_launch() {
 #[test]
 fn without_a_listener_nothing_is_attempted() {
     let test = "without_a_listener_nothing_is_attempted";
-    if common::playing().is_some() {
+    if simulator::playing().is_some() {
         return work::everything(20);
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let mut command = common::command(test, folder.path(), &[]);
+    let mut command = simulator::command(test, folder.path(), &[]);
     injected(&mut command, folder.path(), &options());
     let output = command.output_in_time().expect("it starts");
     assert!(
@@ -226,7 +225,7 @@ fn without_a_listener_nothing_is_attempted() {
 
 /// A driver without a CUPTI: what is reported if its folder contains this instead.
 fn with_the_driver_alone(test: &str, cupti: Option<&Path>) -> Option<Recorded> {
-    if common::playing().is_some() {
+    if simulator::playing().is_some() {
         let driver = std::env::var_os("ALONE").expect("set below");
         // SAFETY: the simulated driver runs nothing when it is loaded.
         let driver = unsafe { libloading::Library::new(driver) }.expect("it loads");
@@ -236,11 +235,11 @@ fn with_the_driver_alone(test: &str, cupti: Option<&Path>) -> Option<Recorded> {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let alone = folder.path().join("libcuda.so.1");
-    std::fs::copy(common::libraries().join("libcuda.so.1"), &alone).expect("copied");
+    std::fs::copy(simulator::libraries().join("libcuda.so.1"), &alone).expect("copied");
     if let Some(cupti) = cupti {
         std::fs::copy(cupti, folder.path().join("libcupti.so.12")).expect("copied");
     }
-    let mut command = common::command(test, folder.path(), &[]);
+    let mut command = simulator::command(test, folder.path(), &[]);
     injected(&mut command, folder.path(), &options());
     command.env("ALONE", &alone);
     command.env("LD_LIBRARY_PATH", folder.path());
@@ -276,7 +275,7 @@ fn a_cupti_that_lacks_functions_is_too_old() {
 #[test]
 fn children_that_are_not_followed_see_nothing_of_us() {
     let test = "children_that_are_not_followed_see_nothing_of_us";
-    if common::playing().is_some() {
+    if simulator::playing().is_some() {
         let ours = [
             "LD_PRELOAD",
             "CUDA_INJECTION64_PATH",
@@ -298,7 +297,7 @@ fn children_that_are_not_followed_see_nothing_of_us() {
         return work::stream(&gpu, 5_000, 300);
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let mut command = common::command(test, folder.path(), &[]);
+    let mut command = simulator::command(test, folder.path(), &[]);
     let options = gctrace_ring::InjectOptions {
         follow: false,
         ..options()

@@ -3,11 +3,8 @@
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
-#[path = "../../simgpu/tests/common/mod.rs"]
-mod common;
 mod cupti_harness;
 
-use common::limit::WithTimeout as _;
 use cupti_harness::Recorded;
 use cupti_harness::injected;
 use cupti_harness::options;
@@ -17,6 +14,8 @@ use gctrace_ring::CuptiState;
 use gctrace_ring::InjectOptions;
 use std::path::Path;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::simulator;
 
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -38,7 +37,7 @@ fn train(arguments: &[&str], options: &InjectOptions) -> Option<Recorded> {
     let mut command = Command::new("python3");
     command
         .args([SCRIPT, "--library"])
-        .arg(common::libraries())
+        .arg(simulator::libraries())
         .args(["--steps", "20", "--samples", "2000"])
         .args(arguments)
         .env("SIMGPU_LOG", folder.path().join("log"))

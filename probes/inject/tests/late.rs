@@ -2,15 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod common;
-
-use common::interpreters;
-use common::limit::WithTimeout as _;
-use common::run;
 use gctrace_ring::InjectOptions;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
+use test_kit::interpreters::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::preload::run;
 
 /// The built program; `None`, which is reported, without a C compiler.
 fn program(folder: &Path) -> Option<PathBuf> {

@@ -1,17 +1,15 @@
 //! Processes and interpreters that start, exit, fork, are killed, or remove the hook.
 
-mod common;
-
-use common::Pause;
-use common::SeenRecords;
-use common::interpreters;
-use common::limit::WithTimeout as _;
-use common::run;
-use common::run_with_children;
 use gctrace_ring::HookState;
 use gctrace_ring::InjectOptions;
 use std::process::Command;
 use std::time::Duration;
+use test_kit::interpreters::interpreters;
+use test_kit::limit::WithTimeout as _;
+use test_kit::preload::Pause;
+use test_kit::preload::SeenRecords;
+use test_kit::preload::run;
+use test_kit::preload::run_with_children;
 
 fn full(ring: &SeenRecords) -> usize {
     let pauses = ring.pauses();

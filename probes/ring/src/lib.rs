@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Owns the memory's layout, the records, and the rendezvous. Knows nothing of Python, of CUPTI, or
-//! of how the records are used. Depends on libc alone, because one side of it runs inside other
-//! programs: there nothing blocks, unwinds, or writes to the terminal.
+//! of how the records are used. Depends on libc and zerocopy alone, because one side of it runs
+//! inside other programs: there nothing blocks, unwinds, or writes to the terminal.
 //!
 //! - Lossy by counting: a full ring refuses a record and counts it ([`LostRecords`]).
 //! - The memory has no name, so no other user can open or replace it; the socket is in a folder

@@ -5,7 +5,6 @@
 
 mod text;
 mod wire;
-mod words;
 
 pub use text::NO_TEXT;
 pub use text::TEXT_BYTES;
@@ -14,6 +13,11 @@ pub use text::pieces;
 
 use crate::LostKind;
 use std::fmt;
+use zerocopy::FromBytes;
+use zerocopy::Immutable;
+use zerocopy::IntoBytes;
+use zerocopy::KnownLayout;
+use zerocopy::TryFromBytes;
 
 /// Number of a text of this ring, see [`TextPiece`].
 pub type TextId = u32;
@@ -34,7 +38,10 @@ impl fmt::Display for MalformedRecord {
 impl std::error::Error for MalformedRecord {}
 
 /// An interval; `end_ns` precedes `start_ns` in a damaged ring only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout,
+)]
+#[repr(C)]
 pub struct TimeInterval {
     /// Start of the interval, in ns of CLOCK_MONOTONIC.
     pub start_ns: u64,
@@ -43,7 +50,7 @@ pub struct TimeInterval {
 }
 
 /// State of a hook in the interpreter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
 #[repr(u8)]
 pub enum HookState {
     /// Collections are recorded from now on.
@@ -67,7 +74,7 @@ pub enum HookState {
 
 /// State of recording by CUPTI, and what `code` and `detail` of [`RingRecord::Cupti`] contain in
 /// it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
 #[repr(u8)]
 pub enum CuptiState {
     /// GPU work is recorded from now on; `code` is CUPTI's version, `detail` its file.
@@ -92,7 +99,7 @@ pub enum CuptiState {
 }
 
 /// Kind of GPU operation, as CUPTI distinguishes them: a copy between devices is a kind of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
 #[repr(u8)]
 pub enum GpuRecord {
     /// Ran a kernel.
@@ -106,7 +113,7 @@ pub enum GpuRecord {
 }
 
 /// API layer of a CUDA function, which decides what its CUPTI function id means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
 #[repr(u8)]
 pub enum ApiLayer {
     /// The driver, libcuda.
@@ -306,55 +313,5 @@ impl RingRecord {
             Self::Api { .. } | Self::Overhead { .. } => LostKind::Calls,
             _ => LostKind::Descriptions,
         })
-    }
-}
-
-impl HookState {
-    fn from_byte(byte: u8) -> Option<Self> {
-        [
-            Self::Installed,
-            Self::Restored,
-            Self::GivenUp,
-            Self::Failed,
-            Self::CountingAllocations,
-            Self::NotCountingAllocations,
-            Self::Bypassed,
-        ]
-        .into_iter()
-        .find(|state| *state as u8 == byte)
-    }
-}
-
-impl CuptiState {
-    fn from_byte(byte: u8) -> Option<Self> {
-        [
-            Self::Recording,
-            Self::Absent,
-            Self::TooOld,
-            Self::Busy,
-            Self::NoDriver,
-            Self::Refused,
-            Self::Yielded,
-            Self::Calibrated,
-            Self::Partial,
-        ]
-        .into_iter()
-        .find(|state| *state as u8 == byte)
-    }
-}
-
-impl GpuRecord {
-    fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Kernel, Self::Memcpy, Self::Memset, Self::PeerCopy]
-            .into_iter()
-            .find(|work| *work as u8 == byte)
-    }
-}
-
-impl ApiLayer {
-    fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Driver, Self::Runtime]
-            .into_iter()
-            .find(|layer| *layer as u8 == byte)
     }
 }

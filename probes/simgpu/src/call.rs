@@ -2,15 +2,13 @@
 
 use crate::clock;
 use crate::cupti;
-use crate::driver::context;
-use crate::error;
 use crate::error::CudaError;
 use crate::error::Status;
+use crate::error::guarded;
 use crate::link;
 use crate::log::CallLine;
 use crate::simulator;
-use std::cell::Cell;
-use std::panic::AssertUnwindSafe;
+use crate::thread;
 
 /// The library that a program calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,18 +56,6 @@ pub(crate) struct CallRecord {
     result: i32,
 }
 
-thread_local! {
-    /// The calls open on this thread, and the correlation id of the outermost.
-    static DEPTH: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
-}
-
-/// The correlation id of the calls open on this thread. In the driver's copy.
-pub(crate) fn correlation() -> u32 {
-    DEPTH
-        .try_with(Cell::get)
-        .map_or(0, |(_, correlation)| correlation)
-}
-
 /// Runs an exported function. A panic in it becomes 999, `CUDA_ERROR_UNKNOWN`.
 pub(crate) fn traced(
     function: &'static str,
@@ -100,12 +86,6 @@ pub(crate) fn traced(
     result
 }
 
-/// Runs code that must not unwind into C.
-pub(crate) fn guarded(body: impl FnOnce() -> Status) -> i32 {
-    let caught = std::panic::catch_unwind(AssertUnwindSafe(body));
-    error::code(caught.unwrap_or(Err(CudaError::UNKNOWN)))
-}
-
 /// A call starts on this thread: returns its correlation id, that of the outermost call.
 #[unsafe(no_mangle)]
 extern "C" fn simgpuCallBegin(_layer: u32, correlation: *mut u32) -> i32 {
@@ -113,12 +93,8 @@ extern "C" fn simgpuCallBegin(_layer: u32, correlation: *mut u32) -> i32 {
         if simulator::is_forked() {
             return Err(CudaError::NOT_INITIALIZED);
         }
-        let (depth, mut id) = DEPTH.try_with(Cell::get).unwrap_or((0, 0));
-        if depth == 0 {
-            id = simulator::simulator().map_or(0, simulator::Simulator::next_correlation);
-        }
-        let _ = DEPTH.try_with(|cell| cell.set((depth + 1, id)));
-        crate::c::write(correlation, id)
+        let outermost = || simulator::simulator().map_or(0, simulator::Simulator::next_correlation);
+        crate::c::write(correlation, thread::begin_call(outermost))
     })
 }
 
@@ -126,8 +102,7 @@ extern "C" fn simgpuCallBegin(_layer: u32, correlation: *mut u32) -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn simgpuCallEnd(record: *const CallRecord) -> i32 {
     guarded(|| {
-        let (depth, id) = DEPTH.try_with(Cell::get).unwrap_or((1, 0));
-        let _ = DEPTH.try_with(|cell| cell.set((depth.saturating_sub(1), id)));
+        thread::end_call();
         // SAFETY: only `traced` calls this, with a record on its stack.
         let record = unsafe { record.as_ref() }.ok_or(CudaError::INVALID_VALUE)?;
         let simulator = simulator::simulator()?;
@@ -149,31 +124,17 @@ fn line(record: &CallRecord) -> CallLine {
     CallLine {
         function,
         layer: CalledLibrary::name(record.layer),
-        tid: thread_id(),
+        tid: thread::id(),
         start_ns: record.start_ns,
         end_ns: clock::now_ns(),
         stream: record.stream,
         event: record.event,
         bytes: record.bytes,
         grid: record.grid,
-        device: context::device().unwrap_or(0),
+        device: thread::device().unwrap_or(0),
         correlation: record.correlation,
         result: record.result,
     }
-}
-
-/// The kernel id of this thread.
-pub(crate) fn thread_id() -> i32 {
-    thread_local! {
-        static ID: Cell<i32> = const { Cell::new(0) };
-    }
-    let known = ID.try_with(Cell::get).unwrap_or(0);
-    if known != 0 {
-        return known;
-    }
-    let id = nix::unistd::gettid().as_raw();
-    let _ = ID.try_with(|cell| cell.set(id));
-    id
 }
 
 /// Exported functions of one layer: `fn name(arguments) [log entry] => body`.

@@ -15,9 +15,9 @@ pub(crate) use collector::full_queue;
 pub(crate) use collector::operations;
 
 use crate::c;
-use crate::call::guarded;
 use crate::error::CudaError;
 use crate::error::Status;
+use crate::error::guarded;
 use crate::settings::SimFault;
 use collector::ActivityCollector;
 use collector::BufferCompleted;

@@ -53,3 +53,9 @@ pub(crate) fn status(code: i32) -> Status {
         Err(CudaError(code))
     }
 }
+
+/// Runs code that must not unwind into C.
+pub(crate) fn guarded(body: impl FnOnce() -> Status) -> i32 {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    code(caught.unwrap_or(Err(CudaError::UNKNOWN)))
+}

@@ -78,6 +78,7 @@ mod runtime;
 mod settings;
 mod simulator;
 mod sync;
+mod thread;
 mod usage;
 
 pub use layout::LayoutError;

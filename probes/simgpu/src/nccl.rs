@@ -3,12 +3,12 @@
 
 use crate::c;
 use crate::call::exported;
-use crate::call::guarded;
 use crate::collective;
 use crate::collective::Communicator;
 use crate::driver::launch::LaunchConfig;
 use crate::error::CudaError;
 use crate::error::Status;
+use crate::error::guarded;
 use crate::link::driver;
 use crate::simulator;
 use crate::simulator::SimKernel;

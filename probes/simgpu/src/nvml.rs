@@ -9,9 +9,9 @@ mod device;
 mod identity;
 mod session;
 
-use crate::call::guarded;
 use crate::error::CudaError;
 use crate::error::Status;
+use crate::error::guarded;
 
 /// `nvmlReturn_t`.
 const UNINITIALIZED: CudaError = CudaError(1);

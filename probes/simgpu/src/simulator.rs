@@ -11,6 +11,7 @@ use crate::core::StreamKind;
 use crate::cupti;
 use crate::error::CudaError;
 use crate::error::Status;
+use crate::error::guarded;
 use crate::handles;
 use crate::link;
 use crate::log::TruthLog;
@@ -216,7 +217,7 @@ extern "C" fn at_exit() {
 /// would lose the last 100 ms of it.
 #[unsafe(no_mangle)]
 extern "C" fn simgpuFlush() -> i32 {
-    crate::call::guarded(|| {
+    guarded(|| {
         let simulator = simulator()?;
         let mut state = simulator.state();
         state.machine.settle();

@@ -1,10 +1,9 @@
 //! One process: the effect of calls, and their entries in the log.
 
-mod common;
-
-use common::gpu::Gpu;
-use common::gpu::c;
-use common::scenario;
+use test_kit::simulator;
+use test_kit::simulator::gpu::Gpu;
+use test_kit::simulator::gpu::c;
+use test_kit::simulator::scenario;
 
 #[test]
 fn a_synchronizing_call_returns_after_the_end_of_the_work() {
@@ -299,7 +298,7 @@ fn a_crash_at_exit_can_be_injected() {
 
 /// Launches on the calling thread's own default stream and waits for it.
 fn launch_per_thread(gpu: &Gpu, kernel: u64, launches: usize) {
-    use common::gpu::Dim3;
+    use test_kit::simulator::gpu::Dim3;
     assert_eq!(c!(gpu.runtime, cudaSetDevice(0 => i32)), 0);
     for _ in 0..launches {
         let result = c!(gpu.runtime, cudaLaunchKernel_ptsz(kernel => u64, Dim3(1, 1, 1) => Dim3,
@@ -332,7 +331,7 @@ fn threads_launch_concurrently_on_their_own_default_streams() {
     for ops in streams.values() {
         assert_eq!(ops.len(), 500);
         assert!(ops.windows(2).all(|pair| pair[0].end_ns < pair[1].start_ns));
-        let of = |op: &common::log::Op| {
+        let of = |op: &simulator::log::Op| {
             let launches = log.calls_of("cudaLaunchKernel_ptsz");
             launches
                 .iter()

@@ -2,17 +2,16 @@
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
-mod common;
-
-use common::Outcome;
-use common::gpu::Gpu;
-use common::gpu::c;
-use common::scenario;
 use std::ffi::CStr;
 use std::ffi::c_char;
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Mutex;
+use test_kit::simulator;
+use test_kit::simulator::Outcome;
+use test_kit::simulator::gpu::Gpu;
+use test_kit::simulator::gpu::c;
+use test_kit::simulator::scenario;
 
 const BUFFER: usize = 64 << 10;
 
@@ -48,7 +47,8 @@ extern "C" fn monotonic() -> u64 {
 
 fn cupti() -> libloading::Library {
     // SAFETY: the library runs nothing when it is loaded.
-    let library = unsafe { libloading::Library::new(common::libraries().join("libcupti.so.12")) };
+    let library =
+        unsafe { libloading::Library::new(simulator::libraries().join("libcupti.so.12")) };
     library.expect("laid out")
 }
 

@@ -3,13 +3,12 @@
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
-mod common;
-
-use common::limit::WithTimeout as _;
-use common::log::Log;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::simulator;
+use test_kit::simulator::log::Log;
 
 /// Runs `examples/train_simgpu.py`; `None` if there is no Python.
 fn train(arguments: &[&str]) -> Option<Log> {
@@ -26,7 +25,7 @@ fn train(arguments: &[&str]) -> Option<Log> {
     let output = Command::new("python3")
         .arg(script)
         .arg("--library")
-        .arg(common::libraries())
+        .arg(simulator::libraries())
         .args([
             "--samples",
             "100",

@@ -2,16 +2,15 @@
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
-mod common;
-
-use common::gpu::Gpu;
-use common::gpu::c;
-use common::scenario;
 use libloading::Library;
+use test_kit::simulator;
+use test_kit::simulator::gpu::Gpu;
+use test_kit::simulator::gpu::c;
+use test_kit::simulator::scenario;
 
 fn nvml() -> Library {
     // SAFETY: the library runs nothing when it is loaded.
-    unsafe { Library::new(common::libraries().join("libnvidia-ml.so.1")) }.expect("laid out")
+    unsafe { Library::new(simulator::libraries().join("libnvidia-ml.so.1")) }.expect("laid out")
 }
 
 fn utilization(nvml: &Library, device: u64) -> (i32, u32) {

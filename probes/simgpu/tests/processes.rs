@@ -2,18 +2,17 @@
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
-mod common;
-
-use common::command;
-use common::gpu::Gpu;
-use common::gpu::c;
-use common::limit::WithTimeout as _;
-use common::log::Log;
-use common::playing;
 use std::ffi::c_char;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
+use test_kit::limit::WithTimeout as _;
+use test_kit::simulator;
+use test_kit::simulator::command;
+use test_kit::simulator::gpu::Gpu;
+use test_kit::simulator::gpu::c;
+use test_kit::simulator::log::Log;
+use test_kit::simulator::playing;
 
 /// NVML's window.
 const WINDOW_NS: u64 = 1_000_000_000 / 6;
@@ -75,7 +74,8 @@ fn nvml_samples(folder: &Path, child: u32) -> Vec<(u64, u64, u32)> {
     // SAFETY: no other thread of this process reads the environment now.
     unsafe { std::env::set_var("SIMGPU_SHARED", folder.join("shared")) };
     // SAFETY: the library runs nothing when it is loaded.
-    let nvml = unsafe { libloading::Library::new(common::libraries().join("libnvidia-ml.so.1")) };
+    let nvml =
+        unsafe { libloading::Library::new(simulator::libraries().join("libnvidia-ml.so.1")) };
     let nvml = nvml.expect("laid out");
     let (mut count, mut device) = (0, 0);
     assert_eq!(
@@ -149,7 +149,7 @@ fn busy_bounds(log: &Log, before_ns: u64, after_ns: u64) -> (u32, u32) {
 fn play_rank(folder: &Path) {
     let gpu = Gpu::ready();
     // SAFETY: the library runs nothing when it is loaded.
-    let nccl = unsafe { libloading::Library::new(common::libraries().join("libnccl.so.2")) };
+    let nccl = unsafe { libloading::Library::new(simulator::libraries().join("libnccl.so.2")) };
     let nccl = nccl.expect("laid out");
     let rank: i32 = std::env::var("RANK").expect("set").parse().expect("number");
     let identity = identity(&nccl, folder, rank);

@@ -1,14 +1,14 @@
 //! The line table decoder against the interpreters: every instruction of some thousand code objects
 //! must have the line that the interpreter reports.
 
-use crate::common;
-use crate::limit::WithTimeout as _;
 use gctrace_probes::LineTableFormat;
 use gctrace_probes::line_table::line;
 use serde::Deserialize;
 use std::path::Path;
 use std::process::Command;
 use std::process::Stdio;
+use test_kit::interpreters;
+use test_kit::limit::WithTimeout as _;
 
 /// A code object as the script describes it.
 #[derive(Deserialize)]
@@ -70,7 +70,7 @@ fn codes(python: &Path, interpreter: &str) -> (usize, usize) {
 #[test]
 fn lines_agree_with_the_interpreter() {
     let mut interpreters = 0;
-    for interpreter in common::interpreters() {
+    for interpreter in interpreters::interpreters("lines_agree_with_the_interpreter") {
         let (codes, instructions) = codes(&interpreter.path, &interpreter.name);
         // All of these have most of the modules, with 700 functions and classes and more.
         assert!(codes > 500, "{}: {codes} code objects", interpreter.name);

@@ -1,17 +1,17 @@
 //! The guardian with a fake system, and a real one with a real map and a killed parent.
 
 use super::*;
-use crate::limit::WithTimeout as _;
 use nix::unistd::Uid;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd;
+use test_kit::limit::WithTimeout as _;
 
 /// A system whose clock advances only by sleeping.
 #[derive(Default)]
 struct Fake {
     now: Duration,
-    held: Vec<(u32, Duration)>,
+    stopped: Vec<(u32, Duration)>,
     /// Appears in the map at this time.
     later: BTreeMap<Duration, u32>,
     resumed: Vec<(u32, Duration)>,
@@ -19,7 +19,7 @@ struct Fake {
 }
 
 impl GuardianWorld for Fake {
-    fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
+    fn stopped(&mut self) -> io::Result<Vec<(u32, Duration)>> {
         if self.broken {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -29,9 +29,9 @@ impl GuardianWorld for Fake {
             .filter(|entry| *entry.key() <= self.now)
         {
             let since = *entry.key();
-            self.held.push((entry.remove(), since));
+            self.stopped.push((entry.remove(), since));
         }
-        Ok(self.held.clone())
+        Ok(self.stopped.clone())
     }
 
     fn resume(&mut self, pid: u32) {
@@ -39,7 +39,7 @@ impl GuardianWorld for Fake {
     }
 
     fn forget(&mut self, pid: u32) {
-        self.held.retain(|(held, _)| *held != pid);
+        self.stopped.retain(|(stopped, _)| *stopped != pid);
     }
 
     fn now(&mut self) -> Duration {
@@ -54,7 +54,7 @@ impl GuardianWorld for Fake {
 #[test]
 fn each_is_resumed_at_once_and_again() {
     let mut world = Fake {
-        held: vec![(7, Duration::ZERO), (8, Duration::ZERO)],
+        stopped: vec![(7, Duration::ZERO), (8, Duration::ZERO)],
         ..Fake::default()
     };
     resume_all(&mut world, QUIET).expect("released");
@@ -68,7 +68,7 @@ fn each_is_resumed_at_once_and_again() {
         assert_eq!(times.first(), Some(&Duration::ZERO));
         assert_eq!(times.last(), Some(&INSIST));
     }
-    assert!(world.held.is_empty());
+    assert!(world.stopped.is_empty());
     assert!(world.now >= INSIST + QUIET);
 }
 
@@ -81,7 +81,7 @@ fn late_ones_are_waited_for() {
     };
     resume_all(&mut world, QUIET).expect("released");
     assert_eq!(world.resumed.first(), Some(&(9, late)));
-    assert!(world.held.is_empty());
+    assert!(world.stopped.is_empty());
 }
 
 #[test]
@@ -91,12 +91,12 @@ fn after_dismissal_new_ones_are_not_waited_for() {
     assert_eq!(nothing.now, Duration::ZERO);
 
     let mut one = Fake {
-        held: vec![(7, Duration::ZERO)],
+        stopped: vec![(7, Duration::ZERO)],
         later: [(INSIST + PAUSE, 8)].into(),
         ..Fake::default()
     };
     resume_all(&mut one, Duration::ZERO).expect("released");
-    assert!(one.held.is_empty());
+    assert!(one.stopped.is_empty());
     assert_eq!(one.resumed.last(), Some(&(7, INSIST)));
 }
 
@@ -105,7 +105,7 @@ fn an_exited_process_is_not_waited_for() {
     /// The map loses its only process after the first poll.
     struct Ending(u32, Fake);
     impl GuardianWorld for Ending {
-        fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
+        fn stopped(&mut self) -> io::Result<Vec<(u32, Duration)>> {
             self.0 += 1;
             assert!(self.0 < 100, "never ends");
             Ok(if self.0 == 1 {
@@ -135,12 +135,12 @@ fn overdue_programs_are_resumed_while_gctrace_lives() {
     let second = Duration::from_secs(1);
     let mut world = Fake {
         now: 5 * second,
-        held: vec![(7, 5 * second - LONGEST), (8, 4 * second)],
+        stopped: vec![(7, 5 * second - LONGEST), (8, 4 * second)],
         ..Fake::default()
     };
     resume_overdue(&mut world).expect("released");
     assert_eq!(world.resumed, [(7, 5 * second)]);
-    assert_eq!(world.held, [(8, 4 * second)]);
+    assert_eq!(world.stopped, [(8, 4 * second)]);
     assert!(LONGEST + WATCH < 2 * second);
 }
 
@@ -222,7 +222,7 @@ fn a_real_map_is_read_and_emptied() {
     if skipped_without_root("a_real_map_is_read_and_emptied") {
         return;
     }
-    let map = HeldMap::new(real_map(&[3, 1, 2]));
+    let map = StoppedMap::new(real_map(&[3, 1, 2]));
     assert_eq!(map.pids().expect("pids"), [1, 2, 3]);
     let since = Duration::from_nanos(1);
     let both = map.pids_and_times().expect("pids");
@@ -238,7 +238,7 @@ fn a_real_map_is_read_and_emptied() {
 #[test]
 fn a_file_that_is_not_a_map_is_an_error() {
     let file = File::open("/dev/null").expect("open");
-    assert!(HeldMap::new(file.into()).pids().is_err());
+    assert!(StoppedMap::new(file.into()).pids().is_err());
 }
 
 /// State of a process, field 3 of proc_pid_stat(5).
@@ -281,7 +281,8 @@ fn inner_guard() {
 fn start_in_tests(map: BorrowedFd<'_>) -> Guardian {
     let mut command = Command::new("/proc/self/exe");
     command.args(["--ignored", "--exact", "guardian::tests::inner_guard"]);
-    Guardian::spawn(command, map).expect("guardian")
+    let process = GuardianProcess::spawn(command, map, Stdio::null());
+    Guardian(process.expect("guardian"))
 }
 
 #[test]
@@ -289,14 +290,14 @@ fn a_killed_gctrace_leaves_nothing_stopped() {
     if skipped_without_root("a_killed_gctrace_leaves_nothing_stopped") {
         return;
     }
-    let held = stopped_sleep();
-    let map = real_map(&[held.id()]);
+    let stopped = stopped_sleep();
+    let map = real_map(&[stopped.id()]);
     let mut guardian = start_in_tests(map.as_fd());
-    drop(guardian.pipe.take()); // what the kernel does when gctrace is killed
-    until("continue", || state(held.id()) == 'S');
-    assert!(guardian.process.status_in_time().expect("wait").success());
-    assert!(HeldMap::new(map).pids().expect("pids").is_empty());
-    end(held);
+    drop(guardian.0.pipe.take()); // what the kernel does when gctrace is killed
+    until("continue", || state(stopped.id()) == 'S');
+    assert!(guardian.0.process.status_in_time().expect("wait").success());
+    assert!(StoppedMap::new(map).pids().expect("pids").is_empty());
+    end(stopped);
 }
 
 #[test]
@@ -304,14 +305,14 @@ fn a_dismissed_guardian_leaves_nothing_stopped() {
     if skipped_without_root("a_dismissed_guardian_leaves_nothing_stopped") {
         return;
     }
-    let held = stopped_sleep();
+    let stopped = stopped_sleep();
     let map = real_map(&[]);
     let guardian = start_in_tests(map.as_fd());
-    insert(&map, held.id(), far_future());
+    insert(&map, stopped.id(), far_future());
     drop(guardian);
-    assert_eq!(state(held.id()), 'S');
-    assert!(HeldMap::new(map).pids().expect("pids").is_empty());
-    end(held);
+    assert_eq!(state(stopped.id()), 'S');
+    assert!(StoppedMap::new(map).pids().expect("pids").is_empty());
+    end(stopped);
 }
 
 #[test]
@@ -319,18 +320,18 @@ fn a_gctrace_that_is_stuck_leaves_nothing_stopped() {
     if skipped_without_root("a_gctrace_that_is_stuck_leaves_nothing_stopped") {
         return;
     }
-    let held = stopped_sleep();
+    let stopped = stopped_sleep();
     let map = real_map(&[]);
     let guardian = start_in_tests(map.as_fd());
-    insert(&map, held.id(), crate::record::monotonic_ns());
-    until("continue", || state(held.id()) == 'S');
+    insert(&map, stopped.id(), crate::record::monotonic_ns());
+    until("continue", || state(stopped.id()) == 'S');
     until("forget", || map_is_empty(&map));
     drop(guardian);
-    end(held);
+    end(stopped);
 }
 
 fn map_is_empty(map: &OwnedFd) -> bool {
-    let map = HeldMap::new(map.try_clone().expect("descriptor"));
+    let map = StoppedMap::new(map.try_clone().expect("descriptor"));
     map.pids().expect("pids").is_empty()
 }
 
@@ -353,7 +354,7 @@ fn the_guardian_keeps_only_the_map() {
     )
     .expect("fcntl");
     let guardian = start_in_tests(map.as_fd());
-    let pid = guardian.process.id();
+    let pid = guardian.0.process.id();
     let targets: Vec<_> = std::fs::read_dir(format!("/proc/{pid}/fd"))
         .expect("descriptors")
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())

@@ -160,8 +160,7 @@ impl Signals {
         let Some(info) = self.descriptor.read_signal()? else {
             return Ok(None);
         };
-        let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-        let signal = Signal::try_from(number)?;
+        let signal = Signal::try_from(info.ssi_signo.cast_signed())?;
         Ok(Some(ReceivedSignal {
             signal,
             origin: origin(&info),
@@ -260,7 +259,7 @@ impl ProcessStat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::WithTimeout as _;
+    use test_kit::limit::WithTimeout as _;
 
     fn decisions(
         policy: &mut SignalPolicy,

@@ -6,12 +6,12 @@ use crate::files::create_command_output;
 use crate::files::write_export;
 use crate::files::write_manual_pages;
 use crate::launch::invoker::PrivilegeTool;
-use crate::limit::WithTimeout as _;
 use nix::unistd::Uid;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use test_kit::limit::WithTimeout as _;
 
 fn plan(words: &[&str]) -> LaunchPlan {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();

@@ -1,7 +1,7 @@
 //! Which processes were examined for Python, and which could have run it unseen.
 //!
 //! Owns whether anything is missing: gctrace reports "nothing lost" only if
-//! [`ExaminedProcesses::is_complete`]. Both sources report here, from `watch.rs` and `injected.rs`.
+//! [`ExaminedProcesses::is_complete`]. Both sources report here, from `kernel/` and `inprocess/`.
 
 use gctrace_event::ExaminedProcesses;
 use gctrace_ring::Absence;

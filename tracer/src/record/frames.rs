@@ -2,7 +2,7 @@
 //!
 //! Owns the ids of frames: each frame is written once, for all sources and processes.
 
-use crate::record::sink::RecordSink;
+use crate::record::output::RecordSink;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
 use gctrace_event::Record;
@@ -34,8 +34,9 @@ impl FrameTree {
         if let Some(id) = self.tree.get(&node) {
             return *id;
         }
-        let id = u32::try_from(self.tree.len() + 1).unwrap_or(FrameId::MAX);
-        sink.write(Record::Frame(Frame {
+        let id = self.tree.len() as FrameId + 1;
+        debug_assert!(id > 0, "invariant: memory ends before the ids of frames");
+        sink.write(&Record::Frame(Frame {
             id,
             parent: node.parent,
             function: node.function.to_string(),

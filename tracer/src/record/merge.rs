@@ -64,7 +64,7 @@ impl PauseMerger {
 
     /// All sources were read once more: releases pauses whose other half is overdue.
     pub(crate) fn next_round(&mut self) -> Vec<Pause> {
-        self.round = self.round.saturating_add(1);
+        self.round += 1;
         let oldest = self.round.saturating_sub(ROUNDS);
         self.release(|round| round < oldest)
     }
@@ -95,7 +95,7 @@ impl UnmatchedPauses {
     fn add(&mut self, pause: Pause, round: u32) {
         let begin = pause.start_ns;
         let last = self.0.range((begin, 0)..=(begin, u32::MAX)).next_back();
-        let number = last.map_or(0, |((_, number), _)| number.saturating_add(1));
+        let number = last.map_or(0, |((_, number), _)| number + 1);
         self.0.insert((begin, number), (pause, round));
     }
 

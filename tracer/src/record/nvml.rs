@@ -7,6 +7,7 @@
 mod worker;
 
 use crate::record::output::RecordOutput;
+use crate::record::output::RecordSink as _;
 use crate::variables::VariableEffect;
 use crate::variables::variable;
 use gctrace_event::GpuDevice;

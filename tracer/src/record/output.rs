@@ -16,24 +16,30 @@ use gctrace_event::WriteError;
 use std::collections::HashMap;
 use std::path::Path;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
 /// Flushed records survive a killed gctrace; this bounds the time that can be lost.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// Receives every record of a recording while it runs.
-pub(crate) trait RecordObserver: Send + Sync {
-    /// Takes a record, on the recording thread: must return within microseconds.
-    fn observe(&self, record: &Record);
+/// Destination of records, in the order in which they are written: the trace, the live view, or in
+/// tests a list.
+pub(crate) trait RecordSink {
+    fn write(&mut self, record: &Record);
+}
+
+#[cfg(test)]
+impl RecordSink for Vec<Record> {
+    fn write(&mut self, record: &Record) {
+        self.push(record.clone());
+    }
 }
 
 /// Writes records to the trace and passes them to the live view; either may be absent.
 pub(crate) struct RecordOutput {
     trace: Option<OpenTrace>,
-    /// Receives every record, whether or not the trace can be written.
-    observer: Option<Arc<dyn RecordObserver>>,
+    /// The live view: receives every record, whether or not the trace can be written.
+    live: Option<Box<dyn RecordSink>>,
     failure: Option<WriteError>,
     /// Records since the failure.
     unwritten: u64,
@@ -63,40 +69,24 @@ pub(crate) struct OutputTotals {
 }
 
 impl RecordOutput {
-    /// Starts the trace, if there is to be one; `observer` receives the records too.
+    /// Starts the trace, if there is to be one; `live` receives the records too.
     pub(crate) fn start(
         trace: Option<&NewTrace>,
         header: &TraceHeader,
-        observer: Option<Arc<dyn RecordObserver>>,
+        live: Option<Box<dyn RecordSink>>,
     ) -> Result<Self, WriteError> {
         let trace = trace
             .map(|trace| OpenTrace::start(trace, header))
             .transpose()?;
         Ok(Self {
             trace,
-            observer,
+            live,
             failure: None,
             unwritten: 0,
             min_pause_ns: header.min_pause_ns,
             settings: HashMap::new(),
             totals: OutputTotals::default(),
         })
-    }
-
-    /// Writes one record. A failure ends writing and is kept for [`RecordOutput::failure`].
-    pub(crate) fn write(&mut self, record: &Record) {
-        if let Some(observer) = &self.observer {
-            observer.observe(record);
-        }
-        if self.failure.is_some() {
-            self.unwritten += 1;
-            return;
-        }
-        if let Some(trace) = &mut self.trace
-            && let Err(error) = trace.file.write(record)
-        {
-            self.failure = Some(error);
-        }
     }
 
     /// Writes a pause, or only counts it if it is short.
@@ -182,6 +172,24 @@ impl RecordOutput {
         match self.failure.take() {
             Some(failure) => Err(failure),
             None => finished,
+        }
+    }
+}
+
+impl RecordSink for RecordOutput {
+    /// Writes one record. A failure ends writing and is kept for [`RecordOutput::failure`].
+    fn write(&mut self, record: &Record) {
+        if let Some(live) = &mut self.live {
+            live.write(record);
+        }
+        if self.failure.is_some() {
+            self.unwritten += 1;
+            return;
+        }
+        if let Some(trace) = &mut self.trace
+            && let Err(error) = trace.file.write(record)
+        {
+            self.failure = Some(error);
         }
     }
 }

@@ -1,22 +1,13 @@
-//! The end of a recording: detaches the probes, measures their cost, closes the trace, sums up.
+//! The end of a recording: ends the sources, closes the trace, sums up.
 
 use crate::record::EndReason;
 use crate::record::clock;
-use crate::record::cuda_probes::CudaProbes;
 use crate::record::examination::unexamined_words;
-use crate::record::held_programs::HoldTimes;
-use crate::record::injected::InjectedProcesses;
-use crate::record::injected::InjectedSummary;
 use crate::record::merge;
 use crate::record::output::OutputTotals;
-use crate::record::stacks::StackResolver;
+use crate::record::source::Sources;
 use crate::record::trace::RecordingTrace;
-use crate::record::watch::ProbeWatch;
-use gctrace_ebpf::Calibration;
-use gctrace_ebpf::PointKind;
-use gctrace_ebpf::ProgramCounts;
 use gctrace_event::ExaminedProcesses;
-use gctrace_event::ProbeCost;
 use gctrace_event::TraceEnd;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,59 +27,6 @@ pub(crate) struct RecordingLosses {
     pub cost_ns: Option<u64>,
 }
 
-/// Counts losses and hits so far, at this cost per hit.
-///
-/// # Errors
-/// The kernel does not report the counts.
-pub(crate) fn tally(
-    trace: &RecordingTrace,
-    probes: Option<&ProbeWatch>,
-    injected: Option<&InjectedProcesses>,
-    calibration: Option<Calibration>,
-) -> anyhow::Result<RecordingLosses> {
-    let examined = trace.examination.result(probes.is_some());
-    let mut tally = RecordingLosses {
-        unexamined: examined.unexamined(),
-        ..RecordingLosses::default()
-    };
-    if let Some(injected) = injected {
-        tally.lost.extend(injected.lost().clone());
-        tally.hits = injected.hits();
-    }
-    if let Some(probes) = probes {
-        let counters = probes.session.counters()?;
-        tally.lost.extend(lost(&counters, &probes.stacks));
-        lose_unprobed(counters.unprobed(), trace.sources(), &mut tally.lost);
-        let hits = POINTS.into_iter().map(|point| counters.hits(point));
-        tally.hits = hits.fold(tally.hits, u64::saturating_add);
-        tally.cost_ns = calibration.map(|known| {
-            let costs = costs(&counters, Some(known), HoldTimes::default());
-            let each = costs
-                .iter()
-                .map(|cost| cost.hits as f64 * cost.ns_per_hit.unwrap_or(0.0));
-            each.sum::<f64>() as u64
-        });
-        if let Some(cuda) = &probes.cuda {
-            let (lost, hits) = cuda.lost_and_hits();
-            tally.lost.extend(lost);
-            tally.hits = tally.hits.saturating_add(hits);
-        }
-    }
-    Ok(tally)
-}
-
-/// The kinds of probes, except those on CUDA calls.
-const POINTS: [PointKind; 8] = [
-    PointKind::POINT_COLLECT,
-    PointKind::POINT_GC_COLLECT,
-    PointKind::POINT_PYGC_COLLECT,
-    PointKind::POINT_STOP_WORLD,
-    PointKind::POINT_START_WORLD,
-    PointKind::POINT_USDT_START,
-    PointKind::POINT_USDT_DONE,
-    PointKind::POINT_CODE_DEALLOC,
-];
-
 /// What a recording that could be closed reports to its user and its caller.
 pub(crate) struct Outcome {
     /// Lines for the user: totals and losses, then the `gctrace analyze` command if there is a
@@ -104,28 +42,21 @@ pub(crate) struct Outcome {
 /// What made the trace incomplete.
 pub(crate) fn finish(
     mut trace: RecordingTrace,
-    (mut probes, injected): (Option<ProbeWatch>, Option<InjectedProcesses>),
+    sources: Sources,
     why: EndReason,
 ) -> anyhow::Result<Outcome> {
-    let ended_ns = clock::monotonic_ns();
     let ended = match why {
         EndReason::CommandEnded(ended) => Some(ended),
         _ => None,
     };
-    let counters = match &probes {
-        Some(probes) => Some(probes.session.counters()?),
-        None => None,
+    let mut end = TraceEnd {
+        ended_ns: clock::monotonic_ns(),
+        why: words(why).to_owned(),
+        exit_code: ended.map(|ended| i32::from(ended.exit_code())),
+        ..TraceEnd::default()
     };
-    let mut within = InjectedSummary::default();
-    if let Some(injected) = injected {
-        within = injected.finish(ended, &mut trace);
-    }
-    if let Some(probes) = &mut probes {
-        probes.reported_by_cupti(std::mem::take(&mut within.cupti));
-        within.alive = probes.processes.alive();
-    }
-    if within.alive > 0 && ended.is_some() {
-        let alive = within.alive;
+    let alive = sources.finish(&mut trace, &mut end, ended)?;
+    if alive > 0 && ended.is_some() {
         let message = match alive {
             1 => "1 process was still running when the command ended; it keeps running unrecorded"
                 .to_owned(),
@@ -133,33 +64,16 @@ pub(crate) fn finish(
                 "{alive} processes were still running when the command ended; they keep running unrecorded"
             ),
         };
-        trace.output.note(None, ended_ns, message);
-    }
-    let mut end = TraceEnd {
-        ended_ns,
-        why: words(why).to_owned(),
-        exit_code: ended.map(|ended| i32::from(ended.exit_code())),
-        lost: within.lost,
-        processes: Some(trace.examination.result(probes.is_some())),
-        probes: within.hooks,
-        ..TraceEnd::default()
-    };
-    let unprobed = counters.as_ref().map(ProgramCounts::unprobed);
-    if let (Some(probes), Some(counters)) = (probes, counters) {
-        detach_probes(probes, &counters, &mut trace, &mut end);
-    }
-    let sources = trace.finish();
-    if let Some(unprobed) = unprobed {
-        lose_unprobed(unprobed, sources, &mut end.lost);
+        trace.output.note(None, end.ended_ns, message);
     }
     let (totals, path) = (
         trace.output.totals(),
         trace.output.path().map(Path::to_owned),
     );
     if let Some((reason, unwritten)) = trace.output.settle() {
-        cut_short(&mut end, &reason, unwritten, within.alive);
+        cut_short(&mut end, &reason, unwritten, alive);
     }
-    let first = summary(totals, sources, &end);
+    let first = summary(totals, trace.sources(), &end);
     let has_python = end
         .processes
         .as_ref()
@@ -189,113 +103,12 @@ fn cut_short(end: &mut TraceEnd, reason: &str, unwritten: u64, alive: usize) {
     }
     if alive > 0 {
         let processes = end.processes.get_or_insert_default();
-        let count = u64::try_from(alive).unwrap_or(u64::MAX);
+        let count = alive as u64;
         processes.unexamined.insert(
             "still ran when the trace could not be written any more".to_owned(),
             count,
         );
     }
-}
-
-/// Detaches the probes: reads their last events, their losses and their cost.
-fn detach_probes(
-    mut watch: ProbeWatch,
-    counters: &ProgramCounts,
-    trace: &mut RecordingTrace,
-    end: &mut TraceEnd,
-) {
-    watch.retitle(trace, true);
-    watch
-        .pressures
-        .write_all(&watch.session, end.ended_ns, &mut trace.output);
-    watch.counting.write_living(
-        &watch.session,
-        end.ended_ns,
-        &watch.processes,
-        &mut trace.output,
-    );
-    if let Some(allocations) = &mut watch.allocations {
-        allocations.tick(&mut trace.output);
-    }
-    if let Some(cuda) = &mut watch.cuda {
-        cuda.finish(&mut watch.processes, &mut trace.output);
-        end.lost.extend(cuda.lost_and_hits().0);
-    }
-    end.lost.extend(lost(counters, &watch.stacks));
-    // The cost of probes is for the reader of a trace.
-    let measured = trace.output.path().is_some();
-    let (turn, own_probes) = match measured {
-        true => measure(&mut watch, counters, end),
-        false => Default::default(),
-    };
-    let arenas = watch.session.stop_counting_arenas();
-    let (session, interpreters, cuda, held) = watch.into_parts();
-    let probes = interpreters.into_probes().chain(own_probes);
-    let cuda = cuda.into_iter().flat_map(CudaProbes::into_probes);
-    gctrace_ebpf::detach(probes.chain([arenas]).chain(cuda));
-    drop(turn);
-    drop(session);
-    // No process can be stopped any more. The guardian does the same again, and for longer.
-    held.resume_all();
-}
-
-/// Measures what the probes cost; discards what is in the rings. Lasts until the probes placed for
-/// this are detached.
-fn measure(
-    watch: &mut ProbeWatch,
-    counters: &ProgramCounts,
-    end: &mut TraceEnd,
-) -> (
-    Option<gctrace_ebpf::CalibrationLock>,
-    Vec<gctrace_ebpf::Attachment>,
-) {
-    let turn = gctrace_ebpf::CalibrationLock::wait();
-    if turn.is_none() {
-        tracing::warn!(
-            "other recordings end at the same time: the overhead of the probes may be reported too low"
-        );
-    }
-    let cuda = watch.cuda.as_mut();
-    let cuda_costs = cuda.map(|cuda| cuda.costs(&watch.session));
-    let (calibration, own_probes) = match watch.session.calibrate() {
-        Ok((calibration, probes)) => (Some(calibration), probes),
-        Err(error) => {
-            tracing::warn!("the overhead of the probes is unknown: {error}");
-            (None, Vec::new())
-        }
-    };
-    end.probes
-        .extend(costs(counters, calibration, watch.holding.holds));
-    end.probes.extend(cuda_costs.into_iter().flatten());
-    (turn, own_probes)
-}
-
-/// Counts collections in a function that is not probed as lost, such as those of the copy of the
-/// collector in a program compiled by Nuitka, minus those that the library saw.
-fn lose_unprobed(
-    unprobed: u64,
-    sources: Option<merge::SourceTotals>,
-    lost: &mut BTreeMap<String, u64>,
-) {
-    let seen = sources.map_or(0, |counts| counts.only_injected);
-    let missing = unprobed.saturating_sub(seen);
-    if missing > 0 {
-        lost.insert(UNPROBED.to_owned(), missing);
-    }
-}
-
-/// Collections in CPython's statistics for which no probe fired.
-const UNPROBED: &str = "collections that no probe saw: they ran before the probes were placed, or in another collector than CPython's own";
-
-/// Losses by place, without zeros.
-fn lost(counters: &ProgramCounts, stacks: &StackResolver) -> BTreeMap<String, u64> {
-    counters
-        .lost()
-        .into_iter()
-        .chain([("stacks of pauses: never received", stacks.lost())])
-        .filter(|(_, count)| *count > 0)
-        .map(|(what, count)| (what.to_owned(), count))
-        .collect()
 }
 
 fn words(why: EndReason) -> &'static str {
@@ -307,63 +120,6 @@ fn words(why: EndReason) -> &'static str {
         EndReason::Left => "the user quit the live view",
         EndReason::CannotWrite => "the trace could not be written any more",
     }
-}
-
-/// The number of hits and the cost of each kind of probe. Entry and return of a function are one
-/// hit.
-fn costs(
-    counters: &ProgramCounts,
-    calibration: Option<Calibration>,
-    holds: HoldTimes,
-) -> Vec<ProbeCost> {
-    let cost = |probe: &str, hits: u64, ns_per_hit: Option<f64>| ProbeCost {
-        probe: probe.to_owned(),
-        hits,
-        ns_per_hit,
-    };
-    let explicit =
-        counters.hits(PointKind::POINT_GC_COLLECT) + counters.hits(PointKind::POINT_PYGC_COLLECT);
-    let world =
-        counters.hits(PointKind::POINT_STOP_WORLD) + counters.hits(PointKind::POINT_START_WORLD);
-    let usdt =
-        counters.hits(PointKind::POINT_USDT_START) + counters.hits(PointKind::POINT_USDT_DONE);
-    let held_ns = (holds.count > 0).then(|| holds.total_ns as f64 / holds.count as f64);
-    [
-        cost(
-            "collector, entry and return",
-            counters.hits(PointKind::POINT_COLLECT),
-            calibration.map(|c| c.collect_ns),
-        ),
-        cost(
-            "collector, USDT probe",
-            usdt,
-            calibration.map(|c| c.collect_ns / 2.0),
-        ),
-        cost(
-            "explicit call, entry and return",
-            explicit,
-            calibration.map(|c| c.explicit_ns),
-        ),
-        cost(
-            "stop-the-world, start and end",
-            world,
-            calibration.map(|c| c.entry_ns),
-        ),
-        cost(
-            "code object freed",
-            counters.hits(PointKind::POINT_CODE_DEALLOC),
-            calibration.map(|c| c.entry_ns),
-        ),
-        cost("program stopped at exec", holds.count, held_ns),
-        cost(
-            "collector, in processes that are not recorded",
-            counters.foreign_hits(),
-            calibration.map(|c| c.explicit_ns),
-        ),
-    ]
-    .into_iter()
-    .filter(|cost| cost.hits > 0)
-    .collect()
 }
 
 fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &TraceEnd) -> String {

@@ -1,8 +1,9 @@
 //! The trace of a recording, and what is written to it from any source.
 //!
-//! Owns the file, the tree of frames, the GPU samples, and which of the two sources a pause comes
-//! from.
+//! Owns the output, the tree of frames, the GPU samples, and which of the two sources a pause or a
+//! CUDA call comes from.
 
+use crate::record::call_sources::CallSources;
 use crate::record::clock;
 use crate::record::examination::Examination;
 use crate::record::frames::FrameTree;
@@ -23,18 +24,21 @@ pub(crate) struct RecordingTrace {
     pub examination: Examination,
     /// The NVML sampling thread; `None` with `--nvml-hz 0` or if it did not start.
     pub gpus: Option<GpuSampling>,
+    /// Which source reports the CUDA calls of a process.
+    pub calls: CallSources,
     /// Set if collections are recorded by probes and in-process.
     merge: Option<PauseMerger>,
 }
 
 impl RecordingTrace {
     /// `both`: pauses come from two sources.
-    pub(crate) fn new(output: RecordOutput, both: bool) -> Self {
+    pub(crate) fn new(output: RecordOutput, both: bool, calls: CallSources) -> Self {
         Self {
             output,
             frames: FrameTree::default(),
             examination: Examination::default(),
             gpus: None,
+            calls,
             merge: both.then(PauseMerger::default),
         }
     }
@@ -86,14 +90,12 @@ impl RecordingTrace {
     }
 
     /// No more pauses will come: writes those that wait for their other half as they are.
-    pub(crate) fn finish(&mut self) -> Option<SourceTotals> {
+    pub(crate) fn finish(&mut self) {
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);
         }
-        let mut merge = self.merge.take()?;
-        for pause in merge.finish() {
+        for pause in self.merge.iter_mut().flat_map(PauseMerger::finish) {
             self.output.pause(&pause);
         }
-        Some(merge.counts())
     }
 }

@@ -1,14 +1,13 @@
 //! The section on allocations (`--alloc`).
 
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::AllocationsReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::SizeClass;
 use gctrace_analysis::units::short_count;
 
-const INDENT: &str = "  ";
 /// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 5;
 /// Maximum number of lines and of size classes shown per process.
@@ -32,17 +31,14 @@ pub(crate) fn allocations(report: &Report) -> ReportSection {
             true => counted(allocations),
             false => rate(allocations),
         };
-        lines.extend(wrap(&format!("{who}{sentence}"), INDENT, INDENT));
+        lines.extend(paragraph(&format!("{who}{sentence}")));
         if !allocations.exact {
-            lines.extend(wrap(&cost(allocations), INDENT, INDENT));
+            lines.extend(paragraph(&cost(allocations)));
         }
-        lines.extend(wrap(&sizes(&allocations.sizes), INDENT, INDENT));
+        lines.extend(paragraph(&sizes(&allocations.sizes)));
         lines.extend(places(allocations));
     }
-    ReportSection {
-        heading: "Allocations",
-        lines,
-    }
+    ReportSection::new("Allocations", lines)
 }
 
 /// For in-process recordings, which count every allocation.

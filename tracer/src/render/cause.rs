@@ -1,8 +1,9 @@
 //! The section on the cost of pauses for GPU work.
 
+use super::section::INDENT;
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::CauseReport;
 use gctrace_analysis::report::DeviceCost;
 use gctrace_analysis::report::PauseCostReport;
@@ -12,7 +13,6 @@ use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
 
-const INDENT: &str = "  ";
 /// Maximum number of processes described; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;
 /// Maximum number of pauses listed per process; the others are in the JSON.
@@ -33,12 +33,9 @@ pub(crate) fn cause(report: &Report) -> ReportSection {
     if causes.len() > PROCESSES_SHOWN {
         let others = causes.len() - PROCESSES_SHOWN;
         let sentence = format!("{} more in the JSON.", counted(others as u64, "process"));
-        lines.extend(wrap(&sentence, INDENT, INDENT));
+        lines.extend(paragraph(&sentence));
     }
-    ReportSection {
-        heading: "GPU cost of GC",
-        lines,
-    }
+    ReportSection::new("GPU cost of GC", lines)
 }
 
 fn name(cause: &CauseReport, report: &Report) -> String {
@@ -54,7 +51,7 @@ fn name(cause: &CauseReport, report: &Report) -> String {
 
 fn of_process(cause: &CauseReport) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut add_sentence = |sentence: &str| lines.extend(wrap(sentence, INDENT, INDENT));
+    let mut add_sentence = |sentence: &str| lines.extend(paragraph(sentence));
     add_sentence(&verdict(cause));
     for device in &cause.devices {
         add_sentence(&idle(device));
@@ -63,7 +60,7 @@ fn of_process(cause: &CauseReport) -> Vec<String> {
         add_sentence(&sentence);
     }
     lines.extend(table(cause));
-    lines.extend(wrap(&legend(cause), INDENT, INDENT));
+    lines.extend(paragraph(&legend(cause)));
     lines
 }
 
@@ -74,7 +71,7 @@ fn verdict(cause: &CauseReport) -> String {
         None => String::new(),
     };
     let no_error = match &cause.no_error_bar {
-        Some(why) => format!(" No error bar: {why}."),
+        Some(why) => format!(" No error bar: {}.", why.sentence),
         None => String::new(),
     };
     let idle: i64 = cause.devices.iter().map(|device| device.idle_cost_ns).sum();

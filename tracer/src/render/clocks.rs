@@ -1,7 +1,7 @@
 //! Lines on merged traces of one process, and on records that were left out of the figures.
 
-use super::overview::mark;
-use super::table::wrap;
+use super::section::mark;
+use super::section::paragraph;
 use gctrace_analysis::report::AlignedBy;
 use gctrace_analysis::report::ClockReport;
 use gctrace_analysis::report::GpuWorkReport;
@@ -13,7 +13,6 @@ use gctrace_analysis::units::count;
 use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
 
-const INDENT: &str = "  ";
 /// Maximum number of pairs listed; the others are in the JSON.
 const SHOWN: usize = 8;
 /// Minimum difference of wall clocks to report: below it, the difference is the tools' own error.
@@ -31,9 +30,7 @@ pub(crate) fn clocks(work: &GpuWorkReport, traces: &[TraceReport]) -> Vec<String
     }
     paragraphs.extend(ignored(&work.ignored));
     let lines = paragraphs.iter();
-    lines
-        .flat_map(|paragraph| wrap(paragraph, INDENT, INDENT))
-        .collect()
+    lines.flat_map(|sentence| paragraph(sentence)).collect()
 }
 
 fn file(traces: &[TraceReport], index: usize) -> String {
@@ -70,7 +67,7 @@ fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
     }
     text += &pauses(clock);
     for note in &clock.notes {
-        text += &format!(" {note}");
+        text += &format!(" {}", note.sentence);
     }
     text
 }
@@ -118,7 +115,7 @@ fn not_merged(apart: &NotMerged, traces: &[TraceReport]) -> String {
         "{} (process {}) is not merged: {}.",
         file(traces, apart.trace),
         apart.pid,
-        apart.why
+        apart.why.sentence
     )
 }
 

@@ -1,8 +1,8 @@
 //! The section on performance counters. Counters without a value are left out.
 
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::CounterReport;
 use gctrace_analysis::report::CountersReport;
 use gctrace_analysis::report::Report;
@@ -15,8 +15,6 @@ use gctrace_analysis::units::three_digits;
 use gctrace_event::Counter;
 use std::collections::BTreeMap;
 
-const INDENT: &str = "  ";
-
 pub(crate) fn counters(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let mut sentences = Vec::new();
@@ -26,12 +24,9 @@ pub(crate) fn counters(report: &Report) -> ReportSection {
     }
     sentences.extend(missing(report));
     for sentence in sentences {
-        lines.extend(wrap(&sentence, INDENT, INDENT));
+        lines.extend(paragraph(&sentence));
     }
-    ReportSection {
-        heading: "Counters inside and outside pauses",
-        lines,
-    }
+    ReportSection::new("Counters inside and outside pauses", lines)
 }
 
 fn table(counters: &CountersReport) -> Vec<String> {

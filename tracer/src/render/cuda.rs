@@ -1,15 +1,14 @@
 //! The section on CUDA, NCCL and torch's device memory.
 
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::CudaReport;
 use gctrace_analysis::report::DeviceMemoryReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::short_count;
 
-const INDENT: &str = "  ";
 /// Maximum number of functions shown; the others are in the JSON.
 const FUNCTIONS_SHOWN: usize = 8;
 /// Maximum number of devices shown.
@@ -18,16 +17,13 @@ const DEVICES_SHOWN: usize = 8;
 pub(crate) fn cuda(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(cuda) = &report.cuda {
-        lines.extend(wrap(&launches(cuda), INDENT, INDENT));
+        lines.extend(paragraph(&launches(cuda)));
         lines.extend(functions(cuda));
         for memory in cuda.memory.iter().take(DEVICES_SHOWN) {
-            lines.extend(wrap(&device(memory), INDENT, INDENT));
+            lines.extend(paragraph(&device(memory)));
         }
     }
-    ReportSection {
-        heading: "CUDA calls",
-        lines,
-    }
+    ReportSection::new("CUDA calls", lines)
 }
 
 fn launches(cuda: &CudaReport) -> String {

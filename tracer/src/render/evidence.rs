@@ -1,9 +1,9 @@
 //! The sections on individual pauses, the heap, explicit calls, CPU time and overhead.
 
-use super::overview::mark;
+use super::section::ReportSection;
+use super::section::mark;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::GrowthPoint;
 use gctrace_analysis::report::GrowthReport;
 use gctrace_analysis::report::Location;
@@ -20,8 +20,6 @@ use gctrace_analysis::units::three_digits;
 use std::time::Duration;
 use std::time::SystemTime;
 
-const INDENT: &str = "  ";
-
 /// Maximum number of processes with growth shown; the others are in the JSON.
 const GROWTHS_SHOWN: usize = 3;
 
@@ -30,7 +28,7 @@ fn section(heading: &'static str, sentences: &[String]) -> ReportSection {
         heading,
         lines: sentences
             .iter()
-            .flat_map(|sentence| wrap(sentence, INDENT, INDENT))
+            .flat_map(|sentence| paragraph(sentence))
             .collect(),
     }
 }
@@ -58,10 +56,7 @@ pub(crate) fn longest(report: &Report) -> ReportSection {
     if with_trace && !lines.is_empty() {
         lines.push("  #N: trace N, in the order above".to_owned());
     }
-    ReportSection {
-        heading: "Longest pauses",
-        lines,
-    }
+    ReportSection::new("Longest pauses", lines)
 }
 
 /// `alone`: no other process has pauses, so the pid is omitted if there is a line.
@@ -182,13 +177,13 @@ pub(crate) fn growth(report: &Report) -> ReportSection {
         .processes
         .iter()
         .filter_map(|process| Some((process, process.growth.as_ref()?)));
-    ReportSection {
-        heading: "Full collections and heap size",
-        lines: growing
+    ReportSection::new(
+        "Full collections and heap size",
+        growing
             .take(GROWTHS_SHOWN)
             .flat_map(|(process, growth)| growth_lines(process, growth))
             .collect(),
-    }
+    )
 }
 
 fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
@@ -205,7 +200,7 @@ fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
-    lines.extend(wrap(&growth_sentence(process, growth), INDENT, INDENT));
+    lines.extend(paragraph(&growth_sentence(process, growth)));
     lines
 }
 

@@ -1,9 +1,10 @@
 //! The section on bounds of the GPU cost of pauses, for traces with calls only.
 
-use super::overview::mark;
+use super::section::INDENT;
+use super::section::ReportSection;
+use super::section::mark;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::BoundsReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::RuleBounds;
@@ -11,26 +12,22 @@ use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::short_count;
 
-const INDENT: &str = "  ";
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 8;
 
 pub(crate) fn gpu_bounds(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(bounds) = &report.gpu_bounds {
-        lines.extend(wrap(&sentence(bounds), INDENT, INDENT));
+        lines.extend(paragraph(&sentence(bounds)));
         lines.extend(rules(bounds));
         if bounds.processes.len() > 1 {
             lines.extend(processes(bounds));
         }
         for limit in limits(bounds) {
-            lines.extend(wrap(&limit, INDENT, INDENT));
+            lines.extend(paragraph(&limit));
         }
     }
-    ReportSection {
-        heading: "GPU time lost to pauses",
-        lines,
-    }
+    ReportSection::new("GPU time lost to pauses", lines)
 }
 
 fn sentence(bounds: &BoundsReport) -> String {

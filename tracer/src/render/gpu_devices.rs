@@ -1,8 +1,9 @@
 //! The section on busy and idle time per device.
 
+use super::section::INDENT;
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::DeviceId;
 use gctrace_analysis::report::DeviceReport;
 use gctrace_analysis::report::GpuWorkReport;
@@ -14,7 +15,6 @@ use gctrace_analysis::units::percent;
 use gctrace_analysis::units::short_count;
 use std::cmp::Reverse;
 
-const INDENT: &str = "  ";
 /// Maximum number of devices shown; the others are in the JSON.
 pub(crate) const DEVICES_SHOWN: usize = 16;
 /// Maximum number of streams shown, the busiest first.
@@ -29,10 +29,7 @@ pub(crate) fn gpu_devices(report: &Report) -> ReportSection {
             lines.extend(streams(device));
         }
     }
-    ReportSection {
-        heading: "GPU busy and idle time",
-        lines,
-    }
+    ReportSection::new("GPU busy and idle time", lines)
 }
 
 fn devices(work: &GpuWorkReport) -> Vec<String> {
@@ -53,11 +50,9 @@ fn devices(work: &GpuWorkReport) -> Vec<String> {
     }
     let mut lines = table.lines();
     lines.extend(more(work.devices.len(), DEVICES_SHOWN));
-    lines.extend(wrap(
+    lines.extend(paragraph(
         "Busy: a kernel, memcpy or memset ran on any stream; span: from the first to the last of \
          them (measured by the GPU).",
-        INDENT,
-        INDENT,
     ));
     lines
 }
@@ -115,12 +110,10 @@ fn streams(device: &DeviceReport) -> Vec<String> {
     }
     let mut lines = table.lines();
     lines.extend(more(busiest.len(), STREAMS_SHOWN));
-    lines.extend(wrap(
+    lines.extend(paragraph(
         "Idle time between operations of a stream: the next one was launched only after the last had \
          ended (host wait); launched in time and started within 30 µs (kernel wait); or started \
          later, for example because it waited for another stream (other).",
-        INDENT,
-        INDENT,
     ));
     lines
 }

@@ -1,11 +1,13 @@
 //! The section on gaps: idle intervals of devices.
 
 use super::gpu_devices::name;
+use super::section::INDENT;
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
 use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::DeviceId;
 use gctrace_analysis::report::GapReport;
 use gctrace_analysis::report::GapsReport;
@@ -15,7 +17,6 @@ use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
 
-const INDENT: &str = "  ";
 /// Maximum number of gaps shown; the report has twenty.
 const GAPS_SHOWN: usize = 5;
 /// Characters of a line that are reserved for the text beside an operation's name.
@@ -46,10 +47,7 @@ pub(crate) fn gpu_gaps(report: &Report) -> ReportSection {
             lines.extend(one_gap(at + 1, gap, &ids));
         }
     }
-    ReportSection {
-        heading: "GPU gaps",
-        lines,
-    }
+    ReportSection::new("GPU gaps", lines)
 }
 
 fn sums(gaps: &GapsReport) -> Vec<String> {
@@ -59,7 +57,7 @@ fn sums(gaps: &GapsReport) -> Vec<String> {
         counted(gaps.count, "gap"),
         duration(gaps.time_ns)
     );
-    let mut lines = wrap(&sentence, INDENT, INDENT);
+    let mut lines = paragraph(&sentence);
     let mut table = TextTable::new(&["", "", ""], &[2]);
     let mut parts = named(gaps.host);
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
@@ -75,10 +73,8 @@ fn sums(gaps: &GapsReport) -> Vec<String> {
         .saturating_add(gaps.host.gc_on_other_thread_ns)
         > 0
     {
-        lines.extend(wrap(
+        lines.extend(paragraph(
             "Collections overlap with these gaps, which does not make them the cause.",
-            INDENT,
-            INDENT,
         ));
     }
     lines

@@ -1,25 +1,20 @@
 //! The section on recorded GPU operations.
 
 use super::clocks;
-use super::table::wrap;
-use super::text::ReportSection;
+use super::section::ReportSection;
+use super::section::paragraph;
 use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::units::count;
-
-const INDENT: &str = "  ";
 
 /// The number of operations, and how traces were merged.
 pub(crate) fn gpu_work(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(work) = &report.gpu {
-        lines.extend(wrap(&operations(work), INDENT, INDENT));
+        lines.extend(paragraph(&operations(work)));
         lines.extend(clocks::clocks(work, &report.traces));
     }
-    ReportSection {
-        heading: "GPU work",
-        lines,
-    }
+    ReportSection::new("GPU work", lines)
 }
 
 fn operations(work: &GpuWorkReport) -> String {

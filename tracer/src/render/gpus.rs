@@ -1,8 +1,8 @@
 //! The section on NVML samples (`--nvml-hz`).
 
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::GpuFigure;
 use gctrace_analysis::report::GpuProcessReport;
 use gctrace_analysis::report::GpuReport;
@@ -12,7 +12,6 @@ use gctrace_analysis::units::percent;
 use gctrace_analysis::units::three_digits;
 use std::collections::BTreeMap;
 
-const INDENT: &str = "  ";
 /// Maximum number of GPUs listed; the others are in the JSON.
 const GPUS_SHOWN: usize = 16;
 /// Maximum number of processes named per GPU.
@@ -32,22 +31,19 @@ pub(crate) fn gpus(report: &Report) -> ReportSection {
             .collect();
         lines.extend(table(&shown));
         for sentence in models(&shown) {
-            lines.extend(wrap(&sentence, INDENT, INDENT));
+            lines.extend(paragraph(&sentence));
         }
         for (name, gpu) in &shown {
             for sentence in [throttling(name, gpu), memory(name, gpu)]
                 .into_iter()
                 .flatten()
             {
-                lines.extend(wrap(&sentence, INDENT, INDENT));
+                lines.extend(paragraph(&sentence));
             }
         }
-        lines.extend(wrap(&legend(report), INDENT, INDENT));
+        lines.extend(paragraph(&legend(report)));
     }
-    ReportSection {
-        heading: "GPU (NVML)",
-        lines,
-    }
+    ReportSection::new("GPU (NVML)", lines)
 }
 
 fn name(gpu: &GpuReport, several: bool) -> String {

@@ -3,9 +3,10 @@
 use super::gpu_devices::DEVICES_SHOWN;
 use super::gpu_devices::more;
 use super::gpu_devices::name;
+use super::section::INDENT;
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::DepthPoint;
 use gctrace_analysis::report::DepthReport;
 use gctrace_analysis::report::DeviceId;
@@ -16,7 +17,6 @@ use gctrace_analysis::units::percent;
 use gctrace_analysis::units::short_count;
 use gctrace_analysis::units::three_digits;
 
-const INDENT: &str = "  ";
 /// Minimum mean depth to draw: below it, the host is practically never ahead.
 const MIN_MEAN: f64 = 0.01;
 /// Bars of 0 to 8 eighths of a character cell.
@@ -30,10 +30,7 @@ pub(crate) fn launching(report: &Report) -> ReportSection {
         lines.extend(table(launching));
         lines.extend(series(launching));
     }
-    ReportSection {
-        heading: "Launch latency and run-ahead",
-        lines,
-    }
+    ReportSection::new("Launch latency and run-ahead", lines)
 }
 
 fn table(launching: &LaunchingReport) -> Vec<String> {
@@ -57,12 +54,10 @@ fn table(launching: &LaunchingReport) -> Vec<String> {
     }
     let mut lines = table.lines();
     lines.extend(more(launching.devices.len(), DEVICES_SHOWN));
-    lines.extend(wrap(
+    lines.extend(paragraph(
         "Latency: from the start of a launch to the start of its operation. Ahead: operations launched \
          but not started: mean over time, maximum, and share of time with none (measured). Enough of \
          them hide a pause from the GPU.",
-        INDENT,
-        INDENT,
     ));
     lines
 }

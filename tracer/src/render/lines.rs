@@ -3,11 +3,11 @@
 //! A collection is attributed to the innermost line of the program's own code, as that is the one
 //! a user can change; the library line that was executing is shown below it.
 
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::paths;
 use gctrace_analysis::report::LineReport;
 use gctrace_analysis::report::LinesReport;
@@ -23,7 +23,6 @@ use gctrace_analysis::units::percent;
 use gctrace_analysis::units::short_count;
 use gctrace_event::Frame;
 
-const INDENT: &str = "  ";
 /// Maximum number of lines listed; the others are in the JSON.
 const LINES_SHOWN: usize = 10;
 /// Minimum share of the pause time for a line to be listed.
@@ -38,13 +37,13 @@ const FRAMES_SHOWN: usize = 8;
 const STACK_RATIO: f64 = 0.02;
 
 pub(crate) fn lines(report: &Report) -> ReportSection {
-    ReportSection {
-        heading: "Lines that trigger collections",
-        lines: report
+    ReportSection::new(
+        "Lines that trigger collections",
+        report
             .lines
             .as_ref()
             .map_or_else(Vec::new, |lines| section(lines, &report.processes)),
-    }
+    )
 }
 
 fn section(lines: &LinesReport, processes: &[ProcessReport]) -> Vec<String> {
@@ -52,7 +51,7 @@ fn section(lines: &LinesReport, processes: &[ProcessReport]) -> Vec<String> {
     let mut text = line_table(lines, &names);
     text.extend(by_process(processes, &names));
     for sentence in remarks(lines, &names) {
-        text.extend(wrap(&sentence, INDENT, INDENT));
+        text.extend(paragraph(&sentence));
     }
     text
 }
@@ -67,10 +66,7 @@ pub(crate) fn stacks(report: &Report) -> ReportSection {
             text.extend(stack_lines(stack, &names));
         }
     }
-    ReportSection {
-        heading: "Stacks that trigger collections",
-        lines: text,
-    }
+    ReportSection::new("Stacks that trigger collections", text)
 }
 
 /// Shortens file names: those of libraries start at the package, those of the program lose their

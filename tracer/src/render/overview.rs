@@ -1,11 +1,13 @@
 //! The overview sections: recording, pauses, processes, and missing data.
 
+use super::section::INDENT;
+use super::section::ReportSection;
+use super::section::mark;
+use super::section::paragraph;
 use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
 use super::table::wrap;
-use super::text::ReportSection;
-use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::PauseGroup;
 use gctrace_analysis::report::PausesReport;
 use gctrace_analysis::report::ProcessReport;
@@ -26,17 +28,6 @@ const REMARKS_SHOWN: usize = 5;
 /// Characters of a line that are reserved for the text beside a command.
 const BESIDE_COMMAND: usize = 20;
 
-const INDENT: &str = "  ";
-
-/// The mark after a figure: ` (inferred)` or ` (predicted)`, empty if it was measured.
-pub(crate) fn mark(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Measured => "",
-        Basis::Inferred => " (inferred)",
-        Basis::Predicted => " (predicted)",
-    }
-}
-
 /// A command line without the program's directory, cut to fit.
 fn command(words: &[String]) -> String {
     let mut words = words.iter();
@@ -52,10 +43,7 @@ pub(crate) fn recording(report: &Report) -> ReportSection {
         traces => many_traces(traces),
     };
     lines.extend(super::recorded::lines(report));
-    ReportSection {
-        heading: "Recording",
-        lines,
-    }
+    ReportSection::new("Recording", lines)
 }
 
 fn one_trace(trace: &TraceReport) -> Vec<String> {
@@ -76,7 +64,7 @@ fn one_trace(trace: &TraceReport) -> Vec<String> {
     if let Some(code) = trace.exit_code.filter(|code| *code != 0) {
         sentence += &format!(" (exit code {code})");
     }
-    wrap(&(sentence + "."), INDENT, INDENT)
+    paragraph(&(sentence + "."))
 }
 
 fn many_traces(traces: &[TraceReport]) -> Vec<String> {
@@ -122,10 +110,7 @@ fn many_traces(traces: &[TraceReport]) -> Vec<String> {
 pub(crate) fn pauses(report: &Report) -> ReportSection {
     let all = &report.totals.pauses;
     if all.count == 0 {
-        return ReportSection {
-            heading: "Pauses",
-            lines: Vec::new(),
-        };
+        return ReportSection::new("Pauses", Vec::new());
     }
     let head = [
         "", "pauses", "time", "share", "p50", "p90", "p99", "longest",
@@ -154,11 +139,8 @@ pub(crate) fn pauses(report: &Report) -> ReportSection {
         None => String::new(),
     };
     together += &percentile_error(all);
-    lines.extend(wrap(&together, INDENT, INDENT));
-    ReportSection {
-        heading: "Pauses",
-        lines,
-    }
+    lines.extend(paragraph(&together));
+    ReportSection::new("Pauses", lines)
 }
 
 /// At most twelve characters, so that the table fits.
@@ -223,10 +205,7 @@ pub(crate) fn processes(report: &Report) -> ReportSection {
     if other > 0 {
         lines.push(format!("  {} without Python", counted(other, "process")));
     }
-    ReportSection {
-        heading: "Processes",
-        lines,
-    }
+    ReportSection::new("Processes", lines)
 }
 
 /// The table of processes, with properties common to all of them in a sentence below.
@@ -261,7 +240,7 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
     if !common.is_empty() {
         let all = if processes.len() > 1 { "All: " } else { "" };
         let sentence = format!("{all}{}.", common.join(", "));
-        lines.extend(wrap(&sentence, INDENT, INDENT));
+        lines.extend(paragraph(&sentence));
     }
     lines
 }
@@ -367,13 +346,13 @@ pub(crate) fn missing(report: &Report) -> ReportSection {
     if items.is_empty() {
         items.push(nothing_known(missing.every_process_examined).to_owned());
     }
-    ReportSection {
-        heading: "Missing",
-        lines: items
+    ReportSection::new(
+        "Missing",
+        items
             .iter()
             .flat_map(|item| wrap(item, INDENT, "    "))
             .collect(),
-    }
+    )
 }
 
 /// The sentence if no loss is known. "Nothing was lost" requires that every process was examined.

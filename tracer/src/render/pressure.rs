@@ -1,8 +1,8 @@
 //! The section on allocation pressure.
 
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::ArenasReport;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::PressureReport;
@@ -11,7 +11,6 @@ use gctrace_analysis::report::Report;
 use gctrace_analysis::units::short_count;
 use gctrace_analysis::units::three_digits;
 
-const INDENT: &str = "  ";
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
 
@@ -25,13 +24,10 @@ pub(crate) fn pressure(report: &Report) -> ReportSection {
     if !with.is_empty() {
         lines.extend(table(report, &with));
         for sentence in legend(&with) {
-            lines.extend(wrap(&sentence, INDENT, INDENT));
+            lines.extend(paragraph(&sentence));
         }
     }
-    ReportSection {
-        heading: "Allocation pressure",
-        lines,
-    }
+    ReportSection::new("Allocation pressure", lines)
 }
 
 fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {

@@ -1,9 +1,10 @@
 //! The section on ranks of distributed jobs: which ranks waited for which, and what the pauses of
 //! one rank cost the others.
 
+use super::section::INDENT;
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::CollectivesReport;
 use gctrace_analysis::report::PauseSource;
 use gctrace_analysis::report::RankPauses;
@@ -17,7 +18,6 @@ use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
 use gctrace_analysis::units::three_digits;
 
-const INDENT: &str = "  ";
 /// Maximum number of ranks listed; the others are in the JSON.
 const RANKS_SHOWN: usize = 16;
 /// Maximum number of ranks for which the matrix is shown: more columns do not fit.
@@ -36,33 +36,28 @@ pub(crate) fn ranks(report: &Report) -> ReportSection {
             lines.extend(of_job(job));
         }
         if let Some(sentence) = unrelated(ranks) {
-            lines.extend(wrap(&sentence, INDENT, INDENT));
+            lines.extend(paragraph(&sentence));
         }
     }
-    ReportSection {
-        heading: "Ranks",
-        lines,
-    }
+    ReportSection::new("Ranks", lines)
 }
 
 fn of_job(job: &RankedJob) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut paragraph = |sentence: &str| lines.extend(wrap(sentence, INDENT, INDENT));
-    paragraph(&matched(job.ranks.len(), &job.collectives));
+    let mut lines = paragraph(&matched(job.ranks.len(), &job.collectives));
     for sentence in warnings(job) {
-        paragraph(&sentence);
+        lines.extend(paragraph(&sentence));
     }
     lines.push(String::new());
     lines.extend(waits(&job.ranks));
-    lines.extend(wrap(&legend(job), INDENT, INDENT));
+    lines.extend(paragraph(&legend(job)));
     if let Some(pauses) = &job.pauses {
         lines.push(String::new());
-        lines.extend(wrap(&costliest(pauses), INDENT, INDENT));
+        lines.extend(paragraph(&costliest(pauses)));
         lines.extend(costs(pauses));
-        lines.extend(wrap(COSTS, INDENT, INDENT));
+        lines.extend(paragraph(COSTS));
         if (2..=MATRIX_RANKS).contains(&pauses.victims.len()) {
             lines.push(String::new());
-            lines.extend(wrap(MATRIX, INDENT, INDENT));
+            lines.extend(paragraph(MATRIX));
             lines.extend(matrix(pauses));
         }
     }

@@ -1,12 +1,10 @@
 //! Lines on the sources of the traces and their limits, in the section on the recording.
 
-use super::table::wrap;
+use super::section::paragraph;
 use gctrace_analysis::report::RecordedReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
-
-const INDENT: &str = "  ";
 
 /// Empty if all traces were recorded by probes only, which has no such limits.
 pub(super) fn lines(report: &Report) -> Vec<String> {
@@ -21,9 +19,7 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
         by_both(&of("both"), report.traces.len()),
     ];
     let wrapped = sentences.into_iter().flatten();
-    wrapped
-        .flat_map(|sentence| wrap(&sentence, INDENT, INDENT))
-        .collect()
+    wrapped.flat_map(|sentence| paragraph(&sentence)).collect()
 }
 
 /// The start of the sentence: `Recorded`, or with the number of traces.

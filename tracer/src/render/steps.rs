@@ -1,9 +1,10 @@
 //! The section on training steps.
 
-use super::overview::mark;
+use super::section::INDENT;
+use super::section::ReportSection;
+use super::section::mark;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StepComparison;
@@ -14,7 +15,6 @@ use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
 
-const INDENT: &str = "  ";
 /// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
 
@@ -23,17 +23,14 @@ pub(crate) fn steps(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(steps) = &report.steps {
         lines.extend(table(steps));
-        lines.extend(wrap(&legend(steps), INDENT, INDENT));
+        lines.extend(paragraph(&legend(steps)));
         if let Some(first) = steps.processes.first() {
             for sentence in comparisons(first, steps.processes.len() > 1) {
-                lines.extend(wrap(&sentence, INDENT, INDENT));
+                lines.extend(paragraph(&sentence));
             }
         }
     }
-    ReportSection {
-        heading: "Training steps",
-        lines,
-    }
+    ReportSection::new("Training steps", lines)
 }
 
 fn table(steps: &StepsReport) -> Vec<String> {

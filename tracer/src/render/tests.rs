@@ -109,7 +109,7 @@ fn report(traces: &[(&str, String)]) -> Report {
         }
         analysis.end_trace(reader.finish(), None);
     }
-    analysis.report()
+    super::report(&mut analysis)
 }
 
 /// The text, after checks that apply to every report.
@@ -355,5 +355,5 @@ fn json_says_what_the_text_says() {
 fn an_analysis_without_traces_has_a_report() {
     let mut analysis = Analysis::default();
     analysis.end_trace(TraceCompletion::default(), None);
-    assert!(!text(&analysis.report(), Style::OF_FILES).is_empty());
+    assert!(!text(&super::report(&mut analysis), Style::OF_FILES).is_empty());
 }

@@ -25,12 +25,6 @@ use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::units::duration;
 
-/// A section of the report: a heading and its lines. Without lines it is omitted.
-pub(crate) struct ReportSection {
-    pub(crate) heading: &'static str,
-    pub(crate) lines: Vec<String>,
-}
-
 /// The whole report, in the style's width.
 pub(crate) fn text(report: &Report, style: Style) -> String {
     super::table::fit(style.width());
@@ -134,7 +128,7 @@ fn footnote(report: &Report) -> String {
     };
     paragraph("Figures are measured unless marked (inferred) or (predicted).");
     for gap in &report.not_covered {
-        paragraph(&format!("Not covered: {gap}"));
+        paragraph(&format!("Not covered: {}", gap.sentence));
     }
     text
 }

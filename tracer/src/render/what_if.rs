@@ -1,9 +1,9 @@
 //! The section on what-ifs: predictions by replay for other collector settings. Without GPU times
 //! there is no replay, and the advice has the upper bounds.
 
+use super::section::ReportSection;
+use super::section::paragraph;
 use super::table::TextTable;
-use super::table::wrap;
-use super::text::ReportSection;
 use gctrace_analysis::report::PredictedLength;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::Saving;
@@ -12,8 +12,6 @@ use gctrace_analysis::report::WhatIf;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::short_count;
 
-const INDENT: &str = "  ";
-
 pub(crate) fn what_if(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let list = &report.what_if;
@@ -21,17 +19,14 @@ pub(crate) fn what_if(report: &Report) -> ReportSection {
     if let (Some(first), Some(run)) = (list.first(), run)
         && list.iter().any(matters)
     {
-        lines.extend(wrap(&basis(first, run), INDENT, INDENT));
+        lines.extend(paragraph(&basis(first, run)));
         lines.extend(table(list));
         let every = list.iter().filter_map(|own| own.why_every.as_deref());
         for why in every {
-            lines.extend(wrap(why, INDENT, INDENT));
+            lines.extend(paragraph(why));
         }
     }
-    ReportSection {
-        heading: "What-if: other collector settings (predicted)",
-        lines,
-    }
+    ReportSection::new("What-if: other collector settings (predicted)", lines)
 }
 
 /// Whether the change is at least 0.1 % of the run; less is below run-to-run variation.

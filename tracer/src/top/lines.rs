@@ -88,7 +88,7 @@ fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
     format!(
         "{:8} {:>4} {:>7} {:>5} {:>14} {:>6} {:>6} {:>4} {:>4} {:>5}",
         local(snapshot.at_unix_ns),
-        totals.processes.saturating_sub(totals.ended),
+        totals.processes - totals.ended,
         number(totals.interval_pause_ns as f64 / 1e6 / seconds),
         or_dash(share),
         rates.join("/"),

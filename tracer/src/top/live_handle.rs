@@ -1,10 +1,11 @@
 //! State shared by the recording thread and the display threads.
 
-use crate::record::RecordObserver;
+use crate::record::RecordSink;
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Record;
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
@@ -58,7 +59,7 @@ impl LiveHandle {
     pub(crate) fn snapshot(&self, interval: Duration, detail: Option<u32>) -> Snapshot {
         let request = SnapshotRequest {
             now_ns: crate::record::monotonic_ns(),
-            interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
+            interval_ns: crate::top::nanoseconds(interval),
             detail,
         };
         self.live().snapshot(&request)
@@ -85,8 +86,9 @@ impl LiveHandle {
     }
 }
 
-impl RecordObserver for LiveHandle {
-    fn observe(&self, record: &Record) {
+/// Called by the recording thread.
+impl RecordSink for Arc<LiveHandle> {
+    fn write(&mut self, record: &Record) {
         self.live().record(record);
     }
 }

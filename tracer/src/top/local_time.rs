@@ -14,8 +14,8 @@ pub(crate) fn offset_s(unix_ns: u64) -> i64 {
 
 /// Time of day at a Unix time in nanoseconds with a UTC offset in seconds: `12:34:56`.
 pub(crate) fn time_of_day(unix_ns: u64, offset_s: i64) -> String {
-    let seconds = i64::try_from(unix_ns / 1_000_000_000).unwrap_or(0);
-    let of_day = seconds.saturating_add(offset_s).rem_euclid(86_400);
+    let seconds = (unix_ns / 1_000_000_000).cast_signed();
+    let of_day = (seconds + offset_s).rem_euclid(86_400);
     let (hours, minutes, seconds) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
     format!("{hours:02}:{minutes:02}:{seconds:02}")
 }

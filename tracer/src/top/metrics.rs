@@ -2,10 +2,6 @@
 //!
 //! Owns the server thread, which lives as long as the recording. `metrics/http.rs` handles
 //! connections; `metrics/page.rs` and the files beside it produce the page.
-//!
-//! Why hyper: it bounds the size and duration of requests, with one thread for all connections.
-//! tiny_http, the usual small choice, starts an unbounded number of threads, one per connection (its
-//! issue 221, open since 2022).
 
 mod access;
 mod collect;
@@ -16,21 +12,21 @@ mod monotonic_maxima;
 mod page;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use crate::top::live_handle::LiveHandle;
 use crate::top::metrics::page::MetricsPages;
+use nix::sys::eventfd::EfdFlags;
+use nix::sys::eventfd::EventFd;
 use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tokio::sync::oneshot;
 
 /// The running server. Stops on drop.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -69,24 +65,21 @@ impl MetricsServer {
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|reason| ServeError::Bind { address, reason })?;
         let address = listener.local_addr().unwrap_or(address);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(ServeError::Thread)?;
-        let (stop, stopped) = oneshot::channel();
+        let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let stop = Arc::new(stop.map_err(|errno| ServeError::Thread(errno.into()))?);
         let site = http::MetricsSite {
             pages: MetricsPages::new(shared, arguments),
             local_only: address.ip().is_loopback(),
         };
-        let serve = move || runtime.block_on(http::serve(listener, site, stopped));
+        let stopped = Arc::clone(&stop);
+        let serve = move || http::serve(&listener, site, &stopped);
         let thread = std::thread::Builder::new()
             .name("gctrace-metrics".to_owned())
             .spawn(serve)
             .map_err(ServeError::Thread)?;
         Ok(Self {
             address,
-            stop: Some(stop),
+            stop,
             thread: Some(thread),
         })
     }
@@ -99,10 +92,8 @@ impl MetricsServer {
 
 impl Drop for MetricsServer {
     fn drop(&mut self) {
-        // Either may have ended already.
-        if let Some(stop) = self.stop.take() {
-            let _already_over = stop.send(());
-        }
+        // Fails only if it is written already.
+        let _stopping = self.stop.write(1);
         if let Some(thread) = self.thread.take() {
             let _panicked = thread.join();
         }

@@ -150,10 +150,7 @@ impl PrintJob {
 /// Sets the time of a snapshot to `now_ns`, if it was requested for another time.
 fn at(mut snapshot: Snapshot, now_ns: u64) -> Snapshot {
     let taken_ns = std::mem::replace(&mut snapshot.at_ns, now_ns);
-    snapshot.at_unix_ns = snapshot
-        .at_unix_ns
-        .saturating_add(now_ns)
-        .saturating_sub(taken_ns);
+    snapshot.at_unix_ns = snapshot.at_unix_ns + now_ns - taken_ns;
     snapshot
 }
 
@@ -185,32 +182,29 @@ impl Deadlines {
     /// The first interval starts at `start_ns`; [`SETTLE_NS`] after its end all of it has been read.
     fn new(start_ns: u64, interval_ns: u64) -> Self {
         Self {
-            interval_ns: interval_ns.max(1),
-            last_ns: start_ns.saturating_add(SETTLE_NS),
+            interval_ns,
+            last_ns: start_ns + SETTLE_NS,
         }
     }
 
     fn next_ns(&self) -> u64 {
-        self.last_ns.saturating_add(self.interval_ns)
+        self.last_ns + self.interval_ns
     }
 
     /// The last deadline that has passed, and the time since the previous one: several intervals if
     /// printing was delayed.
     fn passed(&mut self, now_ns: u64) -> (u64, u64) {
         let intervals = (now_ns.saturating_sub(self.last_ns) / self.interval_ns).max(1);
-        let since_ns = intervals.saturating_mul(self.interval_ns);
-        self.last_ns = self.last_ns.saturating_add(since_ns);
+        let since_ns = intervals * self.interval_ns;
+        self.last_ns += since_ns;
         (self.last_ns, since_ns)
     }
 
     /// End and length of the final interval. No settling time is needed.
     fn last(&self, now_ns: u64) -> (u64, u64) {
-        let start_ns = self.last_ns.saturating_sub(SETTLE_NS) / GRAIN_NS * GRAIN_NS;
-        let end_ns = now_ns.div_ceil(GRAIN_NS).saturating_mul(GRAIN_NS);
-        (
-            end_ns.saturating_add(SETTLE_NS),
-            end_ns.saturating_sub(start_ns),
-        )
+        let start_ns = (self.last_ns - SETTLE_NS) / GRAIN_NS * GRAIN_NS;
+        let end_ns = now_ns.next_multiple_of(GRAIN_NS);
+        (end_ns + SETTLE_NS, end_ns - start_ns)
     }
 }
 

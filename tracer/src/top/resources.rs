@@ -17,7 +17,8 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct ResourceSampler {
     trace: Option<String>,
     next: Instant,
-    page_bytes: u64,
+    /// `None` if the system does not report it.
+    page_bytes: Option<u64>,
     /// Whether the warning about unreadable losses was printed.
     has_complained: bool,
 }
@@ -26,20 +27,17 @@ impl ResourceSampler {
     /// The first sample is due now; `trace` is the trace written by the recording.
     pub(super) fn new(trace: Option<&Path>) -> Self {
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
-        let page = page
-            .ok()
-            .flatten()
-            .and_then(|page| u64::try_from(page).ok());
+        let page = page.ok().flatten();
         Self {
             trace: trace.map(|path| path.display().to_string()),
             next: Instant::now(),
-            page_bytes: page.unwrap_or(4096),
+            page_bytes: page.and_then(|page| u64::try_from(page).ok()),
             has_complained: false,
         }
     }
 
     /// Samples if due, or if it is the `last` time.
-    pub(super) fn tick(&mut self, recording: &mut Recording, shared: &LiveHandle, last: bool) {
+    pub(super) fn tick(&mut self, recording: &mut Recording<'_>, shared: &LiveHandle, last: bool) {
         let now = Instant::now();
         if now < self.next && !last {
             return;
@@ -82,7 +80,7 @@ impl ResourceSampler {
     fn resident_bytes(&self, process: &str) -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
         let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-        pages.checked_mul(self.page_bytes)
+        pages.checked_mul(self.page_bytes?)
     }
 }
 

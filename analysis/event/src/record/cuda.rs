@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 /// The library whose function was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CudaLayer {
     /// The driver, libcuda.
     Driver,
     /// The runtime, libcudart.
+    #[default]
     Runtime,
     /// NCCL, libnccl.
     Nccl,
@@ -34,7 +35,7 @@ impl CudaLayer {
 }
 
 /// A call on the CPU. Of nested calls (the runtime's of the driver) the outermost is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CudaCall {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     pub pid: u32,

@@ -3,9 +3,10 @@
 //! Their source is CUPTI, through gctrace's injected library or the PyTorch profiler.
 
 /// What an operation does: one of the three kinds of GPU operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GpuOpKind {
     /// Runs a kernel.
+    #[default]
     Kernel,
     /// Copies memory.
     Memcpy,
@@ -34,7 +35,7 @@ impl GpuOpKind {
 }
 
 /// An operation as a GPU ran it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuOp {
     /// Process id if the trace contains it; the PyTorch profiler has the device in its place, and
     /// the process is that of the call with the same correlation id.
@@ -74,7 +75,7 @@ pub struct Collective {
 
 /// What a synchronizing call waited for (`cat` `cuda_sync`; PyTorch's profiler writes these if
 /// `enable_cuda_sync_events` is set).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuSync {
     /// Process id, if the trace contains it.
     pub pid: Option<u32>,
@@ -97,9 +98,10 @@ pub struct GpuSync {
 }
 
 /// The waiting and the awaited side of a [`GpuSync`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GpuSyncKind {
     /// The calling thread, for an event.
+    #[default]
     Event,
     /// A stream, for an event.
     StreamWaitEvent,

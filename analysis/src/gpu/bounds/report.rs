@@ -8,6 +8,7 @@ use super::bounds;
 use crate::analysis::Analysis;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
+use crate::report::BoundsLimit;
 use crate::report::BoundsReport;
 use crate::report::PauseTotal;
 use crate::report::ProcessBounds;
@@ -33,7 +34,7 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<Boun
             pauses: sum.pauses,
             at_least_ns: sum.at_least_ns,
             at_most_ns: sum.at_most_ns,
-            limited_by: limit(timeline, circumstances),
+            limited_by: limit(timeline, circumstances).map(Into::into),
         });
         all.extend(pauses);
     }
@@ -91,16 +92,13 @@ fn of_rule(rule: BoundsRule, all: &[PauseBounds]) -> Option<RuleBounds> {
     })
 }
 
-fn limit(timeline: &Timeline, circumstances: BoundsContext) -> Option<String> {
-    let why = match () {
-        () if !CallActivity::of(timeline).has_launches => {
-            "launches were not recorded (--cuda sync)"
-        }
-        () if circumstances.events_lost => "events were lost, or may have been",
-        () if circumstances.several_devices => "the process used several devices",
-        () => return None,
-    };
-    Some(why.to_owned())
+fn limit(timeline: &Timeline, circumstances: BoundsContext) -> Option<BoundsLimit> {
+    match () {
+        () if !CallActivity::of(timeline).has_launches => Some(BoundsLimit::NoLaunches),
+        () if circumstances.events_lost => Some(BoundsLimit::EventsLost),
+        () if circumstances.several_devices => Some(BoundsLimit::SeveralDevices),
+        () => None,
+    }
 }
 
 #[derive(Default)]

@@ -12,6 +12,7 @@ use crate::gpu::timeline::Timeline;
 use crate::report::AlignedBy;
 use crate::report::Basis;
 use crate::report::ClockReport;
+use crate::report::MergeNote;
 use crate::report::RecognizedBy;
 use crate::time::intervals::Intervals;
 use crate::time::offset::ClockOffset;
@@ -85,22 +86,6 @@ fn clock(
     offset: ClockOffset,
 ) -> ClockReport {
     let measured = aligned_by != AlignedBy::WallClock;
-    let error_basis = match aligned_by {
-        AlignedBy::Calls => {
-            "median absolute deviation of the start differences of calls in both traces; a \
-             constant delay between the two tools, some microseconds, cannot be detected"
-        }
-        AlignedBy::Pauses => {
-            "median absolute deviation of the midpoint differences of collections in both traces; \
-             a constant delay between the two tools, some microseconds, cannot be detected"
-        }
-        AlignedBy::WallClock => {
-            "not measured: the traces share no calls and no collections that could be matched. \
-             The profiler's conversion to wall-clock time is off by some microseconds; if the wall \
-             clock was set between the starts of gctrace and the profiler, the offset is wrong by \
-             that amount"
-        }
-    };
     ClockReport {
         basis: match measured {
             true => Basis::Measured,
@@ -115,7 +100,7 @@ fn clock(
         offset_ns: offset.offset_ns,
         beyond_wall_clock_ns: 0,
         error_ns: measured.then_some(offset.error_ns),
-        error_basis: error_basis.to_owned(),
+        error_basis: String::new(),
         matches: offset.matches,
         pauses: 0,
         pauses_outside: 0,
@@ -131,7 +116,7 @@ struct TimelineMerge<'a> {
     /// By index of gctrace's thread, the index of the same thread here.
     threads: HashMap<u32, u32>,
     /// Thread ids that were not found in the profiler's trace.
-    guessed: Vec<String>,
+    guessed: Vec<MergeNote>,
     /// Starts of the profiler's pauses that are gctrace's too.
     repeated: Vec<u64>,
     pair: TimelinePair<'a>,
@@ -239,18 +224,11 @@ impl TimelineMerge<'_> {
         {
             let tid = self.pair.their.threads.get(busiest as usize);
             let tid = tid.map_or(0, |thread| thread.tid);
-            self.guessed.push(format!(
-                "The main thread's id is not in the profiler's trace; thread {tid}, which \
-                 launches the most, is assumed to be the main thread."
-            ));
+            self.guessed.push(MergeNote::AssumedMainThread(tid));
             return busiest;
         }
         if !self.pair.same_ids() {
-            self.guessed.push(format!(
-                "Thread {} of gctrace's trace was not found in the profiler's, whose thread ids \
-                 are of another namespace: its collections are attributed to a separate thread.",
-                thread.tid
-            ));
+            self.guessed.push(MergeNote::SeparateThread(thread.tid));
         }
         self.add(thread)
     }
@@ -269,14 +247,9 @@ impl TimelineMerge<'_> {
     }
 
     fn note_guesses(&mut self, clock: &mut ClockReport) {
-        clock.notes.append(&mut self.guessed);
-        if clock.pauses == 0 {
-            clock.notes.push(
-                "gctrace recorded no collection while the profiler ran, so no cost to the GPU can \
-                 be reported for that time."
-                    .to_owned(),
-            );
-        }
+        let guessed = self.guessed.drain(..);
+        let quiet = (clock.pauses == 0).then_some(MergeNote::NoCollection);
+        clock.notes = guessed.chain(quiet).map(Into::into).collect();
     }
 }
 

@@ -6,13 +6,10 @@ use super::api::MethodDef;
 use super::api::NULL;
 use super::api::Object;
 use super::api::PythonApi;
-use super::callback;
 use super::frames::FrameCache;
 use super::object::OwnedRef;
-use super::watch;
 use crate::process_ring::ProcessRing;
 use crate::process_ring::now_ns;
-use crate::process_ring::options;
 use crate::process_ring::ring;
 use gctrace_ring::HookState;
 use gctrace_ring::NO_TEXT;
@@ -50,10 +47,10 @@ pub(crate) struct InterpreterObjects {
     pub(crate) callbacks: OwnedRef,
     /// Our entry in it. Not an owned reference: its destruction shows that the program removed it.
     pub(crate) entry: Object,
-    get_threshold: OwnedRef,
-    is_enabled: OwnedRef,
-    get_stats: OwnedRef,
-    collections: OwnedRef,
+    pub(super) get_threshold: OwnedRef,
+    pub(super) is_enabled: OwnedRef,
+    pub(super) get_stats: OwnedRef,
+    pub(super) collections: OwnedRef,
 }
 
 // SAFETY: objects are only used with the interpreter's lock held, whatever the thread.
@@ -77,88 +74,6 @@ pub(crate) struct HookedInterpreter {
 
 /// Distinguishes our capsules from others'.
 pub(crate) const CAPSULE: &CStr = c"gctrace";
-
-/// Hooks into the interpreter that the calling thread runs; `Err`: why not.
-pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
-    let options = options().ok_or("not requested")?;
-    if !is_first_time(api) {
-        return Ok(());
-    }
-    let gc = OwnedRef::import(api, c"gc").ok_or("there is no module gc")?;
-    let missing = "the module gc lacks a function";
-    let callbacks = gc.attribute(c"callbacks").ok_or(missing)?;
-    let id = api.interpreter_id();
-    if id != 0 && has_entry(&callbacks) {
-        return Err(
-            "it shares the list gc.callbacks of the main interpreter, which its collector does not read (3.9)",
-        );
-    }
-    let live = InterpreterObjects {
-        callbacks,
-        entry: NULL,
-        get_threshold: gc.attribute(c"get_threshold").ok_or(missing)?,
-        is_enabled: gc.attribute(c"isenabled").ok_or(missing)?,
-        get_stats: gc.attribute(c"get_stats").ok_or(missing)?,
-        collections: text(api, c"collections").ok_or(missing)?,
-    };
-    let before = live.collections();
-    let key = |name| text(api, name).map(OwnedRef::release).ok_or(missing);
-    let interpreter = HookedInterpreter {
-        api,
-        id,
-        stack_depth: options.stack_depth,
-        keys: CallbackKeys {
-            generation: key(c"generation")?,
-            collected: key(c"collected")?,
-            uncollectable: key(c"uncollectable")?,
-        },
-        state: Mutex::new(InterpreterState {
-            start_ns: 0,
-            introduced: 0,
-            settings: None,
-            settings_are_due: false,
-            before,
-            seen: 0,
-            was_restored: false,
-            frames: FrameCache::new(api),
-            live: Some(live),
-        }),
-    };
-    // From now on its capsule owns it.
-    let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));
-    let mut state = interpreter.state.try_lock().map_err(|_| "it is in use")?;
-    interpreter
-        .put_in(&mut state)
-        .ok_or("gc.callbacks rejects the entry")?;
-    watch::begin(interpreter);
-    interpreter.introduce(&mut state);
-    Ok(())
-}
-
-/// Whether this is the first call in the interpreter: a module can be imported again.
-fn is_first_time(api: &'static PythonApi) -> bool {
-    let dictionary = api.interpreter_dictionary();
-    let Some(mark) = text(api, CAPSULE) else {
-        return true;
-    };
-    if dictionary.is_null() {
-        return true;
-    }
-    // SAFETY: the lock is held; the interpreter owns the dictionary.
-    unsafe {
-        let dictionary = OwnedRef::share(api, dictionary);
-        let is_first = dictionary.value(&mark).is_none();
-        if (api.PyDict_SetItemString)(dictionary.object(), CAPSULE.as_ptr(), mark.object()) != 0 {
-            (api.PyErr_Clear)();
-        }
-        is_first
-    }
-}
-
-fn text(api: &'static PythonApi, text: &CStr) -> Option<OwnedRef> {
-    // SAFETY: the lock is held.
-    unsafe { OwnedRef::new(api, (api.PyUnicode_InternFromString)(text.as_ptr())) }
-}
 
 /// A C function for Python to call, with the interpreter as its self. `end`: called when the last
 /// reference to it is released.
@@ -203,14 +118,6 @@ pub(crate) unsafe fn behind(
     }
 }
 
-/// Whether a list of callbacks contains an entry of ours, of any interpreter.
-fn has_entry(callbacks: &OwnedRef) -> bool {
-    callbacks.items().any(|item| {
-        let name = item.attribute(c"__name__");
-        name.as_ref().and_then(OwnedRef::text) == Some(callback::NAME_TEXT)
-    })
-}
-
 impl InterpreterObjects {
     /// Number of collections of all generations so far, from the collector's statistics.
     pub(crate) fn collections(&self) -> u64 {
@@ -242,22 +149,6 @@ impl InterpreterObjects {
 }
 
 impl HookedInterpreter {
-    /// Adds our entry to the list.
-    pub(crate) fn put_in(&'static self, state: &mut InterpreterState) -> Option<()> {
-        let live = state.live.as_mut()?;
-        let entry = callable(self, &callback::METHOD, Some(watch::removed_by_program))?;
-        // SAFETY: the lock is held, both are alive; the list holds the entry from now on.
-        let failed =
-            unsafe { (self.api.PyList_Append)(live.callbacks.object(), entry.object()) } != 0;
-        if failed {
-            // SAFETY: as above.
-            unsafe { (self.api.PyErr_Clear)() };
-            return None;
-        }
-        live.entry = entry.object();
-        Some(())
-    }
-
     /// Reports the interpreter in this process's ring, once.
     pub(crate) fn introduce(&self, state: &mut InterpreterState) -> Option<&'static ProcessRing> {
         let ring = ring(RingRole::Python)?;

@@ -8,7 +8,9 @@
 use super::api::MethodDef;
 use super::api::Object;
 use super::api::api;
+use super::callback;
 use super::interpreter::HookedInterpreter;
+use super::interpreter::InterpreterState;
 use super::interpreter::behind;
 use super::interpreter::callable;
 use super::interpreter::method;
@@ -92,6 +94,22 @@ pub(crate) unsafe extern "C" fn removed_by_program(capsule: Object) {
 }
 
 impl HookedInterpreter {
+    /// Adds our entry to the list.
+    pub(super) fn put_in(&'static self, state: &mut InterpreterState) -> Option<()> {
+        let live = state.live.as_mut()?;
+        let entry = callable(self, &callback::METHOD, Some(removed_by_program))?;
+        // SAFETY: the lock is held, both are alive; the list holds the entry from now on.
+        let failed =
+            unsafe { (self.api.PyList_Append)(live.callbacks.object(), entry.object()) } != 0;
+        if failed {
+            // SAFETY: as above.
+            unsafe { (self.api.PyErr_Clear)() };
+            return None;
+        }
+        live.entry = entry.object();
+        Some(())
+    }
+
     fn removed_by_program(&'static self) {
         let Ok(mut state) = self.state.try_lock() else {
             return;

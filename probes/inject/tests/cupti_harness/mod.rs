@@ -12,8 +12,6 @@
 pub(crate) mod truth;
 pub(crate) mod work;
 
-use crate::common;
-use crate::common::log::Log;
 use gctrace_ring::CuptiState;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::OPTIONS_VARIABLE;
@@ -34,6 +32,8 @@ use std::process::ExitStatus;
 use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
+use test_kit::simulator;
+use test_kit::simulator::log::Log;
 
 /// Maximum time between a process's connect(2) and its sendmsg(2).
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ pub(crate) fn library() -> PathBuf {
 pub(crate) fn injected(command: &mut Command, folder: &Path, options: &InjectOptions) {
     command
         .env("CUDA_INJECTION64_PATH", library())
-        .env("LD_LIBRARY_PATH", common::libraries())
+        .env("LD_LIBRARY_PATH", simulator::libraries())
         .env(RENDEZVOUS_VARIABLE, folder.join("rendezvous"))
         .env(OPTIONS_VARIABLE, options.to_string());
 }
@@ -158,12 +158,12 @@ pub(crate) fn recorded(
     options: &InjectOptions,
     play: impl FnOnce(&Path),
 ) -> Option<Recorded> {
-    if let Some(folder) = common::playing() {
+    if let Some(folder) = simulator::playing() {
         play(&folder);
         return None;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let mut command = common::command(test, folder.path(), settings);
+    let mut command = simulator::command(test, folder.path(), settings);
     injected(&mut command, folder.path(), options);
     Some(record(command, folder.path(), |_, _| {}))
 }

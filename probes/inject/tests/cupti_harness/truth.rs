@@ -1,13 +1,13 @@
 //! Compares what was read from the ring with the truth log.
 
 use super::Ring;
-use crate::common::log::Call;
-use crate::common::log::Log;
 use gctrace_ring::ApiLayer;
 use gctrace_ring::GpuRecord;
 use gctrace_ring::RingRecord;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use test_kit::simulator::log::Call;
+use test_kit::simulator::log::Log;
 
 /// Kind, kernel's name, device, start, end, correlation id, bytes.
 pub(crate) type Work = (&'static str, String, u32, u64, u64, u32, u64);

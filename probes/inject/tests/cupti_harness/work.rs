@@ -1,7 +1,7 @@
 //! The work of the recorded programs.
 
-use crate::common::gpu::Gpu;
-use crate::common::gpu::c;
+use test_kit::simulator::gpu::Gpu;
+use test_kit::simulator::gpu::c;
 
 /// The functions called below that are checked.
 pub(crate) const FUNCTIONS: [&str; 9] = [

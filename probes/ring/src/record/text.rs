@@ -1,9 +1,10 @@
 //! Texts, in pieces that fit a record.
 
-use super::words::first;
-use super::words::high;
 use crate::RingRecord;
-use crate::layout::PAYLOAD_WORDS;
+use zerocopy::FromBytes;
+use zerocopy::Immutable;
+use zerocopy::IntoBytes;
+use zerocopy::KnownLayout;
 
 /// The [`TextId`](crate::TextId) that stands for no text; those of texts start at 1.
 pub const NO_TEXT: u32 = 0;
@@ -16,7 +17,8 @@ const LONGEST: usize = 2000;
 
 /// Part of a text in UTF-8. Pieces of a text are in order in the ring, with other records in
 /// between.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
 pub struct TextPiece {
     /// Number of the text, from 1; used once in a ring.
     pub id: u32,
@@ -59,30 +61,10 @@ impl TextPiece {
         self.bytes.get(..length).unwrap_or_default()
     }
 
-    pub(super) fn encode(&self, kind: u8) -> [u64; PAYLOAD_WORDS] {
-        let mut words = [0; PAYLOAD_WORDS];
-        words[0] = first(kind, 0, self.id);
-        words[1] = u64::from(self.offset) | u64::from(self.total) << 16;
-        for (word, bytes) in words[2..].iter_mut().zip(self.bytes.as_chunks::<8>().0) {
-            *word = u64::from_le_bytes(*bytes);
-        }
-        words
-    }
-
-    pub(super) fn decode(words: [u64; PAYLOAD_WORDS]) -> Option<Self> {
-        let (offset, total) = (words[1] as u16, (words[1] >> 16) as u16);
-        let mut bytes = [0; TEXT_BYTES];
-        for (chunk, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&words[2..]) {
-            *chunk = word.to_le_bytes();
-        }
-        let fits = usize::from(offset) % TEXT_BYTES == 0
-            && usize::from(total) <= LONGEST
-            && (offset < total || total == 0);
-        fits.then_some(Self {
-            id: high(words[0]),
-            offset,
-            total,
-            bytes,
-        })
+    /// Whether [`pieces`] would have made it.
+    pub(super) fn is_valid(&self) -> bool {
+        usize::from(self.offset) % TEXT_BYTES == 0
+            && usize::from(self.total) <= LONGEST
+            && (self.offset < self.total || self.total == 0)
     }
 }

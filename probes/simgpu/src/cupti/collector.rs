@@ -4,7 +4,6 @@ use super::layout::CuptiVersion;
 use super::layout::RecordBuilder;
 use super::records;
 use super::records::RecordFormat;
-use crate::call;
 use crate::clock;
 use crate::core::FinishedOperation;
 use crate::link;
@@ -12,6 +11,7 @@ use crate::log::CallLine;
 use crate::settings::SimFault;
 use crate::settings::SimSettings;
 use crate::sync::LockExt;
+use crate::thread;
 use nix::time::ClockId;
 use nix::time::clock_gettime;
 use std::collections::BTreeMap;
@@ -257,7 +257,7 @@ pub(crate) fn call(line: &CallLine) {
 pub(crate) fn full_queue(start_ns: u64, end_ns: u64) {
     active(|collector| {
         if collector.version.reports_full_queues() {
-            let thread = collector.thread(call::thread_id());
+            let thread = collector.thread(thread::id());
             collector.add(super::layout::OVERHEAD, end_ns, |writing| {
                 records::full_queue(start_ns, end_ns, thread, writing)
             });

@@ -6,20 +6,8 @@ use crate::error::CudaError;
 use crate::error::Status;
 use crate::handles;
 use crate::simulator;
-use std::cell::Cell;
-
-thread_local! {
-    static CURRENT: Cell<Option<u32>> = const { Cell::new(None) };
-}
-
-/// The device of this thread's current context.
-pub(crate) fn device() -> Result<u32, CudaError> {
-    CURRENT
-        .try_with(Cell::get)
-        .ok()
-        .flatten()
-        .ok_or(CudaError::INVALID_CONTEXT)
-}
+use crate::thread;
+use crate::thread::device;
 
 fn set_current(context: u64) -> Status {
     let device = match context {
@@ -31,7 +19,7 @@ fn set_current(context: u64) -> Status {
     if let Some(device) = device {
         simulator::simulator()?.publish_context(device);
     }
-    let _ = CURRENT.try_with(|current| current.set(device));
+    thread::set_device(device);
     Ok(())
 }
 

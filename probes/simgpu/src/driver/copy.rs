@@ -1,9 +1,7 @@
 //! Copies and fills. They take time but move nothing: device memory is not backed.
 
-use super::context;
 use super::stream::per_thread;
 use super::stream::resolve;
-use crate::call;
 use crate::call::exported;
 use crate::core::Completion;
 use crate::core::Operation;
@@ -11,6 +9,7 @@ use crate::core::OperationKind;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::simulator;
+use crate::thread;
 use std::sync::Arc;
 
 // `CUpti_ActivityMemcpyKind`.
@@ -38,7 +37,7 @@ fn enqueue(kind: OperationKind, bytes: u64, stream: u64) -> Result<Completion, C
     };
     let mut operation = Operation::new(kind, Arc::from(name(kind)), COPY_NS + bytes / speed, 0);
     operation.bytes = bytes;
-    operation.correlation = call::correlation();
+    operation.correlation = thread::correlation();
     simulator.launch(stream, vec![operation])
 }
 
@@ -59,7 +58,7 @@ fn copy(kind: u8, bytes: u64, stream: u64) -> Status {
 }
 
 fn copy_and_wait(kind: u8, bytes: u64) -> Status {
-    context::device()?;
+    thread::device()?;
     let end = enqueue(OperationKind::Memcpy(kind), bytes, 0)?;
     simulator::simulator()?.wait(&end);
     Ok(())

@@ -3,7 +3,6 @@
 use super::stream::per_thread;
 use super::stream::resolve;
 use crate::c;
-use crate::call;
 use crate::call::exported;
 use crate::clock;
 use crate::core::Operation;
@@ -13,6 +12,7 @@ use crate::error::Status;
 use crate::handles;
 use crate::simulator;
 use crate::simulator::EventRecord;
+use crate::thread;
 
 fn create(target: *mut u64) -> Status {
     let mut state = simulator::simulator()?.state();
@@ -43,7 +43,7 @@ fn record(handle: u64, stream: u64) -> Status {
     let stream = resolve(stream)?;
     let simulator = simulator::simulator()?;
     let mut mark = Operation::mark(OperationKind::Event, 0);
-    let correlation = call::correlation();
+    let correlation = thread::correlation();
     mark.correlation = correlation;
     let completion = simulator.launch(stream, vec![mark])?;
     let record = EventRecord {

@@ -2,9 +2,9 @@
 
 use crate::c;
 use crate::call::exported;
-use crate::call::guarded;
 use crate::error::CudaError;
 use crate::error::Status;
+use crate::error::guarded;
 use crate::link;
 use crate::simulator;
 use libloading::os::unix::Library;

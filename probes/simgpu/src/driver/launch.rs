@@ -3,17 +3,18 @@
 use super::stream::per_thread;
 use super::stream::resolve;
 use crate::c;
-use crate::call;
 use crate::call::exported;
 use crate::core::Operation;
 use crate::core::OperationKind;
 use crate::error::CudaError;
 use crate::error::Status;
+use crate::error::guarded;
 use crate::handles;
 use crate::simulator;
 use crate::simulator::KernelLaunch;
 use crate::simulator::SimKernel;
 use crate::simulator::SimulatorState;
+use crate::thread;
 use std::ffi::c_char;
 use std::sync::Arc;
 
@@ -103,7 +104,7 @@ pub(crate) fn operation(
     };
     let mut operation = Operation::new(kind, Arc::clone(&kernel.name), kernel.duration_ns, 0);
     operation.bytes = kernel.bytes;
-    operation.correlation = call::correlation();
+    operation.correlation = thread::correlation();
     operation.grid = launch.grid;
     operation.block = launch.block;
     operation.meeting = meeting;
@@ -158,7 +159,7 @@ exported! { Driver;
 /// Registers a kernel with this name and duration; the handle works in all launch functions.
 #[unsafe(no_mangle)]
 extern "C" fn simgpuKernel(name: *const c_char, nanoseconds: u64, function: *mut u64) -> i32 {
-    call::guarded(|| register(name, Some(nanoseconds), function))
+    guarded(|| register(name, Some(nanoseconds), function))
 }
 
 /// A module only provides functions.

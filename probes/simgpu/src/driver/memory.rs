@@ -1,18 +1,18 @@
 //! Device memory, virtual memory, page-locked host memory.
 
-use super::context;
 use crate::c;
 use crate::call::exported;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::simulator;
+use crate::thread;
 use nix::libc;
 
 /// Alignment of page-locked memory.
 const PAGE: usize = 4096;
 
 fn allocate(target: *mut u64, bytes: u64) -> Status {
-    let device = context::device()?;
+    let device = thread::device()?;
     let simulator = simulator::simulator()?;
     let others = simulator.other_processes_memory(device);
     let mut state = simulator.state();
@@ -41,12 +41,12 @@ fn free(address: u64) -> Status {
         return Ok(());
     }
     let simulator = simulator::simulator()?;
-    simulator.wait_for_device(context::device()?)?;
+    simulator.wait_for_device(thread::device()?)?;
     release(address)
 }
 
 fn info(free: *mut u64, total: *mut u64) -> Status {
-    let device = context::device()?;
+    let device = thread::device()?;
     let simulator = simulator::simulator()?;
     let others = simulator.other_processes_memory(device);
     let state = simulator.state();

@@ -1,8 +1,6 @@
 //! Streams: their handles, synchronization, waits between them.
 
-use super::context;
 use crate::c;
-use crate::call;
 use crate::call::exported;
 use crate::clock;
 use crate::core::Completion;
@@ -13,6 +11,7 @@ use crate::error::CudaError;
 use crate::error::Status;
 use crate::handles;
 use crate::simulator;
+use crate::thread;
 use std::cell::Cell;
 
 /// `CU_STREAM_NON_BLOCKING`.
@@ -29,7 +28,7 @@ pub(crate) fn per_thread(stream: u64) -> u64 {
 
 /// The stream that a handle refers to on the current thread.
 pub(crate) fn resolve(handle: u64) -> Result<u32, CudaError> {
-    let device = context::device()?;
+    let device = thread::device()?;
     match handle {
         0 => Ok(simulator::default_stream(device)),
         handles::THREAD_STREAM => thread_stream(device),
@@ -54,7 +53,7 @@ fn thread_stream(device: u32) -> Result<u32, CudaError> {
 }
 
 fn create(target: *mut u64, flags: u32) -> Status {
-    let device = context::device()?;
+    let device = thread::device()?;
     let kind = if flags & NON_BLOCKING != 0 {
         StreamKind::NonBlocking
     } else {
@@ -102,7 +101,7 @@ fn wait_event(stream: u64, event: u64) -> Status {
         return Ok(());
     };
     let mut wait = Operation::mark(OperationKind::Wait, 0);
-    wait.correlation = call::correlation();
+    wait.correlation = thread::correlation();
     wait.after.push(recorded.completion);
     wait.awaited = recorded.correlation;
     simulator.launch(stream, vec![wait]).map(drop)

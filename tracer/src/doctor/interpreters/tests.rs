@@ -1,9 +1,9 @@
 //! Names of interpreters, and the interpreters of this machine.
 
 use super::*;
-use crate::limit::WithTimeout as _;
 use std::process::Command;
 use std::process::Stdio;
+use test_kit::limit::WithTimeout as _;
 
 #[test]
 fn names_of_interpreters() {

@@ -1,6 +1,4 @@
 use super::*;
-use gctrace_event::Counters;
-use gctrace_event::GcReason;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -11,19 +9,9 @@ fn pause(tid: u32, start_ns: u64, end_ns: u64, source: EventSource) -> Pause {
         start_ns,
         end_ns,
         generation: 2,
-        reason: GcReason::Unknown,
         collected: (source == EventSource::Injected).then_some(7),
-        uncollectable: None,
-        interpreter: None,
-        cpu_ns: None,
-        stop_the_world_ns: None,
-        oldest_objects: None,
-        heap_objects: None,
-        unfinished: false,
-        stack: None,
-        young_count: None,
-        counters: Counters::default(),
         source,
+        ..Pause::default()
     }
 }
 

@@ -27,7 +27,7 @@ fn add(analysis: &mut Analysis, name: &str) {
 fn a_rank_by_the_pytorch_profiler() {
     let mut analysis = Analysis::default();
     add(&mut analysis, "sampled_rank1.json.gz");
-    insta::assert_snapshot!(super::checked(&analysis.report()));
+    insta::assert_snapshot!(super::checked(&super::super::report(&mut analysis)));
 }
 
 /// Sections of the text, by heading.
@@ -119,7 +119,7 @@ fn two_ranks_fit_and_have_distinct_names() {
     let mut analysis = Analysis::default();
     add(&mut analysis, "sampled_rank0.json.gz");
     add(&mut analysis, "sampled_rank1.json.gz");
-    let text = super::checked(&analysis.report());
+    let text = super::checked(&super::super::report(&mut analysis));
     assert!(text.contains("idle on GPU 1 of "), "{text}");
     assert!(text.contains("no collection in these 2"), "{text}");
 }

@@ -67,7 +67,7 @@ impl MetricsFigures {
             [(of_recording, MetricValue::Whole(1))],
         )?;
         page.one(&families::STARTED, self.unix(snapshot.started_ns))?;
-        let alive = totals.processes.saturating_sub(totals.ended);
+        let alive = totals.processes - totals.ended;
         page.one(&families::PROCESSES, MetricValue::Whole(alive))?;
         page.one(
             &families::PROCESSES_SEEN,

@@ -1,30 +1,32 @@
-//! HTTP connections, one request each.
+//! HTTP connections, one request each, all on one thread.
 //!
 //! Owns the limits that keep slow, silent or abusive clients from costing more than a connection.
+//! httparse, which hyper also uses, parses the head of a request; bodies are not read. Small servers
+//! lack the limits: tiny_http 0.12 starts a thread for each connection, without a timeout (its issue
+//! 221, open since 2022).
 
 use crate::top::metrics::access;
 use crate::top::metrics::page::MetricsPages;
-use crate::top::metrics::text::ExpositionFormat;
-use http_body_util::Full;
-use hyper::Method;
-use hyper::Request;
-use hyper::Response;
-use hyper::StatusCode;
-use hyper::body::Bytes;
-use hyper::body::Incoming;
-use hyper::header;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use hyper_util::rt::TokioTimer;
+use httparse::Request;
+use httparse::Status;
+use nix::errno::Errno;
+use nix::poll::PollFd;
+use nix::poll::PollFlags;
+use nix::poll::PollTimeout;
+use nix::poll::poll;
+use nix::sys::eventfd::EventFd;
 use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::io;
+use std::io::BufRead as _;
+use std::io::Cursor;
+use std::io::Read as _;
+use std::io::Write as _;
 use std::net::TcpListener;
+use std::net::TcpStream;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
+use std::time::Instant;
 
 /// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 64;
@@ -36,13 +38,31 @@ const HEAD: Duration = Duration::from_secs(5);
 /// (`scrape_timeout`).
 const CONNECTION: Duration = Duration::from_secs(15);
 
-/// Maximum bytes of a request head; hyper requires at least 8 KiB.
+/// Maximum bytes of a request head.
 const HEAD_BYTES: usize = 16 * 1024;
+
+/// Maximum number of headers.
+const HEADERS: usize = 100;
 
 /// Delay after a failed `accept`, which mostly means too few descriptors.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-type HttpResponse = Response<Full<Bytes>>;
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// Headers of every response.
+const HEADERS_OF_ALL: &str = "Allow: GET, HEAD\r\nCache-Control: no-store\r\n\
+                              Connection: close\r\nX-Content-Type-Options: nosniff\r\n";
+
+const FRONT: &str = concat!(
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><title>gctrace</title></head><body><h1>gctrace ",
+    env!("CARGO_PKG_VERSION"),
+    "</h1>\n<p><a href=\"/metrics\">Metrics</a> of Python's garbage collector on this host.</p></body></html>\n"
+);
+
+/// What is left to send: head and body. Connections share the body.
+type HttpResponse = io::Chain<Cursor<Vec<u8>>, Cursor<Arc<[u8]>>>;
 
 /// The pages, and the access rule.
 pub(super) struct MetricsSite {
@@ -51,154 +71,201 @@ pub(super) struct MetricsSite {
     pub(super) local_only: bool,
 }
 
-/// Serves until `stopped` resolves. Open connections are then dropped with the runtime.
-pub(super) async fn serve(
-    listener: TcpListener,
-    site: MetricsSite,
-    stopped: oneshot::Receiver<()>,
-) {
-    tokio::spawn(accept(listener, Arc::new(site)));
-    let _stopped_or_dropped = stopped.await;
-}
-
-async fn accept(listener: TcpListener, site: Arc<MetricsSite>) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => {
-            tracing::warn!("cannot serve metrics: {error}");
-            return;
-        }
-    };
-    let mut connections = HttpConnections::default();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let connection = handle(stream, Arc::clone(&site));
-                connections.add(tokio::spawn(connection).abort_handle());
+/// Serves until `stop` is readable; open connections are then closed. `listener` is nonblocking.
+pub(super) fn serve(listener: &TcpListener, mut site: MetricsSite, stop: &EventFd) {
+    // Oldest first.
+    let mut connections: VecDeque<HttpConnection> = VecDeque::new();
+    while !wait(listener, stop, &connections) {
+        match HttpConnection::accept(listener) {
+            Ok(connection) => {
+                // Well-behaved clients are done quickly.
+                if connections.len() == CONNECTIONS {
+                    connections.pop_front();
+                }
+                connections.push_back(connection);
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
                 tracing::debug!("cannot accept a metrics connection: {error}");
-                tokio::time::sleep(AFTER_FAILURE).await;
+                std::thread::sleep(AFTER_FAILURE);
+            }
+        }
+        connections.retain_mut(|connection| connection.advance(&mut site));
+    }
+}
+
+/// Waits until something can be done, and returns whether that is to stop.
+fn wait(listener: &TcpListener, stop: &EventFd, connections: &VecDeque<HttpConnection>) -> bool {
+    let mut descriptors = vec![
+        PollFd::new(stop.as_fd(), PollFlags::POLLIN),
+        PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+    ];
+    descriptors.extend(connections.iter().map(HttpConnection::awaited));
+    let deadline = connections.iter().map(HttpConnection::deadline).min();
+    let limit = deadline.map_or(PollTimeout::NONE, |deadline| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+    });
+    match poll(&mut descriptors, limit) {
+        Ok(_) => descriptors[0].any() == Some(true),
+        Err(Errno::EINTR) => false,
+        Err(errno) => {
+            tracing::warn!("cannot serve metrics any longer: {errno}");
+            true
+        }
+    }
+}
+
+/// A connection, which reads one request and sends the response.
+struct HttpConnection {
+    stream: TcpStream,
+    accepted: Instant,
+    received: Vec<u8>,
+    /// What remains to be sent, once the head of the request is complete.
+    response: Option<HttpResponse>,
+}
+
+impl HttpConnection {
+    fn accept(listener: &TcpListener) -> io::Result<Self> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            accepted: Instant::now(),
+            received: Vec::new(),
+            response: None,
+        })
+    }
+
+    fn awaited(&self) -> PollFd<'_> {
+        let awaited = match self.response {
+            None => PollFlags::POLLIN,
+            Some(_) => PollFlags::POLLOUT,
+        };
+        PollFd::new(self.stream.as_fd(), awaited)
+    }
+
+    fn deadline(&self) -> Instant {
+        self.accepted
+            + if self.response.is_none() {
+                HEAD
+            } else {
+                CONNECTION
+            }
+    }
+
+    /// Reads and writes what is possible without waiting. Returns whether anything is left to do.
+    fn advance(&mut self, site: &mut MetricsSite) -> bool {
+        match self.exchange(site) {
+            Ok(()) => false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Instant::now() < self.deadline()
+            }
+            Err(error) => {
+                tracing::debug!("metrics connection failed: {error}");
+                false
             }
         }
     }
-}
 
-/// Open connections, oldest first.
-#[derive(Default)]
-struct HttpConnections(VecDeque<AbortHandle>);
-
-impl HttpConnections {
-    /// Adds a connection. At the limit, the oldest is aborted: well-behaved clients are done quickly.
-    fn add(&mut self, connection: AbortHandle) {
-        if self.0.len() >= CONNECTIONS {
-            self.0.retain(|other| !other.is_finished());
+    fn exchange(&mut self, site: &mut MetricsSite) -> io::Result<()> {
+        loop {
+            if let Some(response) = &mut self.response {
+                return send(&mut self.stream, response);
+            }
+            let mut bytes = [0; 4096];
+            let length = self.stream.read(&mut bytes)?;
+            if length == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.received.extend_from_slice(&bytes[..length]);
+            self.response = respond(&self.received, site);
         }
-        if self.0.len() >= CONNECTIONS
-            && let Some(oldest) = self.0.pop_front()
-        {
-            oldest.abort();
-        }
-        self.0.push_back(connection);
     }
 }
 
-/// Reads one request and sends the response.
-async fn handle(stream: TcpStream, site: Arc<MetricsSite>) {
-    let service = service_fn(|request: Request<Incoming>| {
-        let answer = answer(&request, &site);
-        async move { Ok::<_, Infallible>(answer) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(HEAD_BYTES)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
-    match tokio::time::timeout(CONNECTION, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!("metrics connection failed: {error}"),
-        Err(_) => tracing::debug!("metrics connection timed out"),
+fn send(stream: &mut TcpStream, response: &mut HttpResponse) -> io::Result<()> {
+    loop {
+        let bytes = response.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let sent = stream.write(bytes)?;
+        response.consume(sent);
     }
 }
 
-/// Serves GET and HEAD of two paths; hyper omits the body for HEAD.
-fn answer<B>(request: &Request<B>, site: &MetricsSite) -> HttpResponse {
-    if site.local_only && !names_this_machine(request) {
+/// The response to a request; `None` while its head is incomplete.
+fn respond(received: &[u8], site: &mut MetricsSite) -> Option<HttpResponse> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut request = Request::new(&mut headers);
+    let (status, kind, body) = match request.parse(received) {
+        Ok(Status::Complete(_)) => answer(&request, site),
+        Ok(Status::Partial) if received.len() < HEAD_BYTES => return None,
+        Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            plain("431 Request Header Fields Too Large", "too many headers\n")
+        }
+        Err(_) => plain("400 Bad Request", "not an HTTP/1 request\n"),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{HEADERS_OF_ALL}\r\n",
+        body.len()
+    );
+    let body = match request.method {
+        Some("HEAD") => Arc::default(),
+        _ => body,
+    };
+    Some(Cursor::new(head.into_bytes()).chain(Cursor::new(body)))
+}
+
+/// Status, content type and body.
+type Answer = (&'static str, &'static str, Arc<[u8]>);
+
+/// Serves GET and HEAD of two paths.
+fn answer(request: &Request<'_, '_>, site: &mut MetricsSite) -> Answer {
+    let target = request.path.unwrap_or_default();
+    let (host, path) = match target.strip_prefix("http://") {
+        Some(absolute) => {
+            let (host, path) = absolute.split_at(absolute.find('/').unwrap_or(absolute.len()));
+            (Some(host), path)
+        }
+        None => (None, target),
+    };
+    if site.local_only && !(host.is_none_or(access::is_local) && names_this_machine(request)) {
         return plain(
-            StatusCode::FORBIDDEN,
+            "403 Forbidden",
             "gctrace listens on localhost only: use an IP address or localhost as host name\n",
         );
     }
-    let pages = &site.pages;
-    let readable = matches!(*request.method(), Method::GET | Method::HEAD);
-    match (readable, request.uri().path()) {
-        (true, "/metrics") => metrics(request, pages),
-        (true, "/") => of_kind(StatusCode::OK, "text/html; charset=utf-8", front()),
-        (false, "/metrics" | "/") => {
-            let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-            let allowed = header::HeaderValue::from_static("GET, HEAD");
-            refusal.headers_mut().insert(header::ALLOW, allowed);
-            refusal
-        }
-        _ => plain(
-            StatusCode::NOT_FOUND,
-            "not found; the metrics are at /metrics\n",
-        ),
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    match (request.method, path) {
+        (Some("GET" | "HEAD"), "/metrics") => match site.pages.page() {
+            Ok(page) => ("200 OK", OPEN_METRICS, page),
+            Err(error) => {
+                tracing::warn!("cannot encode the metrics page: {error}");
+                plain(
+                    "500 Internal Server Error",
+                    "the page could not be encoded; see the messages of gctrace\n",
+                )
+            }
+        },
+        (Some("GET" | "HEAD"), "/") => ("200 OK", HTML, FRONT.as_bytes().into()),
+        (_, "/metrics" | "/") => plain("405 Method Not Allowed", "only GET and HEAD\n"),
+        _ => plain("404 Not Found", "not found; the metrics are at /metrics\n"),
     }
 }
 
-/// Checks each `Host` header, and the target if it is absolute. A request without either (HTTP/1.0)
-/// does not come from a browser.
-fn names_this_machine<B>(request: &Request<B>) -> bool {
-    let target = request.uri().host().is_none_or(access::is_local);
-    let hosts = request.headers().get_all(header::HOST);
-    let local = |host: &header::HeaderValue| host.to_str().is_ok_and(access::is_local);
-    target && hosts.iter().all(local)
+/// Checks each `Host` header. A request without one (HTTP/1.0) does not come from a browser.
+fn names_this_machine(request: &Request<'_, '_>) -> bool {
+    let mut headers = request.headers.iter();
+    headers.all(|header| {
+        !header.name.eq_ignore_ascii_case("host")
+            || std::str::from_utf8(header.value).is_ok_and(access::is_local)
+    })
 }
 
-fn metrics<B>(request: &Request<B>, pages: &MetricsPages) -> HttpResponse {
-    let accepted = request.headers().get_all(header::ACCEPT);
-    let accepted = accepted.iter().filter_map(|value| value.to_str().ok());
-    let format = ExpositionFormat::accepted(accepted);
-    match pages.page(format) {
-        Ok(page) => of_kind(StatusCode::OK, format.content_type(), page),
-        Err(error) => {
-            tracing::warn!("cannot encode the metrics page: {error}");
-            plain(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the page could not be encoded; see the messages of gctrace\n",
-            )
-        }
-    }
-}
-
-fn plain(status: StatusCode, text: &'static str) -> HttpResponse {
-    let body = Bytes::from_static(text.as_bytes());
-    of_kind(status, "text/plain; charset=utf-8", body)
-}
-
-fn of_kind(status: StatusCode, kind: &'static str, body: Bytes) -> HttpResponse {
-    let mut answer = Response::new(Full::new(body));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    let fixed = header::HeaderValue::from_static;
-    headers.insert(header::CONTENT_TYPE, fixed(kind));
-    headers.insert(header::CACHE_CONTROL, fixed("no-store"));
-    headers.insert(header::VARY, fixed("accept"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, fixed("nosniff"));
-    answer
-}
-
-fn front() -> Bytes {
-    Bytes::from_static(
-        concat!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><title>gctrace</title></head><body><h1>gctrace ",
-            env!("CARGO_PKG_VERSION"),
-            "</h1>\n<p><a href=\"/metrics\">Metrics</a> of Python's garbage collector on this host.</p></body></html>\n"
-        )
-        .as_bytes(),
-    )
+fn plain(status: &'static str, text: &str) -> Answer {
+    (status, PLAIN, text.as_bytes().into())
 }
 
 #[cfg(test)]

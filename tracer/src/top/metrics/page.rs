@@ -4,14 +4,9 @@ use crate::top::live_handle::LiveHandle;
 use crate::top::metrics::access::without_arguments;
 use crate::top::metrics::collect::MetricsFigures;
 use crate::top::metrics::monotonic_maxima::MonotonicMaxima;
-use crate::top::metrics::text;
-use crate::top::metrics::text::ExpositionFormat;
 use gctrace_analysis::live::Snapshot;
-use hyper::body::Bytes;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -28,21 +23,9 @@ pub(super) struct MetricsPages {
     shared: Arc<LiveHandle>,
     /// Whether to include the arguments of command lines.
     arguments: bool,
-    state: Mutex<PagesState>,
-}
-
-#[derive(Debug, Default)]
-struct PagesState {
-    steady: MonotonicMaxima,
-    last: Option<LastPage>,
-}
-
-/// The last page in both formats, the second converted on demand.
-#[derive(Debug)]
-struct LastPage {
-    made: Instant,
-    open: Bytes,
-    prometheus: Option<Bytes>,
+    maxima: MonotonicMaxima,
+    /// The last page, and when it was made.
+    last: Option<(Instant, Arc<[u8]>)>,
 }
 
 impl MetricsPages {
@@ -50,51 +33,29 @@ impl MetricsPages {
         Self {
             shared,
             arguments,
-            state: Mutex::default(),
+            maxima: MonotonicMaxima::default(),
+            last: None,
         }
     }
 
-    /// The page in this format: the cached one while it is fresh, otherwise a new one.
-    pub(super) fn page(&self, format: ExpositionFormat) -> Result<Bytes, std::fmt::Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = state.last.take().filter(|last| last.made.elapsed() < FRESH);
-        let mut last = match old {
-            Some(last) => last,
-            None => self.make(&mut state.steady)?,
-        };
-        let page = last.in_format(format);
-        state.last = Some(last);
-        Ok(page)
-    }
-
-    fn make(&self, steady: &mut MonotonicMaxima) -> Result<LastPage, std::fmt::Error> {
+    /// The last page while it is fresh, otherwise a new one.
+    pub(super) fn page(&mut self) -> Result<Arc<[u8]>, std::fmt::Error> {
+        if let Some((made, page)) = &self.last
+            && made.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(page));
+        }
         let made = Instant::now();
         let mut snapshot = self.shared.snapshot(INTERVAL, None);
-        steady.apply(&mut snapshot);
+        self.maxima.apply(&mut snapshot);
         if !self.arguments {
             for process in &mut snapshot.processes {
                 process.command = without_arguments(&process.command);
             }
         }
-        Ok(LastPage {
-            made,
-            open: Bytes::from(open_metrics(snapshot)?),
-            prometheus: None,
-        })
-    }
-}
-
-impl LastPage {
-    fn in_format(&mut self, format: ExpositionFormat) -> Bytes {
-        if format == ExpositionFormat::OpenMetrics {
-            return self.open.clone();
-        }
-        let open = &self.open;
-        let made = self.prometheus.get_or_insert_with(|| {
-            // Always valid UTF-8, as it was encoded as a `String`.
-            Bytes::from(text::to_prometheus(&String::from_utf8_lossy(open)))
-        });
-        made.clone()
+        let page: Arc<[u8]> = open_metrics(snapshot)?.into_bytes().into();
+        self.last = Some((made, Arc::clone(&page)));
+        Ok(page)
     }
 }
 

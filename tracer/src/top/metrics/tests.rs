@@ -9,13 +9,9 @@ use crate::top::metrics::families;
 use crate::top::metrics::page::open_metrics;
 use crate::top::metrics::tests::example::example;
 use crate::top::metrics::tests::parsed::Parsed;
-use crate::top::metrics::text;
 use gctrace_analysis::live::CollectionCounts;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::Snapshot;
-use std::io::Write as _;
-use std::process::Command;
-use std::process::Stdio;
 
 fn of_any_version(snapshot: Snapshot) -> String {
     let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
@@ -255,38 +251,6 @@ fn one_process_for_each_id_and_no_more_than_so_many() {
     assert_eq!(page.matches("\ngctrace_process_info{").count(), 1000);
     assert!(page.contains("gctrace_process_info{pid=\"1500\""));
     assert!(page.contains("\ngctrace_processes_left_out 500\n"));
-}
-
-#[test]
-fn the_older_format_is_read_by_its_parser_and_by_promtool() {
-    let test = "the_older_format_is_read_by_its_parser_and_by_promtool";
-    let open = Parsed::read(test, &example());
-    let page = text::to_prometheus(&open_metrics(example()).unwrap());
-    if let Some(open) = open {
-        let older = Parsed::read_text(test, "prometheus", &page).unwrap();
-        assert_eq!(open.series(), older.series());
-    }
-    let promtool = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let Ok(mut promtool) = promtool else {
-        eprintln!("skipped a part of {test}: no promtool here (Debian: package prometheus)");
-        return;
-    };
-    promtool
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(page.as_bytes())
-        .unwrap();
-    let answered = promtool.wait_with_output().unwrap();
-    let complaints = String::from_utf8_lossy(&answered.stderr).into_owned();
-    assert!(
-        answered.status.success() && complaints.is_empty(),
-        "{complaints}"
-    );
 }
 
 /// Figures for docs/measurements.md: `cargo test --release -p gctrace --bin gctrace -- --ignored --nocapture

@@ -32,27 +32,79 @@ pub(crate) enum Column {
     Command,
 }
 
-/// All columns, from left to right; those without a value are hidden.
-pub(crate) const ALL: [Column; 19] = [
-    Column::Rank,
-    Column::Pid,
-    Column::Rate,
-    Column::History,
-    Column::Share,
-    Column::Pauses,
-    Column::ByGeneration,
-    Column::Last,
-    Column::Worst,
-    Column::Heap,
-    Column::Busy,
-    Column::GpuMemory,
-    Column::Overlap,
-    Column::Resident,
-    Column::Pressure,
-    Column::Device,
-    Column::Interpreter,
-    Column::Total,
-    Column::Command,
+/// A column as it is shown.
+pub(crate) struct ColumnDef {
+    pub(crate) column: Column,
+    /// Title in the head of the table.
+    pub(crate) title: &'static str,
+    /// Width in terminal cells; the history and the command may be wider.
+    width: u16,
+    /// Description for the help, at most 62 characters.
+    pub(crate) meaning: &'static str,
+    /// The cell of a process; `None` if unknown. `processes.rs` draws the history.
+    cell: fn(&ProcessFigures, &Snapshot) -> Option<String>,
+}
+
+/// All columns, from left to right, in the order of [`Column`].
+#[rustfmt::skip]
+pub(crate) const COLUMNS: [ColumnDef; 19] = [
+    ColumnDef { column: Column::Rank, title: "RANK", width: 4,
+        meaning: "rank in a distributed job",
+        cell: |process, _| process.rank.map(|rank| rank.to_string()) },
+    ColumnDef { column: Column::Pid, title: "PID", width: 7,
+        meaning: "process id",
+        cell: |process, _| Some(process.pid.to_string()) },
+    ColumnDef { column: Column::Rate, title: "GC ms/s", width: 8,
+        meaning: "time in collections, ms per second of the last interval",
+        cell: |process, snapshot| Some(rate(process, snapshot)) },
+    ColumnDef { column: Column::History, title: "LAST MIN", width: HISTORY,
+        meaning: "GC ms/s over the last minute; steps: >0 1 5 10 20 50 100 250",
+        cell: |_, _| None },
+    ColumnDef { column: Column::Share, title: "SHARE%", width: 7,
+        meaning: "share of wall time in collections, since first seen",
+        cell: |process, _| Some(text::percent(process.share_ppm)) },
+    ColumnDef { column: Column::Pauses, title: "GC/s", width: 6,
+        meaning: "collections per second",
+        cell: |process, snapshot| Some(text::rate(per_second(interval_pauses(process), snapshot))) },
+    ColumnDef { column: Column::ByGeneration, title: "GEN0 GEN1 GEN2", width: 14,
+        meaning: "collections per second by generation (4th: unknown)",
+        cell: |process, snapshot| Some(by_generation(process, snapshot)) },
+    ColumnDef { column: Column::Last, title: "LAST", width: 7,
+        meaning: "length of the last collection",
+        cell: |process, _| process.last.map(|last| text::brief(last.duration_ns)) },
+    ColumnDef { column: Column::Worst, title: "WORST", width: 7,
+        meaning: "length of the longest collection",
+        cell: |process, _| process.worst.map(|worst| text::brief(worst.duration_ns)) },
+    ColumnDef { column: Column::Heap, title: "OBJECTS", width: 7,
+        meaning: "objects that the collector tracks; >: oldest generation only",
+        cell: |process, _| heap(process) },
+    ColumnDef { column: Column::Busy, title: "GPU%", width: 4,
+        meaning: "GPU busy time; ~: utilization sampled by NVML",
+        cell: busy },
+    ColumnDef { column: Column::GpuMemory, title: "GPUMEM", width: 6,
+        meaning: "GPU memory of the process (NVML)",
+        cell: |process, _| gpu_memory(process).map(text::memory) },
+    ColumnDef { column: Column::Overlap, title: "OVERLAP%", width: 8,
+        meaning: "GPU idle time during collections: overlap, not cause",
+        cell: |process, _| overlap_ppm(process).map(text::percent) },
+    ColumnDef { column: Column::Resident, title: "RSS", width: 6,
+        meaning: "resident memory",
+        cell: |process, _| process.resident_bytes.map(text::memory) },
+    ColumnDef { column: Column::Pressure, title: "~NET/s", width: 7,
+        meaning: "net containers per second; inferred from collections",
+        cell: |process, _| net_containers_per_second(process).map(text::brief_count) },
+    ColumnDef { column: Column::Device, title: "GPU", width: 5,
+        meaning: "GPUs in use; c: CUDA index in the process",
+        cell: |process, _| devices(process) },
+    ColumnDef { column: Column::Interpreter, title: "PYTHON", width: 8,
+        meaning: "CPython version",
+        cell: |process, _| (!process.interpreter.is_empty()).then(|| text::clean(&process.interpreter)) },
+    ColumnDef { column: Column::Total, title: "GC TIME", width: 7,
+        meaning: "time in collections, since first seen",
+        cell: |process, _| Some(text::brief(total_ns(process))) },
+    ColumnDef { column: Column::Command, title: "COMMAND", width: COMMAND,
+        meaning: "command line without interpreter and directories",
+        cell: |process, _| Some(command(process)) },
 ];
 
 /// Columns in the order in which they get room; all of these fit a screen of 80 columns.
@@ -102,69 +154,14 @@ pub(crate) struct ColumnPosition {
 }
 
 impl Column {
-    /// Title in the head of the table.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Rank => "RANK",
-            Self::Pid => "PID",
-            Self::Rate => "GC ms/s",
-            Self::History => "LAST MIN",
-            Self::Share => "SHARE%",
-            Self::Pauses => "GC/s",
-            Self::ByGeneration => "GEN0 GEN1 GEN2",
-            Self::Last => "LAST",
-            Self::Worst => "WORST",
-            Self::Heap => "OBJECTS",
-            Self::Busy => "GPU%",
-            Self::GpuMemory => "GPUMEM",
-            Self::Overlap => "OVERLAP%",
-            Self::Resident => "RSS",
-            Self::Pressure => "~NET/s",
-            Self::Device => "GPU",
-            Self::Interpreter => "PYTHON",
-            Self::Total => "GC TIME",
-            Self::Command => "COMMAND",
-        }
-    }
-
-    /// Description for the help, at most 62 characters.
-    pub(crate) fn meaning(self) -> &'static str {
-        match self {
-            Self::Rank => "rank in a distributed job",
-            Self::Pid => "process id",
-            Self::Rate => "time in collections, ms per second of the last interval",
-            Self::History => "GC ms/s over the last minute; steps: >0 1 5 10 20 50 100 250",
-            Self::Share => "share of wall time in collections, since first seen",
-            Self::Pauses => "collections per second",
-            Self::ByGeneration => "collections per second by generation (4th: unknown)",
-            Self::Last => "length of the last collection",
-            Self::Worst => "length of the longest collection",
-            Self::Heap => "objects that the collector tracks; >: oldest generation only",
-            Self::Busy => "GPU busy time; ~: utilization sampled by NVML",
-            Self::GpuMemory => "GPU memory of the process (NVML)",
-            Self::Overlap => "GPU idle time during collections: overlap, not cause",
-            Self::Resident => "resident memory",
-            Self::Pressure => "net containers per second; inferred from collections",
-            Self::Device => "GPUs in use; c: CUDA index in the process",
-            Self::Interpreter => "CPython version",
-            Self::Total => "time in collections, since first seen",
-            Self::Command => "command line without interpreter and directories",
-        }
-    }
-
-    fn width(self) -> u16 {
-        match self {
-            Self::Rank | Self::Busy => 4,
-            Self::Device => 5,
-            Self::Pauses | Self::GpuMemory => 6,
-            Self::Share | Self::Pid | Self::Last | Self::Worst | Self::Heap | Self::Pressure => 7,
-            Self::Resident => 6,
-            Self::Total => 7,
-            Self::Rate | Self::Overlap | Self::Interpreter => 8,
-            Self::History => HISTORY,
-            Self::ByGeneration => 14,
-            Self::Command => COMMAND,
-        }
+    /// The definition of this column.
+    pub(crate) fn def(self) -> &'static ColumnDef {
+        let def = &COLUMNS[self as usize];
+        debug_assert_eq!(
+            def.column, self,
+            "invariant: COLUMNS has the order of Column"
+        );
+        def
     }
 
     /// Whether cells are left-aligned: text and the history; figures are right-aligned.
@@ -180,14 +177,15 @@ impl Column {
             Self::Device | Self::GpuMemory => any(|process| !process.gpus.is_empty()),
             Self::Busy => any(|process| !process.gpus.is_empty()) || !snapshot.gpus.is_empty(),
             Self::Overlap => any(|process| process.gpus.iter().any(|gpu| gpu.busy.is_some())),
-            Self::Pressure => any(|process| {
-                let pressure = process.pressure;
-                pressure.is_some_and(|pressure| pressure.net_containers_per_second.is_some())
-            }),
+            Self::Pressure => any(|process| net_containers_per_second(process).is_some()),
             Self::Interpreter => any(|process| !process.interpreter.is_empty()),
             _ => true,
         }
     }
+}
+
+fn all() -> impl Iterator<Item = Column> {
+    COLUMNS.iter().map(|def| def.column)
 }
 
 /// The columns that fit `width`, after scrolling `from` columns to the left. Rank and pid do not
@@ -208,7 +206,7 @@ pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<Column
         let own = match column {
             Column::Command => left,
             Column::History => history_width(width),
-            column => column.width().min(left),
+            column => column.def().width.min(left),
         };
         let own = own.min(left);
         places.push(ColumnPosition {
@@ -223,7 +221,7 @@ pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<Column
 
 /// Maximum number of columns that can be scrolled away.
 pub(crate) fn most_scrolled(snapshot: &Snapshot) -> usize {
-    let needed = ALL.into_iter().filter(|column| column.is_needed(snapshot));
+    let needed = all().filter(|column| column.is_needed(snapshot));
     let movable = needed.filter(|column| !matches!(column, Column::Rank | Column::Pid));
     movable.count().saturating_sub(1)
 }
@@ -249,11 +247,11 @@ fn by_importance(width: u16, snapshot: &Snapshot) -> Vec<Column> {
         let own = match column {
             Column::History => history_width(width),
             Column::Command => command_width(width),
-            column => column.width(),
+            column => column.def().width,
         };
         let mut needed = own.saturating_add(1);
         if column == Column::ByGeneration {
-            needed = needed.saturating_sub(Column::Pauses.width() + 1);
+            needed = needed.saturating_sub(Column::Pauses.def().width + 1);
         }
         if base && chosen.is_empty() || used.saturating_add(needed) <= width.saturating_add(1) {
             used = used.saturating_add(needed);
@@ -263,13 +261,11 @@ fn by_importance(width: u16, snapshot: &Snapshot) -> Vec<Column> {
     if chosen.contains(&Column::ByGeneration) {
         chosen.retain(|column| *column != Column::Pauses);
     }
-    ALL.into_iter()
-        .filter(|column| chosen.contains(column))
-        .collect()
+    all().filter(|column| chosen.contains(column)).collect()
 }
 
 fn scrolled(from: usize, snapshot: &Snapshot) -> Vec<Column> {
-    let needed = ALL.into_iter().filter(|column| column.is_needed(snapshot));
+    let needed = all().filter(|column| column.is_needed(snapshot));
     let (fixed, movable): (Vec<Column>, Vec<Column>) =
         needed.partition(|column| matches!(column, Column::Rank | Column::Pid));
     fixed
@@ -278,54 +274,20 @@ fn scrolled(from: usize, snapshot: &Snapshot) -> Vec<Column> {
         .collect()
 }
 
-/// The cell of a column for a process. `processes.rs` draws the history.
+/// The cell of a column for a process, `-` if unknown.
 pub(crate) fn cell(
     column: Column,
     process: &ProcessFigures,
     snapshot: &Snapshot,
 ) -> (String, Style) {
-    let plain = Style::new();
-    match column {
-        Column::Rank => (optional(process.rank.map(|rank| rank.to_string())), plain),
-        Column::Pid => (process.pid.to_string(), plain),
-        Column::Rate => rate_cell(process, snapshot),
-        Column::History => (String::new(), plain),
-        Column::Share => (
-            text::percent(process.share_ppm),
-            theme::by_share(process.share_ppm),
-        ),
-        Column::Pauses => {
-            let all = process
-                .interval_pauses
-                .iter()
-                .fold(0_u64, |sum, count| sum.saturating_add(*count));
-            (text::rate(per_second(all, snapshot)), plain)
-        }
-        Column::ByGeneration => (by_generation(process, snapshot), plain),
-        Column::Last => (
-            optional(process.last.map(|last| text::brief(last.duration_ns))),
-            plain,
-        ),
-        Column::Worst => (
-            optional(process.worst.map(|worst| text::brief(worst.duration_ns))),
-            plain,
-        ),
-        Column::Heap => (heap(process), plain),
-        Column::Busy => (busy(process, snapshot), theme::gpu()),
-        Column::GpuMemory => (optional(gpu_memory(process).map(text::memory)), plain),
-        Column::Overlap => (optional(overlap_ppm(process).map(text::percent)), plain),
-        Column::Resident => (optional(process.resident_bytes.map(text::memory)), plain),
-        Column::Pressure => (pressure(process), plain),
-        Column::Device => (devices(process), plain),
-        Column::Interpreter if process.interpreter.is_empty() => ("-".to_owned(), plain),
-        Column::Interpreter => (text::clean(&process.interpreter), plain),
-        Column::Total => (text::brief(total_ns(process)), plain),
-        Column::Command => command(process),
-    }
-}
-
-fn optional(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".to_owned())
+    let text = (column.def().cell)(process, snapshot);
+    let style = match column {
+        Column::Rate => theme::by_share(interval_ppm(process, snapshot)),
+        Column::Share => theme::by_share(process.share_ppm),
+        Column::Busy => theme::gpu(),
+        _ => Style::new(),
+    };
+    (text.unwrap_or_else(|| "-".to_owned()), style)
 }
 
 /// Share of the interval in pauses, in ppm.
@@ -338,12 +300,16 @@ pub(crate) fn interval_ppm(process: &ProcessFigures, snapshot: &Snapshot) -> u64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn rate_cell(process: &ProcessFigures, snapshot: &Snapshot) -> (String, Style) {
+fn rate(process: &ProcessFigures, snapshot: &Snapshot) -> String {
     if process.ended.is_some() {
-        return ("ended".to_owned(), theme::dim());
+        return "ended".to_owned();
     }
-    let ppm = interval_ppm(process, snapshot);
-    (text::rate(ppm as f64 / 1000.0), theme::by_share(ppm))
+    text::rate(interval_ppm(process, snapshot) as f64 / 1000.0)
+}
+
+/// Number of collections in the interval.
+pub(crate) fn interval_pauses(process: &ProcessFigures) -> u64 {
+    process.interval_pauses.iter().sum()
 }
 
 /// Converts a count of the interval to a rate per second.
@@ -375,16 +341,15 @@ fn by_generation(process: &ProcessFigures, snapshot: &Snapshot) -> String {
     cells.join(" ")
 }
 
-fn heap(process: &ProcessFigures) -> String {
-    optional(process.heap_objects.map(|heap| {
-        let at_least = if heap.all { "" } else { ">" };
-        format!("{at_least}{}", text::brief_count(heap.count))
-    }))
+fn heap(process: &ProcessFigures) -> Option<String> {
+    let heap = process.heap_objects?;
+    let at_least = if heap.all { "" } else { ">" };
+    Some(format!("{at_least}{}", text::brief_count(heap.count)))
 }
 
 /// Percentage of the window in which any GPU operation of the process ran, or else NVML's
 /// utilization.
-fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> String {
+fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> Option<String> {
     let exact = process.gpus.iter().filter_map(|gpu| gpu.busy);
     let (busy, window) = exact.fold((0_u64, 0_u64), |(busy, window), exact| {
         (
@@ -393,14 +358,14 @@ fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> String {
         )
     });
     if let Some(ppm) = ppm(busy, window) {
-        return rounded(ppm);
+        return Some((ppm.saturating_add(5_000) / 10_000).to_string());
     }
     let sampled = process.gpus.iter().filter_map(|gpu| {
         let index = gpu.nvml_index?;
         let figures = snapshot.gpus.iter().find(|gpu| gpu.index == index)?;
         figures.utilization_percent
     });
-    optional(sampled.max().map(|percent| format!("~{percent}")))
+    sampled.max().map(|percent| format!("~{percent}"))
 }
 
 /// `a` / `b` in ppm.
@@ -409,10 +374,6 @@ fn ppm(a: u64, b: u64) -> Option<u64> {
         .saturating_mul(1_000_000)
         .checked_div(u128::from(b))?;
     Some(u64::try_from(ppm).unwrap_or(u64::MAX))
-}
-
-fn rounded(ppm: u64) -> String {
-    (ppm.saturating_add(5_000) / 10_000).to_string()
 }
 
 /// Memory of the process on all GPUs, in bytes.
@@ -438,28 +399,22 @@ pub(crate) fn overlap_ppm(process: &ProcessFigures) -> Option<u64> {
 
 /// GPU busy time for sorting, in percent.
 pub(crate) fn busy_ppm(process: &ProcessFigures, snapshot: &Snapshot) -> Option<u64> {
-    let text = busy(process, snapshot);
+    let text = busy(process, snapshot)?;
     text.trim_start_matches('~').parse::<u64>().ok()
 }
 
-fn pressure(process: &ProcessFigures) -> String {
-    let net = process
-        .pressure
-        .and_then(|pressure| pressure.net_containers_per_second);
-    optional(net.map(text::brief_count))
+/// Allocation pressure of the last seconds, inferred.
+pub(crate) fn net_containers_per_second(process: &ProcessFigures) -> Option<u64> {
+    process.pressure?.net_containers_per_second
 }
 
-fn devices(process: &ProcessFigures) -> String {
+fn devices(process: &ProcessFigures) -> Option<String> {
     let names = process.gpus.iter().map(|gpu| {
         let by_cuda = if gpu.by_nvml { "" } else { "c" };
         format!("{by_cuda}{}", gpu.device)
     });
     let names = names.collect::<Vec<_>>().join(",");
-    if names.is_empty() {
-        "-".to_owned()
-    } else {
-        names
-    }
+    (!names.is_empty()).then_some(names)
 }
 
 /// Time in collections since the process was first seen, in ns.
@@ -471,17 +426,14 @@ pub(crate) fn total_ns(process: &ProcessFigures) -> u64 {
         .fold(0, |sum, time| sum.saturating_add(*time))
 }
 
-fn command(process: &ProcessFigures) -> (String, Style) {
+fn command(process: &ProcessFigures) -> String {
     let line = text::command(&process.command);
-    match &process.ended {
-        None => (line, Style::new()),
-        Some(ended) => {
-            let how = match (ended.code, ended.signal) {
-                (_, Some(signal)) => format!("[killed by signal {signal}] "),
-                (Some(0), _) | (None, None) => "[ended] ".to_owned(),
-                (Some(code), _) => format!("[exit code {code}] "),
-            };
-            (how + &line, theme::dim())
-        }
+    let Some(ended) = &process.ended else {
+        return line;
+    };
+    match (ended.code, ended.signal) {
+        (_, Some(signal)) => format!("[killed by signal {signal}] {line}"),
+        (Some(0), _) | (None, None) => format!("[ended] {line}"),
+        (Some(code), _) => format!("[exit code {code}] {line}"),
     }
 }

@@ -4,6 +4,10 @@
 //! closed terminal and blocks on an incomplete sequence (crossterm 0.29, `source/unix/mio.rs`).
 //! Supports the keys of xterm, tmux, screen and the Linux console (terminfo `k*`), and mouse reports
 //! in SGR coordinates (xterm mode 1006). Other sequences are skipped as a whole.
+//!
+//! By hand: of the parsers in libraries, terminput 0.5 overflows on a mouse report of column 0,
+//! termina 0.4 keeps all input after `ESC ]`, vte lacks the Esc key and SS3, and termwiz 0.23 comes
+//! with 100 packages.
 
 use ratatui::crossterm::event::Event;
 use ratatui::crossterm::event::KeyCode;

@@ -1,11 +1,14 @@
 //! Draws frames: writes only the cells that changed.
 //!
-//! Not ratatui's `Terminal`: its `clear`, which also runs at every resize, queries the cursor
-//! position and reads the reply from the keyboard input (ratatui-core 0.1.2, `terminal/buffers.rs`).
+//! ratatui's `Terminal`, by its parts: `Terminal::draw` also hides the cursor, and then its drop
+//! prints to a terminal that may be gone, and `Terminal::clear` reads the cursor's position from the
+//! keyboard input (ratatui-core 0.1.2).
 
 use super::terminal::FrameWriter;
+use ratatui::Terminal;
+use ratatui::TerminalOptions;
+use ratatui::Viewport;
 use ratatui::backend::Backend as _;
-use ratatui::backend::ClearType;
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -19,21 +22,20 @@ const USUAL: (u16, u16) = (80, 24);
 /// The content of the screen, and the next frame.
 #[derive(Debug)]
 pub(crate) struct Painter {
-    backend: CrosstermBackend<FrameWriter>,
-    shown: Buffer,
-    next: Buffer,
+    terminal: Terminal<CrosstermBackend<FrameWriter>>,
     stale: bool,
 }
 
 impl Painter {
     /// For a screen with unknown content.
-    pub(crate) fn new(writer: FrameWriter) -> Self {
-        Self {
-            backend: CrosstermBackend::new(writer),
-            shown: Buffer::default(),
-            next: Buffer::default(),
+    pub(crate) fn new(writer: FrameWriter) -> io::Result<Self> {
+        let options = TerminalOptions {
+            viewport: Viewport::Fixed(Rect::default()),
+        };
+        Ok(Self {
+            terminal: Terminal::with_options(CrosstermBackend::new(writer), options)?,
             stale: true,
-        }
+        })
     }
 
     /// Marks the content of the screen as unknown: the next frame repaints everything.
@@ -48,22 +50,15 @@ impl Painter {
         draw: impl FnOnce(&mut Buffer),
     ) -> io::Result<()> {
         let area = area(size);
-        self.next.resize(area);
-        self.next.reset();
-        draw(&mut self.next);
-        if self.stale || self.shown.area != area {
-            self.backend.clear_region(ClearType::All)?;
-            self.shown.resize(area);
-            self.shown.reset();
+        if self.stale || self.terminal.current_buffer_mut().area != area {
+            self.terminal.resize(area)?;
         }
         self.stale = true;
-        let changes = self.shown.diff(&self.next);
-        if !changes.is_empty() {
-            self.backend.draw(changes.into_iter())?;
-        }
-        self.backend.flush()?;
+        draw(self.terminal.current_buffer_mut());
+        self.terminal.flush()?;
+        self.terminal.swap_buffers();
+        self.terminal.backend_mut().flush()?;
         self.stale = false;
-        std::mem::swap(&mut self.shown, &mut self.next);
         Ok(())
     }
 }

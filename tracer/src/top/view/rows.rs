@@ -53,12 +53,7 @@ fn device(process: &ProcessFigures) -> (bool, u32) {
 fn value(by: Column, process: &ProcessFigures, snapshot: &Snapshot) -> Option<u64> {
     match by {
         Column::Share => Some(process.share_ppm),
-        Column::Pauses | Column::ByGeneration => Some(
-            process
-                .interval_pauses
-                .iter()
-                .fold(0, |sum, count| sum.saturating_add(*count)),
-        ),
+        Column::Pauses | Column::ByGeneration => Some(columns::interval_pauses(process)),
         Column::Last => process.last.map(|last| last.duration_ns),
         Column::Worst => process.worst.map(|worst| worst.duration_ns),
         Column::Heap => process.heap_objects.map(|heap| heap.count),
@@ -66,9 +61,7 @@ fn value(by: Column, process: &ProcessFigures, snapshot: &Snapshot) -> Option<u6
         Column::GpuMemory => columns::gpu_memory(process),
         Column::Overlap => columns::overlap_ppm(process),
         Column::Resident => process.resident_bytes,
-        Column::Pressure => process
-            .pressure
-            .and_then(|pressure| pressure.net_containers_per_second),
+        Column::Pressure => columns::net_containers_per_second(process),
         Column::Total => Some(columns::total_ns(process)),
         _ => process.ended.is_none().then_some(process.interval_pause_ns),
     }
@@ -136,7 +129,7 @@ mod tests {
         assert_eq!(pids(Column::Rank, false, ""), [20, 10, 30]);
         assert_eq!(pids(Column::Pid, false, ""), [10, 20, 30]);
         assert_eq!(pids(Column::Command, false, ""), [10, 20, 30]);
-        for by in columns::ALL {
+        for by in columns::COLUMNS.map(|def| def.column) {
             assert_eq!(pids(by, false, "").len(), 3, "{by:?}");
         }
     }

@@ -86,7 +86,7 @@ impl ViewScreen {
     ) -> io::Result<Self> {
         let writer = FrameWriter::new(terminal.device(), Arc::clone(&wake))?;
         Ok(Self {
-            painter: Painter::new(writer),
+            painter: Painter::new(writer)?,
             theme: Theme::detect(config.colors),
             input: InputBuffer::default(),
             state: ViewState::new(config.interval),
@@ -175,7 +175,7 @@ impl ViewScreen {
             self.phase = phase;
             self.state.paused = false;
             // Everything has been read; no settling time is needed.
-            self.ended_ns = Some(crate::record::monotonic_ns().saturating_add(SETTLE_NS));
+            self.ended_ns = Some(crate::record::monotonic_ns() + SETTLE_NS);
             self.refresh();
             changed = true;
         }
@@ -185,7 +185,7 @@ impl ViewScreen {
                 self.refresh();
                 changed = true;
             }
-            self.intervals = self.intervals.saturating_add(1);
+            self.intervals += 1;
         }
         changed
     }

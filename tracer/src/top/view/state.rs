@@ -288,10 +288,7 @@ impl ViewState {
                 self.arrange(snapshot);
             }
             KeyAction::SortMenu => {
-                let now = columns::ALL
-                    .iter()
-                    .position(|column| *column == self.sort.by);
-                self.overlay = Overlay::Sort(now.unwrap_or(0));
+                self.overlay = Overlay::Sort(self.sort.by as usize);
             }
             KeyAction::Filter => self.overlay = Overlay::Filter(self.filter.clone()),
             KeyAction::Interval => self.overlay = Overlay::Interval(String::new()),
@@ -393,12 +390,7 @@ impl ViewState {
 
 /// `from + by`, saturating at 0.
 fn moved(from: usize, by: i32) -> usize {
-    let size = usize::try_from(by.unsigned_abs()).unwrap_or(usize::MAX);
-    if by < 0 {
-        from.saturating_sub(size)
-    } else {
-        from.saturating_add(size)
-    }
+    from.saturating_add_signed(by as isize)
 }
 
 #[cfg(test)]

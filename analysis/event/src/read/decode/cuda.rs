@@ -50,11 +50,7 @@ fn call(event: &ChromeEvent<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> 
         function: name.into_owned().into(),
         start_ns,
         end_ns,
-        stream: None,
-        bytes: None,
-        grid: None,
-        correlation: None,
-        error: None,
+        ..CudaCall::default()
     };
     for (key, value) in event.args.members() {
         match key {

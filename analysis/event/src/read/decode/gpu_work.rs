@@ -51,16 +51,13 @@ fn number(value: JsonValue<'_>) -> Option<u64> {
 fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
     let (start_ns, end_ns) = extent(event)?;
     let mut op = GpuOp {
-        pid: None,
         device: 0,
         stream: 0,
         kind,
         name: event.name.text().unwrap_or_default().into_owned(),
         start_ns,
         end_ns,
-        correlation: None,
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     };
     let (mut device, mut stream) = (id(event.pid), number(event.tid));
     let mut collective = Collective::default();

@@ -35,20 +35,7 @@ pub(super) fn pause(
         tid: id(event.tid).ok_or("a collection's \"tid\" is missing or not a thread id")?,
         start_ns,
         end_ns: start_ns.saturating_add(length_ns),
-        generation: Pause::UNKNOWN_GENERATION,
-        reason: GcReason::Unknown,
-        collected: None,
-        uncollectable: None,
-        interpreter: None,
-        cpu_ns: None,
-        stop_the_world_ns: None,
-        oldest_objects: None,
-        heap_objects: None,
-        unfinished: false,
-        stack: None,
-        young_count: None,
-        counters: Counters::default(),
-        source: EventSource::Probes,
+        ..Pause::default()
     };
     for (key, value) in event.args.members() {
         argument(&mut pause, key, value, report);

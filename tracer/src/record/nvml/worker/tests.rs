@@ -1,11 +1,11 @@
 //! The thread with a library that returns known figures, and its schedule.
 
 use super::*;
-use crate::limit::WithTimeout as _;
 use gctrace_event::GpuSample;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::channel;
+use test_kit::limit::WithTimeout as _;
 
 /// The library of the sampler's own tests, and a file that makes it fail.
 struct Fake {

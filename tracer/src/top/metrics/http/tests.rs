@@ -5,8 +5,6 @@ use crate::top::metrics::ServeError;
 use gctrace_analysis::live::Live;
 use gctrace_event::TraceHeader;
 use proptest::prelude::*;
-use std::io::Read as _;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::net::TcpStream;
 
@@ -76,12 +74,11 @@ fn names_that_could_be_rebound_are_refused_where_it_is_of_this_machine_alone() {
 }
 
 #[test]
-fn plain_text_for_those_who_ask_for_it() {
+fn openmetrics_whatever_is_accepted() {
     let server = server("127.0.0.1:0");
     let (head, body) = asked(server.address(), "GET /metrics", "Accept: text/plain\r\n");
-    assert!(head.contains("content-type: text/plain; version=0.0.4"));
-    assert!(body.contains("# TYPE gctrace_pauses_total counter\n"));
-    assert!(!body.contains("# EOF"));
+    assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"));
+    assert!(body.ends_with("\n# EOF\n"));
 }
 
 #[test]

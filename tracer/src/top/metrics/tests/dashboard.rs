@@ -1,6 +1,5 @@
 //! docs/metrics.md and docs/grafana-dashboard.json name existing metrics, with valid PromQL.
 
-use crate::limit::WithTimeout as _;
 use crate::top::metrics::families;
 use crate::top::metrics::families::MetricFamily;
 use crate::top::metrics::page::open_metrics;
@@ -10,6 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use test_kit::limit::WithTimeout as _;
 
 fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

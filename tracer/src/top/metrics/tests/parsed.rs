@@ -45,11 +45,6 @@ impl Parsed {
     /// The page of a snapshot; `None`, with a message, if the parser is missing.
     pub(super) fn read(test: &str, snapshot: &Snapshot) -> Option<Self> {
         let page = open_metrics(snapshot.clone()).unwrap();
-        Self::read_text(test, "openmetrics", &page)
-    }
-
-    /// A page in one of the formats that tests/python/openmetrics_page.py knows.
-    pub(super) fn read_text(test: &str, format: &str, page: &str) -> Option<Self> {
         let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.venv-metrics/bin/python");
         let named = std::env::var_os("GCTRACE_METRICS_PYTHON").filter(|path| !path.is_empty());
         let python = named.map_or(made, PathBuf::from);
@@ -64,7 +59,6 @@ impl Parsed {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/python/openmetrics_page.py");
         let mut parser = Command::new(python)
             .arg(script)
-            .arg(format)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -94,16 +88,6 @@ impl Parsed {
             help: &found.help,
             samples: found.samples.len(),
         }
-    }
-
-    /// Every sample as text, sorted.
-    pub(super) fn series(&self) -> Vec<String> {
-        let mut all: Vec<String> = self
-            .all()
-            .map(|(name, labels, value)| format!("{name} {labels:?} {value}"))
-            .collect();
-        all.sort();
-        all
     }
 
     fn all(&self) -> impl Iterator<Item = &(String, Labels, Value)> {

@@ -58,7 +58,7 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -
     };
     let strips = strips::lines(process, detail, usize::from(area.width));
     let height = u16::try_from(strips.len())
-        .unwrap_or(0)
+        .unwrap_or(u16::MAX)
         .min(area.height / 2);
     let below = bottom(&mut area, height);
     for (line, row) in strips.into_iter().zip(0..) {

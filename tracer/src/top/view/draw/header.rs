@@ -76,11 +76,8 @@ fn about(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
 }
 
 fn parts(snapshot: &Snapshot) -> Vec<String> {
-    let ended = snapshot
-        .processes
-        .iter()
-        .filter(|process| process.ended.is_some());
-    let running = snapshot.processes.len().saturating_sub(ended.count());
+    let processes = snapshot.processes.iter();
+    let running = processes.filter(|process| process.ended.is_none()).count();
     let mut parts = vec![units::counted(running as u64, "process")];
     if snapshot.totals.ended > 0 {
         parts.push(format!("{} ended", units::count(snapshot.totals.ended)));
@@ -185,8 +182,7 @@ fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
         };
         more.push(format!("worst {}{of}", units::duration(worst.duration_ns)));
     }
-    let pauses = snapshot.totals.interval_pauses.iter();
-    let pauses = pauses.fold(0_u64, |sum, count| sum.saturating_add(*count));
+    let pauses = snapshot.totals.interval_pauses.iter().sum();
     let rate = text::rate(columns::per_second(pauses, snapshot));
     let all = if snapshot.processes.len() > 1 {
         " in total"

@@ -54,10 +54,10 @@ fn lines() -> Vec<Line<'static>> {
     }
     lines.push(Line::default());
     lines.push(Line::from(styled("Columns", theme::bold())));
-    for column in columns::ALL {
+    for column in columns::COLUMNS {
         lines.push(Line::from(vec![
-            styled(format!("  {:<15}", column.title()), theme::key()),
-            plain(column.meaning()),
+            styled(format!("  {:<15}", column.title), theme::key()),
+            plain(column.meaning),
         ]));
     }
     lines.push(Line::default());
@@ -81,7 +81,7 @@ fn lines() -> Vec<Line<'static>> {
 
 /// Draws the sort menu in the middle of the screen.
 pub(super) fn draw_sort_menu(buffer: &mut Buffer, screen: Rect, chosen: usize) {
-    let columns = columns::ALL;
+    let columns = columns::COLUMNS;
     let height = u16::try_from(columns.len() + 2)
         .unwrap_or(u16::MAX)
         .min(screen.height);
@@ -107,7 +107,7 @@ pub(super) fn draw_sort_menu(buffer: &mut Buffer, screen: Rect, chosen: usize) {
         .skip(from)
         .zip(1..height.saturating_sub(1))
     {
-        let words = format!("  {:<24}", column.title());
+        let words = format!("  {:<24}", column.title);
         let style = if index == chosen {
             theme::reversed()
         } else {

@@ -32,9 +32,7 @@ struct HistogramBar {
 
 impl HistogramBar {
     fn total(&self) -> u64 {
-        self.counts
-            .iter()
-            .fold(0, |sum, count| sum.saturating_add(*count))
+        self.counts.iter().sum()
     }
 }
 
@@ -55,7 +53,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, histograms: &[Histogram; GEN
     for (class, row) in classes.iter().zip(1..area.height) {
         let mut line = label(class);
         for generation in &shown {
-            let count = class.counts.get(*generation).copied().unwrap_or(0);
+            let count = class.counts[*generation];
             let words = if count == 0 {
                 ".".to_owned()
             } else {
@@ -104,7 +102,7 @@ fn heading(shown: &[usize], width: usize) -> String {
 fn label(class: &HistogramBar) -> String {
     let words = match class.bound_ns {
         Some(bound) => format!("≤{}", whole(bound)),
-        None => format!(">{}", whole(PAUSE_CLASSES_NS.last().copied().unwrap_or(0))),
+        None => format!(">{}", whole(PAUSE_CLASSES_NS[PAUSE_CLASSES_NS.len() - 1])),
     };
     text::fill(&words, LABEL, true)
 }
@@ -129,13 +127,7 @@ fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<HistogramB
         .enumerate()
         .map(|(index, bound_ns)| HistogramBar {
             bound_ns,
-            counts: std::array::from_fn(|generation| {
-                histograms
-                    .get(generation)
-                    .and_then(|of| of.get(index))
-                    .copied()
-                    .unwrap_or(0)
-            }),
+            counts: histograms.map(|of| of[index]),
         })
         .collect();
     let first = all.iter().position(|class| class.total() > 0);
@@ -143,7 +135,7 @@ fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<HistogramB
     let (Some(first), Some(last)) = (first, last) else {
         return Vec::new();
     };
-    let used = all.get(first..=last).unwrap_or_default();
+    let used = &all[first..=last];
     if most == 0 {
         return Vec::new();
     }
@@ -153,12 +145,7 @@ fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<HistogramB
 }
 
 fn together(classes: &[HistogramBar]) -> HistogramBar {
-    let sum = |generation: usize| {
-        let counts = classes
-            .iter()
-            .filter_map(|class| class.counts.get(generation));
-        counts.fold(0_u64, |sum, count| sum.saturating_add(*count))
-    };
+    let sum = |generation: usize| classes.iter().map(|class| class.counts[generation]).sum();
     HistogramBar {
         bound_ns: classes.last().and_then(|class| class.bound_ns),
         counts: std::array::from_fn(sum),

@@ -74,7 +74,7 @@ fn draw_head(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &[C
     let sort = frame.state.sort;
     for place in places {
         let by = sort.by == place.column;
-        let mut title = place.column.title().to_owned();
+        let mut title = place.column.def().title.to_owned();
         let width = usize::from(place.width);
         if by {
             title.truncate(width.saturating_sub(1));
@@ -161,8 +161,7 @@ fn history(process: &ProcessFigures, width: usize) -> Vec<Span<'static>> {
     spans.extend(means.into_iter().rev().map(|ns| {
         let step = STEPS_NS.iter().filter(|bound| ns >= **bound).count();
         let index = if ns == 0 { 0 } else { step + 1 };
-        let bar = super::BARS.get(index).copied().unwrap_or(" ");
-        styled(bar, color(ns))
+        styled(super::BARS[index], color(ns))
     }));
     spans
 }

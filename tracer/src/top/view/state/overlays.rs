@@ -6,7 +6,6 @@ use super::ViewEffect;
 use super::ViewState;
 use super::moved;
 use crate::top::view::columns;
-use crate::top::view::columns::Column;
 use crate::top::view::keys::KeyAction;
 use gctrace_analysis::live::Snapshot;
 use std::time::Duration;
@@ -53,14 +52,14 @@ impl ViewState {
         let Overlay::Sort(chosen) = &mut self.overlay else {
             return ViewEffect::Draw;
         };
-        let last = columns::ALL.len() - 1;
+        let last = columns::COLUMNS.len() - 1;
         match action {
             KeyAction::Move(by) | KeyAction::Page(by) => *chosen = moved(*chosen, by).min(last),
             KeyAction::Wheel { by, .. } => *chosen = moved(*chosen, by.signum()).min(last),
             KeyAction::Home => *chosen = 0,
             KeyAction::End => *chosen = last,
             KeyAction::Expand | KeyAction::Accept => {
-                let column = columns::ALL.get(*chosen).copied().unwrap_or(Column::Rate);
+                let column = columns::COLUMNS[*chosen].column;
                 self.overlay = Overlay::None;
                 if column != self.sort.by {
                     self.sort_by(column, snapshot);

@@ -6,8 +6,6 @@ use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::BackwardStep;
-use gctrace_event::Counters;
-use gctrace_event::EventSource;
 use gctrace_event::Frame;
 use gctrace_event::GcReason;
 use gctrace_event::GcSettings;
@@ -200,9 +198,7 @@ fn kernel(pid: u32, from_ms: u64, to_ms: u64) -> Record {
         name: "gemm".to_owned(),
         start_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
-        correlation: None,
-        bytes: None,
-        collective: None,
+        ..GpuOp::default()
     })
 }
 
@@ -218,15 +214,10 @@ fn pause(pid: u32, at_ms: u64, length_ns: u64, generation: u8) -> Record {
         collected: Some(u64::from(generation) * 1_500),
         uncollectable: Some(0),
         interpreter: Some(0),
-        cpu_ns: None,
-        stop_the_world_ns: None,
         oldest_objects: (generation == 2).then_some(400_000 + at_ms * 10),
-        heap_objects: None,
-        unfinished: false,
         stack: Some(u32::from(generation) + 1),
         young_count: Some(700),
-        counters: Counters::default(),
-        source: EventSource::Probes,
+        ..Pause::default()
     })
 }
 

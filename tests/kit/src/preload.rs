@@ -1,0 +1,295 @@
+//! Runs programs with the library preloaded, and reads their rings as gctrace does.
+use gctrace_ring::AllocationTotals;
+use gctrace_ring::CLASSES;
+use gctrace_ring::HookState;
+use gctrace_ring::InjectOptions;
+use gctrace_ring::LostRecords;
+use gctrace_ring::OPTIONS_VARIABLE;
+use gctrace_ring::RENDEZVOUS_VARIABLE;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingHello;
+use gctrace_ring::RingListener;
+use gctrace_ring::RingRecord;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Maximum time between a process's connect(2) and its sendmsg(2).
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A ring and everything read from it.
+pub struct SeenRecords {
+    /// What the process sent with its ring.
+    pub hello: RingHello,
+    /// The process that wrote it.
+    pub pid: u32,
+    /// All records, in order.
+    pub records: Vec<RingRecord>,
+    /// How many did not fit into the ring.
+    pub lost: LostRecords,
+    /// The last allocation totals: their time, by class, and those of no class.
+    pub allocations: Option<(u64, [AllocationTotals; CLASSES], u64)>,
+    consumer: RingConsumer,
+}
+
+/// The results of a program.
+pub struct Run {
+    /// The program's exit status.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub output: String,
+    /// Its standard error.
+    pub errors: String,
+    /// A ring per process that loaded the library.
+    pub rings: Vec<SeenRecords>,
+}
+
+/// Runs a program with the library, and reads until it has exited and its rings are drained
+/// (`settle` longer).
+pub fn run(options: InjectOptions, command: &mut Command) -> Run {
+    run_with_children(options, command, Duration::ZERO)
+}
+
+/// The same for programs with children that outlive them by some time.
+pub fn run_with_children(options: InjectOptions, command: &mut Command, settle: Duration) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let listener = RingListener::bind(&socket).unwrap();
+    let out = folder.path().join("out");
+    let err = folder.path().join("err");
+    let library = gctrace_inject::find_library().unwrap();
+    let mut child = command
+        .env("LD_PRELOAD", library)
+        .env(RENDEZVOUS_VARIABLE, &socket)
+        .env(OPTIONS_VARIABLE, options.to_string())
+        .stdin(Stdio::null())
+        .stdout(std::fs::File::create(&out).unwrap())
+        .stderr(std::fs::File::create(&err).unwrap())
+        .spawn()
+        .unwrap();
+    let mut rings = Vec::new();
+    let status = loop {
+        read(&listener, &mut rings, false);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    std::thread::sleep(settle);
+    read(&listener, &mut rings, true);
+    for ring in &mut rings {
+        ring.lost = ring.consumer.lost();
+        ring.allocations = ring.consumer.allocations();
+    }
+    Run {
+        status,
+        output: String::from_utf8_lossy(&std::fs::read(out).unwrap()).into_owned(),
+        errors: String::from_utf8_lossy(&std::fs::read(err).unwrap()).into_owned(),
+        rings,
+    }
+}
+
+fn read(listener: &RingListener, rings: &mut Vec<SeenRecords>, dead: bool) {
+    while let Some(connection) = listener.accept().unwrap() {
+        let Some(offered) = connection.receive_within(PATIENCE) else {
+            continue;
+        };
+        let records = offered.hello.role.records(&InjectOptions::default());
+        let consumer = RingConsumer::open(offered.ring.as_fd(), records).unwrap();
+        rings.push(SeenRecords {
+            hello: offered.hello,
+            pid: offered.pid,
+            records: Vec::new(),
+            lost: consumer.lost(),
+            allocations: None,
+            consumer,
+        });
+    }
+    for ring in rings {
+        let records = &mut ring.records;
+        while ring
+            .consumer
+            .read(dead, |record| records.push(record.unwrap()))
+            .records
+            > 0
+        {}
+    }
+}
+
+impl Run {
+    /// The only ring.
+    pub fn only(&self) -> &SeenRecords {
+        assert_eq!(self.rings.len(), 1, "{}", self.errors);
+        &self.rings[0]
+    }
+
+    /// The ring of a process.
+    pub fn of(&self, pid: u32) -> &SeenRecords {
+        let mut own = self.rings.iter().filter(|ring| ring.pid == pid);
+        let ring = own
+            .next()
+            .unwrap_or_else(|| panic!("no ring of {pid}: {}", self.errors));
+        assert!(own.next().is_none(), "two rings of {pid}");
+        ring
+    }
+
+    /// The program's output, parsed as a list of numbers.
+    pub fn numbers(&self) -> Vec<u64> {
+        assert!(self.status.success(), "{:?} {}", self.status, self.errors);
+        let words = self
+            .output
+            .split(|sign: char| !sign.is_ascii_digit())
+            .filter(|word| !word.is_empty());
+        words.map(|word| word.parse().unwrap()).collect()
+    }
+}
+
+/// A pause, with its names resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Start, `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// End, `CLOCK_MONOTONIC`.
+    pub end_ns: u64,
+    /// The thread that collected.
+    pub tid: u32,
+    /// The oldest generation that was collected.
+    pub generation: u8,
+    /// The interpreter's id.
+    pub interpreter: i64,
+    /// Objects that were freed.
+    pub collected: u64,
+    /// Objects that could not be freed.
+    pub uncollectable: u64,
+    /// Id of the innermost frame, 0 if there is none.
+    pub frame: u32,
+    /// Whether the interpreter was finalizing.
+    pub at_exit: bool,
+}
+
+impl SeenRecords {
+    /// The pauses that have ended, in order.
+    pub fn pauses(&self) -> Vec<Pause> {
+        let pause = |record: &RingRecord| match *record {
+            RingRecord::Pause {
+                interval,
+                tid,
+                generation,
+                interpreter,
+                collected,
+                uncollectable,
+                frame,
+                at_exit,
+            } => Some(Pause {
+                start_ns: interval.start_ns,
+                end_ns: interval.end_ns,
+                tid,
+                generation,
+                interpreter,
+                collected,
+                uncollectable,
+                frame,
+                at_exit,
+            }),
+            _ => None,
+        };
+        self.records.iter().filter_map(pause).collect()
+    }
+
+    /// The number of pauses that started.
+    pub fn begins(&self) -> usize {
+        let is_begin = |record: &&RingRecord| matches!(record, RingRecord::PauseStart { .. });
+        self.records.iter().filter(is_begin).count()
+    }
+
+    /// States of hooks, with their counts and details.
+    pub fn hooks(&self) -> Vec<(HookState, i64, u64, String)> {
+        let texts = self.texts();
+        let hook = |record: &RingRecord| match *record {
+            RingRecord::Hook {
+                state,
+                interpreter,
+                detail,
+                count,
+                ..
+            } => Some((
+                state,
+                interpreter,
+                count,
+                texts.get(&detail).cloned().unwrap_or_default(),
+            )),
+            _ => None,
+        };
+        self.records.iter().filter_map(hook).collect()
+    }
+
+    /// The collector's thresholds and whether it is enabled, at each change.
+    pub fn settings(&self) -> Vec<([i32; 3], bool)> {
+        let settings = |record: &RingRecord| match *record {
+            RingRecord::Settings {
+                thresholds,
+                enabled,
+                ..
+            } => Some((thresholds, enabled)),
+            _ => None,
+        };
+        self.records.iter().filter_map(settings).collect()
+    }
+
+    /// The texts that other records refer to, by id.
+    pub fn texts(&self) -> BTreeMap<u32, String> {
+        let mut texts = BTreeMap::<u32, Vec<u8>>::new();
+        for record in &self.records {
+            if let RingRecord::Text(piece) = record {
+                texts.entry(piece.id).or_default().extend(piece.used());
+            }
+        }
+        let text = |(id, bytes)| (id, String::from_utf8(bytes).unwrap());
+        texts.into_iter().map(text).collect()
+    }
+
+    /// (function, file, line) of a frame and its callers.
+    pub fn stack(&self, frame: u32) -> Vec<(String, String, u32)> {
+        let texts = self.texts();
+        let mut frames = BTreeMap::new();
+        for record in &self.records {
+            if let RingRecord::Frame {
+                id,
+                parent,
+                function,
+                file,
+                line,
+            } = *record
+            {
+                frames.insert(
+                    id,
+                    (parent, texts[&function].clone(), texts[&file].clone(), line),
+                );
+            }
+        }
+        let mut next = frame;
+        std::iter::from_fn(|| {
+            let (parent, function, file, line) = frames.get(&next)?.clone();
+            next = parent;
+            Some((function, file, line))
+        })
+        .collect()
+    }
+
+    /// The interpreter's own data: version, file, whether it is free-threaded.
+    pub fn interpreter(&self) -> Option<(String, String, bool)> {
+        let texts = self.texts();
+        self.records.iter().find_map(|record| match *record {
+            RingRecord::Interpreter {
+                version,
+                file,
+                free_threaded,
+                ..
+            } => Some((texts[&version].clone(), texts[&file].clone(), free_threaded)),
+            _ => None,
+        })
+    }
+}

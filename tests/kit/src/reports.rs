@@ -1,0 +1,107 @@
+//! Traces for tests: records in, a report out.
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::report::Report;
+use gctrace_event::FORMAT;
+use gctrace_event::GcReason;
+use gctrace_event::Interpreter;
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use gctrace_event::ProcessOrigin;
+use gctrace_event::Record;
+use gctrace_event::TraceEnd;
+use gctrace_event::TraceHeader;
+use gctrace_event::read::DecodedItem;
+use gctrace_event::read::TraceCompletion;
+
+/// Start of the recordings; one millisecond is `MS`.
+pub const START: u64 = 1_000_000_000;
+/// Nanoseconds of a millisecond.
+pub const MS: u64 = 1_000_000;
+
+/// A header that names the format and the start.
+pub fn header() -> TraceHeader {
+    TraceHeader {
+        format: FORMAT.to_owned(),
+        started_ns: START,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        ..TraceHeader::default()
+    }
+}
+
+/// A process with an interpreter of this collector (`generational`, `incremental`, `free-threaded`).
+pub fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
+    Record::Process(Process {
+        pid,
+        origin: ProcessOrigin::Launched,
+        since_ns: START + since_ms * MS,
+        command: vec!["python".to_owned()],
+        interpreter: Some(Interpreter {
+            collector: collector.to_owned(),
+            free_threaded: collector == "free-threaded",
+            ..Interpreter::default()
+        }),
+        ..Process::default()
+    })
+}
+
+/// The exit of a process, with code 0.
+pub fn exit(pid: u32, at_ms: u64) -> Record {
+    Record::ProcessExit(ProcessExit {
+        pid,
+        at_ns: START + at_ms * MS,
+        code: Some(0),
+        signal: None,
+    })
+}
+
+/// A pause of a process's main thread, from and to in milliseconds.
+pub fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
+    Pause {
+        pid,
+        tid: pid,
+        start_ns: START + from_ms * MS,
+        end_ns: START + to_ms * MS,
+        generation: 0,
+        reason: GcReason::Automatic,
+        collected: Some(1),
+        uncollectable: Some(0),
+        interpreter: Some(0),
+        ..Pause::default()
+    }
+}
+
+/// The end of a recording of one process, without losses.
+pub fn end(at_ms: u64) -> TraceEnd {
+    TraceEnd {
+        ended_ns: START + at_ms * MS,
+        why: "the command ended".to_owned(),
+        processes: Some(gctrace_event::ExaminedProcesses {
+            python: 1,
+            other: Some(0),
+            unexamined: Default::default(),
+        }),
+        ..TraceEnd::default()
+    }
+}
+
+/// Adds a whole trace; without `end` it is a trace that was cut off.
+pub fn add(analysis: &mut Analysis, file: &str, records: Vec<Record>, end: Option<TraceEnd>) {
+    analysis.begin_trace(file);
+    analysis.add(DecodedItem::Header(Box::new(header())));
+    for record in records {
+        analysis.add(DecodedItem::Record(record));
+    }
+    if let Some(end) = end {
+        analysis.add(DecodedItem::Record(Record::End(end)));
+    }
+    analysis.end_trace(TraceCompletion::default(), None);
+}
+
+/// The report on one trace.
+pub fn report(records: Vec<Record>, end: Option<TraceEnd>) -> Report {
+    let mut analysis = Analysis::default();
+    add(&mut analysis, "t.json", records, end);
+    analysis.report()
+}

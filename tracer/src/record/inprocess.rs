@@ -1,0 +1,477 @@
+//! In-process: the other source of a recording, by rings of shared memory that processes hand over.
+//!
+//! Owns the private folder and its socket, the connected processes, and the figures about all of
+//! them. One process and its records are in `inprocess/injected_process.rs`; `launch/preload.rs`
+//! loads the library into programs.
+
+mod connections;
+mod counted_allocations;
+mod folder;
+mod gpu;
+mod injected_process;
+mod notices;
+mod python;
+mod ring_event;
+mod texts;
+
+use crate::launch::CommandEnd;
+use crate::launch::Invoker;
+use crate::record::clock;
+use crate::record::inprocess::connections::RingConnections;
+use crate::record::inprocess::folder::FolderOwner;
+use crate::record::inprocess::folder::InjectFolder;
+use crate::record::inprocess::injected_process::InjectedProcess;
+use crate::record::inprocess::notices::NoticeCounts;
+use crate::record::output::RecordOutput;
+use crate::record::output::RecordSink as _;
+use crate::record::shutdown::RecordingLosses;
+use crate::record::source::Source;
+use crate::record::trace::RecordingTrace;
+use anyhow::Context as _;
+use gctrace_event::ProbeCost;
+use gctrace_event::ProcessExit;
+use gctrace_event::ProcessOrigin;
+use gctrace_event::Record;
+use gctrace_event::TraceEnd;
+use gctrace_ring::Absence;
+use gctrace_ring::InjectOptions;
+use gctrace_ring::OfferedRing;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingListener;
+use gctrace_ring::RingRole;
+use nix::sys::epoll::Epoll;
+use nix::sys::epoll::EpollCreateFlags;
+use nix::sys::epoll::EpollEvent;
+use nix::sys::epoll::EpollFlags;
+use nix::sys::epoll::EpollTimeout;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// The processes that are recorded in-process.
+pub(crate) struct InProcessSource {
+    connections: RingConnections,
+    /// The listener, open connections and all living processes.
+    waiting: Epoll,
+    /// What the library is to record.
+    options: InjectOptions,
+    processes: HashMap<u32, InjectedProcess>,
+    /// The user whose rings are accepted, in addition to root's.
+    owner: FolderOwner,
+    launched: Option<u32>,
+    stats: InjectedStats,
+    /// Collections are to be recorded in-process, and no process has handed over a ring for them
+    /// yet.
+    lacks_python: bool,
+    /// GPU work is to be recorded, and no process has handed over a ring for it yet.
+    lacks_cuda: bool,
+    /// The command handed over a ring.
+    has_launched: bool,
+    /// Counts the processes that hand over no ring, by reason.
+    absent: std::fs::File,
+    /// Dropped last.
+    folder: InjectFolder,
+}
+
+/// Figures about all processes.
+struct InjectedStats {
+    /// There are no probes: processes, threads and exits are written from here.
+    describes_processes: bool,
+    notices: NoticeCounts,
+    lost: BTreeMap<String, u64>,
+    /// As `lost`, not yet written.
+    lost_by_process: BTreeMap<(u32, &'static str), u64>,
+    overhead: CuptiOverhead,
+    /// Collections recorded in-process.
+    collections: u64,
+    /// Calls that CUPTI reported.
+    calls: u64,
+}
+
+/// How long CUPTI itself kept the programs' threads busy.
+#[derive(Clone, Copy, Debug, Default)]
+struct CuptiOverhead {
+    count: u64,
+    total_ns: u64,
+    queue_full: u64,
+}
+
+impl InProcessSource {
+    /// Creates the private folder and listens in it. `describes_processes`: there are no probes to
+    /// describe them; `options`: what the library is to record.
+    pub(crate) fn start(
+        invoker: &Invoker,
+        as_root: bool,
+        describes_processes: bool,
+        options: &InjectOptions,
+    ) -> anyhow::Result<Self> {
+        let is_other = invoker.escalated_by().is_some() && !as_root;
+        let own = nix::unistd::Uid::effective().as_raw();
+        let owner = match is_other {
+            true => FolderOwner {
+                uid: invoker.uid,
+                gid: invoker.gid,
+            },
+            false => FolderOwner {
+                uid: own,
+                gid: nix::unistd::Gid::effective().as_raw(),
+            },
+        };
+        let folder = InjectFolder::make(&folder::places(owner), owner)?;
+        let listener = RingListener::bind(&folder.socket())
+            .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
+        let absent = folder.make_file(gctrace_ring::ABSENCE_FILE, owner)?;
+        let waiting = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
+        let mut injected = Self {
+            connections: RingConnections::new(listener),
+            waiting,
+            options: *options,
+            processes: HashMap::new(),
+            owner,
+            launched: None,
+            stats: InjectedStats {
+                describes_processes,
+                notices: NoticeCounts::default(),
+                lost: BTreeMap::new(),
+                lost_by_process: BTreeMap::new(),
+                overhead: CuptiOverhead::default(),
+                collections: 0,
+                calls: 0,
+            },
+            lacks_python: options.collections,
+            // On a machine without a GPU its absence is expected.
+            lacks_cuda: options.cuda && !options.yields && crate::record::mode::has_device(),
+            has_launched: false,
+            absent,
+            folder,
+        };
+        injected.connections.listen(&injected.waiting);
+        raise_descriptor_limit();
+        Ok(injected)
+    }
+
+    /// The socket's path, for the environment of programs.
+    pub(crate) fn rendezvous(&self) -> PathBuf {
+        self.folder.socket()
+    }
+
+    /// Hands the folder to its user, once gctrace has put everything into it.
+    pub(crate) fn hand_over(&self) -> anyhow::Result<()> {
+        self.folder.hand_to(self.owner)
+    }
+
+    /// Sets the pid of the command that gctrace started.
+    pub(crate) fn launched(&mut self, pid: u32) {
+        self.launched = Some(pid);
+    }
+
+    /// Counts the processes known only by their absence, unless probes see them.
+    fn count_absent(&self, trace: &mut RecordingTrace) {
+        if !self.stats.describes_processes {
+            return;
+        }
+        match gctrace_ring::absences(&self.absent) {
+            Ok(counts) => {
+                for (absence, count) in Absence::ALL.into_iter().zip(counts) {
+                    trace.examination.absent(absence.into(), count);
+                }
+            }
+            Err(error) => tracing::debug!("{}: {error}", gctrace_ring::ABSENCE_FILE),
+        }
+    }
+
+    /// Accepts new rings, drains all of them, reaps exited processes.
+    fn drain(&mut self, trace: &mut RecordingTrace) {
+        self.connections.listen(&self.waiting);
+        // A process seen as exited here writes no more; the loop below drains it.
+        let dead = self.dead();
+        self.accept(trace);
+        for (pid, process) in &mut self.processes {
+            let is_dead = process.pidfd.is_none() || dead.contains(pid);
+            process.read(is_dead, trace, &mut self.stats);
+        }
+        let now_ns = clock::monotonic_ns();
+        let gone: Vec<u32> = self
+            .processes
+            .iter()
+            .filter(|(pid, process)| process.pidfd.is_none() || dead.contains(pid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in gone {
+            self.reap(pid, now_ns, trace);
+        }
+    }
+
+    fn dead(&self) -> Vec<u32> {
+        let most = self.processes.len() + self.connections.most_events();
+        let mut events = vec![EpollEvent::empty(); most];
+        let count = self.waiting.wait(&mut events, EpollTimeout::ZERO);
+        let ready = events.iter().take(count.unwrap_or(0)).map(EpollEvent::data);
+        ready.filter_map(|data| u32::try_from(data).ok()).collect()
+    }
+
+    fn accept(&mut self, trace: &mut RecordingTrace) {
+        let mut offers = Vec::new();
+        let is_short_of_files = self.connections.take(&self.waiting, &mut offers);
+        for offered in offers {
+            self.take(offered, trace);
+        }
+        if is_short_of_files {
+            self.warn(0, TOO_MANY_FILES.to_owned(), trace);
+        }
+    }
+
+    fn take(&mut self, offered: OfferedRing, trace: &mut RecordingTrace) {
+        let OfferedRing {
+            ring,
+            hello,
+            pid,
+            uid,
+        } = offered;
+        if pid == 0 || ![self.owner.uid, 0].contains(&uid) {
+            let text = format!(
+                "a ring from a process of user {uid} was refused: that is not the command's user"
+            );
+            return self.warn(pid, text, trace);
+        }
+        let records = hello.role.records(&self.options);
+        let inode = nix::sys::stat::fstat(&ring)
+            .ok()
+            .map(|status| status.st_ino);
+        let known = self.processes.get(&pid);
+        if known.is_some_and(|known| known.still_maps(hello.role)) {
+            return self.warn(pid, SECOND_RING.to_owned(), trace);
+        }
+        let consumer = match RingConsumer::open(ring.as_fd(), records) {
+            Ok(consumer) => consumer,
+            Err(error) => {
+                let text = format!(
+                    "a ring was refused ({error}): is libgctrace_inject.so from this version of gctrace?"
+                );
+                return self.warn(pid, text, trace);
+            }
+        };
+        // From here on only the mapping keeps the memory alive.
+        drop(ring);
+        if !self.processes.contains_key(&pid) {
+            let pidfd = self.watch_end(pid);
+            let origin = match self.launched == Some(pid) {
+                true => ProcessOrigin::Launched,
+                false => ProcessOrigin::Child,
+            };
+            let process = InjectedProcess::new(pid, &hello, origin, pidfd);
+            self.processes.insert(pid, process);
+            if self.stats.describes_processes {
+                trace.examination.started(pid, None);
+            }
+        }
+        self.lacks_python &= hello.role != RingRole::Python;
+        self.lacks_cuda &= hello.role != RingRole::Gpu;
+        self.has_launched |= self.launched == Some(pid);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.add(&hello, (consumer, inode), trace, &mut self.stats);
+        }
+    }
+
+    /// `None` if the process has exited and was waited for already.
+    fn watch_end(&self, pid: u32) -> Option<OwnedFd> {
+        // SAFETY: plain numbers.
+        let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let raw = i32::try_from(raw).ok().filter(|raw| *raw >= 0)?;
+        // SAFETY: the kernel has just returned it, close-on-exec; it has no other owner.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(pid));
+        if let Err(errno) = self.waiting.add(&pidfd, event) {
+            tracing::warn!("the exit of process {pid} will not be seen: {errno}");
+        }
+        Some(pidfd)
+    }
+
+    /// Closes an exited process whose rings were drained.
+    fn reap(&mut self, pid: u32, at_ns: u64, trace: &mut RecordingTrace) {
+        let Some(mut process) = self.processes.remove(&pid) else {
+            return;
+        };
+        process.close(at_ns, trace, &mut self.stats);
+        if let Some(pidfd) = &process.pidfd {
+            let _ = self.waiting.delete(pidfd);
+        }
+        if self.stats.describes_processes {
+            trace.output.forget(pid);
+            trace.examination.ended(pid);
+            trace.calls.ended(pid);
+            // The command's status is known only after waiting for it.
+            if self.launched != Some(pid) {
+                write_exit(pid, at_ns, None, &mut trace.output);
+            }
+        }
+    }
+
+    fn warn(&mut self, pid: u32, text: String, trace: &mut RecordingTrace) {
+        let notice = ring_event::InjectedNotice {
+            at_ns: clock::monotonic_ns(),
+            weight: ring_event::NoticeLevel::Warning,
+            text,
+        };
+        self.stats.notices.report(pid, notice, &mut trace.output);
+    }
+}
+
+impl Source for InProcessSource {
+    fn wake_descriptor(&self) -> BorrowedFd<'_> {
+        self.waiting.0.as_fd()
+    }
+
+    fn poll(&mut self, trace: &mut RecordingTrace) -> anyhow::Result<()> {
+        self.drain(trace);
+        Ok(())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.processes.keys().copied().collect()
+    }
+
+    fn tally(
+        &mut self,
+        _trace: &RecordingTrace,
+        losses: &mut RecordingLosses,
+    ) -> anyhow::Result<()> {
+        losses.lost.extend(self.stats.lost.clone());
+        losses.hits += self.stats.collections + self.stats.calls;
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        trace: &mut RecordingTrace,
+        end: &mut TraceEnd,
+        ended: Option<CommandEnd>,
+    ) -> anyhow::Result<usize> {
+        // Covers every pending connection: the kernel queues that many.
+        for _ in 0..RingListener::MAX_WAITING / connections::ACCEPTED_AT_ONCE {
+            self.drain(trace);
+            if !self.connections.has_more() {
+                break;
+            }
+        }
+        self.count_absent(trace);
+        for process in self.processes.values_mut() {
+            process.leave(trace, &mut self.stats);
+        }
+        let now_ns = clock::monotonic_ns();
+        if let (Some(pid), Some(_)) = (self.launched, ended)
+            && self.stats.describes_processes
+            && self.has_launched
+        {
+            write_exit(pid, now_ns, ended, &mut trace.output);
+        }
+        if self.lacks_python {
+            self.warn(0, NO_PYTHON.to_owned(), trace);
+        } else if self.lacks_cuda {
+            self.warn(0, NO_CUDA.to_owned(), trace);
+        }
+        self.stats.overhead.note(&mut trace.output);
+        self.stats.notices.finish(&mut trace.output);
+        end.probes.extend(self.stats.hooks());
+        end.lost.extend(self.stats.lost);
+        Ok(self.processes.len())
+    }
+}
+
+const TOO_MANY_FILES: &str = "gctrace has reached its limit of open files: new processes are recorded once others \
+    have exited; ulimit -n raises the limit";
+
+const SECOND_RING: &str =
+    "a second ring was refused: a process creates another one only after exec or fork";
+
+const NO_PYTHON: &str = "no CPython was recorded: the command runs none, or one that the \
+    library is not loaded into (statically linked, set-user-id, built for musl, started with an environment of \
+    its own) or that cannot reach gctrace's private folder (a sandbox or chroot with a /dev/shm or /tmp of its own)";
+
+const NO_CUDA: &str = "no GPU times were recorded: no program initialized CUDA, so that CUPTI was not loaded \
+    (--cuda off disables this)";
+
+fn write_exit(pid: u32, at_ns: u64, ended: Option<CommandEnd>, output: &mut RecordOutput) {
+    let (code, signal) = match ended {
+        Some(CommandEnd::Code(code)) => (Some(i32::from(code)), None),
+        Some(CommandEnd::Signal(signal)) => (None, Some(i32::from(signal))),
+        None => (None, None),
+    };
+    output.write(&Record::ProcessExit(ProcessExit {
+        pid,
+        at_ns,
+        code,
+        signal,
+    }));
+}
+
+/// Each living process takes one descriptor. The command gets the limit that gctrace was started
+/// with.
+fn raise_descriptor_limit() {
+    use nix::sys::resource::Resource;
+    let Ok((soft, hard)) = nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE) else {
+        return;
+    };
+    if soft < hard
+        && let Err(errno) = nix::sys::resource::setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::debug!("the limit on open files stays {soft}: {errno}");
+    }
+}
+
+impl InjectedStats {
+    fn hooks(&self) -> Vec<ProbeCost> {
+        let hooks = [
+            ("collection, in-process", self.collections),
+            ("CUDA call, reported by CUPTI", self.calls),
+        ];
+        let used = hooks.into_iter().filter(|(_, hits)| *hits > 0);
+        used.map(|(probe, hits)| ProbeCost {
+            probe: probe.to_owned(),
+            hits,
+            ns_per_hit: None,
+        })
+        .collect()
+    }
+
+    /// Counts lost records, in total and for their process.
+    fn lose(&mut self, pid: u32, what: &'static str, count: u64) {
+        for lost in [
+            self.lost.entry(what.to_owned()).or_default(),
+            self.lost_by_process.entry((pid, what)).or_default(),
+        ] {
+            *lost = lost.saturating_add(count);
+        }
+    }
+
+    /// Writes to the trace which process lost records, after it has exited.
+    fn report_lost(&mut self, output: &mut RecordOutput) {
+        let now_ns = clock::monotonic_ns();
+        for ((pid, what), count) in std::mem::take(&mut self.lost_by_process) {
+            output.note(Some(pid), now_ns, format!("lost: {count} ({what})"));
+        }
+    }
+}
+
+impl CuptiOverhead {
+    fn add(&mut self, ns: u64, queue_full: bool) {
+        self.count += 1;
+        self.total_ns = self.total_ns.saturating_add(ns);
+        self.queue_full += u64::from(queue_full);
+    }
+
+    fn note(&self, output: &mut RecordOutput) {
+        if self.count > 0 {
+            let milliseconds = self.total_ns as f64 / 1e6;
+            let message = format!(
+                "CUPTI reported {} overhead intervals, {milliseconds:.3} ms in total; in {} of them the launch queue was full",
+                self.count, self.queue_full
+            );
+            output.note(None, clock::monotonic_ns(), message);
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Turns the records of CUPTI's ring into records of the trace. Pure.
+//!
+//! Calls and waits are kept until CUPTI has handed over everything of their time: of nested calls
+//! the outermost is written, and the recording of an event may come in a later record than the wait
+//! for it.
+
+use super::ring_event::InjectedNotice;
+use super::ring_event::NoticeLevel;
+use super::ring_event::RingEvent;
+use super::texts::NAME_LOST;
+use super::texts::RingTexts;
+use gctrace_event::CudaCall;
+use gctrace_event::CudaLayer;
+use gctrace_event::GpuOp;
+use gctrace_event::GpuOpKind;
+use gctrace_event::GpuSync;
+use gctrace_event::GpuSyncKind;
+use gctrace_event::Record;
+use gctrace_ring::ApiLayer;
+use gctrace_ring::CuptiState;
+use gctrace_ring::GpuRecord;
+use gctrace_ring::RingRecord as Raw;
+use gctrace_ring::TextId;
+use gctrace_ring::TimeInterval;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+/// Place where losses by CUPTI itself are counted.
+pub(super) const DROPPED: &str = "GPU work: dropped by CUPTI";
+
+/// Calls and waits kept for an overdue flush: about a second of launches.
+const MAX_KEPT: usize = 1 << 18;
+/// Demangled names kept per ring.
+const MAX_NAMES: usize = 1 << 16;
+/// Recordings kept per event: a wait is for the last one before it.
+const RECORDINGS: usize = 64;
+/// Events that are kept.
+const MAX_EVENTS: usize = 1 << 16;
+/// `CUpti_ActivityOverheadKind`, COMMAND_BUFFER_FULL (CUDA 12.4 and later).
+const QUEUE_FULL: u32 = 6 << 16;
+
+/// Decoder of one process's ring of GPU work: what later records refer to, by id.
+#[derive(Debug)]
+pub(super) struct GpuRing {
+    pid: u32,
+    texts: RingTexts,
+    names: HashMap<TextId, String>,
+    /// Device of each context.
+    devices: HashMap<u32, u32>,
+    /// By context and event: the stream that recorded it, by correlation id.
+    events: HashMap<(u32, u32), BTreeMap<u32, u32>>,
+    calls: HashMap<u32, CorrelatedCall>,
+    waits: Vec<CorrelatedWait>,
+    /// Everything up to then was handed over.
+    flushed_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CorrelatedCall {
+    interval: TimeInterval,
+    layer: ApiLayer,
+    tid: u32,
+    function: u32,
+    name: TextId,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CorrelatedWait {
+    interval: TimeInterval,
+    kind: GpuSyncKind,
+    correlation: u32,
+    context: u32,
+    stream: u32,
+    event: u32,
+}
+
+impl GpuRing {
+    /// Starts to decode a new ring of the process; all its texts and contexts are still to come.
+    pub(super) fn new(pid: u32) -> Self {
+        Self {
+            pid,
+            texts: RingTexts::default(),
+            names: HashMap::new(),
+            devices: HashMap::new(),
+            events: HashMap::new(),
+            calls: HashMap::new(),
+            waits: Vec::new(),
+            flushed_ns: 0,
+        }
+    }
+
+    /// Decodes one record; appends the events that it completes, if any.
+    pub(super) fn take(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
+        match *record {
+            Raw::Text(piece) => self.texts.take(&piece),
+            Raw::Gpu { .. } => self.work(record, ring_events),
+            Raw::Sync {
+                interval,
+                kind,
+                correlation,
+                context,
+                stream,
+                event,
+            } => {
+                if let Some(kind) = wait_kind(kind) {
+                    self.waits.push(CorrelatedWait {
+                        interval,
+                        kind,
+                        correlation,
+                        context,
+                        stream,
+                        event,
+                    });
+                }
+            }
+            Raw::Event {
+                correlation,
+                context,
+                stream,
+                event,
+            } => self.recorded(context, event, correlation, stream),
+            Raw::Api {
+                interval,
+                layer,
+                tid,
+                correlation,
+                function,
+                name,
+            } => {
+                let call = CorrelatedCall {
+                    interval,
+                    layer,
+                    tid,
+                    function,
+                    name,
+                };
+                self.call(correlation, call, ring_events);
+            }
+            Raw::Overhead { interval, kind } => ring_events.push(RingEvent::Overhead {
+                ns: interval.end_ns.saturating_sub(interval.start_ns),
+                queue_full: kind == QUEUE_FULL,
+            }),
+            Raw::Cupti {
+                at_ns,
+                state,
+                code,
+                detail,
+            } => self.cupti(at_ns, state, code, detail, ring_events),
+            Raw::Dropped { count, .. } => ring_events.push(RingEvent::Missed(DROPPED, count)),
+            Raw::Flushed { at_ns } => self.flushed(at_ns, ring_events),
+            _ => {}
+        }
+        if self.calls.len() + self.waits.len() > MAX_KEPT {
+            self.write_until(u64::MAX, ring_events);
+        }
+    }
+
+    /// No more records will come: writes what is kept.
+    pub(super) fn finish(&mut self, ring_events: &mut Vec<RingEvent>) {
+        self.write_until(u64::MAX, ring_events);
+    }
+
+    fn work(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
+        let Raw::Gpu {
+            interval,
+            work,
+            copy_kind,
+            device,
+            context,
+            stream,
+            correlation,
+            bytes,
+            name,
+            ..
+        } = *record
+        else {
+            return;
+        };
+        self.devices.insert(context, device);
+        let kind = match work {
+            GpuRecord::Kernel => GpuOpKind::Kernel,
+            GpuRecord::Memcpy | GpuRecord::PeerCopy => GpuOpKind::Memcpy,
+            GpuRecord::Memset => GpuOpKind::Memset,
+        };
+        ring_events.push(RingEvent::Record(Record::GpuOp(GpuOp {
+            pid: Some(self.pid),
+            device,
+            stream: u64::from(stream),
+            kind,
+            name: match work {
+                GpuRecord::Kernel => self.kernel(name),
+                GpuRecord::Memcpy => copy_name(copy_kind).to_owned(),
+                GpuRecord::PeerCopy => copy_name(PEER).to_owned(),
+                GpuRecord::Memset => "Memset (Device)".to_owned(),
+            },
+            start_ns: interval.start_ns,
+            end_ns: interval.end_ns.max(interval.start_ns),
+            correlation: (correlation != 0).then_some(u64::from(correlation)),
+            bytes: (work != GpuRecord::Kernel).then_some(bytes),
+            collective: None,
+        })));
+    }
+
+    /// The demangled name of a kernel.
+    fn kernel(&mut self, id: TextId) -> String {
+        if let Some(name) = self.names.get(&id) {
+            return name.clone();
+        }
+        let Some(mangled) = self.texts.get(id).filter(|text| *text != NAME_LOST) else {
+            return NAME_LOST.to_owned();
+        };
+        let name = demangled(mangled);
+        if self.names.len() < MAX_NAMES {
+            self.names.insert(id, name.clone());
+        }
+        name
+    }
+
+    fn recorded(&mut self, context: u32, event: u32, correlation: u32, stream: u32) {
+        let key = (context, event);
+        if self.events.len() >= MAX_EVENTS && !self.events.contains_key(&key) {
+            self.events.clear();
+        }
+        let recordings = self.events.entry(key).or_default();
+        recordings.insert(correlation, stream);
+        if recordings.len() > RECORDINGS {
+            recordings.pop_first();
+        }
+    }
+
+    /// Driver and runtime records of nested calls share a correlation id; 0 is none.
+    fn call(&mut self, correlation: u32, call: CorrelatedCall, ring_events: &mut Vec<RingEvent>) {
+        if correlation == 0 {
+            ring_events.push(RingEvent::Record(call.record(self.pid, None, &self.texts)));
+            return;
+        }
+        let known = self.calls.entry(correlation).or_insert(call);
+        if call.interval.start_ns < known.interval.start_ns || call.layer == ApiLayer::Runtime {
+            *known = call;
+        }
+    }
+
+    /// Writes what ended before the previous flush: a call may have ended after a flush, and those
+    /// nested in it before.
+    fn flushed(&mut self, at_ns: u64, ring_events: &mut Vec<RingEvent>) {
+        let until_ns = std::mem::replace(&mut self.flushed_ns, at_ns);
+        self.write_until(until_ns, ring_events);
+    }
+
+    fn write_until(&mut self, until_ns: u64, ring_events: &mut Vec<RingEvent>) {
+        let (pid, texts) = (self.pid, &self.texts);
+        self.calls.retain(|correlation, call| {
+            let is_due = call.interval.end_ns <= until_ns;
+            if is_due {
+                ring_events.push(RingEvent::Record(call.record(
+                    pid,
+                    Some(*correlation),
+                    texts,
+                )));
+            }
+            !is_due
+        });
+        let due = self
+            .waits
+            .extract_if(.., |wait| wait.interval.end_ns <= until_ns);
+        for wait in due.collect::<Vec<_>>() {
+            ring_events.push(RingEvent::Record(Record::GpuSync(self.wait(&wait))));
+        }
+    }
+
+    fn wait(&self, wait: &CorrelatedWait) -> GpuSync {
+        let for_event = matches!(wait.kind, GpuSyncKind::Event | GpuSyncKind::StreamWaitEvent);
+        let recordings = self.events.get(&(wait.context, wait.event));
+        let recording = recordings
+            .filter(|_| for_event)
+            .and_then(|recordings| recordings.range(..=wait.correlation).next_back());
+        let has_stream = wait.stream != u32::MAX && wait.kind != GpuSyncKind::Context;
+        GpuSync {
+            pid: Some(self.pid),
+            kind: wait.kind,
+            device: self.devices.get(&wait.context).copied(),
+            stream: has_stream.then_some(u64::from(wait.stream)),
+            start_ns: wait.interval.start_ns,
+            end_ns: wait.interval.end_ns.max(wait.interval.start_ns),
+            correlation: Some(u64::from(wait.correlation)),
+            event_stream: recording.map(|(_, stream)| u64::from(*stream)),
+            event_correlation: recording.map(|(correlation, _)| u64::from(*correlation)),
+        }
+    }
+
+    fn cupti(
+        &self,
+        at_ns: u64,
+        state: CuptiState,
+        code: i64,
+        detail: TextId,
+        ring_events: &mut Vec<RingEvent>,
+    ) {
+        match state {
+            CuptiState::Recording => ring_events.push(RingEvent::CuptiSince(at_ns)),
+            CuptiState::Calibrated | CuptiState::Partial => {}
+            _ => ring_events.push(RingEvent::NoCupti),
+        }
+        let detail = self.texts.get(detail).unwrap_or_default();
+        ring_events.push(RingEvent::Notice(InjectedNotice {
+            at_ns,
+            weight: match state {
+                CuptiState::Recording => NoticeLevel::Detail,
+                CuptiState::Calibrated | CuptiState::Yielded => NoticeLevel::Note,
+                _ => NoticeLevel::Warning,
+            },
+            text: cupti_text(state, code, detail),
+        }));
+    }
+}
+
+impl CorrelatedCall {
+    fn record(&self, pid: u32, correlation: Option<u32>, texts: &RingTexts) -> Record {
+        Record::CudaCall(CudaCall {
+            pid,
+            tid: self.tid,
+            layer: layer(self.layer),
+            function: function(self, texts),
+            start_ns: self.interval.start_ns,
+            end_ns: self.interval.end_ns.max(self.interval.start_ns),
+            correlation: correlation.map(u64::from),
+            ..CudaCall::default()
+        })
+    }
+}
+
+/// The state of CUPTI, as a sentence.
+fn cupti_text(state: CuptiState, code: i64, detail: &str) -> String {
+    let because = match detail {
+        "" => String::new(),
+        detail => format!(": {detail}"),
+    };
+    match state {
+        CuptiState::Recording => {
+            format!("GPU work is recorded by CUPTI (version {code}){because}")
+        }
+        CuptiState::Absent => format!(
+            "GPU work is not recorded: found no libcupti in the process or near its libraries{because}"
+        ),
+        CuptiState::TooOld => {
+            format!("GPU work is not recorded: this CUPTI is too old; it lacks {detail}")
+        }
+        CuptiState::Busy => format!(
+            "GPU work is not recorded: another profiler in the program uses CUPTI (error {code}){because}"
+        ),
+        CuptiState::NoDriver => {
+            format!("GPU work is not recorded: CUPTI finds no driver (error {code}){because}")
+        }
+        CuptiState::Refused => {
+            format!("GPU work is not recorded: CUPTI refused {detail} (error {code})")
+        }
+        CuptiState::Yielded => {
+            format!("CUPTI was left to the program's own profiler (--gpu-yield){because}")
+        }
+        CuptiState::Calibrated => format!(
+            "GPU timestamps were calibrated against CLOCK_MONOTONIC; they are off by at most {code} ns{because}"
+        ),
+        CuptiState::Partial => {
+            format!("CUPTI does not provide records of kind {code}{because}")
+        }
+    }
+}
+
+/// `CUpti_ActivitySynchronizationType`.
+fn wait_kind(kind: u8) -> Option<GpuSyncKind> {
+    match kind {
+        1 => Some(GpuSyncKind::Event),
+        2 => Some(GpuSyncKind::StreamWaitEvent),
+        3 => Some(GpuSyncKind::Stream),
+        4 => Some(GpuSyncKind::Context),
+        _ => None,
+    }
+}
+
+fn layer(layer: ApiLayer) -> CudaLayer {
+    match layer {
+        ApiLayer::Driver => CudaLayer::Driver,
+        ApiLayer::Runtime => CudaLayer::Runtime,
+    }
+}
+
+/// The function's name without the version that CUPTI adds (`cudaLaunchKernel_v7000`); its number
+/// if CUPTI has no name.
+fn function(call: &CorrelatedCall, texts: &RingTexts) -> Cow<'static, str> {
+    let Some(name) = texts.get(call.name) else {
+        let library = match call.layer {
+            ApiLayer::Driver => "driver",
+            ApiLayer::Runtime => "runtime",
+        };
+        return format!("{library} function {}", call.function).into();
+    };
+    let plain = match name.rsplit_once("_v") {
+        Some((plain, version)) if is_cuda_version(version) => plain,
+        _ => name,
+    };
+    plain.to_owned().into()
+}
+
+/// `3020` is CUDA 3.2. Of the driver, `_v2` is part of the name.
+fn is_cuda_version(text: &str) -> bool {
+    text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A name as the PyTorch profiler shows it; unchanged if it is not a mangled C++ name.
+fn demangled(mangled: &str) -> String {
+    let symbol = cpp_demangle::Symbol::new(mangled).ok();
+    let name = symbol.and_then(|symbol| symbol.demangle().ok());
+    name.unwrap_or_else(|| mangled.to_owned())
+}
+
+/// `CUPTI_ACTIVITY_MEMCPY_KIND_PTOP`.
+const PEER: u8 = 10;
+
+/// `CUpti_ActivityMemcpyKind`, as the PyTorch profiler starts the names of copies.
+fn copy_name(kind: u8) -> &'static str {
+    match kind {
+        1 => "Memcpy HtoD",
+        2 => "Memcpy DtoH",
+        3 => "Memcpy HtoA",
+        4 => "Memcpy AtoH",
+        5 => "Memcpy AtoA",
+        6 => "Memcpy AtoD",
+        7 => "Memcpy DtoA",
+        8 => "Memcpy DtoD",
+        9 => "Memcpy HtoH",
+        PEER => "Memcpy PtoP",
+        _ => "Memcpy",
+    }
+}
+
+#[cfg(test)]
+mod tests;

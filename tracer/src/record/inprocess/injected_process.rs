@@ -1,0 +1,439 @@
+//! One process that handed over a ring: identity, exit and records.
+//!
+//! Owns its rings and the facts from `/proc`. `python.rs` and `gpu.rs` interpret the records of a
+//! ring.
+
+use super::InjectedStats;
+use super::counted_allocations::CountedAllocations;
+use super::gpu::GpuRing;
+use super::python::MISSED;
+use super::python::PythonRing;
+use super::ring_event::RingEvent;
+use crate::record::clock;
+use crate::record::examination::Unexamined;
+use crate::record::frames::FrameTree;
+use crate::record::output::RecordSink as _;
+use crate::record::trace::RecordingTrace;
+use gctrace_event::Interpreter;
+use gctrace_event::ProcessOrigin;
+use gctrace_event::Record;
+use gctrace_probes::proc_status;
+use gctrace_ring::LostKind;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingHello;
+use gctrace_ring::RingRole;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+
+/// A process that is recorded in-process.
+pub(super) struct InjectedProcess {
+    facts: InjectedProcessFacts,
+    rings: Vec<OpenedRing>,
+    /// Readable once it has exited; `None`: it exited before it could be opened.
+    pub(super) pidfd: Option<OwnedFd>,
+}
+
+/// The process as it is written to the trace.
+struct InjectedProcessFacts {
+    process: gctrace_event::Process,
+    /// Something about it is to be written (again).
+    is_new: bool,
+    /// Its pid in its own pid namespace.
+    own_pid: u32,
+    threads: ProcessThreads,
+}
+
+/// The threads of a process, with their ids in both pid namespaces.
+#[derive(Default)]
+struct ProcessThreads {
+    named: HashSet<u32>,
+    /// By their ids in the process's pid namespace; empty if that is gctrace's own.
+    by_own: HashMap<u32, u32>,
+    /// Threads, by gctrace's ids, whose own ids were read.
+    asked: HashSet<u32>,
+    /// A thread id was not found since the last read.
+    missed: bool,
+}
+
+struct OpenedRing {
+    role: RingRole,
+    consumer: RingConsumer,
+    /// Inode of its memory; `None` if it is unknown.
+    inode: Option<u64>,
+    meaning: RingState,
+    counted: Option<CountedAllocations>,
+    damaged: u64,
+}
+
+enum RingState {
+    Python(Box<PythonRing>),
+    Gpu(Box<GpuRing>),
+}
+
+impl InjectedProcess {
+    /// Reads the facts of a process whose first ring has just come.
+    pub(super) fn new(
+        pid: u32,
+        hello: &RingHello,
+        origin: ProcessOrigin,
+        pidfd: Option<OwnedFd>,
+    ) -> Self {
+        Self {
+            facts: InjectedProcessFacts::look(pid, hello, origin),
+            rings: Vec::new(),
+            pidfd,
+        }
+    }
+
+    /// Adds a ring. An existing one of the same role is finished: the process executed another
+    /// program.
+    pub(super) fn add(
+        &mut self,
+        hello: &RingHello,
+        (consumer, inode): (RingConsumer, Option<u64>),
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        if let Some(index) = self.rings.iter().position(|ring| ring.role == hello.role) {
+            let mut ring = self.rings.remove(index);
+            ring.read(true, &mut self.facts, trace, stats);
+            ring.close(clock::monotonic_ns(), &mut self.facts, trace, stats);
+            let origin = self.facts.process.origin;
+            self.facts = InjectedProcessFacts::look(self.facts.process.pid, hello, origin);
+        }
+        let pid = self.facts.process.pid;
+        self.rings.push(OpenedRing {
+            role: hello.role,
+            consumer,
+            inode,
+            meaning: match hello.role {
+                RingRole::Python => RingState::Python(Box::new(PythonRing::new(pid))),
+                RingRole::Gpu => RingState::Gpu(Box::new(GpuRing::new(pid))),
+            },
+            counted: (hello.role == RingRole::Python).then(|| CountedAllocations::new(pid)),
+            damaged: 0,
+        });
+    }
+
+    /// Whether the process still maps its ring of this role: then it runs the program that created
+    /// it.
+    pub(super) fn still_maps(&self, role: RingRole) -> bool {
+        let Some(ring) = self.rings.iter().find(|ring| ring.role == role) else {
+            return false;
+        };
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.facts.process.pid));
+        // `address rights offset device inode path` (proc_pid_maps(5)).
+        maps.unwrap_or_default().lines().any(|line| {
+            let mut words = line.split_ascii_whitespace().skip(4);
+            let inode = words.next().and_then(|inode| inode.parse().ok());
+            let is_memory = words.next().is_some_and(|path| path.starts_with("/memfd:"));
+            inode.is_some() && inode == ring.inode && is_memory
+        })
+    }
+
+    /// Drains its rings. `dead`: no more records will come.
+    pub(super) fn read(
+        &mut self,
+        dead: bool,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        self.facts.map_threads();
+        for ring in &mut self.rings {
+            ring.read(dead, &mut self.facts, trace, stats);
+        }
+        self.facts.announce(trace, stats);
+    }
+
+    /// Writes what is left after the process exited or the recording ended. Everything was drained.
+    pub(super) fn close(
+        &mut self,
+        ended_ns: u64,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        for ring in std::mem::take(&mut self.rings) {
+            ring.close(ended_ns, &mut self.facts, trace, stats);
+        }
+        self.facts.announce(trace, stats);
+    }
+
+    /// The recording has ended and the process has not: writes what is still pending.
+    pub(super) fn leave(&mut self, trace: &mut RecordingTrace, stats: &mut InjectedStats) {
+        for ring in std::mem::take(&mut self.rings) {
+            ring.leave(&mut self.facts, trace, stats);
+        }
+    }
+}
+
+impl OpenedRing {
+    fn read(
+        &mut self,
+        dead: bool,
+        facts: &mut InjectedProcessFacts,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        let Self {
+            consumer, meaning, ..
+        } = self;
+        let mut ring_events = Vec::new();
+        // An exited process leaves at most one ringful, whatever the shared memory claims.
+        for _ in 0..if dead { 2 } else { 1 } {
+            let read = consumer.read(dead, |record| {
+                if let Ok(record) = record {
+                    meaning.take(&record, &mut trace.frames, &mut ring_events);
+                    facts.apply(&mut ring_events, trace, stats);
+                }
+            });
+            self.damaged += read.damaged;
+        }
+        if let Some(counted) = &mut self.counted
+            && let Some(record) = counted.look(&self.consumer, false)
+        {
+            trace.output.write(&Record::Allocations(record));
+        }
+    }
+
+    fn close(
+        mut self,
+        ended_ns: u64,
+        facts: &mut InjectedProcessFacts,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        let mut ring_events = Vec::new();
+        let lost_pauses = self.consumer.lost().of(LostKind::Pauses) > 0;
+        match &mut self.meaning {
+            RingState::Python(ring) => ring.ended(ended_ns, lost_pauses, &mut ring_events),
+            RingState::Gpu(ring) => ring.finish(&mut ring_events),
+        }
+        facts.apply(&mut ring_events, trace, stats);
+        self.account(facts, trace, stats);
+    }
+
+    fn leave(
+        mut self,
+        facts: &mut InjectedProcessFacts,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        let mut ring_events = Vec::new();
+        if let RingState::Gpu(ring) = &mut self.meaning {
+            ring.finish(&mut ring_events);
+        }
+        facts.apply(&mut ring_events, trace, stats);
+        self.account(facts, trace, stats);
+    }
+
+    /// Nothing more is read: writes the last allocation counts and counts the losses.
+    fn account(
+        &mut self,
+        facts: &InjectedProcessFacts,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        if let Some(counted) = &mut self.counted
+            && let Some(record) = counted.look(&self.consumer, true)
+        {
+            trace.output.write(&Record::Allocations(record));
+        }
+        let lost = self.consumer.lost();
+        let kinds = LostKind::ALL.map(|kind| (lost_name(kind), lost.of(kind)));
+        let damaged = ("incomplete or invalid records", self.damaged);
+        for (what, count) in kinds.into_iter().chain([damaged]) {
+            if count > 0 {
+                stats.lose(facts.process.pid, what, count);
+            }
+        }
+        stats.report_lost(&mut trace.output);
+    }
+}
+
+impl RingState {
+    fn take(
+        &mut self,
+        record: &gctrace_ring::RingRecord,
+        frames: &mut FrameTree,
+        ring_events: &mut Vec<RingEvent>,
+    ) {
+        match self {
+            Self::Python(ring) => ring.take(record, frames, ring_events),
+            Self::Gpu(ring) => ring.take(record, ring_events),
+        }
+    }
+}
+
+/// Lost records as the user knows them.
+fn lost_name(kind: LostKind) -> &'static str {
+    match kind {
+        LostKind::Pauses => "collections: the ring of the process was full",
+        LostKind::Descriptions => "names and lines of code: the ring of the process was full",
+        LostKind::GpuWork => "GPU work: the ring of the process was full (--ring-size)",
+        LostKind::Calls => "CUDA calls: the ring of the process was full (--ring-size)",
+    }
+}
+
+impl InjectedProcessFacts {
+    fn look(pid: u32, hello: &RingHello, origin: ProcessOrigin) -> Self {
+        let status = proc_status::status(pid).ok();
+        let command = proc_status::command_line(pid).unwrap_or_default();
+        let name = || proc_status::thread_name(pid, pid).map(|name| vec![name]);
+        let parent = status.as_ref().map(|status| status.parent);
+        Self {
+            process: gctrace_event::Process {
+                pid,
+                namespace_pid: status
+                    .as_ref()
+                    .and_then(proc_status::ProcessStatus::inner_pid),
+                parent: parent.filter(|parent| *parent > 0),
+                origin,
+                since_ns: hello.at_ns,
+                command: match command.is_empty() {
+                    true => name().unwrap_or_default(),
+                    false => command,
+                },
+                rank: proc_status::rank(pid).ok().flatten(),
+                interpreter: None,
+            },
+            is_new: true,
+            own_pid: hello.own_pid,
+            threads: ProcessThreads::default(),
+        }
+    }
+
+    /// Writes the records and applies the other events of a ring.
+    fn apply(
+        &mut self,
+        ring_events: &mut Vec<RingEvent>,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        for one in ring_events.drain(..) {
+            match one {
+                RingEvent::Record(Record::Frame(frame)) => {
+                    trace.output.write(&Record::Frame(frame))
+                }
+                RingEvent::Record(record) => {
+                    self.announce(trace, stats);
+                    self.write(record, trace, stats);
+                }
+                RingEvent::Interpreter(interpreter) => {
+                    self.set_interpreter(interpreter);
+                    if stats.describes_processes {
+                        trace.examination.examined(self.process.pid, true);
+                    }
+                }
+                RingEvent::Unhooked => {
+                    if stats.describes_processes {
+                        let pid = self.process.pid;
+                        trace.examination.unexamined(pid, Unexamined::Unhooked);
+                    }
+                }
+                RingEvent::SeenSince(at_ns) => {
+                    // A forked process missed nothing: it inherited the hook.
+                    self.is_new |= self.process.since_ns < at_ns;
+                    self.process.since_ns = self.process.since_ns.max(at_ns);
+                }
+                RingEvent::Notice(notice) => {
+                    stats
+                        .notices
+                        .report(self.process.pid, notice, &mut trace.output);
+                }
+                // If probes record collections too, these are missing only if the probes saw none
+                // of them.
+                RingEvent::Missed(MISSED, _) if !stats.describes_processes => {}
+                RingEvent::Missed(what, count) => {
+                    stats.lose(self.process.pid, what, count);
+                }
+                RingEvent::CuptiSince(at_ns) => {
+                    trace.calls.reported_by_cupti(self.process.pid, at_ns);
+                }
+                RingEvent::NoCupti => trace.calls.without_cupti(self.process.pid),
+                RingEvent::Overhead { ns, queue_full } => stats.overhead.add(ns, queue_full),
+            }
+        }
+    }
+
+    fn set_interpreter(&mut self, interpreter: Interpreter) {
+        self.process.interpreter = Some(interpreter);
+        self.is_new = true;
+    }
+
+    fn write(&mut self, record: Record, trace: &mut RecordingTrace, stats: &mut InjectedStats) {
+        match record {
+            Record::Pause(mut pause) => {
+                stats.collections += 1;
+                pause.tid = self.thread(pause.tid);
+                self.name_thread(pause.tid, trace, stats);
+                trace.pause(&pause);
+            }
+            Record::CudaCall(mut call) => {
+                stats.calls += 1;
+                call.tid = self.thread(call.tid);
+                self.name_thread(call.tid, trace, stats);
+                trace.output.write(&Record::CudaCall(call));
+            }
+            Record::Settings(settings) => trace.output.settings(settings),
+            other => trace.output.write(&other),
+        }
+    }
+
+    /// Writes what is known about the process, if it is new, unless the probes do that.
+    fn announce(&mut self, trace: &mut RecordingTrace, stats: &InjectedStats) {
+        if std::mem::take(&mut self.is_new) && stats.describes_processes {
+            trace.output.write(&Record::Process(self.process.clone()));
+        }
+    }
+
+    /// Writes the name of a thread when it is first seen.
+    fn name_thread(&mut self, tid: u32, trace: &mut RecordingTrace, stats: &InjectedStats) {
+        let pid = self.process.pid;
+        if stats.describes_processes
+            && self.threads.named.insert(tid)
+            && let Ok(name) = proc_status::thread_name(pid, tid)
+        {
+            trace.output.write(&Record::ThreadName { pid, tid, name });
+        }
+    }
+
+    /// Maps the thread ids of a process in another pid namespace, while its threads exist.
+    fn map_threads(&mut self) {
+        self.threads.missed = false;
+        if self.own_pid != self.process.pid {
+            self.threads.look(self.process.pid);
+        }
+    }
+
+    /// The thread's id in gctrace's own pid namespace; the process's own id if that is unknown.
+    fn thread(&mut self, own_tid: u32) -> u32 {
+        let pid = self.process.pid;
+        if self.own_pid == pid {
+            return own_tid;
+        }
+        if own_tid == self.own_pid {
+            return pid;
+        }
+        if !self.threads.by_own.contains_key(&own_tid) && !self.threads.missed {
+            self.threads.look(pid);
+            self.threads.missed = !self.threads.by_own.contains_key(&own_tid);
+        }
+        let known = self.threads.by_own.get(&own_tid);
+        known.copied().unwrap_or(own_tid)
+    }
+}
+
+impl ProcessThreads {
+    /// Reads the ids of new threads in the process's own pid namespace.
+    fn look(&mut self, pid: u32) {
+        for tid in proc_status::threads(pid).unwrap_or_default() {
+            if self.asked.insert(tid) {
+                let own = proc_status::status(tid)
+                    .ok()
+                    .and_then(|status| status.inner_pid());
+                self.by_own.extend(own.map(|own| (own, tid)));
+            }
+        }
+    }
+}

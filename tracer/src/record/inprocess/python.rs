@@ -1,0 +1,257 @@
+//! Turns the records of an interpreter's ring into records of the trace. Pure.
+
+use super::ring_event::InjectedNotice;
+use super::ring_event::NoticeLevel;
+use super::ring_event::RingEvent;
+use super::texts::NAME_LOST;
+use super::texts::RingTexts;
+use crate::record::frames::FrameNode;
+use crate::record::frames::FrameTree;
+use gctrace_event::EventSource;
+use gctrace_event::FrameId;
+use gctrace_event::GcReason;
+use gctrace_event::GcSettings;
+use gctrace_event::Interpreter;
+use gctrace_event::Pause;
+use gctrace_event::Record;
+use gctrace_ring::HookState;
+use gctrace_ring::TextId;
+use gctrace_ring::TimeInterval;
+use std::collections::HashMap;
+
+/// Place where collections are counted that ran while the program had our callback removed.
+pub(super) const MISSED: &str =
+    "collections for which gctrace's entry in gc.callbacks was not called";
+
+/// Frames remembered per ring; stacks that continue in others end there.
+const MAX_FRAMES: usize = 1 << 20;
+/// Collections that can be in progress at once: one for each thread.
+const MAX_OPEN: usize = 1 << 14;
+
+/// Decoder of one process's ring of collections: frames by id, and pauses that have not ended.
+#[derive(Debug)]
+pub(super) struct PythonRing {
+    pid: u32,
+    texts: RingTexts,
+    /// By the frame's id in the ring.
+    frames: HashMap<u32, FrameId>,
+    /// Collections in progress, by thread and interpreter.
+    open: HashMap<(u32, i64), OpenPause>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenPause {
+    at_ns: u64,
+    generation: u8,
+}
+
+impl PythonRing {
+    /// Starts to decode a new ring of the process; all its texts and frames are still to come.
+    pub(super) fn new(pid: u32) -> Self {
+        Self {
+            pid,
+            texts: RingTexts::default(),
+            frames: HashMap::new(),
+            open: HashMap::new(),
+        }
+    }
+
+    /// Decodes one record; appends the events that it completes, if any.
+    pub(super) fn take(
+        &mut self,
+        record: &gctrace_ring::RingRecord,
+        frames: &mut FrameTree,
+        ring_events: &mut Vec<RingEvent>,
+    ) {
+        use gctrace_ring::RingRecord as From;
+        match *record {
+            From::Text(piece) => self.texts.take(&piece),
+            From::Frame {
+                id,
+                parent,
+                function,
+                file,
+                line,
+            } => {
+                let node = FrameNode {
+                    parent: self.frames.get(&parent).copied(),
+                    function: frames.name(self.name(function)),
+                    file: frames.name(self.texts.or_empty(file)),
+                    line: (line > 0).then_some(line),
+                };
+                let placed = frames.place(node, ring_events);
+                if self.frames.len() < MAX_FRAMES {
+                    self.frames.insert(id, placed);
+                }
+            }
+            From::Interpreter {
+                version,
+                file,
+                free_threaded,
+                ..
+            } => ring_events.push(RingEvent::Interpreter(self.interpreter(
+                version,
+                file,
+                free_threaded,
+            ))),
+            From::Settings {
+                at_ns,
+                // The trace has settings by process: those of its main interpreter.
+                interpreter: 0,
+                thresholds,
+                enabled,
+            } => ring_events.push(RingEvent::Record(Record::Settings(GcSettings {
+                pid: self.pid,
+                at_ns,
+                enabled: Some(enabled),
+                thresholds,
+            }))),
+            From::PauseStart {
+                at_ns,
+                tid,
+                generation,
+                interpreter,
+            } if self.open.len() < MAX_OPEN => {
+                let begun = OpenPause { at_ns, generation };
+                self.open.insert((tid, interpreter), begun);
+            }
+            From::Pause {
+                interval,
+                tid,
+                generation,
+                interpreter,
+                collected,
+                uncollectable,
+                frame,
+                at_exit,
+            } => {
+                self.open.remove(&(tid, interpreter));
+                ring_events.push(RingEvent::Record(Record::Pause(Pause {
+                    reason: match at_exit {
+                        true => GcReason::Shutdown,
+                        false => GcReason::Unknown,
+                    },
+                    collected: Some(collected),
+                    uncollectable: Some(uncollectable),
+                    stack: self.frames.get(&frame).copied(),
+                    ..self.pause(interval, tid, generation, interpreter)
+                })));
+            }
+            From::Hook {
+                at_ns,
+                state,
+                detail,
+                count,
+                ..
+            } => self.hook(at_ns, state, detail, count, ring_events),
+            _ => {}
+        }
+    }
+
+    /// The process exited: closes collections that were in progress. `lost`: records of collections
+    /// were lost, so that those in progress may have ended.
+    pub(super) fn ended(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
+        for ((tid, interpreter), begun) in std::mem::take(&mut self.open) {
+            let interval = TimeInterval {
+                start_ns: begun.at_ns,
+                end_ns: at_ns,
+            };
+            if !lost {
+                ring_events.push(RingEvent::Record(Record::Pause(Pause {
+                    unfinished: true,
+                    ..self.pause(interval, tid, begun.generation, interpreter)
+                })));
+            }
+        }
+    }
+
+    fn pause(&self, interval: TimeInterval, tid: u32, generation: u8, interpreter: i64) -> Pause {
+        Pause {
+            pid: self.pid,
+            tid,
+            start_ns: interval.start_ns,
+            end_ns: interval.end_ns.max(interval.start_ns),
+            generation,
+            interpreter: Some(interpreter),
+            source: EventSource::Injected,
+            ..Pause::default()
+        }
+    }
+
+    fn name(&self, text: TextId) -> &str {
+        self.texts.get(text).unwrap_or(NAME_LOST)
+    }
+
+    fn interpreter(&self, version: TextId, file: TextId, free_threaded: bool) -> Interpreter {
+        // `3.11.7 (main, Dec  4 2023, 18:10:11) [Clang 15.0.7 ]`
+        let words = self.texts.or_empty(version).split_whitespace();
+        let version = words.into_iter().next().unwrap_or_default();
+        Interpreter {
+            file: self.texts.or_empty(file).to_owned(),
+            version: version.to_owned(),
+            free_threaded,
+            collector: collector(version, free_threaded).to_owned(),
+            found_by: "injected library".to_owned(),
+            build_id: None,
+        }
+    }
+
+    fn hook(
+        &self,
+        at_ns: u64,
+        state: HookState,
+        detail: TextId,
+        count: u64,
+        ring_events: &mut Vec<RingEvent>,
+    ) {
+        let why = self.texts.get(detail);
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        let text = match state {
+            HookState::Installed => return ring_events.push(RingEvent::SeenSince(at_ns)),
+            HookState::CountingAllocations => return,
+            HookState::Restored => format!(
+                "the program removed gctrace from gc.callbacks; it was put back, but the collections in
+                 between were missed{why}"
+            ),
+            HookState::GivenUp => format!(
+                "the program removed gctrace from gc.callbacks again: its collections are no longer recorded{why}"
+            ),
+            HookState::Bypassed => {
+                "collections ran without a call of gctrace's entry in gc.callbacks"
+                    .to_owned()
+            }
+            HookState::Failed => format!("collections cannot be recorded in-process{why}"),
+            HookState::NotCountingAllocations => format!("allocations are not counted{why}"),
+        };
+        if count > 0 {
+            ring_events.push(RingEvent::Missed(MISSED, count));
+        }
+        if matches!(state, HookState::Failed | HookState::GivenUp) {
+            ring_events.push(RingEvent::Unhooked);
+        }
+        ring_events.push(RingEvent::Notice(InjectedNotice {
+            at_ns,
+            weight: NoticeLevel::Warning,
+            text,
+        }));
+    }
+}
+
+/// Only 3.14.0 - 3.14.4 have an incremental collector.
+fn collector(version: &str, free_threaded: bool) -> &'static str {
+    let mut numbers = version.split('.').map(|part| {
+        let digits = part.find(|letter: char| !letter.is_ascii_digit());
+        part.get(..digits.unwrap_or(part.len()))?
+            .parse::<u32>()
+            .ok()
+    });
+    let mut next = || numbers.next().flatten();
+    match (free_threaded, next(), next(), next()) {
+        (true, ..) => "free-threaded",
+        (false, Some(3), Some(14), Some(0..=4)) => "incremental",
+        _ => "generational",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! Decoded records of a process: records for the trace, and events for gctrace itself.
+
+use crate::record::output::RecordSink;
+use gctrace_event::Interpreter;
+use gctrace_event::Record;
+
+/// One event decoded from the records of a ring. Thread ids are those in the process's pid
+/// namespace.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "almost all are records, and none is kept"
+)]
+pub(super) enum RingEvent {
+    Record(Record),
+    /// It runs this interpreter.
+    Interpreter(Interpreter),
+    /// Its collections are recorded from then on.
+    SeenSince(u64),
+    /// Collections of one of its interpreters are not recorded, or no longer.
+    Unhooked,
+    /// A sentence for user and reader; reported once for all processes.
+    Notice(InjectedNotice),
+    /// Lost events: place and number.
+    Missed(&'static str, u64),
+    /// CUPTI reports its calls from then on.
+    CuptiSince(u64),
+    /// CUPTI reports none of its calls.
+    NoCupti,
+    /// CUPTI kept its threads busy.
+    Overhead {
+        ns: u64,
+        queue_full: bool,
+    },
+}
+
+/// A sentence for user and trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InjectedNotice {
+    /// When the process wrote it, in nanoseconds of CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// Decides whether the user sees it, and whether the trace contains it.
+    pub weight: NoticeLevel,
+    pub text: String,
+}
+
+/// How serious a notice is: who gets it, and how it is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoticeLevel {
+    /// Normal operation: shown on request (`-v`).
+    Detail,
+    /// As requested, but a reader of the trace should know.
+    Note,
+    /// Something does not work as it should: for user and reader.
+    Warning,
+}
+
+impl RecordSink for Vec<RingEvent> {
+    fn write(&mut self, record: &Record) {
+        self.push(RingEvent::Record(record.clone()));
+    }
+}

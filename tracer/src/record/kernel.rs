@@ -1,0 +1,386 @@
+//! The kernel's probes: one of the two sources of a recording.
+//!
+//! Owns the state that probes need between events, and what happens when they are polled, attached
+//! and detached. `kernel/process_events.rs` handles the events of processes.
+
+mod allocations;
+mod counters;
+mod cuda_probes;
+mod discovery;
+mod foreign;
+mod interpreters;
+mod loaded_probes;
+pub(crate) mod permission;
+mod pressure;
+mod probe_cost;
+mod process_attacher;
+mod process_events;
+mod recorded_processes;
+mod stacks;
+mod stopped_programs;
+mod totals;
+
+use crate::args::RecordConfig;
+use crate::guardian::Guardian;
+use crate::launch::CommandEnd;
+use crate::launch::LaunchPlan;
+use crate::launch::RunningCommand;
+use crate::privileges::has_more_rights_than_its_user;
+use crate::record::clock;
+use crate::record::examination::Unexamined;
+use crate::record::kernel::allocations::AllocationWindows;
+use crate::record::kernel::counters::CounterRecording;
+use crate::record::kernel::cuda_probes::CudaProbes;
+use crate::record::kernel::interpreters::InterpreterIndex;
+use crate::record::kernel::interpreters::ProbedInterpreters;
+pub(super) use crate::record::kernel::loaded_probes::LoadedProbes;
+use crate::record::kernel::permission::AttachError;
+use crate::record::kernel::pressure::ArenaSize;
+use crate::record::kernel::pressure::PressureIntervals;
+use crate::record::kernel::probe_cost::MeasuredCost;
+use crate::record::kernel::process_attacher::ProcessAttacher;
+use crate::record::kernel::recorded_processes::RecordedProcesses;
+use crate::record::kernel::stacks::StackResolver;
+use crate::record::kernel::stopped_programs::StoppedPrograms;
+use crate::record::kernel::stopped_programs::is_running;
+use crate::record::shutdown::RecordingLosses;
+use crate::record::source::Source;
+use crate::record::trace::RecordingTrace;
+use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::FileKey;
+use gctrace_ebpf::KernelEvent;
+use gctrace_event::ProcessOrigin;
+use gctrace_event::TraceEnd;
+use gctrace_probes::proc_status;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Most time before the start of a command to spend on probing the interpreters that it names.
+const BEFORE_START: Duration = Duration::from_millis(500);
+
+/// The probes of a recording, and their state.
+pub(crate) struct KernelSource {
+    session: BpfSession,
+    /// Executables and libpythons examined so far, with the probes placed in them.
+    interpreters: ProbedInterpreters,
+    pub processes: RecordedProcesses,
+    stacks: StackResolver,
+    pressures: PressureIntervals,
+    /// The thread that opens allocation windows; `None` without `--alloc`.
+    allocations: Option<AllocationWindows>,
+    /// Probes on CUDA, NCCL and torch.
+    cuda: Option<CudaProbes>,
+    counting: CounterRecording,
+    /// Programs that wait for their probes.
+    pub stopped: StoppedPrograms,
+    /// The program of each process.
+    programs: HashMap<u32, FileKey>,
+    /// The interpreter of a program when it was first seen. It may use another libpython the next
+    /// time, so this is only assumed until its memory map is examined.
+    usual: HashMap<(u64, u64), InterpreterIndex>,
+    /// The command, a child of gctrace, with which recording starts.
+    launched: Option<u32>,
+    /// Mapped files named like a libpython, and the interpreter in each.
+    libraries: HashMap<(u64, u64), Option<InterpreterIndex>>,
+    /// Set if all Python processes are recorded.
+    newcomers: Option<ProcessAttacher>,
+    /// What a probe costs, measured for the live view.
+    cost: Option<MeasuredCost>,
+    /// Events of the last poll.
+    polled: Vec<KernelEvent>,
+    /// Dropped last: it resumes programs that are stopped until the probes are gone.
+    guardian: Option<Guardian>,
+}
+
+impl KernelSource {
+    /// The recording ends: no program is stopped from here on.
+    pub(crate) fn end_stops(&mut self) {
+        self.stopped.end(&mut self.session);
+    }
+
+    /// Ends the thread that opens allocation windows; what it has counted is written at the end.
+    pub(crate) fn end_windows(&mut self) {
+        if let Some(allocations) = &mut self.allocations {
+            allocations.stop();
+        }
+    }
+
+    /// Probes the interpreters that the command names, so that it need not wait for that.
+    fn arm_named(&mut self, plan: &LaunchPlan) {
+        let begin = Instant::now();
+        for program in plan.named_interpreters() {
+            if begin.elapsed() >= BEFORE_START {
+                break;
+            }
+            let Some((file, index)) = self.interpreters.arm_named(&mut self.session, &program)
+            else {
+                continue;
+            };
+            let Ok(found) = std::fs::metadata(&file) else {
+                continue;
+            };
+            let key = FileKey::of(found.dev(), found.ino());
+            match file == program {
+                true => drop(self.usual.insert((key.inode, key.device), index)),
+                false => drop(self.libraries.insert((key.inode, key.device), Some(index))),
+            }
+            self.known(key);
+        }
+    }
+
+    /// Starts the command; it is stopped at its exec until its probes are placed.
+    pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<RunningCommand> {
+        self.arm_named(plan);
+        self.stopped.allow(&mut self.session);
+        self.session.record_own_children(true);
+        let launched = plan.spawn();
+        self.session.record_own_children(false);
+        let launched = launched?;
+        self.launched = Some(launched.pid());
+        Ok(launched)
+    }
+
+    /// Records all Python processes, each from when it is found.
+    pub(crate) fn attach_to_all(&mut self) {
+        self.newcomers = Some(ProcessAttacher::new());
+    }
+
+    /// Measures what a probe costs while the recording goes on.
+    pub(crate) fn measure_cost(&mut self, config: &RecordConfig) {
+        match MeasuredCost::start(config) {
+            Ok(cost) => self.cost = Some(cost),
+            Err(error) => {
+                tracing::info!("the overhead of probes is unknown: cannot start a thread: {error}");
+            }
+        }
+    }
+
+    /// Attaches to a process and, with `follow`, to its descendants, until no new ones appear; skips
+    /// gctrace and its own descendants.
+    pub(crate) fn attach(
+        &mut self,
+        trace: &mut RecordingTrace,
+        pid: u32,
+        follow: bool,
+    ) -> anyhow::Result<()> {
+        self.attach_to(trace, pid, None)?;
+        let mut known = 0;
+        while follow && self.processes.seen() > known {
+            known = self.processes.seen();
+            let own = proc_status::descendants(std::process::id())?;
+            let descendants = proc_status::descendants(pid)?;
+            for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
+                let parent = proc_status::status(child).ok().map(|status| status.parent);
+                match self.attach_to(trace, child, parent) {
+                    Err(AttachError::Forbidden(forbidden)) => self.forbidden(trace, &forbidden),
+                    other => other?,
+                }
+            }
+        }
+        if self.interpreters.count() == 0 {
+            tracing::warn!(
+                "process {pid} does not run CPython yet, waiting for it (details: gctrace doctor --python {pid})"
+            );
+        }
+        Ok(())
+    }
+
+    /// Starts recording a running process, and probes its files.
+    fn attach_to(
+        &mut self,
+        trace: &mut RecordingTrace,
+        pid: u32,
+        parent: Option<u32>,
+    ) -> Result<(), AttachError> {
+        // If gctrace were recorded, it would stop its own children.
+        if self.processes.contains(pid) || pid == std::process::id() {
+            return Ok(());
+        }
+        // Followed before the probes are placed, so that a child forked in between is followed too.
+        self.session.follow(pid)?;
+        if !is_running(pid) {
+            // It exited before; no event will report that.
+            self.session.unfollow(pid);
+            return Ok(());
+        }
+        if let Err(forbidden) = permission::check(pid)
+            && has_more_rights_than_its_user()
+        {
+            self.session.unfollow(pid);
+            return Err(forbidden.into());
+        }
+        self.counting
+            .start_process(&self.session, pid, clock::monotonic_ns());
+        self.processes
+            .add(pid, parent, ProcessOrigin::Attached, clock::monotonic_ns());
+        let armed = self.interpreters.arm_mapped(&mut self.session, pid);
+        let found = (armed.is_some(), self.interpreters.take_unprobed(pid));
+        trace.examination.started(pid, None);
+        trace.examination.record_examined(pid, found);
+        self.processes.set_interpreter(
+            pid,
+            armed.map(|(index, _)| index),
+            Some(clock::monotonic_ns()),
+        );
+        if let Some(cuda) = &mut self.cuda {
+            cuda.attach_to(&self.session, pid, &mut trace.calls);
+        }
+        self.announce(trace, pid);
+        Ok(())
+    }
+
+    /// Stops recording a process: everything but the table of processes and its examination.
+    fn ended(&mut self, trace: &mut RecordingTrace, pid: u32, at_ns: u64) {
+        self.programs.remove(&pid);
+        if let Some(allocations) = &mut self.allocations {
+            allocations.ended(pid);
+        }
+        if let Some(cuda) = &mut self.cuda {
+            // Its calls are still in their ring.
+            cuda.tick(&self.session, &mut self.processes, trace);
+            cuda.ended(pid, &mut trace.output);
+        }
+        trace.calls.ended(pid);
+        self.stacks.ended(pid);
+        self.pressures.ended(pid, at_ns);
+        self.counting.ended(
+            &self.session,
+            pid,
+            at_ns,
+            &self.processes,
+            &mut trace.output,
+        );
+    }
+
+    fn known(&mut self, file: FileKey) {
+        if let Err(error) = self.session.mark_known(file) {
+            tracing::warn!("{error}: programs will be stopped at exec more than once");
+        }
+    }
+
+    /// Writes processes again whose title changed; checks `all`, or those that are due.
+    fn retitle(&mut self, trace: &mut RecordingTrace, all: bool) {
+        for pid in self.processes.retitled(all) {
+            self.processes
+                .announce(pid, &self.interpreters, &mut trace.output);
+        }
+    }
+
+    /// Looks for interpreters that were mapped after their program started.
+    fn rescan(&mut self, trace: &mut RecordingTrace) {
+        self.retitle(trace, false);
+        for pid in self.processes.due() {
+            let Some((index, late)) = self.interpreters.arm_mapped(&mut self.session, pid) else {
+                if let Some(why) = self.interpreters.take_unprobed(pid) {
+                    trace.examination.unexamined(pid, why);
+                }
+                continue;
+            };
+            // The event of the mapping, or of the program's entry, is in the ring, and reports
+            // whether it came late.
+            let late = late && !self.session.sees_mappings() && !self.stopped.contains(pid);
+            let now = clock::monotonic_ns();
+            let assumed = self.processes.interpreter(pid);
+            self.processes
+                .set_interpreter(pid, Some(index), late.then_some(now));
+            trace.examination.examined(pid, true);
+            if assumed == Some(index) {
+                continue;
+            }
+            if late {
+                trace.examination.unexamined(pid, Unexamined::Late);
+                let message = "the process loaded its interpreter while running: earlier collections were not recorded";
+                trace.output.note(Some(pid), now, message.to_owned());
+            }
+            self.announce(trace, pid);
+        }
+        for warning in self.interpreters.take_warnings() {
+            tracing::warn!("{warning}");
+            trace.output.note(None, clock::monotonic_ns(), warning);
+        }
+    }
+
+    fn announce(&mut self, trace: &mut RecordingTrace, pid: u32) {
+        let interpreter = self.processes.interpreter(pid);
+        if let (Some(allocations), Some((layout, resolution))) = (
+            &mut self.allocations,
+            interpreter.and_then(|index| self.interpreters.resolution(index)),
+        ) {
+            allocations.watch(pid, layout, resolution);
+        }
+        let interpreter = interpreter.and_then(|index| self.interpreters.describe(index));
+        if let Some(interpreter) = interpreter {
+            let size = ArenaSize::of(interpreter);
+            self.pressures.interpreter(pid, size, clock::monotonic_ns());
+        }
+        self.processes
+            .announce(pid, &self.interpreters, &mut trace.output);
+    }
+}
+
+impl Source for KernelSource {
+    fn wake_descriptor(&self) -> BorrowedFd<'_> {
+        self.session.wake_descriptor()
+    }
+
+    /// CUDA calls are kept until the next tick.
+    fn poll(&mut self, _trace: &mut RecordingTrace) -> anyhow::Result<()> {
+        self.stopped.allow(&mut self.session);
+        self.polled.extend(self.session.poll(Duration::ZERO)?);
+        if let Some(cuda) = &mut self.cuda {
+            cuda.poll();
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, trace: &mut RecordingTrace) {
+        for event in std::mem::take(&mut self.polled) {
+            self.event(trace, event);
+        }
+        self.stacks.forget_ended();
+        self.pressures.close_ended(&self.session, &mut trace.output);
+    }
+
+    fn tick(&mut self, trace: &mut RecordingTrace) {
+        if let Some(mut newcomers) = self.newcomers.take() {
+            newcomers.scan(self, trace);
+            self.newcomers = Some(newcomers);
+        }
+        self.rescan(trace);
+        self.stopped.tick();
+        let now = clock::monotonic_ns();
+        self.pressures.tick(&self.session, now, &mut trace.output);
+        if let Some(allocations) = &mut self.allocations {
+            allocations.tick(&mut trace.output);
+        }
+        if let Some(cuda) = &mut self.cuda {
+            cuda.tick(&self.session, &mut self.processes, trace);
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.processes.with_interpreter().collect()
+    }
+
+    fn tally(
+        &mut self,
+        trace: &RecordingTrace,
+        losses: &mut RecordingLosses,
+    ) -> anyhow::Result<()> {
+        self.tally_probes(trace, losses)
+    }
+
+    fn finish(
+        self,
+        trace: &mut RecordingTrace,
+        end: &mut TraceEnd,
+        _ended: Option<CommandEnd>,
+    ) -> anyhow::Result<usize> {
+        let alive = self.processes.alive();
+        self.detach(trace, end)?;
+        Ok(alive)
+    }
+}

@@ -1,0 +1,394 @@
+//! `--cuda`: CUDA and NCCL calls, torch's device memory, backward passes.
+//!
+//! Owns the probed libraries and when they are looked for. `cuda_probes/store.rs` writes the calls.
+
+mod plan;
+mod store;
+
+use crate::args::CudaMode;
+use crate::record::call_sources::CallSources;
+use crate::record::clock;
+use crate::record::kernel::cuda_probes::store::CudaStore;
+use crate::record::kernel::recorded_processes::RecordedProcesses;
+use crate::record::output::RecordOutput;
+use crate::record::trace::RecordingTrace;
+use anyhow::Context as _;
+use gctrace_ebpf::Attachment;
+use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::CallKind;
+use gctrace_ebpf::CudaEvent;
+use gctrace_ebpf::CudaPrograms;
+use gctrace_ebpf::FileKey;
+use gctrace_event::Pause;
+use gctrace_event::ProbeCost;
+use gctrace_probes::cuda::CudaFile;
+use gctrace_probes::cuda::CudaLibrary;
+use gctrace_probes::cuda::FunctionLayer;
+use gctrace_probes::cuda::TABLE;
+use std::collections::HashSet;
+use std::time::Duration;
+use std::time::Instant;
+
+/// When to look for a library in a process that could not be stopped, after the event that it maps
+/// one: the event precedes the mapping.
+const RESCAN_DELAYS: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(20),
+    Duration::from_millis(200),
+];
+/// How often to look for libraries without mapping events (no system call tracepoints on this
+/// kernel).
+const RESCAN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The probes on CUDA, NCCL and torch libraries.
+pub(crate) struct CudaProbes {
+    mode: CudaMode,
+    ring_bytes: u32,
+    /// Loaded when the first library is found.
+    programs: Option<CudaPrograms>,
+    /// The kernel refused to load the programs.
+    refused: bool,
+    /// Examined libraries, by device and inode.
+    files: HashSet<(u64, u64)>,
+    probes: Vec<Attachment>,
+    /// The session reports libraries that are being mapped.
+    sees_mappings: bool,
+    /// Processes to examine, and when.
+    due: Vec<(Instant, u32)>,
+    looked_at_all: Instant,
+    threads: HashSet<(u32, u32)>,
+    pauses: Vec<Pause>,
+    store: CudaStore,
+    warnings: Vec<String>,
+    /// Events read from the ring but not yet written.
+    polled: Vec<CudaEvent>,
+}
+
+impl CudaProbes {
+    /// Prepares to probe libraries, of which none is known yet; `None` for `--cuda off`.
+    pub(crate) fn start(mode: CudaMode, ring_bytes: u32, session: &mut BpfSession) -> Option<Self> {
+        if mode == CudaMode::Off {
+            return None;
+        }
+        Some(Self {
+            mode,
+            ring_bytes,
+            programs: None,
+            refused: false,
+            files: HashSet::new(),
+            probes: Vec::new(),
+            sees_mappings: session.watch_libraries(),
+            due: Vec::new(),
+            looked_at_all: Instant::now(),
+            threads: HashSet::new(),
+            pauses: Vec::new(),
+            store: CudaStore::new(mode),
+            warnings: Vec::new(),
+            polled: Vec::new(),
+        })
+    }
+
+    /// A Python program starts: probes the libraries of its environment before it maps them.
+    pub(crate) fn program_starts(
+        &mut self,
+        session: &BpfSession,
+        pid: u32,
+        calls: &mut CallSources,
+    ) {
+        match gctrace_probes::cuda::from_environment(pid) {
+            Ok(files) => self.arm_all(session, pid, &files, calls),
+            Err(error) => tracing::debug!("CUDA libraries: {error}"),
+        }
+    }
+
+    /// Records a process that is already running from now on.
+    pub(crate) fn attach_to(&mut self, session: &BpfSession, pid: u32, calls: &mut CallSources) {
+        self.probe_mapped(session, pid, calls);
+        self.program_starts(session, pid, calls);
+    }
+
+    /// A process is about to map a library, or has just done so and is stopped.
+    pub(crate) fn library(
+        &mut self,
+        session: &BpfSession,
+        pid: u32,
+        file: FileKey,
+        is_stopped: bool,
+        calls: &mut CallSources,
+    ) {
+        if is_stopped {
+            wait_for_mapping(pid, file.inode);
+            self.probe_mapped(session, pid, calls);
+        } else {
+            let now = Instant::now();
+            self.due
+                .extend(RESCAN_DELAYS.map(|after| (now + after, pid)));
+        }
+    }
+
+    /// Remembers a pause; its device memory is written once all its events are in.
+    pub(crate) fn pause(&mut self, pause: &Pause) {
+        if self.programs.is_some() {
+            self.pauses.push(pause.clone());
+        }
+    }
+
+    /// Writes what is pending for an exited process, and forgets it.
+    pub(crate) fn ended(&mut self, pid: u32, output: &mut RecordOutput) {
+        self.due.retain(|(_, other)| *other != pid);
+        self.threads.retain(|(other, _)| *other != pid);
+        self.store.ended(pid, output);
+    }
+
+    /// Looks for newly mapped libraries and writes the polled events.
+    pub(crate) fn tick(
+        &mut self,
+        session: &BpfSession,
+        processes: &mut RecordedProcesses,
+        trace: &mut RecordingTrace,
+    ) {
+        for pid in self.take_due(processes) {
+            self.probe_mapped(session, pid, &mut trace.calls);
+        }
+        for pid in trace.calls.take_missing() {
+            self.attach_to(session, pid, &mut trace.calls);
+        }
+        for warning in std::mem::take(&mut self.warnings) {
+            trace.note(&warning);
+        }
+        self.take_events(processes, trace);
+        self.store.tick(clock::monotonic_ns(), &mut trace.output);
+    }
+
+    fn take_due(&mut self, processes: &RecordedProcesses) -> HashSet<u32> {
+        let now = Instant::now();
+        let mut pids = HashSet::new();
+        if !self.sees_mappings && self.looked_at_all.elapsed() >= RESCAN_INTERVAL {
+            self.looked_at_all = now;
+            pids.extend(processes.pids());
+        }
+        self.due.retain(|(at, pid)| {
+            let due = *at <= now;
+            if due {
+                pids.insert(*pid);
+            }
+            !due
+        });
+        pids
+    }
+
+    /// Drains the ring. The events are written at the next tick, after the injected library's
+    /// records of the same processes were read.
+    pub(crate) fn poll(&mut self) {
+        let Some(programs) = &mut self.programs else {
+            return;
+        };
+        match programs.poll() {
+            Ok(events) => self.polled.extend(events),
+            Err(error) => self.warnings.push(crate::text::chain(&error.into())),
+        }
+    }
+
+    /// Writes the polled events, then the device memory of pauses: what happened within a pause was
+    /// sent before the pause.
+    fn take_events(&mut self, processes: &mut RecordedProcesses, trace: &mut RecordingTrace) {
+        let RecordingTrace { output, calls, .. } = trace;
+        for event in std::mem::take(&mut self.polled) {
+            if let CudaEvent::Call(call) = &event
+                && calls.is_reported(call.pid, call.start_ns)
+                && function(call.function).is_some_and(|one| is_cuptis(one.layer))
+            {
+                continue;
+            }
+            let (CudaEvent::Call(gctrace_ebpf::CudaCallEvent { pid, tid, .. })
+            | CudaEvent::Memory(gctrace_ebpf::DeviceMemoryEvent { pid, tid, .. })) = event;
+            if self.threads.insert((pid, tid)) {
+                processes.name_thread(pid, tid, output);
+            }
+            match event {
+                CudaEvent::Call(call) => self.store.call(&call, output),
+                CudaEvent::Memory(memory) => self.store.memory(&memory, output),
+            }
+        }
+        for pause in std::mem::take(&mut self.pauses) {
+            self.store.pause(&pause, output);
+        }
+    }
+
+    /// Probes the libraries that a process has mapped.
+    fn probe_mapped(&mut self, session: &BpfSession, pid: u32, calls: &mut CallSources) {
+        match gctrace_probes::cuda::mapped(pid) {
+            Ok(files) => self.arm_all(session, pid, &files, calls),
+            Err(error) => tracing::debug!("CUDA libraries: {error}"),
+        }
+    }
+
+    fn arm_all(
+        &mut self,
+        session: &BpfSession,
+        pid: u32,
+        files: &[CudaFile],
+        calls: &mut CallSources,
+    ) {
+        let is_left = !files.is_empty() && calls.is_left_to_cupti(pid);
+        for file in files {
+            if !is_left || !matches!(file.library, CudaLibrary::Driver | CudaLibrary::Runtime) {
+                self.arm(session, file);
+            }
+        }
+    }
+
+    fn arm(&mut self, session: &BpfSession, file: &CudaFile) {
+        // Inserted before the attempt, so that a failure is neither retried nor reported again.
+        if self.refused || !self.files.insert(file.identity) {
+            return;
+        }
+        if let Err(error) = self.try_arm(session, file) {
+            let why = format!("{error:#}");
+            self.warnings
+                .push(format!("{}: {why}", file.path.display()));
+        }
+    }
+
+    fn try_arm(&mut self, session: &BpfSession, file: &CudaFile) -> anyhow::Result<()> {
+        let found = gctrace_probes::cuda::resolve_library(&file.openable, file.library)?;
+        let shown = file.path.display();
+        if !found.absent.is_empty() {
+            tracing::debug!("{shown} has no {}", found.absent.join(", "));
+        }
+        if found.points.is_empty() {
+            self.warnings.push(format!(
+                "{shown} exports none of the functions that gctrace probes: its calls are not recorded"
+            ));
+            return Ok(());
+        }
+        let probes = plan::probes(&found, self.mode);
+        if probes.is_empty() {
+            return Ok(());
+        }
+        let programs = match &mut self.programs {
+            Some(programs) => programs,
+            none => {
+                self.refused = true;
+                let loaded = CudaPrograms::load(session, self.ring_bytes)
+                    .context("CUDA calls are not recorded")?;
+                self.refused = false;
+                none.insert(loaded)
+            }
+        };
+        self.probes.push(programs.attach(&file.openable, &probes)?);
+        tracing::info!("{} functions probed in {shown}", probes.len());
+        Ok(())
+    }
+
+    /// Writes what is left at the end of the recording.
+    pub(crate) fn finish(&mut self, processes: &mut RecordedProcesses, trace: &mut RecordingTrace) {
+        self.poll();
+        self.take_events(processes, trace);
+        self.store.finish(&mut trace.output);
+    }
+
+    /// Losses so far by place, and how often probes in recorded processes were hit.
+    ///
+    /// # Errors
+    /// The kernel does not report the counts.
+    pub(crate) fn lost_and_hits(&self) -> Result<(Vec<(String, u64)>, u64), gctrace_ebpf::Error> {
+        let Some(programs) = &self.programs else {
+            return Ok(Default::default());
+        };
+        let (mut lost, mut hits) = (Vec::new(), 0);
+        for (kind, name, _) in KINDS {
+            let counts = programs.counts(kind)?;
+            hits += counts.hits;
+            if counts.lost > 0 {
+                let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
+                lost.push((where_lost, counts.lost));
+            }
+        }
+        Ok((lost, hits))
+    }
+
+    /// Measures what the probes cost; discards what is in the ring.
+    pub(crate) fn costs(&mut self, session: &BpfSession) -> Vec<ProbeCost> {
+        let Some(programs) = &mut self.programs else {
+            return Vec::new();
+        };
+        let (mut costs, mut foreign) = (Vec::new(), 0);
+        let counted =
+            KINDS.map(|(kind, name, both)| (name, both, programs.counts(kind).unwrap_or_default()));
+        let prices = programs
+            .calibrate(session)
+            .inspect_err(|error| {
+                tracing::warn!("the overhead of probes on CUDA calls is unknown: {error}");
+            })
+            .ok();
+        for (name, both, counts) in counted {
+            foreign += counts.foreign;
+            let price = |prices: gctrace_ebpf::CudaCalibration| match both {
+                true => prices.both_ns,
+                false => prices.entry_ns,
+            };
+            costs.push((name.to_owned(), counts.hits, prices.map(price)));
+        }
+        let price = prices.map(|prices| prices.entry_ns);
+        costs.push((
+            "CUDA calls in processes not recorded".to_owned(),
+            foreign,
+            price,
+        ));
+        let costs = costs.into_iter().filter(|(_, hits, _)| *hits > 0);
+        let costs = costs.map(|(probe, hits, ns_per_hit)| ProbeCost {
+            probe,
+            hits,
+            ns_per_hit,
+        });
+        costs.collect()
+    }
+
+    /// The probes in all libraries, for the caller to detach.
+    pub(crate) fn into_probes(self) -> Vec<Attachment> {
+        self.probes
+    }
+}
+
+/// Every kind of call, its name for the user, and whether both its ends are probed.
+const KINDS: [(CallKind, &str, bool); 10] = [
+    (CallKind::CALL_LAUNCH, "launches", false),
+    (CallKind::CALL_SYNCHRONIZE, "synchronisations", true),
+    (CallKind::CALL_COPY, "copies", true),
+    (CallKind::CALL_SET, "fills", true),
+    (CallKind::CALL_ALLOCATE, "device memory allocations", true),
+    (CallKind::CALL_FREE, "device memory frees", true),
+    (CallKind::CALL_EVENT, "CUDA events", false),
+    (CallKind::CALL_COLLECTIVE, "collectives", true),
+    (CallKind::CALL_STEP, "backward passes", true),
+    (CallKind::CALL_MEMORY, "torch's device memory", false),
+];
+
+/// Returns once a file is mapped, or after 10 ms: a process that was sent SIGSTOP stops only at the
+/// end of its system call.
+pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
+    /// The mapping takes microseconds.
+    const LOOKS: usize = 50;
+    const BETWEEN: Duration = Duration::from_micros(200);
+    for _ in 0..LOOKS {
+        let mappings = gctrace_probes::maps::mappings(pid).unwrap_or_default();
+        let is_there = |mapping: &gctrace_probes::maps::FileMapping| {
+            mapping.inode == inode && mapping.executable
+        };
+        if mappings.iter().any(is_there) {
+            return;
+        }
+        std::thread::sleep(BETWEEN);
+    }
+}
+
+/// Whether CUPTI reports calls of functions like this.
+fn is_cuptis(layer: FunctionLayer) -> bool {
+    matches!(layer, FunctionLayer::Driver | FunctionLayer::Runtime)
+}
+
+/// The probed function with that number.
+fn function(number: u16) -> Option<&'static gctrace_probes::cuda::ProbedFunction> {
+    TABLE.get(usize::from(number))
+}

@@ -1,0 +1,286 @@
+//! Turns calls and device memory events into records: counts launches, thins out device memory.
+//!
+//! Pure except for the trace that it writes to.
+
+use crate::args::CudaMode;
+use crate::record::output::RecordSink;
+use gctrace_ebpf::CallKind;
+use gctrace_ebpf::CudaCallEvent as Call;
+use gctrace_ebpf::DeviceMemoryEvent;
+use gctrace_event::BackwardStep;
+use gctrace_event::CudaCall;
+use gctrace_event::CudaLaunches;
+use gctrace_event::CudaLayer;
+use gctrace_event::DeviceMemory;
+use gctrace_event::Pause;
+use gctrace_event::PauseMemory;
+use gctrace_event::Record;
+use gctrace_probes::cuda::BytesArgument;
+use gctrace_probes::cuda::FunctionLayer;
+use gctrace_probes::cuda::GridArgument;
+use gctrace_probes::cuda::ProbedEnds;
+use gctrace_probes::cuda::ProbedFunction;
+use gctrace_probes::cuda::StreamArgument;
+use std::collections::HashMap;
+use std::collections::VecDeque;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+/// Counted launches are complete after this time: they arrive in time order per thread.
+const SETTLED_NS: u64 = 10 * MILLISECOND_NS;
+/// Device memory events kept for pauses that have not ended, per device of a process: several
+/// seconds of a heavily used allocator.
+const KEPT: usize = 1 << 16;
+
+/// What must be remembered between two events: open launch counts, memory and backward passes.
+pub(super) struct CudaStore {
+    counts_launches: bool,
+    /// By process, thread and stream.
+    launches: HashMap<(u32, u32, u64), CudaLaunches>,
+    devices: HashMap<MemoryKey, MemoryState>,
+    /// Backward passes of threads that have started and not returned.
+    steps: HashMap<(u32, u32), BackwardStep>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct MemoryKey {
+    pid: u32,
+    device_type: i8,
+    device: i8,
+}
+
+#[derive(Default)]
+struct MemoryState {
+    written_ns: Option<u64>,
+    recent: VecDeque<MemorySample>,
+}
+
+#[derive(Clone, Copy)]
+struct MemorySample {
+    event: DeviceMemoryEvent,
+    written: bool,
+}
+
+impl CudaStore {
+    pub(super) fn new(mode: CudaMode) -> Self {
+        Self {
+            counts_launches: mode != CudaMode::All,
+            launches: HashMap::new(),
+            devices: HashMap::new(),
+            steps: HashMap::new(),
+        }
+    }
+
+    pub(super) fn call(&mut self, call: &Call, sink: &mut impl RecordSink) {
+        let Some(function) = super::function(call.function) else {
+            return;
+        };
+        if call.kind == CallKind::CALL_LAUNCH && self.counts_launches {
+            self.launch(call, sink);
+        } else if call.kind == CallKind::CALL_STEP {
+            self.step(call, sink);
+        } else if let Some(record) = record(call, function) {
+            sink.write(&record);
+        }
+    }
+
+    /// A backward pass starts, or has returned. One that raised an exception never returns: it is
+    /// written, without its end, when the thread's next one starts or no more events can come.
+    fn step(&mut self, call: &Call, sink: &mut impl RecordSink) {
+        let step = BackwardStep {
+            pid: call.pid,
+            tid: call.tid,
+            start_ns: call.start_ns,
+            end_ns: call.end_ns,
+        };
+        let before = self.steps.remove(&(call.pid, call.tid));
+        if let Some(before) = before.filter(|before| before.start_ns != step.start_ns) {
+            sink.write(&Record::Step(before));
+        }
+        if step.end_ns > step.start_ns {
+            sink.write(&Record::Step(step));
+        } else {
+            self.steps.insert((call.pid, call.tid), step);
+        }
+    }
+
+    fn write_steps(&mut self, sink: &mut impl RecordSink, which: impl Fn(&BackwardStep) -> bool) {
+        self.steps.retain(|_, step| {
+            let written = which(step);
+            if written {
+                sink.write(&Record::Step(*step));
+            }
+            !written
+        });
+    }
+
+    fn launch(&mut self, call: &Call, sink: &mut impl RecordSink) {
+        let fresh = CudaLaunches {
+            pid: call.pid,
+            tid: call.tid,
+            stream: call.stream,
+            first_ns: call.start_ns,
+            last_ns: call.start_ns,
+            count: 0,
+        };
+        let key = (call.pid, call.tid, call.stream);
+        let counted = self.launches.entry(key).or_insert(fresh);
+        if counted.first_ns / MILLISECOND_NS != call.start_ns / MILLISECOND_NS {
+            sink.write(&Record::CudaLaunches(*counted));
+            *counted = fresh;
+        }
+        counted.last_ns = call.start_ns.max(counted.first_ns);
+        counted.count += 1;
+    }
+
+    pub(super) fn memory(&mut self, event: &DeviceMemoryEvent, sink: &mut impl RecordSink) {
+        let key = MemoryKey {
+            pid: event.pid,
+            device_type: event.device_type,
+            device: event.device,
+        };
+        let device = self.devices.entry(key).or_default();
+        let due = device
+            .written_ns
+            .is_none_or(|written| event.at_ns >= written.saturating_add(MILLISECOND_NS));
+        if due {
+            device.written_ns = Some(event.at_ns);
+            sink.write(&memory(event));
+        }
+        if device.recent.len() >= KEPT {
+            device.recent.pop_front();
+        }
+        device.recent.push_back(MemorySample {
+            event: *event,
+            written: due,
+        });
+    }
+
+    /// Writes the memory of devices before and at the end of a pause, and what was freed within it.
+    pub(super) fn pause(&mut self, pause: &Pause, sink: &mut impl RecordSink) {
+        for (key, device) in &mut self.devices {
+            if key.pid == pause.pid {
+                device.write_last(pause.start_ns.saturating_sub(1), sink);
+                device.write_last(pause.end_ns, sink);
+                if let Some(freed) = device.freed(pause, *key) {
+                    sink.write(&Record::PauseMemory(freed));
+                }
+            }
+        }
+    }
+
+    /// Writes counts of launches that are complete.
+    pub(super) fn tick(&mut self, now_ns: u64, sink: &mut impl RecordSink) {
+        self.write_launches(sink, |launches| {
+            launches.first_ns.saturating_add(SETTLED_NS) < now_ns
+        });
+    }
+
+    pub(super) fn ended(&mut self, pid: u32, sink: &mut impl RecordSink) {
+        self.write_launches(sink, |launches| launches.pid == pid);
+        self.write_steps(sink, |step| step.pid == pid);
+        for (key, device) in &mut self.devices {
+            if key.pid == pid {
+                device.write_last(u64::MAX, sink);
+            }
+        }
+        self.devices.retain(|key, _| key.pid != pid);
+    }
+
+    pub(super) fn finish(&mut self, sink: &mut impl RecordSink) {
+        self.write_launches(sink, |_| true);
+        self.write_steps(sink, |_| true);
+        for device in self.devices.values_mut() {
+            device.write_last(u64::MAX, sink);
+        }
+    }
+
+    fn write_launches(
+        &mut self,
+        sink: &mut impl RecordSink,
+        which: impl Fn(&CudaLaunches) -> bool,
+    ) {
+        self.launches.retain(|_, launches| {
+            let complete = which(launches);
+            if complete {
+                sink.write(&Record::CudaLaunches(*launches));
+            }
+            !complete
+        });
+    }
+}
+
+impl MemoryState {
+    /// Writes the last event before `until_ns`, if it was not written yet.
+    fn write_last(&mut self, until_ns: u64, sink: &mut impl RecordSink) {
+        let mut latest = self.recent.iter_mut().rev();
+        if let Some(sample) = latest.find(|sample| sample.event.at_ns <= until_ns)
+            && !sample.written
+        {
+            sample.written = true;
+            sink.write(&memory(&sample.event));
+        }
+    }
+
+    fn freed(&self, pause: &Pause, key: MemoryKey) -> Option<PauseMemory> {
+        let within = self
+            .recent
+            .iter()
+            .rev()
+            .take_while(|sample| sample.event.at_ns >= pause.start_ns)
+            .filter(|sample| sample.event.at_ns <= pause.end_ns && sample.event.tid == pause.tid)
+            .filter(|sample| sample.event.bytes < 0);
+        let (mut freed_bytes, mut freed_blocks) = (0u64, 0);
+        for sample in within {
+            freed_bytes = freed_bytes.saturating_add(sample.event.bytes.unsigned_abs());
+            freed_blocks += 1;
+        }
+        (freed_blocks > 0).then_some(PauseMemory {
+            pid: pause.pid,
+            tid: pause.tid,
+            start_ns: pause.start_ns,
+            end_ns: pause.end_ns,
+            device_type: key.device_type,
+            device: key.device,
+            freed_bytes,
+            freed_blocks,
+        })
+    }
+}
+
+fn memory(event: &DeviceMemoryEvent) -> Record {
+    Record::DeviceMemory(DeviceMemory {
+        pid: event.pid,
+        tid: event.tid,
+        at_ns: event.at_ns,
+        device_type: event.device_type,
+        device: event.device,
+        bytes: event.bytes,
+        allocated: event.allocated,
+        reserved: event.reserved,
+    })
+}
+
+fn record(call: &Call, function: &ProbedFunction) -> Option<Record> {
+    let layer = match function.layer {
+        FunctionLayer::Driver => CudaLayer::Driver,
+        FunctionLayer::Runtime => CudaLayer::Runtime,
+        FunctionLayer::Nccl => CudaLayer::Nccl,
+        FunctionLayer::TorchAutograd | FunctionLayer::TorchMemory => return None,
+    };
+    Some(Record::CudaCall(CudaCall {
+        pid: call.pid,
+        tid: call.tid,
+        layer,
+        function: function.shown().into(),
+        start_ns: call.start_ns,
+        end_ns: call.end_ns,
+        stream: (function.stream != StreamArgument::None).then_some(call.stream),
+        bytes: (function.bytes != BytesArgument::None).then_some(call.bytes),
+        grid: (function.grid != GridArgument::None).then_some(call.grid),
+        correlation: None,
+        error: (function.ends == ProbedEnds::Both && call.result != 0).then_some(call.result),
+    }))
+}
+
+#[cfg(test)]
+mod tests;

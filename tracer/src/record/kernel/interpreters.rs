@@ -1,0 +1,408 @@
+//! Interpreter files: found, resolved, probed, each once per recording.
+//!
+//! Owns the probes of every file and what is known about programs. Does not know processes
+//! (`recorded_processes.rs`): it answers about one file or program at a time.
+
+use crate::launch::CacheDir;
+use crate::record::clock;
+use crate::record::examination::Unexamined;
+use crate::record::plan;
+use anyhow::Context as _;
+use gctrace_ebpf::ArgumentRegisters;
+use gctrace_ebpf::Attachment;
+use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::PlannedPoint;
+use gctrace_ebpf::PointKind;
+use gctrace_event::Interpreter;
+use gctrace_probes::ProgramKind;
+use gctrace_probes::Resolution;
+use gctrace_probes::ResolveOptions;
+use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::maps::MappedFile;
+use gctrace_probes::proc_status;
+use gctrace_probes::proc_status::ProcessError;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Index of a probed interpreter in [`ProbedInterpreters`]; valid for the whole recording.
+pub(crate) type InterpreterIndex = usize;
+
+/// A file by device and inode, as `stat` returns them.
+type FileIdentity = (u64, u64);
+
+/// Interpreters with probes, and the files that were examined for them, each once.
+pub(crate) struct ProbedInterpreters {
+    cache: Option<CacheDir>,
+    armed: Vec<ProbedInterpreter>,
+    /// `None`: examined, but without a collector, or the probes could not be placed.
+    files: HashMap<FileIdentity, Option<InterpreterIndex>>,
+    /// The files that could not be probed although they may contain a collector, and why.
+    unprobed: HashMap<FileIdentity, Unexamined>,
+    /// Processes that run such a file, or whose files could not be read, not yet taken.
+    unprobed_in: HashMap<u32, Unexamined>,
+    /// Programs that are stopped once at their entry point, when their libraries are mapped.
+    entries: HashMap<FileIdentity, Attachment>,
+    warned: HashSet<String>,
+    warnings: Vec<String>,
+}
+
+struct ProbedInterpreter {
+    description: Interpreter,
+    /// Index of its layout in the BPF programs.
+    layout: u32,
+    frames: Option<FrameLayout>,
+    resolution: Resolution,
+    probes: Attachment,
+    /// When the probes were in place, CLOCK_MONOTONIC in ns.
+    since_ns: u64,
+}
+
+/// What to probe for a program that starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeNeed {
+    /// It contains a collector itself, which is probed now.
+    Interpreter(InterpreterIndex),
+    /// It links a libpython: to be examined again at its entry point, where it is stopped.
+    LinksInterpreter,
+    /// Nothing to probe now. It may still load a libpython later.
+    Other,
+    /// Its process exited before it could be examined.
+    Gone,
+    /// It contains a collector that cannot be probed. Must not be marked as known: every process
+    /// that runs it counts.
+    Unprobed(Unexamined),
+}
+
+impl ProbedInterpreters {
+    /// Starts without interpreters. `cache`: folder that keeps resolutions; `None`: none is kept.
+    pub(crate) fn new(cache: Option<CacheDir>) -> Self {
+        Self {
+            cache,
+            armed: Vec::new(),
+            files: HashMap::new(),
+            unprobed: HashMap::new(),
+            unprobed_in: HashMap::new(),
+            entries: HashMap::new(),
+            warned: HashSet::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The trace's description of a probed interpreter.
+    pub(crate) fn describe(&self, index: InterpreterIndex) -> Option<&Interpreter> {
+        self.armed.get(index).map(|armed| &armed.description)
+    }
+
+    /// The resolution of a probed interpreter, and the index of its layout in the BPF programs.
+    pub(crate) fn resolution(&self, index: InterpreterIndex) -> Option<(u32, &Resolution)> {
+        self.armed
+            .get(index)
+            .map(|armed| (armed.layout, &armed.resolution))
+    }
+
+    /// When the probes of an interpreter were in place, CLOCK_MONOTONIC in ns.
+    pub(crate) fn armed_ns(&self, index: InterpreterIndex) -> u64 {
+        self.armed[index].since_ns
+    }
+
+    /// The layout of Python stacks for the interpreter with this layout index in the BPF programs.
+    pub(crate) fn frame_layout(&self, layout: u32) -> Option<&FrameLayout> {
+        self.armed
+            .iter()
+            .find(|armed| armed.layout == layout)
+            .and_then(|armed| armed.frames.as_ref())
+    }
+
+    /// Number of executables and libpythons whose collector is probed.
+    pub(crate) fn count(&self) -> usize {
+        self.armed.len()
+    }
+
+    /// The probes in all files, those at entry points included, for the caller to detach.
+    pub(crate) fn into_probes(self) -> impl Iterator<Item = Attachment> {
+        self.armed
+            .into_iter()
+            .map(|armed| armed.probes)
+            .chain(self.entries.into_values())
+    }
+
+    /// Warnings not yet taken, each once per recording.
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Takes why the last examination of a process found what cannot be read or probed, if it did.
+    pub(crate) fn take_unprobed(&mut self, pid: u32) -> Option<Unexamined> {
+        self.unprobed_in.remove(&pid)
+    }
+
+    /// Examines the program of a process stopped at exec: only its executable is mapped.
+    pub(crate) fn examine_program(&mut self, session: &mut BpfSession, pid: u32) -> ProbeNeed {
+        let link = proc_status::executable_link(pid);
+        match self.try_examine(session, pid, &link) {
+            Ok(program) => match self.take_unprobed(pid) {
+                Some(why) => ProbeNeed::Unprobed(why),
+                None => program,
+            },
+            // If this process exited too early, the next one that runs the file is examined.
+            Err(_) if !link.exists() => ProbeNeed::Gone,
+            Err(error) => {
+                self.not_probed(pid, &shown(&link), &error);
+                ProbeNeed::Unprobed(self.take_unprobed(pid).unwrap_or(Unexamined::Forbidden))
+            }
+        }
+    }
+
+    fn try_examine(
+        &mut self,
+        session: &mut BpfSession,
+        pid: u32,
+        link: &Path,
+    ) -> anyhow::Result<ProbeNeed> {
+        let program = match gctrace_probes::identify(link)? {
+            ProgramKind::Static => self
+                .arm(session, pid, link, &shown(link))?
+                .map(ProbeNeed::Interpreter),
+            ProgramKind::NeedsLibpython { entry_file_offset } => {
+                self.stop_at_entry(session, link, entry_file_offset)?;
+                Some(ProbeNeed::LinksInterpreter)
+            }
+            ProgramKind::OtherDynamic { .. } | ProgramKind::Other => None,
+        };
+        Ok(program.unwrap_or(ProbeNeed::Other))
+    }
+
+    fn stop_at_entry(
+        &mut self,
+        session: &mut BpfSession,
+        link: &Path,
+        offset: u64,
+    ) -> anyhow::Result<()> {
+        let identity = identity(link)?;
+        if self.entries.contains_key(&identity) {
+            return Ok(());
+        }
+        let point = PlannedPoint {
+            kind: PointKind::POINT_PROGRAM_ENTRY,
+            layout: None,
+            registers: ArgumentRegisters::default(),
+            fixed_generation: None,
+            runtime_delta: 0,
+            entry: Some(offset),
+            on_return: None,
+            semaphore: None,
+        };
+        let attachment = session.attach(link, &[point])?;
+        self.entries.insert(identity, attachment);
+        Ok(())
+    }
+
+    /// The program's interpreter is known: it need not stop at its entry point any more.
+    pub(crate) fn entry_reached(&mut self, pid: u32) {
+        if let Ok(identity) = identity(&proc_status::executable_link(pid)) {
+            self.entries.remove(&identity);
+        }
+    }
+
+    /// Probes the collector that a program would run with, before it runs. Returns the file and the
+    /// interpreter's index.
+    pub(crate) fn arm_named(
+        &mut self,
+        session: &mut BpfSession,
+        program: &Path,
+    ) -> Option<(PathBuf, InterpreterIndex)> {
+        let file = match gctrace_probes::identify(program) {
+            Ok(ProgramKind::Static) => program.to_owned(),
+            Ok(ProgramKind::NeedsLibpython { .. }) => gctrace_probes::likely_libpython(program)?,
+            _ => return None,
+        };
+        // A failure is retried, and reported, when a process runs the file.
+        let armed = self.arm(session, std::process::id(), &file, &file);
+        let index = armed.inspect_err(|_| self.forget(&file)).ok()??;
+        Some((file, index))
+    }
+
+    fn forget(&mut self, file: &Path) {
+        if let Ok(identity) = identity(file) {
+            self.files.remove(&identity);
+        }
+    }
+
+    /// Probes every collector that a process has mapped. Returns the interpreter's index, and
+    /// whether it was probed only now.
+    pub(crate) fn arm_mapped(
+        &mut self,
+        session: &mut BpfSession,
+        pid: u32,
+    ) -> Option<(InterpreterIndex, bool)> {
+        let files = match gctrace_probes::maps::candidates(pid) {
+            Ok(files) => files,
+            Err(error @ ProcessError::Forbidden { .. }) => {
+                self.not_probed(pid, &proc_status::executable_link(pid), &error.into());
+                return None;
+            }
+            // It exited.
+            Err(_) => return None,
+        };
+        files
+            .iter()
+            .find_map(|file| self.arm_mapped_file(session, pid, file))
+    }
+
+    fn arm_mapped_file(
+        &mut self,
+        session: &mut BpfSession,
+        pid: u32,
+        file: &MappedFile,
+    ) -> Option<(InterpreterIndex, bool)> {
+        let before = self.armed.len();
+        match self.arm(session, pid, &file.openable, &file.path) {
+            Ok(index) => index.map(|index| (index, self.armed.len() > before)),
+            Err(error) => {
+                self.not_probed(pid, &file.path, &error);
+                None
+            }
+        }
+    }
+
+    /// Resolves and probes one file; `None` if it contains no collector.
+    fn arm(
+        &mut self,
+        session: &mut BpfSession,
+        pid: u32,
+        open: &Path,
+        shown: &Path,
+    ) -> anyhow::Result<Option<InterpreterIndex>> {
+        let identity = identity(open)?;
+        if let Some(known) = self.files.get(&identity) {
+            if let Some(why) = self.unprobed.get(&identity) {
+                self.unprobed_in.insert(pid, *why);
+            }
+            return Ok(*known);
+        }
+        // Inserted before the attempt, so that a failure is neither retried nor reported again.
+        self.files.insert(identity, None);
+        self.unprobed.insert(identity, Unexamined::Forbidden);
+        let armed = self.arm_new(session, pid, open, shown, identity);
+        if let (Err(_), Some(why)) = (&armed, self.unprobed.get(&identity)) {
+            self.unprobed_in.insert(pid, *why);
+        }
+        let index = armed?;
+        self.unprobed.remove(&identity);
+        self.files.insert(identity, index);
+        Ok(index)
+    }
+
+    fn arm_new(
+        &mut self,
+        session: &mut BpfSession,
+        pid: u32,
+        open: &Path,
+        shown: &Path,
+        identity: FileIdentity,
+    ) -> anyhow::Result<Option<InterpreterIndex>> {
+        let opened = File::open(open)?;
+        let Some(resolution) = gctrace_probes::resolve(open, &self.options(pid, open)?)? else {
+            return Ok(None);
+        };
+        self.unprobed.insert(identity, Unexamined::Unprobed);
+        let layout = session.add_layout(&plan::layout(&resolution))?;
+        if resolution.layout.is_none() {
+            self.warn(format!(
+                "{}: the memory layout of CPython {} is unknown: pauses are timed, but collected objects are not counted",
+                shown.display(),
+                resolution.version
+            ));
+        }
+        let points = plan::points(&resolution, Some(layout));
+        // Through our own descriptor: the process may exit while the file is resolved.
+        let probes = session
+            .attach(&by_descriptor(&opened), &points)
+            .context("the interpreter was found but not probed")?;
+        for warning in &resolution.warnings {
+            self.warn(format!("{}: {warning}", shown.display()));
+        }
+        tracing::info!(
+            "probes placed in {} ({}, found by {})",
+            shown.display(),
+            resolution.version,
+            resolution.rung
+        );
+        let index = self.armed.len();
+        self.armed.push(ProbedInterpreter {
+            description: plan::describe(&resolution, shown),
+            layout,
+            frames: plan::lines(&resolution).cloned(),
+            resolution,
+            probes,
+            since_ns: clock::monotonic_ns(),
+        });
+        Ok(Some(index))
+    }
+
+    /// Debug files of a container are below its own root.
+    fn options(&self, pid: u32, file: &Path) -> std::io::Result<ResolveOptions> {
+        let owner = std::fs::metadata(file)?.uid();
+        let cache = self
+            .cache
+            .as_ref()
+            .and_then(|cache| cache.for_file_of(owner));
+        let debug = "usr/lib/debug";
+        Ok(ResolveOptions {
+            cache: cache.map(Path::to_owned),
+            debug_roots: vec![
+                proc_status::root(pid).join(debug),
+                Path::new("/").join(debug),
+            ],
+            ..ResolveOptions::default()
+        })
+    }
+
+    /// Whether Python runs there, or its pauses, are unknown: must never count as "no Python".
+    fn not_probed(&mut self, pid: u32, file: &Path, error: &anyhow::Error) {
+        self.unprobed_in.entry(pid).or_insert(Unexamined::Forbidden);
+        let is_forbidden = |cause: &(dyn std::error::Error + 'static)| {
+            let io = cause.downcast_ref::<std::io::Error>();
+            io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied)
+                || matches!(
+                    cause.downcast_ref::<ProcessError>(),
+                    Some(ProcessError::Forbidden { .. })
+                )
+        };
+        let advice = match error.chain().any(is_forbidden) {
+            true => {
+                "; files of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (gctrace doctor lists what is available)"
+            }
+            false => "",
+        };
+        self.warn(format!(
+            "process {pid} is not recorded: {}: {error:#}{advice}",
+            file.display()
+        ));
+    }
+
+    fn warn(&mut self, warning: String) {
+        if self.warned.insert(warning.clone()) {
+            self.warnings.push(warning);
+        }
+    }
+}
+
+/// A path to an open file.
+fn by_descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn identity(path: &Path) -> std::io::Result<FileIdentity> {
+    std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// The name of an executable as its process sees it.
+fn shown(link: &Path) -> PathBuf {
+    std::fs::read_link(link).unwrap_or_else(|_| link.to_owned())
+}

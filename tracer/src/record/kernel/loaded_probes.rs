@@ -1,0 +1,117 @@
+//! What probes need before a program is touched: the BPF programs, the counters, the guardian.
+
+use crate::args::CounterChoice;
+use crate::args::RecordConfig;
+use crate::guardian::Guardian;
+use crate::launch::CacheDir;
+use crate::launch::Invoker;
+use crate::record::kernel::KernelSource;
+use crate::record::kernel::allocations::AllocationWindows;
+use crate::record::kernel::counters::CounterRecording;
+use crate::record::kernel::cuda_probes::CudaProbes;
+use crate::record::kernel::interpreters::ProbedInterpreters;
+use crate::record::kernel::pressure::PressureIntervals;
+use crate::record::kernel::recorded_processes::RecordedProcesses;
+use crate::record::kernel::stacks::StackResolver;
+use crate::record::kernel::stopped_programs::StoppedPrograms;
+use crate::record::trace::RecordingTrace;
+use anyhow::Context as _;
+use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::HeldProcesses;
+use gctrace_ebpf::KernelSupport;
+use gctrace_ebpf::SessionConfig;
+use std::collections::HashMap;
+
+/// The loaded BPF programs, before the trace is created.
+pub(crate) struct LoadedProbes {
+    session: BpfSession,
+    pub(crate) counting: CounterRecording,
+    /// Why arenas are not counted, if so.
+    arenas: Result<(), gctrace_ebpf::Error>,
+}
+
+impl LoadedProbes {
+    /// Loads the programs and opens the counters.
+    pub(crate) fn open(config: &RecordConfig) -> anyhow::Result<Self> {
+        let mut counting = count(&config.counters);
+        let mut session = BpfSession::open(
+            SessionConfig {
+                follow_children: config.follow,
+                ring_bytes: config.ring_size,
+                stack_depth: config.stack_depth,
+                counters: counting.set(),
+            },
+            &KernelSupport::probe(),
+        )?;
+        counting.open(&session);
+        let arenas = session.count_arenas();
+        Ok(Self {
+            session,
+            counting,
+            arenas,
+        })
+    }
+
+    /// Attaches the event sources and starts the guardian.
+    pub(crate) fn into_source(
+        self,
+        config: &RecordConfig,
+        invoker: &Invoker,
+        trace: &mut RecordingTrace,
+    ) -> anyhow::Result<KernelSource> {
+        let mut session = self.session;
+        let stopped = session.held()?;
+        let guardian = start_guardian(&stopped);
+        let cuda = CudaProbes::start(config.cuda, config.ring_size, &mut session);
+        if let Err(error) = self.arenas {
+            trace.note(&crate::text::chain(&error.into()));
+        }
+        let mut allocations = None;
+        if let Some(budget) = config.alloc_budget {
+            let shared = session.shared_maps()?;
+            let windows = AllocationWindows::start(budget, config.stack_depth, shared);
+            allocations = Some(windows.context("cannot start the allocation window thread")?);
+        }
+        Ok(KernelSource {
+            session,
+            interpreters: ProbedInterpreters::new(CacheDir::open(invoker)),
+            processes: RecordedProcesses::default(),
+            stacks: StackResolver::default(),
+            pressures: PressureIntervals::new(),
+            allocations,
+            cuda,
+            counting: self.counting,
+            stopped: StoppedPrograms::new(stopped),
+            programs: HashMap::new(),
+            usual: HashMap::new(),
+            launched: None,
+            libraries: HashMap::new(),
+            newcomers: None,
+            cost: None,
+            polled: Vec::new(),
+            guardian,
+        })
+    }
+}
+
+/// Warns about missing counters that were requested by name; the default list is longer than what
+/// many machines have.
+fn count(choice: &CounterChoice) -> CounterRecording {
+    let counting = CounterRecording::examine(choice.counters());
+    for sentence in counting.missing() {
+        match choice {
+            CounterChoice::Default => tracing::info!("{sentence}"),
+            CounterChoice::Named(_) => tracing::warn!("{sentence}"),
+        }
+    }
+    counting
+}
+
+/// A recording works without a guardian; only killing gctrace could leave a process stopped.
+fn start_guardian(stopped: &HeldProcesses) -> Option<Guardian> {
+    Guardian::start(stopped.descriptor())
+        .inspect_err(|error| {
+            tracing::warn!("no guardian ({error:#}): if gctrace is killed while it has a program stopped, resume it with kill -CONT");
+        })
+        .ok()
+}

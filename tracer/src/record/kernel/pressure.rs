@@ -1,0 +1,184 @@
+//! Allocation pressure of each process, from signals that cost next to nothing.
+//!
+//! Owns the intervals. Containers come from the collector's counts, which each pause reports,
+//! arenas from the kernel's count of mappings.
+
+use crate::record::output::RecordOutput;
+use crate::record::output::RecordSink as _;
+use gctrace_ebpf::Arenas;
+use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::PauseEvent;
+use gctrace_event::Pressure;
+use gctrace_event::Record;
+use std::collections::HashMap;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Length of an interval: one point on the timeline per second.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The first version with arenas of 1 MiB instead of 256 KiB (obmalloc.c, ARENA_BITS).
+const LARGE_ARENAS_SINCE: (u32, u32) = (3, 10);
+
+pub(crate) struct PressureIntervals {
+    processes: HashMap<u32, PressureInterval>,
+    /// Processes that exited since the last drain, and when: their last pauses may still be in the
+    /// ring.
+    ended: Vec<(u32, u64)>,
+    written: Instant,
+}
+
+/// What a process allocated since its last record.
+struct PressureInterval {
+    pressure: Pressure,
+    /// Arenas at its start.
+    arenas: Option<Arenas>,
+    /// Which arenas are the interpreter's; `None`: it has none, or there is no interpreter.
+    size: Option<ArenaSize>,
+}
+
+/// Size of the arenas of an interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArenaSize {
+    /// 256 KiB.
+    Small,
+    /// 1 MiB.
+    Large,
+}
+
+impl ArenaSize {
+    /// The arenas of an interpreter; free-threaded builds allocate with mimalloc and have none.
+    pub(crate) fn of(interpreter: &gctrace_event::Interpreter) -> Option<Self> {
+        if interpreter.free_threaded {
+            return None;
+        }
+        let mut numbers = interpreter.version.split('.').map(str::parse::<u32>);
+        let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
+            return None;
+        };
+        Some(if (major, minor) >= LARGE_ARENAS_SINCE {
+            Self::Large
+        } else {
+            Self::Small
+        })
+    }
+
+    /// Arenas mapped and unmapped so far.
+    fn counts(self, arenas: &Arenas) -> (u64, u64) {
+        match self {
+            Self::Small => (arenas.small_mapped, arenas.small_unmapped),
+            Self::Large => (arenas.large_mapped, arenas.large_unmapped),
+        }
+    }
+}
+
+impl PressureIntervals {
+    pub(crate) fn new() -> Self {
+        Self {
+            processes: HashMap::new(),
+            ended: Vec::new(),
+            written: Instant::now(),
+        }
+    }
+
+    /// The process has this interpreter from now on.
+    pub(crate) fn interpreter(&mut self, pid: u32, size: Option<ArenaSize>, now_ns: u64) {
+        let interval = self
+            .processes
+            .entry(pid)
+            .or_insert_with(|| PressureInterval::start(pid, now_ns));
+        interval.size = size;
+    }
+
+    /// Adds a pause's net containers to the current interval of its process.
+    pub(crate) fn pause(&mut self, event: &PauseEvent) {
+        let pause = &event.pause;
+        let interval = self
+            .processes
+            .entry(pause.pid)
+            .or_insert_with(|| PressureInterval::start(pause.pid, pause.start_ns));
+        interval.pressure.collections += 1;
+        interval.pressure.net_containers += pause.young_count.unwrap_or(0);
+        interval.pressure.counts = event.counts.or(interval.pressure.counts);
+    }
+
+    /// Writes the interval of every process, once a second.
+    pub(crate) fn tick(&mut self, session: &BpfSession, now_ns: u64, output: &mut RecordOutput) {
+        if self.written.elapsed() >= INTERVAL {
+            self.write_all(session, now_ns, output);
+        }
+    }
+
+    /// Writes the interval of every process.
+    pub(crate) fn write_all(
+        &mut self,
+        session: &BpfSession,
+        now_ns: u64,
+        output: &mut RecordOutput,
+    ) {
+        self.written = Instant::now();
+        for (pid, interval) in &mut self.processes {
+            interval.write(session.arenas(*pid), now_ns, output);
+        }
+    }
+
+    /// Notes that a process exited; its last pauses may still be in the ring.
+    pub(crate) fn ended(&mut self, pid: u32, at_ns: u64) {
+        self.ended.push((pid, at_ns));
+    }
+
+    /// Writes the last interval of the exited processes, once every event up to their exit was
+    /// handled.
+    pub(crate) fn close_ended(&mut self, session: &BpfSession, output: &mut RecordOutput) {
+        for (pid, at_ns) in self.ended.drain(..) {
+            if let Some(mut interval) = self.processes.remove(&pid) {
+                interval.write(session.arenas(pid), at_ns, output);
+            }
+            session.forget_arenas(pid);
+        }
+    }
+}
+
+impl PressureInterval {
+    fn start(pid: u32, since_ns: u64) -> Self {
+        Self {
+            pressure: Pressure {
+                pid,
+                since_ns,
+                at_ns: since_ns,
+                ..Pressure::default()
+            },
+            arenas: None,
+            size: None,
+        }
+    }
+
+    /// Ends the interval and starts the next; an interval without allocations is not written but
+    /// extended.
+    fn write(&mut self, arenas: Option<Arenas>, now_ns: u64, output: &mut RecordOutput) {
+        if let (Some(size), Some(now)) = (self.size, arenas) {
+            let before = self.arenas.unwrap_or_default();
+            let ((mapped, unmapped), (mapped_before, unmapped_before)) =
+                (size.counts(&now), size.counts(&before));
+            self.pressure.arenas_mapped = Some(mapped.saturating_sub(mapped_before));
+            self.pressure.arenas_unmapped = Some(unmapped.saturating_sub(unmapped_before));
+        }
+        let pressure = &mut self.pressure;
+        pressure.at_ns = now_ns.max(pressure.since_ns);
+        let idle = pressure.collections == 0
+            && pressure.arenas_mapped.unwrap_or(0) == 0
+            && pressure.arenas_unmapped.unwrap_or(0) == 0;
+        if idle {
+            return;
+        }
+        output.write(&Record::Pressure(pressure.clone()));
+        *pressure = Pressure {
+            pid: pressure.pid,
+            since_ns: pressure.at_ns,
+            at_ns: pressure.at_ns,
+            counts: pressure.counts,
+            ..Pressure::default()
+        };
+        self.arenas = arenas;
+    }
+}

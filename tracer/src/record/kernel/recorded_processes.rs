@@ -1,0 +1,269 @@
+//! The recorded processes: identity, interpreter, start and end.
+//!
+//! Owns the table of processes and their records. Does not place probes.
+
+use crate::record::kernel::interpreters::InterpreterIndex;
+use crate::record::kernel::interpreters::ProbedInterpreters;
+use crate::record::output::RecordOutput;
+use crate::record::output::RecordSink as _;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use gctrace_event::ProcessOrigin;
+use gctrace_event::Record;
+use gctrace_probes::proc_status;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::time::Duration;
+use std::time::Instant;
+
+/// When to examine a process without a known interpreter again after its program started: most that
+/// load a libpython late do it at once; a few, plug-in hosts, much later.
+pub(crate) const RESCAN_DELAYS: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(200),
+    Duration::from_secs(2),
+    Duration::from_secs(10),
+];
+
+/// When to read a process's title again: after its program started, then after the previous read.
+const READ_TITLE: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(30),
+];
+
+/// The table of recorded processes, by pid.
+#[derive(Default)]
+pub(crate) struct RecordedProcesses {
+    table: HashMap<u32, RecordedProcess>,
+    /// Processes recorded so far.
+    seen: u64,
+}
+
+struct RecordedProcess {
+    parent: Option<u32>,
+    origin: ProcessOrigin,
+    since_ns: u64,
+    command: Vec<String>,
+    interpreter: Option<InterpreterIndex>,
+    threads: HashSet<u32>,
+    started: Instant,
+    looked: usize,
+    /// When its command line was last read, and how often since the program started.
+    titled: (Instant, usize),
+    /// The interpreter was seen in its memory map, in its executable, or in its parent's.
+    confirmed: bool,
+}
+
+impl RecordedProcesses {
+    /// Adds a process. It has its parent's interpreter until it executes another program.
+    pub(crate) fn add(
+        &mut self,
+        pid: u32,
+        parent: Option<u32>,
+        origin: ProcessOrigin,
+        since_ns: u64,
+    ) {
+        let inherited = parent.and_then(|parent| self.table.get(&parent));
+        let interpreter = inherited.and_then(|parent| parent.interpreter);
+        let command = command(pid)
+            .or_else(|| inherited.map(|parent| parent.command.clone()))
+            .unwrap_or_default();
+        self.seen += 1;
+        let entry = RecordedProcess {
+            parent,
+            origin,
+            since_ns,
+            command,
+            interpreter,
+            threads: HashSet::new(),
+            started: Instant::now(),
+            looked: 0,
+            titled: (Instant::now(), 0),
+            confirmed: interpreter.is_some(),
+        };
+        self.table.insert(pid, entry);
+    }
+
+    /// The process executed another program; its interpreter is unknown again.
+    pub(crate) fn new_program(&mut self, pid: u32, at_ns: u64) {
+        if !self.table.contains_key(&pid) {
+            self.add(pid, None, ProcessOrigin::Child, at_ns);
+        }
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.interpreter = None;
+            entry.confirmed = false;
+            entry.started = Instant::now();
+            entry.looked = 0;
+            entry.titled = (Instant::now(), 0);
+            entry.threads.clear();
+            entry.command = command(pid).unwrap_or_default();
+        }
+    }
+
+    /// Sets what the memory map or executable of the process showed; `None`: no interpreter.
+    /// `since_ns`: from when it is recorded, if that changes.
+    pub(crate) fn set_interpreter(
+        &mut self,
+        pid: u32,
+        interpreter: Option<InterpreterIndex>,
+        since_ns: Option<u64>,
+    ) {
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.interpreter = interpreter;
+            entry.confirmed = interpreter.is_some();
+            entry.since_ns = since_ns.unwrap_or(entry.since_ns);
+        }
+    }
+
+    /// Its program had this interpreter before; to be confirmed when its libraries are mapped.
+    pub(crate) fn assume_interpreter(&mut self, pid: u32, interpreter: InterpreterIndex) {
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.interpreter = Some(interpreter);
+        }
+    }
+
+    /// The process's interpreter; `None` if it has none, if that is unknown, or if the process is
+    /// not recorded.
+    pub(crate) fn interpreter(&self, pid: u32) -> Option<InterpreterIndex> {
+        self.table.get(&pid).and_then(|entry| entry.interpreter)
+    }
+
+    /// Processes whose interpreter should be looked for now.
+    pub(crate) fn due(&mut self) -> Vec<u32> {
+        let mut due = Vec::new();
+        for (pid, entry) in &mut self.table {
+            let wait = RESCAN_DELAYS
+                .get(entry.looked)
+                .or(RESCAN_DELAYS.last())
+                .copied()
+                .unwrap_or_default();
+            if !entry.confirmed && entry.started.elapsed() >= wait {
+                entry.looked += 1;
+                if entry.looked >= RESCAN_DELAYS.len() {
+                    entry.started = Instant::now();
+                }
+                due.push(*pid);
+            }
+        }
+        due
+    }
+
+    /// Python processes that have changed their title, as workers do after fork. Reads titles that
+    /// are due, or `all`.
+    pub(crate) fn retitled(&mut self, all: bool) -> Vec<u32> {
+        let mut changed = Vec::new();
+        for (pid, entry) in &mut self.table {
+            let (at, count) = entry.titled;
+            let wait = READ_TITLE.get(count).or(READ_TITLE.last()).copied();
+            let is_due = all || at.elapsed() >= wait.unwrap_or_default();
+            if entry.interpreter.is_none() || !is_due {
+                continue;
+            }
+            entry.titled = (Instant::now(), count + 1);
+            let line = proc_status::command_line(*pid).ok();
+            if let Some(line) = line.filter(|line| !line.is_empty() && *line != entry.command) {
+                entry.command = line;
+                changed.push(*pid);
+            }
+        }
+        changed
+    }
+
+    /// The pids of recorded processes that have not exited, in no order.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.table.keys().copied()
+    }
+
+    /// The pids of recorded processes with a known interpreter, in no order.
+    pub(crate) fn with_interpreter(&self) -> impl Iterator<Item = u32> {
+        let python = self
+            .table
+            .iter()
+            .filter(|(_, entry)| entry.interpreter.is_some());
+        python.map(|(pid, _)| *pid)
+    }
+
+    /// Whether the process is in the table.
+    pub(crate) fn contains(&self, pid: u32) -> bool {
+        self.table.contains_key(&pid)
+    }
+
+    /// Number of processes ever recorded, exited ones included.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Number of recorded processes that have not exited.
+    pub(crate) fn alive(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Writes what is known about a process.
+    pub(crate) fn announce(
+        &self,
+        pid: u32,
+        interpreters: &ProbedInterpreters,
+        output: &mut RecordOutput,
+    ) {
+        let Some(entry) = self.table.get(&pid) else {
+            return;
+        };
+        let namespace_pid = proc_status::status(pid)
+            .ok()
+            .and_then(|status| status.inner_pid());
+        let interpreter = entry
+            .interpreter
+            .and_then(|index| interpreters.describe(index))
+            .cloned();
+        output.write(&Record::Process(Process {
+            pid,
+            namespace_pid,
+            parent: entry.parent,
+            origin: entry.origin,
+            since_ns: entry.since_ns,
+            command: entry.command.clone(),
+            rank: proc_status::rank(pid).ok().flatten(),
+            interpreter,
+        }));
+    }
+
+    /// Writes the name of a thread when it is first seen.
+    pub(crate) fn name_thread(&mut self, pid: u32, tid: u32, output: &mut RecordOutput) {
+        let Some(entry) = self.table.get_mut(&pid) else {
+            return;
+        };
+        if entry.threads.insert(tid)
+            && let Ok(name) = proc_status::thread_name(pid, tid)
+        {
+            output.write(&Record::ThreadName { pid, tid, name });
+        }
+    }
+
+    /// Stops recording a process, which keeps running.
+    pub(crate) fn forget(&mut self, pid: u32, output: &mut RecordOutput) {
+        self.table.remove(&pid);
+        output.forget(pid);
+    }
+
+    /// Removes an exited process; `status` is that of wait(2).
+    pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut RecordOutput) {
+        self.forget(pid, output);
+        // The low seven bits are the signal, the next byte the code (wait(2)).
+        let signal = status & 0x7f;
+        output.write(&Record::ProcessExit(ProcessExit {
+            pid,
+            at_ns,
+            code: (signal == 0).then_some((status >> 8) & 0xff),
+            signal: (signal != 0).then_some(signal),
+        }));
+    }
+}
+
+/// The command line; for a process without one (it is exiting), the kernel's name for it.
+fn command(pid: u32) -> Option<Vec<String>> {
+    let line = proc_status::command_line(pid)
+        .ok()
+        .filter(|line| !line.is_empty());
+    line.or_else(|| Some(vec![proc_status::thread_name(pid, pid).ok()?]))
+}

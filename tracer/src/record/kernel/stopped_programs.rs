@@ -1,0 +1,217 @@
+//! Programs that are stopped until their probes are placed: resuming them, and reporting those that
+//! could not be stopped.
+//!
+//! Owns gctrace's end of the map of stopped processes, and how long they were stopped. The BPF
+//! programs decide whether to stop a program (`ebpf/bpf/hold.bpf.c`); the guardian has the same map
+//! and resumes what gctrace does not.
+
+use crate::record::clock;
+use crate::record::examination::Unexamined;
+use crate::record::trace::RecordingTrace;
+use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::HeldProcesses;
+use gctrace_ebpf::HoldState;
+use gctrace_ebpf::NotHeld;
+use gctrace_probes::proc_status;
+use std::time::Duration;
+use std::time::Instant;
+
+/// How long after each poll of the rings programs may be stopped: while gctrace does not poll (it
+/// was stopped, it waits for a disk), none is.
+const AFTER_POLL_NS: u64 = 1_000_000_000;
+
+/// A stop of at most this length was not ended by the guardian (`LONGEST` there).
+const GUARDIANS_PATIENCE_NS: u64 = 1_500_000_000;
+
+/// How long to watch a parent that may have stopped itself because its child was stopped.
+const PARENTS: Duration = Duration::from_millis(250);
+
+/// A parent stopped for this long is reported.
+const STOPPED_LONG: Duration = Duration::from_secs(2);
+
+/// Time that programs were stopped for their probes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StopTimes {
+    /// Stops that were still in effect when gctrace ended them.
+    pub count: u64,
+    /// Nanoseconds from the event of each of these stops to its end, summed.
+    pub total_ns: u64,
+}
+
+/// An event at which a process is stopped, unless that is not needed or not possible.
+#[derive(Clone, Copy)]
+pub(crate) struct StopPoint {
+    pub pid: u32,
+    pub state: HoldState,
+    /// Time of the event, CLOCK_MONOTONIC in ns.
+    pub at_ns: u64,
+}
+
+impl StopPoint {
+    /// Whether the process waits to be resumed.
+    pub(crate) fn is_stopped(self) -> bool {
+        matches!(self.state, HoldState::Stopped { .. })
+    }
+}
+
+/// A process that may stop itself because its child was stopped.
+struct StoppedParent {
+    pid: u32,
+    child: u32,
+    /// When the child was resumed.
+    since: Instant,
+}
+
+/// The stopped programs of a recording.
+pub(crate) struct StoppedPrograms {
+    map: HeldProcesses,
+    /// Number and total time of all stops.
+    pub times: StopTimes,
+    /// The recording is ending: no program is stopped any more; those that are get resumed at once.
+    pub is_ending: bool,
+    /// Parents of stopped processes that were running at the time.
+    parents: Vec<StoppedParent>,
+}
+
+impl StoppedPrograms {
+    pub(crate) fn new(map: HeldProcesses) -> Self {
+        Self {
+            map,
+            times: StopTimes::default(),
+            is_ending: false,
+            parents: Vec::new(),
+        }
+    }
+
+    /// Allows stopping programs that start within the next second; to be called at each poll of the
+    /// rings.
+    pub(crate) fn allow(&self, session: &mut BpfSession) {
+        if !self.is_ending {
+            session.hold_until(clock::monotonic_ns() + AFTER_POLL_NS);
+        }
+    }
+
+    /// Ends stopping of programs and resumes those that are stopped. Those just being stopped are
+    /// resumed by their events, or by the guardian.
+    pub(crate) fn end(&mut self, session: &mut BpfSession) {
+        self.is_ending = true;
+        session.hold_until(0);
+        self.map.resume_all();
+    }
+
+    /// Resumes what is still stopped; returns whether there was anything.
+    pub(crate) fn resume(&self) -> bool {
+        self.map.resume_all()
+    }
+
+    /// Whether a process is stopped now.
+    pub(crate) fn contains(&self, pid: u32) -> bool {
+        self.map.since(pid).is_some()
+    }
+
+    /// Resumes the process of an event of that time, if it was stopped.
+    pub(crate) fn release(&mut self, trace: &mut RecordingTrace, stop: StopPoint) {
+        let HoldState::Stopped { parent_was_stopped } = stop.state else {
+            return;
+        };
+        let StopPoint { pid, at_ns, .. } = stop;
+        let stopped_ns = clock::monotonic_ns().saturating_sub(at_ns);
+        match self.map.release(pid, at_ns) {
+            Ok(true) => {
+                self.times.count += 1;
+                self.times.total_ns += stopped_ns;
+            }
+            Ok(false) if self.is_ending => {}
+            // It exited, which ends a stop too. Or something is wrong: the guardian waits longer.
+            Ok(false) if stopped_ns < GUARDIANS_PATIENCE_NS => {
+                if is_running(pid) {
+                    let _ = self.map.resume(pid);
+                }
+            }
+            Ok(false) => {
+                let message = "the process was stopped for 2 s and then resumed by gctrace's guardian before its probes \
+                               were in place: its first collections may be missing";
+                trace.output.note(Some(pid), at_ns, message.to_owned());
+                trace.examination.unexamined(pid, Unexamined::Late);
+                tracing::warn!("process {pid}: {message}");
+            }
+            Err(errno) => tracing::error!(
+                "process {pid} was stopped at exec and cannot be resumed ({errno}); run: kill -CONT {pid}"
+            ),
+        }
+        if !parent_was_stopped && let Ok(status) = proc_status::status(pid) {
+            self.watch_parent(status.parent, pid);
+        }
+    }
+
+    /// Reports a process that ran Python before `probed_ns`, when its probes were in place, because
+    /// it was not stopped at its event.
+    pub(crate) fn ran_unstopped(
+        &self,
+        trace: &mut RecordingTrace,
+        StopPoint { pid, state, at_ns }: StopPoint,
+        probed_ns: u64,
+    ) {
+        if probed_ns <= at_ns {
+            return;
+        }
+        let why = match state {
+            HoldState::Stopped { .. } | HoldState::NotNeeded => return,
+            HoldState::Refused(NotHeld::OtherUser) => "it runs as another user",
+            HoldState::Refused(NotHeld::NotNow) => "gctrace was busy",
+            HoldState::Refused(NotHeld::Failed) => "too many programs are stopped",
+            HoldState::Refused(NotHeld::Seen) => {
+                "it was already running, or its parent handles stopped children: sudo, su, a debugger, a shell with job \
+                 control"
+            }
+        };
+        let message = format!(
+            "the program was not stopped until its probes were in place ({why}): its first collections may be missing"
+        );
+        trace.output.note(Some(pid), at_ns, message);
+        trace.examination.unexamined(pid, Unexamined::Late);
+    }
+
+    fn watch_parent(&mut self, parent: u32, child: u32) {
+        if parent > 1 && parent != std::process::id() {
+            self.parents.retain(|other| other.pid != parent);
+            self.parents.push(StoppedParent {
+                pid: parent,
+                child,
+                since: Instant::now(),
+            });
+        }
+    }
+
+    /// Resumes parents that stopped themselves because their child was stopped: sudo, su and the
+    /// like propagate their child's stop that way, but not its resumption. If the child is stopped
+    /// again later, that is the user's doing.
+    pub(crate) fn tick(&mut self) {
+        let map = &self.map;
+        self.parents.retain(|parent| {
+            let (pid, since) = (parent.pid, parent.since.elapsed());
+            let is_stopped = state(pid) == Some('T') && state(parent.child) != Some('T');
+            if is_stopped && since <= PARENTS {
+                let _ = map.resume(pid);
+            } else if is_stopped && since >= STOPPED_LONG {
+                tracing::warn!(
+                    "process {pid} is stopped, perhaps because gctrace briefly stopped a child of it; to resume it: kill -CONT {pid}"
+                );
+            }
+            since < STOPPED_LONG
+        });
+    }
+}
+
+/// Whether a process exists and has not exited; a zombie has.
+pub(super) fn is_running(pid: u32) -> bool {
+    state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The state field of `pid (name) state ...` (proc_pid_stat(5)); the name may contain any
+/// character.
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.chars().next()
+}

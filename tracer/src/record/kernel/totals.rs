@@ -1,0 +1,212 @@
+//! Losses, hits and cost of the probes: so far, and at the end, when they are detached.
+
+use crate::record::kernel::KernelSource;
+use crate::record::kernel::cuda_probes::CudaProbes;
+use crate::record::kernel::probe_cost::MeasuredCost;
+use crate::record::kernel::stopped_programs::StopTimes;
+use crate::record::merge;
+use crate::record::shutdown::RecordingLosses;
+use crate::record::trace::RecordingTrace;
+use gctrace_ebpf::Calibration;
+use gctrace_ebpf::PointKind;
+use gctrace_ebpf::ProgramCounts;
+use gctrace_event::ProbeCost;
+use gctrace_event::TraceEnd;
+use std::collections::BTreeMap;
+
+/// The kinds of probes, except those on CUDA calls.
+const POINTS: [PointKind; 8] = [
+    PointKind::POINT_COLLECT,
+    PointKind::POINT_GC_COLLECT,
+    PointKind::POINT_PYGC_COLLECT,
+    PointKind::POINT_STOP_WORLD,
+    PointKind::POINT_START_WORLD,
+    PointKind::POINT_USDT_START,
+    PointKind::POINT_USDT_DONE,
+    PointKind::POINT_CODE_DEALLOC,
+];
+
+impl KernelSource {
+    pub(super) fn tally_probes(
+        &mut self,
+        trace: &RecordingTrace,
+        losses: &mut RecordingLosses,
+    ) -> anyhow::Result<()> {
+        let counters = self.session.counters()?;
+        losses.lost.extend(lost(&counters, self.stacks.lost()));
+        lose_unprobed(counters.unprobed(), trace.sources(), &mut losses.lost);
+        losses.hits += POINTS.map(|point| counters.hits(point)).iter().sum::<u64>();
+        let cost = self.cost.as_mut().and_then(MeasuredCost::known);
+        losses.cost_ns = cost.map(|known| {
+            let costs = costs(&counters, Some(known), StopTimes::default());
+            let each = costs
+                .iter()
+                .map(|cost| cost.hits as f64 * cost.ns_per_hit.unwrap_or(0.0));
+            each.sum::<f64>() as u64
+        });
+        if let Some(cuda) = &self.cuda {
+            let (lost, hits) = cuda.lost_and_hits()?;
+            losses.lost.extend(lost);
+            losses.hits += hits;
+        }
+        Ok(())
+    }
+
+    /// Detaches the probes: reads their last events, their losses and their cost.
+    pub(super) fn detach(
+        mut self,
+        trace: &mut RecordingTrace,
+        end: &mut TraceEnd,
+    ) -> anyhow::Result<()> {
+        let counters = self.session.counters()?;
+        self.retitle(trace, true);
+        self.pressures
+            .write_all(&self.session, end.ended_ns, &mut trace.output);
+        self.counting.write_living(
+            &self.session,
+            end.ended_ns,
+            &self.processes,
+            &mut trace.output,
+        );
+        if let Some(allocations) = &mut self.allocations {
+            allocations.tick(&mut trace.output);
+        }
+        if let Some(cuda) = &mut self.cuda {
+            cuda.finish(&mut self.processes, trace);
+            end.lost.extend(cuda.lost_and_hits()?.0);
+        }
+        end.lost.extend(lost(&counters, self.stacks.lost()));
+        lose_unprobed(counters.unprobed(), trace.sources(), &mut end.lost);
+        // The cost of probes is for the reader of a trace.
+        let (turn, own_probes) = match trace.output.path().is_some() {
+            true => measure(&mut self, &counters, end),
+            false => Default::default(),
+        };
+        let arenas = self.session.stop_counting_arenas();
+        let probes = self.interpreters.into_probes().chain(own_probes);
+        let cuda = self.cuda.into_iter().flat_map(CudaProbes::into_probes);
+        gctrace_ebpf::detach(probes.chain([arenas]).chain(cuda));
+        drop(turn);
+        drop(self.session);
+        // No process can be stopped any more. The guardian does the same again, and for longer.
+        self.stopped.resume();
+        drop(self.guardian);
+        Ok(())
+    }
+}
+
+/// Measures what the probes cost; discards what is in the rings. Lasts until the probes placed for
+/// this are detached.
+fn measure(
+    source: &mut KernelSource,
+    counters: &ProgramCounts,
+    end: &mut TraceEnd,
+) -> (
+    Option<gctrace_ebpf::CalibrationLock>,
+    Vec<gctrace_ebpf::Attachment>,
+) {
+    let turn = gctrace_ebpf::CalibrationLock::wait();
+    if turn.is_none() {
+        tracing::warn!(
+            "other recordings end at the same time: the overhead of the probes may be reported too low"
+        );
+    }
+    let cuda = source.cuda.as_mut();
+    let cuda_costs = cuda.map(|cuda| cuda.costs(&source.session));
+    let (calibration, own_probes) = match source.session.calibrate() {
+        Ok((calibration, probes)) => (Some(calibration), probes),
+        Err(error) => {
+            tracing::warn!("the overhead of the probes is unknown: {error}");
+            (None, Vec::new())
+        }
+    };
+    end.probes
+        .extend(costs(counters, calibration, source.stopped.times));
+    end.probes.extend(cuda_costs.into_iter().flatten());
+    (turn, own_probes)
+}
+
+/// Counts collections in a function that is not probed as lost, such as those of the copy of the
+/// collector in a program compiled by Nuitka, minus those that the library saw.
+fn lose_unprobed(
+    unprobed: u64,
+    sources: Option<merge::SourceTotals>,
+    lost: &mut BTreeMap<String, u64>,
+) {
+    let seen = sources.map_or(0, |counts| counts.only_injected);
+    let missing = unprobed.saturating_sub(seen);
+    if missing > 0 {
+        lost.insert(UNPROBED.to_owned(), missing);
+    }
+}
+
+/// Collections in CPython's statistics for which no probe fired.
+const UNPROBED: &str = "collections that no probe saw: they ran before the probes were placed, or in another collector than CPython's own";
+
+/// Losses by place, without zeros.
+fn lost(counters: &ProgramCounts, stacks_lost: u64) -> BTreeMap<String, u64> {
+    counters
+        .lost()
+        .into_iter()
+        .chain([("stacks of pauses: never received", stacks_lost)])
+        .filter(|(_, count)| *count > 0)
+        .map(|(what, count)| (what.to_owned(), count))
+        .collect()
+}
+
+/// The number of hits and the cost of each kind of probe. Entry and return of a function are one
+/// hit.
+fn costs(
+    counters: &ProgramCounts,
+    calibration: Option<Calibration>,
+    stops: StopTimes,
+) -> Vec<ProbeCost> {
+    let cost = |probe: &str, hits: u64, ns_per_hit: Option<f64>| ProbeCost {
+        probe: probe.to_owned(),
+        hits,
+        ns_per_hit,
+    };
+    let explicit =
+        counters.hits(PointKind::POINT_GC_COLLECT) + counters.hits(PointKind::POINT_PYGC_COLLECT);
+    let world =
+        counters.hits(PointKind::POINT_STOP_WORLD) + counters.hits(PointKind::POINT_START_WORLD);
+    let usdt =
+        counters.hits(PointKind::POINT_USDT_START) + counters.hits(PointKind::POINT_USDT_DONE);
+    let stopped_ns = (stops.count > 0).then(|| stops.total_ns as f64 / stops.count as f64);
+    [
+        cost(
+            "collector, entry and return",
+            counters.hits(PointKind::POINT_COLLECT),
+            calibration.map(|c| c.collect_ns),
+        ),
+        cost(
+            "collector, USDT probe",
+            usdt,
+            calibration.map(|c| c.collect_ns / 2.0),
+        ),
+        cost(
+            "explicit call, entry and return",
+            explicit,
+            calibration.map(|c| c.explicit_ns),
+        ),
+        cost(
+            "stop-the-world, start and end",
+            world,
+            calibration.map(|c| c.entry_ns),
+        ),
+        cost(
+            "code object freed",
+            counters.hits(PointKind::POINT_CODE_DEALLOC),
+            calibration.map(|c| c.entry_ns),
+        ),
+        cost("program stopped at exec", stops.count, stopped_ns),
+        cost(
+            "collector, in processes that are not recorded",
+            counters.foreign_hits(),
+            calibration.map(|c| c.explicit_ns),
+        ),
+    ]
+    .into_iter()
+    .filter(|cost| cost.hits > 0)
+    .collect()
+}

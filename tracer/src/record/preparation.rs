@@ -1,0 +1,153 @@
+//! Everything that can fail before a program is touched, in its order.
+
+use crate::args::RecordConfig;
+use crate::args::RecordTarget;
+use crate::files::NewTrace;
+use crate::files::expand;
+use crate::launch::Invoker;
+use crate::launch::LaunchPlan;
+use crate::launch::Signals;
+use crate::privileges;
+use crate::record::Recording;
+use crate::record::call_sources::CallSources;
+use crate::record::header;
+use crate::record::inprocess::InProcessSource;
+use crate::record::kernel::LoadedProbes;
+use crate::record::kernel::permission;
+use crate::record::mode;
+use crate::record::mode::CollectionSource;
+use crate::record::mode::ModeDecision;
+use crate::record::output::RecordOutput;
+use crate::record::output::RecordSink;
+use crate::record::source::Sources;
+use crate::record::supervision::CommandSupervisor;
+use crate::record::trace::RecordingTrace;
+use anyhow::Context as _;
+use gctrace_event::TraceHeader;
+
+/// A recording that is possible, with its sources ready; its trace does not exist yet.
+pub(crate) struct RecordingPlan<'a> {
+    config: &'a RecordConfig,
+    invoker: Invoker,
+    launch: Option<LaunchPlan>,
+    decision: ModeDecision,
+    probes: Option<LoadedProbes>,
+    inprocess: Option<InProcessSource>,
+    header: TraceHeader,
+}
+
+impl<'a> RecordingPlan<'a> {
+    /// Decides on the sources, loads the BPF programs and opens the library's socket.
+    pub(crate) fn new(config: &'a RecordConfig) -> anyhow::Result<Self> {
+        let invoker = Invoker::detect();
+        let mut launch = match &config.target {
+            RecordTarget::Command(command) => {
+                Some(LaunchPlan::new(command, &invoker, config.as_root))
+            }
+            RecordTarget::Process { .. } | RecordTarget::Everything => None,
+        };
+        let decision = mode::decide(config, launch.as_ref())?;
+        if let RecordTarget::Process { pid, .. } = &config.target {
+            permission::attachable(*pid)?;
+        }
+        let by_probes = decision.collections.uses_probes();
+        if let (true, Some(why)) = (by_probes, privileges::too_few_files()) {
+            anyhow::bail!("cannot record from the kernel: {why}");
+        }
+        let probes = by_probes.then(|| LoadedProbes::open(config)).transpose()?;
+        let mut inprocess = None;
+        if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
+            let options = &injection.options;
+            let source = InProcessSource::start(&invoker, config.as_root, !by_probes, options)?;
+            let library = injection.library.display();
+            launch
+                .inject(injection, &source.rendezvous())
+                .with_context(|| format!("cannot inject {library} into the command"))?;
+            source.hand_over()?;
+            inprocess = Some(source);
+        }
+        let mut header = header::header(config, decision.collections, |name| {
+            launch.as_ref().and_then(|launch| launch.variable(name))
+        });
+        if let Some(probes) = &probes {
+            probes.counting.describe(&mut header);
+        }
+        Ok(Self {
+            config,
+            invoker,
+            launch,
+            decision,
+            probes,
+            inprocess,
+            header,
+        })
+    }
+
+    /// The first line of the trace.
+    pub(crate) fn header(&self) -> &TraceHeader {
+        &self.header
+    }
+
+    /// Creates the trace, attaches the event sources and starts the guardian. `live` receives every
+    /// record while the recording runs; it must return within microseconds.
+    pub(crate) fn prepare(
+        self,
+        signals: Signals,
+        live: Option<Box<dyn RecordSink>>,
+    ) -> anyhow::Result<Recording<'a>> {
+        let Self {
+            config,
+            mut launch,
+            decision,
+            inprocess,
+            ..
+        } = self;
+        let is_shown = live.is_some();
+        let option = if is_shown { "--record" } else { "-o" };
+        let words = launch.as_ref().map(LaunchPlan::words).unwrap_or_default();
+        let created = |pattern| {
+            let path = expand(pattern, header::name_facts(&self.header), option)?;
+            NewTrace::create(&path, &self.invoker, &words, option)
+        };
+        let new_trace = config.output.as_deref().map(created).transpose()?;
+        if let (Some(true), Some(launch)) = (new_trace.as_ref().map(NewTrace::streams), &mut launch)
+        {
+            launch
+                .redirect_stdout()
+                .context("the command's standard output")?;
+        }
+        let output = RecordOutput::start(new_trace.as_ref(), &self.header, live)?;
+        // Calls are left to the library only if probes can take over.
+        let library = self.probes.as_ref().and(inprocess.as_ref());
+        let library = library.and(launch.as_ref());
+        let library = library.and_then(LaunchPlan::cuda_injection);
+        let calls = CallSources::new(library.map(ToOwned::to_owned));
+        let both = decision.collections == CollectionSource::Both;
+        let mut trace = RecordingTrace::new(output, both, calls);
+        if let Some(opening) = &decision.opening {
+            tracing::warn!("{opening}");
+        }
+        for note in &decision.notes {
+            trace.note(note);
+        }
+        let kernel = match self.probes {
+            Some(probes) => Some(probes.into_source(config, &self.invoker, &mut trace)?),
+            None => None,
+        };
+        for note in launch.iter().flat_map(LaunchPlan::notes) {
+            tracing::warn!("{note}");
+        }
+        Ok(Recording {
+            config,
+            trace,
+            new_trace,
+            sources: Sources { kernel, inprocess },
+            launch,
+            attached: None,
+            deadline: None,
+            is_shown,
+            write_error_reported: false,
+            command: CommandSupervisor::new(signals),
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! The sentences of the report: findings of the analysis in words.
+//!
+//! Owns every sentence that both forms of the report have; those of the text form alone are in its
+//! sections.
+
+mod advice;
+mod findings;
+mod places;
+mod verdict;
+
+use gctrace_analysis::report::ClockReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::StepComparison;
+use gctrace_analysis::report::Worded;
+
+/// The risk of calling `gc.collect()` no more.
+const EXPLICIT_CALLS_RISK: &str = "A call before a phase that needs a lot of memory may be \
+     intentional; calls before torch.cuda.empty_cache() free GPU memory only if tensors are in \
+     cycles.";
+/// The risk of `gc.freeze()`, whatever the interpreter.
+const FREEZE_RISK: &str = "Frozen objects that become garbage in a cycle are never freed \
+     (gc.unfreeze() undoes it).";
+
+/// Fills in all sentences of a report.
+pub(crate) fn put_into_words(report: &mut Report) {
+    report.verdict.sentence = verdict::sentence(report);
+    let mut advice = std::mem::take(&mut report.advice);
+    for advice in &mut advice {
+        advice::word(advice, report);
+    }
+    report.advice = advice;
+    for gap in &mut report.not_covered {
+        word(gap, |gap| findings::not_covered(*gap).to_owned());
+    }
+    for trace in &mut report.traces {
+        let file = trace.repeats.iter();
+        trace.notes.extend(file.map(findings::repeated));
+        if let Some(recorded) = &mut trace.recorded {
+            recorded.not_recorded = findings::not_recorded(&recorded.mode);
+        }
+    }
+    if let Some(gpu) = &mut report.gpu {
+        for clock in &mut gpu.clocks {
+            merge(clock);
+        }
+        for apart in &mut gpu.not_merged {
+            word(&mut apart.why, |why| findings::not_merged(*why));
+        }
+        for cause in &mut gpu.cause {
+            for no_error_bar in &mut cause.no_error_bar {
+                word(no_error_bar, |steps| findings::no_error_bar(*steps));
+            }
+        }
+    }
+    for process in report
+        .gpu_bounds
+        .iter_mut()
+        .flat_map(|own| &mut own.processes)
+    {
+        for limit in &mut process.limited_by {
+            word(limit, |limit| findings::limit(*limit).to_owned());
+        }
+    }
+    for process in report.steps.iter_mut().flat_map(|own| &mut own.processes) {
+        comparison(&mut process.with_full);
+        comparison(&mut process.after_full);
+    }
+}
+
+fn word<F>(worded: &mut Worded<F>, words: impl Fn(&F) -> String) {
+    worded.sentence = words(&worded.finding);
+}
+
+fn merge(clock: &mut ClockReport) {
+    clock.error_basis = findings::error_basis(clock.aligned_by).to_owned();
+    for note in &mut clock.notes {
+        word(note, |note| findings::merge_note(*note));
+    }
+}
+
+fn comparison(comparison: &mut StepComparison) {
+    let (count, other_count) = (comparison.count, comparison.other_count);
+    for missing in &mut comparison.missing {
+        word(missing, |why| {
+            findings::no_comparison(*why, count, other_count)
+        });
+    }
+}

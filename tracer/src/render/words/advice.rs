@@ -1,0 +1,443 @@
+//! The words of each advice.
+
+use super::places;
+use gctrace_analysis::PauseTimes;
+use gctrace_analysis::report::Advice;
+use gctrace_analysis::report::AdviceId;
+use gctrace_analysis::report::Level;
+use gctrace_analysis::report::PauseTotal;
+use gctrace_analysis::report::ProcessReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::WhatIf;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_analysis::units::three_digits;
+use gctrace_event::Counter;
+
+/// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
+const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
+
+/// What an advice says besides its savings; `code` and `risk` are empty where there are none.
+#[derive(Default)]
+struct AdviceText {
+    action: &'static str,
+    why: String,
+    code: String,
+    risk: String,
+}
+
+/// Fills in the sentences of an advice of this report.
+pub(super) fn word(advice: &mut Advice, report: &Report) {
+    let times = PauseTimes::of(report);
+    let text = match advice.id {
+        AdviceId::NoCollection => no_collection(report),
+        AdviceId::RecordCollections => record_collections(),
+        AdviceId::Leave => leave(report),
+        AdviceId::Shutdown => shutdown(&times),
+        AdviceId::ExplicitCalls => explicit_calls(report, &times),
+        AdviceId::Freeze => freeze(report, most(report), &times),
+        AdviceId::RaiseThreshold => raise_threshold(report, most(report), &times),
+        AdviceId::Planned => planned(report, most(report), &times),
+        AdviceId::Preempted => preempted(report),
+        AdviceId::SwappedOut => swapped_out(report, &times),
+        AdviceId::RecordReasons => record_reasons(report, &times),
+        AdviceId::Uncollectable => uncollectable(report),
+    };
+    let some = |text: String| (!text.is_empty()).then_some(text);
+    advice.action = text.action.to_owned();
+    advice.why = text.why;
+    advice.code = some(text.code);
+    advice.risk = some(text.risk);
+    if report.gpu_cost.is_some()
+        && let Some(what) = report.prediction(advice.id)
+    {
+        advice.why += &replayed(what);
+    }
+}
+
+/// The process that was stopped longest.
+fn most(report: &Report) -> &ProcessReport {
+    let first = report.processes.first();
+    first.expect("invariant: settings are advised only if a process has pauses")
+}
+
+/// By what the prediction differs from the bound, and what it assumes.
+fn replayed(what: &WhatIf) -> String {
+    let step = what.step.map_or(String::new(), |step| {
+        format!(
+            " By replay, a step would take {} to {} instead of {}.",
+            duration(step.at_least_ns),
+            duration(step.at_most_ns),
+            duration(step.measured_ns)
+        )
+    });
+    format!("{step} Assumed: {}", what.assumes)
+}
+
+fn no_collection(report: &Report) -> AdviceText {
+    AdviceText {
+        action: "Nothing to change here.",
+        why: match report.totals.processes_without_pauses {
+            0 => "No Python process ran the collector while it was recorded. Either the program \
+                  allocates few containers, or no Python interpreter was found in it."
+                .to_owned(),
+            1 => "1 Python process was recorded, and the collector never ran in it.".to_owned(),
+            quiet => format!(
+                "{} were recorded, and the collector never ran in them.",
+                counted(quiet, "Python process"),
+            ),
+        },
+        code: "gctrace doctor --python $(which python)   # is Python found?".to_owned(),
+        ..AdviceText::default()
+    }
+}
+
+/// Two ways to get collections alongside the profiler's trace. `record_python_gc_info` is an
+/// argument of `torch._C._profiler._ExperimentalConfig` from PyTorch 2.9 on, and has an effect only
+/// with `with_stack=True` (pytorch pull request 161209).
+fn record_collections() -> AdviceText {
+    AdviceText {
+        action: "Also record the collections, and analyze both traces together.",
+        why: "Without them, their cost is unknown. gctrace can record them alongside the \
+              profiler, in the same run. PyTorch 2.9 and later can also write them to the \
+              profiler's own trace, which requires recording Python stacks."
+            .to_owned(),
+        code: "sudo gctrace record -o gc.json -- python train.py\n\
+               gctrace analyze gc.json profiler-trace.json\n\
+               # or, PyTorch 2.9 and later, in the program:\n\
+               from torch._C._profiler import _ExperimentalConfig\n\
+               config = _ExperimentalConfig(record_python_gc_info=True)\n\
+               with torch.profiler.profile(with_stack=True, experimental_config=config):"
+            .to_owned(),
+        ..AdviceText::default()
+    }
+}
+
+fn leave(report: &Report) -> AdviceText {
+    const AS_IT_IS: &str = "Leave the garbage collector as it is and look elsewhere.";
+    let level = report.verdict.level;
+    let (action, why) = match &report.gpu_cost {
+        None => (
+            AS_IT_IS,
+            format!(
+                "Without any collection the program would be at most {} faster.",
+                percent(report.totals.stopped_ratio.unwrap_or(0.0))
+            ),
+        ),
+        Some(cost) if matches!(level, Level::None | Level::Negligible) => (
+            AS_IT_IS,
+            format!(
+                "By replay, without any collection the run of {} would be {} shorter ({}).",
+                duration(cost.run_ns),
+                duration(cost.cost_ns),
+                percent(cost.ratio())
+            ),
+        ),
+        Some(cost) => (
+            "Leave the garbage collector as it is: no change of its settings saves much.",
+            format!(
+                "By replay, its pauses made the run {} longer ({}), but no change that was tried \
+                 saves 0.1 % of the run.",
+                duration(cost.cost_ns),
+                percent(cost.ratio())
+            ),
+        ),
+    };
+    AdviceText {
+        action,
+        why,
+        ..AdviceText::default()
+    }
+}
+
+fn shutdown(times: &PauseTimes) -> AdviceText {
+    AdviceText {
+        action: "Ignore the collections at interpreter shutdown.",
+        why: format!(
+            "{} of the pause time ({} in {}) was at interpreter shutdown. It does not slow the \
+             work itself; in a longer run its share shrinks.",
+            percent(times.share(times.shutdown)),
+            duration(times.shutdown.time_ns),
+            counted(times.shutdown.count, "collection"),
+        ),
+        ..AdviceText::default()
+    }
+}
+
+fn explicit_calls(report: &Report, times: &PauseTimes) -> AdviceText {
+    let calls = &report.explicit_calls;
+    let rate = calls.rate_per_s.map_or(String::new(), |rate| match rate {
+        rate if rate >= 1.0 => format!(", {} per second", three_digits(rate)),
+        rate if rate > 0.0 => format!(", one every {} s", three_digits(1.0 / rate)),
+        _ => String::new(),
+    });
+    let callers = places::explicit(report);
+    AdviceText {
+        action: "Find the explicit gc.collect() calls and remove those in the loop.",
+        why: format!(
+            "{}{rate} took {} ({} of the pause time){}.{}",
+            counted(times.manual.count, "explicit call"),
+            duration(times.manual.time_ns),
+            percent(times.share(times.manual)),
+            freed_nothing_clause(calls.pauses.freed_nothing),
+            callers.as_deref().unwrap_or(" Libraries call it too."),
+        ),
+        code: match callers {
+            Some(_) => "",
+            None => {
+                "grep -rn --include='*.py' 'gc\\.collect(' .\n\
+                 # and in the libraries:\n\
+                 python -c 'import site; print(*site.getsitepackages())'"
+            }
+        }
+        .to_owned(),
+        risk: super::EXPLICIT_CALLS_RISK.to_owned(),
+    }
+}
+
+/// A clause with the number and time of collections that freed nothing, to end a sentence.
+fn freed_nothing_clause(nothing: PauseTotal) -> String {
+    match nothing.count {
+        0 => String::new(),
+        some => format!(
+            "; {} of them freed nothing and took {}",
+            count(some),
+            duration(nothing.time_ns)
+        ),
+    }
+}
+
+fn freeze(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceText {
+    let nothing = report.freed_nothing.automatic_full;
+    let mut why = format!(
+        "{} took {} ({} of the pause time){}. Each traverses the whole heap: model, optimizer, \
+         imported modules. Frozen objects are no longer traversed.",
+        counted(times.automatic_full.count, "automatic full collection"),
+        duration(times.automatic_full.time_ns),
+        percent(times.share(times.automatic_full)),
+        freed_nothing_clause(nothing),
+    );
+    why += &places::automatic_full(report, times.automatic_full);
+    if let Some(growth) = &most.growth
+        && let Some(slope) = growth.ns_per_million_objects.filter(|slope| *slope > 0.0)
+    {
+        why += &format!(
+            " In process {} the pause grew by {} per million objects.",
+            most.pid,
+            duration(slope as u64)
+        );
+        if growth.still_growing() {
+            why += &format!(
+                " But its heap still grew in the second half of the run, from {} to {} objects: \
+                 objects allocated after the freeze are traversed as before.",
+                count(growth.at(0.5).objects),
+                count(growth.last.objects)
+            );
+        }
+    }
+    AdviceText {
+        action: "Call gc.freeze() once, after setup and before the loop.",
+        why,
+        code: "import gc\n\
+               # after model, optimizer and data are built, before the training loop:\n\
+               gc.collect()\n\
+               gc.freeze()"
+            .to_owned(),
+        risk: format!("{} {}", super::FREEZE_RISK, full_collection_rule(most)),
+    }
+}
+
+/// When the collector of this process decides to go through the whole heap, and what that means
+/// for freezing and for threshold 2 (CPython's `gc.c`, `gc_select_generation`, 3.8 - 3.13 and from
+/// 3.14.5 on; `gc_free_threading.c`, `gc_should_collect`).
+fn full_collection_rule(process: &ProcessReport) -> &'static str {
+    let collector = process.interpreter.as_ref();
+    match collector.map(|interpreter| interpreter.collector.as_str()) {
+        Some("incremental") => {
+            "This interpreter collects the old generation in increments, so its automatic \
+             collections never traverse the whole heap at once."
+        }
+        Some("free-threaded") => {
+            "This free-threaded interpreter collects the whole heap each time; a collection \
+             starts when new objects exceed threshold 0 and a quarter of those that survived the \
+             last one."
+        }
+        _ => {
+            "CPython starts a full collection when threshold 2 is exceeded and the objects added \
+             since the last one exceed a quarter of those that survived it; frozen objects do not \
+             count as survivors, so full collections may be more frequent, each much shorter. By \
+             the same rule, raising threshold 2 alone changes little in a large heap."
+        }
+    }
+}
+
+fn raise_threshold(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceText {
+    let settings = most.settings.as_ref();
+    let [young, middle, old] = settings.map_or(DEFAULT_THRESHOLDS, |settings| settings.thresholds);
+    let raised = young.max(100).saturating_mul(10);
+    let youngest = report.by_generation.iter().find(|group| group.name == "0");
+    let freed_nothing = youngest.map_or(0, |group| group.pauses.freed_nothing.count);
+    AdviceText {
+        action: "Raise the first threshold to make collections less frequent.",
+        why: format!(
+            "{} of younger generations took {} ({} of the pause time); {} of generation 0 freed \
+             nothing. In process {} generation 0 was collected {} times per second; its thresholds \
+             are {}.{}",
+            counted(times.automatic_partial.count, "automatic collection"),
+            duration(times.automatic_partial.time_ns),
+            percent(times.share(times.automatic_partial)),
+            count(freed_nothing),
+            most.pid,
+            three_digits(most.young_per_s.unwrap_or(0.0)),
+            match settings {
+                Some(_) => format!("{young}, {middle}, {old}"),
+                None => "not in the trace".to_owned(),
+            },
+            places::automatic_partial(report, times.automatic_partial),
+        ),
+        code: format!("import gc\ngc.set_threshold({raised}, {middle}, {old})"),
+        risk: "Cyclic garbage lives up to ten times longer before it is freed; each collection of \
+               generation 0 traverses up to ten times as many objects."
+            .to_owned(),
+    }
+}
+
+/// With the number of steps that the replay chose, if steps are known.
+fn planned(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceText {
+    let chosen = report.prediction(AdviceId::Planned);
+    let chosen = chosen.and_then(|what| Some((what.every_steps?, what)));
+    let reason = chosen.and_then(|(_, what)| what.why_every.as_ref());
+    let step = chosen.map_or(1000, |(every, _)| every);
+    AdviceText {
+        action: "Disable automatic collection and call gc.collect() between steps.",
+        why: format!(
+            "Automatic collections took {} ({} of the pause time) at unpredictable points. In a \
+             distributed job different ranks are hit at different steps and stall the others; \
+             planned collections hit all ranks at the same step.{}",
+            duration(times.automatic().time_ns),
+            percent(times.share(times.automatic())),
+            reason.map_or(String::new(), |reason| format!(" {reason}")),
+        ),
+        code: format!(
+            "import gc\n\
+             gc.disable()\n\
+             for step, batch in enumerate(loader):\n\
+             \x20   train_step(batch)\n\
+             \x20   if step % {step} == 0:   # the same step on every rank\n\
+             \x20       gc.collect()"
+        ),
+        risk: match (chosen, most.freed_per_s) {
+            (Some((every, what)), _) => format!("Every {} steps: {}", count(every), what.risk),
+            (None, Some(freed)) if freed >= 0.5 => format!(
+                "Memory grows by the garbage of up to 1000 steps: in process {} automatic \
+                 collections freed {} objects per second, so a million accumulate in {}. Tensors \
+                 in cycles keep their GPU memory until then. Choose the interval accordingly.",
+                most.pid,
+                count(freed as u64),
+                duration((1e15 / freed) as u64)
+            ),
+            (None, _) => format!(
+                "Memory grows by the garbage of up to 1000 steps. In process {} automatic \
+                 collections freed almost nothing in this recording, so this is little if other \
+                 phases (validation, checkpoints) behave the same.",
+                most.pid
+            ),
+        },
+    }
+}
+
+fn preempted(report: &Report) -> AdviceText {
+    let cpu = report.totals.pauses.cpu.as_ref();
+    AdviceText {
+        action: "Give the processes more CPU time.",
+        why: format!(
+            "For {} of the pause time the collecting thread was off CPU (measured over {}): it \
+             was preempted, or memory was being paged in.",
+            percent(cpu.map_or(0.0, |cpu| cpu.off_cpu_ratio)),
+            counted(cpu.map_or(0, |cpu| cpu.pauses), "pause"),
+        ),
+        code: "nproc; uptime   # is the load above the number of CPUs?\n\
+               OMP_NUM_THREADS=4 python train.py   # and fewer DataLoader workers"
+            .to_owned(),
+        ..AdviceText::default()
+    }
+}
+
+fn swapped_out(report: &Report, times: &PauseTimes) -> AdviceText {
+    let counters = report.counters.as_ref();
+    let pauses = counters.map_or(PauseTotal::default(), |own| own.major_fault_pauses);
+    let faults = counters.into_iter().flat_map(|own| &own.counters);
+    let faults = faults.filter(|counter| counter.name == Counter::MajorFaults.as_str());
+    AdviceText {
+        action: "Add memory, or make the program use less: its heap is swapped out.",
+        why: format!(
+            "{} of {} waited for a disk ({}) and took {} of the pause time. A collection \
+             traverses every object of its generations, so it pages in all of them that were \
+             swapped out.",
+            count(pauses.count),
+            counted(report.totals.pauses.count, "pause"),
+            counted(
+                faults.map(|counter| counter.inside).sum(),
+                "major page fault"
+            ),
+            percent(times.share(pauses)),
+        ),
+        code: "free -h; vmstat 1   # are si and so above 0?\n\
+               swapon --show"
+            .to_owned(),
+        risk: "At program start such waits are first reads of files, not swapping.".to_owned(),
+    }
+}
+
+fn record_reasons(report: &Report, times: &PauseTimes) -> AdviceText {
+    let what = match times.unknown.count {
+        0 => counted(report.totals.pauses.count, "pause"),
+        unknown => counted(unknown, "pause"),
+    };
+    let mut recorded = report
+        .traces
+        .iter()
+        .filter_map(|trace| trace.recorded.as_ref());
+    if !recorded.any(|recorded| recorded.sources.injected > 0) {
+        return AdviceText {
+            action: "Record with gctrace to see why these collections ran.",
+            why: format!(
+                "The trace does not contain the reason for {what}, so no change can be \
+                 recommended."
+            ),
+            code: "sudo gctrace -- python train.py".to_owned(),
+            ..AdviceText::default()
+        };
+    }
+    AdviceText {
+        action: "Find out whether the program requests these collections itself.",
+        why: format!(
+            "The reason for {what} ({} of the pause time) is unknown: CPython does not report it \
+             in-process. As root, gctrace records it. Otherwise look for calls: without any, the \
+             collections are automatic, and gc.freeze() after setup makes those of generation 2 \
+             shorter.",
+            percent(times.share(times.unknown))
+        ),
+        code: "sudo gctrace -- python train.py\n\
+               # or without root: does anything call gc.collect()?\n\
+               grep -rn --include='*.py' 'gc.collect' ."
+            .to_owned(),
+        ..AdviceText::default()
+    }
+}
+
+fn uncollectable(report: &Report) -> AdviceText {
+    let objects = report.totals.pauses.uncollectable;
+    AdviceText {
+        action: "Inspect gc.garbage: some cycles cannot be freed.",
+        why: format!(
+            "{} {} found that CPython could not free; they stay in memory.",
+            counted(objects, "object"),
+            if objects == 1 { "was" } else { "were" }
+        ),
+        code: "import gc; print([type(x) for x in gc.garbage])".to_owned(),
+        ..AdviceText::default()
+    }
+}

@@ -1,0 +1,304 @@
+//! The answer in one sentence.
+
+use gctrace_analysis::report::GpuCost;
+use gctrace_analysis::report::GpuWorkReport;
+use gctrace_analysis::report::Level;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::TraceReport;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_event::GcReason;
+
+/// The part at shutdown is reported from this fraction of the stopped time.
+const REPORTED_FRACTION: u64 = 10;
+
+pub(super) fn sentence(report: &Report) -> String {
+    let level = report.verdict.level;
+    let cost = report.gpu_cost.as_ref();
+    let mut sentence = match (level, cost) {
+        (Level::Unknown, _) if report.totals.pauses.count == 0 => undetermined(&report.traces),
+        (_, Some(cost)) => with_cost(level, cost, report.gpu.as_ref()),
+        (Level::None, None) => no_collection(report),
+        _ => with_collections(report),
+    };
+    let shutdown = report.pauses_of(GcReason::Shutdown);
+    let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
+    if cost.is_some() && at_shutdown_ns > 0 {
+        sentence += &format!(
+            " The {} of collections at interpreter shutdown are not included.",
+            duration(at_shutdown_ns)
+        );
+    } else if at_shutdown_ns > 0 && at_shutdown_ns >= report.totals.stopped_ns / REPORTED_FRACTION {
+        sentence += &format!(
+            " {} of it was at interpreter shutdown, which delays no step.",
+            duration(at_shutdown_ns)
+        );
+    }
+    sentence + &lost(report) + &cut_off(&report.traces)
+}
+
+fn lost(report: &Report) -> String {
+    let lost = report.missing.lost.values().copied();
+    let lost = match lost.fold(0, u64::saturating_add) {
+        0 => return String::new(),
+        1 => "1 event was".to_owned(),
+        lost => format!("{} events were", count(lost)),
+    };
+    format!(" These are lower bounds: {lost} lost while recording.")
+}
+
+fn cut_off(traces: &[TraceReport]) -> String {
+    let partly_read = |trace: &&TraceReport| trace.cut_at.is_some() || trace.damage.is_some();
+    match (traces.iter().filter(partly_read).count(), traces.len()) {
+        (0, _) => String::new(),
+        (_, 1) => " The trace is cut off or damaged; later events are not counted.".to_owned(),
+        (cut, all) => format!(
+            " {cut} of {all} traces are cut off or damaged; later events in them are not counted."
+        ),
+    }
+}
+
+fn undetermined(traces: &[TraceReport]) -> String {
+    format!(
+        "Whether the garbage collector ran is unknown: there is no collection in {}, but the \
+         PyTorch profiler and other tools record collections only if configured to.",
+        match traces {
+            [trace] => format!("the {} of this trace", duration(trace.duration_ns)),
+            many => format!("these {} traces", many.len()),
+        }
+    )
+}
+
+fn no_collection(report: &Report) -> String {
+    let ours = report.traces.iter();
+    let ours = ours.filter(|trace| trace.recorded_by.is_some());
+    let recorded = ours.map(|trace| trace.duration_ns);
+    let recorded = duration(recorded.fold(0, u64::saturating_add));
+    // In-process, the first and the last ones are not seen.
+    let in_process = |trace: &TraceReport| {
+        let recorded = trace.recorded.as_ref();
+        recorded.is_some_and(|recorded| recorded.mode == "inject")
+    };
+    let is_certain = report.missing.every_process_examined == Some(true);
+    let ran = match report.traces.iter().any(in_process) || !is_certain {
+        true => "was seen",
+        false => "ran",
+    };
+    let omitted = report.missing.omitted;
+    match omitted.count {
+        0 => format!("No garbage collection {ran} in {recorded} of recording."),
+        some => format!(
+            "No garbage collection of at least --min-pause {ran} in {recorded} of recording; {} \
+             omitted took {} in total.",
+            counted(some, "shorter pause"),
+            duration(omitted.time_ns)
+        ),
+    }
+}
+
+fn with_collections(report: &Report) -> String {
+    let totals = &report.totals;
+    let share = percent(totals.stopped_ratio.unwrap_or(0.0));
+    let stopped = duration(totals.stopped_ns);
+    let observed = duration(totals.observed_ns);
+    let longest = duration(totals.pauses.max_ns.unwrap_or(0));
+    let together = match totals.processes {
+        0 | 1 => String::new(),
+        many => format!(", summed over {many} processes"),
+    };
+    let pauses = counted(totals.pauses.count, "pause");
+    match report.verdict.level {
+        Level::Heavy => format!(
+            "The garbage collector is a problem: Python was paused for {share} of the time \
+             ({stopped} of {observed}{together}), in {pauses} of up to {longest}."
+        ),
+        Level::Noticeable => format!(
+            "The garbage collector costs {share} of the time ({stopped} of {observed}{together}), \
+             in {pauses} of up to {longest}."
+        ),
+        Level::RareLongPauses => format!(
+            "The garbage collector takes little time ({share}: {stopped} of \
+             {observed}{together}), but individual pauses are long: up to {longest}."
+        ),
+        Level::Unknown => format!(
+            "The garbage collector ran for {stopped} in {pauses} of up to {longest}; how long the \
+             program ran is not in the trace."
+        ),
+        Level::Negligible | Level::None => format!(
+            "The garbage collector is not the problem: it took {share} of the time ({stopped} of \
+             {observed}{together}), and the longest pause was {longest}."
+        ),
+    }
+}
+
+/// With GPU times: what the pauses cost the run.
+fn with_cost(level: Level, cost: &GpuCost, work: Option<&GpuWorkReport>) -> String {
+    let judgment = match level {
+        Level::Heavy => "The garbage collector is a problem",
+        Level::Noticeable => "The garbage collector costs time",
+        Level::RareLongPauses => {
+            "The garbage collector costs little, but some of its pauses are long"
+        }
+        _ => "The garbage collector is not the problem",
+    };
+    let pauses = counted(cost.pauses.count, "pause");
+    let run = duration(cost.run_ns);
+    let error = match cost.error_ns {
+        None | Some(0) => String::new(),
+        Some(error_ns) => format!(" ± {}", duration(error_ns)),
+    };
+    let made = match cost.cost_ns {
+        0 => format!("its {pauses} did not delay the {run} run{error}, by replay"),
+        cost_ns => format!(
+            "its {pauses} made the {run} run {}{error} longer ({}{}), by replay",
+            duration(cost_ns),
+            percent(cost.ratio()),
+            significance(cost),
+        ),
+    };
+    let instead = match level {
+        Level::Heavy | Level::Noticeable | Level::RareLongPauses => None,
+        _ => work.and_then(GpuIdle::of),
+    };
+    format!(
+        "{judgment}: {made}. The pauses took {} in total, the longest {}{}.{}",
+        duration(cost.pauses.time_ns),
+        duration(cost.longest_ns),
+        hidden(cost),
+        instead.map_or(String::new(), |idle| idle.sentence()),
+    )
+}
+
+/// Nothing, unless the error bar includes 0.
+fn significance(cost: &GpuCost) -> &'static str {
+    match cost.error_ns {
+        Some(error_ns) if error_ns > 0 && error_ns >= cost.cost_ns => ", which may be none",
+        _ => "",
+    }
+}
+
+/// The pause time that did not delay the run.
+fn hidden(cost: &GpuCost) -> String {
+    match cost.pauses.time_ns.saturating_sub(cost.cost_ns) {
+        0 => String::new(),
+        hidden_ns => format!(
+            "; {} of that delayed nothing, because the GPU had queued work or the run was waiting \
+             for something else",
+            duration(hidden_ns)
+        ),
+    }
+}
+
+/// Idle time of the GPUs, and what the host did in most of it.
+struct GpuIdle {
+    /// Share of the GPUs' time between first and last operation.
+    ratio: f64,
+    /// What the host did in the largest part that is not garbage collection.
+    host: &'static str,
+    /// Share of that part in the idle time.
+    host_ratio: f64,
+}
+
+impl GpuIdle {
+    /// `None` where there are no gaps.
+    fn of(work: &GpuWorkReport) -> Option<Self> {
+        let gaps = work.gaps.as_ref()?;
+        let spans = work.devices.iter().map(|device| device.span_ns);
+        let span_ns = spans.fold(0, u64::saturating_add);
+        let host = &gaps.host;
+        let (host, host_ns) = [
+            ("was launching late", host.launching_late_ns),
+            ("was in synchronizing calls", host.synchronizing_ns),
+            (
+                "was in calls that copy or allocate memory",
+                host.copy_or_allocation_ns,
+            ),
+            ("waited for data", host.waiting_for_data_ns),
+            (
+                "had already launched (launch latency, or streams waiting for each other)",
+                host.launch_under_way_ns,
+            ),
+            ("did something that is not in the trace", host.unknown_ns),
+        ]
+        .into_iter()
+        .max_by_key(|(_, time_ns)| *time_ns)?;
+        (span_ns > 0 && gaps.time_ns > 0).then(|| Self {
+            ratio: gaps.time_ns as f64 / span_ns as f64,
+            host,
+            host_ratio: host_ns as f64 / gaps.time_ns as f64,
+        })
+    }
+
+    /// Why the GPU is idle, if not because of the collector.
+    fn sentence(&self) -> String {
+        /// Less idle time than this is not worth reporting.
+        const REPORTED_FRACTION: f64 = 0.01;
+        match self.ratio >= REPORTED_FRACTION {
+            true => format!(
+                " The GPU was idle {} of the time; during {} of that the host {}.",
+                percent(self.ratio),
+                percent(self.host_ratio),
+                self.host
+            ),
+            false => format!(
+                " The GPU was idle at most {} of the time.",
+                percent(self.ratio)
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_analysis::report::PauseTotal;
+
+    fn cost(cost_ns: u64, error_ns: Option<u64>) -> GpuCost {
+        GpuCost {
+            run_ns: 10_000_000_000,
+            cost_ns,
+            error_ns,
+            pauses: PauseTotal {
+                count: 7,
+                time_ns: 900_000_000,
+            },
+            longest_ns: 400_000_000,
+        }
+    }
+
+    #[test]
+    fn sentence_has_cost_error_and_hidden_time() {
+        let heavy = with_cost(Level::Heavy, &cost(600_000_000, Some(30_000_000)), None);
+        assert!(
+            heavy.contains("made the 10.0 s run 600 ms ± 30.0 ms longer (6.00 %)"),
+            "{heavy}"
+        );
+        assert!(heavy.contains("300 ms of that delayed nothing"), "{heavy}");
+        let cost_may_be_0 = cost(150_000_000, Some(200_000_000));
+        let unsure = with_cost(Level::Noticeable, &cost_may_be_0, None);
+        assert!(unsure.contains("(1.50 %, which may be none)"), "{unsure}");
+        let free = with_cost(Level::Negligible, &cost(0, None), None);
+        assert!(free.contains("did not delay the 10.0 s run"), "{free}");
+    }
+
+    #[test]
+    fn names_the_other_cause_of_idle_time() {
+        let mut idle = GpuIdle {
+            ratio: 0.25,
+            host: "was launching late",
+            host_ratio: 0.8,
+        };
+        let other = idle.sentence();
+        assert!(
+            other.contains(
+                "idle 25.0 % of the time; during 80.0 % of that the host was launching late"
+            ),
+            "{other}"
+        );
+        idle.ratio = 0.001;
+        let busy = idle.sentence();
+        assert!(busy.contains("idle at most 0.100 % of the time"), "{busy}");
+    }
+}

@@ -4,25 +4,29 @@
 //! the report is built in `summary.rs`.
 
 mod deferred;
+mod process_stacks;
 mod profiler_metadata;
 mod trace_state;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
+pub use self::process_stacks::ProcessStacks;
+pub use self::process_stacks::WeightedStack;
 pub(crate) use self::trace_state::TraceState;
 use self::unlisted::UnlistedProcesses;
 pub(crate) use self::unlisted::UnlistedSums;
+use crate::accumulate::pause_sums::generation_index;
+use crate::accumulate::pause_sums::reason_index;
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::process_sums::PidTable;
+use crate::accumulate::stacks::StackTree;
+use crate::accumulate::stacks::TraceFrames;
+use crate::accumulate::tally::PauseTally;
+use crate::accumulate::tally::freed_nothing;
+use crate::accumulate::worst_pauses::WorstPauses;
 use crate::gpu::collect::TimelineCollector;
 use crate::gpu::timeline::Timeline;
-use crate::process::ProcessState;
-use crate::process::generation_index;
-use crate::process::reason_index;
 use crate::report::PauseTotal;
-use crate::stacks::StackTree;
-use crate::stacks::TraceFrames;
-use crate::tally::PauseTally;
-use crate::tally::freed_nothing;
-use crate::worst_pauses::WorstPauses;
 use gctrace_event::GcReason;
 use gctrace_event::Note;
 use gctrace_event::Pause;
@@ -42,7 +46,7 @@ const NOTES_KEPT: usize = 100;
 const SPANS_KEPT: usize = 65_536;
 
 /// Sums over all traces so far. For each trace call [`Analysis::begin_trace`], [`Analysis::add`]
-/// for every item, [`Analysis::end_trace`]; then [`Analysis::report`].
+/// for every item, [`Analysis::end_trace`]; then [`Analysis::settle`] and [`Analysis::report`].
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) traces: Vec<TraceState>,
@@ -66,7 +70,7 @@ pub struct Analysis {
 /// State of the trace that is being read.
 #[derive(Debug, Default)]
 struct CurrentTrace {
-    processes: HashMap<u32, PidHistory>,
+    processes: PidTable<usize>,
     rest: UnlistedProcesses,
     thread_names: HashMap<(u32, u32), String>,
     process_names: HashMap<u32, String>,
@@ -75,13 +79,6 @@ struct CurrentTrace {
     deferred: DeferredCollections,
     /// First and last time of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
-}
-
-/// The processes that had one process id.
-#[derive(Debug, Clone, Copy)]
-struct PidHistory {
-    latest: usize,
-    before: Option<usize>,
 }
 
 /// Collections that freed nothing, by kind.
@@ -141,7 +138,7 @@ impl Analysis {
                     return self.add_unlisted_pause(&pause);
                 }
                 self.current.gpu.add_pause(&pause);
-                let index = self.process_at(pause.pid, pause.start_ns);
+                let index = self.index_at(pause.pid, pause.start_ns);
                 if let Some(pause) = self.defer(index, pause) {
                     self.add_pause(index, &pause);
                 }
@@ -164,6 +161,7 @@ impl Analysis {
     /// Ends the trace. `damage`: why it could not be read to its end; what came before counts. A
     /// trace without evidence is only listed.
     pub fn end_trace(&mut self, ending: TraceCompletion, damage: Option<String>) {
+        let mut current = std::mem::take(&mut self.current);
         let Some(trace) = self.traces.last_mut() else {
             return;
         };
@@ -177,16 +175,15 @@ impl Analysis {
         trace.damage = damage;
         let index = self.traces.len() - 1;
         self.note_repetition(index);
-        let mut current = std::mem::take(&mut self.current);
         self.deferred
             .extend(current.deferred.take(index, &current.thread_names));
         let about = self.about(index, &current);
         self.timelines.extend(current.gpu.finish(&about));
         let own = self.processes.iter_mut().rev();
         for process in own.take_while(|process| process.trace == index) {
-            process.name = current.process_names.get(&process.pid).cloned();
+            process.name = current.process_names.get(&process.sums.pid).cloned();
             process.stacks.resolve(&current.frames, &mut self.stacks);
-            if let Some((start, end)) = current.spans.get(&process.pid) {
+            if let Some((start, end)) = current.spans.get(&process.sums.pid) {
                 process.see_at_work(*start, *end);
             }
         }
@@ -195,7 +192,7 @@ impl Analysis {
             .extend(rest.take_together(&current.frames, &mut self.stacks));
         if let Some(trace) = self.traces.get_mut(index) {
             let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
-            let (_, last_ns) = trace.span.unwrap_or_default();
+            let last_ns = trace.last_ns();
             trace.unlisted = std::mem::take(rest).finish(ended_ns, last_ns);
         }
         for entry in self.worst.entries_mut() {
@@ -229,9 +226,7 @@ impl Analysis {
     }
 
     fn add_pause(&mut self, index: usize, pause: &Pause) {
-        let Some(process) = self.processes.get_mut(index) else {
-            return;
-        };
+        let process = &mut self.processes[index];
         process.add(pause);
         let (trace, full) = (process.trace, process.is_full(pause));
         self.count(trace, Some(index), pause, full);
@@ -271,10 +266,8 @@ impl Analysis {
                 self.current.thread_names.insert((pid, tid), name);
             }
             Record::Settings(settings) => {
-                let index = self.process_at(settings.pid, settings.at_ns);
-                if let Some(process) = self.processes.get_mut(index) {
-                    process.set(settings);
-                }
+                let process = self.process_at(settings.pid, settings.at_ns);
+                process.sums.set(&settings);
             }
             Record::GpuDevice(device) => {
                 if let Some(trace) = self.traces.last_mut() {
@@ -296,27 +289,21 @@ impl Analysis {
             }
             Record::Frame(frame) => self.current.frames.add(frame, &mut self.stacks),
             Record::Counters(whole) => {
-                let index = self.process_at(whole.pid, whole.since_ns);
-                if let Some(process) = self.processes.get_mut(index) {
-                    process.counters.set_whole(whole);
-                }
+                let process = self.process_at(whole.pid, whole.since_ns);
+                process.counters.set_whole(whole);
             }
             Record::Pressure(pressure) => {
-                let index = self.process_at(pressure.pid, pressure.since_ns);
-                if let Some(process) = self.processes.get_mut(index) {
-                    process.pressure.add(&pressure);
-                }
+                let process = self.process_at(pressure.pid, pressure.since_ns);
+                process.sums.pressure.add(&pressure);
             }
             Record::Allocations(allocations) => {
-                let index = self.process_at(allocations.pid, allocations.since_ns);
                 let stacks = allocations.stacks.iter().filter_map(|(frame, count)| {
                     let node = self.current.frames.resolve(*frame, &mut self.stacks)?;
                     Some((node, *count))
                 });
                 let stacks = stacks.collect();
-                if let Some(process) = self.processes.get_mut(index) {
-                    process.allocations.set(allocations, stacks);
-                }
+                let process = self.process_at(allocations.pid, allocations.since_ns);
+                process.allocations.set(allocations, stacks);
             }
             Record::CudaCall(_)
             | Record::CudaLaunches(_)
@@ -335,27 +322,20 @@ impl Analysis {
         if let Some(trace) = self.traces.last_mut() {
             trace.see(process.since_ns, process.since_ns);
         }
-        let known = self.current.processes.get(&process.pid).copied();
-        let ended_before = known
-            .and_then(|known| self.processes.get(known.latest)?.exit)
-            .is_some_and(|exit| exit.at_ns <= process.since_ns);
-        let index = match known {
-            Some(known) if !ended_before => known.latest,
-            _ => self.new_process(process.pid, known.map(|known| known.latest)),
+        let latest = self.current.processes.latest(process.pid);
+        let ended = |latest: &usize| self.processes[*latest].sums.ended_by(process.since_ns);
+        let index = match latest.filter(|latest| !ended(latest)) {
+            Some(latest) => latest,
+            None => self.new_process(process.pid),
         };
-        if let Some(state) = self.processes.get_mut(index) {
-            state.describe(process);
-        }
+        self.processes[index].sums.describe(process);
     }
 
     fn add_exit(&mut self, exit: ProcessExit) {
         if let Some(trace) = self.traces.last_mut() {
             trace.see(exit.at_ns, exit.at_ns);
         }
-        let index = self.process_at(exit.pid, exit.at_ns);
-        if let Some(process) = self.processes.get_mut(index) {
-            process.exit = Some(exit);
-        }
+        self.process_at(exit.pid, exit.at_ns).sums.exit = Some(exit);
     }
 
     fn add_note(&mut self, note: Note) {
@@ -438,27 +418,23 @@ impl Analysis {
     }
 
     /// The process that had this id at that time.
-    fn process_at(&mut self, pid: u32, at_ns: u64) -> usize {
-        let Some(known) = self.current.processes.get(&pid) else {
-            return self.new_process(pid, None);
-        };
-        let begun_later = || {
-            let latest = self.processes.get(known.latest)?.described.as_ref()?;
-            Some(latest.since_ns > at_ns)
-        };
-        match known.before {
-            Some(before) if begun_later() == Some(true) => before,
-            _ => known.latest,
-        }
+    fn process_at(&mut self, pid: u32, at_ns: u64) -> &mut ProcessState {
+        let index = self.index_at(pid, at_ns);
+        &mut self.processes[index]
     }
 
-    fn new_process(&mut self, pid: u32, before: Option<usize>) -> usize {
-        let latest = self.processes.len();
-        let trace = self.traces.len().saturating_sub(1);
-        self.processes.push(ProcessState::new(trace, pid));
-        let incarnations = PidHistory { latest, before };
-        self.current.processes.insert(pid, incarnations);
-        latest
+    fn index_at(&mut self, pid: u32, at_ns: u64) -> usize {
+        let since_ns = |index: usize| self.processes[index].sums.since_ns();
+        let index = self.current.processes.at(pid, at_ns, since_ns);
+        index.unwrap_or_else(|| self.new_process(pid))
+    }
+
+    fn new_process(&mut self, pid: u32) -> usize {
+        let index = self.processes.len();
+        self.processes
+            .push(ProcessState::new(self.traces.len() - 1, pid));
+        self.current.processes.begin(pid, index);
+        index
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the traces cannot show about the cost of pauses.
 
+use crate::accumulate::process::ProcessState;
 use crate::analysis::Analysis;
 use crate::gpu::timeline::Timeline;
-use crate::process::ProcessState;
 use crate::report::NotCovered;
 use crate::report::Worded;
 

@@ -1,5 +1,6 @@
 //! Lengths of pauses, and their percentiles, in bounded memory.
 
+use crate::accumulate::add_to;
 use hdrhistogram::Histogram;
 
 /// Up to this many values are kept as they are, and percentiles are exact.
@@ -33,7 +34,7 @@ impl Distribution {
 
     pub(crate) fn add(&mut self, value: u64) {
         self.count += 1;
-        self.sum = self.sum.saturating_add(value);
+        add_to(&mut self.sum, value);
         self.max = self.max.max(value);
         if let Some(histogram) = &mut self.histogram {
             record(histogram, value);

@@ -23,6 +23,7 @@
 //!     analysis.add(item);
 //! }
 //! analysis.end_trace(reader.finish(), None);
+//! analysis.settle();
 //! let report = analysis.report();
 //! assert_eq!(report.totals.pauses.count, 1);
 //! assert_eq!(report.totals.pauses.time_ns, 2500);
@@ -31,33 +32,24 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod accumulate;
 mod advice;
-mod allocations;
 mod analysis;
 mod bootstrap;
-mod counters;
 mod coverage;
-mod cuda;
 mod distribution;
 pub mod gpu;
-mod gpu_samples;
-mod growth;
 pub mod live;
 pub mod paths;
-mod pressure;
-mod process;
 mod recorded;
 mod regression;
 pub mod report;
-mod stacks;
 mod summary;
-mod tally;
 mod time;
 pub mod units;
 mod verdict;
-mod worst_pauses;
 
 pub use advice::PauseTimes;
 pub use analysis::Analysis;
-pub use stacks::ProcessStacks;
-pub use stacks::WeightedStack;
+pub use analysis::ProcessStacks;
+pub use analysis::WeightedStack;

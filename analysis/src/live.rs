@@ -29,7 +29,6 @@ mod text;
 
 pub use snapshot::CodeLine;
 pub use snapshot::CollectionCounts;
-pub use snapshot::CountAndTime;
 pub use snapshot::GENERATIONS;
 pub use snapshot::GpuBusy;
 pub use snapshot::GpuFigures;
@@ -140,19 +139,19 @@ impl Live {
             }
             Record::Settings(settings) => {
                 if let Some(process) = self.processes.at(settings.pid, settings.at_ns) {
-                    process.set(settings);
+                    process.sums.set(settings);
                 }
             }
             Record::Frame(frame) => self.frame(frame),
             Record::Pressure(pressure) => {
                 self.processes.forget_ended(pressure.at_ns);
                 if let Some(process) = self.processes.at(pressure.pid, pressure.since_ns) {
-                    process.pressure.add(pressure);
+                    process.sums.pressure.add(pressure);
                 }
             }
             Record::Allocations(summary) => {
                 if let Some(process) = self.processes.at(summary.pid, summary.since_ns) {
-                    process.pressure.add_allocations(summary);
+                    process.sums.pressure.add_allocations(summary);
                 }
             }
             Record::GpuDevice(device) => self.gpus.describe(device),
@@ -190,7 +189,7 @@ impl Live {
         let rank = match self.processes.of_pause(pause) {
             Some(process) => {
                 process.add_pause(pause, place);
-                process.rank()
+                process.sums.rank()
             }
             None => {
                 self.processes.gone.add_pause(pause);
@@ -245,9 +244,11 @@ impl Live {
         let clock = WallClock::new(&self.header);
         let now_ns = request.now_ns;
         let shown = self.processes.iter().filter(|process| {
-            let ended = process.ended.as_ref();
-            let gone =
-                ended.is_some_and(|ended| ended.at_ns.saturating_add(ENDED_SHOWN_NS) < now_ns);
+            let shown_from_ns = now_ns.saturating_sub(ENDED_SHOWN_NS);
+            let gone = process
+                .sums
+                .exit
+                .is_some_and(|exit| exit.at_ns < shown_from_ns);
             process.runs_python() && !gone
         });
         let interval_ns = (interval.until - interval.from).saturating_mul(BUCKET_NS);
@@ -291,7 +292,7 @@ impl Live {
         let (mut processes, mut ended) = (gone.ran_python, gone.ended);
         for process in self.processes.iter().filter(|one| one.runs_python()) {
             processes += 1;
-            ended += u64::from(process.ended.is_some());
+            ended += u64::from(process.sums.exit.is_some());
             if let Some(work) = &process.work {
                 sums.merge(&work.sums);
                 bucket_sums.merge(&work.history.bucket_sums(interval.from, interval.until));

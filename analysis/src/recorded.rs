@@ -1,5 +1,6 @@
 //! How traces were recorded: pauses counted by source, and what each mode does not record.
 
+use crate::accumulate::add_to;
 use crate::analysis::TraceState;
 use crate::distribution::Distribution;
 use crate::report::RecordedReport;
@@ -37,7 +38,7 @@ impl SourceCounts {
                 return;
             }
         };
-        *counted = counted.saturating_add(1);
+        add_to(counted, 1);
     }
 
     fn report(&self) -> Sources {

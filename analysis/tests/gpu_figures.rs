@@ -53,6 +53,7 @@ fn report(name: &str) -> Report {
         analysis.add(item);
     }
     analysis.end_trace(reader.finish(), None);
+    analysis.settle();
     analysis.report()
 }
 

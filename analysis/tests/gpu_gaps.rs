@@ -81,6 +81,7 @@ fn work(records: Vec<Record>) -> GpuWorkReport {
         analysis.add(DecodedItem::Record(record));
     }
     analysis.end_trace(TraceCompletion::default(), None);
+    analysis.settle();
     analysis.report().gpu.unwrap()
 }
 

@@ -151,6 +151,7 @@ fn each_trace_has_its_own_gpus() {
         ];
         add(&mut analysis, name, records, Some(end(100)));
     }
+    analysis.settle();
     let gpus = analysis.report().gpus;
     let traces: Vec<_> = gpus.iter().map(|gpu| (gpu.trace, gpu.index)).collect();
     assert_eq!(traces, [(0, 0), (1, 0)]);

@@ -30,6 +30,7 @@ fn add(analysis: &mut Analysis, name: &str) {
 fn report(names: &[&str]) -> Report {
     let mut analysis = Analysis::default();
     names.iter().for_each(|name| add(&mut analysis, name));
+    analysis.settle();
     analysis.report()
 }
 
@@ -90,6 +91,7 @@ fn arranged(name: &str, arrange: impl Fn(Vec<Record>) -> Vec<Record>) -> GpuWork
         analysis.add(DecodedItem::Record(record));
     }
     analysis.end_trace(TraceCompletion::default(), None);
+    analysis.settle();
     analysis.report().gpu.unwrap()
 }
 

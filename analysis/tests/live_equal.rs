@@ -1,12 +1,12 @@
-//! The live figures at the end of a recording against the report of the same trace, which is
-//! computed differently: real traces of the PyTorch profiler with inserted pauses, and a simulated
+//! The live figures at the end of a recording against the report of the same trace. Sums come from
+//! the same accumulators, kept for another time; steps, lines and GPU times are computed in another
+//! way. The recordings: real traces of the PyTorch profiler with inserted pauses, and a simulated
 //! training. Further traces, for example gctrace's own recordings, can be named in
 //! `GCTRACE_LIVE_TRACES` (separated by `:`).
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::live::CountAndTime;
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::ProcessDetail;
 use gctrace_analysis::live::ProcessFigures;
@@ -63,6 +63,7 @@ impl Recording {
             analysis.add(DecodedItem::Record(record.clone()));
         }
         analysis.end_trace(TraceCompletion::default(), None);
+        analysis.settle();
         analysis.report()
     }
 
@@ -122,10 +123,6 @@ fn end_of(record: &Record) -> Option<u64> {
     }
 }
 
-fn same(effort: PauseTotal, sum: CountAndTime) {
-    assert_eq!((effort.count, effort.time_ns), (sum.count, sum.time_ns));
-}
-
 /// How many processes, steps, lines and devices were compared.
 type Compared = [usize; 4];
 
@@ -162,18 +159,18 @@ fn compare(recording: &Recording) -> Compared {
 fn same_process(process: &ProcessReport, figures: &ProcessFigures) {
     let collections = &figures.collections;
     for generation in 0..4 {
-        let sum = CountAndTime {
+        let sum = PauseTotal {
             count: collections.pauses[generation],
             time_ns: collections.pause_ns[generation],
         };
-        same(process.by_generation[generation], sum);
+        assert_eq!(process.by_generation[generation], sum);
     }
     for (effort, reason) in process.by_reason.iter().zip(REASONS) {
         let own = collections.by_reason.get(reason);
         let own = own.copied().unwrap_or_default();
         let count = own.iter().map(|sum| sum.count).sum();
         let time_ns = own.iter().map(|sum| sum.time_ns).sum();
-        same(*effort, CountAndTime { count, time_ns });
+        assert_eq!(*effort, PauseTotal { count, time_ns });
     }
     assert_eq!(collections.collected, process.pauses.collected);
     assert_eq!(Some(collections.longest_ns), process.pauses.max_ns);
@@ -202,7 +199,7 @@ fn same_lines(process: &ProcessReport, detail: &ProcessDetail) -> usize {
     };
     assert_eq!(detail.lines.len(), lines.own.len());
     for (own, line) in lines.own.iter().zip(&detail.lines) {
-        same(own.pauses, line.pauses);
+        assert_eq!(own.pauses, line.pauses);
         // Of lines with the same figures either may be first.
         let is_it = |line: &&gctrace_analysis::live::LineFigures| {
             let (line, other) = (&line.line, &own.location);
@@ -210,10 +207,10 @@ fn same_lines(process: &ProcessReport, detail: &ProcessDetail) -> usize {
         };
         let found = detail.lines.iter().find(is_it);
         if let Some(found) = found {
-            same(own.pauses, found.pauses);
+            assert_eq!(own.pauses, found.pauses);
         } else {
             let last = detail.lines.last().unwrap();
-            same(own.pauses, last.pauses);
+            assert_eq!(own.pauses, last.pauses);
         }
     }
     lines.own.len()

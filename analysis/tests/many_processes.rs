@@ -80,6 +80,7 @@ fn sums_are_those_of_all_processes() {
             Some(end(u64::from(count))),
         );
     }
+    analysis.settle();
     let mut several = analysis.report();
     assert_eq!(several.totals.processes_not_listed, 0);
     several.worst.iter_mut().for_each(|pause| pause.trace = 0);

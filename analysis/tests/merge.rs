@@ -346,6 +346,7 @@ fn a_report_of_both_files() {
     let records = [records, vec![pause]].concat();
     reports::add(&mut analysis, "gc.json", records, Some(reports::end(500)));
     add(&mut analysis, "kineto.json", profiler);
+    analysis.settle();
     let report = analysis.report();
     assert_eq!(report.traces[1].rank, Some(2));
     assert_eq!(report.traces[1].host.as_deref(), Some("node7"));
@@ -406,6 +407,7 @@ fn count_once(args: &str, generation: &str) {
     add(&mut backwards, "kineto.json", &profiler);
     add_ours(&mut backwards);
     for mut analysis in [forwards, backwards] {
+        analysis.settle();
         let report = analysis.report();
         assert_eq!(
             report.totals.pauses.count, 5,
@@ -431,6 +433,7 @@ fn reports_a_trace_given_twice() {
     for (name, id) in [("a.json", "F1"), ("b.json", "F2"), ("c.json", "F1")] {
         add(&mut analysis, name, &trace(id));
     }
+    analysis.settle();
     let report = analysis.report();
     assert_eq!(report.traces[1].notes, [""; 0]);
     assert!(report.traces[2].notes[0].contains("the same trace as a.json"));
@@ -452,6 +455,7 @@ fn times_since_1970_need_no_base() {
     ] {
         let mut analysis = Analysis::default();
         add(&mut analysis, "t.json", &profiler(ts));
+        analysis.settle();
         assert_eq!(analysis.report().traces[0].started_unix_ns, unix_ns, "{ts}");
     }
 }

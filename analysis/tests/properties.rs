@@ -123,6 +123,7 @@ proptest! {
     fn flame_graphs_have_all_the_time(records in records()) {
         let mut analysis = Analysis::default();
         reports::add(&mut analysis, "t.json", whole(&records), Some(end(2000)));
+        analysis.settle();
         let with_stack = analysis.report().lines.map(|lines| lines.with_stack);
         let stacks: Vec<_> = analysis.stacks().flat_map(|process| process.stacks()).collect();
         let weights = sum(stacks.iter().map(|stack| stack.pauses()));

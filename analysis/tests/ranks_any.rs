@@ -161,6 +161,7 @@ fn a_job_without_any_pause_has_no_victims() {
             Some(reports::end(200_000)),
         );
     }
+    analysis.settle();
     let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);
     let ranks = ranks.expect("a report on ranks");
     assert!(ranks.jobs[0].pauses.is_none());

@@ -42,6 +42,7 @@ fn report(runs: &[RankRun]) -> RankedJob {
             Some(reports::end(200_000)),
         );
     }
+    analysis.settle();
     let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);
     let mut ranks = ranks.expect("a report on ranks");
     assert_eq!((ranks.jobs.len(), ranks.unrelated.len()), (1, 0));

@@ -280,6 +280,7 @@ fn several_traces_have_a_line_each() {
         ];
         add(&mut analysis, file, records, Some(end(100)));
     }
+    analysis.settle();
     let report = analysis.report();
     let stopped: Vec<u64> = report
         .traces

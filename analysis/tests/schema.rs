@@ -98,6 +98,7 @@ fn reports_keep_to_the_published_schema() {
     let mut ranks = Analysis::default();
     with_pauses(&mut ranks, "sampled_rank0.json.gz");
     with_pauses(&mut ranks, "sampled_rank1.json.gz");
+    ranks.settle();
     let report = validate(&ranks.report());
     assert!(!report["gpu"]["ranks"]["jobs"][0]["pauses"].is_null());
     assert!(!report["what_if"].as_array().unwrap().is_empty());
@@ -105,6 +106,7 @@ fn reports_keep_to_the_published_schema() {
     for name in ["nccl_rank0.json.gz", "ns_resolution_rank0.json.gz"] {
         let mut analysis = Analysis::default();
         with_pauses(&mut analysis, name);
+        analysis.settle();
         let report = validate(&analysis.report());
         assert_eq!(report["gpu"]["cause"][0]["pauses"]["count"], 7, "{name}");
         assert!(!report["steps"].is_null());

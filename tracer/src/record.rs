@@ -165,8 +165,8 @@ impl Recording<'_> {
             Some(Ok(Some(old))) => tracing::info!("the previous trace is now {}", old.display()),
             Some(Err(error)) => {
                 let error = crate::text::chain(&error.into());
-                let message = format!("the trace keeps its temporary name: {error}");
-                self.trace.note(&message);
+                self.trace
+                    .note(&format!("the trace keeps its temporary name: {error}"));
             }
             Some(Ok(None)) | None => {}
         }
@@ -181,10 +181,9 @@ impl Recording<'_> {
         };
         match GpuSampling::start(hz) {
             Ok(sampling) => self.trace.gpus = Some(sampling),
-            Err(error) => {
-                let message = format!("GPUs are not sampled: cannot start a thread: {error}");
-                self.trace.note(&message);
-            }
+            Err(error) => self.trace.note(&format!(
+                "GPUs are not sampled: cannot start a thread: {error}"
+            )),
         }
     }
 

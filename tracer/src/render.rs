@@ -38,6 +38,7 @@ use std::io::Write;
 
 /// The report on all traces so far, with its sentences.
 pub(crate) fn report(analysis: &mut Analysis) -> Report {
+    analysis.settle();
     let mut report = analysis.report();
     words::put_into_words(&mut report);
     report

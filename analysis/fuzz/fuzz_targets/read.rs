@@ -45,6 +45,7 @@ fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
         }
     };
     analysis.end_trace(reader.finish(), None);
+    analysis.settle();
     let report = serde_json::to_string(&analysis.report()).expect("a report is JSON");
     // How much text a message can show depends on the buffer.
     let error = error.map(|error| {

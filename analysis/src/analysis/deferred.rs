@@ -52,8 +52,9 @@ impl Analysis {
         None
     }
 
-    /// Counts what waits, but for what gctrace has as well.
-    pub(crate) fn settle(&mut self) {
+    /// Counts the collections that waited for the last trace, but for those that gctrace recorded
+    /// as well. To be called after the last [`Analysis::end_trace`].
+    pub fn settle(&mut self) {
         let waiting = std::mem::take(&mut self.deferred);
         if waiting.is_empty() {
             return;
@@ -72,6 +73,11 @@ impl Analysis {
                 }
             }
         }
+    }
+
+    /// Whether no collections wait to be counted.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.deferred.is_empty()
     }
 
     /// First and last time of each trace.

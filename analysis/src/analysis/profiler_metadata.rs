@@ -28,7 +28,7 @@ impl Analysis {
         let described = || {
             let mine = self.processes.iter().rev();
             let mine = mine.take_while(|process| process.trace == index);
-            mine.filter_map(|process| process.described.as_ref())
+            mine.filter_map(|process| process.sums.described.as_ref())
         };
         let trace = self.traces.get(index);
         TimelineContext {

@@ -2,8 +2,8 @@
 
 use super::profiler_metadata::ProfilerMetadata;
 use super::unlisted::UnlistedSums;
-use crate::cuda::CudaSums;
-use crate::gpu_samples::GpuSamples;
+use crate::accumulate::cuda::CudaSums;
+use crate::accumulate::gpu_samples::GpuSamples;
 use crate::recorded::SourceCounts;
 use crate::report::PauseTotal;
 use gctrace_event::Note;
@@ -52,6 +52,11 @@ impl TraceState {
 
     pub(super) fn has_evidence(&self) -> bool {
         self.header.is_some() || self.effort.count > 0 || self.deferred || self.gpu_work
+    }
+
+    /// Its last timestamp.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.span.map_or(self.started_ns(), |(_, last_ns)| last_ns)
     }
 
     /// Start of the recording.

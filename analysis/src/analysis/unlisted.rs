@@ -3,11 +3,12 @@
 //! Owns the bound on memory: a listed process takes some 5 KB, an unlisted one a hundred bytes.
 
 use super::Analysis;
-use crate::process::ENOUGH_PAUSES;
-use crate::process::ProcessState;
-use crate::stacks::StackTree;
-use crate::stacks::TraceFrames;
-use crate::tally::ratio;
+use crate::accumulate::add_to;
+use crate::accumulate::process::ENOUGH_PAUSES;
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::stacks::StackTree;
+use crate::accumulate::stacks::TraceFrames;
+use crate::accumulate::tally::ratio;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
 use gctrace_event::Process;
@@ -75,7 +76,7 @@ impl Analysis {
     /// Whether the process that has this id is, or would be, one that is not listed.
     pub(super) fn is_unlisted(&self, pid: u32) -> bool {
         let before = self.traces.last().map_or(0, |trace| trace.first_process);
-        self.processes.len() - before >= LISTED && !self.current.processes.contains_key(&pid)
+        self.processes.len() - before >= LISTED && self.current.processes.latest(pid).is_none()
     }
 
     pub(super) fn add_unlisted_pause(&mut self, pause: &Pause) {
@@ -134,7 +135,7 @@ impl UnlistedProcesses {
     }
 
     fn add_counters(&mut self, trace: usize, whole: ProcessCounters) {
-        let mut own = crate::counters::CounterSums::default();
+        let mut own = crate::accumulate::counters::CounterSums::default();
         own.set_whole(whole);
         self.together(trace).counters.merge(&own);
     }
@@ -189,7 +190,7 @@ impl UnlistedProcess {
             (self.first_ns, self.last_ns) = (pause.start_ns, pause.start_ns);
         }
         let from_ns = pause.start_ns.max(self.last_ns.min(pause.end_ns));
-        self.paused_ns = self.paused_ns.saturating_add(pause.end_ns - from_ns);
+        add_to(&mut self.paused_ns, pause.end_ns - from_ns);
         self.pauses += 1;
         self.first_ns = self.first_ns.min(pause.start_ns);
         self.last_ns = self.last_ns.max(pause.end_ns);
@@ -219,11 +220,11 @@ impl UnlistedSums {
         self.attached += u64::from(process.attached);
         self.inferred |= process.since_ns.is_none() || end_ns.is_none();
         self.free_threaded |= process.free_threaded;
-        self.observed_ns = self.observed_ns.saturating_add(observed_ns);
-        self.paused_ns = self.paused_ns.saturating_add(process.paused_ns);
+        add_to(&mut self.observed_ns, observed_ns);
+        add_to(&mut self.paused_ns, process.paused_ns);
         if process.calls_collect {
             self.callers += 1;
-            self.callers_observed_ns = self.callers_observed_ns.saturating_add(observed_ns);
+            add_to(&mut self.callers_observed_ns, observed_ns);
         }
         if let Some(ratio) = ratio(process.paused_ns.min(observed_ns), observed_ns) {
             self.paused_of_observed_ns =

@@ -3,10 +3,10 @@
 use super::breakdown;
 use super::device::DeviceTimeline;
 use super::timeline::Op;
+use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::DeviceReport;
 use crate::report::StreamReport;
-use crate::tally::ratio;
 use crate::time::intervals::Intervals;
 use std::collections::BTreeMap;
 

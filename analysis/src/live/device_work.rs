@@ -8,10 +8,12 @@
 
 use super::ring::BUCKET_NS;
 use super::ring::BucketRing;
-use super::ring::KEPT_NS;
 use super::ring::bucket;
 use super::snapshot::GpuBusy;
-use crate::time::intervals::Intervals;
+use crate::accumulate::Keep;
+use crate::accumulate::WINDOW_NS;
+use crate::accumulate::add_to;
+use crate::accumulate::interval_union::IntervalUnion;
 
 /// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this
 /// many intervals is not counted.
@@ -22,14 +24,14 @@ const STRETCHES: usize = (1 << 16) - 1;
 pub(super) struct LiveDeviceWork {
     /// CUDA's index within the process.
     pub(super) device: u32,
-    busy: Intervals,
+    busy: IntervalUnion,
     /// Start of the first operation and end of the last.
     span: Option<(u64, u64)>,
     /// Time within the span in which a pause ran, in ns.
     paused_ns: u64,
     /// The part of that in which the device was busy, in ns.
     busy_and_paused_ns: u64,
-    /// Time after the span in which a pause ran and which the [`Intervals`] of the pauses no
+    /// Time after the span in which a pause ran and which the [`IntervalUnion`] of the pauses no
     /// longer keeps, in ns.
     paused_after_ns: u64,
     busy_by_bucket: BucketRing<u32>,
@@ -40,7 +42,7 @@ impl LiveDeviceWork {
     pub(super) fn new(device: u32) -> Self {
         Self {
             device,
-            busy: Intervals::default(),
+            busy: IntervalUnion::new(Keep::Window, STRETCHES),
             span: None,
             paused_ns: 0,
             busy_and_paused_ns: 0,
@@ -51,7 +53,7 @@ impl LiveDeviceWork {
     }
 
     /// Adds an operation. `paused`: when pauses of the process ran.
-    pub(super) fn add(&mut self, start_ns: u64, end_ns: u64, paused: &Intervals) {
+    pub(super) fn add(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let end_ns = end_ns.max(start_ns);
         self.reach(start_ns, end_ns, paused);
         let (busy_by_bucket, both) = (
@@ -62,15 +64,15 @@ impl LiveDeviceWork {
         self.busy.add(start_ns, end_ns, |start, end| {
             busy_by_bucket.cover(start, end);
             for (from, until) in paused.within(start, end) {
-                *busy_and_paused_ns = busy_and_paused_ns.saturating_add(until - from);
+                add_to(busy_and_paused_ns, until - from);
                 both.cover(from, until);
             }
         });
-        self.busy.trim(STRETCHES, KEPT_NS, |_, _| {});
+        self.busy.trim(|_, _| {});
     }
 
     /// Extends the span, and counts the pauses of its new part.
-    fn reach(&mut self, start_ns: u64, end_ns: u64, paused: &Intervals) {
+    fn reach(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let Some((first, last)) = self.span else {
             self.span = Some((start_ns, end_ns));
             self.paused_ns = paused.length_within(start_ns, end_ns);
@@ -78,13 +80,14 @@ impl LiveDeviceWork {
         };
         if start_ns < first {
             let before = paused.length_within(start_ns, first);
-            self.paused_ns = self.paused_ns.saturating_add(before);
+            add_to(&mut self.paused_ns, before);
         }
         if end_ns > last {
-            let after = paused.length_within(last, end_ns);
-            let forgotten = std::mem::take(&mut self.paused_after_ns);
-            let after = after.saturating_add(forgotten);
-            self.paused_ns = self.paused_ns.saturating_add(after);
+            add_to(&mut self.paused_ns, paused.length_within(last, end_ns));
+            add_to(
+                &mut self.paused_ns,
+                std::mem::take(&mut self.paused_after_ns),
+            );
         }
         self.span = Some((first.min(start_ns), last.max(end_ns)));
     }
@@ -95,9 +98,9 @@ impl LiveDeviceWork {
             return;
         };
         let within = end_ns.min(last).saturating_sub(start_ns.max(first));
-        self.paused_ns = self.paused_ns.saturating_add(within);
+        add_to(&mut self.paused_ns, within);
         for (from, until) in self.busy.within(start_ns, end_ns) {
-            self.busy_and_paused_ns = self.busy_and_paused_ns.saturating_add(until - from);
+            add_to(&mut self.busy_and_paused_ns, until - from);
             self.busy_and_paused_by_bucket.cover(from, until);
         }
     }
@@ -106,7 +109,7 @@ impl LiveDeviceWork {
     pub(super) fn forget_paused(&mut self, start_ns: u64, end_ns: u64) {
         if let Some((_, last)) = self.span {
             let after = end_ns.saturating_sub(start_ns.max(last));
-            self.paused_after_ns = self.paused_after_ns.saturating_add(after);
+            add_to(&mut self.paused_after_ns, after);
         }
     }
 
@@ -139,7 +142,8 @@ impl LiveDeviceWork {
         let idle_in_gc_ns = self.paused_ns.saturating_sub(self.busy_and_paused_ns);
         let known = until.min(self.known_until());
         let mut from = known.saturating_sub(buckets).max(bucket(first));
-        if from.saturating_mul(BUCKET_NS).saturating_add(KEPT_NS) < until.saturating_mul(BUCKET_NS)
+        if from.saturating_mul(BUCKET_NS).saturating_add(WINDOW_NS)
+            < until.saturating_mul(BUCKET_NS)
         {
             from = known;
         }
@@ -174,7 +178,7 @@ mod tests {
             events in prop::collection::vec((any::<bool>(), 0u64..300, 1u64..40), 0..60)
         ) {
             let mut work = LiveDeviceWork::new(0);
-            let mut paused = Intervals::default();
+            let mut paused = IntervalUnion::new(Keep::Window, 1000);
             let (mut busy, mut in_pauses) = (BTreeSet::new(), BTreeSet::new());
             for (is_op, start, length) in events {
                 let end = start + length;
@@ -201,13 +205,13 @@ mod tests {
     #[test]
     fn pauses_of_a_long_silence_count_when_work_goes_on() {
         let mut work = LiveDeviceWork::new(0);
-        let mut paused = Intervals::default();
+        let mut paused = IntervalUnion::new(Keep::Window, 4);
         work.add(0, 10, &paused);
         for n in 1..100 {
             paused.add(n * 20, n * 20 + 5, |from, until| {
                 work.add_paused(from, until)
             });
-            paused.trim(4, KEPT_NS, |from, until| work.forget_paused(from, until));
+            paused.trim(|from, until| work.forget_paused(from, until));
         }
         work.add(3000, 3010, &paused);
         let figures = work.figures(0, 0, |_, _| 0);

@@ -5,9 +5,12 @@ use super::LINES;
 use super::gpus::LiveGpus;
 use super::live_process::LiveProcess;
 use super::locations::LocationTable;
+use super::pressure::pressure;
 use super::ring::BUCKET_NS;
 use super::ring::bucket;
+use super::ring::index;
 use super::snapshot::ProcessDetail;
+use super::snapshot::ProcessEnd;
 use super::snapshot::ProcessFigures;
 use super::snapshot::TimelineCell;
 
@@ -27,21 +30,19 @@ impl LiveProcess {
     ) -> ProcessFigures {
         let mut figures = self.description();
         self.add_pauses(&mut figures, interval);
-        let ended = self.ended.as_ref().map(|ended| ended.at_ns);
-        let wall_ns = ended.unwrap_or(now_ns).saturating_sub(self.since_ns);
+        let exit = self.sums.exit;
+        let until_ns = exit.map_or(now_ns, |exit| exit.at_ns);
+        let wall_ns = until_ns.saturating_sub(self.since_ns());
         figures.share_ppm = ppm(figures.paused_ns.min(wall_ns), wall_ns);
-        let settings = self.settings.as_ref();
+        let settings = self.sums.settings.as_ref();
         figures.enabled = settings.and_then(|settings| settings.enabled);
         figures.thresholds = settings.map(|settings| settings.thresholds);
-        let described = self.described.as_ref();
-        let interpreter = described.and_then(|described| described.interpreter.as_ref());
-        let version = interpreter.map(|(version, _)| version.as_str());
-        figures.pressure = self.pressure.figures(version);
+        figures.pressure = pressure(&self.sums.pressure, self.sums.version());
         figures.resident_bytes = self.resident_bytes;
         let history = self.work.as_ref().map(|work| &work.history);
         let length = interval.until.saturating_sub(interval.from);
         // A process that ended uses no GPU, whatever the last NVML sample contained.
-        let by_nvml = gpus.used_by(self.pid).filter(|_| ended.is_none());
+        let by_nvml = gpus.used_by(self.sums.pid).filter(|_| exit.is_none());
         figures.gpus = self
             .gpus
             .figures((interval.until, length), history, by_nvml);
@@ -49,31 +50,32 @@ impl LiveProcess {
     }
 
     fn description(&self) -> ProcessFigures {
-        let mut figures = ProcessFigures {
-            pid: self.pid,
-            since_ns: self.since_ns,
-            ended: self.ended.clone(),
+        let described = self.sums.described.as_ref();
+        let interpreter = self.sums.interpreter();
+        ProcessFigures {
+            pid: self.sums.pid,
+            namespace_pid: described.and_then(|process| process.namespace_pid),
+            parent: described.and_then(|process| process.parent),
+            rank: self.sums.rank(),
+            command: described.map_or_else(String::new, |process| process.command.concat()),
+            interpreter: interpreter.map_or_else(String::new, |interpreter| {
+                let suffix = if interpreter.free_threaded { "t" } else { "" };
+                format!("{}{suffix}", interpreter.version)
+            }),
+            since_ns: self.since_ns(),
+            ended: self.sums.exit.map(|exit| ProcessEnd {
+                at_ns: exit.at_ns,
+                code: exit.code,
+                signal: exit.signal,
+            }),
             ..ProcessFigures::default()
-        };
-        if let Some(described) = &self.described {
-            figures.namespace_pid = described.namespace_pid;
-            figures.parent = described.parent;
-            figures.rank = described.rank;
-            figures.command.clone_from(&described.command);
-            if let Some((version, free_threaded)) = &described.interpreter {
-                figures.interpreter.clone_from(version);
-                figures
-                    .interpreter
-                    .push_str(if *free_threaded { "t" } else { "" });
-            }
         }
-        figures
     }
 
     fn add_pauses(&self, figures: &mut ProcessFigures, interval: BucketRange) {
         let seconds = self.seconds(interval.until);
         let Some(work) = &self.work else {
-            figures.history_ns = vec![0; usize::try_from(seconds).unwrap_or(0)];
+            figures.history_ns = vec![0; index(seconds)];
             return;
         };
         let bucket_sums = work.history.bucket_sums(interval.from, interval.until);
@@ -82,7 +84,7 @@ impl LiveProcess {
         figures.interval_pause_ns = bucket_sums.pause_ns;
         figures.interval_paused_ns = bucket_sums.paused_ns;
         figures.history_ns = work.history.by_second(interval.until, seconds);
-        figures.paused_ns = self.paused.length_ns();
+        figures.paused_ns = self.sums.paused.length_ns();
         figures.last = work.last;
         figures.worst = work.worst;
         figures.heap_objects = work.heap;
@@ -93,7 +95,7 @@ impl LiveProcess {
     fn seconds(&self, until: u64) -> u64 {
         let age_ns = until
             .saturating_mul(BUCKET_NS)
-            .saturating_sub(self.since_ns);
+            .saturating_sub(self.since_ns());
         age_ns.div_ceil(1_000_000_000).min(HISTORY_SECONDS as u64)
     }
 
@@ -112,7 +114,7 @@ impl LiveProcess {
             None => Default::default(),
         };
         ProcessDetail {
-            pid: self.pid,
+            pid: self.sums.pid,
             lines,
             other_lines,
             steps,
@@ -126,33 +128,27 @@ impl LiveProcess {
     fn timeline(&self, until: u64, gpus: &LiveGpus) -> Vec<TimelineCell> {
         let most = HISTORY_SECONDS as u64 * 1_000_000_000 / BUCKET_NS;
         let from = until.saturating_sub(most);
-        let from = from.max(bucket(self.since_ns)).min(until);
-        let by_nvml = gpus.used_by(self.pid).map(|(index, _)| index).next();
+        let from = from.max(bucket(self.since_ns())).min(until);
+        let by_nvml = gpus.used_by(self.sums.pid).map(|(index, _)| index).next();
         let cells = (from..until).map(|bucket| TimelineCell {
             gpu_utilization_percent: by_nvml.and_then(|index| gpus.utilization(index, bucket)),
             ..TimelineCell::default()
         });
         let mut cells: Vec<TimelineCell> = cells.collect();
-        let at = |bucket: u64| usize::try_from(bucket - from).unwrap_or(usize::MAX);
+        let at = |bucket: u64| index(bucket - from);
         if let Some(work) = &self.work {
             for (bucket, ns) in work.history.paused_by_bucket(from, until) {
-                if let Some(cell) = cells.get_mut(at(bucket)) {
-                    cell.gc_ns = u64::from(ns).min(BUCKET_NS);
-                }
+                cells[at(bucket)].gc_ns = u64::from(ns).min(BUCKET_NS);
             }
         }
         if let Some(work) = self.gpus.first() {
             let start = work.known_from().max(from);
             let known = until.min(work.known_until());
             for bucket in start..known {
-                if let Some(cell) = cells.get_mut(at(bucket)) {
-                    cell.gpu_busy_ns = Some(0);
-                }
+                cells[at(bucket)].gpu_busy_ns = Some(0);
             }
             for (bucket, ns) in work.by_bucket(start, known) {
-                if let Some(cell) = cells.get_mut(at(bucket)) {
-                    cell.gpu_busy_ns = Some(u64::from(ns).min(BUCKET_NS));
-                }
+                cells[at(bucket)].gpu_busy_ns = Some(u64::from(ns).min(BUCKET_NS));
             }
         }
         cells

@@ -3,8 +3,10 @@
 use super::ring::BUCKET_NS;
 use super::ring::BucketRing;
 use super::ring::bucket;
+use super::ring::index;
 use super::snapshot::GENERATIONS;
-use crate::process::generation_index;
+use crate::accumulate::add_to;
+use crate::accumulate::pause_sums::generation_index;
 use gctrace_event::Pause;
 
 /// Buckets of a second.
@@ -33,10 +35,10 @@ impl BucketSums {
     /// Adds the history of another process.
     pub(super) fn merge(&mut self, other: &Self) {
         for (sum, count) in self.pauses.iter_mut().zip(other.pauses) {
-            *sum = sum.saturating_add(count);
+            *sum += count;
         }
-        self.pause_ns = self.pause_ns.saturating_add(other.pause_ns);
-        self.paused_ns = self.paused_ns.saturating_add(other.paused_ns);
+        add_to(&mut self.pause_ns, other.pause_ns);
+        add_to(&mut self.paused_ns, other.paused_ns);
     }
 }
 
@@ -45,8 +47,8 @@ impl PauseHistory {
     pub(super) fn add(&mut self, pause: &Pause) {
         self.pause_ns.cover(pause.start_ns, pause.end_ns);
         let ended = self.ended.slot(bucket(pause.end_ns));
-        if let Some(count) = ended.and_then(|by| by.get_mut(generation_index(pause.generation))) {
-            *count = count.saturating_add(1);
+        if let Some(by_generation) = ended {
+            by_generation[generation_index(pause.generation)] += 1;
         }
     }
 
@@ -59,7 +61,7 @@ impl PauseHistory {
     pub(super) fn merge(&mut self, other: &Self) {
         for (bucket, ns) in other.pause_ns.all().filter(|(_, ns)| *ns > 0) {
             if let Some(sum) = self.pause_ns.slot(bucket) {
-                *sum = sum.saturating_add(ns);
+                add_to(sum, ns);
             }
         }
         for (bucket, counts) in other
@@ -68,7 +70,7 @@ impl PauseHistory {
             .filter(|(_, by)| by.iter().any(|count| *count > 0))
         {
             for (sum, count) in self.ended.slot(bucket).into_iter().flatten().zip(counts) {
-                *sum = sum.saturating_add(count);
+                *sum += count;
             }
         }
     }
@@ -92,12 +94,9 @@ impl PauseHistory {
     pub(super) fn by_second(&self, until: u64, seconds: u64) -> Vec<u64> {
         let back = seconds.min(until / SECOND);
         let from = until - back * SECOND;
-        let mut sums = vec![0u64; usize::try_from(back).unwrap_or(0)];
+        let mut sums = vec![0u64; index(back)];
         for (bucket, ns) in self.pause_ns.within(from, until) {
-            let second = usize::try_from((bucket - from) / SECOND).unwrap_or(usize::MAX);
-            if let Some(sum) = sums.get_mut(second) {
-                *sum = sum.saturating_add(ns);
-            }
+            sums[index((bucket - from) / SECOND)] += ns;
         }
         sums
     }

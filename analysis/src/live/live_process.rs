@@ -6,24 +6,24 @@
 use super::history::PauseHistory;
 use super::locations::LocationIndex;
 use super::locations::LocationSums;
-use super::pressure::LastPressure;
 use super::process_gpus::ProcessGpus;
-use super::ring::KEPT_NS;
 use super::snapshot::HeapObjects;
 use super::snapshot::PauseFigures;
-use super::snapshot::ProcessEnd;
 use super::steps::LiveSteps;
 use super::steps::PauseTimes;
-use super::sums::PauseSums;
+use super::sums::ClassedSums;
 use super::text::first_bytes;
-use crate::time::intervals::Intervals;
+use crate::accumulate::Keep;
+use crate::accumulate::WINDOW_NS;
+use crate::accumulate::interval_union::IntervalUnion;
+use crate::accumulate::pause_sums::known_generation;
+use crate::accumulate::process_sums::ProcessSums;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
-use gctrace_event::GcSettings;
 use gctrace_event::GpuOp;
+use gctrace_event::Interpreter;
 use gctrace_event::Pause;
 use gctrace_event::Process;
-use gctrace_event::ProcessExit;
 use std::collections::VecDeque;
 
 /// Number of disjoint pause intervals, and of pause starts, that are kept for late records: at most
@@ -37,18 +37,13 @@ const VERSION_BYTES: usize = 64;
 /// One process. A process id that is reused after its process ended is another process.
 #[derive(Clone, Debug)]
 pub(super) struct LiveProcess {
-    pub(super) pid: u32,
-    pub(super) described: Option<ProcessDescription>,
-    pub(super) since_ns: u64,
-    pub(super) ended: Option<ProcessEnd>,
+    pub(super) sums: ProcessSums,
+    /// Start of its first record.
+    first_ns: u64,
     /// Its pauses, once there are any.
     pub(super) work: Option<Box<LivePauses>>,
-    /// Time covered by pauses.
-    pub(super) paused: Intervals,
     /// Starts of pauses, sorted.
     starts: VecDeque<u64>,
-    pub(super) settings: Option<GcSettings>,
-    pub(super) pressure: LastPressure,
     pub(super) resident_bytes: Option<u64>,
     pub(super) gpus: ProcessGpus,
     pub(super) steps: Option<Box<LiveSteps>>,
@@ -56,22 +51,10 @@ pub(super) struct LiveProcess {
     pub(super) active_ns: u64,
 }
 
-/// The contents of a process's description.
-#[derive(Clone, Debug)]
-pub(super) struct ProcessDescription {
-    pub(super) namespace_pid: Option<u32>,
-    pub(super) parent: Option<u32>,
-    pub(super) rank: Option<u32>,
-    /// Words joined by spaces.
-    pub(super) command: String,
-    /// Version of its interpreter, and whether that is free-threaded.
-    pub(super) interpreter: Option<(String, bool)>,
-}
-
 /// Sums over the pauses of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LivePauses {
-    pub(super) sums: PauseSums,
+    pub(super) sums: ClassedSums,
     pub(super) history: PauseHistory,
     pub(super) places: LocationSums,
     pub(super) last: Option<PauseFigures>,
@@ -83,15 +66,10 @@ impl LiveProcess {
     /// A process about which nothing else is known yet.
     pub(super) fn new(pid: u32, since_ns: u64) -> Self {
         Self {
-            pid,
-            described: None,
-            since_ns,
-            ended: None,
+            sums: ProcessSums::new(pid, IntervalUnion::new(Keep::Window, PAUSES)),
+            first_ns: since_ns,
             work: None,
-            paused: Intervals::default(),
             starts: VecDeque::new(),
-            settings: None,
-            pressure: LastPressure::default(),
             resident_bytes: None,
             gpus: ProcessGpus::default(),
             steps: None,
@@ -99,43 +77,32 @@ impl LiveProcess {
         }
     }
 
-    /// Adds a description; the earliest `since_ns` counts, because an exec does not end a process.
+    /// Adds a description, of which what is shown is kept.
     pub(super) fn describe(&mut self, process: &Process) {
-        self.since_ns = match self.described {
-            Some(_) => self.since_ns.min(process.since_ns),
-            None => process.since_ns,
-        };
-        let interpreter = process.interpreter.as_ref();
-        let interpreter = interpreter.map(|known| {
-            let version = first_bytes(&known.version, VERSION_BYTES);
-            (version.to_owned(), known.free_threaded)
+        let interpreter = process.interpreter.as_ref().map(|interpreter| Interpreter {
+            file: String::new(),
+            version: first_bytes(&interpreter.version, VERSION_BYTES).to_owned(),
+            free_threaded: interpreter.free_threaded,
+            collector: String::new(),
+            found_by: String::new(),
+            build_id: None,
         });
-        self.described = Some(ProcessDescription {
-            namespace_pid: process.namespace_pid,
-            parent: process.parent,
-            rank: process.rank,
-            command: first_bytes(&process.command.join(" "), COMMAND_BYTES).to_owned(),
+        let command = process.command.join(" ");
+        self.sums.describe(Process {
+            command: vec![first_bytes(&command, COMMAND_BYTES).to_owned()],
             interpreter,
+            ..*process
         });
     }
 
-    pub(super) fn end(&mut self, exit: &ProcessExit) {
-        self.ended = Some(ProcessEnd {
-            at_ns: exit.at_ns,
-            code: exit.code,
-            signal: exit.signal,
-        });
+    /// From when on its pauses are complete.
+    pub(super) fn since_ns(&self) -> u64 {
+        self.sums.since_ns().unwrap_or(self.first_ns)
     }
 
     /// Whether it is known to run Python, or had a pause.
     pub(super) fn runs_python(&self) -> bool {
-        let described = self.described.as_ref();
-        let interpreter = described.and_then(|described| described.interpreter.as_ref());
-        interpreter.is_some() || self.work.is_some()
-    }
-
-    pub(super) fn rank(&self) -> Option<u32> {
-        self.described.as_ref().and_then(|described| described.rank)
+        self.sums.interpreter().is_some() || self.work.is_some()
     }
 
     /// Adds a pause that started at this line.
@@ -148,16 +115,16 @@ impl LiveProcess {
         if let Some(steps) = steps {
             steps.add_pause(start_ns);
         }
-        self.paused.add(start_ns, end_ns, |from, until| {
+        self.sums.paused.add(start_ns, end_ns, |from, until| {
             work.history.add_paused(from, until);
             gpus.add_paused(from, until);
             if let Some(steps) = steps {
                 steps.add_paused(from, until);
             }
         });
-        self.paused.trim(PAUSES, KEPT_NS, |from, until| {
-            gpus.forget_paused(from, until)
-        });
+        self.sums
+            .paused
+            .trim(|from, until| gpus.forget_paused(from, until));
         self.add_start(start_ns);
     }
 
@@ -166,30 +133,22 @@ impl LiveProcess {
         let later = self.starts.iter().rev();
         let later = later.take_while(|other| **other > start_ns).count();
         self.starts.insert(self.starts.len() - later, start_ns);
-        let newest = self.starts.back().copied().unwrap_or(0);
-        while let Some(oldest) = self.starts.front()
-            && (self.starts.len() > PAUSES || oldest.saturating_add(KEPT_NS) < newest)
+        while let (Some(oldest), Some(newest)) = (self.starts.front(), self.starts.back())
+            && (self.starts.len() > PAUSES || newest - oldest > WINDOW_NS)
         {
             self.starts.pop_front();
-        }
-    }
-
-    pub(super) fn set(&mut self, settings: &GcSettings) {
-        let later = |known: &GcSettings| known.at_ns <= settings.at_ns;
-        if self.settings.as_ref().is_none_or(later) {
-            self.settings = Some(settings.clone());
         }
     }
 
     pub(super) fn add_op(&mut self, op: &GpuOp) {
         self.active_ns = self.active_ns.max(op.end_ns);
         self.gpus
-            .add(op.device, op.start_ns, op.end_ns, &self.paused);
+            .add(op.device, op.start_ns, op.end_ns, &self.sums.paused);
     }
 
     pub(super) fn add_backward(&mut self, pass: &BackwardStep) {
         let pauses = PauseTimes {
-            covered: &self.paused,
+            covered: &self.sums.paused,
             starts: &self.starts,
         };
         let steps = self.steps.get_or_insert_with(Box::default);
@@ -201,7 +160,7 @@ impl LiveProcess {
             return;
         }
         let pauses = PauseTimes {
-            covered: &self.paused,
+            covered: &self.sums.paused,
             starts: &self.starts,
         };
         let steps = self.steps.get_or_insert_with(Box::default);
@@ -214,7 +173,7 @@ impl LivePauses {
         let figures = PauseFigures {
             end_ns: pause.end_ns,
             duration_ns: pause.duration_ns(),
-            generation: (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation),
+            generation: known_generation(pause),
         };
         self.sums.add(pause);
         self.history.add(pause);

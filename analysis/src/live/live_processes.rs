@@ -6,7 +6,8 @@
 
 use super::history::PauseHistory;
 use super::live_process::LiveProcess;
-use super::sums::PauseSums;
+use super::sums::ClassedSums;
+use crate::accumulate::process_sums::PidTable;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
@@ -33,7 +34,7 @@ type LiveProcessKey = u64;
 #[derive(Debug, Default)]
 pub(super) struct LiveProcesses {
     list: BTreeMap<LiveProcessKey, Box<LiveProcess>>,
-    by_pid: HashMap<u32, LivePidHistory>,
+    by_pid: PidTable<LiveProcessKey>,
     next: LiveProcessKey,
     /// Processes that ended, with the end, in the order in which it was reported.
     ended: VecDeque<(u64, LiveProcessKey)>,
@@ -49,18 +50,11 @@ pub(super) struct LiveProcesses {
 /// What stays of processes that are forgotten.
 #[derive(Debug, Default)]
 pub(super) struct ForgottenProcesses {
-    pub(super) sums: PauseSums,
+    pub(super) sums: ClassedSums,
     pub(super) history: PauseHistory,
     /// Number of dropped processes that ran Python and had ended.
     pub(super) ran_python: u64,
     pub(super) ended: u64,
-}
-
-/// The processes that had one id.
-#[derive(Clone, Copy, Debug)]
-struct LivePidHistory {
-    latest: LiveProcessKey,
-    before: Option<LiveProcessKey>,
 }
 
 impl LiveProcesses {
@@ -71,34 +65,29 @@ impl LiveProcesses {
 
     /// The latest of this id.
     pub(super) fn get(&self, pid: u32) -> Option<&LiveProcess> {
-        let known = self.by_pid.get(&pid)?;
-        self.list.get(&known.latest).map(Box::as_ref)
+        self.list.get(&self.by_pid.latest(pid)?).map(Box::as_ref)
     }
 
     /// The latest of this id.
     pub(super) fn latest(&mut self, pid: u32) -> Option<&mut LiveProcess> {
-        let known = self.by_pid.get(&pid)?;
-        self.list.get_mut(&known.latest).map(Box::as_mut)
+        let key = self.by_pid.latest(pid)?;
+        self.list.get_mut(&key).map(Box::as_mut)
     }
 
     /// The one that had this id at that time.
     pub(super) fn at(&mut self, pid: u32, at_ns: u64) -> Option<&mut LiveProcess> {
-        let known = self.by_pid.get(&pid)?;
-        let key = match known.before {
-            Some(before) if self.since(known.latest) > Some(at_ns) => before,
-            _ => known.latest,
-        };
+        let key = self.key_at(pid, at_ns)?;
         self.list.get_mut(&key).map(Box::as_mut)
     }
 
-    fn since(&self, key: LiveProcessKey) -> Option<u64> {
-        let process = self.list.get(&key)?;
-        process.described.as_ref().map(|_| process.since_ns)
+    fn key_at(&self, pid: u32, at_ns: u64) -> Option<LiveProcessKey> {
+        let since_ns = |key| self.list.get(&key)?.sums.since_ns();
+        self.by_pid.at(pid, at_ns, since_ns)
     }
 
     /// The one that a pause is of; `None` if it is forgotten.
     pub(super) fn of_pause(&mut self, pause: &Pause) -> Option<&mut LiveProcess> {
-        if !self.by_pid.contains_key(&pause.pid) {
+        if self.by_pid.latest(pause.pid).is_none() {
             let ended = self.forgotten.get(&pause.pid).copied();
             if ended.is_some_and(|at_ns| pause.end_ns <= at_ns.saturating_add(AFTER_END_NS)) {
                 return None;
@@ -111,16 +100,15 @@ impl LiveProcesses {
     /// A description belongs to the process of that id, or starts another if that one has ended.
     pub(super) fn describe(&mut self, process: &Process) {
         self.forget_ended(process.since_ns);
-        let ended = |ended_ns: Option<u64>| ended_ns.is_some_and(|at| at <= process.since_ns);
         match self.latest(process.pid) {
-            Some(known) if !ended(known.ended.as_ref().map(|ended| ended.at_ns)) => {
+            Some(known) if !known.sums.ended_by(process.since_ns) => {
                 return known.describe(process);
             }
             Some(_) => {}
             // A late record of a dropped process.
             None => {
-                let forgotten = self.forgotten.get(&process.pid).copied();
-                if forgotten.is_some() && !ended(forgotten) {
+                let forgotten = self.forgotten.get(&process.pid);
+                if forgotten.is_some_and(|ended_ns| *ended_ns > process.since_ns) {
                     return;
                 }
             }
@@ -137,33 +125,22 @@ impl LiveProcesses {
         }
         let key = self.next;
         self.next += 1;
-        let before = self.by_pid.get(&pid).map(|known| known.latest);
-        let before = before.filter(|before| self.list.contains_key(before));
-        let known = LivePidHistory {
-            latest: key,
-            before,
-        };
-        self.by_pid.insert(pid, known);
+        self.by_pid.begin(pid, key);
         let process = LiveProcess::new(pid, since_ns);
         self.list.insert(key, Box::new(process));
     }
 
     pub(super) fn end(&mut self, exit: &ProcessExit) {
         self.forget_ended(exit.at_ns);
-        let Some(known) = self.by_pid.get(&exit.pid).copied() else {
+        let Some(key) = self.key_at(exit.pid, exit.at_ns) else {
             return;
-        };
-        let key = match known.before {
-            Some(before) if self.since(known.latest) > Some(exit.at_ns) => before,
-            _ => known.latest,
         };
         let Some(process) = self.list.get_mut(&key) else {
             return;
         };
-        if process.ended.is_none() {
+        if process.sums.exit.replace(*exit).is_none() {
             self.ended.push_back((exit.at_ns, key));
         }
-        process.end(exit);
         if self.ended.len() > ENDED
             && let Some((_, key)) = self.ended.pop_front()
         {
@@ -204,19 +181,13 @@ impl LiveProcesses {
         let Some(process) = self.list.remove(&key) else {
             return;
         };
-        let pid = process.pid;
+        let pid = process.sums.pid;
         self.gone.add(&process);
-        if let Some(known) = self.by_pid.get_mut(&pid) {
-            if known.latest == key {
-                self.by_pid.remove(&pid);
-            } else if known.before == Some(key) {
-                known.before = None;
-            }
-        }
-        let Some(ended) = &process.ended else {
+        self.by_pid.forget(pid, key);
+        let Some(exit) = &process.sums.exit else {
             return;
         };
-        if self.forgotten.insert(pid, ended.at_ns).is_none() {
+        if self.forgotten.insert(pid, exit.at_ns).is_none() {
             self.forgotten_order.push_back(pid);
         }
         if self.forgotten_order.len() > FORGOTTEN
@@ -231,7 +202,7 @@ impl ForgottenProcesses {
     fn add(&mut self, process: &LiveProcess) {
         let ran_python = process.runs_python();
         self.ran_python += u64::from(ran_python);
-        self.ended += u64::from(ran_python && process.ended.is_some());
+        self.ended += u64::from(ran_python && process.sums.exit.is_some());
         if let Some(work) = &process.work {
             self.sums.merge(&work.sums);
             self.history.merge(&work.history);

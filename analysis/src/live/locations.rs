@@ -4,17 +4,17 @@
 //! shown: the program's own innermost line, and the library line below it.
 
 use super::snapshot::CodeLine;
-use super::snapshot::CountAndTime;
 use super::snapshot::LineFigures;
 use super::text::first_bytes;
 use crate::paths;
+use crate::report::PauseTotal;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
+use indexmap::IndexSet;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::Arc;
 
-/// Number of frames with known lines: 2 MiB. A frame is a line together with all its callers;
+/// Number of frames with known lines: 3 MiB. A frame is a line together with all its callers;
 /// training programs have some ten thousand.
 const FRAMES: usize = 1 << 18;
 /// Number of lines with names.
@@ -24,37 +24,28 @@ const NAME_BYTES: usize = 512;
 /// Number of lines of one process with sums of their own. If there are more, the half with the
 /// least time is merged.
 const SUMMED: usize = 1_024;
-/// Stands for a frame that is unknown.
-const UNKNOWN: LocationIndex = LocationIndex {
-    innermost: u32::MAX,
-    own: u32::MAX,
-};
 
 /// The lines that triggered a pause: indices in [`LocationTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct LocationIndex {
     /// The line that was running.
     innermost: u32,
-    /// The innermost that is no library's; `u32::MAX`: all are.
-    own: u32,
+    /// The innermost that is no library's, if there is one.
+    own: Option<u32>,
 }
 
 impl LocationIndex {
     fn line(self) -> u32 {
-        match self.own {
-            u32::MAX => self.innermost,
-            own => own,
-        }
+        self.own.unwrap_or(self.innermost)
     }
 }
 
 /// Lines by name, and which of them a frame is.
 #[derive(Debug, Default)]
 pub(super) struct LocationTable {
-    lines: Vec<Arc<CodeLine>>,
-    ids: HashMap<Arc<CodeLine>, u32>,
-    /// By [`FrameId`], which are counted from 1 without gaps.
-    frames: Vec<LocationIndex>,
+    lines: IndexSet<CodeLine>,
+    /// By [`FrameId`], which are counted from 1 without gaps; `None` if it is unknown.
+    frames: Vec<Option<LocationIndex>>,
     full: bool,
 }
 
@@ -62,22 +53,18 @@ impl LocationTable {
     /// Adds a frame; its callers were added before. `true`: from now on new lines have no name,
     /// returned once.
     pub(super) fn add(&mut self, frame: &Frame) -> bool {
-        let at = usize::try_from(frame.id).unwrap_or(usize::MAX);
+        let at = frame.id as usize;
         let Some(innermost) = self.intern(frame).filter(|_| at < FRAMES) else {
             return !std::mem::replace(&mut self.full, true);
         };
-        let is_own = !frame.file.is_empty() && !paths::is_library(&frame.file);
-        let above = frame.parent.and_then(|parent| self.of(Some(parent)));
-        let own = match is_own {
-            true => innermost,
-            false => above.map_or(u32::MAX, |above| above.own),
+        let own = match !frame.file.is_empty() && !paths::is_library(&frame.file) {
+            true => Some(innermost),
+            false => self.of(frame.parent).and_then(|above| above.own),
         };
         if self.frames.len() <= at {
-            self.frames.resize(at + 1, UNKNOWN);
+            self.frames.resize(at + 1, None);
         }
-        if let Some(place) = self.frames.get_mut(at) {
-            *place = LocationIndex { innermost, own };
-        }
+        self.frames[at] = Some(LocationIndex { innermost, own });
         false
     }
 
@@ -87,44 +74,35 @@ impl LocationTable {
             file: first_bytes(&frame.file, NAME_BYTES).to_owned(),
             line: frame.line,
         };
-        if let Some(known) = self.ids.get(&line) {
-            return Some(*known);
-        }
-        if self.lines.len() >= LINES {
-            return None;
-        }
-        let (line, id) = (Arc::new(line), u32::try_from(self.lines.len()).ok()?);
-        self.lines.push(Arc::clone(&line));
-        self.ids.insert(line, id);
-        Some(id)
+        let at = match self.lines.len() < LINES {
+            true => self.lines.insert_full(line).0,
+            false => self.lines.get_index_of(&line)?,
+        };
+        u32::try_from(at).ok()
     }
 
     /// Where a stack is that is named by its innermost frame.
     pub(super) fn of(&self, stack: Option<FrameId>) -> Option<LocationIndex> {
-        let at = usize::try_from(stack?).ok()?;
-        let place = self.frames.get(at).copied();
-        place.filter(|place| *place != UNKNOWN)
+        self.frames.get(stack? as usize).copied().flatten()
     }
 
-    fn name(&self, line: u32) -> Option<CodeLine> {
-        let line = self.lines.get(usize::try_from(line).ok()?);
-        line.map(|line| CodeLine::clone(line))
+    fn name(&self, line: u32) -> CodeLine {
+        self.lines[line as usize].clone()
     }
 
     /// The line to show, and the library's below it.
-    pub(super) fn names(&self, place: LocationIndex) -> (Option<CodeLine>, Option<CodeLine>) {
+    pub(super) fn names(&self, place: LocationIndex) -> (CodeLine, Option<CodeLine>) {
         let below = (place.innermost != place.line()).then_some(place.innermost);
-        let below = below.and_then(|below| self.name(below));
-        (self.name(place.line()), below)
+        (self.name(place.line()), below.map(|below| self.name(below)))
     }
 }
 
 /// Pauses of one process by the lines that triggered them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationSums {
-    sums: HashMap<LocationIndex, CountAndTime>,
+    sums: HashMap<LocationIndex, PauseTotal>,
     /// Pauses of locations with little time, and of unknown ones.
-    other: CountAndTime,
+    other: PauseTotal,
 }
 
 impl LocationSums {
@@ -148,7 +126,7 @@ impl LocationSums {
         times.sort_unstable();
         for (_, place) in times.iter().take(SUMMED / 2) {
             if let Some(sum) = self.sums.remove(place) {
-                self.other.merge(sum);
+                self.other.add_all(&sum);
             }
         }
     }
@@ -158,13 +136,13 @@ impl LocationSums {
         &self,
         places: &LocationTable,
         most: usize,
-    ) -> (Vec<LineFigures>, CountAndTime) {
-        let mut by_line: HashMap<u32, (CountAndTime, (u64, LocationIndex))> = HashMap::new();
+    ) -> (Vec<LineFigures>, PauseTotal) {
+        let mut by_line: HashMap<u32, (PauseTotal, (u64, LocationIndex))> = HashMap::new();
         for (place, sum) in &self.sums {
             let time = (sum.time_ns, *place);
             let (all, longest) = by_line.entry(place.line()).or_insert((*sum, time));
             if *longest != time {
-                all.merge(*sum);
+                all.add_all(sum);
                 *longest = time.max(*longest);
             }
         }
@@ -172,16 +150,16 @@ impl LocationSums {
         ranked.sort_unstable_by_key(|(line, (sum, _))| (Reverse((sum.time_ns, sum.count)), *line));
         let mut other = self.other;
         for (_, (sum, _)) in ranked.iter().skip(most) {
-            other.merge(*sum);
+            other.add_all(sum);
         }
         let lines = ranked.into_iter().take(most);
-        let lines = lines.filter_map(|(_, (pauses, (_, place)))| {
+        let lines = lines.map(|(_, (pauses, (_, place)))| {
             let (line, below) = places.names(place);
-            Some(LineFigures {
-                line: line?,
+            LineFigures {
+                line,
                 below,
                 pauses,
-            })
+            }
         });
         (lines.collect(), other)
     }
@@ -218,7 +196,7 @@ mod tests {
         };
         assert!(!places.add(&again));
         let (line, below) = places.names(places.of(Some(2 * bound)).unwrap());
-        assert_eq!((line.unwrap().line, below), (Some(7), None));
+        assert_eq!((line.line, below), (Some(7), None));
         // No name of a frame is too wild.
         assert!(!places.add(&frame(u32::MAX)));
         assert_eq!(places.of(Some(u32::MAX)), None);

@@ -5,6 +5,7 @@ use super::clock::WallClock;
 use super::locations::LocationIndex;
 use super::locations::LocationTable;
 use super::snapshot::LongPause;
+use crate::accumulate::pause_sums::known_generation;
 use gctrace_event::Pause;
 use std::collections::VecDeque;
 
@@ -17,7 +18,8 @@ pub(super) struct LongPauses {
 
 #[derive(Debug)]
 struct LongPauseEntry {
-    pause: LongPause,
+    pause: Pause,
+    rank: Option<u32>,
     place: Option<LocationIndex>,
 }
 
@@ -52,7 +54,8 @@ impl LongPauses {
         self.entries.insert(
             at,
             LongPauseEntry {
-                pause: entry(pause, rank),
+                pause: pause.clone(),
+                rank,
                 place,
             },
         );
@@ -61,32 +64,25 @@ impl LongPauses {
     /// The long pauses, oldest first.
     pub(super) fn figures(&self, places: &LocationTable, clock: WallClock) -> Vec<LongPause> {
         let entries = self.entries.iter().map(|entry| {
-            let names = entry.place.map(|place| places.names(place));
-            let (line, below) = names.unwrap_or_default();
+            let (pause, names) = (&entry.pause, entry.place.map(|place| places.names(place)));
+            let (line, below) = names.unzip();
             LongPause {
-                start_unix_ns: clock.unix_ns(entry.pause.start_ns),
+                pid: pause.pid,
+                tid: pause.tid,
+                rank: entry.rank,
+                start_ns: pause.start_ns,
+                start_unix_ns: clock.unix_ns(pause.start_ns),
+                duration_ns: pause.duration_ns(),
+                generation: known_generation(pause),
+                reason: pause.reason.as_str(),
+                collected: pause.collected,
+                uncollectable: pause.uncollectable,
                 line,
-                below,
-                ..entry.pause.clone()
+                below: below.flatten(),
+                unfinished: pause.unfinished,
             }
         });
         entries.collect()
-    }
-}
-
-fn entry(pause: &Pause, rank: Option<u32>) -> LongPause {
-    LongPause {
-        pid: pause.pid,
-        tid: pause.tid,
-        rank,
-        start_ns: pause.start_ns,
-        duration_ns: pause.duration_ns(),
-        generation: (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation),
-        reason: pause.reason.as_str(),
-        collected: pause.collected,
-        uncollectable: pause.uncollectable,
-        unfinished: pause.unfinished,
-        ..LongPause::default()
     }
 }
 

@@ -1,73 +1,46 @@
-//! The latest allocation pressure of one process.
+//! The latest allocation pressure of one process, per second.
 
 use super::snapshot::PressureFigures;
-use crate::pressure::arena_bytes;
-use gctrace_event::Allocations;
-use gctrace_event::Pressure;
+use crate::accumulate::pressure::PressureSums;
+use crate::accumulate::pressure::arena_bytes;
+use crate::accumulate::pressure::balance;
 
 /// Nanoseconds of a second.
-const SECOND: u128 = 1_000_000_000;
+const SECOND: i128 = 1_000_000_000;
 
-/// The latest records.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LastPressure {
-    /// Net containers per second, and the end of the interval.
-    containers: Option<(u64, u64)>,
-    /// Arenas mapped minus those unmapped, and the ns in which that happened.
-    arenas: Option<(i64, u64)>,
-    /// Allocations per second of CPU time, and when that was reported.
-    allocations: Option<(u64, u64)>,
-}
-
-impl LastPressure {
-    /// Adds an interval. An empty one is ignored.
-    pub(super) fn add(&mut self, pressure: &Pressure) {
-        let length_ns = pressure.at_ns.saturating_sub(pressure.since_ns);
-        if length_ns == 0 {
-            return;
-        }
-        let per_second = u128::from(pressure.net_containers) * SECOND / u128::from(length_ns);
-        let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
-        self.containers = Some((per_second, pressure.at_ns));
-        let signed = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        let arenas = pressure.arenas_mapped.zip(pressure.arenas_unmapped);
-        self.arenas =
-            arenas.map(|(mapped, unmapped)| (signed(mapped) - signed(unmapped), length_ns));
-    }
-
-    /// Adds a summary of allocations.
-    pub(super) fn add_allocations(&mut self, allocations: &Allocations) {
-        if let Some(per_second) = allocations.per_cpu_second {
-            self.allocations = Some((per_second, allocations.at_ns));
-        }
-    }
-
-    /// `version`: of the interpreter, which determines the size of an arena.
-    pub(super) fn figures(&self, version: Option<&str>) -> Option<PressureFigures> {
-        let latest = [self.containers, self.allocations];
-        let at_ns = latest.into_iter().flatten().map(|(_, at_ns)| at_ns).max()?;
-        let bytes = |(arenas, length_ns): (i64, u64)| {
-            let bytes = i128::from(arenas) * i128::from(version.and_then(arena_bytes)?);
-            let per_second = bytes * SECOND.cast_signed() / i128::from(length_ns);
-            i64::try_from(per_second).ok()
-        };
-        Some(PressureFigures {
-            net_containers_per_second: self.containers.map(|(rate, _)| rate),
-            arena_bytes_per_second: self.arenas.and_then(bytes),
-            allocations_per_cpu_second: self.allocations.map(|(rate, _)| rate),
-            at_ns,
-        })
-    }
+/// `version`: of the interpreter, which determines the size of an arena.
+pub(super) fn pressure(sums: &PressureSums, version: Option<&str>) -> Option<PressureFigures> {
+    let latest = sums.latest.as_ref();
+    let (rate, reported_ns) = sums.allocations.unzip();
+    let at_ns = latest.map(|latest| latest.at_ns).max(reported_ns)?;
+    let per_second = |amount: i128| {
+        let length_ns = latest.map(|latest| latest.at_ns - latest.since_ns);
+        length_ns.map(|length_ns| amount * SECOND / i128::from(length_ns))
+    };
+    let containers = latest.and_then(|latest| per_second(latest.net_containers.into()));
+    let arenas = latest.and_then(|latest| latest.arenas_mapped.zip(latest.arenas_unmapped));
+    let arena_bytes = arenas.and_then(|(mapped, unmapped)| {
+        let bytes = version.and_then(arena_bytes)?;
+        per_second(i128::from(balance(mapped, unmapped)) * i128::from(bytes))
+    });
+    Some(PressureFigures {
+        net_containers_per_second: containers.map(|rate| u64::try_from(rate).unwrap_or(u64::MAX)),
+        arena_bytes_per_second: arena_bytes.and_then(|rate| i64::try_from(rate).ok()),
+        allocations_per_cpu_second: rate,
+        at_ns,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gctrace_event::Allocations;
+    use gctrace_event::Pressure;
 
     #[test]
     fn rates_are_of_the_last_interval() {
-        let mut last = LastPressure::default();
-        assert_eq!(last.figures(None), None);
+        let mut last = PressureSums::default();
+        assert_eq!(super::pressure(&last, None), None);
         let pressure = Pressure {
             since_ns: 1_000_000_000,
             at_ns: 1_500_000_000,
@@ -77,25 +50,28 @@ mod tests {
             ..Pressure::default()
         };
         last.add(&pressure);
-        let figures = last.figures(Some("3.9.18")).unwrap();
+        let figures = super::pressure(&last, Some("3.9.18")).unwrap();
         assert_eq!(figures.net_containers_per_second, Some(1400));
         assert_eq!(figures.arena_bytes_per_second, Some(-2 * (256 << 10)));
-        assert_eq!(last.figures(None).unwrap().arena_bytes_per_second, None);
+        assert_eq!(
+            super::pressure(&last, None).unwrap().arena_bytes_per_second,
+            None
+        );
         let allocations = Allocations {
             per_cpu_second: Some(5),
             at_ns: 9,
             ..Allocations::default()
         };
-        let mut counted = LastPressure::default();
+        let mut counted = PressureSums::default();
         counted.add_allocations(&allocations);
-        let figures = counted.figures(None).unwrap();
+        let figures = super::pressure(&counted, None).unwrap();
         assert_eq!(figures.net_containers_per_second, None);
         assert_eq!(figures.allocations_per_cpu_second, Some(5));
     }
 
     #[test]
     fn damaged_figures_do_no_harm() {
-        let mut last = LastPressure::default();
+        let mut last = PressureSums::default();
         let pressure = Pressure {
             at_ns: 1,
             net_containers: u64::MAX,
@@ -104,7 +80,7 @@ mod tests {
             ..Pressure::default()
         };
         last.add(&pressure);
-        let figures = last.figures(Some("3.12.1")).unwrap();
+        let figures = super::pressure(&last, Some("3.12.1")).unwrap();
         assert_eq!(figures.net_containers_per_second, Some(u64::MAX));
     }
 }

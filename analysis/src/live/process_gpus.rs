@@ -6,7 +6,7 @@
 use super::device_work::LiveDeviceWork;
 use super::history::PauseHistory;
 use super::snapshot::ProcessGpu;
-use crate::time::intervals::Intervals;
+use crate::accumulate::interval_union::IntervalUnion;
 use gctrace_event::DeviceMemory;
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) struct ProcessGpus {
 
 impl ProcessGpus {
     /// Adds an operation. `paused`: when pauses of the process ran.
-    pub(super) fn add(&mut self, device: u32, start_ns: u64, end_ns: u64, paused: &Intervals) {
+    pub(super) fn add(&mut self, device: u32, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let at = self.work.iter().position(|work| work.device == device);
         let at = at.unwrap_or(self.work.len());
         if at == self.work.len() {

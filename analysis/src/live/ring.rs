@@ -2,12 +2,13 @@
 //!
 //! Owns how an interval is divided into buckets, and what is too old. Memory is fixed.
 
+use crate::accumulate::WINDOW_NS;
+use std::ops::AddAssign;
+
 /// Length of a bucket.
 pub(super) const BUCKET_NS: u64 = 100_000_000;
-/// Number of buckets: the 60 s that are shown, and some seconds for late records.
-const BUCKETS: u64 = 640;
-/// Time that the buckets cover, in ns.
-pub(super) const KEPT_NS: u64 = BUCKETS * BUCKET_NS;
+/// Number of buckets.
+const BUCKETS: u64 = WINDOW_NS / BUCKET_NS;
 
 /// One value for each of the last buckets. Nothing is allocated before the first.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +25,7 @@ impl<T: Copy + Default> BucketRing<T> {
     /// single wrong timestamp cannot block it.
     pub(super) fn slot(&mut self, bucket: u64) -> Option<&mut T> {
         if self.slots.is_empty() {
-            self.slots = vec![T::default(); usize::try_from(BUCKETS).ok()?];
+            self.slots = vec![T::default(); index(BUCKETS)];
             (self.oldest, self.newest) = (bucket, bucket);
         }
         self.oldest = self.oldest.min(bucket);
@@ -72,42 +73,37 @@ impl<T: Copy + Default> BucketRing<T> {
     }
 }
 
-impl BucketRing<u64> {
-    /// Adds an interval to the buckets that it covers.
+impl<T: Copy + Default + AddAssign + TryFrom<u64>> BucketRing<T>
+where
+    u64: From<T>,
+{
+    /// Adds an interval to the buckets that it covers. A `u32` has room for intervals that do not
+    /// overlap.
     pub(super) fn cover(&mut self, start_ns: u64, end_ns: u64) {
         for (bucket, ns) in buckets(start_ns, end_ns) {
-            if let Some(slot) = self.slot(bucket) {
-                *slot = slot.saturating_add(ns);
+            let ns = T::try_from(ns);
+            debug_assert!(ns.is_ok(), "part of a bucket");
+            if let (Some(slot), Ok(ns)) = (self.slot(bucket), ns) {
+                *slot += ns;
             }
         }
     }
 
     /// Sum over the buckets of a time range.
     pub(super) fn sum(&self, from: u64, until: u64) -> u64 {
-        let values = self.within(from, until).map(|(_, value)| value);
-        values.fold(0, u64::saturating_add)
-    }
-}
-
-impl BucketRing<u32> {
-    /// Adds an interval to the buckets that it covers; of intervals that do not overlap.
-    pub(super) fn cover(&mut self, start_ns: u64, end_ns: u64) {
-        for (bucket, ns) in buckets(start_ns, end_ns) {
-            if let Some(slot) = self.slot(bucket) {
-                *slot = slot.saturating_add(u32::try_from(ns).unwrap_or(u32::MAX));
-            }
-        }
-    }
-
-    /// Sum over the buckets of a time range.
-    pub(super) fn sum(&self, from: u64, until: u64) -> u64 {
-        let values = self.within(from, until).map(|(_, value)| u64::from(value));
-        values.sum()
+        let values = self.within(from, until);
+        values.map(|(_, value)| u64::from(value)).sum()
     }
 }
 
 fn place(bucket: u64) -> usize {
-    usize::try_from(bucket % BUCKETS).unwrap_or(0)
+    index(bucket % BUCKETS)
+}
+
+/// A number of buckets, or of something longer, as an index.
+#[expect(clippy::expect_used, reason = "gctrace is for 64-bit machines")]
+pub(super) fn index(count: u64) -> usize {
+    usize::try_from(count).expect("invariant: usize has 64 bits")
 }
 
 /// The bucket of a time.
@@ -118,7 +114,7 @@ pub(super) fn bucket(at_ns: u64) -> u64 {
 /// The buckets that an interval covers, and how much of it is in each. Only the end of an interval
 /// that is longer than the covered time.
 fn buckets(start_ns: u64, end_ns: u64) -> impl Iterator<Item = (u64, u64)> {
-    let start_ns = start_ns.max(end_ns.saturating_sub(KEPT_NS));
+    let start_ns = start_ns.max(end_ns.saturating_sub(WINDOW_NS));
     let behind = end_ns.div_ceil(BUCKET_NS);
     let first = match start_ns < end_ns {
         true => bucket(start_ns),
@@ -137,12 +133,12 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const FAR: u64 = KEPT_NS * 3;
+    const FAR: u64 = WINDOW_NS * 3;
 
     proptest! {
         #[test]
         fn intervals_are_divided_into_buckets(
-            intervals in prop::collection::vec((0..FAR, 0..KEPT_NS * 2), 0..40)
+            intervals in prop::collection::vec((0..FAR, 0..WINDOW_NS * 2), 0..40)
         ) {
             let mut ring: BucketRing<u64> = BucketRing::default();
             let mut naive: BTreeMap<u64, u64> = BTreeMap::new();

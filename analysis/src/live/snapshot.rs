@@ -16,7 +16,6 @@ pub use gpu::GpuFigures;
 pub use gpu::ProcessGpu;
 pub use pauses::CodeLine;
 pub use pauses::CollectionCounts;
-pub use pauses::CountAndTime;
 pub use pauses::GENERATIONS;
 pub use pauses::Histogram;
 pub use pauses::LongPause;

@@ -6,9 +6,10 @@
 //! are counted as far as they are kept: a minute, or the last 65,535.
 
 use super::STEPS;
-use super::snapshot::CountAndTime;
 use super::snapshot::StepFigures;
-use crate::time::intervals::Intervals;
+use crate::accumulate::add_to;
+use crate::accumulate::interval_union::IntervalUnion;
+use crate::report::PauseTotal;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
 use std::collections::VecDeque;
@@ -31,7 +32,7 @@ struct ThreadSteps {
     tid: u32,
     count: u64,
     /// The step that started with the last backward pass, and the pauses in it so far.
-    open: Option<(u64, CountAndTime)>,
+    open: Option<(u64, PauseTotal)>,
     /// By start; they do not overlap.
     closed: VecDeque<StepFigures>,
 }
@@ -39,15 +40,15 @@ struct ThreadSteps {
 /// When any pause ran, and when each started, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PauseTimes<'a> {
-    pub(super) covered: &'a Intervals,
+    pub(super) covered: &'a IntervalUnion,
     pub(super) starts: &'a VecDeque<u64>,
 }
 
 impl PauseTimes<'_> {
-    fn within(self, start_ns: u64, end_ns: u64) -> CountAndTime {
+    fn within(self, start_ns: u64, end_ns: u64) -> PauseTotal {
         let first = self.starts.partition_point(|start| *start < start_ns);
         let behind = self.starts.partition_point(|start| *start < end_ns);
-        CountAndTime {
+        PauseTotal {
             count: behind.saturating_sub(first) as u64,
             time_ns: self.covered.length_within(start_ns, end_ns),
         }
@@ -66,7 +67,7 @@ impl LiveSteps {
         }
         let now = pauses.within(start_ns, u64::MAX);
         if let Some((open_ns, in_it)) = thread.open.replace((start_ns, now)) {
-            let pauses = CountAndTime {
+            let pauses = PauseTotal {
                 count: in_it.count.saturating_sub(now.count),
                 time_ns: in_it.time_ns.saturating_sub(now.time_ns),
             };
@@ -97,7 +98,7 @@ impl LiveSteps {
                 _ => thread.around(start_ns).map(|step| &mut step.pauses),
             };
             if let Some(pauses) = pauses {
-                pauses.count = pauses.count.saturating_add(1);
+                add_to(&mut pauses.count, 1);
             }
         }
     }
@@ -107,13 +108,13 @@ impl LiveSteps {
         for thread in self.threads() {
             if let Some((open_ns, pauses)) = &mut thread.open {
                 let within = end_ns.saturating_sub(start_ns.max(*open_ns));
-                pauses.time_ns = pauses.time_ns.saturating_add(within);
+                add_to(&mut pauses.time_ns, within);
             }
             let later = |step: &&mut StepFigures| step.end_ns() > start_ns;
             for step in thread.closed.iter_mut().rev().take_while(later) {
                 let from = start_ns.max(step.start_ns);
                 let within = end_ns.min(step.end_ns()).saturating_sub(from);
-                step.pauses.time_ns = step.pauses.time_ns.saturating_add(within);
+                add_to(&mut step.pauses.time_ns, within);
             }
         }
     }
@@ -141,7 +142,7 @@ impl LiveSteps {
 }
 
 impl StepFigures {
-    fn new(start_ns: u64, end_ns: u64, pauses: CountAndTime) -> Self {
+    fn new(start_ns: u64, end_ns: u64, pauses: PauseTotal) -> Self {
         Self {
             start_ns,
             duration_ns: end_ns.saturating_sub(start_ns),
@@ -163,7 +164,7 @@ impl StepFigures {
 impl ThreadSteps {
     /// Adds a step. It is cut where the next one starts.
     fn close(&mut self, mut step: StepFigures) {
-        self.count = self.count.saturating_add(1);
+        add_to(&mut self.count, 1);
         let at = self
             .closed
             .partition_point(|other| other.start_ns < step.start_ns);

@@ -1,102 +1,53 @@
-//! Sums over pauses, for one process and for all.
+//! Sums over pauses with a histogram of their lengths, for one process and for all.
 
 use super::snapshot::CollectionCounts;
-use super::snapshot::CountAndTime;
 use super::snapshot::GENERATIONS;
 use super::snapshot::Histogram;
 use super::snapshot::PAUSE_CLASSES_NS;
-use crate::process::generation_index;
-use crate::process::reason_index;
-use gctrace_event::GcReason;
+use crate::accumulate::pause_sums::PauseSums;
+use crate::accumulate::pause_sums::REASONS;
+use crate::accumulate::pause_sums::generation_index;
 use gctrace_event::Pause;
 
-/// Reasons in the order of [`reason_index`].
-const REASONS: [GcReason; 4] = [
-    GcReason::Automatic,
-    GcReason::Manual,
-    GcReason::Shutdown,
-    GcReason::Unknown,
-];
-
-/// Sums over pauses, by generation and reason.
+/// Sums over pauses, and how many were how long.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PauseSums {
-    by_reason: [[CountAndTime; GENERATIONS]; REASONS.len()],
+pub(super) struct ClassedSums {
+    sums: PauseSums,
     histogram: [Histogram; GENERATIONS],
-    collected: u64,
-    uncollectable: u64,
-    with_collected: u64,
-    longest_ns: u64,
 }
 
-impl PauseSums {
+impl ClassedSums {
     pub(super) fn add(&mut self, pause: &Pause) {
-        let (duration_ns, generation) = (pause.duration_ns(), generation_index(pause.generation));
-        let reason = self.by_reason.get_mut(reason_index(pause.reason));
-        if let Some(sum) = reason.and_then(|reason| reason.get_mut(generation)) {
-            sum.add(duration_ns);
-        }
-        let histogram = self.histogram.get_mut(generation);
-        if let Some(class) = histogram.and_then(|classes| classes.get_mut(class(duration_ns))) {
-            *class = class.saturating_add(1);
-        }
-        if let Some(collected) = pause.collected {
-            self.with_collected = self.with_collected.saturating_add(1);
-            self.collected = self.collected.saturating_add(collected);
-        }
-        let uncollectable = pause.uncollectable.unwrap_or(0);
-        self.uncollectable = self.uncollectable.saturating_add(uncollectable);
-        self.longest_ns = self.longest_ns.max(duration_ns);
+        self.sums.add(pause);
+        let classes = &mut self.histogram[generation_index(pause.generation)];
+        classes[class(pause.duration_ns())] += 1;
     }
 
     /// Adds the sums of others.
     pub(super) fn merge(&mut self, other: &Self) {
-        let own = self.by_reason.iter_mut().flatten();
-        for (sum, other) in own.zip(other.by_reason.iter().flatten()) {
-            sum.merge(*other);
-        }
+        self.sums.merge(&other.sums);
         let own = self.histogram.iter_mut().flatten();
         for (class, other) in own.zip(other.histogram.iter().flatten()) {
-            *class = class.saturating_add(*other);
+            *class += other;
         }
-        self.collected = self.collected.saturating_add(other.collected);
-        self.uncollectable = self.uncollectable.saturating_add(other.uncollectable);
-        self.with_collected = self.with_collected.saturating_add(other.with_collected);
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
     pub(super) fn figures(&self) -> CollectionCounts {
-        let mut by_generation = [CountAndTime::default(); GENERATIONS];
-        for reason in &self.by_reason {
-            for (sum, own) in by_generation.iter_mut().zip(reason) {
-                sum.merge(*own);
-            }
-        }
-        let reasons = REASONS.into_iter().zip(self.by_reason);
-        let met = reasons.filter(|(_, sums)| sums.iter().any(|sum| sum.count > 0));
+        let sums = &self.sums;
+        let by_generation = sums.by_generation();
+        let reasons = REASONS.into_iter().zip(sums.totals);
+        let with_pauses = reasons.filter(|(_, by)| by.iter().any(|total| total.count > 0));
+        let by_reason = with_pauses.map(|(reason, by)| (reason.as_str(), by));
         CollectionCounts {
-            pauses: by_generation.map(|sum| sum.count),
-            pause_ns: by_generation.map(|sum| sum.time_ns),
-            by_reason: met.map(|(reason, sums)| (reason.as_str(), sums)).collect(),
+            pauses: by_generation.map(|total| total.count),
+            pause_ns: by_generation.map(|total| total.time_ns),
+            by_reason: by_reason.collect(),
             histogram: self.histogram,
-            collected: self.collected,
-            uncollectable: self.uncollectable,
-            with_collected: self.with_collected,
-            longest_ns: self.longest_ns,
+            collected: sums.collected,
+            uncollectable: sums.uncollectable,
+            with_collected: sums.with_collected,
+            longest_ns: sums.max_ns,
         }
-    }
-}
-
-impl CountAndTime {
-    /// Counts one pause of this length.
-    pub(super) fn add(&mut self, time_ns: u64) {
-        self.merge(Self { count: 1, time_ns });
-    }
-
-    /// Adds other sums.
-    pub(super) fn merge(&mut self, other: Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.time_ns = self.time_ns.saturating_add(other.time_ns);
     }
 }
 
@@ -116,12 +67,5 @@ mod tests {
         assert_eq!(class(10_001), 1);
         assert_eq!(class(10_000_000_000), PAUSE_CLASSES_NS.len() - 1);
         assert_eq!(class(u64::MAX), PAUSE_CLASSES_NS.len());
-    }
-
-    #[test]
-    fn reasons_are_in_the_order_of_their_index() {
-        for (index, reason) in REASONS.into_iter().enumerate() {
-            assert_eq!(reason_index(reason), index);
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::Basis;
 use super::PauseTotal;
 use super::Worded;
-use crate::tally::ratio;
+use crate::accumulate::tally::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -103,5 +103,6 @@ pub fn add(analysis: &mut Analysis, file: &str, records: Vec<Record>, end: Optio
 pub fn report(records: Vec<Record>, end: Option<TraceEnd>) -> Report {
     let mut analysis = Analysis::default();
     add(&mut analysis, "t.json", records, end);
+    analysis.settle();
     analysis.report()
 }

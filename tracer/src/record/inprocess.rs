@@ -44,6 +44,8 @@ use nix::sys::epoll::EpollCreateFlags;
 use nix::sys::epoll::EpollEvent;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::epoll::EpollTimeout;
+use nix::unistd::Gid;
+use nix::unistd::Uid;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -78,6 +80,7 @@ pub(crate) struct InProcessSource {
 }
 
 /// Figures about all processes.
+#[derive(Default)]
 struct InjectedStats {
     /// There are no probes: processes, threads and exits are written from here.
     describes_processes: bool,
@@ -110,17 +113,11 @@ impl InProcessSource {
         options: &InjectOptions,
     ) -> anyhow::Result<Self> {
         let is_other = invoker.escalated_by().is_some() && !as_root;
-        let own = nix::unistd::Uid::effective().as_raw();
-        let owner = match is_other {
-            true => FolderOwner {
-                uid: invoker.uid,
-                gid: invoker.gid,
-            },
-            false => FolderOwner {
-                uid: own,
-                gid: nix::unistd::Gid::effective().as_raw(),
-            },
+        let (uid, gid) = match is_other {
+            true => (invoker.uid, invoker.gid),
+            false => (Uid::effective().as_raw(), Gid::effective().as_raw()),
         };
+        let owner = FolderOwner { uid, gid };
         let folder = InjectFolder::make(&folder::places(owner), owner)?;
         let listener = RingListener::bind(&folder.socket())
             .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
@@ -135,12 +132,7 @@ impl InProcessSource {
             launched: None,
             stats: InjectedStats {
                 describes_processes,
-                notices: NoticeCounts::default(),
-                lost: BTreeMap::new(),
-                lost_by_process: BTreeMap::new(),
-                overhead: CuptiOverhead::default(),
-                collections: 0,
-                calls: 0,
+                ..InjectedStats::default()
             },
             lacks_python: options.collections,
             // On a machine without a GPU its absence is expected.
@@ -190,17 +182,13 @@ impl InProcessSource {
         // A process seen as exited here writes no more; the loop below drains it.
         let dead = self.dead();
         self.accept(trace);
+        let mut gone = Vec::new();
         for (pid, process) in &mut self.processes {
             let is_dead = process.pidfd.is_none() || dead.contains(pid);
             process.read(is_dead, trace, &mut self.stats);
+            gone.extend(is_dead.then_some(*pid));
         }
         let now_ns = clock::monotonic_ns();
-        let gone: Vec<u32> = self
-            .processes
-            .iter()
-            .filter(|(pid, process)| process.pidfd.is_none() || dead.contains(pid))
-            .map(|(pid, _)| *pid)
-            .collect();
         for pid in gone {
             self.reap(pid, now_ns, trace);
         }
@@ -296,7 +284,7 @@ impl InProcessSource {
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
         };
-        process.close(at_ns, trace, &mut self.stats);
+        process.close(Some(at_ns), trace, &mut self.stats);
         if let Some(pidfd) = &process.pidfd {
             let _ = self.waiting.delete(pidfd);
         }
@@ -360,7 +348,7 @@ impl Source for InProcessSource {
         }
         self.count_absent(trace);
         for process in self.processes.values_mut() {
-            process.leave(trace, &mut self.stats);
+            process.close(None, trace, &mut self.stats);
         }
         let now_ns = clock::monotonic_ns();
         if let (Some(pid), Some(_)) = (self.launched, ended)

@@ -174,13 +174,13 @@ fn time(ns: u64) -> String {
 mod tests {
     use super::*;
     use gctrace_analysis::live::CodeLine;
-    use gctrace_analysis::live::CountAndTime;
     use gctrace_analysis::live::GpuBusy;
     use gctrace_analysis::live::GpuFigures;
     use gctrace_analysis::live::PauseFigures;
     use gctrace_analysis::live::ProcessDetail;
     use gctrace_analysis::live::ProcessEnd;
     use gctrace_analysis::live::ProcessGpu;
+    use gctrace_analysis::report::PauseTotal;
     use proptest::prelude::*;
 
     fn process(pid: u32, pause_ns: u64) -> ProcessFigures {
@@ -216,7 +216,7 @@ mod tests {
                     file: "/home/ann/project/data.py".to_owned(),
                     line: Some(120),
                 },
-                pauses: CountAndTime::default(),
+                pauses: PauseTotal::default(),
                 below: None,
             }],
             ..ProcessDetail::default()

@@ -59,11 +59,11 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<Boun
 /// Processes, by trace and id, that were not recorded from their start.
 fn attached(analysis: &Analysis) -> HashSet<(usize, u32)> {
     let attached = analysis.processes.iter().filter(|process| {
-        let described = process.described.as_ref();
+        let described = process.sums.described.as_ref();
         described.is_none_or(|process| process.origin == ProcessOrigin::Attached)
     });
     attached
-        .map(|process| (process.trace, process.pid))
+        .map(|process| (process.trace, process.sums.pid))
         .collect()
 }
 

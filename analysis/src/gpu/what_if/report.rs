@@ -6,6 +6,7 @@ use super::ProgramModel;
 use super::predict;
 use super::replayed::jobs;
 use super::without_any;
+use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
 use crate::gpu::replay::ReplayChange;
 use crate::gpu::replay::ReplayModel;
@@ -16,7 +17,6 @@ use crate::report::GpuWorkReport;
 use crate::report::PauseTotal;
 use crate::report::ProcessReport;
 use crate::report::WhatIf;
-use crate::tally::ratio;
 use std::collections::HashMap;
 
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.

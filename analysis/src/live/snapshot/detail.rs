@@ -1,7 +1,7 @@
 //! Figures of one process in detail.
 
 use super::CodeLine;
-use super::CountAndTime;
+use crate::report::PauseTotal;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct ProcessDetail {
     pub lines: Vec<LineFigures>,
     /// Pauses of all other lines and of unknown ones. Of more than a thousand lines, those with the
     /// least time are added here and counted anew.
-    pub other_lines: CountAndTime,
+    pub other_lines: PauseTotal,
     /// The most recent steps, oldest first, at most 60.
     pub steps: Vec<StepFigures>,
     /// What delimits the steps: `backward pass` (start to start), or the name of the profiler's
@@ -41,7 +41,7 @@ pub struct LineFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<CodeLine>,
     /// Number and time of the pauses that started in `line` or below it.
-    pub pauses: CountAndTime,
+    pub pauses: PauseTotal,
 }
 
 /// One training step and the pauses in it.
@@ -53,7 +53,7 @@ pub struct StepFigures {
     pub duration_ns: u64,
     /// Pauses of the process: the number that started within the step (at least 1 if any ran), and
     /// the time in which at least one ran.
-    pub pauses: CountAndTime,
+    pub pauses: PauseTotal,
 }
 
 /// A short interval of one process and its GPUs.

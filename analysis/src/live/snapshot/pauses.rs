@@ -1,5 +1,7 @@
 //! Figures of pauses: sums, single pauses, lines.
 
+pub use crate::accumulate::pause_sums::GENERATIONS;
+use crate::report::PauseTotal;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,9 +33,6 @@ pub const PAUSE_CLASSES_NS: [u64; 19] = [
 /// Number of pauses by [`PAUSE_CLASSES_NS`]; the last class counts those above all bounds.
 pub type Histogram = [u64; PAUSE_CLASSES_NS.len() + 1];
 
-/// Generations 0, 1 and 2, and a last entry for pauses of unknown generation.
-pub const GENERATIONS: usize = 4;
-
 /// Counts of collections since the start of the recording. Arrays are by generation: 0, 1, 2,
 /// unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -43,7 +42,7 @@ pub struct CollectionCounts {
     /// Sum of their lengths in ns, by generation.
     pub pause_ns: [u64; GENERATIONS],
     /// Number and time by reason (`automatic`, `manual`, `shutdown`, `unknown`) and generation.
-    pub by_reason: BTreeMap<&'static str, [CountAndTime; GENERATIONS]>,
+    pub by_reason: BTreeMap<&'static str, [PauseTotal; GENERATIONS]>,
     /// Histogram of their lengths, by generation. The classes end at 10, 25, 50, 100, 250, 500 µs,
     /// 1, 2.5, 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5 and 10 s; the last one counts longer
     /// pauses.
@@ -56,15 +55,6 @@ pub struct CollectionCounts {
     pub with_collected: u64,
     /// Longest pause of any generation, in ns; 0 without pauses.
     pub longest_ns: u64,
-}
-
-/// A number of pauses and their time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct CountAndTime {
-    /// Number of pauses in the group.
-    pub count: u64,
-    /// Sum of their lengths, in ns.
-    pub time_ns: u64,
 }
 
 /// End, length and generation of one pause.

@@ -98,7 +98,7 @@ impl InjectedProcess {
         if let Some(index) = self.rings.iter().position(|ring| ring.role == hello.role) {
             let mut ring = self.rings.remove(index);
             ring.read(true, &mut self.facts, trace, stats);
-            ring.close(clock::monotonic_ns(), &mut self.facts, trace, stats);
+            ring.close(Some(clock::monotonic_ns()), &mut self.facts, trace, stats);
             let origin = self.facts.process.origin;
             self.facts = InjectedProcessFacts::look(self.facts.process.pid, hello, origin);
         }
@@ -146,10 +146,11 @@ impl InjectedProcess {
         self.facts.announce(trace, stats);
     }
 
-    /// Writes what is left after the process exited or the recording ended. Everything was drained.
+    /// Writes what is left after the process exited, at `ended_ns`, or else the recording ended.
+    /// Everything was drained.
     pub(super) fn close(
         &mut self,
-        ended_ns: u64,
+        ended_ns: Option<u64>,
         trace: &mut RecordingTrace,
         stats: &mut InjectedStats,
     ) {
@@ -157,13 +158,6 @@ impl InjectedProcess {
             ring.close(ended_ns, &mut self.facts, trace, stats);
         }
         self.facts.announce(trace, stats);
-    }
-
-    /// The recording has ended and the process has not: writes what is still pending.
-    pub(super) fn leave(&mut self, trace: &mut RecordingTrace, stats: &mut InjectedStats) {
-        for ring in std::mem::take(&mut self.rings) {
-            ring.leave(&mut self.facts, trace, stats);
-        }
     }
 }
 
@@ -196,50 +190,29 @@ impl OpenedRing {
         }
     }
 
+    /// Writes what is pending and the last allocation counts, and counts the losses.
     fn close(
         mut self,
-        ended_ns: u64,
+        ended_ns: Option<u64>,
         facts: &mut InjectedProcessFacts,
         trace: &mut RecordingTrace,
         stats: &mut InjectedStats,
     ) {
         let mut ring_events = Vec::new();
-        let lost_pauses = self.consumer.lost().of(LostKind::Pauses) > 0;
-        match &mut self.meaning {
-            RingState::Python(ring) => ring.ended(ended_ns, lost_pauses, &mut ring_events),
-            RingState::Gpu(ring) => ring.finish(&mut ring_events),
+        let lost = self.consumer.lost();
+        match (&mut self.meaning, ended_ns) {
+            (RingState::Python(ring), Some(ended_ns)) => {
+                ring.ended(ended_ns, lost.of(LostKind::Pauses) > 0, &mut ring_events);
+            }
+            (RingState::Python(_), None) => {}
+            (RingState::Gpu(ring), _) => ring.finish(&mut ring_events),
         }
         facts.apply(&mut ring_events, trace, stats);
-        self.account(facts, trace, stats);
-    }
-
-    fn leave(
-        mut self,
-        facts: &mut InjectedProcessFacts,
-        trace: &mut RecordingTrace,
-        stats: &mut InjectedStats,
-    ) {
-        let mut ring_events = Vec::new();
-        if let RingState::Gpu(ring) = &mut self.meaning {
-            ring.finish(&mut ring_events);
-        }
-        facts.apply(&mut ring_events, trace, stats);
-        self.account(facts, trace, stats);
-    }
-
-    /// Nothing more is read: writes the last allocation counts and counts the losses.
-    fn account(
-        &mut self,
-        facts: &InjectedProcessFacts,
-        trace: &mut RecordingTrace,
-        stats: &mut InjectedStats,
-    ) {
         if let Some(counted) = &mut self.counted
             && let Some(record) = counted.look(&self.consumer, true)
         {
             trace.output.write(&Record::Allocations(record));
         }
-        let lost = self.consumer.lost();
         let kinds = LostKind::ALL.map(|kind| (lost_name(kind), lost.of(kind)));
         let damaged = ("incomplete or invalid records", self.damaged);
         for (what, count) in kinds.into_iter().chain([damaged]) {

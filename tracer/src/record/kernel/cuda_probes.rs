@@ -10,6 +10,7 @@ use crate::record::call_sources::CallSources;
 use crate::record::clock;
 use crate::record::kernel::cuda_probes::store::CudaStore;
 use crate::record::kernel::recorded_processes::RecordedProcesses;
+use crate::record::kernel::stopped_programs::StopPoint;
 use crate::record::output::RecordOutput;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
@@ -19,6 +20,7 @@ use gctrace_ebpf::CallKind;
 use gctrace_ebpf::CudaEvent;
 use gctrace_ebpf::CudaPrograms;
 use gctrace_ebpf::FileKey;
+use gctrace_ebpf::HoldState;
 use gctrace_event::Pause;
 use gctrace_event::ProbeCost;
 use gctrace_probes::cuda::CudaFile;
@@ -111,18 +113,17 @@ impl CudaProbes {
     pub(crate) fn library(
         &mut self,
         session: &BpfSession,
-        pid: u32,
+        stop: StopPoint,
         file: FileKey,
-        is_stopped: bool,
         calls: &mut CallSources,
     ) {
-        if is_stopped {
-            wait_for_mapping(pid, file.inode);
-            self.probe_mapped(session, pid, calls);
+        if matches!(stop.state, HoldState::Stopped { .. }) {
+            wait_for_mapping(stop.pid, file.inode);
+            self.probe_mapped(session, stop.pid, calls);
         } else {
             let now = Instant::now();
             self.due
-                .extend(RESCAN_DELAYS.map(|after| (now + after, pid)));
+                .extend(RESCAN_DELAYS.map(|after| (now + after, stop.pid)));
         }
     }
 
@@ -313,7 +314,6 @@ impl CudaProbes {
         let Some(programs) = &mut self.programs else {
             return Vec::new();
         };
-        let (mut costs, mut foreign) = (Vec::new(), 0);
         let counted =
             KINDS.map(|(kind, name, both)| (name, both, programs.counts(kind).unwrap_or_default()));
         let prices = programs
@@ -322,27 +322,21 @@ impl CudaProbes {
                 tracing::warn!("the overhead of probes on CUDA calls is unknown: {error}");
             })
             .ok();
-        for (name, both, counts) in counted {
-            foreign += counts.foreign;
-            let price = |prices: gctrace_ebpf::CudaCalibration| match both {
-                true => prices.both_ns,
-                false => prices.entry_ns,
-            };
-            costs.push((name.to_owned(), counts.hits, prices.map(price)));
-        }
-        let price = prices.map(|prices| prices.entry_ns);
-        costs.push((
-            "CUDA calls in processes not recorded".to_owned(),
-            foreign,
-            price,
-        ));
-        let costs = costs.into_iter().filter(|(_, hits, _)| *hits > 0);
-        let costs = costs.map(|(probe, hits, ns_per_hit)| ProbeCost {
-            probe,
+        let cost = |probe: &str, hits, ns_per_hit| ProbeCost {
+            probe: probe.to_owned(),
             hits,
             ns_per_hit,
+        };
+        let entry_ns = prices.map(|prices| prices.entry_ns);
+        let both_ns = prices.map(|prices| prices.both_ns);
+        let foreign = counted.iter().map(|(_, _, counts)| counts.foreign).sum();
+        let foreign = cost("CUDA calls in processes not recorded", foreign, entry_ns);
+        let own = counted.iter().map(|(name, both, counts)| {
+            let ns_per_hit = if *both { both_ns } else { entry_ns };
+            cost(name, counts.hits, ns_per_hit)
         });
-        costs.collect()
+        let costs = own.chain([foreign]);
+        costs.filter(|cost| cost.hits > 0).collect()
     }
 
     /// The probes in all libraries, for the caller to detach.

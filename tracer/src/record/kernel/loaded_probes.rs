@@ -33,17 +33,9 @@ pub(crate) struct LoadedProbes {
 impl LoadedProbes {
     /// Loads the programs and opens the counters.
     pub(crate) fn open(config: &RecordConfig) -> anyhow::Result<Self> {
-        let mut counting = count(&config.counters);
-        let mut session = BpfSession::open(
-            SessionConfig {
-                follow_children: config.follow,
-                ring_bytes: config.ring_size,
-                stack_depth: config.stack_depth,
-                counters: counting.set(),
-            },
-            &KernelSupport::probe(),
-        )?;
-        counting.open(&session);
+        let counting = CounterRecording::examine(config.counters.counters());
+        warn_of_missing(&counting, &config.counters);
+        let (mut session, counting) = open_session(config, counting, config.follow)?;
         let arenas = session.count_arenas();
         Ok(Self {
             session,
@@ -94,17 +86,34 @@ impl LoadedProbes {
     }
 }
 
+/// Loads the programs and opens the counters for them.
+pub(super) fn open_session(
+    config: &RecordConfig,
+    mut counting: CounterRecording,
+    follow_children: bool,
+) -> Result<(BpfSession, CounterRecording), gctrace_ebpf::Error> {
+    let session = BpfSession::open(
+        SessionConfig {
+            follow_children,
+            ring_bytes: config.ring_size,
+            stack_depth: config.stack_depth,
+            counters: counting.set(),
+        },
+        &KernelSupport::probe(),
+    )?;
+    counting.open(&session);
+    Ok((session, counting))
+}
+
 /// Warns about missing counters that were requested by name; the default list is longer than what
 /// many machines have.
-fn count(choice: &CounterChoice) -> CounterRecording {
-    let counting = CounterRecording::examine(choice.counters());
+fn warn_of_missing(counting: &CounterRecording, choice: &CounterChoice) {
     for sentence in counting.missing() {
         match choice {
             CounterChoice::Default => tracing::info!("{sentence}"),
             CounterChoice::Named(_) => tracing::warn!("{sentence}"),
         }
     }
-    counting
 }
 
 /// A recording works without a guardian; only killing gctrace could leave a process stopped.

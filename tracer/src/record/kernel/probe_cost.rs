@@ -6,12 +6,10 @@
 
 use crate::args::RecordConfig;
 use crate::record::kernel::counters::CounterRecording;
-use gctrace_ebpf::BpfSession;
+use crate::record::kernel::loaded_probes::open_session;
 use gctrace_ebpf::Calibration;
 use gctrace_ebpf::CalibrationLock;
 use gctrace_ebpf::Error;
-use gctrace_ebpf::KernelSupport;
-use gctrace_ebpf::SessionConfig;
 use std::sync::mpsc::Receiver;
 use std::sync::mpsc::sync_channel;
 
@@ -46,16 +44,9 @@ impl MeasuredCost {
 }
 
 fn measure(config: &RecordConfig) -> Result<Calibration, Error> {
-    let mut counting = CounterRecording::examine(config.counters.counters());
-    let config = SessionConfig {
-        // The recorded program is gctrace here, and the command its child.
-        follow_children: false,
-        ring_bytes: config.ring_size,
-        stack_depth: config.stack_depth,
-        counters: counting.set(),
-    };
-    let mut session = BpfSession::open(config, &KernelSupport::probe())?;
-    counting.open(&session);
+    let counting = CounterRecording::examine(config.counters.counters());
+    // The recorded program is gctrace here, and the command its child.
+    let (mut session, _counting) = open_session(config, counting, false)?;
     let turn = CalibrationLock::wait();
     let (calibration, probes) = session.calibrate()?;
     gctrace_ebpf::detach(probes);

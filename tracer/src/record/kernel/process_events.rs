@@ -87,14 +87,7 @@ impl KernelSource {
                         LibraryKind::Python => self.maps_libpython(trace, stop, file),
                         LibraryKind::Cuda => {
                             if let Some(cuda) = &mut self.cuda {
-                                let is_stopped = stop.is_stopped();
-                                cuda.library(
-                                    &self.session,
-                                    pid,
-                                    file,
-                                    is_stopped,
-                                    &mut trace.calls,
-                                );
+                                cuda.library(&self.session, stop, file, &mut trace.calls);
                             }
                             self.known(file);
                         }

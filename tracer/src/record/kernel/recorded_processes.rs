@@ -133,11 +133,7 @@ impl RecordedProcesses {
     pub(crate) fn due(&mut self) -> Vec<u32> {
         let mut due = Vec::new();
         for (pid, entry) in &mut self.table {
-            let wait = RESCAN_DELAYS
-                .get(entry.looked)
-                .or(RESCAN_DELAYS.last())
-                .copied()
-                .unwrap_or_default();
+            let wait = RESCAN_DELAYS[entry.looked.min(RESCAN_DELAYS.len() - 1)];
             if !entry.confirmed && entry.started.elapsed() >= wait {
                 entry.looked += 1;
                 if entry.looked >= RESCAN_DELAYS.len() {
@@ -155,8 +151,8 @@ impl RecordedProcesses {
         let mut changed = Vec::new();
         for (pid, entry) in &mut self.table {
             let (at, count) = entry.titled;
-            let wait = READ_TITLE.get(count).or(READ_TITLE.last()).copied();
-            let is_due = all || at.elapsed() >= wait.unwrap_or_default();
+            let wait = READ_TITLE[count.min(READ_TITLE.len() - 1)];
+            let is_due = all || at.elapsed() >= wait;
             if entry.interpreter.is_none() || !is_due {
                 continue;
             }

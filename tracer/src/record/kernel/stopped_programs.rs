@@ -47,13 +47,6 @@ pub(crate) struct StopPoint {
     pub at_ns: u64,
 }
 
-impl StopPoint {
-    /// Whether the process waits to be resumed.
-    pub(crate) fn is_stopped(self) -> bool {
-        matches!(self.state, HoldState::Stopped { .. })
-    }
-}
-
 /// A process that may stop itself because its child was stopped.
 struct StoppedParent {
     pid: u32,

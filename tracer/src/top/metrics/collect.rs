@@ -11,11 +11,11 @@ use crate::top::metrics::labels;
 use crate::top::metrics::labels::GENERATION_NAMES;
 use crate::top::metrics::labels::Label;
 use gctrace_analysis::live::CollectionCounts;
-use gctrace_analysis::live::CountAndTime;
 use gctrace_analysis::live::GENERATIONS;
 use gctrace_analysis::live::Histogram;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::report::PauseTotal;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::CounterValueEncoder;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -173,7 +173,7 @@ impl Collector for MetricsFigures {
     }
 }
 
-type OfReason = (Vec<Label<'static>>, CountAndTime);
+type OfReason = (Vec<Label<'static>>, PauseTotal);
 
 /// Pauses by generation and reason. `rate()` misses the first increase of a counter that appears
 /// with it, so series of the usual reason always exist, for three generations.
@@ -182,7 +182,7 @@ fn by_reason(
     labels: &[Label<'static>],
     usual_reason: &'static str,
 ) -> Vec<OfReason> {
-    let mut reasons: BTreeMap<&'static str, [CountAndTime; GENERATIONS]> = of.by_reason.clone();
+    let mut reasons: BTreeMap<&'static str, [PauseTotal; GENERATIONS]> = of.by_reason.clone();
     reasons.entry(usual_reason).or_default();
     let mut samples = Vec::new();
     for (reason, generations) in reasons {

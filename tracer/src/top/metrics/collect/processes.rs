@@ -197,7 +197,7 @@ impl MetricsFigures {
 
     fn reasons(
         &self,
-        value: fn(&gctrace_analysis::live::CountAndTime) -> MetricValue,
+        value: fn(&gctrace_analysis::report::PauseTotal) -> MetricValue,
     ) -> impl Iterator<Item = Sample<'_>> {
         self.snapshot.processes.iter().flat_map(move |one| {
             by_reason(&one.collections, &labels::process(one), self.usual_reason())

@@ -1,6 +1,7 @@
 //! A snapshot with a distinct value for every figure.
 
 use gctrace_analysis::live::*;
+use gctrace_analysis::report::PauseTotal;
 use std::collections::BTreeMap;
 
 const SECOND: u64 = 1_000_000_000;
@@ -58,7 +59,7 @@ fn collections(factor: u64) -> CollectionCounts {
     };
     let reasons = [("automatic", 7), ("manual", 3), ("shutdown", 1)];
     for (reason, weight) in reasons {
-        let mut generations = [CountAndTime::default(); GENERATIONS];
+        let mut generations = [PauseTotal::default(); GENERATIONS];
         for (index, figures) in generations.iter_mut().enumerate().take(3) {
             let index = index as u64;
             figures.count = factor * weight * (10 - 3 * index);
@@ -66,7 +67,7 @@ fn collections(factor: u64) -> CollectionCounts {
         }
         made.by_reason.insert(reason, generations);
     }
-    made.by_reason.entry("automatic").or_default()[3] = CountAndTime {
+    made.by_reason.entry("automatic").or_default()[3] = PauseTotal {
         count: factor,
         time_ns: 77,
     };

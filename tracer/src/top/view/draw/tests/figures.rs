@@ -2,7 +2,6 @@
 
 use gctrace_analysis::live::CodeLine;
 use gctrace_analysis::live::CollectionCounts;
-use gctrace_analysis::live::CountAndTime;
 use gctrace_analysis::live::GpuBusy;
 use gctrace_analysis::live::GpuFigures;
 use gctrace_analysis::live::HeapObjects;
@@ -20,6 +19,7 @@ use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotTotals;
 use gctrace_analysis::live::StepFigures;
 use gctrace_analysis::live::TimelineCell;
+use gctrace_analysis::report::PauseTotal;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -199,7 +199,7 @@ fn library_line() -> CodeLine {
 }
 
 fn detail(pid: u32) -> ProcessDetail {
-    let counted = |count, time_ns| CountAndTime { count, time_ns };
+    let counted = |count, time_ns| PauseTotal { count, time_ns };
     ProcessDetail {
         pid,
         lines: (0..2)
@@ -224,7 +224,7 @@ fn step(number: u64) -> StepFigures {
     StepFigures {
         start_ns: NOW - (48 - number) * 300 * MS,
         duration_ns: (250 + number % 7 * 5) * MS + pauses,
-        pauses: CountAndTime {
+        pauses: PauseTotal {
             count: u64::from(with_gc),
             time_ns: pauses,
         },

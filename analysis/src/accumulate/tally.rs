@@ -1,5 +1,7 @@
 //! Running sums over a set of pauses.
 
+use super::add_to;
+use super::pause_sums::PauseSums;
 use crate::distribution::Distribution;
 use crate::report::Basis;
 use crate::report::CpuTime;
@@ -8,26 +10,12 @@ use crate::report::PausesReport;
 use crate::report::StopTheWorld;
 use gctrace_event::Pause;
 
-impl PauseTotal {
-    /// Counts one pause of this length.
-    pub(crate) fn add(&mut self, time_ns: u64) {
-        self.add_all(&Self { count: 1, time_ns });
-    }
-
-    pub(crate) fn add_all(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.time_ns = self.time_ns.saturating_add(other.time_ns);
-    }
-}
-
 /// Accumulates a [`PausesReport`], one pause at a time.
 #[derive(Debug, Clone)]
 pub(crate) struct PauseTally {
     times: Distribution,
-    collected: u64,
-    uncollectable: u64,
+    pub(crate) sums: PauseSums,
     freed_nothing: PauseTotal,
-    outcome_unknown: u64,
     /// Pauses with known CPU time, and their length.
     timed: PauseTotal,
     on_cpu_ns: u64,
@@ -41,10 +29,8 @@ impl PauseTally {
     pub(crate) fn new(digits: u8) -> Self {
         Self {
             times: Distribution::new(digits),
-            collected: 0,
-            uncollectable: 0,
+            sums: PauseSums::default(),
             freed_nothing: PauseTotal::default(),
-            outcome_unknown: 0,
             timed: PauseTotal::default(),
             on_cpu_ns: 0,
             stopping: PauseTotal::default(),
@@ -55,22 +41,17 @@ impl PauseTally {
     pub(crate) fn add(&mut self, pause: &Pause) {
         let time_ns = pause.duration_ns();
         self.times.add(time_ns);
-        match pause.collected {
-            Some(collected) => self.collected = self.collected.saturating_add(collected),
-            None => self.outcome_unknown += 1,
-        }
-        let uncollectable = pause.uncollectable.unwrap_or(0);
-        self.uncollectable = self.uncollectable.saturating_add(uncollectable);
+        self.sums.add(pause);
         if freed_nothing(pause) {
             self.freed_nothing.add(time_ns);
         }
         if let Some(cpu_ns) = pause.cpu_ns {
             self.timed.add(time_ns);
-            self.on_cpu_ns = self.on_cpu_ns.saturating_add(cpu_ns.min(time_ns));
+            add_to(&mut self.on_cpu_ns, cpu_ns.min(time_ns));
         }
         if let Some(stopped_ns) = pause.stop_the_world_ns {
             self.stopping.add(time_ns);
-            self.stopped_ns = self.stopped_ns.saturating_add(stopped_ns.min(time_ns));
+            add_to(&mut self.stopped_ns, stopped_ns.min(time_ns));
         }
     }
 
@@ -105,10 +86,10 @@ impl PauseTally {
             p99_ns: p99,
             max_ns: self.max_ns(),
             percentile_error_ratio: self.times.error_ratio(),
-            collected: self.collected,
-            uncollectable: self.uncollectable,
+            collected: self.sums.collected,
+            uncollectable: self.sums.uncollectable,
             freed_nothing: self.freed_nothing,
-            outcome_unknown: self.outcome_unknown,
+            outcome_unknown: self.count() - self.sums.with_collected,
             cpu: (self.timed.count > 0).then(|| CpuTime {
                 pauses: self.timed.count,
                 pause_ns: self.timed.time_ns,

@@ -3,8 +3,10 @@
 use super::NodeId;
 use super::StackTree;
 use super::TraceFrames;
-use crate::process::generation_index;
-use crate::process::reason_index;
+use crate::accumulate::pause_sums::GENERATIONS;
+use crate::accumulate::pause_sums::REASONS;
+use crate::accumulate::pause_sums::generation_index;
+use crate::accumulate::pause_sums::reason_index;
 use crate::report::PauseTotal;
 use gctrace_event::FrameId;
 use gctrace_event::GcReason;
@@ -17,12 +19,12 @@ const STACKS_KEPT: usize = 100_000;
 /// No frame has this name: they are counted from 1.
 const NO_FRAME: FrameId = 0;
 
-/// Sums over the pauses of one stack.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Sums over the pauses of one stack. There are many: generations and reasons are apart, in half the
+/// memory of a [`PauseSums`](super::super::pause_sums::PauseSums).
+#[derive(Clone, Debug, Default)]
 pub(crate) struct StackSums {
-    pub(crate) all: PauseTotal,
-    pub(crate) by_generation: [PauseTotal; 4],
-    pub(crate) by_reason: [PauseTotal; 4],
+    pub(crate) by_generation: [PauseTotal; GENERATIONS],
+    pub(crate) by_reason: [PauseTotal; REASONS.len()],
     /// Automatic collections of the whole heap.
     pub(crate) automatic_full: PauseTotal,
     pub(crate) max_ns: u64,
@@ -31,40 +33,40 @@ pub(crate) struct StackSums {
 impl StackSums {
     fn add(&mut self, pause: &Pause, full: bool) {
         let time_ns = pause.duration_ns();
-        self.all.add(time_ns);
-        self.max_ns = self.max_ns.max(time_ns);
-        let generation = generation_index(pause.generation);
-        if let Some(effort) = self.by_generation.get_mut(generation) {
-            effort.add(time_ns);
-        }
-        if let Some(effort) = self.by_reason.get_mut(reason_index(pause.reason)) {
-            effort.add(time_ns);
-        }
+        self.by_generation[generation_index(pause.generation)].add(time_ns);
+        self.by_reason[reason_index(pause.reason)].add(time_ns);
         if full && pause.reason == GcReason::Automatic {
             self.automatic_full.add(time_ns);
         }
+        self.max_ns = self.max_ns.max(time_ns);
+    }
+
+    pub(crate) fn total(&self) -> PauseTotal {
+        self.by_generation.iter().collect()
+    }
+
+    /// Of one reason.
+    pub(crate) fn of(&self, reason: GcReason) -> PauseTotal {
+        self.by_reason[reason_index(reason)]
     }
 
     /// Automatic collections that are not full.
     pub(crate) fn automatic_partial(&self) -> PauseTotal {
-        let [automatic, ..] = self.by_reason;
+        let automatic = self.of(GcReason::Automatic);
         PauseTotal {
-            count: automatic.count.saturating_sub(self.automatic_full.count),
-            time_ns: automatic
-                .time_ns
-                .saturating_sub(self.automatic_full.time_ns),
+            count: automatic.count - self.automatic_full.count,
+            time_ns: automatic.time_ns - self.automatic_full.time_ns,
         }
     }
 
     /// Adds the sums of other pauses.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.all.add_all(&other.all);
         self.automatic_full.add_all(&other.automatic_full);
         self.max_ns = self.max_ns.max(other.max_ns);
         let generations = self.by_generation.iter_mut().zip(&other.by_generation);
         let reasons = self.by_reason.iter_mut().zip(&other.by_reason);
-        for (effort, other) in generations.chain(reasons) {
-            effort.add_all(other);
+        for (total, other) in generations.chain(reasons) {
+            total.add_all(other);
         }
     }
 }
@@ -103,7 +105,7 @@ impl TraceStacks {
         for (frame, sums) in by_frame {
             match frames.resolve(frame, tree) {
                 Some(node) => self.by_node.entry(node).or_default().merge(&sums),
-                None => self.without_stack.add_all(&sums.all),
+                None => self.without_stack.add_all(&sums.total()),
             }
         }
     }

@@ -3,11 +3,12 @@
 //! Owns the sums and the ratios made of them. Every ratio is taken over exactly those pauses that
 //! have both of its values.
 
+use crate::accumulate::add_to;
+use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::CounterReport;
 use crate::report::CountersReport;
 use crate::report::PauseTotal;
-use crate::tally::ratio;
 use gctrace_event::Counter;
 use gctrace_event::Pause;
 use gctrace_event::ProcessCounters;
@@ -48,8 +49,8 @@ struct CounterPair {
 
 impl CounterPair {
     fn add(&mut self, value: u64, other: u64) {
-        self.value = self.value.saturating_add(value);
-        self.other = self.other.saturating_add(other);
+        add_to(&mut self.value, value);
+        add_to(&mut self.other, other);
     }
 
     fn per(self, many: f64) -> Option<f64> {
@@ -72,7 +73,7 @@ impl CounterSums {
         }
         if let Some(objects) = traversed {
             self.traversed_pauses += 1;
-            self.traversed_objects = self.traversed_objects.saturating_add(objects);
+            add_to(&mut self.traversed_objects, objects);
         }
         let instructions = counters.get(Counter::Instructions);
         let cpu_ns = counters.get(Counter::TaskClock);

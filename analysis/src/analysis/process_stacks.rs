@@ -1,10 +1,11 @@
 //! Stacks with their weights, for flame graphs.
 
-use super::NodeId;
-use super::StackSums;
-use super::StackTree;
-use crate::analysis::Analysis;
-use crate::process::ProcessState;
+use super::Analysis;
+use crate::accumulate::pause_sums::generation_index;
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::stacks::NodeId;
+use crate::accumulate::stacks::StackSums;
+use crate::accumulate::stacks::StackTree;
 use crate::report::Location;
 use crate::report::PauseTotal;
 
@@ -45,19 +46,19 @@ impl<'a> ProcessStacks<'a> {
     /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process.pid
+        self.process.sums.pid
     }
 
     /// Rank in a distributed job; `None` if unknown.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {
-        self.process.described.as_ref()?.rank
+        self.process.sums.rank()
     }
 
     /// Command line, or the name given by another tool; empty if neither is known.
     #[must_use]
     pub fn command(&self) -> String {
-        match &self.process.described {
+        match &self.process.sums.described {
             Some(described) => described.command.join(" "),
             None => self.process.name.clone().unwrap_or_default(),
         }
@@ -83,15 +84,13 @@ impl<'a> WeightedStack<'a> {
     /// Count and time of its pauses.
     #[must_use]
     pub fn pauses(&self) -> PauseTotal {
-        self.sums.all
+        self.sums.total()
     }
 
     /// Like that, for one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses of
     /// unknown generation.
     #[must_use]
     pub fn of_generation(&self, generation: u8) -> PauseTotal {
-        let index = crate::process::generation_index(generation);
-        let effort = self.sums.by_generation.get(index);
-        effort.copied().unwrap_or_default()
+        self.sums.by_generation[generation_index(generation)]
     }
 }

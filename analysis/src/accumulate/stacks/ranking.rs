@@ -5,14 +5,15 @@ use super::NodeId;
 use super::StackSums;
 use super::StackTree;
 use super::TraceStacks;
+use crate::accumulate::tally::ratio;
 use crate::report::LineReport;
 use crate::report::LineTotal;
 use crate::report::LinesReport;
 use crate::report::Location;
 use crate::report::PauseTotal;
 use crate::report::StackReport;
-use crate::tally::ratio;
 use gctrace_event::Frame;
+use gctrace_event::GcReason;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -20,8 +21,6 @@ use std::collections::BTreeMap;
 const WITH: usize = 3;
 /// Lines listed for one kind of collection.
 const OF_A_KIND: usize = 5;
-/// Index of [`gctrace_event::GcReason::Manual`] in arrays by reason.
-const MANUAL: usize = 1;
 
 /// Number of lines and stacks that are listed.
 #[derive(Clone, Copy, Debug)]
@@ -86,19 +85,17 @@ impl<'a> StackRanking<'a> {
     }
 
     fn add_stack(&mut self, node_id: NodeId, sums: &StackSums) {
-        let Some(node) = self.tree.nodes.get(node_id) else {
-            return;
-        };
-        self.lines.with_stack.add_all(&sums.all);
+        let node = &self.tree.nodes[node_id];
+        let total = sums.total();
+        self.lines.with_stack.add_all(&total);
         if node.cut {
-            self.lines.stack_too_deep.add_all(&sums.all);
+            self.lines.stack_too_deep.add_all(&total);
             if node.own.is_none() {
-                self.lines.own_line_too_deep.add_all(&sums.all);
+                self.lines.own_line_too_deep.add_all(&total);
             }
         }
-        let place = self.tree.location(node.location);
-        if place.is_some_and(|place| place.function == Frame::UNREADABLE) {
-            self.lines.unreadable.add_all(&sums.all);
+        if self.tree.location(node.location).function == Frame::UNREADABLE {
+            self.lines.unreadable.add_all(&total);
         }
         let own = node.own.unwrap_or(node.location);
         self.stacks.entry(node_id).or_default().merge(sums);
@@ -122,7 +119,7 @@ impl<'a> StackRanking<'a> {
             self.efforts(&used, OF_A_KIND)
         };
         Some(LinesReport {
-            explicit: of_kind(|sums| sums.by_reason.get(MANUAL).copied().unwrap_or_default()),
+            explicit: of_kind(|sums| sums.of(GcReason::Manual)),
             automatic_full: of_kind(|sums| sums.automatic_full),
             automatic_partial: of_kind(StackSums::automatic_partial),
             innermost: self.line_reports(&self.innermost, limits),
@@ -142,18 +139,21 @@ impl<'a> StackRanking<'a> {
     ) -> Vec<LineReport> {
         let mut sorted: Vec<(&Location, &LineGroup)> = groups
             .iter()
-            .filter_map(|(id, group)| Some((self.tree.location(*id)?, group)))
+            .map(|(id, group)| (self.tree.location(*id), group))
             .collect();
-        sorted.sort_by_key(|(location, group)| (Reverse(group.sums.all.time_ns), *location));
-        let report = |(location, group): (&Location, &LineGroup)| LineReport {
-            location: location.clone(),
-            pauses: group.sums.all,
-            time_ratio: self.share(group.sums.all),
-            max_ns: group.sums.max_ns,
-            by_generation: group.sums.by_generation,
-            by_reason: group.sums.by_reason,
-            with: self.efforts(&group.with, WITH),
-            with_total: group.with.len() as u64,
+        sorted.sort_by_key(|(location, group)| (Reverse(group.sums.total().time_ns), *location));
+        let report = |(location, group): (&Location, &LineGroup)| {
+            let sums = &group.sums;
+            LineReport {
+                location: location.clone(),
+                pauses: sums.total(),
+                time_ratio: self.share(sums.total()),
+                max_ns: sums.max_ns,
+                by_generation: sums.by_generation,
+                by_reason: sums.by_reason,
+                with: self.efforts(&group.with, WITH),
+                with_total: group.with.len() as u64,
+            }
         };
         sorted.into_iter().take(limits.lines).map(report).collect()
     }
@@ -161,7 +161,7 @@ impl<'a> StackRanking<'a> {
     fn efforts(&self, efforts: &BTreeMap<LocationId, PauseTotal>, most: usize) -> Vec<LineTotal> {
         let mut sorted: Vec<(&Location, PauseTotal)> = efforts
             .iter()
-            .filter_map(|(id, effort)| Some((self.tree.location(*id)?, *effort)))
+            .map(|(id, effort)| (self.tree.location(*id), *effort))
             .collect();
         sorted.sort_by_key(|(location, effort)| (Reverse(effort.time_ns), *location));
         let report = |(location, pauses): (&Location, PauseTotal)| LineTotal {
@@ -177,13 +177,13 @@ impl<'a> StackRanking<'a> {
         // Ties are broken by the frames, independent of the order of the input.
         sorted.sort_by(|(a, a_sums), (b, b_sums)| {
             let frames = || self.tree.frames(*a).cmp(self.tree.frames(*b));
-            let time = b_sums.all.time_ns.cmp(&a_sums.all.time_ns);
+            let time = b_sums.total().time_ns.cmp(&a_sums.total().time_ns);
             time.then_with(frames)
         });
         let report = |(id, sums): (NodeId, &StackSums)| StackReport {
             frames: self.tree.frames(id).cloned().collect(),
-            pauses: sums.all,
-            time_ratio: self.share(sums.all),
+            pauses: sums.total(),
+            time_ratio: self.share(sums.total()),
             max_ns: sums.max_ns,
             by_generation: sums.by_generation,
         };
@@ -199,7 +199,7 @@ impl LineGroup {
     fn add(&mut self, sums: &StackSums, with: Option<LocationId>) {
         self.sums.merge(sums);
         if let Some(with) = with {
-            self.with.entry(with).or_default().add_all(&sums.all);
+            self.with.entry(with).or_default().add_all(&sums.total());
         }
     }
 }

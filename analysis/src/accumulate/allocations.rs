@@ -1,10 +1,10 @@
 //! Allocations of one process, from allocation windows or counted in-process.
 
+use crate::accumulate::stacks::NodeId;
+use crate::accumulate::stacks::StackTree;
 use crate::report::AllocatingLine;
 use crate::report::AllocationsReport;
 use crate::report::SizeClass;
-use crate::stacks::NodeId;
-use crate::stacks::StackTree;
 use gctrace_event::Allocations;
 use std::collections::HashMap;
 
@@ -70,9 +70,7 @@ impl LastAllocations {
             .fold(0, |sum, (_, count)| sum.saturating_add(*count));
         let mut by_line: HashMap<_, u64> = HashMap::new();
         for (node, count) in &self.stacks {
-            if let Some(location) = tree.own_line(*node) {
-                *by_line.entry(location).or_default() += count;
-            }
+            *by_line.entry(tree.own_line(*node)).or_default() += count;
         }
         let mut lines: Vec<_> = by_line.into_iter().collect();
         lines.sort_by(|(a, many), (b, few)| {

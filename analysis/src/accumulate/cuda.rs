@@ -3,6 +3,7 @@
 //!
 //! The cost of pauses for the GPU is not computed here.
 
+use crate::accumulate::add_to;
 use crate::report::CudaFunction;
 use crate::report::CudaReport;
 use crate::report::DeviceMemoryReport;
@@ -56,9 +57,9 @@ impl CudaSums {
         let key = (call.layer.category(), call.function.to_string());
         let calls = self.functions.entry(key).or_default();
         calls.count += 1;
-        calls.time_ns = calls.time_ns.saturating_add(call.duration_ns());
+        add_to(&mut calls.time_ns, call.duration_ns());
         calls.longest_ns = calls.longest_ns.max(call.duration_ns());
-        calls.bytes = calls.bytes.saturating_add(call.bytes.unwrap_or(0));
+        add_to(&mut calls.bytes, call.bytes.unwrap_or(0));
         calls.errors += u64::from(call.error.is_some());
     }
 
@@ -67,7 +68,7 @@ impl CudaSums {
     }
 
     fn add(&mut self, count: u64, (from_ns, to_ns): (u64, u64)) {
-        self.launches = self.launches.saturating_add(count);
+        add_to(&mut self.launches, count);
         let (first, last) = self.launching.get_or_insert((from_ns, to_ns));
         *first = from_ns.min(*first);
         *last = to_ns.max(*last);
@@ -86,7 +87,7 @@ impl CudaSums {
         if memory.device_type == CUDA_DEVICE {
             let key = (memory.pid, memory.device);
             let device = self.devices.entry(key).or_default();
-            device.freed_in_pauses = device.freed_in_pauses.saturating_add(memory.freed_bytes);
+            add_to(&mut device.freed_in_pauses, memory.freed_bytes);
             self.pauses_that_freed += 1;
         }
     }
@@ -94,7 +95,7 @@ impl CudaSums {
     pub(crate) fn add_step(&mut self, step: &BackwardStep) {
         self.steps += 1;
         let length_ns = step.end_ns.saturating_sub(step.start_ns);
-        self.steps_ns = self.steps_ns.saturating_add(length_ns);
+        add_to(&mut self.steps_ns, length_ns);
     }
 
     /// Devices on which a process's torch had memory.
@@ -125,16 +126,16 @@ impl CudaSums {
     fn merge(&mut self, other: &Self) {
         for (key, calls) in &other.functions {
             let sum = self.functions.entry(key.clone()).or_default();
-            sum.count = sum.count.saturating_add(calls.count);
-            sum.time_ns = sum.time_ns.saturating_add(calls.time_ns);
+            add_to(&mut sum.count, calls.count);
+            add_to(&mut sum.time_ns, calls.time_ns);
             sum.longest_ns = sum.longest_ns.max(calls.longest_ns);
-            sum.bytes = sum.bytes.saturating_add(calls.bytes);
-            sum.errors = sum.errors.saturating_add(calls.errors);
+            add_to(&mut sum.bytes, calls.bytes);
+            add_to(&mut sum.errors, calls.errors);
         }
-        self.launches = self.launches.saturating_add(other.launches);
+        add_to(&mut self.launches, other.launches);
         self.pauses_that_freed += other.pauses_that_freed;
         self.steps += other.steps;
-        self.steps_ns = self.steps_ns.saturating_add(other.steps_ns);
+        add_to(&mut self.steps_ns, other.steps_ns);
     }
 
     /// Functions by time, then by number of calls, descending.
@@ -179,12 +180,12 @@ pub(crate) fn report<'a>(
         any = true;
         sum.merge(trace);
         let (first, last) = trace.launching.unwrap_or_default();
-        launching_ns = launching_ns.saturating_add(last - first);
+        add_to(&mut launching_ns, last - first);
         memory.extend(trace.memory(index));
     }
     any.then(|| CudaReport {
         launches: sum.launches,
-        launches_per_s: crate::tally::rate(sum.launches, launching_ns),
+        launches_per_s: crate::accumulate::tally::rate(sum.launches, launching_ns),
         functions: sum.functions(),
         memory,
         pauses_that_freed: sum.pauses_that_freed,

@@ -1,9 +1,11 @@
-//! Allocation pressure of one process, summed over its intervals.
+//! Allocation pressure of one process: summed over its intervals, and the latest.
 
+use crate::accumulate::add_to;
+use crate::accumulate::tally::rate;
 use crate::report::ArenasReport;
 use crate::report::Basis;
 use crate::report::PressureReport;
-use crate::tally::rate;
+use gctrace_event::Allocations;
 use gctrace_event::Pause;
 use gctrace_event::Pressure;
 
@@ -22,6 +24,10 @@ pub(crate) struct PressureSums {
     /// Number of pauses with a known count of the youngest generation, and the sum of these counts.
     counting_pauses: u64,
     counted_in_pauses: u64,
+    /// The latest interval that is not empty.
+    pub(crate) latest: Option<Pressure>,
+    /// The latest allocations per second of CPU time, and when that was reported.
+    pub(crate) allocations: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,14 +42,17 @@ struct ArenaSums {
 impl PressureSums {
     pub(crate) fn add(&mut self, pressure: &Pressure) {
         let length_ns = pressure.at_ns.saturating_sub(pressure.since_ns);
+        if length_ns > 0 {
+            self.latest = Some(pressure.clone());
+        }
         self.intervals += 1;
-        self.covered_ns = self.covered_ns.saturating_add(length_ns);
-        self.net_containers = self.net_containers.saturating_add(pressure.net_containers);
+        add_to(&mut self.covered_ns, length_ns);
+        add_to(&mut self.net_containers, pressure.net_containers);
         if let (Some(mapped), Some(unmapped)) = (pressure.arenas_mapped, pressure.arenas_unmapped) {
             let arenas = self.arenas.get_or_insert_default();
-            arenas.covered_ns = arenas.covered_ns.saturating_add(length_ns);
-            arenas.mapped = arenas.mapped.saturating_add(mapped);
-            arenas.unmapped = arenas.unmapped.saturating_add(unmapped);
+            add_to(&mut arenas.covered_ns, length_ns);
+            add_to(&mut arenas.mapped, mapped);
+            add_to(&mut arenas.unmapped, unmapped);
             arenas.peak = arenas.balance().max(arenas.peak);
         }
     }
@@ -51,7 +60,14 @@ impl PressureSums {
     pub(crate) fn add_pause(&mut self, pause: &Pause) {
         if let Some(count) = pause.young_count {
             self.counting_pauses += 1;
-            self.counted_in_pauses = self.counted_in_pauses.saturating_add(count);
+            add_to(&mut self.counted_in_pauses, count);
+        }
+    }
+
+    /// Adds the rate of a summary of allocations.
+    pub(crate) fn add_allocations(&mut self, allocations: &Allocations) {
+        if let Some(per_second) = allocations.per_cpu_second {
+            self.allocations = Some((per_second, allocations.at_ns));
         }
     }
 
@@ -92,9 +108,14 @@ impl ArenaSums {
     }
 
     fn balance(self) -> i64 {
-        let signed = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        signed(self.mapped).saturating_sub(signed(self.unmapped))
+        balance(self.mapped, self.unmapped)
     }
+}
+
+/// Arenas mapped minus those unmapped.
+pub(crate) fn balance(mapped: u64, unmapped: u64) -> i64 {
+    let signed = |count| i64::try_from(count).unwrap_or(i64::MAX);
+    signed(mapped) - signed(unmapped)
 }
 
 /// Size of an arena in this version of CPython.

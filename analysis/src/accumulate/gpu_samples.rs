@@ -2,12 +2,12 @@
 //!
 //! Owns the sums, in memory bounded by the numbers of GPUs and of processes on them.
 
+use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::GpuFigure;
 use crate::report::GpuProcessReport;
 use crate::report::GpuReport;
 use crate::report::ThrottleShare;
-use crate::tally::ratio;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuSample;
 use gctrace_event::is_throttling;
@@ -192,7 +192,7 @@ impl SampleSums {
         };
         self.max = value.max(self.max);
         self.samples += 1;
-        self.sum = self.sum.saturating_add(u128::from(value));
+        self.sum += u128::from(value);
     }
 
     /// In units of `unit`; `None` without samples.

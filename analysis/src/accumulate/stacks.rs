@@ -5,21 +5,18 @@
 
 mod ranking;
 mod sums;
-mod weighted;
 
 pub(crate) use ranking::RankingLimits;
 pub(crate) use ranking::StackRanking;
 pub(crate) use sums::StackSums;
 pub(crate) use sums::TraceStacks;
-pub use weighted::ProcessStacks;
-pub use weighted::WeightedStack;
 
 use crate::paths;
 use crate::report::Location;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
+use indexmap::IndexSet;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Frames kept per trace, and nodes over all traces: a hundred times what large programs have. It
 /// only guards memory against traces that are not what they seem.
@@ -35,8 +32,7 @@ pub(crate) type LocationId = usize;
 /// All stacks of all traces, each frame once.
 #[derive(Debug, Default)]
 pub(crate) struct StackTree {
-    locations: Vec<Arc<Location>>,
-    location_ids: HashMap<Arc<Location>, LocationId>,
+    locations: IndexSet<Location>,
     nodes: Vec<StackNode>,
     node_ids: HashMap<(Option<NodeId>, LocationId), NodeId>,
 }
@@ -52,34 +48,25 @@ struct StackNode {
 }
 
 impl StackTree {
-    fn intern(&mut self, location: Location) -> LocationId {
-        if let Some(known) = self.location_ids.get(&location) {
-            return *known;
-        }
-        let location = Arc::new(location);
-        let id = self.locations.len();
-        self.locations.push(Arc::clone(&location));
-        self.location_ids.insert(location, id);
-        id
-    }
-
     fn frame(&mut self, frame: Frame) -> LocationId {
-        self.intern(Location {
+        let location = Location {
             library: paths::is_library(&frame.file),
             file: frame.file,
             function: frame.function,
             line: frame.line,
-        })
+        };
+        self.locations.insert_full(location).0
     }
 
     /// A frame without file and line.
     fn special(&mut self, function: &str) -> LocationId {
-        self.intern(Location {
+        let location = Location {
             file: String::new(),
             function: function.to_owned(),
             line: None,
             library: false,
-        })
+        };
+        self.locations.insert_full(location).0
     }
 
     /// The node of these frames, outermost first; `None` without frames.
@@ -96,10 +83,10 @@ impl StackTree {
     }
 
     fn new_node(&mut self, parent: Option<NodeId>, location: LocationId) -> NodeId {
-        let above = parent.and_then(|parent| self.nodes.get(parent).copied());
-        let place = self.locations.get(location);
-        let own = place.is_some_and(|place| !place.library && !place.file.is_empty());
-        let outer = place.is_some_and(|place| place.function == Frame::OUTER);
+        let above = parent.map(|parent| self.nodes[parent]);
+        let line = &self.locations[location];
+        let own = !line.library && !line.file.is_empty();
+        let outer = line.function == Frame::OUTER;
         let id = self.nodes.len();
         self.nodes.push(StackNode {
             parent,
@@ -114,22 +101,21 @@ impl StackTree {
         id
     }
 
-    /// The location with this id; `None` never happens for ids of this tree.
-    fn location(&self, id: LocationId) -> Option<&Location> {
-        self.locations.get(id).map(Arc::as_ref)
+    fn location(&self, id: LocationId) -> &Location {
+        &self.locations[id]
     }
 
     /// The innermost line of a stack that is no library's; its innermost line where all are.
-    pub(crate) fn own_line(&self, node: NodeId) -> Option<&Location> {
-        let node = self.nodes.get(node)?;
+    pub(crate) fn own_line(&self, node: NodeId) -> &Location {
+        let node = &self.nodes[node];
         self.location(node.own.unwrap_or(node.location))
     }
 
     /// The frames of a stack from the innermost to the outermost.
-    fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
-        let first = self.nodes.get(node);
-        std::iter::successors(first, |node| self.nodes.get(node.parent?))
-            .filter_map(|node| self.location(node.location))
+    pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
+        let parent = |node: &&StackNode| Some(&self.nodes[node.parent?]);
+        let nodes = std::iter::successors(Some(&self.nodes[node]), parent);
+        nodes.map(|node| self.location(node.location))
     }
 }
 

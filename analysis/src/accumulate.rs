@@ -1,0 +1,41 @@
+//! What is summed over records, for the report of traces and for the live view alike.
+//!
+//! Owns the sums, and how much of the past each keeps. `analysis.rs` adds timelines to them,
+//! `live.rs` the last minute by time.
+
+pub(crate) mod allocations;
+pub(crate) mod counters;
+pub(crate) mod cuda;
+pub(crate) mod gpu_samples;
+pub(crate) mod growth;
+pub(crate) mod interval_union;
+pub(crate) mod pause_sums;
+pub(crate) mod pressure;
+pub(crate) mod process;
+pub(crate) mod process_sums;
+pub(crate) mod stacks;
+pub(crate) mod tally;
+pub(crate) mod worst_pauses;
+
+/// Time before the newest record that [`Keep::Window`] covers, in ns: the 60 s that are shown, and
+/// some seconds for late records.
+pub(crate) const WINDOW_NS: u64 = 64_000_000_000;
+
+/// How much of the past is kept, to compare late records with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// All that memory allows, and records later than that still count: for traces.
+    All,
+    /// The last [`WINDOW_NS`]; records before that are not counted: for recordings without end.
+    Window,
+}
+
+/// Adds to a sum. It ends at the largest number: traces are input, and may state any.
+pub(crate) fn add_to(sum: &mut u64, value: u64) {
+    *sum = sum.saturating_add(value);
+}
+
+/// The sum of these numbers, as by [`add_to`].
+pub(crate) fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}

@@ -1,0 +1,132 @@
+//! What the records of one process state and add up to, and which process a record is of.
+
+use super::interval_union::IntervalUnion;
+use super::pressure::PressureSums;
+use gctrace_event::GcSettings;
+use gctrace_event::Interpreter;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use std::collections::HashMap;
+
+/// One process. A process id that is reused after its process ended is another process.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessSums {
+    pub(crate) pid: u32,
+    pub(crate) described: Option<Process>,
+    pub(crate) exit: Option<ProcessExit>,
+    pub(crate) settings: Option<GcSettings>,
+    /// How often the settings changed after they were first read.
+    pub(crate) settings_changes: u64,
+    /// Time covered by pauses.
+    pub(crate) paused: IntervalUnion,
+    pub(crate) pressure: PressureSums,
+}
+
+impl ProcessSums {
+    /// A process of which nothing else is known yet. `paused`: empty.
+    pub(crate) fn new(pid: u32, paused: IntervalUnion) -> Self {
+        Self {
+            pid,
+            described: None,
+            exit: None,
+            settings: None,
+            settings_changes: 0,
+            paused,
+            pressure: PressureSums::default(),
+        }
+    }
+
+    /// Adds a description; the earliest `since_ns` counts, because an exec does not end a process.
+    pub(crate) fn describe(&mut self, mut process: Process) {
+        if let Some(since_ns) = self.since_ns() {
+            process.since_ns = process.since_ns.min(since_ns);
+        }
+        self.described = Some(process);
+    }
+
+    /// Adds settings; those that were read last count.
+    pub(crate) fn set(&mut self, settings: &GcSettings) {
+        if let Some(old) = &self.settings {
+            let same = old.enabled == settings.enabled && old.thresholds == settings.thresholds;
+            self.settings_changes += u64::from(!same);
+            if old.at_ns > settings.at_ns {
+                return;
+            }
+        }
+        self.settings = Some(settings.clone());
+    }
+
+    /// From when on its pauses are complete, if it is described.
+    pub(crate) fn since_ns(&self) -> Option<u64> {
+        self.described.as_ref().map(|process| process.since_ns)
+    }
+
+    pub(crate) fn rank(&self) -> Option<u32> {
+        self.described.as_ref()?.rank
+    }
+
+    pub(crate) fn interpreter(&self) -> Option<&Interpreter> {
+        self.described.as_ref()?.interpreter.as_ref()
+    }
+
+    /// Version of its interpreter.
+    pub(crate) fn version(&self) -> Option<&str> {
+        let interpreter = self.interpreter();
+        interpreter.map(|interpreter| interpreter.version.as_str())
+    }
+
+    pub(crate) fn free_threaded(&self) -> bool {
+        let interpreter = self.interpreter();
+        interpreter.is_some_and(|interpreter| interpreter.free_threaded)
+    }
+
+    /// Whether it is known to run no Python.
+    pub(crate) fn without_python(&self) -> bool {
+        self.described.is_some() && self.interpreter().is_none()
+    }
+
+    /// Whether it ended by a time.
+    pub(crate) fn ended_by(&self, at_ns: u64) -> bool {
+        self.exit.is_some_and(|exit| exit.at_ns <= at_ns)
+    }
+}
+
+/// The latest process of each id, and the one before.
+#[derive(Debug, Default)]
+pub(crate) struct PidTable<K>(HashMap<u32, (K, Option<K>)>);
+
+impl<K: Copy + PartialEq> PidTable<K> {
+    pub(crate) fn latest(&self, pid: u32) -> Option<K> {
+        self.0.get(&pid).map(|(latest, _)| *latest)
+    }
+
+    /// The process that had this id at that time. `since_ns`: of a process, if it is described.
+    pub(crate) fn at(
+        &self,
+        pid: u32,
+        at_ns: u64,
+        since_ns: impl FnOnce(K) -> Option<u64>,
+    ) -> Option<K> {
+        match *self.0.get(&pid)? {
+            (latest, Some(before)) if since_ns(latest) > Some(at_ns) => Some(before),
+            (latest, _) => Some(latest),
+        }
+    }
+
+    /// Another process has this id from now on.
+    pub(crate) fn begin(&mut self, pid: u32, key: K) {
+        let before = self.latest(pid);
+        self.0.insert(pid, (key, before));
+    }
+
+    /// Drops a process.
+    pub(crate) fn forget(&mut self, pid: u32, key: K) {
+        match self.0.get_mut(&pid) {
+            Some((latest, _)) if *latest == key => {
+                self.0.remove(&pid);
+            }
+            Some((_, before)) => *before = before.filter(|before| *before != key),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What was collected without need, what recording cost, and what the traces lack.
+
+use crate::accumulate::add_to;
+use crate::accumulate::sum;
+use crate::accumulate::tally::rate;
+use crate::accumulate::tally::ratio;
+use crate::analysis::Analysis;
+use crate::report::Basis;
+use crate::report::ExplicitCallsReport;
+use crate::report::FreedNothingReport;
+use crate::report::MissingData;
+use crate::report::OverheadReport;
+use crate::report::PauseTotal;
+use crate::report::ProbeReport;
+use crate::report::ProcessReport;
+use gctrace_event::ExaminedProcesses;
+use gctrace_event::ProcessOrigin;
+use std::collections::BTreeMap;
+
+impl Analysis {
+    pub(super) fn freed_nothing(&self) -> FreedNothingReport {
+        let nothing = &self.nothing;
+        let total: PauseTotal = [
+            &nothing.automatic_full,
+            &nothing.automatic_partial,
+            &nothing.manual,
+            &nothing.shutdown,
+            &nothing.unknown,
+        ]
+        .into_iter()
+        .collect();
+        FreedNothingReport {
+            basis: Basis::Measured,
+            automatic_full: nothing.automatic_full,
+            automatic_partial: nothing.automatic_partial,
+            manual: nothing.manual,
+            shutdown: nothing.shutdown,
+            unknown: nothing.unknown,
+            total,
+            time_ratio: ratio(total.time_ns, self.all.time_ns()).unwrap_or(0.0),
+            of_automatic_full: nothing.of_automatic_full,
+        }
+    }
+
+    pub(super) fn explicit_calls(
+        &self,
+        processes: &[ProcessReport],
+        observed_ns: u64,
+    ) -> ExplicitCallsReport {
+        let [_, manual, _, unknown] = &self.by_reason;
+        let callers = processes.iter().filter(|process| {
+            let [_, manual, _, _] = process.by_reason;
+            manual.count > 0
+        });
+        let callers_ns = callers.clone().map(|process| process.observed_ns);
+        let unlisted = || self.traces.iter().map(|trace| &trace.unlisted);
+        let callers_ns = callers_ns.chain(unlisted().map(|sums| sums.callers_observed_ns));
+        let more: u64 = unlisted().map(|sums| sums.callers).sum();
+        ExplicitCallsReport {
+            basis: Basis::Measured,
+            pauses: manual.report(),
+            time_ratio: ratio(manual.time_ns(), self.all.time_ns()).unwrap_or(0.0),
+            observed_ratio: ratio(manual.time_ns(), observed_ns),
+            processes: callers.count() as u64 + more,
+            rate_per_s: rate(manual.count(), sum(callers_ns)),
+            of_unknown_reason: PauseTotal {
+                count: unknown.count(),
+                time_ns: unknown.time_ns(),
+            },
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cost needs no more than 52 bits; casts of floats saturate"
+    )]
+    pub(super) fn overhead(&self, observed_ns: u64) -> OverheadReport {
+        /// Hits, hits that have a price, and their price in ns.
+        type Sums = (u64, u64, f64);
+        let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
+        let ends = || self.traces.iter().filter_map(|trace| trace.end.as_ref());
+        for probe in ends().flat_map(|end| &end.probes) {
+            let (hits, priced, ns) = sums.entry(&probe.probe).or_default();
+            add_to(hits, probe.hits);
+            if let Some(ns_per_hit) = probe.ns_per_hit.filter(|ns| ns.is_finite() && *ns >= 0.0) {
+                add_to(priced, probe.hits);
+                *ns += probe.hits as f64 * ns_per_hit;
+            }
+        }
+        let priced = sums.values().any(|(_, priced, _)| *priced > 0);
+        let time_ns = priced.then(|| sums.values().map(|(_, _, ns)| ns).sum::<f64>() as u64);
+        OverheadReport {
+            basis: Basis::Inferred,
+            time_ns,
+            observed_ratio: time_ns.and_then(|time_ns| ratio(time_ns, observed_ns)),
+            hits_without_time: sum(sums.values().map(|(hits, priced, _)| hits - priced)),
+            traces_without_overhead: self
+                .traces
+                .iter()
+                .filter(|trace| trace.end.as_ref().is_none_or(|end| end.probes.is_empty()))
+                .count() as u64,
+            probes: sums
+                .into_iter()
+                .map(|(probe, (hits, priced, ns))| ProbeReport {
+                    probe: probe.to_owned(),
+                    hits,
+                    ns_per_hit: (priced > 0).then(|| ns / priced as f64),
+                })
+                .collect(),
+        }
+    }
+
+    pub(super) fn missing(&self) -> MissingData {
+        let mut missing = MissingData {
+            unfinished: self.unfinished,
+            unreadable: self.unreadable.clone(),
+            ..MissingData::default()
+        };
+        let mut complete = Some(true);
+        for trace in &self.traces {
+            let end = trace.end.as_ref();
+            let examined = end.and_then(|end| end.processes.as_ref());
+            complete = complete
+                .zip(examined.map(ExaminedProcesses::is_complete))
+                .map(|(one, other)| one && other);
+            for (why, count) in examined.iter().flat_map(|own| &own.unexamined) {
+                let sum = missing.unexamined.entry(why.clone()).or_default();
+                add_to(sum, *count);
+            }
+            missing.anomalies += trace.ending.anomalies.count;
+            missing.attached += trace.unlisted.attached;
+            let Some(end) = &trace.end else {
+                missing.traces_without_end += 1;
+                continue;
+            };
+            for (place, count) in &end.lost {
+                let lost = missing.lost.entry(place.clone()).or_default();
+                add_to(lost, *count);
+            }
+            missing.omitted.add_all(&PauseTotal {
+                count: end.omitted.count,
+                time_ns: end.omitted.total_ns,
+            });
+        }
+        for process in self
+            .processes
+            .iter()
+            .filter(|process| process.tally.count() > 0)
+        {
+            let attached = process
+                .sums
+                .described
+                .as_ref()
+                .map(|process| process.origin);
+            missing.attached += u64::from(attached == Some(ProcessOrigin::Attached));
+            missing.inexact_overlaps += u64::from(process.inexact());
+        }
+        missing.every_process_examined = complete.filter(|_| !self.traces.is_empty());
+        missing
+    }
+}

@@ -1,0 +1,77 @@
+//! What a report states of each trace.
+
+use super::basis;
+use super::stopped_ratio;
+use crate::accumulate::sum;
+use crate::analysis::TraceState;
+use crate::report::ProcessReport;
+use crate::report::TraceReport;
+use gctrace_event::Note;
+
+/// `own`: its processes that are listed.
+pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceReport {
+    let own = || own.iter().copied();
+    let unlisted = &trace.unlisted;
+    let header = trace.header.as_ref();
+    let end = trace.end.as_ref();
+    let omitted_ns = end.map_or(0, |end| end.omitted.total_ns);
+    let observed = own().map(|process| process.observed_ns);
+    let observed_ns = sum(observed.chain([unlisted.observed_ns]));
+    let stopped = own().map(|process| process.stopped_ns);
+    let stopped_ns = sum(stopped.chain([omitted_ns, unlisted.paused_ns]));
+    TraceReport {
+        file: trace.file.clone(),
+        command: header
+            .map(|header| header.command.clone())
+            .unwrap_or_default(),
+        attached_pid: header.and_then(|header| header.attached_pid),
+        host: match header {
+            Some(header) => Some(header.host.clone()),
+            None => trace.profiler.host.clone(),
+        },
+        kernel: header.map(|header| header.kernel.clone()),
+        recorded_by: header.map(|header| header.gctrace.clone()),
+        recorded: crate::recorded::report(trace),
+        rank: trace.rank(),
+        started_ns: trace.started_ns(),
+        started_unix_ns: trace.started_unix_ns(),
+        duration_ns: trace.last_ns().saturating_sub(trace.started_ns()),
+        basis: basis(header.is_some() && end.is_some()),
+        pauses: trace.effort,
+        max_ns: trace.max_ns,
+        observed_ns,
+        stopped_ns,
+        stopped_ratio: stopped_ratio(
+            own(),
+            unlisted.observed_ns,
+            sum([omitted_ns, unlisted.paused_of_observed_ns]),
+        ),
+        processes: own().count() as u64 + unlisted.collecting,
+        ended: end.map(|end| end.why.clone()),
+        exit_code: end.and_then(|end| end.exit_code),
+        cut_at: trace.ending.cut.map(|position| position.to_string()),
+        damage: trace.damage.clone(),
+        lost: end.map_or(0, |end| sum(end.lost.values().copied())),
+        anomalies: trace
+            .ending
+            .anomalies
+            .first
+            .iter()
+            .map(|anomaly| format!("{}: {}", anomaly.position, anomaly.problem))
+            .collect(),
+        stack_depth: header.map(|header| header.stack_depth),
+        counters_missing: header
+            .map(|header| header.counters_missing.clone())
+            .unwrap_or_default(),
+        notes: trace.notes.iter().map(note).collect(),
+        notes_left_out: trace.notes_left_out,
+        repeats: trace.repeats.clone(),
+    }
+}
+
+fn note(note: &Note) -> String {
+    match note.pid {
+        Some(pid) => format!("process {pid}: {}", note.message),
+        None => note.message.clone(),
+    }
+}

@@ -45,6 +45,7 @@ mod recorded;
 mod regression;
 pub mod report;
 mod summary;
+mod time;
 pub mod units;
 mod verdict;
 

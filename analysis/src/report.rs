@@ -122,6 +122,7 @@ pub use what_if::PlannedInterval;
 pub use what_if::PredictedLength;
 pub use what_if::PredictedRange;
 pub use what_if::Saving;
+pub use what_if::ScenarioId;
 pub use what_if::WhatIf;
 
 use gctrace_event::GcReason;
@@ -220,12 +221,12 @@ impl Report {
     /// The prediction that an advice is about.
     #[must_use]
     pub fn prediction(&self, advice: AdviceId) -> Option<&WhatIf> {
-        let ids: &[&str] = match advice {
-            AdviceId::Freeze => &["freeze"],
-            AdviceId::RaiseThreshold => &["thresholds"],
+        let ids: &[ScenarioId] = match advice {
+            AdviceId::Freeze => &[ScenarioId::Freeze],
+            AdviceId::RaiseThreshold => &[ScenarioId::Thresholds],
             // Without a full collection in the recording, the length of a planned one is unknown.
-            AdviceId::Planned => &["planned", "disable"],
-            AdviceId::ExplicitCalls => &["explicit"],
+            AdviceId::Planned => &[ScenarioId::Planned, ScenarioId::Disable],
+            AdviceId::ExplicitCalls => &[ScenarioId::Explicit],
             _ => &[],
         };
         let mut found = ids

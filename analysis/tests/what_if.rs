@@ -2,6 +2,7 @@
 
 mod training;
 
+use gctrace_analysis::report::ScenarioId;
 use gctrace_analysis::report::WhatIf;
 use test_kit::reports::MS;
 use training::Collector;
@@ -70,7 +71,12 @@ fn without_automatic_collections() {
             ..DEFAULT
         };
         let report = analyzed(&measured);
-        holds(of(&report, "disable"), &run(program, off), &measured).unwrap();
+        holds(
+            of(&report, ScenarioId::Disable),
+            &run(program, off),
+            &measured,
+        )
+        .unwrap();
     }
 }
 
@@ -79,7 +85,7 @@ fn planned_collections() {
     for program in programs() {
         let measured = run(program, DEFAULT);
         let report = analyzed(&measured);
-        let planned = of(&report, "planned").unwrap();
+        let planned = of(&report, ScenarioId::Planned).unwrap();
         let every = planned.every_steps.unwrap();
         let collector = Collector {
             enabled: false,
@@ -110,7 +116,12 @@ fn thresholds_ten_times_as_high() {
             ..DEFAULT
         };
         let report = analyzed(&measured);
-        holds(of(&report, "thresholds"), &run(program, raised), &measured).unwrap();
+        holds(
+            of(&report, ScenarioId::Thresholds),
+            &run(program, raised),
+            &measured,
+        )
+        .unwrap();
     }
 }
 
@@ -129,13 +140,18 @@ fn freezing_and_leaving_out_explicit_calls() {
             ..settings
         };
         let report = analyzed(&measured);
-        let freeze = of(&report, "freeze");
+        let freeze = of(&report, ScenarioId::Freeze);
         holds(freeze, &run(program, frozen), &measured).unwrap();
         let without = Collector {
             collect_every: None,
             ..settings
         };
-        holds(of(&report, "explicit"), &run(program, without), &measured).unwrap();
+        holds(
+            of(&report, ScenarioId::Explicit),
+            &run(program, without),
+            &measured,
+        )
+        .unwrap();
         // There are no automatic collections, so there is nothing else to change.
         assert_eq!(report.what_if.len(), 2);
     }
@@ -149,10 +165,13 @@ fn planning_is_between_disabling_and_nothing() {
         for what in &report.what_if {
             let own = what.pause_time_saved_ns;
             assert!(own.at_least_ns <= own.at_most_ns, "{what:?}");
-            assert!(own.at_most_ns <= less("disable").at_most_ns, "{what:?}");
+            assert!(
+                own.at_most_ns <= less(ScenarioId::Disable).at_most_ns,
+                "{what:?}"
+            );
             let run = what.run.unwrap();
             assert!(run.at_least_ns <= run.at_most_ns, "{what:?}");
         }
-        assert!(less("planned").at_most_ns < less("disable").at_most_ns);
+        assert!(less(ScenarioId::Planned).at_most_ns < less(ScenarioId::Disable).at_most_ns);
     }
 }

@@ -3,17 +3,17 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::ranks;
+use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_analysis::gpu::what_if::Assumption;
 use gctrace_analysis::gpu::what_if::FullLengths;
 use gctrace_analysis::gpu::what_if::JobReplays;
 use gctrace_analysis::gpu::what_if::LearnedJob;
-use gctrace_analysis::gpu::what_if::PausePlan;
 use gctrace_analysis::gpu::what_if::ProgramModel;
-use gctrace_analysis::gpu::what_if::RunModel;
 use gctrace_analysis::gpu::what_if::planned;
 use gctrace_analysis::report::Report;
+use gctrace_analysis::report::ScenarioId;
 use gctrace_analysis::report::WhatIf;
 use gctrace_event::Annotation;
 use gctrace_event::Collective;
@@ -175,7 +175,7 @@ fn analyzed(records: Vec<Record>) -> Report {
     report(all.collect(), Some(end(5_000)))
 }
 
-fn of<'a>(report: &'a Report, id: &str) -> Option<&'a WhatIf> {
+fn of(report: &Report, id: ScenarioId) -> Option<&WhatIf> {
     report.what_if.iter().find(|own| own.id == id)
 }
 
@@ -201,7 +201,7 @@ fn disabling_on_all_ranks() {
     // Eight pauses, each of which delays both ranks.
     assert!(measured_ns - without_ns > 7 * FULL_NS);
     let report = analyzed(records);
-    let disable = of(&report, "disable").unwrap();
+    let disable = of(&report, ScenarioId::Disable).unwrap();
     assert_eq!(disable.run.unwrap().measured_ns, measured_ns);
     holds(disable, without_ns).unwrap();
     assert!(report.gpu_cost.is_some());
@@ -211,7 +211,7 @@ fn disabling_on_all_ranks() {
 fn planned_on_all_ranks_at_once() {
     let (records, measured_ns) = run(at_different_steps, false);
     let report = analyzed(records);
-    let planned = of(&report, "planned").unwrap();
+    let planned = of(&report, ScenarioId::Planned).unwrap();
     let every = planned.every_steps.unwrap();
     // 8 ms may cost 0.5 % of a step of 2.6 ms: far too rare for 40 steps, so a share of one pause
     // is added.
@@ -255,7 +255,7 @@ fn plans_fall_into_the_same_step_of_every_rank() {
         }],
         error_ratio: None,
     };
-    assert_eq!(replays.run(&PausePlan::default()).length_ns, measured_ns);
+    assert_eq!(replays.run(&ReplayChange::default()).length_ns, measured_ns);
     let lengths = FullLengths::of(&programs).unwrap();
     let plan = planned(&programs, &lengths, 10, Assumption::Pessimistic);
     assert_eq!(plan.inserted.len(), 6);

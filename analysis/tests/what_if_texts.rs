@@ -6,6 +6,7 @@ mod training;
 use gctrace_analysis::report::AdviceId;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
+use gctrace_analysis::report::ScenarioId;
 use gctrace_event::Annotation;
 use gctrace_event::DeviceMemory;
 use gctrace_event::GcReason;
@@ -50,7 +51,13 @@ fn hidden_pauses_are_not_the_problem() {
     assert_eq!(verdict.basis, Basis::Inferred);
     // By pause time alone it would have been.
     let paused: u64 = report.totals.pauses.time_ns;
-    assert!(paused > 10 * (of(&report, "disable").unwrap().saved_ns.at_most_ns as u64));
+    assert!(
+        paused
+            > 10 * (of(&report, ScenarioId::Disable)
+                .unwrap()
+                .saved_ns
+                .at_most_ns as u64)
+    );
     let ids: Vec<AdviceId> = report.advice.iter().map(|own| own.id).collect();
     assert_eq!(ids, [AdviceId::Leave]);
     assert!(report.gpu_cost.is_some());
@@ -67,14 +74,22 @@ fn exposed_pauses_cost_and_advice_helps() {
     assert_eq!(report.verdict.level, Level::Heavy);
     let planned = report.advice.iter().find(|own| own.id == AdviceId::Planned);
     let planned = planned.unwrap();
-    let every = of(&report, "planned").unwrap().every_steps.unwrap();
+    let every = of(&report, ScenarioId::Planned)
+        .unwrap()
+        .every_steps
+        .unwrap();
     let prediction = report.prediction(AdviceId::Planned).unwrap();
     assert_eq!(prediction.every_steps, Some(every));
     assert!(prediction.step.is_some() && prediction.garbage.is_some());
     assert!(planned.saves_at_least_ns.unwrap() > 0);
     for advice in &report.advice {
         let most = advice.saves_at_most_ns.unwrap();
-        assert!(most <= of(&report, "disable").unwrap().saved_ns.at_most_ns as u64);
+        assert!(
+            most <= of(&report, ScenarioId::Disable)
+                .unwrap()
+                .saved_ns
+                .at_most_ns as u64
+        );
         assert!(
             advice
                 .saves_at_least_ns
@@ -99,8 +114,8 @@ fn the_end_of_the_interpreter_is_not_charged() {
     assert_eq!(report.verdict.level, before.verdict.level);
     assert!(report.pauses_of(GcReason::Shutdown).is_some());
     assert_eq!(
-        of(&report, "disable").unwrap().run,
-        of(&before, "disable").unwrap().run
+        of(&report, ScenarioId::Disable).unwrap().run,
+        of(&before, ScenarioId::Disable).unwrap().run
     );
 }
 
@@ -138,15 +153,15 @@ fn unknowns_widen_the_interval() {
         }
     }
     let report = analyzed(&measured);
-    let disable = of(&report, "disable").unwrap();
+    let disable = of(&report, ScenarioId::Disable).unwrap();
     assert_eq!(disable.pause_time_saved_ns.at_least_ns, 0);
     assert_eq!(
         disable.pause_time_saved_ns.at_most_ns as u64,
         report.totals.pauses.time_ns
     );
     assert!(disable.garbage.is_none());
-    let ids: Vec<&str> = report.what_if.iter().map(|own| own.id.as_str()).collect();
-    assert!(!ids.contains(&"planned") && !ids.contains(&"explicit"));
+    assert!(of(&report, ScenarioId::Planned).is_none());
+    assert!(of(&report, ScenarioId::Explicit).is_none());
 }
 
 /// Bytes are known where arenas and torch's memory were recorded: those of the largest heap for
@@ -155,7 +170,7 @@ fn unknowns_widen_the_interval() {
 fn garbage_is_weighed_where_memory_was_recorded() {
     let mut measured = run(PROGRAM, DEFAULT);
     let without = analyzed(&measured);
-    let plain = of(&without, "planned").unwrap().garbage.unwrap();
+    let plain = of(&without, ScenarioId::Planned).unwrap().garbage.unwrap();
     assert!(plain.objects > 0 && plain.host_bytes.is_none() && plain.device_bytes.is_none());
 
     measured.records.push(Record::Pressure(Pressure {
@@ -190,7 +205,7 @@ fn garbage_is_weighed_where_memory_was_recorded() {
     let mut records = vec![with_version(process(1, 0, "generational"), "3.11.7")];
     records.append(&mut measured.records);
     let report = report(records, Some(end(measured.length_ns / MS + 100)));
-    let disable = of(&report, "disable").unwrap();
+    let disable = of(&report, ScenarioId::Disable).unwrap();
     let garbage = disable.garbage.unwrap();
     let growth = report.processes[0].growth.as_ref().unwrap();
     let each = (300 << 20) / growth.largest.objects;
@@ -201,7 +216,7 @@ fn garbage_is_weighed_where_memory_was_recorded() {
     assert!((ratio - 1.0).abs() < 1e-6, "{ratio}");
     // 64 MiB in the run are more than 5 % of what PyTorch reserved, so planned collections are
     // within it.
-    let planned = of(&report, "planned").unwrap();
+    let planned = of(&report, ScenarioId::Planned).unwrap();
     assert!(planned.every_steps.unwrap() < PROGRAM.steps, "{planned:?}");
     assert!(planned.garbage.unwrap().device_bytes.unwrap() <= (1 << 30) / 20);
 }

@@ -1,5 +1,6 @@
 //! The report's entry about what pauses cost a process.
 
+use super::device::DeviceTimeline;
 use super::pause_span::PauseSpan;
 use super::replay::AttributionBudget;
 use super::replay::PauseAttribution;
@@ -18,6 +19,7 @@ use crate::report::PauseCostParts;
 use crate::report::PauseCostReport;
 use crate::report::PauseTotal;
 use crate::report::StepEvidenceReport;
+use crate::time::intervals::Intervals;
 use gctrace_event::Pause;
 use std::collections::HashMap;
 
@@ -89,69 +91,24 @@ fn start_ns(timeline: &Timeline) -> u64 {
 }
 
 fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {
-    let mut devices: Vec<u32> = timeline
-        .streams
-        .iter()
-        .map(|stream| stream.device)
-        .collect();
-    devices.sort_unstable();
-    devices.dedup();
-    let pauses = union(
-        timeline
-            .pauses
-            .iter()
-            .map(|pause| (pause.start_ns, pause.end_ns)),
-    );
-    let of_device = |device: u32| {
-        let ops = timeline
-            .ops
-            .iter()
-            .filter(|op| timeline.device(op) == Some(device));
-        let busy = union(ops.map(|op| (op.start_ns, op.end_ns)));
-        let idle: Vec<(u64, u64)> = busy
-            .windows(2)
-            .filter_map(|pair| Some((pair.first()?.1, pair.last()?.0)))
-            .collect();
-        let idle_ns = idle.iter().map(|(start, end)| end - start).sum();
-        let idle_without_ns = without.idle_ns(0, device);
-        let difference = i128::from(idle_ns) - i128::from(idle_without_ns);
+    let pauses: Intervals = timeline.pauses.iter().map(PauseSpan::span).collect();
+    let of_device = |work: &DeviceTimeline<'_>| {
+        let (mut idle_ns, mut overlap_ns) = (0, 0);
+        for gap in work.gaps() {
+            idle_ns += gap.duration_ns();
+            overlap_ns += pauses.length_within(gap.start_ns, gap.end_ns);
+        }
+        let idle_without_ns = without.idle_ns(0, work.device);
         DeviceCost {
-            device,
+            device: work.device,
             idle_ns,
             idle_without_ns,
-            idle_cost_ns: i64::try_from(difference).unwrap_or(0),
-            overlap_ns: overlap_ns(&idle, &pauses),
+            idle_cost_ns: idle_ns.cast_signed() - idle_without_ns.cast_signed(),
+            overlap_ns,
         }
     };
-    devices.into_iter().map(of_device).collect()
-}
-
-/// Disjoint intervals in order, touching ones merged.
-fn union(intervals: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
-    let mut intervals: Vec<(u64, u64)> = intervals.filter(|(start, end)| start <= end).collect();
-    intervals.sort_unstable();
-    let mut merged: Vec<(u64, u64)> = Vec::with_capacity(intervals.len());
-    for (start, end) in intervals {
-        match merged.last_mut() {
-            Some((_, last)) if start <= *last => *last = end.max(*last),
-            _ => merged.push((start, end)),
-        }
-    }
-    merged
-}
-
-/// What two unions have in common.
-fn overlap_ns(one: &[(u64, u64)], other: &[(u64, u64)]) -> u64 {
-    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
-    let mut common = 0;
-    while let (Some((a_begin, a_end)), Some((b_begin, b_end))) = (one.peek(), other.peek()) {
-        common += a_end.min(b_end).saturating_sub(*a_begin.max(b_begin));
-        match a_end <= b_end {
-            true => one.next(),
-            false => other.next(),
-        };
-    }
-    common
+    let works = DeviceTimeline::of(timeline);
+    works.iter().map(of_device).collect()
 }
 
 fn parts(pauses: &[PauseCost]) -> PauseCostParts {
@@ -192,17 +149,4 @@ fn longest(
     };
     let longest = attribution.pauses.iter().take(LONGEST);
     longest.filter_map(of_pause).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overlap_of_unions() {
-        let one = union([(0, 10), (5, 12), (20, 30)].into_iter());
-        assert_eq!(one, vec![(0, 12), (20, 30)]);
-        assert_eq!(overlap_ns(&one, &[(10, 25), (28, 40)]), 2 + 5 + 2);
-        assert_eq!(overlap_ns(&one, &[]), 0);
-    }
 }

@@ -4,11 +4,11 @@
 //! memsets, idle the rest between the first start and the last end. All in nanoseconds, as in the
 //! trace.
 
-use super::intervals::Intervals;
 use super::timeline::NONE;
 use super::timeline::Op;
 use super::timeline::Timeline;
 use crate::report::DeviceId;
+use crate::time::intervals::Intervals;
 use std::collections::BTreeMap;
 
 /// The operations of a process on one device.
@@ -76,7 +76,7 @@ impl<'a> DeviceTimeline<'a> {
 
     /// When it did something.
     pub(crate) fn busy(&self) -> Intervals {
-        Intervals::of(self.ops.iter().map(|op| (op.start_ns, op.end_ns)))
+        Intervals::from_iter(self.ops.iter().map(|op| op.span()))
     }
 
     /// When it did nothing, by start. Together they are as long as the span minus the busy time.

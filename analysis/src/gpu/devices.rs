@@ -2,19 +2,19 @@
 
 use super::breakdown;
 use super::device::DeviceTimeline;
-use super::intervals::Intervals;
 use super::timeline::Op;
 use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::DeviceReport;
 use crate::report::StreamReport;
+use crate::time::intervals::Intervals;
 use std::collections::BTreeMap;
 
 /// The figures of one device.
 pub(crate) fn report(work: &DeviceTimeline<'_>) -> DeviceReport {
     let (first_ns, last_ns) = work.span();
     let span_ns = last_ns.saturating_sub(first_ns);
-    let busy_ns = work.busy().length();
+    let busy_ns = work.busy().length_ns();
     let idle_ns = span_ns.saturating_sub(busy_ns);
     DeviceReport {
         id: work.id(),
@@ -38,12 +38,12 @@ fn streams(work: &DeviceTimeline<'_>) -> Vec<StreamReport> {
     let printed = breakdown::printed_idle(work);
     let exact = breakdown::exact_idle(work);
     let reports = by_stream.into_iter().map(|(index, ops)| {
-        let busy = Intervals::of(ops.iter().map(|op| (op.start_ns, op.end_ns)));
+        let busy = Intervals::from_iter(ops.iter().map(|op| op.span()));
         let stream = work.timeline.streams.get(index as usize);
         StreamReport {
             stream: stream.map_or(0, |stream| stream.number),
             operations: ops.len() as u64,
-            busy_ns: busy.length(),
+            busy_ns: busy.length_ns(),
             idle_ns: printed.get(&index).copied().unwrap_or_default(),
             exact_idle_ns: exact.get(&index).copied().unwrap_or_default(),
         }

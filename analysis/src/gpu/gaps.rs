@@ -7,9 +7,7 @@
 use super::calls::CallEffect;
 use super::device::DeviceGap;
 use super::device::DeviceTimeline;
-use super::intervals::Intervals;
-use super::intervals::length;
-use super::intervals::take;
+use super::pause_span::PauseSpan;
 use super::timeline::Call;
 use super::timeline::Op;
 use super::timeline::Timeline;
@@ -18,6 +16,8 @@ use crate::report::DeviceGaps;
 use crate::report::GapReport;
 use crate::report::GapsReport;
 use crate::report::HostTime;
+use crate::time::intervals::Intervals;
+use crate::time::intervals::length;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::HashMap;
@@ -175,7 +175,7 @@ impl HostActivity {
         let mut raw: HashMap<u32, [Vec<(u64, u64)>; 4]> = HashMap::new();
         for pause in &timeline.pauses {
             let [pauses, ..] = raw.entry(pause.thread).or_default();
-            pauses.push((pause.start_ns, pause.end_ns));
+            pauses.push(pause.span());
         }
         for call in &timeline.calls {
             if !call.kind.may_block() {
@@ -186,7 +186,7 @@ impl HostActivity {
                 CallEffect::Copy | CallEffect::Memory => memory,
                 _ => synchronizing,
             };
-            list.push((call.start_ns, call.end_ns));
+            list.push(call.span());
         }
         let mut loads = HashMap::new();
         for span in &timeline.annotations {
@@ -197,7 +197,7 @@ impl HostActivity {
             }
         }
         let threads = raw.into_iter().map(|(thread, lists)| {
-            let [pauses, synchronizing, memory, data] = lists.map(Intervals::of);
+            let [pauses, synchronizing, memory, data] = lists.map(Intervals::from_iter);
             let activity = ThreadActivity {
                 pauses,
                 synchronizing,
@@ -208,12 +208,7 @@ impl HostActivity {
         });
         Self {
             threads: threads.collect(),
-            pauses: Intervals::of(
-                timeline
-                    .pauses
-                    .iter()
-                    .map(|pause| (pause.start_ns, pause.end_ns)),
-            ),
+            pauses: timeline.pauses.iter().map(PauseSpan::span).collect(),
         }
     }
 
@@ -237,28 +232,28 @@ impl HostActivity {
         let mut time = HostTime::default();
         let mut rest = vec![(gap.start_ns, gap.end_ns)];
         let Some(call) = timeline.calls.get(gap.after.call as usize) else {
-            time.gc_on_other_thread_ns = take(&mut rest, &self.pauses);
-            time.unknown_ns = length(&rest);
+            time.gc_on_other_thread_ns = self.pauses.take_from(&mut rest);
+            time.unknown_ns = length(rest);
             return time;
         };
-        time.launch_under_way_ns = take(&mut rest, &launched(call, gap));
+        time.launch_under_way_ns = launched(call, gap).take_from(&mut rest);
         if let Some(thread) = self.threads.get(&call.thread) {
-            time.gc_ns = take(&mut rest, &thread.pauses);
-            time.synchronizing_ns = take(&mut rest, &thread.synchronizing);
-            time.copy_or_allocation_ns = take(&mut rest, &thread.memory);
+            time.gc_ns = thread.pauses.take_from(&mut rest);
+            time.synchronizing_ns = thread.synchronizing.take_from(&mut rest);
+            time.copy_or_allocation_ns = thread.memory.take_from(&mut rest);
         }
-        time.gc_on_other_thread_ns = take(&mut rest, &self.pauses);
+        time.gc_on_other_thread_ns = self.pauses.take_from(&mut rest);
         if let Some(thread) = self.threads.get(&call.thread) {
-            time.waiting_for_data_ns = take(&mut rest, &thread.data);
+            time.waiting_for_data_ns = thread.data.take_from(&mut rest);
         }
-        time.launching_late_ns = length(&rest);
+        time.launching_late_ns = length(rest);
         time
     }
 }
 
 /// The part of a gap after the start of the call that launched the operation at its end.
 fn launched(call: &Call, gap: &DeviceGap<'_>) -> Intervals {
-    Intervals::of([(call.start_ns.max(gap.start_ns), gap.end_ns)])
+    Intervals::from_iter([(call.start_ns.max(gap.start_ns), gap.end_ns)])
 }
 
 /// Whether an annotation of that name marks data loading: PyTorch's

@@ -1,6 +1,6 @@
 //! Merges traces of the PyTorch profiler with gctrace's of the same process.
 //!
-//! Owns which timelines belong to one process. `join.rs` merges two of them, `clocks.rs` finds
+//! Owns which timelines belong to one process. `join.rs` merges two of them, `time/offset.rs` finds
 //! their clock offset.
 
 mod join;

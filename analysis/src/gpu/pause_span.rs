@@ -27,6 +27,11 @@ pub struct PauseSpan {
 }
 
 impl PauseSpan {
+    /// Start and end.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.start_ns, self.end_ns)
+    }
+
     /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {

@@ -5,7 +5,6 @@
 //! timelines. The waits for each other are in `waits.rs`, what the pauses of one rank cost another
 //! in `victims.rs`.
 
-mod clocks;
 mod draft;
 mod kernels;
 mod pairs;
@@ -20,6 +19,7 @@ use super::replay::ReplayCollective;
 use super::replay::ReplayJob;
 use super::timeline::StringTable;
 use super::timeline::Timeline;
+use crate::time::stats;
 use draft::ClockKnowledge;
 use draft::JobDraft;
 use kernels::CollectiveKernels;
@@ -323,7 +323,7 @@ fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
         .into_iter()
         .filter_map(|(number, start_ns)| Some(others.get(&number)?.saturating_sub(start_ns)));
     let mut apart: Vec<i64> = apart.collect();
-    (!apart.is_empty()).then(|| clocks::median(&mut apart))
+    stats::median_low(&mut apart)
 }
 
 /// How far apart the clocks of two traces are by the wall clocks of their hosts, in ns.

@@ -16,7 +16,6 @@ mod blocking;
 mod exposed;
 mod layout;
 mod network;
-mod pause_union;
 mod pauses;
 mod queue_limit;
 mod schedule;

@@ -2,7 +2,6 @@
 //! collection were longer.
 
 use super::device::DeviceTimeline;
-use super::intervals::Intervals;
 use super::pause_span::PauseSpan;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
@@ -19,6 +18,7 @@ use crate::report::StepDifference;
 use crate::report::StepLengths;
 use crate::report::StepReport;
 use crate::report::StepsReport;
+use crate::time::intervals::Intervals;
 use gctrace_event::Pause;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -90,12 +90,7 @@ impl<'a> StepTable<'a> {
     fn of(timeline: &'a Timeline, all_full: bool) -> Option<Self> {
         let thread = busiest_thread(timeline)?;
         let own = || timeline.steps.iter().filter(|step| step.thread == thread);
-        let collected = Intervals::of(
-            timeline
-                .pauses
-                .iter()
-                .map(|pause| (pause.start_ns, pause.end_ns)),
-        );
+        let collected = Intervals::from_iter(timeline.pauses.iter().map(PauseSpan::span));
         let idle = idle(timeline);
         let steps = own().map(|span| {
             let begun = begun_in(&timeline.pauses, span);
@@ -245,7 +240,7 @@ fn idle(timeline: &Timeline) -> Vec<Intervals> {
     let works = DeviceTimeline::of(timeline);
     let idle = works.iter().map(|work| {
         let gaps = work.gaps();
-        Intervals::of(gaps.iter().map(|gap| (gap.start_ns, gap.end_ns)))
+        Intervals::from_iter(gaps.iter().map(|gap| (gap.start_ns, gap.end_ns)))
     });
     idle.collect()
 }

@@ -99,6 +99,11 @@ pub struct Op {
 }
 
 impl Op {
+    /// Start and end.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.start_ns, self.end_ns)
+    }
+
     /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
@@ -126,6 +131,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// Start and end.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.start_ns, self.end_ns)
+    }
+
     /// Time from start to end, in ns; 0 if `timed` is false.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {

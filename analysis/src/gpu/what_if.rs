@@ -1,8 +1,7 @@
 //! The effect of other collector settings on the run.
 //!
 //! Owns the list of changes and their intervals. `what_if/plan.rs` turns changes into changes of
-//! pauses. A [`RunModel`] computes the effect of changed pauses on a run, by replay if GPU times
-//! are known.
+//! pauses; [`JobReplays`] computes their effect on a run, if GPU times are known.
 
 mod assumed_outcome;
 mod collect_every;
@@ -14,9 +13,6 @@ pub(crate) mod report;
 
 pub use plan::Assumption;
 pub use plan::FullLengths;
-pub use plan::NewLength;
-pub use plan::NewPause;
-pub use plan::PausePlan;
 pub use plan::RAISED;
 pub use plan::disable;
 pub use plan::freeze;
@@ -28,6 +24,7 @@ pub use program::ProgramModel;
 pub use replayed::JobReplays;
 pub use replayed::LearnedJob;
 
+use crate::gpu::replay::ReplayChange;
 use crate::report::Basis;
 use crate::report::Change;
 use crate::report::Garbage;
@@ -50,21 +47,11 @@ pub struct RunLength {
     pub step_ns: Option<u64>,
 }
 
-/// Something that knows what changed pauses do to a run.
-pub trait RunModel {
-    /// The run with these changes; without any, as it was measured.
-    fn run(&self, plan: &PausePlan) -> RunLength;
-    /// Error of the time saved by a change; `None` if unknown. `saved_pause_ns`: the pause time
-    /// that it removes.
-    fn error_ns(&self, saved_pause_ns: u64) -> Option<u64>;
-}
-
 /// A change, on both sides.
 struct Scenario {
-    id: &'static str,
     made: Change,
-    pessimistic: PausePlan,
-    optimistic: PausePlan,
+    pessimistic: ReplayChange,
+    optimistic: ReplayChange,
     garbage: Option<Garbage>,
     /// Time that is in neither plan, because it would occur less than twice in the recording: the
     /// lower value for the optimistic, the higher for the pessimistic version. Of the whole run.
@@ -78,13 +65,13 @@ impl Scenario {
             let mut reasons = program.pauses().map(|(_, pause)| pause.reason);
             reasons.any(|reason| reason == GcReason::Manual)
         };
-        self.id != "explicit" || programs.iter().any(calls)
+        self.made != Change::Explicit || programs.iter().any(calls)
     }
 }
 
 /// All changes for programs of one job. Empty where no pause could be changed.
 #[must_use]
-pub fn predict(programs: &[ProgramModel<'_>], rerun: Option<&dyn RunModel>) -> Vec<WhatIf> {
+pub fn predict(programs: &[ProgramModel<'_>], replays: Option<&JobReplays<'_>>) -> Vec<WhatIf> {
     let Some(first) = programs.first() else {
         return Vec::new();
     };
@@ -99,20 +86,19 @@ pub fn predict(programs: &[ProgramModel<'_>], rerun: Option<&dyn RunModel>) -> V
     // If the reason of collections is unknown, one version may be empty.
     let changing =
         scenarios.filter(|own| !own.optimistic.lengths.is_empty() && own.makes_sense(programs));
-    let replay = rerun.map(|rerun| RunBaseline::new(programs, rerun));
+    let replay = replays.map(|replays| RunBaseline::new(programs, replays));
     changing
         .map(|scenario| outcome(scenario, programs, replay.as_ref()))
         .collect()
 }
 
-fn both(of: impl Fn(Assumption) -> PausePlan) -> (PausePlan, PausePlan) {
+fn both(of: impl Fn(Assumption) -> ReplayChange) -> (ReplayChange, ReplayChange) {
     (of(Assumption::Pessimistic), of(Assumption::Optimistic))
 }
 
 fn of_freeze(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| freeze(programs, side));
     Scenario {
-        id: "freeze",
         made: Change::Freeze {
             after_step: programs.iter().any(|program| program.steps().len() > 1),
             more_frequent: more_frequent(programs),
@@ -154,7 +140,6 @@ fn of_thresholds(first: &ProgramModel<'_>, programs: &[ProgramModel<'_>]) -> Sce
     let (pessimistic, optimistic) = both(|side| thresholds(programs, side));
     let between_ns = garbage::between_collections_ns(programs);
     Scenario {
-        id: "thresholds",
         made: Change::Thresholds(raised(first.thresholds)),
         pessimistic,
         optimistic,
@@ -166,7 +151,6 @@ fn of_thresholds(first: &ProgramModel<'_>, programs: &[ProgramModel<'_>]) -> Sce
 fn of_disable(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| disable(programs, side));
     Scenario {
-        id: "disable",
         made: Change::Disable,
         pessimistic,
         optimistic,
@@ -178,7 +162,6 @@ fn of_disable(programs: &[ProgramModel<'_>]) -> Scenario {
 fn of_explicit(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| without_explicit(programs, side));
     Scenario {
-        id: "explicit",
         made: Change::Explicit,
         pessimistic,
         optimistic,
@@ -201,7 +184,6 @@ fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
     let interval = every.steps.max(1);
     let in_proportion = |length_ns: u64| length_ns.saturating_mul(steps) / interval;
     let mut scenario = Scenario {
-        id: "planned",
         made: Change::Planned(every),
         pessimistic,
         optimistic,
@@ -224,16 +206,16 @@ fn outcome(
 ) -> WhatIf {
     let (added_min, added_max) = scenario.outside_ns;
     let processes = signed(programs.len() as u64);
-    let less = |plan: &PausePlan, added_ns: u64| {
+    let less = |change: &ReplayChange, added_ns: u64| {
         let added_ns = signed(added_ns).saturating_mul(processes);
-        plan.saved_pause_ns(programs).saturating_sub(added_ns)
+        plan::saved_pause_ns(change, programs).saturating_sub(added_ns)
     };
     let pause_time_saved_ns = ordered(
         less(&scenario.pessimistic, added_max),
         less(&scenario.optimistic, added_min),
     );
     let mut outcome = WhatIf {
-        id: scenario.id.to_owned(),
+        id: scenario.made.id(),
         basis: Basis::Predicted,
         method: "pause-time".to_owned(),
         pause_time_saved_ns,

@@ -9,9 +9,8 @@ use serde::Serialize;
 /// behaves as recorded.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WhatIf {
-    /// `freeze`, `thresholds`, `planned`, `disable` or `explicit` (without the program's own
-    /// `gc.collect()` calls).
-    pub id: String,
+    /// Which change.
+    pub id: ScenarioId,
     /// The change as data.
     #[serde(skip)]
     pub made: Change,
@@ -67,6 +66,36 @@ pub enum Change {
     Thresholds([i32; 3]),
     /// `gc.disable()`, and a full collection between steps.
     Planned(PlannedInterval),
+    /// `gc.disable()`.
+    Disable,
+    /// Without the program's own `gc.collect()` calls.
+    Explicit,
+}
+
+impl Change {
+    /// The name of the change.
+    #[must_use]
+    pub fn id(self) -> ScenarioId {
+        match self {
+            Self::Freeze { .. } => ScenarioId::Freeze,
+            Self::Thresholds(_) => ScenarioId::Thresholds,
+            Self::Planned(_) => ScenarioId::Planned,
+            Self::Disable => ScenarioId::Disable,
+            Self::Explicit => ScenarioId::Explicit,
+        }
+    }
+}
+
+/// The names of the predicted changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScenarioId {
+    /// `gc.freeze()` after setup.
+    Freeze,
+    /// A threshold 0 ten times as high.
+    Thresholds,
+    /// No automatic collections, and a full one every few steps.
+    Planned,
     /// `gc.disable()`.
     Disable,
     /// Without the program's own `gc.collect()` calls.

@@ -7,6 +7,7 @@
 )]
 
 use gctrace_analysis::report::Report;
+use gctrace_analysis::report::ScenarioId;
 use gctrace_analysis::report::WhatIf;
 use gctrace_event::Annotation;
 use gctrace_event::CudaCall;
@@ -262,6 +263,6 @@ pub(crate) fn analyzed(outcome: &Outcome) -> Report {
     report(records, Some(end(last_ms)))
 }
 
-pub(crate) fn of<'a>(report: &'a Report, id: &str) -> Option<&'a WhatIf> {
+pub(crate) fn of(report: &Report, id: ScenarioId) -> Option<&WhatIf> {
     report.what_if.iter().find(|own| own.id == id)
 }

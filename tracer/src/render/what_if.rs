@@ -7,6 +7,7 @@ use super::table::TextTable;
 use gctrace_analysis::report::PredictedLength;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::Saving;
+use gctrace_analysis::report::ScenarioId;
 use gctrace_analysis::report::WhatIf;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::short_count;
@@ -75,13 +76,13 @@ fn table(list: &[WhatIf]) -> Vec<String> {
 
 /// The change in a few words; the full text is in the JSON and in the advice.
 fn change(own: &WhatIf) -> String {
-    match (own.id.as_str(), own.every_steps) {
-        ("freeze", _) => "gc.freeze()".to_owned(),
-        ("thresholds", _) => "threshold0 x10".to_owned(),
-        ("planned", Some(every)) => format!("plan, every {}", short_count(every)),
-        ("disable", _) => "gc.disable()".to_owned(),
-        ("explicit", _) => "no gc.collect()".to_owned(),
-        _ => own.change.clone(),
+    match (own.id, own.every_steps) {
+        (ScenarioId::Freeze, _) => "gc.freeze()".to_owned(),
+        (ScenarioId::Thresholds, _) => "threshold0 x10".to_owned(),
+        (ScenarioId::Planned, Some(every)) => format!("plan, every {}", short_count(every)),
+        (ScenarioId::Disable, _) => "gc.disable()".to_owned(),
+        (ScenarioId::Explicit, _) => "no gc.collect()".to_owned(),
+        (ScenarioId::Planned, None) => own.change.clone(),
     }
 }
 
@@ -114,8 +115,8 @@ fn signed(ns: i64) -> String {
 
 fn garbage(own: &WhatIf) -> String {
     let Some(garbage) = &own.garbage else {
-        return match own.id.as_str() {
-            "freeze" | "explicit" => "as now".to_owned(),
+        return match own.id {
+            ScenarioId::Freeze | ScenarioId::Explicit => "as now".to_owned(),
             _ => "unknown".to_owned(),
         };
     };
@@ -137,7 +138,7 @@ mod tests {
 
     fn disable() -> WhatIf {
         WhatIf {
-            id: "disable".to_owned(),
+            id: ScenarioId::Disable,
             made: Change::Disable,
             change: "gc.disable()".to_owned(),
             basis: Basis::Predicted,

@@ -5,8 +5,6 @@
 
 use super::thread_times::MatchedThread;
 use super::thread_times::TimelinePair;
-use crate::gpu::clocks::ClockOffset;
-use crate::gpu::clocks::MATCH_NS;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Thread;
@@ -16,6 +14,9 @@ use crate::report::Basis;
 use crate::report::ClockReport;
 use crate::report::MergeNote;
 use crate::report::RecognizedBy;
+use crate::time::intervals::Intervals;
+use crate::time::offset::ClockOffset;
+use crate::time::offset::MATCH_NS;
 use std::collections::HashMap;
 
 /// What two timelines became.
@@ -141,9 +142,11 @@ impl TimelineMerge<'_> {
             }
         }
         clock.pauses = pauses.len() as u64;
-        let known = PauseOverlap::of(&pauses);
+        let slack_ns = MATCH_NS.unsigned_abs();
+        let known: Intervals = pauses.iter().map(|one| around(one, slack_ns)).collect();
         for pause in &their.pauses {
-            match known.meets(pause) {
+            let (start_ns, end_ns) = around(pause, 0);
+            match known.length_within(start_ns, end_ns) > 0 {
                 true => self.repeated.push(pause.start_ns),
                 false => {
                     clock.pauses_of_profiler_only += 1;
@@ -260,35 +263,11 @@ fn most(threads: impl Iterator<Item = u32>) -> Option<u32> {
         .map(|(thread, _)| thread)
 }
 
-/// Pauses by start, with the latest end of all up to each: answers whether any meets another.
-struct PauseOverlap {
-    starts: Vec<u64>,
-    latest: Vec<u64>,
-}
-
-impl PauseOverlap {
-    fn of(pauses: &[PauseSpan]) -> Self {
-        let mut spans: Vec<(u64, u64)> = pauses
-            .iter()
-            .map(|pause| (pause.start_ns, pause.end_ns))
-            .collect();
-        spans.sort_unstable();
-        let latest = spans.iter().scan(0, |latest, (_, end)| {
-            *latest = end.max(latest).to_owned();
-            Some(*latest)
-        });
-        Self {
-            latest: latest.collect(),
-            starts: spans.iter().map(|(start, _)| *start).collect(),
-        }
-    }
-
-    /// Whether a pause overlaps one of these, or misses it by no more than probes do.
-    fn meets(&self, pause: &PauseSpan) -> bool {
-        let slack = MATCH_NS.unsigned_abs();
-        let last = pause.end_ns.saturating_add(slack);
-        let before = self.starts.partition_point(|start| *start <= last);
-        let latest = before.checked_sub(1).and_then(|at| self.latest.get(at));
-        latest.is_some_and(|latest| latest.saturating_add(slack) >= pause.start_ns)
-    }
+/// The time of a pause and how much probes may miss it by, on both sides; the end included.
+fn around(pause: &PauseSpan, slack_ns: u64) -> (u64, u64) {
+    let end = pause.end_ns.saturating_add(slack_ns);
+    (
+        pause.start_ns.saturating_sub(slack_ns),
+        end.saturating_add(1),
+    )
 }

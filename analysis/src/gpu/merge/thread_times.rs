@@ -3,13 +3,13 @@
 //! Owns which timestamps are comparable: starts of calls of one function, midpoints of collections,
 //! by thread if threads can be distinguished.
 
-use crate::gpu::clocks;
-use crate::gpu::clocks::ClockOffset;
-use crate::gpu::clocks::MATCH_NS;
-use crate::gpu::clocks::TimestampPair;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::Timeline;
+use crate::time::offset;
+use crate::time::offset::ClockOffset;
+use crate::time::offset::MATCH_NS;
+use crate::time::offset::TimestampPair;
 use std::collections::BTreeMap;
 
 /// So few calls in common do not show the offset.
@@ -54,17 +54,21 @@ impl TimelinePair<'_> {
         let mut series: BTreeMap<(MatchedThread, u32), TimestampPair> = BTreeMap::new();
         for call in &self.their.calls {
             let key = (self.who(self.their, call.thread), call.function);
-            series.entry(key).or_default().fixed.push(call.start_ns);
+            series
+                .entry(key)
+                .or_default()
+                .fixed
+                .push(call.start_ns.cast_signed());
         }
         for call in &self.own.calls {
             let function = self.own.names.text(call.function);
             let function = self.their.names.index(function).unwrap_or(NONE);
             let key = (self.who(self.own, call.thread), function);
             if let Some(series) = series.get_mut(&key) {
-                series.moved.push(call.start_ns);
+                series.moved.push(call.start_ns.cast_signed());
             }
         }
-        clocks::offset(&in_both(series), guess_ns, FEWEST_CALLS)
+        offset::offset(&in_both(series), guess_ns, FEWEST_CALLS)
     }
 
     /// The offset by collections in both traces.
@@ -72,13 +76,21 @@ impl TimelinePair<'_> {
         let mut series: BTreeMap<MatchedThread, TimestampPair> = BTreeMap::new();
         for pause in &self.their.pauses {
             let who = self.who(self.their, pause.thread);
-            series.entry(who).or_default().fixed.push(middle(pause));
+            series
+                .entry(who)
+                .or_default()
+                .fixed
+                .push(middle(pause).cast_signed());
         }
         for pause in &self.own.pauses {
             let who = self.who(self.own, pause.thread);
-            series.entry(who).or_default().moved.push(middle(pause));
+            series
+                .entry(who)
+                .or_default()
+                .moved
+                .push(middle(pause).cast_signed());
         }
-        clocks::offset(&in_both(series), guess_ns, FEWEST_PAUSES)
+        offset::offset(&in_both(series), guess_ns, FEWEST_PAUSES)
     }
 
     /// The profiler's thread whose calls or collections coincide with those of a gctrace thread.

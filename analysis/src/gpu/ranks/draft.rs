@@ -3,15 +3,16 @@
 //! Owns the collectives found so far and how the next rank's kernels are matched with them;
 //! `ranks.rs` selects the timelines to try.
 
-use super::clocks;
-use super::clocks::Moments;
-use super::clocks::TOLERANCE_NS;
 use super::kernels::CollectiveKernel;
 use super::kernels::CollectiveKernels;
 use super::kernels::CollectiveKey;
 use super::pairs;
 use super::pairs::DraftCollective;
 use super::pairs::KernelPairs;
+use crate::time::offset;
+use crate::time::offset::TOLERANCE_NS;
+use crate::time::offset::TimestampPair;
+use crate::time::stats;
 use std::collections::HashMap;
 
 /// Fewer agreeing collectives than this do not relate two clocks.
@@ -146,26 +147,21 @@ impl JobDraft {
             Some(end_ns.saturating_sub(kernel.end_ns))
         });
         let mut keyed: Vec<i64> = keyed.collect();
-        if !keyed.is_empty() {
-            return vec![clocks::median(&mut keyed)];
+        if let Some(offset) = stats::median_low(&mut keyed) {
+            return vec![offset];
         }
-        let mut fixed = Moments::new();
+        let mut series: HashMap<u32, TimestampPair> = HashMap::new();
         for meeting in self.communicators.iter().flatten() {
             if let Some(meeting) = self.meetings.get(*meeting) {
-                fixed
-                    .entry(meeting.label.name)
-                    .or_default()
-                    .push(meeting.end_ns);
+                let series = series.entry(meeting.label.name).or_default();
+                series.fixed.push(meeting.end_ns);
             }
         }
-        let mut moving = Moments::new();
         for kernel in kernels.collective.iter().filter(|one| one.key.is_none()) {
-            moving
-                .entry(kernel.label.name)
-                .or_default()
-                .push(kernel.end_ns);
+            let series = series.entry(kernel.label.name).or_default();
+            series.moved.push(kernel.end_ns);
         }
-        let mut offsets = clocks::candidates(&fixed, &moving);
+        let mut offsets = offset::candidates(series.values());
         if let ClockKnowledge::About(offset) = clock {
             offsets.push(offset);
         }
@@ -177,23 +173,21 @@ impl JobDraft {
         if !same_clock {
             let found = self.pairs(kernels, offset_ns);
             let mut differences = self.differences(kernels, &found);
-            if !differences.is_empty() {
-                offset_ns = clocks::median(&mut differences);
-            }
+            offset_ns = stats::median_low(&mut differences).unwrap_or(offset_ns);
         }
         let mut pairs = self.pairs(kernels, offset_ns);
         pairs.keep_simultaneous(&self.meetings, &kernels.collective, offset_ns);
         let mut differences = self.differences(kernels, &pairs);
-        if !same_clock && !differences.is_empty() {
-            offset_ns = clocks::median(&mut differences);
+        if !same_clock {
+            offset_ns = stats::median_low(&mut differences).unwrap_or(offset_ns);
         }
         let off = |difference: &i64| difference.saturating_sub(offset_ns);
         DraftFit {
             offset_ns,
-            error_ns: clocks::spread(&differences, offset_ns),
+            error_ns: stats::spread(&differences, offset_ns).unwrap_or(0),
             ambiguous: false,
             same_clock,
-            score: differences.iter().map(off).map(clocks::weight).sum(),
+            score: differences.iter().map(off).map(offset::weight).sum(),
             pairs,
         }
     }

@@ -3,11 +3,12 @@
 //! Knows no communicators by name: decides whether a chain of kernels and the collectives of a
 //! communicator are the same.
 
-use super::clocks;
-use super::clocks::TOLERANCE_NS;
 use super::kernels::CollectiveKernel;
 use super::kernels::CollectiveKernels;
 use super::kernels::CollectiveLabel;
+use crate::time::offset;
+use crate::time::offset::TOLERANCE_NS;
+use crate::time::stats;
 
 /// This many tenths of the kernels of the side with fewer must match: some profiles are thinned
 /// out, some start later than others.
@@ -202,15 +203,16 @@ impl OffsetMatch<'_> {
             .collect();
         let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
         let mut off: Vec<i64> = pairs.iter().filter_map(|pair| self.off(pair)).collect();
-        let center = clocks::median(&mut off);
-        let error_ns = clocks::spread(&off, center).cast_signed();
+        let Some(center) = stats::median_low(&mut off) else {
+            return false;
+        };
+        let error_ns = stats::spread(&off, center).unwrap_or(0).cast_signed();
         let part = match pairs.len() * 10 >= both * MAX_TENTHS {
             true => CLOSE,
             false => VERY_CLOSE,
         };
         let allowed = |distance: i64| (distance / part).max(ALWAYS_NS);
-        !pairs.is_empty()
-            && pairs.len() * 10 >= ends.len().min(other_ends.len()) * FEWEST_TENTHS
+        pairs.len() * 10 >= ends.len().min(other_ends.len()) * FEWEST_TENTHS
             && distance(&ends).is_none_or(|distance| error_ns <= allowed(distance))
     }
 
@@ -224,7 +226,7 @@ impl OffsetMatch<'_> {
 
     fn score(&self, pairs: &[(usize, usize)]) -> u64 {
         let off = pairs.iter().filter_map(|pair| self.off(pair));
-        off.map(clocks::weight).sum()
+        off.map(offset::weight).sum()
     }
 }
 
@@ -247,7 +249,7 @@ fn distance(sorted: &[i64]) -> Option<i64> {
         .windows(2)
         .filter_map(|pair| Some(pair.last()?.saturating_sub(*pair.first()?)))
         .collect();
-    (!distances.is_empty()).then(|| clocks::median(&mut distances))
+    stats::median_low(&mut distances)
 }
 
 /// Whether ends with equal sequence numbers of the profiler are those of the same collectives: the
@@ -259,8 +261,9 @@ pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
         Some(change.cast_signed())
     });
     let mut changes: Vec<i64> = changes.collect();
-    let change = clocks::median(&mut changes);
+    let change = stats::median_low(&mut changes);
     let firsts: Vec<i64> = ends.iter().map(|(first, _)| *first).collect();
     let allowed = |distance: i64| (distance / VERY_CLOSE).max(2 * ALWAYS_NS);
-    distance(&firsts).is_none_or(|distance| change <= allowed(distance))
+    let close = |(distance, change)| change <= allowed(distance);
+    distance(&firsts).zip(change).is_none_or(close)
 }

@@ -5,6 +5,7 @@ use crate::gpu::replay::ReplayCollective;
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::Timeline;
+use crate::time::intervals::Intervals;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
@@ -142,25 +143,13 @@ fn busy(timeline: &Timeline, waits: &HashMap<u32, u64>) -> BTreeMap<u32, (u64, u
             continue;
         };
         let [all, useful] = spans.entry(device).or_default();
-        all.push((op.start_ns, op.end_ns));
+        all.push(op.span());
         let wait_ns = waits.get(&at).copied().unwrap_or(0);
         useful.push((op.start_ns.saturating_add(wait_ns), op.end_ns));
     }
-    let covered = spans.into_iter().map(|(device, [all, useful])| {
-        let busy = (covered(all), covered(useful));
-        (device, busy)
+    let devices = spans.into_iter().map(|(device, [all, useful])| {
+        let busy_ns = |spans| Intervals::from_iter(spans).length_ns();
+        (device, (busy_ns(all), busy_ns(useful)))
     });
-    covered.collect()
-}
-
-/// Length of the union of spans.
-fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
-    spans.sort_unstable();
-    let mut covered: u64 = 0;
-    let mut until = 0;
-    for (start, end) in spans {
-        covered = covered.saturating_add(end.saturating_sub(start.max(until)));
-        until = until.max(end);
-    }
-    covered
+    devices.collect()
 }

@@ -13,6 +13,7 @@ use super::waits;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
 use crate::gpu::timeline::Timeline;
+use crate::time::stats;
 use std::collections::HashMap;
 
 /// A waiting call returns this long after what it waited for, if no call of the trace shows it;
@@ -109,11 +110,8 @@ impl<'a> BlockingEvidence<'a> {
                 .map(|op| op.end_ns);
             delays.extend(ends.max().map(|end| call.end_ns - end));
         }
-        delays.sort_unstable();
-        let median = delays.get(delays.len() / 2);
-        median.map_or(RETURN_NS, |median| {
-            i64::try_from(*median).unwrap_or(RETURN_NS)
-        })
+        let median = stats::median_high(&mut delays);
+        median.map_or(RETURN_NS, u64::cast_signed)
     }
 
     fn of_copies(&self) -> HashMap<u32, bool> {

@@ -5,6 +5,7 @@ use super::layout::ReplayLayout;
 use super::network::NetworkRun;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::Timeline;
+use crate::time::intervals::Intervals;
 
 /// The parts of each timeline that are needed around its pauses.
 #[derive(Debug, Default)]
@@ -95,16 +96,12 @@ impl TimelineSurroundings {
 }
 
 /// Time of a window in which nothing ran.
-fn idle(mut spans: Vec<(i64, i64)>, from: i64, to: i64) -> u64 {
-    spans.sort_unstable();
-    let mut idle: i64 = 0;
-    let mut until = from;
-    for (start, end) in spans {
-        idle = idle.saturating_add(start.min(to).saturating_sub(until).max(0));
-        until = until.max(end);
-    }
-    idle = idle.saturating_add(to.saturating_sub(until).max(0));
-    u64::try_from(idle).unwrap_or(0)
+fn idle(spans: Vec<(i64, i64)>, from: i64, to: i64) -> u64 {
+    let window_ns = u64::try_from(to.saturating_sub(from)).unwrap_or(0);
+    let after = |time: i64| time.clamp(from, to.max(from)).abs_diff(from);
+    let spans = spans.into_iter();
+    let busy = spans.map(|(start, end)| (after(start), after(end)));
+    window_ns - Intervals::from_iter(busy).length_ns()
 }
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ use super::layout::ReplayLayout;
 use super::network::DelayChange;
 use super::network::NONE;
 use super::network::NetworkBuilder;
-use super::pause_union::PauseUnion;
 use super::typical_gap::TypicalGap;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::Timeline;
+use crate::time::intervals::SummedIntervals;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -92,7 +92,7 @@ impl PauseEffects {
     ) -> Self {
         let mut taken = ClaimedTime::default();
         let handed = handed_over(layout);
-        let covered = PauseUnion::of(timeline);
+        let covered: SummedIntervals = timeline.pauses.iter().map(PauseSpan::span).collect();
         let chains = layout.chains.iter();
         let usual: Vec<TypicalGap> = chains
             .map(|chain| TypicalGap::learn(timeline, chain, layout, &covered))
@@ -272,7 +272,7 @@ impl WaitingThread<'_> {
     /// GIL.
     fn add_blocked(
         &self,
-        covered: &PauseUnion,
+        covered: &SummedIntervals,
         layout: &ReplayLayout,
         taken: &mut ClaimedTime,
         effect: &mut PauseEffect,

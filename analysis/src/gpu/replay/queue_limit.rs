@@ -11,6 +11,7 @@ use super::streams::StreamQueue;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
 use crate::gpu::timeline::Timeline;
+use crate::time::stats;
 
 /// Operations that a stream accepts, if the trace does not show another number: CUDA's driver
 /// blocks launches beyond about 1,024 that wait.
@@ -90,9 +91,8 @@ fn long_ns(timeline: &Timeline) -> u64 {
         .iter()
         .filter(|call| call.kind == CallEffect::Launch && call.timed);
     let mut lengths: Vec<u64> = launches.map(Call::duration_ns).collect();
-    lengths.sort_unstable();
-    let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-    median.saturating_mul(LONG_FACTOR).max(LONG_NS)
+    let long_ns = stats::median_high(&mut lengths).map(|median| median.saturating_mul(LONG_FACTOR));
+    long_ns.map_or(LONG_NS, |long_ns| long_ns.max(LONG_NS))
 }
 
 fn launches(

@@ -4,6 +4,7 @@ use super::ModelParts;
 use super::layout::ReplayLayout;
 use super::pauses::AppliedChange;
 use crate::gpu::timeline::NONE;
+use crate::time::intervals::Intervals;
 use std::sync::Arc;
 
 /// Times in nanoseconds on the job's common clock.
@@ -93,18 +94,16 @@ impl ReplaySchedule {
             return 0;
         };
         let ops = layout.devices.iter().enumerate();
-        let mut spans: Vec<(u64, u64)> = ops
+        let spans = ops
             .filter(|(_, of)| **of == device)
-            .map(|(op, _)| self.op(timeline, op))
-            .collect();
-        spans.sort_unstable();
-        let mut idle = 0;
-        let mut until = spans.first().map_or(0, |(start, _)| *start);
-        for (start, end) in spans {
-            idle += start.saturating_sub(until);
-            until = until.max(end);
-        }
-        idle
+            .map(|(op, _)| self.op(timeline, op));
+        let (mut first, mut last) = (u64::MAX, 0);
+        let spans = spans.inspect(|(start, end)| {
+            first = first.min(*start);
+            last = last.max(*end);
+        });
+        let busy_ns = Intervals::from_iter(spans).length_ns();
+        last.saturating_sub(first).saturating_sub(busy_ns)
     }
 
     /// The replayed time of a measured timestamp of a thread, for starts and ends of steps. `at_ns`

@@ -4,6 +4,7 @@
 use super::ReplaySchedule;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
+use crate::time::stats;
 
 /// Fewer steps do not show how much they vary.
 const FEWEST: usize = 5;
@@ -45,6 +46,7 @@ impl StepEvidence {
         }
         let mut sorted: Vec<u64> = steps.iter().map(|step| step.without_ns).collect();
         sorted.sort_unstable();
+        let median_without_ns = stats::median_high(&mut sorted)?;
         let errors = steps.iter().map(|step| {
             let predicted = median_without(&sorted, step.without_ns);
             step.without_ns as f64 - predicted as f64
@@ -54,7 +56,7 @@ impl StepEvidence {
         Some(Self {
             steps: steps.len() as u64,
             with_pauses: paused as u64,
-            median_without_ns: median(&sorted),
+            median_without_ns,
             standard_error_ns: (deviation * (2.0 * steps.len() as f64).sqrt()).round() as u64,
             unexplained_ns: unexplained_ns(&steps),
         })
@@ -98,10 +100,6 @@ fn deviation(values: &[f64]) -> f64 {
     (squares / (count - 1.0).max(1.0)).sqrt()
 }
 
-fn median(sorted: &[u64]) -> u64 {
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
-}
-
 /// The median of sorted values without one of them.
 fn median_without(sorted: &[u64], left_out: u64) -> u64 {
     let place = sorted.partition_point(|value| *value < left_out);
@@ -114,18 +112,14 @@ fn median_without(sorted: &[u64], left_out: u64) -> u64 {
 }
 
 fn unexplained_ns(steps: &[ReplayedStep]) -> Option<i64> {
-    let of = |paused: bool| {
+    let median = |paused: bool| {
         let those = steps.iter().filter(|step| step.paused == paused);
         let mut durations: Vec<u64> = those.map(|step| step.without_ns).collect();
-        durations.sort_unstable();
-        durations
+        let median = stats::median_high(&mut durations)?;
+        Some((i128::from(median), durations.len() as i128))
     };
-    let (with, without) = (of(true), of(false));
-    if with.is_empty() || without.is_empty() {
-        return None;
-    }
-    let more = i128::from(median(&with)) - i128::from(median(&without));
-    i64::try_from(more * with.len() as i128).ok()
+    let ((with, count), (without, _)) = (median(true)?, median(false)?);
+    i64::try_from((with - without) * count).ok()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::network::NONE;
 use super::network::NetworkBuilder;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::Timeline;
+use crate::time::stats;
 use gctrace_event::GpuOpKind;
 
 /// The operations of a stream in order.
@@ -164,10 +165,9 @@ impl TypicalLatency {
 
 /// The value at this fraction of the sorted values (4: the first quartile); `without` if there are
 /// none.
-fn one_of(so_many: usize, mut values: Vec<u64>, without: i64) -> i64 {
-    values.sort_unstable();
-    let value = values.get(values.len() / so_many);
-    value.map_or(without, |value| i64::try_from(*value).unwrap_or(i64::MAX))
+fn one_of(fraction: usize, mut values: Vec<u64>, without: i64) -> i64 {
+    let value = stats::quantile(&mut values, fraction);
+    value.map_or(without, |value| i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 /// Number of operations of a stream that were still running, by the trace, when the next started;

@@ -10,9 +10,11 @@ use super::layout::CallChain;
 use super::layout::ReplayLayout;
 use super::network::NONE;
 use super::network::NetworkBuilder;
-use super::pause_union::PauseUnion;
 use crate::gpu::calls::CallEffect;
+use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::Timeline;
+use crate::time::intervals::SummedIntervals;
+use crate::time::stats;
 
 /// A thread is quiet for unusually long from this many times its median time between calls ...
 const QUIET_FACTOR: u64 = 20;
@@ -96,7 +98,7 @@ impl UnblockedTime {
 /// Finds out which calls waited for another thread.
 struct HandOvers<'a> {
     layout: &'a ReplayLayout,
-    pauses: PauseUnion,
+    pauses: SummedIntervals,
     /// Per thread: from which time between two calls on it was quiet.
     quiet_ns: Vec<u64>,
     /// Whether each thread launches work.
@@ -105,7 +107,7 @@ struct HandOvers<'a> {
 
 impl<'a> HandOvers<'a> {
     fn new(timeline: &Timeline, layout: &'a ReplayLayout) -> Self {
-        let pauses = PauseUnion::of(timeline);
+        let pauses: SummedIntervals = timeline.pauses.iter().map(PauseSpan::span).collect();
         let chains = || layout.chains.iter();
         Self {
             layout,
@@ -176,7 +178,7 @@ impl<'a> HandOvers<'a> {
     }
 }
 
-fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &PauseUnion) -> u64 {
+fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &SummedIntervals) -> u64 {
     let spans = chain
         .calls
         .iter()
@@ -186,9 +188,8 @@ fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &PauseUnion) -> u6
         .zip(next)
         .map(|((_, end), (start, _))| pauses.outside(end, start))
         .collect();
-    gaps.sort_unstable();
-    let median = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
-    median.saturating_mul(QUIET_FACTOR).max(QUIET_NS)
+    let quiet_ns = stats::median_high(&mut gaps).map(|median| median.saturating_mul(QUIET_FACTOR));
+    quiet_ns.map_or(QUIET_NS, |quiet_ns| quiet_ns.max(QUIET_NS))
 }
 
 fn launches(chain: &CallChain, timeline: &Timeline) -> bool {

@@ -3,8 +3,9 @@
 
 use super::layout::CallChain;
 use super::layout::ReplayLayout;
-use super::pause_union::PauseUnion;
 use crate::gpu::timeline::Timeline;
+use crate::time::intervals::SummedIntervals;
+use crate::time::stats;
 use std::collections::HashMap;
 
 /// Fewer times of a kind do not show what is usual.
@@ -24,7 +25,7 @@ impl TypicalGap {
         timeline: &Timeline,
         chain: &CallChain,
         layout: &ReplayLayout,
-        covered: &PauseUnion,
+        covered: &SummedIntervals,
     ) -> Self {
         let mut times: HashMap<(u32, u32), Vec<u64>> = HashMap::new();
         for pair in chain.calls.windows(2) {
@@ -42,8 +43,7 @@ impl TypicalGap {
         }
         let usual = times.into_iter().filter(|(_, of)| of.len() >= FEWEST);
         let low_ns = usual.filter_map(|(kind, mut of)| {
-            of.sort_unstable();
-            let low_ns = of.get(of.len() / 10).copied()?;
+            let low_ns = stats::quantile(&mut of, 10)?;
             (low_ns >= MIN_NS).then_some((kind, low_ns))
         });
         Self {

@@ -1,15 +1,16 @@
 //! One side of a change, replayed: run and step with the replay's own error around them.
 
-use super::PausePlan;
+use super::JobReplays;
 use super::ProgramModel;
 use super::RunLength;
-use super::RunModel;
+use super::plan;
+use crate::gpu::replay::ReplayChange;
 use crate::report::PredictedLength;
 
-/// A model of a run, and the run as it was measured.
+/// The replays of a run, and the run as it was measured.
 pub(super) struct RunBaseline<'a> {
     programs: &'a [ProgramModel<'a>],
-    rerun: &'a dyn RunModel,
+    replays: &'a JobReplays<'a>,
     pub(super) measured: RunLength,
     /// Number of steps that fit into the run, among which changes of the whole run are divided
     /// equally.
@@ -42,27 +43,27 @@ pub(super) struct AssumedOutcome {
 }
 
 impl<'a> RunBaseline<'a> {
-    pub(super) fn new(programs: &'a [ProgramModel<'a>], rerun: &'a dyn RunModel) -> Self {
-        let measured = rerun.run(&PausePlan::default());
+    pub(super) fn new(programs: &'a [ProgramModel<'a>], replays: &'a JobReplays<'a>) -> Self {
+        let measured = replays.run(&ReplayChange::default());
         let steps = measured
             .step_ns
             .and_then(|step_ns| measured.length_ns.checked_div(step_ns));
         Self {
             programs,
-            rerun,
+            replays,
             measured,
             steps: steps.unwrap_or(1).max(1),
         }
     }
 
     /// `added_ns`: time added to the whole run.
-    pub(super) fn of(&self, plan: &PausePlan, added_ns: u64) -> AssumedOutcome {
-        let changed_ns = plan.changed_pause_ns(self.programs);
+    pub(super) fn of(&self, change: &ReplayChange, added_ns: u64) -> AssumedOutcome {
+        let changed_ns = plan::changed_pause_ns(change, self.programs);
         let changed_ns = changed_ns.saturating_add(added_ns);
-        let error_ns = self.rerun.error_ns(changed_ns);
+        let error_ns = self.replays.error_ns(changed_ns);
         let error = error_ns.unwrap_or(0);
-        let new = self.rerun.run(plan);
-        let shortens = added_ns == 0 && plan.only_shortens(self.programs);
+        let new = self.replays.run(change);
+        let shortens = added_ns == 0 && plan::only_shortens(change, self.programs);
         let limit_ns = shortens.then_some(changed_ns);
         let step = self.measured.step_ns.zip(new.step_ns);
         AssumedOutcome {

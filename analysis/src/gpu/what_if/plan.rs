@@ -1,13 +1,17 @@
 //! Changes of the collector's settings as changes of pauses.
 //!
-//! Owns the length of each pause and the added pauses. Each change has a pessimistic and an
-//! optimistic version; the effect of a plan on the run is not computed here.
+//! Owns the length of each pause and the added pauses, as changes of a replay whose timelines are
+//! those of all programs. Each change has a pessimistic and an optimistic version; its effect on the
+//! run is not computed here.
 
 use super::program::Certainty;
 use super::program::ProgramModel;
 use super::program::known;
 use super::program::traversed;
 use crate::gpu::pause_span::PauseSpan;
+use crate::gpu::replay::InsertedPause;
+use crate::gpu::replay::PauseLength;
+use crate::gpu::replay::ReplayChange;
 
 /// Which way a plan decides what the recording leaves unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,90 +22,47 @@ pub enum Assumption {
     Optimistic,
 }
 
-/// Pauses of another length, and pauses that were not there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PausePlan {
-    /// By index of program and of pause.
-    pub lengths: Vec<NewLength>,
-    /// In order of programs and time.
-    pub inserted: Vec<NewPause>,
+/// Pause time removed minus pause time added, in ns.
+pub(super) fn saved_pause_ns(change: &ReplayChange, programs: &[ProgramModel<'_>]) -> i64 {
+    differences(change, programs).fold(0, i64::saturating_add)
 }
 
-/// A new length of a pause; 0 removes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewLength {
-    /// Index among the programs that the plan is for.
-    pub program: usize,
-    /// Index of the pause in its timeline's `pauses`.
-    pub pause: usize,
-    /// New length of the pause, in ns; 0 removes it.
-    pub length_ns: u64,
+/// Pause time removed plus pause time added, in ns.
+pub(super) fn changed_pause_ns(change: &ReplayChange, programs: &[ProgramModel<'_>]) -> u64 {
+    let each = differences(change, programs).map(i64::unsigned_abs);
+    each.fold(0, u64::saturating_add)
 }
 
-/// A pause that was not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewPause {
-    /// Index among the programs that the plan is for.
-    pub program: usize,
-    /// Index of the thread in its timeline.
-    pub thread: u32,
-    /// Start, in the run as it was measured.
-    pub at_ns: u64,
-    /// Length of the added pause, in ns.
-    pub length_ns: u64,
+/// Whether no pause becomes longer and none is added.
+pub(super) fn only_shortens(change: &ReplayChange, programs: &[ProgramModel<'_>]) -> bool {
+    differences(change, programs).all(|less_ns| less_ns >= 0)
 }
 
-impl PausePlan {
-    /// Pause time removed minus pause time added, in ns.
-    #[must_use]
-    pub fn saved_pause_ns(&self, programs: &[ProgramModel<'_>]) -> i64 {
-        self.differences(programs).fold(0, i64::saturating_add)
-    }
-
-    /// Pause time removed plus pause time added, in ns.
-    #[must_use]
-    pub fn changed_pause_ns(&self, programs: &[ProgramModel<'_>]) -> u64 {
-        let each = self.differences(programs).map(i64::unsigned_abs);
-        each.fold(0, u64::saturating_add)
-    }
-
-    /// Whether no pause becomes longer and none is added.
-    #[must_use]
-    pub fn only_shortens(&self, programs: &[ProgramModel<'_>]) -> bool {
-        self.differences(programs).all(|less_ns| less_ns >= 0)
-    }
-
-    /// For each pause by how much it becomes shorter; negative: longer, or new.
-    fn differences(&self, programs: &[ProgramModel<'_>]) -> impl Iterator<Item = i64> {
-        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-        let changed = self.lengths.iter().map(move |new| {
-            let program = programs.get(new.program);
-            let pause = program.and_then(|own| own.timeline.pauses.get(new.pause));
-            let measured_ns = pause.map_or(0, PauseSpan::duration_ns);
-            signed(measured_ns).saturating_sub(signed(new.length_ns))
-        });
-        let added = self.inserted.iter().map(move |new| -signed(new.length_ns));
-        changed.chain(added)
-    }
-
-    fn set(&mut self, program: usize, pause: usize, length_ns: u64) {
-        self.lengths.push(NewLength {
-            program,
-            pause,
-            length_ns,
-        });
-    }
+/// For each pause by how much it becomes shorter; negative: longer, or new.
+fn differences(change: &ReplayChange, programs: &[ProgramModel<'_>]) -> impl Iterator<Item = i64> {
+    let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+    let changed = change.lengths.iter().map(move |new| {
+        let timeline = programs[new.timeline as usize].timeline;
+        let measured_ns = timeline.pauses[new.pause as usize].duration_ns();
+        signed(measured_ns).saturating_sub(signed(new.length_ns))
+    });
+    let added = change.inserted.iter();
+    changed.chain(added.map(move |new| -signed(new.length_ns)))
 }
 
 /// `gc.disable()`: removes all automatic collections, on the optimistic side also those of unknown
 /// reason.
 #[must_use]
-pub fn disable(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
-    let mut plan = PausePlan::default();
-    for (index, program) in programs.iter().enumerate() {
+pub fn disable(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
+    let mut plan = ReplayChange::default();
+    for (index, program) in (0..).zip(programs) {
         for (pause, span) in program.pauses() {
             if program.automatic(span).or(side == Assumption::Optimistic) {
-                plan.set(index, pause, 0);
+                plan.lengths.push(PauseLength {
+                    timeline: index,
+                    pause,
+                    length_ns: 0,
+                });
             }
         }
     }
@@ -110,11 +71,15 @@ pub fn disable(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
 
 /// No collection at all while the program runs.
 #[must_use]
-pub fn without_any(programs: &[ProgramModel<'_>]) -> PausePlan {
-    let mut plan = PausePlan::default();
-    for (index, program) in programs.iter().enumerate() {
+pub fn without_any(programs: &[ProgramModel<'_>]) -> ReplayChange {
+    let mut plan = ReplayChange::default();
+    for (index, program) in (0..).zip(programs) {
         for (pause, _) in program.pauses() {
-            plan.set(index, pause, 0);
+            plan.lengths.push(PauseLength {
+                timeline: index,
+                pause,
+                length_ns: 0,
+            });
         }
     }
     plan
@@ -122,12 +87,16 @@ pub fn without_any(programs: &[ProgramModel<'_>]) -> PausePlan {
 
 /// The program does not ask for collections.
 #[must_use]
-pub fn without_explicit(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
-    let mut plan = PausePlan::default();
-    for (index, program) in programs.iter().enumerate() {
+pub fn without_explicit(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
+    let mut plan = ReplayChange::default();
+    for (index, program) in (0..).zip(programs) {
         for (pause, span) in program.pauses() {
             if !program.automatic(span).or(side == Assumption::Pessimistic) {
-                plan.set(index, pause, 0);
+                plan.lengths.push(PauseLength {
+                    timeline: index,
+                    pause,
+                    length_ns: 0,
+                });
             }
         }
     }
@@ -137,9 +106,9 @@ pub fn without_explicit(programs: &[ProgramModel<'_>], side: Assumption) -> Paus
 /// `gc.freeze()` after setup: later full collections do not traverse the objects that existed then.
 /// Their length is assumed to be proportional to the objects they traverse.
 #[must_use]
-pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
-    let mut plan = PausePlan::default();
-    for (index, program) in programs.iter().enumerate() {
+pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
+    let mut plan = ReplayChange::default();
+    for (index, program) in (0..).zip(programs) {
         let warm_ns = program.warm_ns();
         let frozen = frozen(program, warm_ns, side);
         let later = program.pauses().filter(|(_, own)| own.start_ns >= warm_ns);
@@ -155,7 +124,11 @@ pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
                 (None, Assumption::Pessimistic) => continue,
                 (None, Assumption::Optimistic) => 0,
             };
-            plan.set(index, pause, length_ns);
+            plan.lengths.push(PauseLength {
+                timeline: index,
+                pause,
+                length_ns,
+            });
         }
     }
     plan
@@ -195,10 +168,10 @@ pub const RAISED: usize = 10;
 /// pessimistic version; in the optimistic one they become less frequent as far as threshold 2
 /// delayed them, rather than CPython's rule that a quarter of the heap has to be new.
 #[must_use]
-pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
-    let mut plan = PausePlan::default();
-    for (index, program) in programs.iter().enumerate() {
-        let automatic: Vec<(usize, &PauseSpan)> = program
+pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
+    let mut plan = ReplayChange::default();
+    for (index, program) in (0..).zip(programs) {
+        let automatic: Vec<(u32, &PauseSpan)> = program
             .pauses()
             .filter(|(_, own)| program.automatic(own).or(side == Assumption::Optimistic))
             .collect();
@@ -215,35 +188,37 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan 
                 Assumption::Optimistic if group.len() < RAISED => 0,
                 Assumption::Optimistic => sum_ns / RAISED as u64,
             };
-            plan.merge(index, group, length_ns);
+            merge(&mut plan, index, group, length_ns);
         }
         if side == Assumption::Optimistic {
             let rarer = rarer(program, &automatic);
             for group in full.chunks(rarer) {
                 let last = group.last().filter(|_| group.len() == rarer);
                 let length_ns = last.map_or(0, |(_, own)| own.duration_ns());
-                plan.merge(index, group, length_ns);
+                merge(&mut plan, index, group, length_ns);
             }
         }
     }
     plan
 }
 
-impl PausePlan {
-    /// Instead of several pauses one, at the time of the last.
-    fn merge(&mut self, program: usize, group: &[(usize, &PauseSpan)], length_ns: u64) {
-        if let Some(((last, _), others)) = group.split_last() {
-            for (pause, _) in others {
-                self.set(program, *pause, 0);
-            }
-            self.set(program, *last, length_ns);
-        }
-    }
+/// Instead of several pauses one, at the time of the last.
+fn merge(plan: &mut ReplayChange, timeline: u32, group: &[(u32, &PauseSpan)], length_ns: u64) {
+    let last = group.len().saturating_sub(1);
+    let lengths = group
+        .iter()
+        .enumerate()
+        .map(|(at, (pause, _))| PauseLength {
+            timeline,
+            pause: *pause,
+            length_ns: if at == last { length_ns } else { 0 },
+        });
+    plan.lengths.extend(lengths);
 }
 
 /// How many full collections become one: ten if each ran as soon as threshold 2 allowed, one if ten
 /// times as many collections of the middle generation ran in between already.
-fn rarer(program: &ProgramModel<'_>, automatic: &[(usize, &PauseSpan)]) -> usize {
+fn rarer(program: &ProgramModel<'_>, automatic: &[(u32, &PauseSpan)]) -> usize {
     if program.free_threaded {
         return RAISED;
     }
@@ -316,16 +291,16 @@ pub fn planned(
     lengths: &FullLengths,
     every: u64,
     side: Assumption,
-) -> PausePlan {
+) -> ReplayChange {
     let mut plan = disable(programs, side);
-    for (index, program) in programs.iter().enumerate() {
+    for (index, program) in (0..).zip(programs) {
         for step in program.steps().iter().skip(1) {
             if !step.number.is_multiple_of(every.max(1)) {
                 continue;
             }
-            let (shorter_ns, longer_ns) = lengths.at(index, step.start_ns);
-            plan.inserted.push(NewPause {
-                program: index,
+            let (shorter_ns, longer_ns) = lengths.at(index as usize, step.start_ns);
+            plan.inserted.push(InsertedPause {
+                timeline: index,
                 thread: step.thread,
                 at_ns: step.start_ns,
                 length_ns: match side {

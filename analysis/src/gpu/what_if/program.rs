@@ -47,8 +47,8 @@ impl Certainty {
 
 impl ProgramModel<'_> {
     /// Pauses with their index, except those at interpreter shutdown, which no setting affects.
-    pub(super) fn pauses(&self) -> impl Iterator<Item = (usize, &PauseSpan)> {
-        let pauses = self.timeline.pauses.iter().enumerate();
+    pub(super) fn pauses(&self) -> impl Iterator<Item = (u32, &PauseSpan)> {
+        let pauses = (0..).zip(&self.timeline.pauses);
         pauses.filter(|(_, pause)| pause.reason != GcReason::Shutdown)
     }
 

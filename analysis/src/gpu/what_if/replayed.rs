@@ -1,9 +1,7 @@
 //! The effect of a plan on a run, by replay of its jobs.
 
-use super::PausePlan;
 use super::ProgramModel;
 use super::RunLength;
-use super::RunModel;
 use super::collect_every::mean_step_ns;
 use crate::gpu::ranks;
 use crate::gpu::replay::InsertedPause;
@@ -36,8 +34,11 @@ pub struct JobReplays<'a> {
     pub error_ratio: Option<f64>,
 }
 
-impl RunModel for JobReplays<'_> {
-    fn run(&self, plan: &PausePlan) -> RunLength {
+impl JobReplays<'_> {
+    /// The run with these changes; their timelines are indices among the programs. Without any, as
+    /// it was measured.
+    #[must_use]
+    pub fn run(&self, plan: &ReplayChange) -> RunLength {
         let runs = self.jobs.iter().map(|job| self.run_of(job, plan));
         let all: Vec<RunLength> = runs.collect();
         let steps: Vec<u64> = all.iter().filter_map(|run| run.step_ns).collect();
@@ -48,20 +49,20 @@ impl RunModel for JobReplays<'_> {
         }
     }
 
+    /// Error of the time saved by a change; `None` if unknown. `saved_pause_ns`: the pause time
+    /// that it removes.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "an error bar needs no more than 52 bits; casts of floats saturate"
     )]
-    fn error_ns(&self, saved_pause_ns: u64) -> Option<u64> {
+    pub(super) fn error_ns(&self, saved_pause_ns: u64) -> Option<u64> {
         self.error_ratio
             .map(|ratio| (ratio.max(0.0) * saved_pause_ns as f64) as u64)
     }
-}
 
-impl JobReplays<'_> {
-    fn run_of(&self, job: &LearnedJob, plan: &PausePlan) -> RunLength {
+    fn run_of(&self, job: &LearnedJob, plan: &ReplayChange) -> RunLength {
         let schedule = job.model.replay(&change(&job.programs, plan));
         let programs = job.programs.iter().enumerate();
         let own = programs.filter_map(|(at, program)| Some((at, self.programs.get(*program)?)));
@@ -106,24 +107,21 @@ fn mean(values: &[u64]) -> Option<u64> {
 }
 
 /// The part of a plan that is about a job's timelines.
-fn change(programs: &[usize], plan: &PausePlan) -> ReplayChange {
-    let timeline = |program: usize| {
-        let at = programs.iter().position(|own| *own == program)?;
+fn change(programs: &[usize], plan: &ReplayChange) -> ReplayChange {
+    let timeline = |program: u32| {
+        let at = programs.iter().position(|own| *own == program as usize)?;
         u32::try_from(at).ok()
     };
     let lengths = plan.lengths.iter().filter_map(|new| {
         Some(PauseLength {
-            timeline: timeline(new.program)?,
-            pause: u32::try_from(new.pause).ok()?,
-            length_ns: new.length_ns,
+            timeline: timeline(new.timeline)?,
+            ..*new
         })
     });
     let inserted = plan.inserted.iter().filter_map(|new| {
         Some(InsertedPause {
-            timeline: timeline(new.program)?,
-            thread: new.thread,
-            at_ns: new.at_ns,
-            length_ns: new.length_ns,
+            timeline: timeline(new.timeline)?,
+            ..*new
         })
     });
     ReplayChange {

@@ -2,14 +2,13 @@
 
 use super::JobReplays;
 use super::LearnedJob;
-use super::PausePlan;
 use super::ProgramModel;
-use super::RunModel;
 use super::predict;
 use super::replayed::jobs;
 use super::without_any;
 use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
+use crate::gpu::replay::ReplayChange;
 use crate::gpu::replay::ReplayModel;
 use crate::gpu::timeline::Timeline;
 use crate::report::CauseReport;
@@ -100,7 +99,7 @@ fn cost(programs: &[ProgramModel<'_>], replays: &JobReplays<'_>) -> Option<GpuCo
         all.add(pause.duration_ns());
         longest_ns = pause.duration_ns().max(longest_ns);
     }
-    let measured = replays.run(&PausePlan::default());
+    let measured = replays.run(&ReplayChange::default());
     let without = replays.run(&without_any(programs));
     (all.count > 0).then(|| GpuCost {
         run_ns: measured.length_ns,

@@ -17,6 +17,7 @@ use gctrace_analysis::report::PredictedLength;
 use gctrace_analysis::report::PredictedRange;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::Saving;
+use gctrace_analysis::report::ScenarioId;
 use gctrace_analysis::report::WhatIf;
 
 fn of(report: &Report, id: AdviceId) -> &Advice {
@@ -38,7 +39,7 @@ fn replayed() -> Report {
         longest_ns: 350_000_000,
     });
     report.what_if.push(WhatIf {
-        id: "planned".to_owned(),
+        id: ScenarioId::Planned,
         made: Change::Planned(PlannedInterval {
             steps: 200,
             length_ns: 350_000_000,

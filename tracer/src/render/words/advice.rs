@@ -58,6 +58,10 @@ pub(super) fn word(advice: &mut Advice, report: &Report) {
 }
 
 /// The process that was stopped longest.
+#[expect(
+    clippy::expect_used,
+    reason = "without a process, analysis advises no setting"
+)]
 fn most(report: &Report) -> &ProcessReport {
     let first = report.processes.first();
     first.expect("invariant: settings are advised only if a process has pauses")

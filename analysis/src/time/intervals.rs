@@ -1,0 +1,172 @@
+//! Unions of lists of intervals, each time counted once. `accumulate/interval_union.rs` owns those
+//! of intervals that arrive one by one.
+
+/// The union of intervals `[start, end)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Intervals {
+    /// Disjoint, sorted, neither touching nor empty.
+    spans: Vec<(u64, u64)>,
+    /// Length of the union.
+    length_ns: u64,
+}
+
+impl FromIterator<(u64, u64)> for Intervals {
+    /// The union of intervals in any order; those that end before they start are left out.
+    fn from_iter<T: IntoIterator<Item = (u64, u64)>>(intervals: T) -> Self {
+        let intervals = intervals.into_iter().filter(|(start, end)| start < end);
+        let mut spans: Vec<(u64, u64)> = intervals.collect();
+        spans.sort_unstable();
+        spans.dedup_by(|(start, end), (_, last)| {
+            let joined = *start <= *last;
+            if joined {
+                *last = (*last).max(*end);
+            }
+            joined
+        });
+        Self {
+            length_ns: length(spans.iter().copied()),
+            spans,
+        }
+    }
+}
+
+impl Intervals {
+    /// Length of the union.
+    pub(crate) fn length_ns(&self) -> u64 {
+        self.length_ns
+    }
+
+    /// The covered parts of an interval, in order.
+    pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+        let first = self.spans.partition_point(|(_, other)| *other <= start);
+        let reaching = self.spans[first..].iter();
+        reaching
+            .take_while(move |(other, _)| *other < end)
+            .map(move |(from, to)| ((*from).max(start), (*to).min(end)))
+            .filter(|(from, to)| from < to)
+    }
+
+    /// How much of an interval is covered.
+    pub(crate) fn length_within(&self, start: u64, end: u64) -> u64 {
+        length(self.within(start, end))
+    }
+
+    /// Removes from `rest` what the union covers, and returns its length. `rest` is sorted and
+    /// disjoint, and stays so.
+    pub(crate) fn take_from(&self, rest: &mut Vec<(u64, u64)>) -> u64 {
+        if self.spans.is_empty() || rest.is_empty() {
+            return 0;
+        }
+        let mut left = Vec::with_capacity(rest.len());
+        let mut sum = 0;
+        for (start, end) in rest.iter().copied() {
+            let mut from = start;
+            for (covered, until) in self.within(start, end) {
+                sum += until - covered;
+                if from < covered {
+                    left.push((from, covered));
+                }
+                from = until;
+            }
+            if from < end {
+                left.push((from, end));
+            }
+        }
+        *rest = left;
+        sum
+    }
+}
+
+/// Sum of the lengths of disjoint intervals.
+pub(crate) fn length(disjoint: impl IntoIterator<Item = (u64, u64)>) -> u64 {
+    disjoint.into_iter().map(|(start, end)| end - start).sum()
+}
+
+/// The union of a list of intervals with the length up to each, for many questions about long
+/// times.
+#[derive(Debug, Default)]
+pub(crate) struct SummedIntervals {
+    /// Disjoint, in order: start, end, and the length of all before.
+    spans: Vec<(u64, u64, u64)>,
+}
+
+impl FromIterator<(u64, u64)> for SummedIntervals {
+    fn from_iter<T: IntoIterator<Item = (u64, u64)>>(intervals: T) -> Self {
+        let mut sum = 0;
+        let union = Intervals::from_iter(intervals);
+        let spans = union.spans.iter().map(|(start, end)| {
+            let before = sum;
+            sum += end - start;
+            (*start, *end, before)
+        });
+        Self {
+            spans: spans.collect(),
+        }
+    }
+}
+
+impl SummedIntervals {
+    /// The time between two timestamps, minus the covered part; 0 if they are in the wrong order.
+    pub(crate) fn outside(&self, from_ns: u64, to_ns: u64) -> u64 {
+        if to_ns <= from_ns {
+            return 0;
+        }
+        (to_ns - from_ns) - (self.until(to_ns) - self.until(from_ns))
+    }
+
+    /// Time covered before a time.
+    fn until(&self, at_ns: u64) -> u64 {
+        let behind = self.spans.partition_point(|(start, _, _)| *start < at_ns);
+        let last = behind.checked_sub(1).map(|last| self.spans[last]);
+        last.map_or(0, |(start, end, before)| before + (at_ns.min(end) - start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn ranges() -> impl Strategy<Value = Vec<(u64, u64)>> {
+        let pair = (0u64..300, 0u64..40).prop_map(|(start, length)| (start, start + length));
+        prop::collection::vec(pair, 0..60)
+    }
+
+    fn timestamps(ranges: &[(u64, u64)]) -> BTreeSet<u64> {
+        let all = ranges.iter();
+        all.flat_map(|(start, end)| *start..*end).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_count_per_tick(of in ranges(), start in 0u64..300, length in 0u64..100) {
+            let covered = Intervals::from_iter(of.iter().copied());
+            let timestamps = timestamps(&of);
+            prop_assert_eq!(covered.length_ns(), timestamps.len() as u64);
+            let counted = timestamps.range(start..start + length).count() as u64;
+            prop_assert_eq!(covered.length_within(start, start + length), counted);
+            let summed: SummedIntervals = of.iter().copied().collect();
+            prop_assert_eq!(summed.outside(start, start + length), length - counted);
+        }
+
+        #[test]
+        fn taking_is_the_difference_of_sets(from in ranges(), what in ranges()) {
+            let mut rest = Intervals::from_iter(from.iter().copied()).spans;
+            let sum = Intervals::from_iter(what.iter().copied()).take_from(&mut rest);
+            let (from, what) = (timestamps(&from), timestamps(&what));
+            prop_assert_eq!(timestamps(&rest), &from - &what);
+            prop_assert_eq!(sum, from.intersection(&what).count() as u64);
+            prop_assert_eq!(sum + length(rest), from.len() as u64);
+        }
+    }
+
+    #[test]
+    fn overlapping_intervals_count_once() {
+        let covered: SummedIntervals = [(30, 40), (10, 15), (12, 20)].into_iter().collect();
+        assert_eq!(covered.outside(0, 50), 30);
+        assert_eq!(covered.outside(15, 35), 10);
+        assert_eq!(covered.outside(20, 30), 10);
+        assert_eq!(covered.outside(30, 20), 0);
+    }
+}

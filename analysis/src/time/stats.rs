@@ -1,0 +1,47 @@
+//! Medians and other order statistics.
+//!
+//! Of an even number of values a median is one of the middle two: figures are times that were
+//! measured, not means of them.
+
+/// The value at a fraction of the sorted values: 2 is the median, the higher one of an even number;
+/// 4 the first quartile. `None` without values. Reorders them.
+pub(crate) fn quantile<T: Ord + Copy>(values: &mut [T], fraction: usize) -> Option<T> {
+    nth(values, values.len() / fraction)
+}
+
+/// The median; of an even number of values the higher one. `None` without values. Reorders them.
+pub(crate) fn median_high<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
+    quantile(values, 2)
+}
+
+/// The median; of an even number of values the lower one. `None` without values. Reorders them.
+pub(crate) fn median_low<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
+    nth(values, values.len().checked_sub(1)? / 2)
+}
+
+/// Median distance from a center; of an even number the lower one. `None` without values.
+pub(crate) fn spread(values: &[i64], center: i64) -> Option<u64> {
+    let mut distances: Vec<u64> = values.iter().map(|value| value.abs_diff(center)).collect();
+    median_low(&mut distances)
+}
+
+fn nth<T: Ord + Copy>(values: &mut [T], place: usize) -> Option<T> {
+    (place < values.len()).then(|| *values.select_nth_unstable(place).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn middles() {
+        assert_eq!(median_low::<u64>(&mut []), None);
+        assert_eq!(median_high::<u64>(&mut []), None);
+        assert_eq!(median_low(&mut [3, 1, 2]), Some(2));
+        assert_eq!(median_high(&mut [3, 1, 2]), Some(2));
+        assert_eq!(median_low(&mut [4, 3, 1, 2]), Some(2));
+        assert_eq!(median_high(&mut [4, 3, 1, 2]), Some(3));
+        assert_eq!(spread(&[1, 2, 9], 2), Some(1));
+        assert_eq!(quantile(&mut [8, 7, 6, 5, 4, 3, 2, 1], 4), Some(3));
+    }
+}

@@ -144,20 +144,20 @@ fn expected_ns(advice: &Advice) -> i128 {
 pub struct PauseTimes {
     /// Time of all pauses, in ns.
     pub all_ns: u64,
-    /// Automatic collections of all generations.
+    /// Automatic collections of all generations: count and time.
     pub automatic_full: PauseTotal,
-    /// Automatic collections of younger generations.
+    /// Automatic collections of younger generations: count and time.
     pub automatic_partial: PauseTotal,
-    /// Collections that the program requested.
+    /// Collections that the program requested with `gc.collect()`.
     pub manual: PauseTotal,
-    /// Collections at interpreter shutdown.
+    /// Collections while the interpreter was finalizing.
     pub shutdown: PauseTotal,
-    /// Collections of unknown reason.
+    /// Collections whose reason the trace does not contain.
     pub unknown: PauseTotal,
 }
 
 impl PauseTimes {
-    /// The times of a report.
+    /// Adds up a report's pauses by cause.
     #[must_use]
     pub fn of(report: &Report) -> Self {
         let of = |reason| {
@@ -182,7 +182,7 @@ impl PauseTimes {
         }
     }
 
-    /// All automatic collections.
+    /// Automatic collections of all generations, full ones included.
     #[must_use]
     pub fn automatic(&self) -> PauseTotal {
         let mut sum = self.automatic_full;

@@ -26,6 +26,9 @@ pub struct FileMapping {
     pub deleted: bool,
 }
 
+/// A file by device and inode, as stat(2) returns them.
+pub type FileIdentity = (u64, u64);
+
 /// A mapped file that may contain a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedFile {

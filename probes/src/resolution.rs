@@ -126,7 +126,7 @@ pub struct Resolution {
 /// probe, and all argument registers still contain the arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbePoint {
-    /// What the probed function is.
+    /// What the function at this location does.
     pub kind: ProbePointKind,
     /// Where the arguments of a [`ProbePointKind::Collect`] are; empty for all others.
     pub arguments: CollectorArguments,

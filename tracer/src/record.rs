@@ -10,6 +10,7 @@ mod frames;
 mod header;
 mod inprocess;
 pub(crate) mod kernel;
+mod losses;
 mod merge;
 pub(crate) mod mode;
 pub(crate) mod nvml;
@@ -31,12 +32,12 @@ use crate::launch::RunningCommand;
 use crate::launch::Signals;
 use crate::print;
 pub(crate) use crate::record::clock::monotonic_ns;
+pub(crate) use crate::record::losses::RecordingLosses;
 use crate::record::nvml::GpuSampling;
 pub(crate) use crate::record::output::RecordSink;
 pub(crate) use crate::record::preparation::RecordingPlan;
 pub(crate) use crate::record::shutdown::Outcome;
-pub(crate) use crate::record::shutdown::RecordingLosses;
-use crate::record::source::Sources;
+use crate::record::source::RecordingSources;
 pub(crate) use crate::record::supervision::CommandSupervisor;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
@@ -104,7 +105,7 @@ pub(crate) struct Recording<'a> {
     trace: RecordingTrace,
     /// The trace's file, until recording starts: if that fails, the previous trace is kept.
     new_trace: Option<NewTrace>,
-    sources: Sources,
+    sources: RecordingSources,
     launch: Option<LaunchPlan>,
     attached: Option<u32>,
     deadline: Option<Instant>,

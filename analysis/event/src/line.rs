@@ -171,7 +171,7 @@ impl RecordEncoder {
     }
 }
 
-/// What every event has besides its `args`, which are its record's own form.
+/// The members of every event; its `args` are the record itself.
 #[derive(Clone, Copy, Default)]
 struct EventHead<'a> {
     phase: &'static str,

@@ -10,7 +10,7 @@ use super::process_gpus::ProcessGpus;
 use super::snapshot::HeapObjects;
 use super::snapshot::PauseFigures;
 use super::steps::LiveSteps;
-use super::steps::PauseTimes;
+use super::steps::StepPauses;
 use super::sums::ClassedSums;
 use super::text::first_bytes;
 use crate::accumulate::Keep;
@@ -147,7 +147,7 @@ impl LiveProcess {
     }
 
     pub(super) fn add_backward(&mut self, pass: &BackwardStep) {
-        let pauses = PauseTimes {
+        let pauses = StepPauses {
             covered: &self.sums.paused,
             starts: &self.starts,
         };
@@ -159,7 +159,7 @@ impl LiveProcess {
         if !LiveSteps::is_step(annotation) {
             return;
         }
-        let pauses = PauseTimes {
+        let pauses = StepPauses {
             covered: &self.sums.paused,
             starts: &self.starts,
         };

@@ -39,12 +39,12 @@ struct ThreadSteps {
 
 /// When any pause ran, and when each started, in order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PauseTimes<'a> {
+pub(super) struct StepPauses<'a> {
     pub(super) covered: &'a IntervalUnion,
     pub(super) starts: &'a VecDeque<u64>,
 }
 
-impl PauseTimes<'_> {
+impl StepPauses<'_> {
     fn within(self, start_ns: u64, end_ns: u64) -> PauseTotal {
         let first = self.starts.partition_point(|start| *start < start_ns);
         let behind = self.starts.partition_point(|start| *start < end_ns);
@@ -57,7 +57,7 @@ impl PauseTimes<'_> {
 
 impl LiveSteps {
     /// Adds a backward pass.
-    pub(super) fn add_backward(&mut self, pass: &BackwardStep, pauses: PauseTimes<'_>) {
+    pub(super) fn add_backward(&mut self, pass: &BackwardStep, pauses: StepPauses<'_>) {
         let Some(thread) = thread(&mut self.backward, pass.tid) else {
             return;
         };
@@ -82,7 +82,7 @@ impl LiveSteps {
     }
 
     /// Adds an annotation that is a step.
-    pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: PauseTimes<'_>) {
+    pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: StepPauses<'_>) {
         if let Some(thread) = thread(&mut self.profiler, annotation.tid) {
             let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
             let pauses = pauses.within(start_ns, end_ns);

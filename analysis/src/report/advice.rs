@@ -28,7 +28,7 @@ pub struct Advice {
     pub basis: Basis,
 }
 
-/// The kind of an advice.
+/// The kinds of advice, in no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdviceId {

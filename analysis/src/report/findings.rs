@@ -12,7 +12,7 @@ use std::ops::Deref;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Worded<F> {
-    /// What was found.
+    /// The finding as data; not serialized.
     #[serde(skip)]
     pub finding: F,
     /// The finding as text, for people.
@@ -50,7 +50,7 @@ impl<F> JsonSchema for Worded<F> {
     }
 }
 
-/// What traces cannot show.
+/// Causes of idle GPUs that traces cannot show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotCovered {
     /// The cost for the GPU beyond bounds: there are CUDA calls, but no GPU times.

@@ -9,9 +9,9 @@ use serde::Serialize;
 /// behaves as recorded.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WhatIf {
-    /// Which change.
+    /// The name of the predicted change.
     pub id: ScenarioId,
-    /// The change as data.
+    /// The change as data, for its sentences.
     #[serde(skip)]
     pub made: Change,
     /// The change as text, for people, for example `gc.disable()`; its wording may change.
@@ -73,7 +73,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The name of the change.
+    /// The name of the change, as reports have it.
     #[must_use]
     pub fn id(self) -> ScenarioId {
         match self {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Kind of probed location.
+/// What a location in a program is probed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u32)]

@@ -90,11 +90,11 @@ macro_rules! driver_functions {
             let Some(address) = *address else {
                 return Err(crate::error::CudaError::NOT_FOUND);
             };
-            type Function = extern "C" fn($($type),*) -> i32;
+            type LinkedFunction = extern "C" fn($($type),*) -> i32;
             // SAFETY: the address of the function of this name of the same version of this library,
             // where it is declared with the same types.
             let function = unsafe {
-                std::mem::transmute::<*const libc::c_void, Function>(std::ptr::with_exposed_provenance(address))
+                std::mem::transmute::<*const libc::c_void, LinkedFunction>(std::ptr::with_exposed_provenance(address))
             };
             crate::error::status(function($($argument),*))
         }

@@ -12,6 +12,7 @@ use gctrace_probes::ProgramKind;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::maps;
+use gctrace_probes::maps::FileIdentity;
 use gctrace_probes::maps::MappedFile;
 use gctrace_probes::proc_status;
 use gctrace_probes::proc_status::ProcessError;
@@ -44,9 +45,6 @@ pub(crate) struct FoundInterpreters {
     /// Number of processes that could not be inspected.
     pub(crate) hidden_processes: usize,
 }
-
-/// Device and inode.
-type FileIdentity = (u64, u64);
 
 #[derive(Debug)]
 struct InterpreterPath {

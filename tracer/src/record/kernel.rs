@@ -43,7 +43,7 @@ use crate::record::kernel::recorded_processes::RecordedProcesses;
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::kernel::stopped_programs::StoppedPrograms;
 use crate::record::kernel::stopped_programs::is_running;
-use crate::record::shutdown::RecordingLosses;
+use crate::record::losses::RecordingLosses;
 use crate::record::source::Source;
 use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::BpfSession;

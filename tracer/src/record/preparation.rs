@@ -19,7 +19,7 @@ use crate::record::mode::CollectionSource;
 use crate::record::mode::ModeDecision;
 use crate::record::output::RecordOutput;
 use crate::record::output::RecordSink;
-use crate::record::source::Sources;
+use crate::record::source::RecordingSources;
 use crate::record::supervision::CommandSupervisor;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
@@ -141,7 +141,7 @@ impl<'a> RecordingPlan<'a> {
             config,
             trace,
             new_trace,
-            sources: Sources { kernel, inprocess },
+            sources: RecordingSources { kernel, inprocess },
             launch,
             attached: None,
             deadline: None,

@@ -5,27 +5,13 @@ use crate::record::clock;
 use crate::record::examination::unexamined_words;
 use crate::record::merge;
 use crate::record::output::OutputTotals;
-use crate::record::source::Sources;
+use crate::record::source::RecordingSources;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::ExaminedProcesses;
 use gctrace_event::TraceEnd;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-
-/// Losses and probe hits so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RecordingLosses {
-    /// Lost events by place; without zeros.
-    pub lost: BTreeMap<String, u64>,
-    /// Processes that could have run Python unseen.
-    pub unexamined: u64,
-    /// Hits of probes and hooks in recorded programs.
-    pub hits: u64,
-    /// CPU time that probes on the collector took from recorded programs, if the cost of one is
-    /// known.
-    pub cost_ns: Option<u64>,
-}
 
 /// What a recording that could be closed reports to its user and its caller.
 pub(crate) struct Outcome {
@@ -42,7 +28,7 @@ pub(crate) struct Outcome {
 /// What made the trace incomplete.
 pub(crate) fn finish(
     mut trace: RecordingTrace,
-    sources: Sources,
+    sources: RecordingSources,
     why: EndReason,
 ) -> anyhow::Result<Outcome> {
     let ended = match why {

@@ -7,7 +7,7 @@
 use crate::launch::CommandEnd;
 use crate::record::inprocess::InProcessSource;
 use crate::record::kernel::KernelSource;
-use crate::record::shutdown::RecordingLosses;
+use crate::record::losses::RecordingLosses;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::TraceEnd;
 use std::os::fd::BorrowedFd;
@@ -58,14 +58,14 @@ pub(super) trait Source {
 }
 
 /// The sources of one recording; at least one.
-pub(super) struct Sources {
+pub(super) struct RecordingSources {
     /// `None` if everything is recorded in-process.
     pub kernel: Option<KernelSource>,
-    /// `None` without injection.
+    /// `None` if nothing is recorded in-process.
     pub inprocess: Option<InProcessSource>,
 }
 
-impl Sources {
+impl RecordingSources {
     /// The kernel comes first. A call that both report is then known to be CUPTI's: its library is
     /// read between the poll of the probes and the handling of their events.
     fn all(&mut self) -> impl Iterator<Item = &mut dyn Source> {

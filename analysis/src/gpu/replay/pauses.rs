@@ -402,8 +402,8 @@ impl PauseEffects {
         let (edge, from) = waiting(chain, place, inserted.at_ns, layout)?;
         let (_, handed_over) = layout.call_span(*chain.source.get(place)?)?;
         let (_, to) = gap(chain, place, layout)?;
-        let besides = (inserted.at_ns - from).saturating_add(to.saturating_sub(handed_over));
-        let waited = i64::try_from(besides).unwrap_or(i64::MAX);
+        let elsewhere = (inserted.at_ns - from).saturating_add(to.saturating_sub(handed_over));
+        let waited = i64::try_from(elsewhere).unwrap_or(i64::MAX);
         let floor = self.floors.get(&edge).copied().unwrap_or(0);
         Some((edge, waited.saturating_sub(floor).max(0)))
     }

@@ -18,6 +18,7 @@ use gctrace_probes::ProgramKind;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::maps::FileIdentity;
 use gctrace_probes::maps::MappedFile;
 use gctrace_probes::proc_status;
 use gctrace_probes::proc_status::ProcessError;
@@ -31,9 +32,6 @@ use std::path::PathBuf;
 
 /// Index of a probed interpreter in [`ProbedInterpreters`]; valid for the whole recording.
 pub(crate) type InterpreterIndex = usize;
-
-/// A file by device and inode, as `stat` returns them.
-type FileIdentity = (u64, u64);
 
 /// Interpreters with probes, and the files that were examined for them, each once.
 pub(crate) struct ProbedInterpreters {

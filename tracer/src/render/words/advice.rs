@@ -19,7 +19,7 @@ use gctrace_event::Counter;
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
 const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
-/// What an advice says besides its savings; `code` and `risk` are empty where there are none.
+/// The text of an advice; `code` and `risk` are empty where there are none.
 #[derive(Default)]
 struct AdviceText {
     action: &'static str,

@@ -57,7 +57,7 @@ pub(super) fn pause(
     Ok(pause)
 }
 
-/// The members that say where a pause was recorded.
+/// The members that tell the sources of a pause apart.
 #[derive(Default)]
 struct InjectedMembers<'a> {
     name: JsonValue<'a>,

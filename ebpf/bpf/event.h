@@ -334,13 +334,13 @@ struct allocation_event {
 };
 
 /* Result of trying to stop a process. */
-enum hold {
-	HOLD_NOT_NEEDED = 0,
-	HOLD_STOPPED = 1,      /* it was sent SIGSTOP and waits for SIGCONT                       */
-	HOLD_OTHER_USER = 2,   /* it runs as a user whose processes gctrace may not resume        */
-	HOLD_NOT_NOW = 3,      /* user space has not polled for a while, or is ending             */
-	HOLD_SEEN = 4,         /* it would be noticed: a debugger, a shell with job control       */
-	HOLD_FAILED = 5,       /* too many are stopped, or the signal failed                      */
+enum stop {
+	STOP_NOT_NEEDED = 0,
+	STOP_SENT = 1,         /* it was sent SIGSTOP and waits for SIGCONT                       */
+	STOP_OTHER_USER = 2,   /* it runs as a user whose processes gctrace may not resume        */
+	STOP_NOT_NOW = 3,      /* user space has not polled for a while, or is ending             */
+	STOP_SEEN = 4,         /* it would be noticed: a debugger, a shell with job control       */
+	STOP_FAILED = 5,       /* too many are stopped, or the signal failed                      */
 };
 
 /* Kind of library, by its name. */
@@ -354,7 +354,7 @@ struct process_event {
 	__u32 kind;            /* EVENT_FORK, _EXEC, _EXIT, _PROGRAM_ENTRY, _LIBRARY, _FOREIGN    */
 	__u32 pid;
 	__u32 parent;
-	__u32 hold;            /* enum hold                                                       */
+	__u32 stop;            /* enum stop                                                       */
 	__u64 at_ns;
 	struct file_key file;  /* EXEC: the executable; LIBRARY: the library                      */
 	__s32 exit_code;       /* EXIT: as wait(2) reports it                                     */

@@ -373,7 +373,7 @@ int at_entry(struct pt_regs *context)
 		forget_code(argument(context, 1), pid);
 		break;
 	case POINT_PROGRAM_ENTRY:
-		hold_at_program_entry(pid, bpf_ktime_get_ns());
+		stop_at_program_entry(pid, bpf_ktime_get_ns());
 		break;
 	}
 	return 0;

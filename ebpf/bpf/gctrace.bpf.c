@@ -10,7 +10,7 @@
 #include "thread.bpf.h"
 #include "collector.bpf.h"
 #include "counters.bpf.h"
-#include "hold.bpf.c"
+#include "stop.bpf.c"
 #include "process.bpf.c"
 #include "gc.bpf.c"
 #include "interrupted.bpf.c"
@@ -29,7 +29,7 @@ struct wire_types {
 	struct code_event code_event;
 	struct allocation_event allocation_event;
 	enum event_kind event_kind;
-	enum hold hold;
+	enum stop stop;
 	enum library library;
 	enum pause_flag pause_flag;
 	enum point_kind point_kind;

@@ -86,7 +86,7 @@ static __noinline int note_library(u32 descriptor)
 	event->known = known;
 	event->library = library;
 	if (!known)
-		hold_for(event, process->incarnation == ATTACHED);
+		stop_for(event, process->incarnation == ATTACHED);
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

@@ -9,7 +9,7 @@ const volatile u64 ring_bytes = 1 << 24;
 /* An ordinary user with capabilities may not resume other users' processes: then only this user's
  * are stopped. ANY_USER: root, which may. */
 #define ANY_USER 0xffffffffu
-const volatile u32 hold_only_user = ANY_USER;
+const volatile u32 stop_only_user = ANY_USER;
 
 /* With file capabilities gctrace has rights that its user lacks: then only processes that this user
  * could inspect are followed. ANY_USER: all. */
@@ -22,7 +22,7 @@ const volatile u32 gctrace_pid = 0;
 /* Until when programs may be stopped, in nanoseconds of CLOCK_MONOTONIC. User space advances it
  * while it polls the rings, and sets it to 0 when the recording starts to end: no program is
  * stopped that would not be resumed. */
-u64 hold_until_ns = 0;
+u64 stop_until_ns = 0;
 /* If not 0: children of this process are recorded (gctrace itself, while it starts the command). */
 u32 launcher_pid = 0;
 /* Threads in a pause, system-wide: lets sched_switch return at once if there are none. */
@@ -82,7 +82,7 @@ struct {
 	__uint(max_entries, MAX_PROCESSES);
 	__type(key, u32);
 	__type(value, u64);
-} held SEC(".maps");
+} stopped SEC(".maps");
 
 /* Executables that user space has examined: not stopped again. */
 struct {

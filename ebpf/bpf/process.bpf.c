@@ -14,7 +14,7 @@ static __always_inline struct process_event *reserve_process_event(u32 kind, u32
 	event->kind = kind;
 	event->pid = pid;
 	event->parent = 0;
-	event->hold = HOLD_NOT_NEEDED;
+	event->stop = STOP_NOT_NEEDED;
 	event->at_ns = now;
 	event->file.inode = 0;
 	event->file.device = 0;
@@ -26,19 +26,19 @@ static __always_inline struct process_event *reserve_process_event(u32 kind, u32
 }
 
 /* Stops the process of an event, and stores the result in the event. */
-static __always_inline void hold_for(struct process_event *event, bool attached)
+static __always_inline void stop_for(struct process_event *event, bool attached)
 {
 	event->parent_stopped = parent_is_stopped();
-	event->hold = attached ? HOLD_SEEN : hold(event->pid, event->at_ns);
+	event->stop = attached ? STOP_SEEN : stop_program(event->pid, event->at_ns);
 }
 
-static __always_inline void hold_at_program_entry(u32 pid, u64 now)
+static __always_inline void stop_at_program_entry(u32 pid, u64 now)
 {
 	struct process_event *event = reserve_process_event(EVENT_PROGRAM_ENTRY, pid, now);
 
 	if (!event)
 		return;
-	hold_for(event, false);
+	stop_for(event, false);
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 }
 
@@ -163,7 +163,7 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 	event->file = key;
 	event->known = !may_hold_collector(executable) || bpf_map_lookup_elem(&known_files, &key) != 0;
 	if (!event->known)
-		hold_for(event, attached);
+		stop_for(event, attached);
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
@@ -188,7 +188,7 @@ int on_exit(struct bpf_raw_tracepoint_args *context)
 	if (BPF_CORE_READ(task, signal, live.counter) != 0)
 		return 0;
 	bpf_map_delete_elem(&followed, &pid);
-	bpf_map_delete_elem(&held, &pid);
+	bpf_map_delete_elem(&stopped, &pid);
 	event = reserve_process_event(EVENT_EXIT, pid, now);
 	if (!event)
 		return 0;

@@ -5,23 +5,23 @@ use crate::event::AllocationEvent;
 use crate::event::CapturedFrame;
 use crate::event::CodeEvent;
 use crate::event::CodeId;
-use crate::event::HoldState;
 use crate::event::KernelEvent;
 use crate::event::LibraryKind;
-use crate::event::NotHeld;
+use crate::event::NotStopped;
 use crate::event::PauseEvent;
 use crate::event::ProcessEvent;
 use crate::event::StackEvent;
+use crate::event::StopState;
 use crate::wire::AllocationWire;
 use crate::wire::CodeWire;
 use crate::wire::EventKind;
-use crate::wire::HoldWire;
 use crate::wire::LibraryWire;
 use crate::wire::NO_OFFSET;
 use crate::wire::PauseFlag;
 use crate::wire::PauseWire;
 use crate::wire::ProcessWire;
 use crate::wire::StackWire;
+use crate::wire::StopWire;
 use crate::wire::read;
 use gctrace_event::EventSource;
 use gctrace_event::GcReason;
@@ -47,7 +47,7 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
 }
 
 fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
-    let (pid, at_ns, hold) = (wire.pid, wire.at_ns, hold(wire));
+    let (pid, at_ns, stop) = (wire.pid, wire.at_ns, stop(wire));
     Some(match EventKind(wire.kind) {
         EventKind::EVENT_FORK => ProcessEvent::Fork {
             pid,
@@ -57,11 +57,11 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
         EventKind::EVENT_EXEC => ProcessEvent::Exec {
             pid,
             file: wire.file,
-            hold,
+            stop,
             known: wire.known != 0,
             at_ns,
         },
-        EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, hold, at_ns },
+        EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, stop, at_ns },
         EventKind::EVENT_LIBRARY => ProcessEvent::Library {
             pid,
             file: wire.file,
@@ -70,7 +70,7 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
                 _ => LibraryKind::Cuda,
             },
             known: wire.known != 0,
-            hold,
+            stop,
             at_ns,
         },
         EventKind::EVENT_FOREIGN => ProcessEvent::Foreign { pid, at_ns },
@@ -83,16 +83,16 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
     })
 }
 
-fn hold(wire: &ProcessWire) -> HoldState {
-    match HoldWire(wire.hold) {
-        HoldWire::HOLD_STOPPED => HoldState::Stopped {
+fn stop(wire: &ProcessWire) -> StopState {
+    match StopWire(wire.stop) {
+        StopWire::STOP_SENT => StopState::Stopped {
             parent_was_stopped: wire.parent_stopped != 0,
         },
-        HoldWire::HOLD_OTHER_USER => HoldState::Refused(NotHeld::OtherUser),
-        HoldWire::HOLD_NOT_NOW => HoldState::Refused(NotHeld::NotNow),
-        HoldWire::HOLD_SEEN => HoldState::Refused(NotHeld::Seen),
-        HoldWire::HOLD_FAILED => HoldState::Refused(NotHeld::Failed),
-        _ => HoldState::NotNeeded,
+        StopWire::STOP_OTHER_USER => StopState::Refused(NotStopped::OtherUser),
+        StopWire::STOP_NOT_NOW => StopState::Refused(NotStopped::NotNow),
+        StopWire::STOP_SEEN => StopState::Refused(NotStopped::Seen),
+        StopWire::STOP_FAILED => StopState::Refused(NotStopped::Failed),
+        _ => StopState::NotNeeded,
     }
 }
 

@@ -110,8 +110,8 @@ pub struct PauseEvent {
 
 /// Whether a process was stopped until its probes are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldState {
-    /// It is stopped and waits for [`crate::HeldProcesses::release`].
+pub enum StopState {
+    /// It is stopped and waits for [`crate::StoppedProcesses::release`].
     Stopped {
         /// Its parent was already stopped before.
         parent_was_stopped: bool,
@@ -119,16 +119,16 @@ pub enum HoldState {
     /// Stopping was not necessary.
     NotNeeded,
     /// It should be stopped, but is running.
-    Refused(NotHeld),
+    Refused(NotStopped),
 }
 
 /// Why a process was not stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotHeld {
+pub enum NotStopped {
     /// It runs as a user whose processes this gctrace may not resume.
     OtherUser,
     /// The recording is ending, or the rings were not polled for a while
-    /// ([`crate::BpfSession::hold_until`]).
+    /// ([`crate::BpfSession::may_stop_until`]).
     NotNow,
     /// It would be noticed: by a debugger, a shell with job control, sudo.
     Seen,
@@ -164,7 +164,7 @@ pub enum ProcessEvent {
         /// The executable.
         file: FileKey,
         /// Whether it is stopped.
-        hold: HoldState,
+        stop: StopState,
         /// The executable need not be examined: it was marked as known, or certainly contains no
         /// collector.
         known: bool,
@@ -176,7 +176,7 @@ pub enum ProcessEvent {
         /// Process id.
         pid: u32,
         /// Whether it is stopped.
-        hold: HoldState,
+        stop: StopState,
         /// Time of the event.
         at_ns: u64,
     },
@@ -192,7 +192,7 @@ pub enum ProcessEvent {
         /// Whether the file was marked as known before.
         known: bool,
         /// Whether it is stopped, once the mapping exists.
-        hold: HoldState,
+        stop: StopState,
         /// Time of the event.
         at_ns: u64,
     },

@@ -13,12 +13,12 @@ use std::os::fd::BorrowedFd;
 /// The processes that were stopped at exec and wait for their probes. Uses the map alone, so that
 /// another process can keep it open and resume them when gctrace is gone.
 #[derive(Debug)]
-pub struct HeldProcesses {
+pub struct StoppedProcesses {
     map: MapHandle,
 }
 
-impl HeldProcesses {
-    /// Takes the map `held` of a loaded session.
+impl StoppedProcesses {
+    /// Takes the map `stopped` of a loaded session.
     pub(crate) fn new(map: MapHandle) -> Self {
         Self { map }
     }
@@ -81,7 +81,7 @@ impl HeldProcesses {
             .filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)))
             .collect();
         for pid in &pids {
-            // It has exited, or may not be signaled: then we did not stop it (`hold_only_user`).
+            // It has exited, or may not be signaled: then we did not stop it (`stop_only_user`).
             let _ = self.resume(*pid);
         }
         !pids.is_empty()

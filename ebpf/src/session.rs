@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::event::KernelEvent;
 use crate::layout::layout;
 use crate::per_cpu;
-use crate::release::HeldProcesses;
+use crate::release::StoppedProcesses;
 use crate::ring_memory;
 use crate::support::AttachMethod;
 use crate::support::KernelSupport;
@@ -147,10 +147,10 @@ impl BpfSession {
 
     /// Until when programs may be stopped, in nanoseconds of CLOCK_MONOTONIC; 0: not any more. None
     /// are stopped before the first call. A process that is being stopped during a call is in
-    /// [`HeldProcesses`], and its event follows.
-    pub fn hold_until(&mut self, at_ns: u64) {
+    /// [`StoppedProcesses`], and its event follows.
+    pub fn may_stop_until(&mut self, at_ns: u64) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
-            bss.hold_until_ns = at_ns;
+            bss.stop_until_ns = at_ns;
         }
     }
 
@@ -193,11 +193,11 @@ impl BpfSession {
     ///
     /// # Errors
     /// [`Error::Map`] if the descriptor cannot be duplicated.
-    pub fn held(&self) -> Result<HeldProcesses, Error> {
-        MapHandle::try_from(&self.skeleton.maps.held)
-            .map(HeldProcesses::new)
+    pub fn stopped(&self) -> Result<StoppedProcesses, Error> {
+        MapHandle::try_from(&self.skeleton.maps.stopped)
+            .map(StoppedProcesses::new)
             .map_err(|source| Error::Map {
-                map: "held",
+                map: "stopped",
                 source,
             })
     }
@@ -355,7 +355,7 @@ fn load(config: SessionConfig, attach: AttachMethod) -> Result<GctraceSkel<'stat
         rodata.gctrace_pid = std::process::id();
         rodata.stack_depth = config.stack_depth.min(crate::MAX_STACK_DEPTH);
         if !nix::unistd::Uid::effective().is_root() {
-            rodata.hold_only_user = nix::unistd::Uid::current().as_raw();
+            rodata.stop_only_user = nix::unistd::Uid::current().as_raw();
         }
         if has_file_capabilities() {
             rodata.follow_only_user = nix::unistd::Uid::current().as_raw();

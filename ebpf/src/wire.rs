@@ -32,7 +32,6 @@ pub(crate) use skeleton::types::followed_process as FollowedProcess;
 pub(crate) use skeleton::types::frame_layout as FrameWire;
 pub(crate) use skeleton::types::hardware_counter as HardwareCounter;
 pub(crate) use skeleton::types::hardware_counts as HardwareCounts;
-pub(crate) use skeleton::types::hold as HoldWire;
 pub(crate) use skeleton::types::instruction_kind as InstructionKind;
 pub(crate) use skeleton::types::layout as LayoutWire;
 pub(crate) use skeleton::types::library as LibraryWire;
@@ -45,6 +44,7 @@ pub(crate) use skeleton::types::process_event as ProcessWire;
 pub(crate) use skeleton::types::process_hardware as ProcessHardware;
 pub(crate) use skeleton::types::software_counts as SoftwareCounts;
 pub(crate) use skeleton::types::stack_event as StackWire;
+pub(crate) use skeleton::types::stop as StopWire;
 pub(crate) use skeleton::types::task_counts as TaskCounts;
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.

@@ -19,6 +19,7 @@ mod plan;
 mod preparation;
 mod shutdown;
 mod source;
+mod sources;
 mod supervision;
 mod trace;
 
@@ -37,7 +38,7 @@ use crate::record::nvml::GpuSampling;
 pub(crate) use crate::record::output::RecordSink;
 pub(crate) use crate::record::preparation::RecordingPlan;
 pub(crate) use crate::record::shutdown::Outcome;
-use crate::record::source::RecordingSources;
+use crate::record::sources::RecordingSources;
 pub(crate) use crate::record::supervision::CommandSupervisor;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;

@@ -10,6 +10,7 @@ mod cuda;
 mod examined;
 mod gpu;
 mod gpu_work;
+mod recording;
 mod source;
 
 pub use allocations::Allocations;
@@ -34,11 +35,15 @@ pub use gpu_work::GpuOp;
 pub use gpu_work::GpuOpKind;
 pub use gpu_work::GpuSync;
 pub use gpu_work::GpuSyncKind;
+pub use recording::OmittedPauses;
+pub use recording::ProbeCost;
+pub use recording::RecordingMode;
+pub use recording::TraceEnd;
+pub use recording::TraceHeader;
 pub use source::EventSource;
 
 use serde::Deserialize;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// Why a collection ran, as far as its source knows.
 #[derive(
@@ -379,125 +384,4 @@ pub enum Record {
     Note(Note),
     /// The last line of a recording that was ended in order.
     End(TraceEnd),
-}
-
-/// The source of a recording's collections.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RecordingMode {
-    /// The kernel's probes; also of traces from before there was a choice.
-    #[default]
-    Ebpf,
-    /// The injected library, in-process.
-    Inject,
-    /// Both.
-    Both,
-    /// A word of a later gctrace.
-    #[serde(untagged)]
-    Other(String),
-}
-
-impl RecordingMode {
-    /// The word for it in traces and reports.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Ebpf => "ebpf",
-            Self::Inject => "inject",
-            Self::Both => "both",
-            Self::Other(word) => word,
-        }
-    }
-}
-
-/// The first line of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TraceHeader {
-    /// Format name and version; readers accept [`crate::FORMAT`] only.
-    pub format: String,
-    /// Version of gctrace that recorded it.
-    pub gctrace: String,
-    /// The command, or empty when attached to a process.
-    pub command: Vec<String>,
-    /// The process attached to with `-p`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attached_pid: Option<u32>,
-    /// Host name of the machine, as in `uname -n`; empty if unknown.
-    pub host: String,
-    /// Kernel release, as in `uname -r`.
-    pub kernel: String,
-    /// Logical CPUs that gctrace could use (affinity mask and cgroup quota considered); 0 if
-    /// unknown.
-    pub cpus: u32,
-    /// Rank of the whole recording, if gctrace's environment contains it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rank: Option<u32>,
-    /// Start of the recording, in ns of CLOCK_MONOTONIC.
-    pub started_ns: u64,
-    /// The same time as Unix time, in ns.
-    pub started_unix_ns: u64,
-    /// Pauses shorter than this were counted but not written.
-    pub min_pause_ns: u64,
-    /// Whether the children of recorded processes were recorded as well.
-    pub follow: bool,
-    /// Most frames of a stack that were recorded; 0 where stacks were not.
-    pub stack_depth: u32,
-    /// Which calls of CUDA were recorded (`--cuda`): `all`, `launches`, `sync` or `off`; absent in
-    /// traces from before that was written.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cuda: Option<String>,
-    /// How it was recorded (`--mode`, as decided).
-    pub mode: RecordingMode,
-    /// Names of the counters that were recorded ([`Counter::as_str`]).
-    pub counters: Vec<String>,
-    /// Requested counters that could not be opened, by name, with the reason.
-    pub counters_missing: BTreeMap<String, String>,
-}
-
-/// What one kind of probe cost.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ProbeCost {
-    /// Name of the probe, for example `gc entry`.
-    pub probe: String,
-    /// Times it was hit in recorded processes.
-    pub hits: u64,
-    /// Time per hit, measured on this machine at the end of the recording; `None` if that failed.
-    pub ns_per_hit: Option<f64>,
-}
-
-impl Eq for ProbeCost {}
-
-/// Pauses shorter than `--min-pause`, which were counted but not written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct OmittedPauses {
-    /// Number of pauses that were not written.
-    pub count: u64,
-    /// Sum of their lengths, in ns.
-    pub total_ns: u64,
-}
-
-/// The last line of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TraceEnd {
-    /// End of the recording, in ns of CLOCK_MONOTONIC.
-    pub ended_ns: u64,
-    /// Why it ended, in words: `the command ended`, `interrupted`, `disk full`, ...
-    pub why: String,
-    /// Exit code of the command as a shell would show it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    /// Events lost, by where (`ring buffer full`, ...). Empty means that no event of an examined
-    /// process was lost.
-    pub lost: BTreeMap<String, u64>,
-    /// Which processes were examined; absent in traces from before that was written.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub processes: Option<ExaminedProcesses>,
-    /// Pauses under `--min-pause`, which the trace does not contain.
-    pub omitted: OmittedPauses,
-    /// Overhead of recording, one entry for each kind of probe.
-    pub probes: Vec<ProbeCost>,
 }

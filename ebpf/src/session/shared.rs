@@ -14,7 +14,7 @@ const SHARED: [&str; 10] = [
     "points",
     "layouts",
     "followed",
-    "held",
+    "stopped",
     "known_files",
     "pause_ring",
     "process_ring",

@@ -24,7 +24,7 @@ fn limit() -> Duration {
 pub trait WithTimeout {
     /// Like `output` and `wait_with_output`.
     fn output_in_time(&mut self) -> std::io::Result<Output>;
-    /// Like `status` and `wait`; after [`limit`] kills the process and panics.
+    /// Like `status` and `wait`; after [`LIMIT`] kills the process and panics.
     fn status_in_time(&mut self) -> std::io::Result<ExitStatus>;
 }
 

@@ -19,7 +19,7 @@ use crate::record::mode::CollectionSource;
 use crate::record::mode::ModeDecision;
 use crate::record::output::RecordOutput;
 use crate::record::output::RecordSink;
-use crate::record::source::RecordingSources;
+use crate::record::sources::RecordingSources;
 use crate::record::supervision::CommandSupervisor;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;

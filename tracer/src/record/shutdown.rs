@@ -5,7 +5,7 @@ use crate::record::clock;
 use crate::record::examination::unexamined_words;
 use crate::record::merge;
 use crate::record::output::OutputTotals;
-use crate::record::source::RecordingSources;
+use crate::record::sources::RecordingSources;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::ExaminedProcesses;
 use gctrace_event::TraceEnd;

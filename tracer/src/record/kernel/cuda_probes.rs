@@ -20,7 +20,7 @@ use gctrace_ebpf::CallKind;
 use gctrace_ebpf::CudaEvent;
 use gctrace_ebpf::CudaPrograms;
 use gctrace_ebpf::FileKey;
-use gctrace_ebpf::HoldState;
+use gctrace_ebpf::StopState;
 use gctrace_event::Pause;
 use gctrace_event::ProbeCost;
 use gctrace_probes::cuda::CudaFile;
@@ -117,7 +117,7 @@ impl CudaProbes {
         file: FileKey,
         calls: &mut CallSources,
     ) {
-        if matches!(stop.state, HoldState::Stopped { .. }) {
+        if matches!(stop.state, StopState::Stopped { .. }) {
             wait_for_mapping(stop.pid, file.inode);
             self.probe_mapped(session, stop.pid, calls);
         } else {

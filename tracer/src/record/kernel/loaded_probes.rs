@@ -17,9 +17,9 @@ use crate::record::kernel::stopped_programs::StoppedPrograms;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::HeldProcesses;
 use gctrace_ebpf::KernelSupport;
 use gctrace_ebpf::SessionConfig;
+use gctrace_ebpf::StoppedProcesses;
 use std::collections::HashMap;
 
 /// The loaded BPF programs, before the trace is created.
@@ -52,7 +52,7 @@ impl LoadedProbes {
         trace: &mut RecordingTrace,
     ) -> anyhow::Result<KernelSource> {
         let mut session = self.session;
-        let stopped = session.held()?;
+        let stopped = session.stopped()?;
         let guardian = start_guardian(&stopped);
         let cuda = CudaProbes::start(config.cuda, config.ring_size, &mut session);
         if let Err(error) = self.arenas {
@@ -117,7 +117,7 @@ fn warn_of_missing(counting: &CounterRecording, choice: &CounterChoice) {
 }
 
 /// A recording works without a guardian; only killing gctrace could leave a process stopped.
-fn start_guardian(stopped: &HeldProcesses) -> Option<Guardian> {
+fn start_guardian(stopped: &StoppedProcesses) -> Option<Guardian> {
     Guardian::start(stopped.descriptor())
         .inspect_err(|error| {
             tracing::warn!("no guardian ({error:#}): if gctrace is killed while it has a program stopped, resume it with kill -CONT");

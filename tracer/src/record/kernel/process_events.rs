@@ -51,7 +51,7 @@ impl KernelSource {
             ProcessEvent::Exec {
                 pid,
                 file,
-                hold: state,
+                stop: state,
                 known,
                 at_ns,
             } => {
@@ -70,14 +70,14 @@ impl KernelSource {
             }
             ProcessEvent::ProgramEntry {
                 pid,
-                hold: state,
+                stop: state,
                 at_ns,
             } => self.entered(trace, StopPoint { pid, state, at_ns }),
             ProcessEvent::Library {
                 pid,
                 file,
                 kind,
-                hold: state,
+                stop: state,
                 at_ns,
                 ..
             } => {

@@ -2,16 +2,16 @@
 //! could not be stopped.
 //!
 //! Owns gctrace's end of the map of stopped processes, and how long they were stopped. The BPF
-//! programs decide whether to stop a program (`ebpf/bpf/hold.bpf.c`); the guardian has the same map
+//! programs decide whether to stop a program (`ebpf/bpf/stop.bpf.c`); the guardian has the same map
 //! and resumes what gctrace does not.
 
 use crate::record::clock;
 use crate::record::examination::Unexamined;
 use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::HeldProcesses;
-use gctrace_ebpf::HoldState;
-use gctrace_ebpf::NotHeld;
+use gctrace_ebpf::NotStopped;
+use gctrace_ebpf::StopState;
+use gctrace_ebpf::StoppedProcesses;
 use gctrace_probes::proc_status;
 use std::time::Duration;
 use std::time::Instant;
@@ -42,7 +42,7 @@ pub(crate) struct StopTimes {
 #[derive(Clone, Copy)]
 pub(crate) struct StopPoint {
     pub pid: u32,
-    pub state: HoldState,
+    pub state: StopState,
     /// Time of the event, CLOCK_MONOTONIC in ns.
     pub at_ns: u64,
 }
@@ -57,7 +57,7 @@ struct StoppedParent {
 
 /// The stopped programs of a recording.
 pub(crate) struct StoppedPrograms {
-    map: HeldProcesses,
+    map: StoppedProcesses,
     /// Number and total time of all stops.
     pub times: StopTimes,
     /// The recording is ending: no program is stopped any more; those that are get resumed at once.
@@ -67,7 +67,7 @@ pub(crate) struct StoppedPrograms {
 }
 
 impl StoppedPrograms {
-    pub(crate) fn new(map: HeldProcesses) -> Self {
+    pub(crate) fn new(map: StoppedProcesses) -> Self {
         Self {
             map,
             times: StopTimes::default(),
@@ -80,7 +80,7 @@ impl StoppedPrograms {
     /// rings.
     pub(crate) fn allow(&self, session: &mut BpfSession) {
         if !self.is_ending {
-            session.hold_until(clock::monotonic_ns() + AFTER_POLL_NS);
+            session.may_stop_until(clock::monotonic_ns() + AFTER_POLL_NS);
         }
     }
 
@@ -88,7 +88,7 @@ impl StoppedPrograms {
     /// resumed by their events, or by the guardian.
     pub(crate) fn end(&mut self, session: &mut BpfSession) {
         self.is_ending = true;
-        session.hold_until(0);
+        session.may_stop_until(0);
         self.map.resume_all();
     }
 
@@ -104,7 +104,7 @@ impl StoppedPrograms {
 
     /// Resumes the process of an event of that time, if it was stopped.
     pub(crate) fn release(&mut self, trace: &mut RecordingTrace, stop: StopPoint) {
-        let HoldState::Stopped { parent_was_stopped } = stop.state else {
+        let StopState::Stopped { parent_was_stopped } = stop.state else {
             return;
         };
         let StopPoint { pid, at_ns, .. } = stop;
@@ -149,11 +149,11 @@ impl StoppedPrograms {
             return;
         }
         let why = match state {
-            HoldState::Stopped { .. } | HoldState::NotNeeded => return,
-            HoldState::Refused(NotHeld::OtherUser) => "it runs as another user",
-            HoldState::Refused(NotHeld::NotNow) => "gctrace was busy",
-            HoldState::Refused(NotHeld::Failed) => "too many programs are stopped",
-            HoldState::Refused(NotHeld::Seen) => {
+            StopState::Stopped { .. } | StopState::NotNeeded => return,
+            StopState::Refused(NotStopped::OtherUser) => "it runs as another user",
+            StopState::Refused(NotStopped::NotNow) => "gctrace was busy",
+            StopState::Refused(NotStopped::Failed) => "too many programs are stopped",
+            StopState::Refused(NotStopped::Seen) => {
                 "it was already running, or its parent handles stopped children: sudo, su, a debugger, a shell with job \
                  control"
             }

@@ -123,23 +123,23 @@ static __noinline int would_be_seen(void)
 	return 1;
 }
 
-/* Stops the current process, if permitted: enum hold. Never without an event for user space, which
+/* Stops the current process, if permitted: enum stop. Never without an event for user space, which
  * alone resumes it. */
-static __always_inline u32 hold(u32 pid, u64 now)
+static __always_inline u32 stop_program(u32 pid, u64 now)
 {
-	if (hold_only_user != ANY_USER && (u32)bpf_get_current_uid_gid() != hold_only_user)
-		return HOLD_OTHER_USER;
-	if (now >= hold_until_ns)
-		return HOLD_NOT_NOW;
+	if (stop_only_user != ANY_USER && (u32)bpf_get_current_uid_gid() != stop_only_user)
+		return STOP_OTHER_USER;
+	if (now >= stop_until_ns)
+		return STOP_NOT_NOW;
 	if (would_be_seen())
-		return HOLD_SEEN;
-	if (bpf_map_update_elem(&held, &pid, &now, BPF_ANY))
-		return HOLD_FAILED;
+		return STOP_SEEN;
+	if (bpf_map_update_elem(&stopped, &pid, &now, BPF_ANY))
+		return STOP_FAILED;
 	if (bpf_send_signal(SIGSTOP)) {
-		bpf_map_delete_elem(&held, &pid);
-		return HOLD_FAILED;
+		bpf_map_delete_elem(&stopped, &pid);
+		return STOP_FAILED;
 	}
-	return HOLD_STOPPED;
+	return STOP_SENT;
 }
 
 /* Whether the parent of the current process is stopped: if so later, its user did not do it. */

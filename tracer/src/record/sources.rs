@@ -1,0 +1,141 @@
+//! The sources of a recording: the kernel's probes, and the injected library, in-process.
+//!
+//! Owns the order in which they are polled. What one must know of the other is in the trace: which
+//! pauses both saw, which processes were examined, and which source reports the CUDA calls of a
+//! process.
+
+use crate::launch::CommandEnd;
+use crate::record::inprocess::InProcessSource;
+use crate::record::kernel::KernelSource;
+use crate::record::losses::RecordingLosses;
+use crate::record::source::Source;
+use crate::record::trace::RecordingTrace;
+use gctrace_event::TraceEnd;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+use std::time::Instant;
+
+/// How long to wait for the events of programs that are stopped when the recording ends: they
+/// arrive within microseconds.
+const RELEASE: Duration = Duration::from_millis(250);
+
+/// The sources of one recording; at least one.
+pub(super) struct RecordingSources {
+    /// `None` if everything is recorded in-process.
+    pub kernel: Option<KernelSource>,
+    /// `None` if nothing is recorded in-process.
+    pub inprocess: Option<InProcessSource>,
+}
+
+impl RecordingSources {
+    /// The kernel comes first. A call that both report is then known to be CUPTI's: its library is
+    /// read between the poll of the probes and the handling of their events.
+    fn all(&mut self) -> impl Iterator<Item = &mut dyn Source> {
+        let kernel = self.kernel.as_mut().map(|source| source as &mut dyn Source);
+        let inprocess = self.inprocess.as_mut();
+        kernel
+            .into_iter()
+            .chain(inprocess.map(|source| source as &mut dyn Source))
+    }
+
+    /// Drains and handles the events of all sources.
+    pub(super) fn poll(&mut self, trace: &mut RecordingTrace) -> anyhow::Result<()> {
+        for source in self.all() {
+            source.poll(trace)?;
+        }
+        for source in self.all() {
+            source.handle(trace);
+        }
+        Ok(())
+    }
+
+    /// Does what is due by the clock.
+    pub(super) fn tick(&mut self, trace: &mut RecordingTrace) {
+        for source in self.all() {
+            source.tick(trace);
+        }
+    }
+
+    /// Descriptors that are readable when events wait.
+    pub(super) fn wake_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let kernel = self.kernel.as_ref().map(Source::wake_descriptor);
+        let inprocess = self.inprocess.as_ref().map(Source::wake_descriptor);
+        kernel.into_iter().chain(inprocess)
+    }
+
+    /// Pids of living processes that run Python: as the probes see them, or, without probes, those
+    /// that handed over a ring.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        match (&self.kernel, &self.inprocess) {
+            (Some(kernel), _) => kernel.pids(),
+            (None, Some(inprocess)) => inprocess.pids(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// Losses, hits and cost so far.
+    ///
+    /// # Errors
+    /// The kernel does not report the counts.
+    pub(super) fn tally(&mut self, trace: &RecordingTrace) -> anyhow::Result<RecordingLosses> {
+        let examined = trace.examination.result(self.kernel.is_some());
+        let mut losses = RecordingLosses {
+            unexamined: examined.unexamined(),
+            ..RecordingLosses::default()
+        };
+        for source in self.all() {
+            source.tally(trace, &mut losses)?;
+        }
+        Ok(losses)
+    }
+
+    /// The recording ends: from here on no program is stopped, stopped ones are resumed, and no
+    /// allocations are counted.
+    pub(super) fn stop(&mut self, trace: &mut RecordingTrace) -> anyhow::Result<()> {
+        let resumed = self.resume_stopped(trace);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.end_windows();
+        }
+        resumed
+    }
+
+    fn resume_stopped(&mut self, trace: &mut RecordingTrace) -> anyhow::Result<()> {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.end_stops();
+        }
+        let begin = Instant::now();
+        loop {
+            self.poll(trace)?;
+            let kernel = self.kernel.as_ref();
+            let any = kernel.is_some_and(|kernel| kernel.stopped.resume());
+            if !any || begin.elapsed() >= RELEASE {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Ends all sources: the library's first, whose records decide which calls of the probes are
+    /// written and which collections no probe saw. Returns the number of recorded processes that
+    /// still run.
+    ///
+    /// # Errors
+    /// The kernel does not report the losses.
+    pub(super) fn finish(
+        self,
+        trace: &mut RecordingTrace,
+        end: &mut TraceEnd,
+        ended: Option<CommandEnd>,
+    ) -> anyhow::Result<usize> {
+        let mut alive = 0;
+        if let Some(inprocess) = self.inprocess {
+            alive = inprocess.finish(trace, end, ended)?;
+        }
+        end.processes = Some(trace.examination.result(self.kernel.is_some()));
+        trace.finish();
+        if let Some(kernel) = self.kernel {
+            alive = kernel.finish(trace, end, ended)?;
+        }
+        Ok(alive)
+    }
+}

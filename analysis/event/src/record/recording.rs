@@ -73,7 +73,7 @@ pub struct TraceHeader {
     pub cuda: Option<String>,
     /// How it was recorded (`--mode`, as decided).
     pub mode: RecordingMode,
-    /// Names of the counters that were recorded ([`Counter::as_str`]).
+    /// Names of the counters that were recorded ([`crate::Counter::as_str`]).
     pub counters: Vec<String>,
     /// Requested counters that could not be opened, by name, with the reason.
     pub counters_missing: BTreeMap<String, String>,

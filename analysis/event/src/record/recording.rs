@@ -67,7 +67,7 @@ pub struct TraceHeader {
     pub follow: bool,
     /// Most frames of a stack that were recorded; 0 where stacks were not.
     pub stack_depth: u32,
-    /// Which calls of CUDA were recorded (`--cuda`): `all`, `launches`, `sync` or `off`; absent in
+    /// Which CUDA calls were recorded (`--cuda`): `all`, `launches`, `sync` or `off`; absent in
     /// traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,

@@ -11,7 +11,6 @@ use crate::units::short_count;
 use gctrace_analysis::report::BoundsReport;
 use gctrace_analysis::report::BoundsRule;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::report::RuleBounds;
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 8;
@@ -115,6 +114,7 @@ mod tests {
     use gctrace_analysis::report::BoundsLimit;
     use gctrace_analysis::report::PauseTotal;
     use gctrace_analysis::report::ProcessBounds;
+    use gctrace_analysis::report::RuleBounds;
     use gctrace_analysis::report::Worded;
 
     #[test]

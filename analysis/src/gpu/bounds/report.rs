@@ -84,7 +84,7 @@ fn circumstances(
 
 fn of_rule(rule: BoundsRule, all: &[PauseBounds]) -> Option<RuleBounds> {
     let sum = BoundsSum::of(all.iter().filter(|pause| pause.rule == rule));
-    (sum.pauses.count > 0).then(|| RuleBounds {
+    (sum.pauses.count > 0).then_some(RuleBounds {
         rule,
         pauses: sum.pauses,
         at_least_ns: sum.at_least_ns,

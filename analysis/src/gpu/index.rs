@@ -84,7 +84,9 @@ impl<T> Index<T> {
     }
 
     /// All entries of a list with their indices, in order.
-    pub fn enumerate(list: &[T]) -> impl DoubleEndedIterator<Item = (Self, &T)> + ExactSizeIterator {
+    pub fn enumerate(
+        list: &[T],
+    ) -> impl DoubleEndedIterator<Item = (Self, &T)> + ExactSizeIterator {
         let entries = list.iter().enumerate();
         entries.map(|(at, entry)| (Self::new(at), entry))
     }

@@ -8,7 +8,7 @@ pub(crate) mod offset;
 pub(crate) mod stats;
 
 /// The time from start to end; 0 if the end precedes the start.
-pub(crate) fn length(start_ns: u64, end_ns: u64) -> u64 {
+pub(crate) fn duration(start_ns: u64, end_ns: u64) -> u64 {
     end_ns.saturating_sub(start_ns)
 }
 
@@ -17,7 +17,25 @@ pub(crate) fn later(at_ns: i64, by_ns: i64) -> i64 {
     at_ns.saturating_add(by_ns)
 }
 
-/// By how much the first timestamp is later than the second; negative if it is earlier.
+/// The same of timestamps that may be negative.
 pub(crate) fn difference(one_ns: i64, other_ns: i64) -> i64 {
     one_ns.saturating_sub(other_ns)
+}
+
+/// By how much the first timestamp is later than the second; negative if it is earlier.
+pub(crate) fn since(at_ns: u64, other_ns: u64) -> i64 {
+    match at_ns.checked_sub(other_ns) {
+        Some(later_ns) => signed(later_ns),
+        None => -signed(other_ns - at_ns),
+    }
+}
+
+/// A length as a signed number.
+pub(crate) fn signed(length_ns: u64) -> i64 {
+    i64::try_from(length_ns).unwrap_or(i64::MAX)
+}
+
+/// A timestamp that may lie before the zero of its clock; 0 then.
+pub(crate) fn timestamp(at_ns: i128) -> u64 {
+    u64::try_from(at_ns.max(0)).unwrap_or(u64::MAX)
 }

@@ -6,7 +6,7 @@
 
 use super::index::SmallNumber;
 use super::timeline::ThreadIndex;
-use crate::time::length;
+use crate::time::duration;
 use gctrace_event::GcReason;
 
 /// A pause: one run of the collector on one thread.
@@ -38,7 +38,7 @@ impl PauseSpan {
     /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        length(self.start_ns, self.end_ns)
+        duration(self.start_ns, self.end_ns)
     }
 }
 

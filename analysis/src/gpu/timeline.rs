@@ -8,7 +8,7 @@ use super::index::Index;
 use super::index::SmallNumber;
 use super::pause_span::PackedPauses;
 use super::pause_span::PauseSpan;
-use crate::time::length;
+use crate::time::duration;
 use gctrace_event::GpuOpKind;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -121,7 +121,7 @@ impl Op {
     /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        length(self.start_ns, self.end_ns)
+        duration(self.start_ns, self.end_ns)
     }
 }
 
@@ -153,7 +153,7 @@ impl Call {
     /// Time from start to end, in ns; 0 if `timed` is false.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        length(self.start_ns, self.end_ns)
+        duration(self.start_ns, self.end_ns)
     }
 }
 
@@ -277,6 +277,13 @@ impl Timeline {
         let first = self.ops.first()?.start_ns;
         let last = self.ops.iter().map(|op| op.end_ns).max()?;
         Some((first, last))
+    }
+
+    /// First start of an operation or a call; `None` without any.
+    pub(crate) fn first_ns(&self) -> Option<u64> {
+        let op = self.ops.first().map(|op| op.start_ns);
+        let call = self.calls.first().map(|call| call.start_ns);
+        op.into_iter().chain(call).min()
     }
 
     /// As it would be had nothing been packed.

@@ -58,11 +58,10 @@ impl<T> Index<T> {
     ///
     /// From `u32::MAX` on: no list is that long.
     #[must_use]
+    #[expect(clippy::expect_used, reason = "memory runs out before")]
     pub fn new(at: usize) -> Self {
-        match SmallNumber::new(at as u64) {
-            Some(at) => Self(at, PhantomData),
-            None => too_long(),
-        }
+        let at = SmallNumber::new(at as u64);
+        Self(at.expect("a list of fewer than 2^32 entries"), PhantomData)
     }
 
     /// The place in the list.
@@ -90,12 +89,6 @@ impl<T> Index<T> {
         let entries = list.iter().enumerate();
         entries.map(|(at, entry)| (Self::new(at), entry))
     }
-}
-
-#[cold]
-#[expect(clippy::panic, reason = "memory runs out before")]
-fn too_long() -> ! {
-    panic!("a list of 4294967295 entries or more")
 }
 
 impl<T> std::ops::Index<Index<T>> for [T] {

@@ -12,6 +12,16 @@ pub(crate) fn duration(start_ns: u64, end_ns: u64) -> u64 {
     end_ns.saturating_sub(start_ns)
 }
 
+/// The time that much after a timestamp.
+pub(crate) fn after(at_ns: u64, by_ns: u64) -> u64 {
+    at_ns.saturating_add(by_ns)
+}
+
+/// A multiple of a length.
+pub(crate) fn times(length_ns: u64, factor: u64) -> u64 {
+    length_ns.saturating_mul(factor)
+}
+
 /// A timestamp, or a difference of two, that much later.
 pub(crate) fn later(at_ns: i64, by_ns: i64) -> i64 {
     at_ns.saturating_add(by_ns)

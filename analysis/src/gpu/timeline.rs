@@ -279,6 +279,13 @@ impl Timeline {
         Some((first, last))
     }
 
+    /// First start of an operation or a call; `None` without any.
+    pub(crate) fn first_ns(&self) -> Option<u64> {
+        let op = self.ops.first().map(|op| op.start_ns);
+        let call = self.calls.first().map(|call| call.start_ns);
+        op.into_iter().chain(call).min()
+    }
+
     /// As it would be had nothing been packed.
     #[must_use]
     pub fn unpacked(&self) -> Cow<'_, Self> {

@@ -145,11 +145,7 @@ impl ReplayChange {
     }
 
     /// Removes pauses of one timeline.
-    pub(crate) fn remove(
-        &mut self,
-        timeline: usize,
-        pauses: impl IntoIterator<Item = PauseIndex>,
-    ) {
+    pub(crate) fn remove(&mut self, timeline: usize, pauses: impl IntoIterator<Item = PauseIndex>) {
         let removed = pauses.into_iter().map(|pause| PauseLength {
             timeline: timeline as u32,
             pause,

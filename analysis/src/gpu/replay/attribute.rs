@@ -113,10 +113,7 @@ pub fn attribute(
         ends: &ends,
         end_ns,
     };
-    let mut costs: Vec<PauseCost> = single
-        .iter()
-        .map(|at| alone.cost(pauses[*at]))
-        .collect();
+    let mut costs: Vec<PauseCost> = single.iter().map(|at| alone.cost(pauses[*at])).collect();
     costs.sort_by_key(|cost| (std::cmp::Reverse(cost.length_ns), cost.pause));
     PauseAttribution {
         end_ns: model.on_clock(end_ns),

@@ -113,10 +113,7 @@ pub fn attribute(
         ends: &ends,
         end_ns,
     };
-    let mut costs: Vec<PauseCost> = single
-        .iter()
-        .map(|at| alone.cost(pauses[*at]))
-        .collect();
+    let mut costs: Vec<PauseCost> = single.iter().map(|at| alone.cost(pauses[*at])).collect();
     costs.sort_by_key(|cost| (std::cmp::Reverse(cost.length_ns), cost.pause));
     PauseAttribution {
         end_ns: model.on_clock(end_ns),
@@ -281,7 +278,7 @@ impl ReplayModel {
     fn removed(&self, pauses: &[PauseId]) -> Vec<DelayChange> {
         let mut change = ReplayChange::default();
         for id in pauses {
-            change.remove(id.timeline as usize, [id.pause]);
+            change.remove(id.timeline, [id.pause]);
         }
         pauses::apply(&self.inner.layouts, &self.inner.effects, &change).deltas()
     }

@@ -63,7 +63,11 @@ pub(super) fn learn(
 /// Per call: the one after it on its thread.
 fn next_calls(layout: &ReplayLayout) -> Vec<Option<CallIndex>> {
     let mut next = vec![None; layout.calls.len()];
-    for pair in layout.chains.iter().flat_map(|chain| chain.calls.windows(2)) {
+    for pair in layout
+        .chains
+        .iter()
+        .flat_map(|chain| chain.calls.windows(2))
+    {
         next[pair[0].at()] = Some(pair[1]);
     }
     next
@@ -76,7 +80,9 @@ fn long_ns(timeline: &Timeline) -> u64 {
         .filter(|call| call.kind == CallEffect::Launch && call.timed);
     let mut lengths: Vec<u64> = launches.map(Call::duration_ns).collect();
     let median = stats::median_high(&mut lengths);
-    median.map_or(LONG_NS, |median_ns| times(median_ns, LONG_FACTOR).max(LONG_NS))
+    median.map_or(LONG_NS, |median_ns| {
+        times(median_ns, LONG_FACTOR).max(LONG_NS)
+    })
 }
 
 fn launches(

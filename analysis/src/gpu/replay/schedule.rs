@@ -87,7 +87,9 @@ impl ReplaySchedule {
     #[must_use]
     pub fn idle_ns(&self, timeline: usize, device: u32) -> u64 {
         let layout = &self.inner.layouts[timeline];
-        let ops = layout.all_ops().filter(|op| layout.device(*op) == Some(device));
+        let ops = layout
+            .all_ops()
+            .filter(|op| layout.device(*op) == Some(device));
         let spans: Vec<(u64, u64)> = ops.map(|op| self.op(timeline, op)).collect();
         let first = spans.iter().map(|(start, _)| *start).min();
         let last = spans.iter().map(|(_, end)| *end).max();
@@ -140,7 +142,10 @@ impl ReplaySchedule {
         let parts = self.applied.parts.get(&edge).into_iter().flatten();
         let until = |part: &AppliedDelay| match part.end_ns <= at_ns {
             true => part.by_ns,
-            false => part.by_ns.max(-signed(duration(part.start_ns, at_ns))).min(0),
+            false => part
+                .by_ns
+                .max(-signed(duration(part.start_ns, at_ns)))
+                .min(0),
         };
         parts.map(until).fold(0, later)
     }

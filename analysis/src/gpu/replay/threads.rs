@@ -184,7 +184,9 @@ fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &SummedIntervals) 
         pauses.outside(end, start)
     });
     let median = stats::median_high(&mut gaps.collect::<Vec<u64>>());
-    median.map_or(QUIET_NS, |median_ns| times(median_ns, QUIET_FACTOR).max(QUIET_NS))
+    median.map_or(QUIET_NS, |median_ns| {
+        times(median_ns, QUIET_FACTOR).max(QUIET_NS)
+    })
 }
 
 fn launches(chain: &CallChain, timeline: &Timeline) -> bool {

@@ -6,8 +6,8 @@ use super::layout::ReplayLayout;
 use crate::gpu::timeline::CallIndex;
 use crate::gpu::timeline::NameIndex;
 use crate::gpu::timeline::Timeline;
-use crate::time::intervals::SummedIntervals;
 use crate::time::duration;
+use crate::time::intervals::SummedIntervals;
 use crate::time::stats;
 use std::collections::HashMap;
 
@@ -51,7 +51,12 @@ impl TypicalGap {
 
     /// Between the call at a place of the thread and the previous one; `None` if it is short or
     /// unknown.
-    pub(super) fn before(&self, timeline: &Timeline, chain: &CallChain, place: usize) -> Option<u64> {
+    pub(super) fn before(
+        &self,
+        timeline: &Timeline,
+        chain: &CallChain,
+        place: usize,
+    ) -> Option<u64> {
         let kind = kind(timeline, chain.before(place)?, chain.calls[place]);
         self.low_ns.get(&kind).copied()
     }

@@ -81,7 +81,11 @@ fn from_trace(timeline: &Timeline, queues: &[StreamQueue]) -> Vec<WaitingPair> {
 
 /// Waits by calls that do not state what they wait for: the last operation that another stream was
 /// given, if that holds for every such call about these two streams.
-fn recorded(timeline: &Timeline, layout: &ReplayLayout, queues: &[StreamQueue]) -> Vec<WaitingPair> {
+fn recorded(
+    timeline: &Timeline,
+    layout: &ReplayLayout,
+    queues: &[StreamQueue],
+) -> Vec<WaitingPair> {
     let mut by_streams: HashMap<(StreamIndex, StreamIndex), Vec<WaitingPair>> = HashMap::new();
     for (source, waiting) in guesses(timeline, layout, queues) {
         let (from, to) = (&timeline.ops[source], &timeline.ops[waiting]);
@@ -134,10 +138,14 @@ fn latest_elsewhere(
     let waiting = &timeline.ops[waiting];
     let device = timeline.device(waiting);
     let streams = Index::enumerate(&timeline.streams).zip(queues);
-    let others = streams
-        .filter(|((index, other), _)| *index != waiting.stream && other.device == device);
+    let others =
+        streams.filter(|((index, other), _)| *index != waiting.stream && other.device == device);
     let last = others.filter_map(|(_, queue)| queue.last_before(before_ns));
-    last.max_by_key(|other| timeline.call(&timeline.ops[*other]).map(|call| call.start_ns))
+    last.max_by_key(|other| {
+        timeline
+            .call(&timeline.ops[*other])
+            .map(|call| call.start_ns)
+    })
 }
 
 /// Waits that show only in the times.

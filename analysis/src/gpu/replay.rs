@@ -33,6 +33,7 @@ pub use attribute::PauseId;
 pub use attribute::attribute;
 pub use schedule::ReplaySchedule;
 pub use steps::StepEvidence;
+pub(crate) use steps::main_steps;
 
 use super::index::Index;
 use super::pause_span::PauseSpan;
@@ -136,18 +137,18 @@ impl ReplayChange {
     #[must_use]
     pub fn without(job: &ReplayJob<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
         let mut change = Self::default();
-        for (timeline, content) in job.timelines.iter().enumerate() {
+        for (timeline, content) in (0..).zip(&job.timelines) {
             let pauses = Index::enumerate(&content.pauses);
-            let removed = pauses.filter(|(_, pause)| predicate(timeline, pause));
+            let removed = pauses.filter(|(_, pause)| predicate(timeline as usize, pause));
             change.remove(timeline, removed.map(|(pause, _)| pause));
         }
         change
     }
 
     /// Removes pauses of one timeline.
-    pub(crate) fn remove(&mut self, timeline: usize, pauses: impl IntoIterator<Item = PauseIndex>) {
+    pub(crate) fn remove(&mut self, timeline: u32, pauses: impl IntoIterator<Item = PauseIndex>) {
         let removed = pauses.into_iter().map(|pause| PauseLength {
-            timeline: timeline as u32,
+            timeline,
             pause,
             length_ns: 0,
         });

@@ -278,7 +278,7 @@ impl ReplayModel {
     fn removed(&self, pauses: &[PauseId]) -> Vec<DelayChange> {
         let mut change = ReplayChange::default();
         for id in pauses {
-            change.remove(id.timeline as usize, [id.pause]);
+            change.remove(id.timeline, [id.pause]);
         }
         pauses::apply(&self.inner.layouts, &self.inner.effects, &change).deltas()
     }

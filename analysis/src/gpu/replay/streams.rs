@@ -10,7 +10,6 @@ use crate::gpu::timeline::Timeline;
 use crate::time::after;
 use crate::time::signed;
 use crate::time::stats;
-use gctrace_event::GpuOpKind;
 
 /// The operations of a stream in order.
 #[derive(Debug, Default, Clone)]

@@ -27,17 +27,17 @@ pub(crate) fn later(at_ns: i64, by_ns: i64) -> i64 {
     at_ns.saturating_add(by_ns)
 }
 
-/// The same of timestamps that may be negative.
-pub(crate) fn difference(one_ns: i64, other_ns: i64) -> i64 {
-    one_ns.saturating_sub(other_ns)
-}
-
 /// By how much the first timestamp is later than the second; negative if it is earlier.
 pub(crate) fn since(at_ns: u64, other_ns: u64) -> i64 {
     match at_ns.checked_sub(other_ns) {
         Some(later_ns) => signed(later_ns),
         None => -signed(other_ns - at_ns),
     }
+}
+
+/// The same of timestamps that may be negative.
+pub(crate) fn difference(one_ns: i64, other_ns: i64) -> i64 {
+    one_ns.saturating_sub(other_ns)
 }
 
 /// A length as a signed number.

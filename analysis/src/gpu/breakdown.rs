@@ -153,7 +153,7 @@ fn merged<'a>(ops: impl Iterator<Item = &'a TimedOp>) -> (i64, i64) {
         });
     }
     match (first, group) {
-        (Some(first), Some((start, end))) => (run + end - start, end - first),
+        (Some(first), Some((start, end))) => (run + (end - start), end - first),
         _ => (0, 0),
     }
 }

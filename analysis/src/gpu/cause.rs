@@ -35,19 +35,22 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Vec<CauseReport> {
     let collected = timelines
         .iter()
         .filter(|timeline| !timeline.pauses.is_empty());
-    collected.map(|timeline| of_process(timeline)).collect()
+    collected
+        .filter_map(|timeline| of_process(timeline))
+        .collect()
 }
 
-fn of_process(timeline: &Timeline) -> CauseReport {
+/// `None` without operations and calls.
+fn of_process(timeline: &Timeline) -> Option<CauseReport> {
+    let start_ns = timeline.first_ns()?;
     let job = ReplayJob::single(timeline);
     let model = ReplayModel::learn(&job);
     let without = model.replay(&ReplayChange::without_all(&job));
     let attribution = attribute(&job, &model, AttributionBudget::for_model(&model));
-    let start_ns = start_ns(timeline);
     let span_ns = duration(start_ns, attribution.end_ns);
     let cost_ns = attribution.cost_ns;
     let steps = StepEvidence::collect(timeline, 0, &without);
-    CauseReport {
+    Some(CauseReport {
         basis: Basis::Inferred,
         trace: timeline.trace,
         pid: timeline.pid,
@@ -74,7 +77,7 @@ fn of_process(timeline: &Timeline) -> CauseReport {
         replayed_alone: attribution.pauses.len() as u64,
         parts: parts(&attribution.pauses),
         longest: longest(timeline, &attribution, start_ns),
-    }
+    })
 }
 
 fn effort(pauses: &[PauseSpan]) -> PauseTotal {
@@ -82,13 +85,6 @@ fn effort(pauses: &[PauseSpan]) -> PauseTotal {
         count: pauses.len() as u64,
         time_ns: sum(pauses.iter().map(PauseSpan::duration_ns)),
     }
-}
-
-/// The first call or operation; there are operations.
-fn start_ns(timeline: &Timeline) -> u64 {
-    let first_ns = timeline.ops[0].start_ns;
-    let call = timeline.calls.first();
-    call.map_or(first_ns, |call| call.start_ns.min(first_ns))
 }
 
 fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {

@@ -85,7 +85,7 @@ fn line(
         "| {name} | {word} | {} | {} ms | {} | {:.3} ms | {:.3} ms | {:.3} ms | {:.3} ms | {:.3} ms |",
         timeline
             .threads
-            .get(thread as usize)
+            .get(thread.at())
             .map_or(0, |thread| thread.tid),
         length_ns / MS,
         outcomes.len(),

@@ -153,7 +153,9 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
                 })
                 .collect(),
             names: names(),
-            threads: (1..=THREADS as u32).map(|tid| Thread { tid, name: None }).collect(),
+            threads: (1..=THREADS as u32)
+                .map(|tid| Thread { tid, name: None })
+                .collect(),
             calls,
             ops,
             pauses,

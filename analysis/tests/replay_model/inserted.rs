@@ -97,10 +97,7 @@ fn end_ns(timeline: &Timeline) -> u64 {
     for call in &timeline.calls {
         works[call.thread.at()] |= call.kind != CallEffect::Query;
     }
-    let calls = timeline
-        .calls
-        .iter()
-        .filter(|call| works[call.thread.at()]);
+    let calls = timeline.calls.iter().filter(|call| works[call.thread.at()]);
     let ends = calls.map(|call| call.end_ns);
     let ops = timeline.ops.iter().map(|op| op.end_ns);
     ends.chain(ops).max().unwrap_or(0)

@@ -92,7 +92,12 @@ impl Machine {
     fn new(streams: usize, with_pauses: bool) -> Self {
         let mut timeline = Timeline::default();
         let numbers = (0u64..).take(streams);
-        timeline.streams = numbers.map(|number| Stream { device: Some(0), number }).collect();
+        timeline.streams = numbers
+            .map(|number| Stream {
+                device: Some(0),
+                number,
+            })
+            .collect();
         Self {
             timeline,
             names: StringTable::default(),

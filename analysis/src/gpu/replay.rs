@@ -186,7 +186,7 @@ impl ReplayModel {
             threads::learn(timeline, layout, &mut builder);
             let (queues, typical) = streams::learn(timeline, layout, &mut builder);
             waits::learn(timeline, layout, &queues, &typical, &mut builder);
-            streams::link_ends(timeline, layout, &mut builder);
+            streams::link_ends(layout, &mut builder);
             blocking::learn(timeline, layout, &queues, &mut builder);
             queue_limit::learn(timeline, layout, &queues, &mut builder);
         }

@@ -51,7 +51,7 @@ pub(super) fn learn(
 }
 
 /// Links the start of each operation with its end.
-pub(super) fn link_ends(timeline: &Timeline, layout: &ReplayLayout, builder: &mut NetworkBuilder) {
+pub(super) fn link_ends(layout: &ReplayLayout, builder: &mut NetworkBuilder) {
     for op in layout.all_ops() {
         let (start, end) = layout.op(op);
         match layout.meets[op.at()] {

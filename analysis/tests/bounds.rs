@@ -398,7 +398,7 @@ proptest! {
         }
     }
 
-    /// Whatever the calls are and however they overlap.
+    /// Bounds add up and are ordered for any calls, overlapping in any way.
     #[test]
     fn bounds_hold_together(
         calls in prop::collection::vec((0u32..3, 0usize..5, 0u64..5000, 0u64..900, 0u64..3), 1..60),

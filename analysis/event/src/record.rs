@@ -358,7 +358,7 @@ pub enum Record {
     Counters(ProcessCounters),
     /// Allocation pressure of a process over an interval.
     Pressure(Pressure),
-    /// What windows on the allocator saw.
+    /// Allocations seen in windows on the allocator.
     Allocations(Allocations),
     /// A GPU, as NVML describes it.
     GpuDevice(GpuDevice),

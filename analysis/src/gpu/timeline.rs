@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// An index of something that is not there.
 pub const NONE: u32 = u32::MAX;
 
-/// Everything about one process. All times are nanoseconds on the clock of its trace.
+/// The recorded work of one process. All times are nanoseconds on the clock of its trace.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// Index of the trace it was read from, in the order of the report.
@@ -266,7 +266,7 @@ impl Timeline {
         Some((first, last))
     }
 
-    /// As it would be had nothing been packed.
+    /// The timeline with unpacked pauses.
     #[must_use]
     pub fn unpacked(&self) -> Cow<'_, Self> {
         if self.packed.is_empty() {

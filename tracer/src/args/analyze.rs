@@ -25,7 +25,7 @@ pub(super) struct AnalyzeArgs {
     force: bool,
 }
 
-/// What `gctrace analyze` is to do: validated, with defaults filled in.
+/// Options of `gctrace analyze`, validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AnalyzeConfig {
     /// Traces to read, at least one, all covered by one report; `-` is standard input.

@@ -87,7 +87,7 @@ pub(crate) fn decode<'a>(
 enum DecodeError {
     /// Not an event that this module decodes.
     Other,
-    /// It is, but it cannot be used.
+    /// It is present but invalid.
     Problem(Problem),
 }
 

@@ -57,7 +57,7 @@ pub(super) struct CollectiveKey {
     group: u32,
     sequence: u32,
     name: u32,
-    /// Counts kernels with all of these equal.
+    /// Index among the kernels for which the other fields are equal.
     nth: u32,
 }
 

@@ -20,13 +20,13 @@ pub struct ProgramModel<'a> {
     pub thresholds: [i32; 3],
     /// Device memory freed during pauses, in bytes.
     pub device_freed_bytes: u64,
-    /// Most that torch's allocator had from the driver, in bytes.
+    /// Largest amount that torch's allocator reserved from the driver, in bytes.
     pub device_reserved_bytes: u64,
     /// Memory of pymalloc arenas per object of the heap, in bytes; `None` if unknown.
     pub bytes_per_object: Option<u64>,
 }
 
-/// Whether something is the case, if the trace may not show it.
+/// A property that the trace may leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Certainty {
     Yes,

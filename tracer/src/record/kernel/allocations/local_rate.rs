@@ -27,7 +27,7 @@ const MAX_COST: f64 = 0.6;
 const COST_ERROR: f64 = 0.1;
 const ASSUMED_COST_ERROR: f64 = 0.3;
 
-/// What was read in one window: markers, hits and CPU time.
+/// Readings of one window: markers, hits and CPU time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowSample<'a> {
     /// Markers at times given in hits.

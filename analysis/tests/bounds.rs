@@ -79,7 +79,7 @@ fn bounds(records: Vec<Record>) -> Option<BoundsReport> {
     reported(records).gpu_bounds
 }
 
-/// Of one pause: its rule, at least and at most in microseconds.
+/// Rule, lower bound and upper bound of the only pause, in microseconds.
 fn only(records: Vec<Record>) -> Option<(String, u64, u64)> {
     let bounds = bounds(records)?;
     assert_eq!(bounds.basis, Basis::Inferred);

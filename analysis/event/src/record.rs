@@ -236,7 +236,7 @@ pub struct Interpreter {
     pub free_threaded: bool,
     /// Kind of collector: `generational`, `incremental` or `free-threaded`.
     pub collector: String,
-    /// Which rung of the ladder found the collector, for example `symbol table` or `code analysis`.
+    /// Search strategy that found the collector, for example `symbol table` or `code analysis`.
     pub found_by: String,
     /// Build id of the file in hexadecimal, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]

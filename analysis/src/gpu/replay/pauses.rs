@@ -311,7 +311,7 @@ struct HandOver {
     to: u32,
 }
 
-/// By the call that handed over.
+/// The hand-overs between threads, by the call that handed over.
 fn handed_over(layout: &ReplayLayout) -> HashMap<u32, Vec<HandOver>> {
     let mut handed: HashMap<u32, Vec<HandOver>> = HashMap::new();
     for chain in &layout.chains {

@@ -13,7 +13,7 @@ use crate::gpu::replay::InsertedPause;
 use crate::gpu::replay::PauseLength;
 use crate::gpu::replay::ReplayChange;
 
-/// Which way a plan decides what the recording leaves unknown.
+/// How a plan treats what the recording leaves unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
     /// The version that saves the least time.
@@ -160,7 +160,7 @@ fn scaled(length_ns: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(length_ns)
 }
 
-/// By how much threshold 0 is raised.
+/// Factor by which threshold 0 is raised.
 pub const RAISED: usize = 10;
 
 /// Threshold 0 ten times as high. Pessimistic: each collection of younger generations takes as long

@@ -14,7 +14,7 @@ pub struct ProgramModel<'a> {
     pub timeline: &'a Timeline,
     /// First and last time at which it was recorded, on the timeline's clock.
     pub span_ns: (u64, u64),
-    /// Its collector goes through the whole heap each time.
+    /// Whether it is a free-threaded build, in which each collection traverses the whole heap.
     pub free_threaded: bool,
     /// `gc.get_threshold()` of the process: thresholds of generations 0, 1 and 2.
     pub thresholds: [i32; 3],
@@ -35,7 +35,7 @@ pub(super) enum Certainty {
 }
 
 impl Certainty {
-    /// Yes, or unsure and taken for it.
+    /// Whether it is `Yes`; `unsure` decides for `Unsure`.
     pub(super) fn or(self, unsure: bool) -> bool {
         match self {
             Self::Yes => true,

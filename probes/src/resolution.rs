@@ -78,7 +78,7 @@ impl std::fmt::Display for SearchStrategy {
 /// The result of one search strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrategyOutcome {
-    /// The strategy that was tried.
+    /// The strategy that this is the outcome of.
     pub rung: SearchStrategy,
     /// Whether it found the collector, so that no further strategy was tried.
     pub found: bool,

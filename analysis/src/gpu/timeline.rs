@@ -266,7 +266,7 @@ impl Timeline {
         Some((first, last))
     }
 
-    /// The timeline with unpacked pauses.
+    /// The timeline with its pauses unpacked, if they were packed.
     #[must_use]
     pub fn unpacked(&self) -> Cow<'_, Self> {
         if self.packed.is_empty() {

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 /// Number of frames with known lines: 3 MiB. A frame is a line together with all its callers;
 /// training programs have some ten thousand.
 const FRAMES: usize = 1 << 18;
-/// Number of lines with names.
+/// Maximum number of lines with names.
 const LINES: usize = 1 << 15;
 /// Maximum length of a name, in bytes; longer ones are cut.
 const NAME_BYTES: usize = 512;

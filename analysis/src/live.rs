@@ -229,7 +229,7 @@ impl Live {
         }
     }
 
-    /// What gctrace lost and cost up to a time; `cpu_ppm` is worked out here.
+    /// Losses and overhead of gctrace up to a time; `cpu_ppm` is computed here.
     pub fn recorder(&mut self, at_ns: u64, recorder: RecorderCost) {
         self.cost.set(at_ns, recorder);
     }

@@ -80,7 +80,7 @@ fn bounds(records: Vec<Record>) -> Option<BoundsReport> {
     reported(records).gpu_bounds
 }
 
-/// Of one pause: its rule, at least and at most in microseconds.
+/// Rule, lower bound and upper bound of the only pause, in microseconds.
 fn only(records: Vec<Record>) -> Option<(BoundsRule, u64, u64)> {
     let bounds = bounds(records)?;
     assert_eq!(bounds.basis, Basis::Inferred);
@@ -395,7 +395,7 @@ proptest! {
         }
     }
 
-    /// Whatever the calls are and however they overlap.
+    /// Bounds add up and are ordered for any calls, overlapping in any way.
     #[test]
     fn bounds_hold_together(
         calls in prop::collection::vec((0u32..3, 0usize..5, 0u64..5000, 0u64..900, 0u64..3), 1..60),

@@ -260,7 +260,7 @@ fn snapshots_keep_to_the_schema() {
     assert!(!validator.is_valid(&wrong));
 }
 
-/// All that the schema names is in a snapshot of everything: nothing is left unfilled. Of a process
+/// A full snapshot contains every member that the schema names. Of a process
 /// that has ended NVML's figures are not shown, so that there is one that runs too.
 #[test]
 fn every_figure_is_there() {

@@ -68,7 +68,7 @@ fn timestamps(count: u64, apart_ns: u64) -> Vec<u64> {
     (0..count).map(next).collect()
 }
 
-/// What one tool sees later than the other, in nanoseconds.
+/// Delay of one tool's timestamps after the other's, in nanoseconds.
 fn jitter(at: usize) -> i64 {
     [700, 1_900, 1_200, 9_000, 1_400, 800, 1_000][at % 7]
 }

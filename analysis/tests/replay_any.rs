@@ -122,7 +122,7 @@ fn names() -> Arc<StringTable> {
     Arc::new(names)
 }
 
-/// Anything at all: damaged clocks, operations of one stream at the same time, no links.
+/// Arbitrary records: damaged clocks, operations of one stream at the same time, no links.
 fn any_timeline() -> impl Strategy<Value = Timeline> {
     let calls = prop::collection::vec(any_call(), 0..40);
     let ops = prop::collection::vec(any_op(), 0..40);

@@ -81,7 +81,7 @@ pub struct WindowTarget {
 pub struct AllocationCounts {
     /// Allocations of processes during their window.
     pub hits: u64,
-    /// Those of other processes, which also paid for the probes.
+    /// Hits of other processes, which also paid for the probes.
     pub foreign_hits: u64,
     /// Sum of the known sizes in bytes.
     pub bytes: u64,

@@ -29,7 +29,7 @@ pub enum ResolveError {
         /// The machine it is built for, for example `aarch64`.
         machine: String,
     },
-    /// The file contains a collector, but no rung of the ladder found its functions.
+    /// The file contains a collector, but no search strategy found its functions.
     #[error(
         "{} contains CPython {version}, but its collector was not found ({}); install its debug symbols or see: gctrace doctor --python {}",
         path.display(), tried.join("; "), path.display()
@@ -39,7 +39,7 @@ pub enum ResolveError {
         path: PathBuf,
         /// Its version, as far as could be determined.
         version: String,
-        /// The result of each rung.
+        /// The result of each search strategy.
         tried: Vec<String>,
     },
     /// A CPython version whose collector gctrace does not support.

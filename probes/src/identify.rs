@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// What kind of program a file is.
+/// Kind of program that a file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
     /// An executable that contains the collector.

@@ -221,7 +221,7 @@ struct DoctorArgs {
     python: Vec<OsString>,
 }
 
-/// What gctrace is to do, with validated options: one variant per subcommand.
+/// The requested subcommand with its validated options.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Invocation {
     /// Record a command or a process.
@@ -248,7 +248,7 @@ pub(crate) enum Invocation {
     LoadLibrary(PathBuf),
 }
 
-/// What to record, how and to where; also for the recording behind `gctrace top`.
+/// Subject, sources and output of a recording, also of the one behind `gctrace top`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordConfig {
     /// The command to start, the running process, or all Python processes.

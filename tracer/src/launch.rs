@@ -102,7 +102,7 @@ impl LaunchError {
     }
 }
 
-/// Everything about the command that is decided before it starts.
+/// The command as decided before it starts: program, environment, user, files.
 #[derive(Debug)]
 pub(crate) struct LaunchPlan {
     program: OsString,

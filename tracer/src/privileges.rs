@@ -25,7 +25,7 @@ pub(crate) struct Capability {
     pub(crate) name: &'static str,
     /// Bit in the sets of `/proc/PID/status` (include/uapi/linux/capability.h).
     bit: u32,
-    /// What the capability permits, as a verb phrase.
+    /// The action that the capability permits, as a verb phrase.
     pub(crate) purpose: &'static str,
 }
 

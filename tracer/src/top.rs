@@ -106,7 +106,7 @@ fn follow(
     }
 }
 
-/// What is decided and opened before the recording starts.
+/// Display, metrics server and output, opened before the recording starts.
 struct LiveSetup<'a> {
     config: &'a TopConfig,
     show: DisplayChoice,

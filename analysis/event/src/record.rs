@@ -270,7 +270,7 @@ pub struct Interpreter {
     pub free_threaded: bool,
     /// Kind of collector, which decides which collections are full.
     pub collector: Collector,
-    /// Which rung of the ladder found the collector, for example `symbol table` or `code analysis`.
+    /// Search strategy that found the collector, for example `symbol table` or `code analysis`.
     pub found_by: String,
     /// Build id of the file in hexadecimal, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -392,7 +392,7 @@ pub enum Record {
     Counters(ProcessCounters),
     /// Allocation pressure of a process over an interval.
     Pressure(Pressure),
-    /// What windows on the allocator saw.
+    /// Allocations seen in windows on the allocator.
     Allocations(Allocations),
     /// A GPU, as NVML describes it.
     GpuDevice(GpuDevice),

@@ -283,7 +283,7 @@ struct Contents {
     anomalies: u64,
 }
 
-/// Everything in a trace; the small buffer makes the reader refill within events.
+/// All items of a trace; the small buffer makes the reader refill within events.
 fn read(bytes: &[u8]) -> Contents {
     let input = TraceInput::new("test", Cursor::new(bytes.to_vec())).unwrap();
     let mut reader = TraceReader::new(EventReader::with_buffer(input, 64));

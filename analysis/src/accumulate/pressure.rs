@@ -10,9 +10,10 @@ use gctrace_event::Allocations;
 use gctrace_event::Pause;
 use gctrace_event::Pressure;
 
-/// Bytes of an arena from CPython 3.10 on (`Include/internal/pycore_obmalloc.h`, `ARENA_BITS` 20).
+/// Size of an arena in bytes from CPython 3.10 on (`Include/internal/pycore_obmalloc.h`,
+/// `ARENA_BITS` 20).
 const ARENA_BYTES: i64 = 1 << 20;
-/// Bytes of an arena before (`Objects/obmalloc.c`, `ARENA_SIZE` 256 << 10).
+/// Size of an arena in bytes before (`Objects/obmalloc.c`, `ARENA_SIZE` 256 << 10).
 const OLD_ARENA_BYTES: i64 = 256 << 10;
 
 /// Sums over one process, or several.

@@ -28,8 +28,8 @@ pub type PauseIndex = Index<PauseSpan>;
 /// Index in [`Timeline::names`].
 pub type NameIndex = Index<String>;
 
-/// Everything about one process. All times are nanoseconds on the clock of its trace; every index is
-/// within its list.
+/// The recorded work of one process. All times are nanoseconds on the clock of its trace; every
+/// index is within its list.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// Index of the trace it was read from, in the order of the report.
@@ -278,7 +278,7 @@ impl Timeline {
         op.into_iter().chain(call).min()
     }
 
-    /// As it would be had nothing been packed.
+    /// The timeline with its pauses unpacked, if they were packed.
     #[must_use]
     pub fn unpacked(&self) -> Cow<'_, Self> {
         if self.packed.is_empty() {

@@ -29,9 +29,9 @@ use std::collections::VecDeque;
 /// Number of disjoint pause intervals, and of pause starts, that are kept for late records: at most
 /// 1.5 MiB, in a process with more than 1,000 pauses a second.
 const PAUSES: usize = (1 << 16) - 1;
-/// Bytes of a command line that are kept.
+/// Maximum length of a command line, in bytes; longer ones are cut.
 const COMMAND_BYTES: usize = 4_096;
-/// Bytes of an interpreter's version.
+/// Maximum length of an interpreter's version, in bytes.
 const VERSION_BYTES: usize = 64;
 
 /// One process. A process id that is reused after its process ended is another process.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 const READINGS: usize = 64;
 /// Notes that are kept.
 const NOTES: usize = 50;
-/// Bytes of a note.
+/// Maximum length of a note, in bytes.
 const NOTE_BYTES: usize = 1_024;
 
 /// The latest figures of the recorder, and its CPU time over the last minute.

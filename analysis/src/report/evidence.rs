@@ -259,7 +259,7 @@ pub struct OverheadReport {
 /// The overhead of one kind of probe.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProbeReport {
-    /// Name of the kind of probe, for example `gc entry`.
+    /// Name of the kind of probe, for example `collector, entry and return`.
     pub probe: String,
     /// Number of hits, over all traces.
     pub hits: u64,

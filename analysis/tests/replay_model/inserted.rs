@@ -43,12 +43,12 @@ pub(crate) struct Pause {
 pub(crate) enum InsertionMethod {
     /// By replay: the model learned from the trace computes what becomes later.
     Replay,
-    /// By a simulation that knows nothing of threads: the calls of all threads are one sequence,
-    /// and everything the host does after the pause is later by it.
+    /// By a simulation without threads: the calls of all threads are one sequence, and the pause
+    /// delays everything that the host does after it.
     OneHost,
 }
 
-/// What removing an inserted pause gave.
+/// Result of removing an inserted pause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// The true cost of the pause: how much later the trace ended with it.

@@ -234,7 +234,7 @@ fn assert_identity(job: &ReplayJob<'_>, same: &ReplaySchedule) {
     }
 }
 
-/// Of several ranks as the analysis finds it, by their collectives.
+/// The job of a run; of several ranks as the analysis finds it, by their collectives.
 fn job(run: &Recorded) -> ReplayJob<'_> {
     let timelines: Vec<&Timeline> = run.ranks.iter().collect();
     if let [timeline] = timelines.as_slice() {

@@ -162,7 +162,7 @@ pub struct OfferedRing {
     /// Descriptor of its memory, for [`RingConsumer::open`](crate::RingConsumer::open); can be
     /// closed once that has returned.
     pub ring: OwnedFd,
-    /// What the sender states about the ring; unlike `pid` and `uid`, not verified.
+    /// The sender's description of the ring; unlike `pid` and `uid`, not verified.
     pub hello: RingHello,
     /// Sender's pid in gctrace's pid namespace, from the kernel; 0 if it is not in it.
     pub pid: u32,

@@ -36,7 +36,7 @@ impl MemoryBlocks {
         self.limit
     }
 
-    /// Bytes of the device that this process has allocated.
+    /// Device memory that this process has allocated, in bytes.
     pub(crate) fn used(&self, device: u32) -> u64 {
         self.used.get(&device).copied().unwrap_or(0)
     }
@@ -84,7 +84,7 @@ impl MemoryBlocks {
         Ok((block.device, block.bytes))
     }
 
-    /// Bytes of the allocation at an address.
+    /// Size of the allocation at an address, in bytes.
     pub(crate) fn size(&self, address: u64) -> Option<u64> {
         self.blocks.get(&address).map(|block| block.bytes)
     }

@@ -1,4 +1,4 @@
-//! The one simulator of a process: its state, its thread, its shutdown.
+//! The simulator, one per process: its state, its thread, its shutdown.
 
 use crate::clock;
 use crate::core::Completion;
@@ -404,7 +404,7 @@ impl Simulator {
     }
 }
 
-/// What NVML sees of an operation.
+/// An operation as NVML sees it.
 fn interval(finished: &FinishedOperation) -> Option<BusyInterval> {
     let (start_ns, end_ns) = (finished.start_ns, finished.end_ns);
     match finished.operation.kind {

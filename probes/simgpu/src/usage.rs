@@ -55,7 +55,7 @@ impl BusyInterval {
         self.tag == 0
     }
 
-    /// Bytes moved and the direction.
+    /// Number of bytes copied, and the direction as tagged.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let packed = self.tag.saturating_sub(1);
         (packed / 4, packed % 4)

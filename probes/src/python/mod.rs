@@ -144,7 +144,7 @@ fn known_version(
     })
 }
 
-/// One rung: the points, or why it found none.
+/// Runs one search strategy: the points, or why it found none.
 fn climb(
     rung: SearchStrategy,
     file: &Path,

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A ring and everything read from it.
 pub struct SeenRecords {
-    /// What the process sent with its ring.
+    /// The message that the process sent with its ring.
     pub hello: RingHello,
     /// The process that wrote it.
     pub pid: u32,

@@ -19,7 +19,7 @@ pub(super) struct DemoArgs {
     steps: u32,
 }
 
-/// What `gctrace demo` is to do: validated, with defaults filled in.
+/// Options of `gctrace demo`, validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DemoConfig {
     /// Trace to write, gzip-compressed if it ends in `.gz`; an existing trace is renamed to

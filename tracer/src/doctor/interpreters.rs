@@ -37,7 +37,7 @@ pub(crate) struct InterpreterFile {
     pub(crate) outcome: Result<Resolution, String>,
 }
 
-/// What a search for interpreters on this machine found, and could not see.
+/// Result of a search for interpreters on this machine, with what could not be inspected.
 #[derive(Debug, Default)]
 pub(crate) struct FoundInterpreters {
     /// The interpreters that were found, each file once, sorted by path.

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 /// The command that the checks assume.
 const PYTHON: &str = "python3";
 
-/// What the checklist of `gctrace doctor` is derived from, read once.
+/// Facts that the checklist of `gctrace doctor` is derived from, read once.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFacts {
     /// Features of the running kernel that recording uses.
@@ -39,7 +39,7 @@ pub(crate) struct HostFacts {
     pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
     /// NVIDIA driver and GPUs, or why NVML cannot be used.
     pub(crate) gpus: Result<GpuFacts, NvmlError>,
-    /// What in-process recording would find here.
+    /// Facts about in-process recording on this machine.
     pub(crate) within: InProcessFacts,
 }
 

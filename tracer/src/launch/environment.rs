@@ -99,7 +99,7 @@ pub(super) fn before(
 struct ToolEnvironments {
     /// The tool's own: the user's when typing the command.
     typed: Environment,
-    /// That of the process it started, such as gctrace or a root shell, at its start.
+    /// Initial environment of the process that it started, such as gctrace or a root shell.
     given: Environment,
 }
 

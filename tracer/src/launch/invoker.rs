@@ -204,7 +204,7 @@ impl Credentials {
     /// Assumes the identity for good and drops all capabilities. Raw system calls only: those of
     /// the C library would try to change the threads that the forked child does not have.
     pub(super) fn assume(&self) -> io::Result<()> {
-        // As root, so that no limit of the user's prevents leaving root's keys.
+        // As root: a limit of the user could prevent leaving root's keyring.
         join_new_session_keyring();
         self.set_groups()?;
         // SAFETY: plain numbers.

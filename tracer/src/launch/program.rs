@@ -23,14 +23,14 @@ use std::path::PathBuf;
 /// in between.
 const MAX_STEPS: usize = 10;
 
-/// Something that prevents loading the library into a program.
+/// An obstacle to loading the library into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PreloadObstacle {
     pub(crate) file: PathBuf,
     pub(crate) what: ObstacleKind,
 }
 
-/// What keeps the library out of a program, or out of the programs that it starts.
+/// Kind of obstacle, in a program or in the programs that it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObstacleKind {
     /// Statically linked, with Python inside.
@@ -217,7 +217,7 @@ struct ProgramStep {
     next: Option<Vec<OsString>>,
 }
 
-/// What the kernel runs for a script.
+/// The program that the kernel runs for a script.
 fn script(
     interpreter: PathBuf,
     argument: Option<String>,

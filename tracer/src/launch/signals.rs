@@ -45,10 +45,10 @@ pub(crate) struct ReceivedSignal {
     pub(crate) origin: SignalOrigin,
 }
 
-/// What to do about a signal.
+/// Reaction to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalDecision {
-    /// Nothing: the process that it concerns has it.
+    /// None: the process concerned has received it.
     GoOn,
     /// Send it to the command.
     Forward(Signal),

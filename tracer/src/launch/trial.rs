@@ -32,7 +32,7 @@ use std::process::Stdio;
 /// A library is loaded in milliseconds.
 const PATIENCE_MS: u16 = 10_000;
 
-/// Most bytes of the loader's message to show; a pipe holds them, so that the child never blocks.
+/// Maximum length of the loader's message, in bytes: fits into a pipe, so the child never blocks.
 const MESSAGE: u64 = 4096;
 
 /// Checks that the loader accepts the library, in a child as the command's user; returns the reason

@@ -30,7 +30,7 @@ struct ProcessCalls {
     /// CUPTI reports the calls since each of these times, CLOCK_MONOTONIC in ns.
     cupti_since_ns: Vec<u64>,
     without_cupti: bool,
-    /// CUPTI is expected since then.
+    /// When gctrace started to wait for CUPTI; `None` if it does not.
     awaited: Option<Instant>,
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn lines(resolution: &Resolution) -> Option<&FrameLayout> {
     resolution.frames.as_ref().filter(|_| deaths_seen)
 }
 
-/// What `ebpf` needs of the points found in an interpreter. `layout`: index of its memory layout in
+/// Converts the points found in an interpreter for `ebpf`. `layout`: index of its memory layout in
 /// the BPF programs.
 pub(crate) fn points(resolution: &Resolution, layout: u32) -> Vec<PlannedPoint> {
     let point = |found: &ProbePoint| PlannedPoint {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a recording that could be closed reports to its user and its caller.
+/// Summary of a recording that could be closed.
 pub(crate) struct Outcome {
     /// Lines for the user: totals and losses, then the `gctrace analyze` command if there is a
     /// trace file.
@@ -25,7 +25,7 @@ pub(crate) struct Outcome {
 /// Ends a recording.
 ///
 /// # Errors
-/// What made the trace incomplete.
+/// Why the trace is incomplete.
 pub(crate) fn finish(
     mut trace: RecordingTrace,
     sources: RecordingSources,

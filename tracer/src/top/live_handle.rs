@@ -32,7 +32,7 @@ pub(crate) enum LivePhase {
     Ended(Vec<String>),
 }
 
-/// What the recording thread shares with the view, the printer and the metrics server.
+/// State that the recording thread shares with the view, the printer and the metrics server.
 #[derive(Debug)]
 pub(crate) struct LiveHandle {
     live: Mutex<Live>,

@@ -45,7 +45,7 @@ use std::time::Duration;
 /// How long to wait for the thread to end before restoring the terminal without it.
 const PATIENCE_MS: u16 = 1500;
 
-/// What the view shows in addition to the figures, and for how long.
+/// Settings of the view beyond the figures.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewConfig {
     /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.

@@ -157,7 +157,7 @@ impl EventReader {
         self.window.events()
     }
 
-    /// What was skipped since the last call, with its position; the first few.
+    /// The first few values skipped since the last call, with their positions.
     pub(crate) fn take_skipped(&mut self) -> Vec<(TracePosition, &'static str)> {
         std::mem::take(&mut self.skipped)
     }

@@ -37,7 +37,7 @@ use profiler::property;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-/// Something in a trace that made no sense and was left out.
+/// An invalid value in a trace, which was ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anomaly {
     /// Position of the event, frame or metadata that contains it.
@@ -46,7 +46,7 @@ pub struct Anomaly {
     pub problem: &'static str,
 }
 
-/// What made no sense in a trace.
+/// The invalid values of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Anomalies {
     /// Number of anomalies, including those that `first` has no room for.
@@ -115,7 +115,7 @@ impl TraceReader {
         &self.events
     }
 
-    /// What is known about the whole file after it was read to its end.
+    /// Returns how the file ended, once it was read to its end.
     #[must_use]
     pub fn finish(mut self) -> TraceCompletion {
         self.note_skipped();
@@ -237,7 +237,7 @@ fn decode<'a>(
 enum DecodeError {
     /// Not an event that this module decodes.
     Other,
-    /// It is, but it cannot be used.
+    /// It is present but invalid.
     Problem(Problem),
 }
 

@@ -70,7 +70,7 @@ pub struct TraceHeader {
     pub min_pause_ns: u64,
     /// Whether the children of recorded processes were recorded as well.
     pub follow: bool,
-    /// Most frames of a stack that were recorded; 0 where stacks were not.
+    /// Maximum number of frames recorded per stack; 0 if stacks were not recorded.
     pub stack_depth: u32,
     /// Which CUDA calls were recorded (`--cuda`): `all`, `launches`, `sync` or `off`; absent in
     /// traces from before that was written.
@@ -94,7 +94,7 @@ fn known_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProbeCost {
-    /// Name of the probe, for example `gc entry`.
+    /// Name of the probe, for example `collector, entry and return`.
     pub probe: String,
     /// Times it was hit in recorded processes.
     pub hits: u64,

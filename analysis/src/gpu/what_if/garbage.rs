@@ -1,4 +1,5 @@
-//! What gathers where collections become rarer, from what they freed in the recording.
+//! Garbage that accumulates if collections are less frequent, from what they freed in the
+//! recording.
 
 use super::program::Certainty;
 use super::program::ProgramModel;

@@ -18,7 +18,7 @@ use crate::time::later;
 use crate::time::scaled;
 use crate::time::signed;
 
-/// Which way a plan decides what the recording leaves unknown.
+/// How a plan treats what the recording leaves unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
     /// The version that saves the least time.
@@ -137,7 +137,7 @@ fn frozen(program: &ProgramModel<'_>, at_ns: u64, side: Assumption) -> Option<u6
     }
 }
 
-/// By how much threshold 0 is raised.
+/// Factor by which threshold 0 is raised.
 pub const RAISED: usize = 10;
 
 /// Threshold 0 ten times as high. Pessimistic: each collection of younger generations takes as long

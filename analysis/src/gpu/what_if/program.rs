@@ -20,19 +20,19 @@ pub struct ProgramModel<'a> {
     pub timeline: &'a Timeline,
     /// First and last time at which it was recorded, on the timeline's clock.
     pub span_ns: (u64, u64),
-    /// Its collector goes through the whole heap each time.
+    /// Whether it is a free-threaded build, in which each collection traverses the whole heap.
     pub free_threaded: bool,
     /// `gc.get_threshold()` of the process: thresholds of generations 0, 1 and 2.
     pub thresholds: [i32; 3],
     /// Device memory freed during pauses, in bytes.
     pub device_freed_bytes: u64,
-    /// Most that torch's allocator had from the driver, in bytes.
+    /// Largest amount that torch's allocator reserved from the driver, in bytes.
     pub device_reserved_bytes: u64,
     /// Memory of pymalloc arenas per object of the heap, in bytes; `None` if unknown.
     pub bytes_per_object: Option<u64>,
 }
 
-/// Whether something is the case, if the trace may not show it.
+/// A property that the trace may leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Certainty {
     Yes,
@@ -41,7 +41,7 @@ pub(super) enum Certainty {
 }
 
 impl Certainty {
-    /// Yes, or unsure and taken for it.
+    /// Whether it is `Yes`; `unsure` decides for `Unsure`.
     pub(super) fn or(self, unsure: bool) -> bool {
         match self {
             Self::Yes => true,

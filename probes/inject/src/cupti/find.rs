@@ -21,14 +21,14 @@ const SONAMES: [(&str, u32); 3] = [
 /// An open library. Never closed.
 pub(super) struct CuptiLibrary {
     handle: *mut c_void,
-    /// Its file, by the loader's name for it.
+    /// Path of the file, as the loader names it.
     pub(super) file: String,
 }
 
 impl CuptiLibrary {
     fn open(name: &str, flags: c_int) -> Option<Self> {
         let c_name = CString::new(name).ok()?;
-        // SAFETY: a C string; libcupti's initializers are part of what is asked for.
+        // SAFETY: a C string; libcupti's initializers run, as intended.
         let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | flags) };
         (!handle.is_null()).then(|| Self {
             handle,

@@ -1,4 +1,4 @@
-//! What CUPTI should collect, and what it has collected.
+//! Which activities CUPTI collects, and the collected ones.
 
 use super::layout::CuptiVersion;
 use super::layout::RecordBuilder;
@@ -276,7 +276,7 @@ pub(crate) fn deliver_full_buffers() {
     }
 }
 
-/// Who delivers: a flush returns once what others are delivering has arrived too.
+/// Deliveries in progress: a flush returns once those of other threads have arrived too.
 static DELIVERY: Mutex<()> = Mutex::new(());
 
 /// Passes completed records to the buffers' callbacks; `forced`: all records. The collector is not

@@ -23,7 +23,7 @@ fn set_current(context: u64) -> Status {
     Ok(())
 }
 
-/// A device that exists.
+/// Checks that the device exists.
 pub(crate) fn known(device: u32) -> Result<u32, CudaError> {
     let devices = simulator::simulator()?.settings.devices;
     (device < devices)

@@ -20,7 +20,7 @@ pub(crate) fn uuid(device: u32) -> [u8; 16] {
     uuid
 }
 
-/// Its address on the bus.
+/// PCI bus id of a device.
 pub(crate) fn bus_id(device: u32) -> String {
     format!("00000000:{:02X}:00.0", device.saturating_add(1))
 }

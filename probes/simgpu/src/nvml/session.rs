@@ -75,7 +75,7 @@ fn end() -> Status {
     Ok(())
 }
 
-/// The settings, between `nvmlInit` and `nvmlShutdown`.
+/// The settings; an error unless `nvmlInit` was called and `nvmlShutdown` was not.
 pub(super) fn current() -> Result<SimSettings, CudaError> {
     let session = SESSION.hold();
     session

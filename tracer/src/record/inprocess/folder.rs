@@ -35,7 +35,7 @@ const SOCKET: &str = "socket";
 /// The owner of a younger folder may not have locked it yet.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// Most folders of other gctraces examined when leftovers are removed.
+/// Maximum number of folders of other gctraces that are examined to remove leftovers.
 const MAX_FOLDERS: usize = 1000;
 
 /// The user who owns the folder and whose programs connect to the socket in it.

@@ -37,7 +37,7 @@ pub(super) struct InjectedProcess {
 /// The process as it is written to the trace.
 struct InjectedProcessFacts {
     process: gctrace_event::Process,
-    /// Something about it is to be written (again).
+    /// Its record must be written (again).
     is_new: bool,
     /// Its pid in its own pid namespace.
     own_pid: u32,
@@ -147,7 +147,7 @@ impl InjectedProcess {
     }
 
     /// Writes what is left after the process exited, at `ended_ns`, or else the recording ended.
-    /// Everything was drained.
+    /// All rings of the process were drained.
     pub(super) fn close(
         &mut self,
         ended_ns: Option<u64>,

@@ -348,7 +348,7 @@ impl CudaProbes {
 /// Every kind of call, its name for the user, and whether both its ends are probed.
 const KINDS: [(CallKind, &str, bool); 10] = [
     (CallKind::Launch, "launches", false),
-    (CallKind::Synchronize, "synchronisations", true),
+    (CallKind::Synchronize, "synchronizations", true),
     (CallKind::Copy, "copies", true),
     (CallKind::Set, "fills", true),
     (CallKind::Allocate, "device memory allocations", true),

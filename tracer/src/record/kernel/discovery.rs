@@ -25,7 +25,7 @@ const OLD_PROCESSES_PER_SCAN: usize = 100;
 /// and shims (pyenv's, conda's) run some other program first, and become Python in seconds.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Most programs remembered; beyond that all are forgotten and examined again.
+/// Maximum number of cached programs; beyond that the cache is cleared.
 const PROGRAMS: usize = 4096;
 
 /// Finds Python processes by scanning `/proc` repeatedly.
@@ -236,7 +236,7 @@ impl ProcessDiscovery {
         }
     }
 
-    /// What kind of program a process runs; each file is read once.
+    /// Kind of the program that a process runs; each file is read once.
     fn kind(&mut self, pid: u32, file: &Metadata) -> ProgramKind {
         let program = identity(file);
         if let Some(kind) = self.programs.get(&program) {

@@ -60,7 +60,7 @@ struct ProbedInterpreter {
     since_ns: u64,
 }
 
-/// What to probe for a program that starts.
+/// Interpreter to probe for a program that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeNeed {
     /// It contains a collector itself, which is probed now.

@@ -28,7 +28,7 @@ pub(crate) struct PressureIntervals {
     written: Instant,
 }
 
-/// What a process allocated since its last record.
+/// Allocations of a process since its last record.
 struct PressureInterval {
     pressure: Pressure,
     /// Arenas at its start.

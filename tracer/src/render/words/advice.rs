@@ -67,7 +67,7 @@ fn most(report: &Report) -> &ProcessReport {
     first.expect("invariant: settings are advised only if a process has pauses")
 }
 
-/// By what the prediction differs from the bound, and what it assumes.
+/// Length of a step by replay, and the assumptions.
 fn replayed(what: &WhatIf) -> String {
     let step = what.step.map_or(String::new(), |step| {
         format!(

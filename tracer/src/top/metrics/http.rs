@@ -61,7 +61,7 @@ const FRONT: &str = concat!(
     "</h1>\n<p><a href=\"/metrics\">Metrics</a> of Python's garbage collector on this host.</p></body></html>\n"
 );
 
-/// What is left to send: head and body. Connections share the body.
+/// The rest of a response: head and body. Connections share the body.
 type HttpResponse = io::Chain<Cursor<Vec<u8>>, Cursor<Arc<[u8]>>>;
 
 /// The pages, and the access rule.
@@ -121,7 +121,7 @@ struct HttpConnection {
     stream: TcpStream,
     accepted: Instant,
     received: Vec<u8>,
-    /// What remains to be sent, once the head of the request is complete.
+    /// The rest of the response, once the head of the request is complete.
     response: Option<HttpResponse>,
 }
 

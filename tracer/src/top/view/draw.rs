@@ -31,7 +31,7 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::text::Span;
 
-/// Everything that a frame shows, and nothing that drawing changes.
+/// All input of a frame; drawing does not change it.
 #[derive(Debug)]
 pub(crate) struct ViewFrame<'a> {
     /// The figures to show, all as of one time.

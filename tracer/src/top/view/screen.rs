@@ -53,7 +53,7 @@ enum ScreenState {
     Leave,
 }
 
-/// What the view's thread owns: terminal, input, the user's choices and the shown snapshot.
+/// State of the view's thread: terminal, input, the user's choices and the shown snapshot.
 #[derive(Debug)]
 pub(super) struct ViewScreen {
     shared: Arc<LiveHandle>,

@@ -94,7 +94,7 @@ pub(crate) struct Geometry {
     pub(crate) most_of_help: usize,
 }
 
-/// What the user has chosen and typed; independent of the terminal.
+/// The choices and the input of the user; independent of the terminal.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewState {
     /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.

@@ -236,7 +236,8 @@ impl WindowObservations {
         })
     }
 
-    /// By one marker's steps in all windows together: for steps so long that a window contains few.
+    /// The rate by one marker's steps in all windows together: for steps so long that a window
+    /// contains few.
     pub(crate) fn of_all_windows(&self) -> Option<RateEstimate> {
         let mut candidates: Vec<(usize, RateEstimate)> = self
             .markers

@@ -66,7 +66,7 @@ const STEPPED_HIT_NS: f64 = 16_000.0;
 const MIN_HIT_NS: f64 = 100.0;
 const MAX_HIT_NS: f64 = 30_000.0;
 
-/// What does not change: the interpreter.
+/// The constant part: the interpreter.
 pub(crate) struct SampledInterpreter {
     pub file: PathBuf,
     pub layout_index: u32,
@@ -100,7 +100,7 @@ pub(crate) struct SampledProcess {
     budget: f64,
     observations: WindowObservations,
     markers: Vec<Marker>,
-    /// Those that moved the last time.
+    /// Markers that advanced in an earlier window.
     known: Vec<Marker>,
     free: Vec<MarkerReading>,
     seen: AllocationCounts,

@@ -31,7 +31,7 @@ const SETTLED_NS: u64 = 10 * MILLISECOND_NS;
 /// seconds of a heavily used allocator.
 const KEPT: usize = 1 << 16;
 
-/// What must be remembered between two events: open launch counts, memory and backward passes.
+/// State between two events: open launch counts, memory and backward passes.
 pub(super) struct CudaStore {
     counts_launches: bool,
     /// By process, thread and stream.

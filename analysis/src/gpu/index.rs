@@ -91,20 +91,6 @@ impl<T> Index<T> {
     }
 }
 
-impl<T> std::ops::Index<Index<T>> for [T] {
-    type Output = T;
-
-    fn index(&self, index: Index<T>) -> &T {
-        &self[index.at()]
-    }
-}
-
-impl<T> std::ops::IndexMut<Index<T>> for [T] {
-    fn index_mut(&mut self, index: Index<T>) -> &mut T {
-        &mut self[index.at()]
-    }
-}
-
 impl<T> std::ops::Index<Index<T>> for Vec<T> {
     type Output = T;
 

@@ -357,6 +357,15 @@ fn polling_threads_are_left_out() {
             timed: true,
         });
     }
+    let calls = std::mem::take(&mut measured.calls);
+    let mut order: Vec<usize> = (0..calls.len()).collect();
+    order.sort_by_key(|call| calls[*call].start_ns);
+    for op in &mut measured.ops {
+        let old = op.call.map(CallIndex::at);
+        let new = order.iter().position(|call| Some(*call) == old);
+        op.call = new.map(Index::new);
+    }
+    measured.calls = order.iter().map(|call| calls[*call]).collect();
     let job = ReplayJob::single(&measured);
     let model = ReplayModel::learn(&job);
     let with = model.replay(&ReplayChange::default()).end_ns(0);

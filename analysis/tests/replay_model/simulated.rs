@@ -209,7 +209,7 @@ impl Machine {
             thread: Index::new(thread),
             function: self.names.intern(function),
             kind: CallEffect::of(function),
-            stream: Some(Index::new(stream)),
+            stream: (stream < self.free.len()).then(|| Index::new(stream)),
             timed: true,
         };
         Index::push(&mut self.timeline.calls, call)

@@ -6,6 +6,7 @@
 use super::calls::CallEffect;
 use super::pause_span::PackedPauses;
 use super::pause_span::PauseSpan;
+pub use crate::report::StepSource;
 use gctrace_event::GpuOpKind;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -199,15 +200,6 @@ pub struct StepSpan {
     pub number: u64,
     /// What delimits the step: the profiler or backward passes.
     pub source: StepSource,
-}
-
-/// What delimits a step. Backward passes count only in a process without profiler steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StepSource {
-    /// An annotation `ProfilerStep#n`.
-    ProfilerStep,
-    /// From the start of one backward pass to that of the next on the same thread.
-    BackwardPass,
 }
 
 /// Records of a trace that were ignored, by reason. Usually all are 0.

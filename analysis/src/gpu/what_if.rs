@@ -29,7 +29,9 @@ use crate::report::Basis;
 use crate::report::Change;
 use crate::report::Garbage;
 use crate::report::PredictedRange;
+use crate::report::PredictionMethod;
 use crate::report::Saving;
+use crate::report::SettingsReport;
 use crate::report::WhatIf;
 use assumed_outcome::RunBaseline;
 use gctrace_event::GcReason;
@@ -131,16 +133,11 @@ fn more_frequent(programs: &[ProgramModel<'_>]) -> Option<(u64, u64)> {
     most.filter(|(most, full)| *most > full.saturating_mul(2))
 }
 
-/// Threshold 0 ten times as high.
-fn raised([young, middle, old]: [i32; 3]) -> [i32; 3] {
-    [young.max(100).saturating_mul(10), middle, old]
-}
-
 fn of_thresholds(first: &ProgramModel<'_>, programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| thresholds(programs, side));
     let between_ns = garbage::between_collections_ns(programs);
     Scenario {
-        made: Change::Thresholds(raised(first.thresholds)),
+        made: Change::Thresholds(SettingsReport::raised(first.thresholds)),
         pessimistic,
         optimistic,
         garbage: garbage::over(programs, between_ns.saturating_mul(RAISED as u64)),
@@ -217,7 +214,7 @@ fn outcome(
     let mut outcome = WhatIf {
         id: scenario.made.id(),
         basis: Basis::Predicted,
-        method: "pause-time".to_owned(),
+        method: PredictionMethod::PauseTime,
         pause_time_saved_ns,
         saved_ns: Saving {
             at_least_ns: None,
@@ -257,7 +254,7 @@ fn replayed(outcome: &mut WhatIf, scenario: &Scenario, replay: &RunBaseline<'_>)
     let better = replay.of(&scenario.optimistic, added_min);
     let run = worse.run.around(&better.run, replay.measured.length_ns);
     let saved = |ns: u64| signed(run.measured_ns).saturating_sub(signed(ns));
-    outcome.method = "replay".to_owned();
+    outcome.method = PredictionMethod::Replay;
     outcome.saved_ns = Saving {
         at_least_ns: Some(saved(run.at_most_ns)),
         at_most_ns: saved(run.at_least_ns),

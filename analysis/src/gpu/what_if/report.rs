@@ -16,11 +16,10 @@ use crate::report::GpuCost;
 use crate::report::GpuWorkReport;
 use crate::report::PauseTotal;
 use crate::report::ProcessReport;
+use crate::report::SettingsReport;
 use crate::report::WhatIf;
+use gctrace_event::ProcessOrigin;
 use std::collections::HashMap;
-
-/// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
-const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
 /// The predictions, and the cost of the pauses as measured.
 #[derive(Debug, Default)]
@@ -159,7 +158,7 @@ fn program<'a>(
         timeline,
         span_ns,
         free_threaded: interpreter.is_some_and(|interpreter| interpreter.free_threaded),
-        thresholds: settings.map_or(DEFAULT_THRESHOLDS, |settings| settings.thresholds),
+        thresholds: settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds),
         device_freed_bytes: freed,
         device_reserved_bytes: reserved,
         bytes_per_object: process.and_then(bytes_per_object),
@@ -183,7 +182,7 @@ fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
     let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;
     let objects = process.growth.as_ref()?.largest.objects;
-    let from_start = process.origin.as_deref() != Some("attached");
+    let from_start = process.origin != Some(ProcessOrigin::Attached);
     let each = bytes.checked_div(objects).filter(|_| from_start);
     each.filter(|bytes| *bytes > 0)
 }

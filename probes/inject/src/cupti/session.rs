@@ -15,13 +15,16 @@ use super::decode::ActivityRecord;
 use super::decode::ApiCall;
 use super::decode::CuptiSpan;
 use super::decode::DeviceActivity;
+use super::decode::KINDS;
 use super::decode::decode;
 use super::functions::FunctionClasses;
 use super::kernels::KernelNames;
 use super::report;
 use crate::process_ring;
 use crate::process_ring::ProcessRing;
+use crate::recording::guarded;
 use gctrace_ring::CuptiState;
+use gctrace_ring::RingGpuOp;
 use gctrace_ring::RingRecord;
 use gctrace_ring::RingRole;
 use gctrace_ring::TimeInterval;
@@ -121,6 +124,16 @@ impl CuptiSession {
             self.ring.push(&RingRecord::Flushed { at_ns });
         } else if !self.flush_failed.swap(true, Ordering::Relaxed) {
             self.refused("cuptiActivityFlushAll", code);
+        }
+    }
+
+    /// Has CUPTI record nothing more, for a process in which recording was switched off.
+    pub(super) fn disable(&self) {
+        if let Some(disable) = self.api.disable {
+            for (kind, _) in KINDS {
+                // What it records all the same is not read.
+                let _ = disable(kind);
+            }
         }
     }
 
@@ -280,7 +293,7 @@ impl CuptiSession {
         let interval = self.measured(work.span, reading)?;
         // SAFETY: the address comes from a record that CUPTI has just handed over.
         let name = unsafe { reading.names.text(work.name, self.ring) };
-        Some(RingRecord::Gpu {
+        Some(RingRecord::Gpu(RingGpuOp {
             interval,
             work: work.work,
             copy_kind: work.copy_kind,
@@ -291,7 +304,7 @@ impl CuptiSession {
             bytes: work.bytes,
             name,
             graph: work.graph,
-        })
+        }))
     }
 
     /// As [`interval`](Self::interval); a missing timestamp is counted.
@@ -350,7 +363,7 @@ pub(super) extern "C" fn complete(
     if buffer.is_null() {
         return;
     }
-    super::guarded(|| {
+    guarded(|| {
         if let Some(session) = CuptiSession::current() {
             session.readers.fetch_add(1, Ordering::AcqRel);
             session.read_buffer(buffer, valid.min(BUFFER_BYTES));

@@ -407,15 +407,10 @@ fn a_recording_that_the_library_switched_off_is_reported_once() {
     let starts: Vec<_> = trace.pauses().iter().map(|pause| pause.start_ns).collect();
     assert_eq!(starts, [1000], "nothing is known of the end of the other");
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-    let (_, process) = trace.named("gctrace_process")[0];
-    let sentence = format!(
-        "recording in process {} was switched off: gctrace's library is faulty at file.rs:7",
-        process["pid"]
-    );
-    assert_eq!(reported.matches(&sentence).count(), 1, "{reported}");
-    let lost = trace.end()["lost"].as_object().unwrap();
-    let counts: Vec<_> = lost.values().collect();
-    assert_eq!(counts, [1], "{lost:?}");
+    let sentence = "was switched off: gctrace's library is faulty at file.rs:7";
+    assert_eq!(reported.matches(sentence).count(), 1, "{reported}");
+    let counted = "but 1 process in which gctrace's library switched itself off";
+    assert!(reported.contains(counted), "{reported}");
 }
 
 #[test]

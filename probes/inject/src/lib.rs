@@ -40,10 +40,10 @@ pub use find::find_library;
 /// Run by the loader before the program's own code.
 extern "C" fn begin() {
     recording::guarded(|| {
-        recording::begin();
         let Some((options, rendezvous)) = environment::request() else {
             return;
         };
+        recording::begin();
         if seccomp::is_confined(options.filters) {
             return gctrace_ring::Absence::Confined.report(&rendezvous);
         }

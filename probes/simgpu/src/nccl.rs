@@ -243,7 +243,7 @@ extern "C" fn simgpuCommunicatorOpen(
 }
 
 fn wait_for_all(communicator: &Communicator) -> Status {
-    let deadline_ns = crate::clock::now_ns().saturating_add(JOIN_NS);
+    let deadline_ns = crate::clock::now_ns() + JOIN_NS;
     while !communicator.all_joined() {
         if crate::clock::now_ns() > deadline_ns {
             return Err(SYSTEM_ERROR);

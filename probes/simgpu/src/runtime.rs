@@ -29,7 +29,7 @@ fn with_context(body: impl FnOnce() -> Status) -> Status {
 
 fn remembered(status: Status) -> Status {
     if let Err(CudaError(code)) = status {
-        let _ = LAST_ERROR.try_with(|last| last.set(code));
+        LAST_ERROR.set(code);
     }
     status
 }

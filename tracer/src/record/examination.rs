@@ -25,7 +25,8 @@ pub(crate) enum Unexamined {
     Environment,
     /// In-process: [`gctrace_ring::Absence::OtherGctrace`].
     OtherGctrace,
-    /// In-process: [`gctrace_ring::Absence::SwitchedOff`].
+    /// In-process: the library found a fault in itself, before it had a ring
+    /// ([`gctrace_ring::Absence::SwitchedOff`]) or later.
     SwitchedOff,
     /// In-process: the `gc.callbacks` of one of its interpreters took no entry, or the program
     /// removed it.

@@ -42,7 +42,7 @@ pub(super) fn kind(operation: &FinishedOperation) -> Option<u32> {
 
 /// The contexts are the devices' primary ones.
 fn context(device: u32) -> u32 {
-    device.saturating_add(1)
+    device + 1
 }
 
 pub(super) fn operation(

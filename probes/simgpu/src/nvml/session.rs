@@ -68,7 +68,7 @@ fn settings() -> SimSettings {
 fn end() -> Status {
     let mut session = SESSION.hold();
     let open = session.as_mut().ok_or(UNINITIALIZED)?;
-    open.users = open.users.saturating_sub(1);
+    open.users -= 1;
     if open.users == 0 {
         *session = None;
     }
@@ -104,8 +104,9 @@ pub(super) fn device(handle: u64) -> Result<(u32, SimSettings), CudaError> {
 }
 
 fn lost(settings: &SimSettings) -> bool {
-    let queries = SESSION.hold().as_ref().map_or(0, |session| session.queries);
-    settings.has(SimFault::NvmlLost) && queries >= QUERIES_UNTIL_LOST
+    let session = SESSION.hold();
+    let queries = session.as_ref().map(|session| session.queries);
+    settings.has(SimFault::NvmlLost) && queries >= Some(QUERIES_UNTIL_LOST)
 }
 
 /// Counts a utilization query.

@@ -190,12 +190,9 @@ impl OpenedRing {
             });
             self.damaged += read.damaged;
         }
-        if !self.is_off
-            && let Some((at_ns, reason)) = self.consumer.switched_off()
-        {
+        if let Some((at_ns, reason)) = self.consumer.switched_off() {
             self.is_off = true;
-            facts.switched_off(at_ns, &reason, &mut ring_events);
-            facts.apply(&mut ring_events, trace, stats);
+            facts.switched_off(at_ns, &reason, trace, stats);
         }
         if let Some(counted) = &mut self.counted
             && let Some(record) = counted.look(&self.consumer, false)
@@ -253,9 +250,6 @@ impl RingState {
     }
 }
 
-/// Place where processes are counted in which the library switched recording off.
-const SWITCHED_OFF: &str = "processes whose recording gctrace's library switched off";
-
 /// Lost records as the user knows them.
 fn lost_name(kind: LostKind) -> &'static str {
     match kind {
@@ -271,14 +265,13 @@ impl InjectedProcessFacts {
         let status = proc_status::status(pid).ok();
         let command = proc_status::command_line(pid).unwrap_or_default();
         let name = || proc_status::thread_name(pid, pid).map(|name| vec![name]);
-        let parent = status.as_ref().map(|status| status.parent);
         Self {
             process: gctrace_event::Process {
                 pid,
                 namespace_pid: status
                     .as_ref()
                     .and_then(proc_status::ProcessStatus::inner_pid),
-                parent: parent.filter(|parent| *parent > 0),
+                parent: status.as_ref().and_then(|status| status.parent),
                 origin,
                 since_ns: hello.at_ns,
                 command: match command.is_empty() {
@@ -297,19 +290,26 @@ impl InjectedProcessFacts {
 
     /// The library switched recording off in the process, because of a fault in itself: reported
     /// and counted once, although each ring has it.
-    fn switched_off(&mut self, at_ns: u64, reason: &str, ring_events: &mut Vec<RingEvent>) {
+    fn switched_off(
+        &mut self,
+        at_ns: u64,
+        reason: &str,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
         if std::mem::replace(&mut self.is_off, true) {
             return;
         }
-        ring_events.push(RingEvent::Missed(SWITCHED_OFF, 1));
-        ring_events.push(RingEvent::Notice(InjectedNotice {
+        let pid = self.process.pid;
+        let notice = InjectedNotice {
             at_ns,
             weight: NoticeLevel::Warning,
             text: format!(
-                "recording in process {} was switched off: gctrace's library is faulty at {reason}",
-                self.process.pid
+                "recording in process {pid} was switched off: gctrace's library is faulty at {reason}"
             ),
-        }));
+        };
+        trace.examination.unexamined(pid, Unexamined::SwitchedOff);
+        stats.notices.report(pid, notice, &mut trace.output);
     }
 
     /// Writes the records and applies the other events of a ring.

@@ -307,9 +307,6 @@ impl Simulator {
     /// Passes scheduled operations to the log, to NVML and to CUPTI.
     pub(crate) fn publish(&self, state: &mut SimulatorState) {
         let finished = state.machine.take_finished();
-        if let Some(log) = self.log.as_ref().filter(|_| !finished.is_empty()) {
-            log.operations(&finished);
-        }
         for (device, usage) in (0_u32..).zip(&self.usage) {
             let Some(Some(usage)) = usage.get() else {
                 continue;
@@ -321,17 +318,19 @@ impl Simulator {
             usage.set_running_since(state.machine.running_since(device));
         }
         cupti::operations(&finished);
+        if let Some(log) = self.log.as_ref().filter(|_| !finished.is_empty()) {
+            log.operations(finished);
+        }
     }
 
     /// From now on NVML lists this process among those that use the device.
     pub(crate) fn publish_context(&self, device: u32) {
-        if let Some(usage) = self.usage.get(device as usize) {
-            usage.get_or_init(|| UsageFile::create(&self.settings.shared, device).ok());
-        }
+        self.usage[device as usize]
+            .get_or_init(|| UsageFile::create(&self.settings.shared, device).ok());
     }
 
     pub(crate) fn publish_memory(&self, state: &SimulatorState, device: u32) {
-        if let Some(Some(usage)) = self.usage.get(device as usize).and_then(OnceLock::get) {
+        if let Some(Some(usage)) = self.usage[device as usize].get() {
             usage.set_memory(state.memory.used(device));
         }
     }
@@ -392,7 +391,7 @@ impl Simulator {
         if handle == handles::LEGACY_STREAM {
             return Ok(default_stream(device));
         }
-        let id = handles::stream_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
+        let id = handles::STREAM.id(handle)?;
         let known = self.state().streams.contains_key(&id);
         known.then_some(id).ok_or(CudaError::INVALID_HANDLE)
     }

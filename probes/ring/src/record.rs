@@ -122,20 +122,20 @@ pub enum ApiLayer {
     Runtime = 2,
 }
 
-/// A collection that ended.
+/// A collection that ended, as CPython reports it to callbacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingPause {
     /// From the first call of our callback to the second.
     pub interval: TimeInterval,
-    /// Thread id.
+    /// Kernel id of the collecting thread, as the process sees it.
     pub tid: u32,
     /// Generation, as passed to the callback.
     pub generation: u8,
-    /// Interpreter id.
+    /// Id of the interpreter, as CPython numbers those of a process.
     pub interpreter: i64,
-    /// Number of objects freed.
+    /// Number of unreachable objects that it freed.
     pub collected: u64,
-    /// Number of uncollectable objects.
+    /// Number of unreachable objects that could not be freed.
     pub uncollectable: u64,
     /// Number of the innermost Python frame; 0: none.
     pub frame: u32,
@@ -143,26 +143,26 @@ pub struct RingPause {
     pub at_exit: bool,
 }
 
-/// An operation of a GPU.
+/// An operation of a GPU, as CUPTI records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingGpuOp {
     /// When it ran, on the GPU.
     pub interval: TimeInterval,
-    /// Kind of operation.
+    /// Whether it was a kernel, a copy or a fill.
     pub work: GpuRecord,
     /// `CUpti_ActivityMemcpyKind` of a copy (1 HtoD, 2 DtoH, 8 DtoD, ...).
     pub copy_kind: u8,
-    /// Device number.
+    /// Number of the device, as CUDA counts those of a process.
     pub device: u32,
-    /// Context id.
+    /// Id of its context, as CUPTI numbers them.
     pub context: u32,
-    /// Stream id.
+    /// Id of its stream, as CUPTI numbers them.
     pub stream: u32,
     /// Correlation id of the call that enqueued it.
     pub correlation: u32,
     /// Size of a copy or fill in bytes; 0 for a kernel.
     pub bytes: u64,
-    /// Mangled name of a kernel.
+    /// Mangled name of a kernel; [`NO_TEXT`] for others.
     pub name: TextId,
     /// Id of the graph that contains it; 0: none.
     pub graph: u32,

@@ -219,7 +219,7 @@ impl CuptiSession {
             names: KernelNames::default(),
             calls: Vec::new(),
             // A calibrated clock may be off by a little.
-            latest_ns: process_ring::now_ns().saturating_add(1_000_000_000),
+            latest_ns: process_ring::now_ns() + 1_000_000_000,
         };
         let mut record = std::ptr::null_mut();
         let mut before = None;
@@ -343,7 +343,7 @@ pub(super) extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, most: *
     if buffer.is_null() || size.is_null() || most.is_null() {
         return;
     }
-    let taken = POOL.take();
+    let taken = guarded(|| POOL.take()).unwrap_or(std::ptr::null_mut());
     // SAFETY: CUPTI's output parameters, of these types. 0: as many records as fit.
     unsafe {
         buffer.write(taken);

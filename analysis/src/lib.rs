@@ -46,7 +46,6 @@ mod regression;
 pub mod report;
 mod summary;
 mod time;
-pub mod units;
 mod verdict;
 
 pub use advice::PauseTimes;

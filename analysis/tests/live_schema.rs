@@ -107,9 +107,12 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
         lost: [("ring buffer full".to_owned(), 5)].into(),
         probe_overhead_ns: Some(99),
         trace: Some("trace.json".to_owned()),
+        cpu_ns: Some(7),
+        resident_bytes: Some(8),
         ..RecorderCost::default()
     };
-    live.recorder(START, recorder);
+    live.recorder(START, recorder.clone());
+    live.recorder(START + MS, recorder);
     live.snapshot(&SnapshotRequest {
         now_ns: START + 3000 * MS,
         interval_ns: 1000 * MS,

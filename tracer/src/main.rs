@@ -19,6 +19,7 @@ mod record;
 mod render;
 mod text;
 mod top;
+mod units;
 mod variables;
 
 use crate::args::Invocation;

@@ -1,4 +1,5 @@
-//! GPUs as NVML reports them: the last word on each, and its utilization of the last minute.
+//! GPUs as NVML reports them: the latest figures of each, and its utilization of the last minute.
+//! `accumulate/gpu_samples.rs` sums up all samples of a trace, of which nothing is shown here.
 
 use super::ring::BUCKET_NS;
 use super::ring::BucketRing;

@@ -80,12 +80,9 @@ impl LiveProcess {
     /// Adds a description, of which what is shown is kept.
     pub(super) fn describe(&mut self, process: &Process) {
         let interpreter = process.interpreter.as_ref().map(|interpreter| Interpreter {
-            file: String::new(),
             version: first_bytes(&interpreter.version, VERSION_BYTES).to_owned(),
             free_threaded: interpreter.free_threaded,
-            collector: String::new(),
-            found_by: String::new(),
-            build_id: None,
+            ..Interpreter::default()
         });
         let command = process.command.join(" ");
         self.sums.describe(Process {
@@ -156,7 +153,7 @@ impl LiveProcess {
     }
 
     pub(super) fn add_annotation(&mut self, annotation: &Annotation) {
-        if !LiveSteps::is_step(annotation) {
+        if annotation.step_number().is_none() {
             return;
         }
         let pauses = StepPauses {

@@ -51,7 +51,8 @@ pub(crate) fn header<'a>(
         host: text(name.as_ref().map(nix::sys::utsname::UtsName::nodename)),
         kernel: text(name.as_ref().map(nix::sys::utsname::UtsName::release)),
         cpus: std::thread::available_parallelism()
-            .map_or(0, |count| u32::try_from(count.get()).unwrap_or(0)),
+            .ok()
+            .and_then(|count| u32::try_from(count.get()).ok()),
         rank: RANK_VARIABLES
             .iter()
             .find_map(|name| variable(name)?.to_str()?.parse().ok()),

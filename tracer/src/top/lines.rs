@@ -96,7 +96,7 @@ fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
         or_dash(worst.map(|pause| time(pause.duration_ns))),
         or_dash(busiest.and_then(|process| gpu(snapshot, process))),
         lost.fold(0, |sum: u64, count| sum.saturating_add(*count)),
-        percent(snapshot.recorder.cpu_ppm),
+        or_dash(snapshot.recorder.cpu_ppm.map(percent)),
     )
 }
 
@@ -207,7 +207,7 @@ mod tests {
         snapshot.totals.processes = processes.len() as u64;
         snapshot.totals.interval_pauses = [20_000, 150, 3, 0];
         snapshot.totals.interval_pause_ns = 246_900_000;
-        snapshot.recorder.cpu_ppm = 12_345;
+        snapshot.recorder.cpu_ppm = Some(12_345);
         snapshot.detail = processes.first().map(|process| ProcessDetail {
             pid: process.pid,
             lines: vec![LineFigures {

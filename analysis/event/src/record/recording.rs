@@ -2,6 +2,7 @@
 
 use super::ExaminedProcesses;
 use serde::Deserialize;
+use serde::Deserializer;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -51,9 +52,13 @@ pub struct TraceHeader {
     pub host: String,
     /// Kernel release, as in `uname -r`.
     pub kernel: String,
-    /// Logical CPUs that gctrace could use (affinity mask and cgroup quota considered); 0 if
-    /// unknown.
-    pub cpus: u32,
+    /// Logical CPUs that gctrace could use (affinity mask and cgroup quota considered);
+    /// `None` if unknown.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "known_count"
+    )]
+    pub cpus: Option<u32>,
     /// Rank of the whole recording, if gctrace's environment contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
@@ -77,6 +82,12 @@ pub struct TraceHeader {
     pub counters: Vec<String>,
     /// Requested counters that could not be opened, by name, with the reason.
     pub counters_missing: BTreeMap<String, String>,
+}
+
+/// A count that older traces state as 0 if it is unknown.
+fn known_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let count = u32::deserialize(deserializer)?;
+    Ok((count > 0).then_some(count))
 }
 
 /// What one kind of probe cost.
@@ -124,4 +135,21 @@ pub struct TraceEnd {
     pub omitted: OmittedPauses,
     /// Overhead of recording, one entry for each kind of probe.
     pub probes: Vec<ProbeCost>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_cpus_of_older_traces_are_unknown() {
+        for (args, cpus) in [
+            (r#"{"cpus":0}"#, None),
+            ("{}", None),
+            (r#"{"cpus":8}"#, Some(8)),
+        ] {
+            let header: TraceHeader = serde_json::from_str(args).unwrap();
+            assert_eq!(header.cpus, cpus, "{args}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use super::texts::NAME_LOST;
 use super::texts::RingTexts;
 use crate::record::frames::FrameNode;
 use crate::record::frames::FrameTree;
+use gctrace_event::Collector;
 use gctrace_event::EventSource;
 use gctrace_event::FrameId;
 use gctrace_event::GcReason;
@@ -188,7 +189,7 @@ impl PythonRing {
             file: self.texts.or_empty(file).to_owned(),
             version: version.to_owned(),
             free_threaded,
-            collector: collector(version, free_threaded).to_owned(),
+            collector: collector(version, free_threaded),
             found_by: "injected library".to_owned(),
             build_id: None,
         }
@@ -236,7 +237,7 @@ impl PythonRing {
 }
 
 /// Only 3.14.0 - 3.14.4 have an incremental collector.
-fn collector(version: &str, free_threaded: bool) -> &'static str {
+fn collector(version: &str, free_threaded: bool) -> Collector {
     let mut numbers = version.split('.').map(|part| {
         let digits = part.find(|letter: char| !letter.is_ascii_digit());
         part.get(..digits.unwrap_or(part.len()))?
@@ -245,9 +246,9 @@ fn collector(version: &str, free_threaded: bool) -> &'static str {
     });
     let mut next = || numbers.next().flatten();
     match (free_threaded, next(), next(), next()) {
-        (true, ..) => "free-threaded",
-        (false, Some(3), Some(14), Some(0..=4)) => "incremental",
-        _ => "generational",
+        (true, ..) => Collector::FreeThreaded,
+        (false, Some(3), Some(14), Some(0..=4)) => Collector::Incremental,
+        _ => Collector::Generational,
     }
 }
 

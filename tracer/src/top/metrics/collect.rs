@@ -11,11 +11,11 @@ use crate::top::metrics::labels;
 use crate::top::metrics::labels::GENERATION_NAMES;
 use crate::top::metrics::labels::Label;
 use gctrace_analysis::live::CollectionCounts;
-use gctrace_analysis::live::GENERATIONS;
 use gctrace_analysis::live::Histogram;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::report::PauseTotal;
+use gctrace_event::GcReason;
 use gctrace_event::RecordingMode;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::CounterValueEncoder;
@@ -28,7 +28,6 @@ use prometheus_client::encoding::NoLabelSet;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Unit;
-use std::collections::BTreeMap;
 use std::fmt::Error;
 
 /// The figures of one page, all from one snapshot.
@@ -141,18 +140,18 @@ impl MetricsFigures {
         let cost = recorder.probe_overhead_ns;
         let cost = cost.map(|cost| (Vec::new(), seconds(cost)));
         page.write(&families::PROBE_COST, cost)?;
-        page.one(&families::OWN_CPU, seconds(recorder.cpu_ns))?;
-        page.one(
-            &families::OWN_RESIDENT,
-            MetricValue::Whole(recorder.resident_bytes),
-        )
+        let cpu = recorder.cpu_ns.map(|ns| (Vec::new(), seconds(ns)));
+        page.write(&families::OWN_CPU, cpu)?;
+        let resident = recorder.resident_bytes.map(MetricValue::Whole);
+        let resident = resident.map(|bytes| (Vec::new(), bytes));
+        page.write(&families::OWN_RESIDENT, resident)
     }
 
     /// The reason of most collections. In-process recording does not see reasons.
-    fn usual_reason(&self) -> &'static str {
+    fn usual_reason(&self) -> GcReason {
         match self.snapshot.mode {
-            RecordingMode::Inject => "unknown",
-            _ => "automatic",
+            RecordingMode::Inject => GcReason::Unknown,
+            _ => GcReason::Automatic,
         }
     }
 
@@ -181,9 +180,9 @@ type OfReason = (Vec<Label<'static>>, PauseTotal);
 fn by_reason(
     of: &CollectionCounts,
     labels: &[Label<'static>],
-    usual_reason: &'static str,
+    usual_reason: GcReason,
 ) -> Vec<OfReason> {
-    let mut reasons: BTreeMap<&'static str, [PauseTotal; GENERATIONS]> = of.by_reason.clone();
+    let mut reasons = of.by_reason.clone();
     reasons.entry(usual_reason).or_default();
     let mut samples = Vec::new();
     for (reason, generations) in reasons {
@@ -193,7 +192,7 @@ fn by_reason(
             }
             let mut all = labels.to_vec();
             all.push(labels::word("generation", name));
-            all.push(labels::word("reason", reason));
+            all.push(labels::word("reason", reason.as_str()));
             samples.push((all, value));
         }
     }

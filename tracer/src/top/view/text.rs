@@ -1,9 +1,9 @@
 //! Text for screen cells: escapes untrusted names, cuts text by display width, formats figures.
 //!
-//! Independent of what is shown. `gctrace_analysis::units` has the formats of reports.
+//! Independent of what is shown. `units.rs` has the formats of reports.
 
 use crate::print::clean;
-use gctrace_analysis::units;
+use crate::units;
 use std::time::Duration;
 use unicode_width::UnicodeWidthChar as _;
 use unicode_width::UnicodeWidthStr as _;

@@ -134,13 +134,13 @@ fn missed_collections_are_counted_and_reported() {
 
 #[test]
 fn collectors_by_version() {
-    assert_eq!(collector("3.14.0rc2", false), "incremental");
-    assert_eq!(collector("3.14.4+", false), "incremental");
-    assert_eq!(collector("3.14.5", false), "generational");
-    assert_eq!(collector("3.14.10", false), "generational");
-    assert_eq!(collector("3.14.2", true), "free-threaded");
-    assert_eq!(collector("3.9.18", false), "generational");
-    assert_eq!(collector("", false), "generational");
+    assert_eq!(collector("3.14.0rc2", false), Collector::Incremental);
+    assert_eq!(collector("3.14.4+", false), Collector::Incremental);
+    assert_eq!(collector("3.14.5", false), Collector::Generational);
+    assert_eq!(collector("3.14.10", false), Collector::Generational);
+    assert_eq!(collector("3.14.2", true), Collector::FreeThreaded);
+    assert_eq!(collector("3.9.18", false), Collector::Generational);
+    assert_eq!(collector("", false), Collector::Generational);
 }
 
 proptest! {

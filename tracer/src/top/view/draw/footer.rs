@@ -8,10 +8,10 @@ use crate::top::live_handle::LivePhase;
 use crate::top::view::state::Overlay;
 use crate::top::view::text;
 use crate::top::view::theme;
+use crate::units;
 use gctrace_analysis::live::Notice;
 use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::units;
 use gctrace_event::RecordingMode;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -104,10 +104,11 @@ fn losses(snapshot: &Snapshot) -> Span<'static> {
 }
 
 fn own_cost(recorder: &RecorderCost) -> Vec<String> {
+    let known = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
     let mut parts = vec![format!(
         "gctrace {} % of a core, {}",
-        text::percent(recorder.cpu_ppm),
-        text::memory(recorder.resident_bytes)
+        known(recorder.cpu_ppm.map(text::percent)),
+        known(recorder.resident_bytes.map(text::memory))
     )];
     if let Some(trace) = &recorder.trace {
         parts.push(format!("to {}", text::clean(text::file_name(trace))));

@@ -10,9 +10,9 @@ use super::top;
 use crate::top::local_time;
 use crate::top::view::text;
 use crate::top::view::theme;
+use crate::units;
 use gctrace_analysis::live::CodeLine as SourceLine;
 use gctrace_analysis::live::LongPause;
-use gctrace_analysis::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -78,7 +78,10 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
         .generation
         .map_or("gen -".to_owned(), |number| format!("gen {number}"));
     let freed = pause.collected.map_or("-".to_owned(), text::brief_count);
-    let mut what = format!(" {generation} {:<9} freed {freed:>6}", pause.reason);
+    let mut what = format!(
+        " {generation} {:<9} freed {freed:>6}",
+        pause.reason.as_str()
+    );
     if pause.unfinished {
         what += " unfinished";
     }

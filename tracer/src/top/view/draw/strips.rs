@@ -6,11 +6,12 @@ use super::styled;
 use crate::top::view::columns;
 use crate::top::view::text;
 use crate::top::view::theme;
+use crate::units;
 use gctrace_analysis::live::ProcessDetail;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::StepFigures;
 use gctrace_analysis::live::TimelineCell;
-use gctrace_analysis::units;
+use gctrace_analysis::report::StepSource;
 use ratatui::text::Line;
 use ratatui::text::Span;
 
@@ -72,16 +73,8 @@ fn step_words(
     shown: &[StepFigures],
     last: &StepFigures,
 ) -> (String, String) {
-    let basis = if detail.step_basis.is_empty() {
-        "step"
-    } else {
-        &detail.step_basis
-    };
-    let first = format!(
-        "last {}: {}",
-        text::cut(&text::clean(basis), 14),
-        units::duration(last.duration_ns)
-    );
+    let basis = detail.step_basis.map_or("step", StepSource::basis);
+    let first = format!("last {}: {}", basis, units::duration(last.duration_ns));
     let with_gc = shown.iter().filter(|step| step.pauses.count > 0).count();
     let second = format!(
         "GC in it: {}; in {with_gc} of {}",

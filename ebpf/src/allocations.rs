@@ -219,7 +219,7 @@ impl AllocationPrograms {
         {
             sum.hits += counted.hits;
             sum.foreign_hits += counted.foreign_hits;
-            sum.bytes = sum.bytes.saturating_add(counted.bytes);
+            sum.bytes += counted.bytes;
             for ((_, total), one) in sum.classes.iter_mut().zip(counted.classes) {
                 *total += one;
             }

@@ -1,5 +1,6 @@
 //! Errors of examining a file.
 
+use std::path::Path;
 use std::path::PathBuf;
 
 /// Why a file could not be examined. A file without Python is not an error.
@@ -50,4 +51,14 @@ pub enum ResolveError {
         /// Its version.
         version: String,
     },
+}
+
+impl ResolveError {
+    /// Makes [`ResolveError::Read`] of the system's error.
+    pub(crate) fn read(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
+        move |source| Self::Read {
+            path: path.to_owned(),
+            source,
+        }
+    }
 }

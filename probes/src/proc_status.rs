@@ -162,14 +162,10 @@ pub fn rank(pid: u32) -> Result<Option<u32>, ProcessError> {
 pub struct ProcessStatus {
     /// The kernel's name of the main thread, at most 15 bytes.
     pub name: String,
-    /// Parent process; 0 if it has none in this pid namespace.
-    pub parent: u32,
-    /// Thread group, that is, the process, of this thread id.
-    pub thread_group: u32,
+    /// Parent process; `None` if it has none in this pid namespace.
+    pub parent: Option<u32>,
     /// Process id in each nested pid namespace, outermost (the one seen here) first.
     pub namespace_pids: Vec<u32>,
-    /// Real user id, in the user namespace of the reader.
-    pub user: u32,
 }
 
 impl ProcessStatus {
@@ -188,10 +184,8 @@ impl ProcessStatus {
             let mut numbers = value.split_whitespace().map_while(|word| word.parse().ok());
             match key {
                 "Name" => status.name = value.trim().to_owned(),
-                "PPid" => status.parent = numbers.next().unwrap_or(0),
-                "Tgid" => status.thread_group = numbers.next().unwrap_or(0),
+                "PPid" => status.parent = numbers.next().filter(|parent| *parent > 0),
                 "NSpid" => status.namespace_pids = numbers.collect(),
-                "Uid" => status.user = numbers.next().unwrap_or(0),
                 _ => {}
             }
         }
@@ -239,8 +233,8 @@ pub fn descendants(pid: u32) -> Result<Vec<u32>, ProcessError> {
     let folder = std::fs::read_dir("/proc").map_err(|error| ProcessError::new(pid, "", error))?;
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for other in folder.filter_map(|entry| numeric_name(&entry.ok()?)) {
-        if let Ok(status) = status(other) {
-            children.entry(status.parent).or_default().push(other);
+        if let Ok(Some(parent)) = status(other).map(|status| status.parent) {
+            children.entry(parent).or_default().push(other);
         }
     }
     let mut found = children.remove(&pid).unwrap_or_default();
@@ -334,11 +328,7 @@ mod tests {
             "Name:\tpython 3\nTgid:\t5\nPPid:\t4\nUid:\t1000\t0\nNSpid:\t5\t1\n",
         );
         assert_eq!(status.name, "python 3");
-        assert_eq!(
-            (status.parent, status.thread_group, status.user),
-            (4, 5, 1000)
-        );
-        assert_eq!(status.inner_pid(), Some(1));
+        assert_eq!((status.parent, status.inner_pid()), (Some(4), Some(1)));
         assert_eq!(ProcessStatus::parse("NSpid:\t5\n").inner_pid(), None);
         assert_eq!(ProcessStatus::parse("garbage"), ProcessStatus::default());
     }
@@ -380,7 +370,7 @@ mod tests {
         let pid = child.id();
         assert_eq!(command_line(pid).unwrap(), ["cat", "-"]);
         assert_eq!(rank(pid).unwrap(), Some(3));
-        assert_eq!(status(pid).unwrap().parent, std::process::id());
+        assert_eq!(status(pid).unwrap().parent, Some(std::process::id()));
         assert_eq!(threads(pid).unwrap(), [pid]);
         assert_eq!(thread_name(pid, pid).unwrap(), "cat");
         assert!(descendants(std::process::id()).unwrap().contains(&pid));

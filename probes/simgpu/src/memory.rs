@@ -48,7 +48,7 @@ impl MemoryBlocks {
         bytes: u64,
         others: u64,
     ) -> Result<u64, CudaError> {
-        let used = self.used(device).saturating_add(others);
+        let used = self.used(device) + others;
         if bytes == 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -78,9 +78,7 @@ impl MemoryBlocks {
             .blocks
             .remove(&address)
             .ok_or(CudaError::INVALID_VALUE)?;
-        if let Some(used) = self.used.get_mut(&block.device) {
-            *used = used.saturating_sub(block.bytes);
-        }
+        *self.used.entry(block.device).or_default() -= block.bytes;
         Ok((block.device, block.bytes))
     }
 

@@ -173,7 +173,9 @@ impl KernelSource {
             let own = proc_status::descendants(std::process::id())?;
             let descendants = proc_status::descendants(pid)?;
             for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
-                let parent = proc_status::status(child).ok().map(|status| status.parent);
+                let parent = proc_status::status(child)
+                    .ok()
+                    .and_then(|status| status.parent);
                 match self.attach_to(trace, child, parent) {
                     Err(AttachError::Forbidden(forbidden)) => self.forbidden(trace, &forbidden),
                     other => other?,

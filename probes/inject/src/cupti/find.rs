@@ -1,6 +1,7 @@
 //! Finds libcupti: the one loaded in the process, or the one that belongs to the program's CUDA.
 //! Never loads a second one. Calls nothing in it.
 
+use crate::recording::guarded;
 use std::ffi::CStr;
 use std::ffi::CString;
 use std::ffi::OsStr;
@@ -80,7 +81,10 @@ fn mapped(prefix: &str) -> Vec<String> {
     ) -> c_int {
         // SAFETY: the loader's structure, and the search below; both live during the call.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<CuptiSearch<'_>>()) };
-        if !info.dlpi_name.is_null() {
+        guarded(|| {
+            if info.dlpi_name.is_null() {
+                return;
+            }
             // SAFETY: a C string owned by the loader.
             let name = unsafe { CStr::from_ptr(info.dlpi_name) };
             let path = Path::new(OsStr::from_bytes(name.to_bytes()));
@@ -88,7 +92,7 @@ fn mapped(prefix: &str) -> Vec<String> {
             if file.is_some_and(|file| file.starts_with(search.prefix)) {
                 search.found.push(name.to_string_lossy().into_owned());
             }
-        }
+        });
         0
     }
     let mut search = CuptiSearch {

@@ -19,6 +19,7 @@ use gctrace_event::Record;
 use gctrace_ring::ApiLayer;
 use gctrace_ring::CuptiState;
 use gctrace_ring::GpuRecord;
+use gctrace_ring::RingGpuOp;
 use gctrace_ring::RingRecord as Raw;
 use gctrace_ring::TextId;
 use gctrace_ring::TimeInterval;
@@ -94,7 +95,7 @@ impl GpuRing {
     pub(super) fn take(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
         match *record {
             Raw::Text(piece) => self.texts.take(&piece),
-            Raw::Gpu { .. } => self.work(record, ring_events),
+            Raw::Gpu(op) => self.work(&op, ring_events),
             Raw::Sync {
                 interval,
                 kind,
@@ -161,43 +162,28 @@ impl GpuRing {
         self.write_until(u64::MAX, ring_events);
     }
 
-    fn work(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
-        let Raw::Gpu {
-            interval,
-            work,
-            copy_kind,
-            device,
-            context,
-            stream,
-            correlation,
-            bytes,
-            name,
-            ..
-        } = *record
-        else {
-            return;
-        };
-        self.devices.insert(context, device);
-        let kind = match work {
+    fn work(&mut self, op: &RingGpuOp, ring_events: &mut Vec<RingEvent>) {
+        self.devices.insert(op.context, op.device);
+        let kind = match op.work {
             GpuRecord::Kernel => GpuOpKind::Kernel,
             GpuRecord::Memcpy | GpuRecord::PeerCopy => GpuOpKind::Memcpy,
             GpuRecord::Memset => GpuOpKind::Memset,
         };
         ring_events.push(RingEvent::Record(Record::GpuOp(GpuOp {
             pid: Some(self.pid),
-            device,
-            stream: u64::from(stream),
+            device: op.device,
+            stream: u64::from(op.stream),
             kind,
-            name: match work {
-                GpuRecord::Kernel => self.kernel(name),
-                GpuRecord::Memcpy => copy_name(copy_kind).to_owned(),
+            name: match op.work {
+                GpuRecord::Kernel => self.kernel(op.name),
+                GpuRecord::Memcpy => copy_name(op.copy_kind).to_owned(),
                 GpuRecord::PeerCopy => copy_name(PEER).to_owned(),
                 GpuRecord::Memset => "Memset (Device)".to_owned(),
             },
-            start_ns: interval.start_ns,
-            end_ns: interval.end_ns.max(interval.start_ns),
-            correlation: (correlation != 0).then_some(u64::from(correlation)),
-            bytes: (work != GpuRecord::Kernel).then_some(bytes),
+            start_ns: op.interval.start_ns,
+            end_ns: op.interval.end_ns.max(op.interval.start_ns),
+            correlation: (op.correlation != 0).then_some(u64::from(op.correlation)),
+            bytes: (op.work != GpuRecord::Kernel).then_some(op.bytes),
             collective: None,
         })));
     }

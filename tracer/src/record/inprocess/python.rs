@@ -16,6 +16,7 @@ use gctrace_event::Interpreter;
 use gctrace_event::Pause;
 use gctrace_event::Record;
 use gctrace_ring::HookState;
+use gctrace_ring::RingPause;
 use gctrace_ring::TextId;
 use gctrace_ring::TimeInterval;
 use std::collections::HashMap;
@@ -116,26 +117,17 @@ impl PythonRing {
                 let begun = OpenPause { at_ns, generation };
                 self.open.insert((tid, interpreter), begun);
             }
-            From::Pause {
-                interval,
-                tid,
-                generation,
-                interpreter,
-                collected,
-                uncollectable,
-                frame,
-                at_exit,
-            } => {
-                self.open.remove(&(tid, interpreter));
+            From::Pause(pause) => {
+                self.open.remove(&(pause.tid, pause.interpreter));
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
-                    reason: match at_exit {
+                    reason: match pause.at_exit {
                         true => GcReason::Shutdown,
                         false => GcReason::Unknown,
                     },
-                    collected: Some(collected),
-                    uncollectable: Some(uncollectable),
-                    stack: self.frames.get(&frame).copied(),
-                    ..self.pause(interval, tid, generation, interpreter)
+                    collected: Some(pause.collected),
+                    uncollectable: Some(pause.uncollectable),
+                    stack: self.frames.get(&pause.frame).copied(),
+                    ..self.pause(&pause)
                 })));
             }
             From::Hook {
@@ -153,27 +145,33 @@ impl PythonRing {
     /// were lost, so that those in progress may have ended.
     pub(super) fn ended(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
         for ((tid, interpreter), begun) in std::mem::take(&mut self.open) {
-            let interval = TimeInterval {
-                start_ns: begun.at_ns,
-                end_ns: at_ns,
+            let pause = RingPause {
+                interval: TimeInterval {
+                    start_ns: begun.at_ns,
+                    end_ns: at_ns,
+                },
+                tid,
+                generation: begun.generation,
+                interpreter,
+                ..RingPause::default()
             };
             if !lost {
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
                     unfinished: true,
-                    ..self.pause(interval, tid, begun.generation, interpreter)
+                    ..self.pause(&pause)
                 })));
             }
         }
     }
 
-    fn pause(&self, interval: TimeInterval, tid: u32, generation: u8, interpreter: i64) -> Pause {
+    fn pause(&self, pause: &RingPause) -> Pause {
         Pause {
             pid: self.pid,
-            tid,
-            start_ns: interval.start_ns,
-            end_ns: interval.end_ns.max(interval.start_ns),
-            generation,
-            interpreter: Some(interpreter),
+            tid: pause.tid,
+            start_ns: pause.interval.start_ns,
+            end_ns: pause.interval.end_ns.max(pause.interval.start_ns),
+            generation: pause.generation,
+            interpreter: Some(pause.interpreter),
             source: EventSource::Injected,
             ..Pause::default()
         }

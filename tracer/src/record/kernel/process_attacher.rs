@@ -70,7 +70,7 @@ impl ProcessAttacher {
         let Ok(status) = gctrace_probes::proc_status::status(pid) else {
             return;
         };
-        let Err(error) = probes.attach_to(trace, pid, Some(status.parent)) else {
+        let Err(error) = probes.attach_to(trace, pid, status.parent) else {
             return;
         };
         if tries + 1 < TRIES {

@@ -132,8 +132,11 @@ impl StoppedPrograms {
                 "process {pid} was stopped at exec and cannot be resumed ({errno}); run: kill -CONT {pid}"
             ),
         }
-        if !parent_was_stopped && let Ok(status) = proc_status::status(pid) {
-            self.watch_parent(status.parent, pid);
+        if !parent_was_stopped
+            && let Ok(status) = proc_status::status(pid)
+            && let Some(parent) = status.parent
+        {
+            self.watch_parent(parent, pid);
         }
     }
 

@@ -23,16 +23,15 @@ fn start(at_ns: u64, tid: u32) -> Raw {
 }
 
 fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
-    Raw::Pause {
+    Raw::Pause(RingPause {
         interval: TimeInterval { start_ns, end_ns },
         tid,
         generation: 2,
-        interpreter: 0,
         collected: 5,
         uncollectable: 1,
         frame,
-        at_exit: false,
-    }
+        ..RingPause::default()
+    })
 }
 
 fn frame(id: u32, parent: u32, line: u32) -> Raw {

@@ -162,7 +162,7 @@ enum Subcommands {
     Export(export::ExportArgs),
     /// Try gctrace on any machine: record and explain a training program on a simulated GPU
     #[command(after_help = demo::EXAMPLES)]
-    Demo(demo::DemoArgs),
+    Demo(demo::DemoConfig),
     /// Check what works on this machine, what does not, and the command that fixes it
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),

@@ -20,6 +20,7 @@ mod render;
 mod text;
 mod top;
 mod variables;
+mod wait;
 
 use crate::args::Invocation;
 use std::process::ExitCode;

@@ -77,7 +77,7 @@ impl InterpreterExaminer {
         let mut places = BTreeMap::new();
         for (seen_in, program) in self.programs() {
             // A program that does not answer is not an interpreter, whatever its name.
-            for file in self.collectors_of(&program).unwrap_or_default() {
+            for file in self.collectors_of(&program).into_iter().flatten() {
                 if let Some(place) = place_of(&mut places, &file, &file) {
                     place.seen_in.insert(seen_in);
                 }
@@ -214,8 +214,8 @@ impl InterpreterExaminer {
     }
 
     fn path(&self) -> Vec<PathBuf> {
-        let path = self.environment.variable("PATH").unwrap_or_default();
-        std::env::split_paths(path).collect()
+        let path = self.environment.variable("PATH").into_iter();
+        path.flat_map(std::env::split_paths).collect()
     }
 
     /// Programs that a user would start, with the place where each was found.
@@ -332,7 +332,9 @@ fn place_of<'a>(
 fn add_running(places: &mut BTreeMap<FileIdentity, InterpreterPath>) -> usize {
     let mut known = HashMap::new();
     let mut hidden = 0;
-    for pid in running() {
+    let listed = proc_status::all().into_iter().flatten();
+    let pids: BTreeSet<u32> = listed.map(|process| process.pid).collect();
+    for pid in pids {
         match maps::candidates(pid) {
             Ok(candidates) => candidates
                 .into_iter()
@@ -369,15 +371,6 @@ fn holds_collector(known: &mut HashMap<FileIdentity, bool>, candidate: &MappedFi
 /// Whether an executable or library contains the interpreter.
 fn is_collector(file: &Path) -> bool {
     gctrace_probes::identify(file).is_ok_and(|kind| kind == ProgramKind::Static)
-}
-
-fn running() -> Vec<u32> {
-    let names = entries(Path::new("/proc"))
-        .into_iter()
-        .filter_map(|path| path.file_name()?.to_str()?.parse().ok());
-    let mut pids: Vec<u32> = names.collect();
-    pids.sort_unstable();
-    pids
 }
 
 fn shown(python: &InterpreterArg) -> String {

@@ -7,6 +7,7 @@ use crate::top::LiveHandle;
 use gctrace_analysis::live::RecorderCost;
 use nix::sys::resource::UsageWho;
 use nix::sys::resource::getrusage;
+use nix::sys::time::TimeValLike as _;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
@@ -85,15 +86,9 @@ impl ResourceSampler {
 }
 
 /// CPU time of all threads of gctrace, in user and kernel mode.
+#[expect(clippy::expect_used, reason = "no input can cause it")]
 fn own_cpu_ns() -> u64 {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
-        return 0;
-    };
-    let times = [usage.user_time(), usage.system_time()];
-    let nanoseconds = times.map(|time| {
-        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
-        let micros = u64::try_from(time.tv_usec()).unwrap_or(0);
-        seconds * 1_000_000_000 + micros * 1000
-    });
-    nanoseconds.iter().sum()
+    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("invariant: a process may ask for its own");
+    let time = usage.user_time() + usage.system_time();
+    time.num_microseconds().unsigned_abs() * 1000
 }

@@ -251,8 +251,6 @@ fn lost_name(kind: LostKind) -> &'static str {
 impl InjectedProcessFacts {
     fn look(pid: u32, hello: &RingHello, origin: ProcessOrigin) -> Self {
         let status = proc_status::status(pid).ok();
-        let command = proc_status::command_line(pid).unwrap_or_default();
-        let name = || proc_status::thread_name(pid, pid).map(|name| vec![name]);
         let parent = status.as_ref().map(|status| status.parent);
         Self {
             process: gctrace_event::Process {
@@ -263,10 +261,8 @@ impl InjectedProcessFacts {
                 parent: parent.filter(|parent| *parent > 0),
                 origin,
                 since_ns: hello.at_ns,
-                command: match command.is_empty() {
-                    true => name().unwrap_or_default(),
-                    false => command,
-                },
+                // Empty in the trace if it is unknown.
+                command: proc_status::command_or_name(pid).unwrap_or_default(),
                 rank: proc_status::rank(pid).ok().flatten(),
                 interpreter: None,
             },
@@ -400,7 +396,7 @@ impl InjectedProcessFacts {
 impl ProcessThreads {
     /// Reads the ids of new threads in the process's own pid namespace.
     fn look(&mut self, pid: u32) {
-        for tid in proc_status::threads(pid).unwrap_or_default() {
+        for tid in proc_status::threads(pid).into_iter().flatten() {
             if self.asked.insert(tid) {
                 let own = proc_status::status(tid)
                     .ok()

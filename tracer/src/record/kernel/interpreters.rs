@@ -34,6 +34,7 @@ use std::path::PathBuf;
 pub(crate) type InterpreterIndex = usize;
 
 /// Interpreters with probes, and the files that were examined for them, each once.
+#[derive(Default)]
 pub(crate) struct ProbedInterpreters {
     cache: Option<CacheDir>,
     armed: Vec<ProbedInterpreter>,
@@ -81,13 +82,7 @@ impl ProbedInterpreters {
     pub(crate) fn new(cache: Option<CacheDir>) -> Self {
         Self {
             cache,
-            armed: Vec::new(),
-            files: HashMap::new(),
-            unprobed: HashMap::new(),
-            unprobed_in: HashMap::new(),
-            entries: HashMap::new(),
-            warned: HashSet::new(),
-            warnings: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -14,6 +14,7 @@ use gctrace_probes::ResolveOptions;
 use gctrace_probes::maps;
 use gctrace_probes::maps::FileIdentity;
 use gctrace_probes::maps::MappedFile;
+use gctrace_probes::maps::identity;
 use gctrace_probes::proc_status;
 use gctrace_probes::proc_status::ProcessError;
 use std::collections::BTreeMap;
@@ -163,16 +164,7 @@ impl InterpreterExaminer {
 
     fn options(&self, file: &Path, root: &Path) -> ResolveOptions {
         let owner = fs::metadata(file).map(|metadata| metadata.uid()).ok();
-        let cache = self
-            .cache
-            .as_ref()
-            .zip(owner)
-            .and_then(|(cache, owner)| cache.for_file_of(owner));
-        ResolveOptions {
-            cache: cache.map(Path::to_owned),
-            debug_roots: vec![root.join("usr/lib/debug"), PathBuf::from("/usr/lib/debug")],
-            ..ResolveOptions::default()
-        }
+        CacheDir::resolve_options(self.cache.as_ref(), owner, root)
     }
 
     /// The files that contain the collector of a program: itself, or a libpython.
@@ -315,17 +307,13 @@ fn place_of<'a>(
     file: &Path,
     openable: &Path,
 ) -> Option<&'a mut InterpreterPath> {
-    let metadata = fs::metadata(openable).ok()?;
-    Some(
-        places
-            .entry((metadata.dev(), metadata.ino()))
-            .or_insert_with(|| InterpreterPath {
-                file: file.to_owned(),
-                openable: openable.to_owned(),
-                seen_in: BTreeSet::new(),
-                pids: Vec::new(),
-            }),
-    )
+    let place = places.entry(identity(openable).ok()?);
+    Some(place.or_insert_with(|| InterpreterPath {
+        file: file.to_owned(),
+        openable: openable.to_owned(),
+        seen_in: BTreeSet::new(),
+        pids: Vec::new(),
+    }))
 }
 
 /// Adds running interpreters. Returns the number of processes that could not be inspected.
@@ -360,12 +348,11 @@ fn add_process(
 
 /// Whether a file contains a collector; each file is read only once.
 fn holds_collector(known: &mut HashMap<FileIdentity, bool>, candidate: &MappedFile) -> bool {
-    let Ok(metadata) = fs::metadata(&candidate.openable) else {
+    let Ok(file) = identity(&candidate.openable) else {
         return false;
     };
-    *known
-        .entry((metadata.dev(), metadata.ino()))
-        .or_insert_with(|| is_collector(&candidate.openable))
+    let known = known.entry(file);
+    *known.or_insert_with(|| is_collector(&candidate.openable))
 }
 
 /// Whether an executable or library contains the interpreter.

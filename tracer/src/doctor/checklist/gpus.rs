@@ -1,7 +1,6 @@
 //! The line on NVML, which is optional.
 
 use super::CheckLine;
-use super::CheckStatus;
 use super::HostFacts;
 use crate::doctor::machine::GpuFacts;
 use gctrace_event::GpuDevice;
@@ -55,6 +54,7 @@ fn models(devices: &[GpuDevice]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::CheckStatus;
     use super::*;
 
     fn drawn(gpus: GpuFacts) -> (CheckStatus, String) {

@@ -15,6 +15,7 @@ use crate::top::metrics::labels::GENERATION_NAMES;
 use crate::top::metrics::labels::Label;
 use gctrace_analysis::live::CollectionCounts;
 use gctrace_analysis::live::GENERATIONS;
+use gctrace_analysis::live::GpuFigures;
 use gctrace_analysis::live::Histogram;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::Snapshot;
@@ -101,14 +102,18 @@ impl MetricsFigures {
             Some((named(gpu.index), Real(percent / 100.0)))
         });
         page.write(&families::GPU_UTILIZATION, utilization)?;
-        let used = gpus
-            .iter()
-            .filter_map(|gpu| Some((named(gpu.index), Whole(gpu.memory_used_bytes?))));
-        page.write(&families::GPU_MEMORY_USED, used)?;
-        let has = gpus
-            .iter()
-            .filter_map(|gpu| Some((named(gpu.index), Whole(gpu.memory_total_bytes?))));
-        page.write(&families::GPU_MEMORY_CAPACITY, has)
+        let memory = |bytes: fn(&GpuFigures) -> Option<u64>| {
+            gpus.iter()
+                .filter_map(move |gpu| Some((named(gpu.index), Whole(bytes(gpu)?))))
+        };
+        page.write(
+            &families::GPU_MEMORY_USED,
+            memory(|gpu| gpu.memory_used_bytes),
+        )?;
+        page.write(
+            &families::GPU_MEMORY_CAPACITY,
+            memory(|gpu| gpu.memory_total_bytes),
+        )
     }
 
     fn recorder(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {

@@ -20,8 +20,6 @@ use gctrace_analysis::live::ProcessDetail;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::units;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Constraint;
-use ratatui::layout::Layout;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
@@ -99,8 +97,13 @@ fn halves(area: Rect) -> (Rect, Rect) {
     if area.width < SIDE_BY_SIDE {
         return top(area, area.height / 2);
     }
-    let width = Constraint::Length((area.width / 2).min(HISTOGRAM));
-    let [left, right] = area.layout(&Layout::horizontal([width, Constraint::Fill(1)]).spacing(1));
+    let width = (area.width / 2).min(HISTOGRAM);
+    let left = Rect { width, ..area };
+    let right = Rect {
+        x: left.right() + 1,
+        width: area.width - width - 1,
+        ..area
+    };
     (left, right)
 }
 

@@ -420,7 +420,7 @@ fn interpret(
         Some(Subcommands::Top(top)) => Invocation::Top(top::config(top, verbosity)?),
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
-        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo.into()),
+        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
         Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),
         }),

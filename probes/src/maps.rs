@@ -3,6 +3,7 @@
 use crate::identify::is_libpython;
 use crate::proc_status::ProcessError;
 use crate::proc_status::read;
+use std::path::Path;
 use std::path::PathBuf;
 
 /// One mapping of a file: a line of `/proc/PID/maps` with an absolute path.
@@ -35,6 +36,15 @@ impl FileMapping {
 
 /// A file by device and inode, as stat(2) returns them.
 pub type FileIdentity = (u64, u64);
+
+/// The identity of the file that a path leads to.
+///
+/// # Errors
+/// If there is none, or it may not be examined.
+pub fn identity(path: &Path) -> std::io::Result<FileIdentity> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
+}
 
 /// A mapped file that may contain a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]

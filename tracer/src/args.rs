@@ -162,7 +162,7 @@ enum Subcommands {
     Export(export::ExportArgs),
     /// Try gctrace on any machine: record and explain a training program on a simulated GPU
     #[command(after_help = demo::EXAMPLES)]
-    Demo(demo::DemoArgs),
+    Demo(demo::DemoConfig),
     /// Check what works on this machine, what does not, and the command that fixes it
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
@@ -420,7 +420,7 @@ fn interpret(
         Some(Subcommands::Top(top)) => Invocation::Top(top::config(top, verbosity)?),
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
-        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo.into()),
+        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
         Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),
         }),

@@ -21,6 +21,7 @@ mod text;
 mod top;
 mod units;
 mod variables;
+mod wait;
 
 use crate::args::Invocation;
 use std::process::ExitCode;

@@ -59,7 +59,7 @@ impl LiveHandle {
     pub(crate) fn snapshot(&self, interval: Duration, detail: Option<u32>) -> Snapshot {
         let request = SnapshotRequest {
             now_ns: crate::record::monotonic_ns(),
-            interval_ns: crate::top::nanoseconds(interval),
+            interval_ns: crate::record::nanoseconds(interval),
             detail,
         };
         self.live().snapshot(&request)

@@ -42,7 +42,7 @@ const MAX_EVENTS: usize = 1 << 16;
 const QUEUE_FULL: u32 = 6 << 16;
 
 /// Decoder of one process's ring of GPU work: what later records refer to, by id.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct GpuRing {
     pid: u32,
     texts: RingTexts,
@@ -81,13 +81,7 @@ impl GpuRing {
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
-            texts: RingTexts::default(),
-            names: HashMap::new(),
-            devices: HashMap::new(),
-            events: HashMap::new(),
-            calls: HashMap::new(),
-            waits: Vec::new(),
-            flushed_ns: 0,
+            ..Self::default()
         }
     }
 
@@ -236,17 +230,12 @@ impl GpuRing {
 
     fn write_until(&mut self, until_ns: u64, ring_events: &mut Vec<RingEvent>) {
         let (pid, texts) = (self.pid, &self.texts);
-        self.calls.retain(|correlation, call| {
-            let is_due = call.interval.end_ns <= until_ns;
-            if is_due {
-                ring_events.push(RingEvent::Record(call.record(
-                    pid,
-                    Some(*correlation),
-                    texts,
-                )));
-            }
-            !is_due
-        });
+        let due = self
+            .calls
+            .extract_if(|_, call| call.interval.end_ns <= until_ns);
+        ring_events.extend(due.map(|(correlation, call)| {
+            RingEvent::Record(call.record(pid, Some(correlation), texts))
+        }));
         let due = self
             .waits
             .extract_if(.., |wait| wait.interval.end_ns <= until_ns);
@@ -288,7 +277,7 @@ impl GpuRing {
             CuptiState::Calibrated | CuptiState::Partial => {}
             _ => ring_events.push(RingEvent::NoCupti),
         }
-        let detail = self.texts.get(detail).unwrap_or_default();
+        let detail = self.texts.or_empty(detail);
         ring_events.push(RingEvent::Notice(InjectedNotice {
             at_ns,
             weight: match state {

@@ -263,8 +263,6 @@ fn lost_name(kind: LostKind) -> &'static str {
 impl InjectedProcessFacts {
     fn look(pid: u32, hello: &RingHello, origin: ProcessOrigin) -> Self {
         let status = proc_status::status(pid).ok();
-        let command = proc_status::command_line(pid).unwrap_or_default();
-        let name = || proc_status::thread_name(pid, pid).map(|name| vec![name]);
         Self {
             process: gctrace_event::Process {
                 pid,
@@ -274,10 +272,8 @@ impl InjectedProcessFacts {
                 parent: status.as_ref().and_then(|status| status.parent),
                 origin,
                 since_ns: hello.at_ns,
-                command: match command.is_empty() {
-                    true => name().unwrap_or_default(),
-                    false => command,
-                },
+                // Empty in the trace if it is unknown.
+                command: proc_status::command_or_name(pid).unwrap_or_default(),
                 rank: proc_status::rank(pid).ok().flatten(),
                 interpreter: None,
             },
@@ -436,7 +432,7 @@ impl InjectedProcessFacts {
 impl ProcessThreads {
     /// Reads the ids of new threads in the process's own pid namespace.
     fn look(&mut self, pid: u32) {
-        for tid in proc_status::threads(pid).unwrap_or_default() {
+        for tid in proc_status::threads(pid).into_iter().flatten() {
             if self.asked.insert(tid) {
                 let own = proc_status::status(tid)
                     .ok()

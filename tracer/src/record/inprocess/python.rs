@@ -31,7 +31,7 @@ const MAX_FRAMES: usize = 1 << 20;
 const MAX_OPEN: usize = 1 << 14;
 
 /// Decoder of one process's ring of collections: frames by id, and pauses that have not ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PythonRing {
     pid: u32,
     texts: RingTexts,
@@ -52,9 +52,7 @@ impl PythonRing {
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
-            texts: RingTexts::default(),
-            frames: HashMap::new(),
-            open: HashMap::new(),
+            ..Self::default()
         }
     }
 
@@ -183,8 +181,8 @@ impl PythonRing {
 
     fn interpreter(&self, version: TextId, file: TextId, free_threaded: bool) -> Interpreter {
         // `3.11.7 (main, Dec  4 2023, 18:10:11) [Clang 15.0.7 ]`
-        let words = self.texts.or_empty(version).split_whitespace();
-        let version = words.into_iter().next().unwrap_or_default();
+        let version = self.texts.or_empty(version).trim_ascii_start();
+        let version = version.split_whitespace().next().unwrap_or(version);
         Interpreter {
             file: self.texts.or_empty(file).to_owned(),
             version: version.to_owned(),

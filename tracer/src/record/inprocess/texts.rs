@@ -37,7 +37,7 @@ impl RingTexts {
             }
             return;
         }
-        if self.bytes.saturating_add(text.len()) <= MAX_BYTES {
+        if self.bytes + text.len() <= MAX_BYTES {
             self.bytes += text.len();
             let text = String::from_utf8_lossy(&text).into();
             self.whole.insert(piece.id, text);

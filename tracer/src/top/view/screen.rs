@@ -68,7 +68,7 @@ pub(super) struct ViewScreen {
     phase: LivePhase,
     tail: Option<FileTail>,
     drawn: Geometry,
-    size: (u16, u16),
+    size: Option<(u16, u16)>,
     /// When the next frame is due.
     due: Instant,
     /// Number of intervals that have passed.
@@ -229,7 +229,7 @@ impl ViewScreen {
         };
         self.shared.live().snapshot(&SnapshotRequest {
             now_ns,
-            interval_ns: crate::top::nanoseconds(self.state.interval),
+            interval_ns: crate::record::nanoseconds(self.state.interval),
             detail,
         })
     }

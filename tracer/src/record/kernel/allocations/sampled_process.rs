@@ -186,11 +186,9 @@ impl SampledProcess {
     /// Drops markers that do not move: each word that is read takes its cache line from the
     /// program.
     fn keep_moving(&mut self) {
-        let value =
-            |reading: &MarkerReading, index: usize| reading.values.get(index).copied().flatten();
         let moving = |index: usize| {
-            let first = self.free.iter().find_map(|reading| value(reading, index));
-            let mut values = self.free.iter().filter_map(|reading| value(reading, index));
+            let mut values = self.free.iter().filter_map(|reading| reading.value(index));
+            let first = values.next();
             values.any(|value| Some(value) != first)
         };
         // One that moved before and does not now is informative too.

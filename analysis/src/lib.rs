@@ -41,6 +41,7 @@ mod distribution;
 pub mod gpu;
 pub mod live;
 pub mod paths;
+mod phases;
 mod recorded;
 mod regression;
 pub mod report;

@@ -19,6 +19,7 @@ mod gpu_work;
 mod gpus;
 mod launching;
 mod lines;
+mod phases;
 mod pressure;
 mod processes;
 mod ranks;
@@ -93,6 +94,9 @@ pub use lines::LineTotal;
 pub use lines::LinesReport;
 pub use lines::Location;
 pub use lines::StackReport;
+pub use phases::PhaseReport;
+pub use phases::PhasesReport;
+pub use phases::TrainingMark;
 pub use pressure::ArenasReport;
 pub use pressure::PressureReport;
 pub use processes::InterpreterReport;
@@ -186,6 +190,9 @@ pub struct Report {
     /// Predictions for other settings of the collector, for processes that used a GPU or took
     /// training steps. Empty if no pause would change.
     pub what_if: Vec<WhatIf>,
+    /// Start-up, training and exit of the process that the verdict is about; `null` if no process
+    /// collected.
+    pub phases: Option<PhasesReport>,
     /// Training steps; `null` unless a trace contains profiler steps or backward passes.
     pub steps: Option<StepsReport>,
     /// NVML samples, by trace and GPU index; empty if NVML was not polled.

@@ -18,6 +18,7 @@ use crate::analysis::TraceState;
 use crate::analysis::UnlistedSums;
 use crate::gpu;
 use crate::gpu::merge::MergedTimelines;
+use crate::phases;
 use crate::report::Basis;
 use crate::report::CountersReport;
 use crate::report::GpuReport;
@@ -57,13 +58,15 @@ impl Analysis {
             ["automatic", "manual", "shutdown", "unknown"],
             &self.by_reason,
         );
-        let shutdown = by_reason.iter().find(|group| group.name == "shutdown");
-        let shutdown = shutdown.map(|group| &group.pauses);
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
-        let verdict = verdict::verdict(&totals, shutdown, &traces, outlook.cost.as_ref());
+        let phases = phases::report(timelines, &processes, &self.traces);
+        let free_threaded = !self.only_full().is_empty();
+        let training = phases.as_ref().filter(|_| !free_threaded);
+        let training = training.map(|phases| &phases.training);
+        let verdict = verdict::verdict(&totals, training, &traces, outlook.cost.as_ref());
         let cuda = crate::accumulate::cuda::report(
             self.traces.iter().map(|trace| &trace.cuda).enumerate(),
         );
@@ -87,6 +90,7 @@ impl Analysis {
             gpu,
             what_if: outlook.what_if,
             gpu_bounds: gpu::bounds::report::report(self, timelines),
+            phases,
             steps: gpu::steps::report(timelines, &self.only_full()),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),

@@ -224,7 +224,7 @@ impl<'a> StepTable<'a> {
 }
 
 /// The thread with the most steps; of several the first.
-fn busiest_thread(timeline: &Timeline) -> Option<u32> {
+pub(crate) fn busiest_thread(timeline: &Timeline) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     for step in &timeline.steps {
         *counts.entry(step.thread).or_default() += 1;

@@ -167,7 +167,7 @@ fn program<'a>(
 }
 
 /// First and last time of anything in it.
-fn activity(timeline: &Timeline) -> (u64, u64) {
+pub(crate) fn activity(timeline: &Timeline) -> (u64, u64) {
     let ops = timeline.gpu_span();
     let calls = timeline.calls.iter().map(|own| (own.start_ns, own.end_ns));
     let pauses = timeline.pauses.iter().map(|own| (own.start_ns, own.end_ns));

@@ -167,7 +167,8 @@ fn exit_ns(timeline: &Timeline) -> u64 {
 }
 
 /// The phases of the process that the verdict is about: of those with training steps the one with
-/// the most, otherwise the one that was paused for longest. `None` if no process collected.
+/// the most, otherwise the one that was paused for longest. `None` if no process collected, and for
+/// free-threaded builds, where a collection stops the program for only a part of its time.
 pub(crate) fn report(
     timelines: &[Timeline],
     processes: &[ProcessReport],
@@ -183,6 +184,9 @@ pub(crate) fn report(
     });
     let most = with_steps.reduce(|one, other| if other.0 > one.0 { other } else { one });
     let process = most.map_or(processes.first(), |(_, process)| Some(process))?;
+    if process.interpreter.as_ref().is_some_and(|interpreter| interpreter.free_threaded) {
+        return None;
+    }
     let timeline = timeline_of(process)?.unpacked();
     let trace = traces.get(process.trace)?;
     // A merged timeline has the clock of the other trace.

@@ -191,7 +191,7 @@ pub struct Report {
     /// training steps. Empty if no pause would change.
     pub what_if: Vec<WhatIf>,
     /// Start-up, training and exit of the process that the verdict is about; `null` if no process
-    /// collected.
+    /// collected, and for free-threaded builds.
     pub phases: Option<PhasesReport>,
     /// Training steps; `null` unless a trace contains profiler steps or backward passes.
     pub steps: Option<StepsReport>,

@@ -63,9 +63,7 @@ impl Analysis {
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
         let phases = phases::report(timelines, &processes, &self.traces);
-        let free_threaded = !self.only_full().is_empty();
-        let training = phases.as_ref().filter(|_| !free_threaded);
-        let training = training.map(|phases| &phases.training);
+        let training = phases.as_ref().map(|phases| &phases.training);
         let verdict = verdict::verdict(&totals, training, &traces, outlook.cost.as_ref());
         let cuda = crate::accumulate::cuda::report(
             self.traces.iter().map(|trace| &trace.cuda).enumerate(),

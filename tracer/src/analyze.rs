@@ -39,11 +39,11 @@ pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     let report = render::report(&mut analysis);
     match &config.output {
         Some(path) => {
-            let content = |out: &mut dyn io::Write| write(&report, config.format, out);
+            let content = |out: &mut dyn io::Write| write(&report, config, out);
             let invoker = Invoker::detect();
             write_export(path, &invoker, &config.traces, config.force, &content)?;
         }
-        None => print::unless_closed(show(&report, config.format))
+        None => print::unless_closed(show(&report, config))
             .context("cannot write the report to standard output")?,
     }
     Ok(code)
@@ -86,18 +86,29 @@ fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     last.unwrap_or_else(|| anyhow::anyhow!("no trace given: gctrace analyze trace.json"))
 }
 
-fn show(report: &Report, format: OutputFormat) -> io::Result<()> {
-    match format {
-        OutputFormat::Text => print::answer(&render::text(report, Style::of_output())),
+fn show(report: &Report, config: &AnalyzeConfig) -> io::Result<()> {
+    match config.format {
+        OutputFormat::Text => print::answer(&text_report(report, config, Style::of_output())),
         OutputFormat::Json => {
             print::exactly(|out| render::json(report, &mut print::JsonEscaper(out)))
         }
     }
 }
 
-fn write(report: &Report, format: OutputFormat, out: &mut dyn io::Write) -> io::Result<()> {
-    match format {
-        OutputFormat::Text => print::answer_to(out, &render::text(report, Style::OF_FILES)),
+fn text_report(report: &Report, config: &AnalyzeConfig, style: Style) -> String {
+    let name = |trace: &PathBuf| trace.display().to_string();
+    let traces: Vec<String> = config.traces.iter().map(name).collect();
+    match config.full {
+        true => render::text(report, style),
+        false => render::first_screen(report, &traces, style),
+    }
+}
+
+fn write(report: &Report, config: &AnalyzeConfig, out: &mut dyn io::Write) -> io::Result<()> {
+    match config.format {
+        OutputFormat::Text => {
+            print::answer_to(out, &text_report(report, config, Style::OF_FILES))
+        }
         OutputFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
     }
 }

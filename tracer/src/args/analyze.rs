@@ -17,6 +17,9 @@ pub(super) struct AnalyzeArgs {
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
+    /// Print all sections instead of the first screen
+    #[arg(long)]
+    full: bool,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -32,6 +35,8 @@ pub(crate) struct AnalyzeConfig {
     pub traces: Vec<PathBuf>,
     /// Format as requested, else JSON if `output` ends in `.json`, else text.
     pub format: OutputFormat,
+    /// Whether the text report has all sections.
+    pub full: bool,
     /// File to write; `None` is standard output.
     pub output: Option<PathBuf>,
     /// Replace an existing `output`; without it, one with content is an error.
@@ -52,6 +57,7 @@ impl From<AnalyzeArgs> for AnalyzeConfig {
         Self {
             traces: args.traces,
             format,
+            full: args.full,
             output,
             force: args.force,
         }

@@ -75,7 +75,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
     text
 }
 
-fn verdict(report: &Report, style: Style) -> String {
+pub(super) fn verdict(report: &Report, style: Style) -> String {
     let sentence = wrap(&report.verdict.sentence, "", "").join("\n");
     let colored = match report.verdict.level {
         Level::None | Level::Negligible => style.good(&sentence),

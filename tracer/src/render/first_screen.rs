@@ -1,0 +1,208 @@
+//! The short report: what the collector costs, what to change, where it comes from.
+//!
+//! Owns the default output of `gctrace analyze`, at most [`LINES`] lines, and the verdict at the end
+//! of a recording. The full report has the evidence.
+
+use super::launching::BARS;
+use super::lines;
+use super::section::INDENT;
+use super::style::Style;
+use super::table::TextTable;
+use super::table::width;
+use super::table::wrap;
+use super::text;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_analysis::report::Advice;
+use gctrace_analysis::report::AdviceId;
+use gctrace_analysis::report::PhaseReport;
+use gctrace_analysis::report::PhasesReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::TrainingMark;
+
+/// Maximum lines of the short report, at 80 columns.
+#[cfg(test)]
+const LINES: usize = 30;
+/// Advice shown.
+const ADVICE_SHOWN: usize = 3;
+/// Lines of the program shown.
+const PLACES_SHOWN: usize = 3;
+
+/// The short report on `traces`, names as the user gave them.
+pub(crate) fn first_screen(report: &Report, traces: &[String], style: Style) -> String {
+    super::table::fit(style.width());
+    let mut text = text::verdict(report, style);
+    let mut section = |heading: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            let heading = (!heading.is_empty()).then(|| style.bold(heading));
+            text.push('\n');
+            for line in heading.into_iter().chain(lines) {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        }
+    };
+    section("", report.phases.as_ref().map_or_else(Vec::new, phases));
+    section("Do this", advice(report));
+    section("Where it comes from", lines::costliest(report, PLACES_SHOWN));
+    section("", trust(report));
+    section("", next(report, traces));
+    text
+}
+
+/// The verdict and the costliest change, for the end of a recording: at most five lines.
+pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
+    let mut lines = wrap(&report.verdict.sentence, "", "");
+    if let Some(first) = report.advice.iter().find(|advice| is_change(advice)) {
+        let saving = saving(first).map_or(String::new(), |saving| format!(" (saves {saving})"));
+        lines.extend(wrap(&format!("Try: {}{saving}.", change(first)), "", "  "));
+    }
+    lines
+}
+
+fn phases(phases: &PhasesReport) -> Vec<String> {
+    let head = ["", "run", "paused", "share", "longest", ""];
+    let mut table = TextTable::new(&head, &[0, 5]);
+    let training = match phases.training_by {
+        TrainingMark::SecondHalf => "second half",
+        TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => "training",
+    };
+    let start_up = match phases.training_by {
+        TrainingMark::SecondHalf => "first half",
+        TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => "start-up",
+    };
+    let rows = [
+        (start_up, &phases.start_up, String::new()),
+        (training, &phases.training, sparkline(&phases.training)),
+        ("exit", &phases.exit, "slows no step".to_owned()),
+    ];
+    for (name, phase, remark) in rows {
+        let pauses = phase.pauses.count > 0;
+        table.row(vec![
+            name.to_owned(),
+            duration(phase.duration_ns),
+            duration(phase.paused_ns),
+            phase.paused_ratio.map_or_else(|| "-".to_owned(), percent),
+            phase.longest_ns.map_or_else(|| "-".to_owned(), duration),
+            if pauses { remark } else { String::new() },
+        ]);
+    }
+    let mut lines = table.lines();
+    lines.extend(match (phases.training_by, phases.steps) {
+        (TrainingMark::SecondHalf, _) => wrap(
+            "No training steps are known, so the second half of the run stands for training.",
+            INDENT,
+            INDENT,
+        ),
+        (_, steps) => steps.map_or_else(Vec::new, |steps| {
+            let mean = duration(phases.training.duration_ns / steps.max(1));
+            vec![format!("{INDENT}{}, {mean} each.", counted(steps, "training step"))]
+        }),
+    });
+    lines
+}
+
+/// Paused time over the phase, as bars.
+fn sparkline(phase: &PhaseReport) -> String {
+    let top = phase.over_time_ns.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |ns: &u64| {
+        let height = usize::try_from(ns.saturating_mul(8).div_ceil(top)).unwrap_or(8);
+        BARS.get(height).copied().unwrap_or('█')
+    };
+    phase.over_time_ns.iter().map(bar).collect()
+}
+
+fn advice(report: &Report) -> Vec<String> {
+    let changes: Vec<(usize, &Advice)> = report
+        .advice
+        .iter()
+        .enumerate()
+        .filter(|(_, advice)| is_change(advice))
+        .collect();
+    if changes.is_empty() {
+        return vec![format!("{INDENT}Nothing to change.")];
+    }
+    let mut table = TextTable::new(&["", "", "saves", "memory", "risk"], &[1, 4]);
+    for (index, advice) in changes.into_iter().take(ADVICE_SHOWN) {
+        table.row(vec![
+            (index + 1).to_string(),
+            change(advice),
+            saving(advice).unwrap_or_else(|| "-".to_owned()),
+            String::new(),
+            String::new(),
+        ]);
+    }
+    table.lines()
+}
+
+/// Whether an advice is a change to make.
+fn is_change(advice: &Advice) -> bool {
+    !matches!(
+        advice.id,
+        AdviceId::Leave | AdviceId::NoCollection | AdviceId::Shutdown | AdviceId::Preempted
+    )
+}
+
+/// The change in a few words.
+fn change(advice: &Advice) -> String {
+    advice.action.trim_end_matches('.').to_owned()
+}
+
+/// The predicted saving as a range.
+fn saving(advice: &Advice) -> Option<String> {
+    let most = duration(advice.saves_at_most_ns?);
+    Some(match advice.saves_at_least_ns {
+        None | Some(..=0) => format!("0 - {most}"),
+        Some(least_ns) => format!("{} - {most}", duration(least_ns.unsigned_abs())),
+    })
+}
+
+/// What the figures rest on: overhead, losses, and how it was recorded.
+fn trust(report: &Report) -> Vec<String> {
+    let overhead = match report.overhead.observed_ratio {
+        Some(ratio) => format!("gctrace slowed the program by {} (inferred)", percent(ratio)),
+        None => "The overhead of recording is unknown".to_owned(),
+    };
+    let lost: u64 = report.missing.lost.values().sum();
+    let unexamined: u64 = report.missing.unexamined.values().sum();
+    let losses = match (lost, unexamined, report.missing.every_process_examined) {
+        (0, 0, Some(true)) => "nothing was lost".to_owned(),
+        (0, 0, _) => "no event was lost".to_owned(),
+        (0, some, _) => format!("{} not examined", counted(some, "process")),
+        (lost, _, _) => format!("{} lost", counted(lost, "event")),
+    };
+    let pauses = counted(report.totals.pauses.count, "pause");
+    let processes = match report.totals.processes {
+        0 | 1 => String::new(),
+        many => format!(" of {} processes", count(many)),
+    };
+    let sentence = format!("{pauses}{processes} measured; {losses}. {overhead}.");
+    wrap(&sentence, "", "")
+}
+
+/// What to run next.
+fn next(report: &Report, traces: &[String]) -> Vec<String> {
+    let traces = traces.join(" ");
+    let mut lines = Vec::new();
+    if let Some(index) = report.advice.iter().position(is_change) {
+        lines.push(format!(
+            "Code and risks:   gctrace advice {traces} {}",
+            index + 1
+        ));
+    }
+    lines.push(format!("All evidence:     gctrace analyze --full {traces}"));
+    if report.lines.is_some() {
+        lines.push(format!("Flame graph:      gctrace export {traces} -o gc.svg"));
+    }
+    let fits = |line: &String| line.chars().count() <= width();
+    match lines.iter().all(fits) {
+        true => lines,
+        false => wrap(
+            "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.",
+            "",
+            "",
+        ),
+    }
+}

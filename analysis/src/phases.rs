@@ -184,7 +184,11 @@ pub(crate) fn report(
     });
     let most = with_steps.reduce(|one, other| if other.0 > one.0 { other } else { one });
     let process = most.map_or(processes.first(), |(_, process)| Some(process))?;
-    if process.interpreter.as_ref().is_some_and(|interpreter| interpreter.free_threaded) {
+    if process
+        .interpreter
+        .as_ref()
+        .is_some_and(|interpreter| interpreter.free_threaded)
+    {
         return None;
     }
     let timeline = timeline_of(process)?.unpacked();

@@ -49,6 +49,35 @@ pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     Ok(code)
 }
 
+/// Largest trace that is read for [`verdict`], in bytes: read in well under a second.
+const VERDICT_BYTES: u64 = 64 << 20;
+/// The same for a compressed trace, which is about eight times larger when read.
+const VERDICT_GZ_BYTES: u64 = 8 << 20;
+
+/// The verdict on a trace that was just recorded, in at most five lines; none if nothing was
+/// recorded, or if reading the trace would take more than a moment.
+pub(crate) fn verdict(path: &Path) -> Vec<String> {
+    let compressed = path.extension().is_some_and(|end| end == "gz");
+    let most = if compressed {
+        VERDICT_GZ_BYTES
+    } else {
+        VERDICT_BYTES
+    };
+    // The file may have been replaced since: a link or a pipe is not followed.
+    let metadata = path.symlink_metadata();
+    if !metadata.is_ok_and(|found| found.is_file() && found.len() <= most) {
+        return Vec::new();
+    }
+    let mut analysis = Analysis::default();
+    let mut progress = ReadProgress::new(1);
+    let read = read(path, &mut analysis, &mut progress);
+    progress.finish();
+    match read {
+        Ok(()) => render::verdict_lines(&render::report(&mut analysis)),
+        Err(_) => Vec::new(),
+    }
+}
+
 /// Reads traces, and reports unreadable ones on standard error. Returns the analysis and the exit
 /// code.
 ///
@@ -106,9 +135,7 @@ fn text_report(report: &Report, config: &AnalyzeConfig, style: Style) -> String 
 
 fn write(report: &Report, config: &AnalyzeConfig, out: &mut dyn io::Write) -> io::Result<()> {
     match config.format {
-        OutputFormat::Text => {
-            print::answer_to(out, &text_report(report, config, Style::OF_FILES))
-        }
+        OutputFormat::Text => print::answer_to(out, &text_report(report, config, Style::OF_FILES)),
         OutputFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
     }
 }

@@ -11,16 +11,16 @@ use super::table::TextTable;
 use super::table::width;
 use super::table::wrap;
 use super::text;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::AdviceId;
 use gctrace_analysis::report::PhaseReport;
 use gctrace_analysis::report::PhasesReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TrainingMark;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
 
 /// Maximum lines of the short report, at 80 columns.
 #[cfg(test)]
@@ -46,7 +46,10 @@ pub(crate) fn first_screen(report: &Report, traces: &[String], style: Style) -> 
     };
     section("", report.phases.as_ref().map_or_else(Vec::new, phases));
     section("Do this", advice(report));
-    section("Where it comes from", lines::costliest(report, PLACES_SHOWN));
+    section(
+        "Where it comes from",
+        lines::costliest(report, PLACES_SHOWN),
+    );
     section("", trust(report));
     section("", next(report, traces));
     text
@@ -98,7 +101,10 @@ fn phases(phases: &PhasesReport) -> Vec<String> {
         ),
         (_, steps) => steps.map_or_else(Vec::new, |steps| {
             let mean = duration(phases.training.duration_ns / steps.max(1));
-            vec![format!("{INDENT}{}, {mean} each.", counted(steps, "training step"))]
+            vec![format!(
+                "{INDENT}{}, {mean} each.",
+                counted(steps, "training step")
+            )]
         }),
     });
     lines
@@ -162,7 +168,10 @@ fn saving(advice: &Advice) -> Option<String> {
 /// What the figures rest on: overhead, losses, and how it was recorded.
 fn trust(report: &Report) -> Vec<String> {
     let overhead = match report.overhead.observed_ratio {
-        Some(ratio) => format!("gctrace slowed the program by {} (inferred)", percent(ratio)),
+        Some(ratio) => format!(
+            "gctrace slowed the program by {} (inferred)",
+            percent(ratio)
+        ),
         None => "The overhead of recording is unknown".to_owned(),
     };
     let lost: u64 = report.missing.lost.values().sum();
@@ -194,7 +203,9 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
     }
     lines.push(format!("All evidence:     gctrace analyze --full {traces}"));
     if report.lines.is_some() {
-        lines.push(format!("Flame graph:      gctrace export {traces} -o gc.svg"));
+        lines.push(format!(
+            "Flame graph:      gctrace export {traces} -o gc.svg"
+        ));
     }
     let fits = |line: &String| line.chars().count() <= width();
     match lines.iter().all(fits) {

@@ -38,7 +38,8 @@ pub(super) fn sentence(report: &Report) -> String {
         );
     } else if report.phases.is_none()
         && at_shutdown_ns > 0
-        && at_shutdown_ns >= report.totals.stopped_ns / REPORTED_FRACTION {
+        && at_shutdown_ns >= report.totals.stopped_ns / REPORTED_FRACTION
+    {
         sentence += &format!(
             " {} of it was at interpreter shutdown, which delays no step.",
             duration(at_shutdown_ns)

@@ -3,6 +3,7 @@
 //! Owns the sequence of files, errors and output. `gctrace_event::read` reads traces,
 //! `gctrace_analysis` analyzes them, `render` formats the report.
 
+mod limits;
 mod progress;
 
 use crate::args::AnalyzeConfig;
@@ -28,6 +29,9 @@ use std::path::PathBuf;
 /// Exit code if a trace could not be read, or only partly.
 const SOME_UNREADABLE: u8 = 1;
 
+/// Exit code if a limit of `--fail-if` is exceeded.
+const LIMIT_EXCEEDED: u8 = 3;
+
 /// Prints one report on all traces, or writes it to a file. Unreadable traces are reported on
 /// standard error, and the report covers the others. Returns the exit code: 0, or 1 if an error kept
 /// any trace from being read completely. A cut-off trace is not an error.
@@ -46,7 +50,12 @@ pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
         None => print::unless_closed(show(&report, config))
             .context("cannot write the report to standard output")?,
     }
-    Ok(code)
+    let exceeded = limits::exceeded(&report, &config.fail_if);
+    exceeded.iter().for_each(print::message);
+    Ok(match exceeded.is_empty() {
+        true => code,
+        false => LIMIT_EXCEEDED,
+    })
 }
 
 /// Largest trace that is read for [`verdict`], in bytes: read in well under a second.
@@ -129,7 +138,10 @@ fn text_report(report: &Report, config: &AnalyzeConfig, style: Style) -> String 
     let traces: Vec<String> = config.traces.iter().map(name).collect();
     match config.full {
         true => render::text(report, style),
-        false => render::first_screen(report, &traces, style),
+        false => {
+            let money = config.gpu_hour.map(|price| (price, config.gpus));
+            render::first_screen(report, &traces, money, style)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod analyze;
 mod choices;
 mod demo;
 mod export;
+mod limits;
 mod sources;
 mod top;
 mod values;
@@ -21,6 +22,7 @@ pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
 pub(crate) use export::StackWeight;
+pub(crate) use limits::ReportLimit;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
 

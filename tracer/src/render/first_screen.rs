@@ -30,10 +30,20 @@ const ADVICE_SHOWN: usize = 3;
 /// Lines of the program shown.
 const PLACES_SHOWN: usize = 3;
 
-/// The short report on `traces`, names as the user gave them.
-pub(crate) fn first_screen(report: &Report, traces: &[String], style: Style) -> String {
+/// The short report on `traces`, names as the user gave them. `money`: the price of a GPU per hour,
+/// and how many GPUs wait for the program, if that is not their number in the traces.
+pub(crate) fn first_screen(
+    report: &Report,
+    traces: &[String],
+    money: Option<(f64, Option<u32>)>,
+    style: Style,
+) -> String {
     super::table::fit(style.width());
     let mut text = text::verdict(report, style);
+    if let Some(cost) = money.and_then(|(price, gpus)| hourly_cost(report, price, gpus)) {
+        text.push_str(&cost);
+        text.push('\n');
+    }
     let mut section = |heading: &str, lines: Vec<String>| {
         if !lines.is_empty() {
             let heading = (!heading.is_empty()).then(|| style.bold(heading));
@@ -63,6 +73,23 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
         lines.extend(wrap(&format!("Try: {}{saving}.", change(first)), "", "  "));
     }
     lines
+}
+
+/// What the collector costs per hour of training: its share of the time, or with GPU times of the
+/// run, of all GPUs. `None` if the share is unknown.
+fn hourly_cost(report: &Report, price: f64, gpus: Option<u32>) -> Option<String> {
+    let share = match (&report.gpu_cost, &report.phases) {
+        (Some(cost), _) => cost.ratio(),
+        (None, Some(phases)) => phases.training.paused_ratio?,
+        (None, None) => return None,
+    };
+    let recorded = report.gpus.len().max(1);
+    let gpus = gpus.map_or(recorded, |gpus| gpus as usize);
+    let each = counted(gpus as u64, "GPU");
+    let cost = share * price * gpus as f64;
+    Some(format!(
+        "At {price:.2} per GPU hour, {each}: {cost:.2} per hour (inferred)."
+    ))
 }
 
 fn phases(phases: &PhasesReport) -> Vec<String> {

@@ -264,7 +264,7 @@ fn a_process_in_a_namespace_keeps_its_threads() {
     let tids = timeline
         .pauses
         .iter()
-        .map(|pause| timeline.threads[pause.thread as usize].tid);
+        .map(|pause| timeline.threads[pause.thread].tid);
     let mut tids: Vec<u32> = tids.collect();
     tids.sort_unstable();
     tids.dedup();

@@ -204,7 +204,7 @@ fn predict(run: &Recorded) -> Prediction {
         let devices: BTreeSet<u32> = timeline
             .streams
             .iter()
-            .map(|stream| stream.device)
+            .filter_map(|stream| stream.device)
             .collect();
         devices.into_iter().map(move |device| (at, device))
     });

@@ -5,6 +5,7 @@ use super::BoundsRule;
 use super::PauseBounds;
 use super::activity::CallActivity;
 use super::bounds;
+use crate::accumulate::add_to;
 use crate::analysis::Analysis;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
@@ -112,8 +113,8 @@ impl BoundsSum {
     fn of<'a>(pauses: impl Iterator<Item = &'a PauseBounds>) -> Self {
         pauses.fold(Self::default(), |mut sum, pause| {
             sum.pauses.add(pause.length_ns);
-            sum.at_least_ns = sum.at_least_ns.saturating_add(pause.at_least_ns);
-            sum.at_most_ns = sum.at_most_ns.saturating_add(pause.at_most_ns);
+            add_to(&mut sum.at_least_ns, pause.at_least_ns);
+            add_to(&mut sum.at_most_ns, pause.at_most_ns);
             sum
         })
     }

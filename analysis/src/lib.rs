@@ -47,7 +47,6 @@ mod regression;
 pub mod report;
 mod summary;
 mod time;
-pub mod units;
 mod verdict;
 
 pub use advice::PauseTimes;

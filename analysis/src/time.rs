@@ -17,9 +17,9 @@ pub(crate) fn after(at_ns: u64, by_ns: u64) -> u64 {
     at_ns.saturating_add(by_ns)
 }
 
-/// A multiple of a length.
-pub(crate) fn times(length_ns: u64, factor: u64) -> u64 {
-    length_ns.saturating_mul(factor)
+/// A multiple.
+pub(crate) fn times(value: u64, factor: u64) -> u64 {
+    value.saturating_mul(factor)
 }
 
 /// A timestamp, or a difference of two, that much later.
@@ -43,6 +43,12 @@ pub(crate) fn difference(one_ns: i64, other_ns: i64) -> i64 {
 /// A length as a signed number.
 pub(crate) fn signed(length_ns: u64) -> i64 {
     i64::try_from(length_ns).unwrap_or(i64::MAX)
+}
+
+/// `value` x `part` / `whole`; a `whole` of 0 counts as 1.
+pub(crate) fn scaled(value: u64, part: u64, whole: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// A timestamp that may lie before the zero of its clock; 0 then.

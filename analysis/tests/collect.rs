@@ -335,7 +335,7 @@ proptest! {
     }
 }
 
-/// Of clocks that agree, mostly.
+/// An offset between two clocks, mostly the same one.
 fn offset() -> impl Strategy<Value = Option<i64>> {
     prop_oneof![4 => Just(Some(5)), 1 => any::<Option<i64>>()]
 }

@@ -16,6 +16,7 @@ use super::pause_span::PauseSpan;
 use super::timeline::PauseIndex;
 use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
+use crate::report::BoundsRule;
 use activity::CallActivity;
 use gctrace_event::GcReason;
 
@@ -35,53 +36,10 @@ pub struct BoundsContext {
     pub several_devices: bool,
 }
 
-/// Why a pause has the bounds it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BoundsRule {
-    /// All streams were empty when it started, and nothing was enqueued until it ended.
-    GpuWasEmpty,
-    /// The next synchronizing call, with no launch before it, still waited, or the launching thread
-    /// waited for the GPU until the pause was over.
-    GpuStayedBusy,
-    /// The next synchronizing call, before which nothing more was launched, returned at once.
-    GpuFoundEmpty,
-    /// Nothing was launched before it, or nothing after it, or the interpreter was ending.
-    NoGpuWork,
-    /// It was on a thread that launches nothing; the one that does may have been blocked.
-    OtherThread,
-    /// None of the other rules.
-    NotKnown,
-}
-
-impl BoundsRule {
-    /// All rules, in the order of the report.
-    pub const ALL: [Self; 6] = [
-        Self::GpuWasEmpty,
-        Self::GpuStayedBusy,
-        Self::GpuFoundEmpty,
-        Self::NoGpuWork,
-        Self::OtherThread,
-        Self::NotKnown,
-    ];
-
-    /// Name of the rule in reports, for example `gpu-was-empty`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::GpuWasEmpty => "gpu-was-empty",
-            Self::GpuStayedBusy => "gpu-stayed-busy",
-            Self::GpuFoundEmpty => "gpu-found-empty",
-            Self::NoGpuWork => "no-gpu-work",
-            Self::OtherThread => "other-thread",
-            Self::NotKnown => "unknown",
-        }
-    }
-}
-
 /// What one pause cost the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseBounds {
-    /// The pause.
+    /// The pause, in the timeline of its process.
     pub pause: PauseIndex,
     /// Length of the pause; of one that overlaps another, the part after it.
     pub length_ns: u64,
@@ -147,13 +105,13 @@ impl BoundsEvaluator<'_> {
             return (BoundsRule::NoGpuWork, 0, 0);
         }
         if !self.complete {
-            return (BoundsRule::NotKnown, 0, length_ns);
+            return (BoundsRule::Unknown, 0, length_ns);
         }
         if !self.activity.launching.contains(&pause.thread) {
             return self.on_other_thread(pause);
         }
         if !self.one_device {
-            return (BoundsRule::NotKnown, 0, length_ns);
+            return (BoundsRule::Unknown, 0, length_ns);
         }
         let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
         if self.emptiness.at(start_ns) && !self.activity.put_between(start_ns, end_ns) {
@@ -167,7 +125,7 @@ impl BoundsEvaluator<'_> {
                     _ => (BoundsRule::GpuStayedBusy, 0, 0),
                 }
             }
-            _ => (BoundsRule::NotKnown, 0, length_ns),
+            _ => (BoundsRule::Unknown, 0, length_ns),
         }
     }
 

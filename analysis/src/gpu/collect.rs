@@ -32,9 +32,6 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// `name` of the PyTorch profiler's steps, before the number.
-const PROFILER_STEP: &str = "ProfilerStep#";
-
 /// Stands for the process of operations that cannot be given to one.
 const NO_PROCESS: u32 = 0;
 
@@ -181,8 +178,7 @@ impl TimelineCollector {
         let part = self.processes.entry(annotation.pid).or_default();
         let thread = part.thread(annotation.tid);
         let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
-        let number = annotation.name.strip_prefix(PROFILER_STEP);
-        match number.and_then(|number| number.parse().ok()) {
+        match annotation.step_number() {
             Some(number) => part.steps.push(StepSpan {
                 start_ns,
                 end_ns,

@@ -26,9 +26,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::HashMap;
 
-/// Gaps in the report; all of them are in the sums.
+/// Maximum number of gaps that the report lists; its sums include all.
 const LONGEST: usize = 20;
-/// Collecting threads named per gap.
+/// Maximum number of collecting threads that are named per gap.
 const COLLECTING: usize = 4;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
 const NAME_CHARS: usize = 160;
@@ -162,7 +162,7 @@ struct HostActivity {
     pauses: Intervals,
 }
 
-/// What one thread did.
+/// The activities of one thread.
 #[derive(Default)]
 struct ThreadActivity {
     pauses: Intervals,

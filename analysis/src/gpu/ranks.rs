@@ -250,7 +250,7 @@ impl JobFinder<'_> {
         }
     }
 
-    /// What must be added for no time of a member to be negative on the job's clock.
+    /// Offset to add to all times, so that none is negative on the job's clock.
     fn shift(&self, draft: &JobDraft) -> i64 {
         let first = draft.members.iter().filter_map(|member| {
             let first_ns = first_ns(self.timelines[member.timeline])?;

@@ -33,6 +33,7 @@ pub use attribute::PauseId;
 pub use attribute::attribute;
 pub use schedule::ReplaySchedule;
 pub use steps::StepEvidence;
+pub(crate) use steps::main_steps;
 
 use super::index::Index;
 use super::pause_span::PauseSpan;
@@ -86,7 +87,7 @@ pub struct ReplayCollective {
 pub struct CollectiveMember {
     /// Index of the rank's timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// The kernel.
+    /// The kernel of the collective, in that timeline.
     pub op: OpIndex,
 }
 
@@ -105,7 +106,7 @@ pub struct ReplayChange {
 pub struct PauseLength {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// The pause.
+    /// The pause whose length changes, in that timeline.
     pub pause: PauseIndex,
     /// Nanoseconds; 0 removes it, more than measured is allowed.
     pub length_ns: u64,
@@ -116,7 +117,7 @@ pub struct PauseLength {
 pub struct InsertedPause {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// The collecting thread.
+    /// The thread that collects, in that timeline.
     pub thread: ThreadIndex,
     /// Measured time at which the pause starts, on the clock of its own timeline. If it is in the
     /// middle of a call: after the call.
@@ -136,18 +137,18 @@ impl ReplayChange {
     #[must_use]
     pub fn without(job: &ReplayJob<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
         let mut change = Self::default();
-        for (timeline, content) in job.timelines.iter().enumerate() {
+        for (timeline, content) in (0..).zip(&job.timelines) {
             let pauses = Index::enumerate(&content.pauses);
-            let removed = pauses.filter(|(_, pause)| predicate(timeline, pause));
+            let removed = pauses.filter(|(_, pause)| predicate(timeline as usize, pause));
             change.remove(timeline, removed.map(|(pause, _)| pause));
         }
         change
     }
 
     /// Removes pauses of one timeline.
-    pub(crate) fn remove(&mut self, timeline: usize, pauses: impl IntoIterator<Item = PauseIndex>) {
+    pub(crate) fn remove(&mut self, timeline: u32, pauses: impl IntoIterator<Item = PauseIndex>) {
         let removed = pauses.into_iter().map(|pause| PauseLength {
-            timeline: timeline as u32,
+            timeline,
             pause,
             length_ns: 0,
         });
@@ -185,7 +186,7 @@ impl ReplayModel {
             threads::learn(timeline, layout, &mut builder);
             let (queues, typical) = streams::learn(timeline, layout, &mut builder);
             waits::learn(timeline, layout, &queues, &typical, &mut builder);
-            streams::link_ends(timeline, layout, &mut builder);
+            streams::link_ends(layout, &mut builder);
             blocking::learn(timeline, layout, &queues, &mut builder);
             queue_limit::learn(timeline, layout, &queues, &mut builder);
         }

@@ -13,6 +13,7 @@ use crate::bootstrap;
 use crate::bootstrap::Estimate;
 use crate::distribution::Distribution;
 use crate::report::Basis;
+use crate::report::FullBy;
 use crate::report::NoComparison;
 use crate::report::ProcessSteps;
 use crate::report::StepComparison;
@@ -69,7 +70,7 @@ struct StepTable<'a> {
     timeline: &'a Timeline,
     thread: ThreadIndex,
     source: StepSource,
-    full_by: &'static str,
+    full_by: FullBy,
     steps: Vec<StepSums>,
 }
 
@@ -129,7 +130,7 @@ impl<'a> StepTable<'a> {
             pid: timeline.pid,
             rank: timeline.rank,
             tid: timeline.threads[self.thread].tid,
-            source: source(self.source).to_owned(),
+            source: self.source,
             count: self.steps.len() as u64,
             left_out: (timeline.steps.len() - self.steps.len()) as u64,
             gc_ns: known.then_some(gc_ns),
@@ -137,7 +138,7 @@ impl<'a> StepTable<'a> {
             length,
             with_gc: self.count(|step| step.collections > 0),
             gpu_idle_ns: timeline.has_gpu_times().then(idle_ns),
-            full_by: self.full_by.to_owned(),
+            full_by: self.full_by,
             full_collections: self.steps.iter().map(|step| step.full).sum(),
             with_full: self.with_full(known),
             after_full: self.after_full(known),
@@ -256,19 +257,12 @@ fn is_full(pause: &PauseSpan) -> bool {
     }
 }
 
-fn full_by(pauses: &[PauseSpan], all_full: bool) -> &'static str {
+fn full_by(pauses: &[PauseSpan], all_full: bool) -> FullBy {
     let unknown = |pause: &PauseSpan| pause.generation == Pause::UNKNOWN_GENERATION;
     match () {
-        () if all_full || !pauses.iter().any(unknown) => "generation",
-        () if pauses.iter().all(unknown) => "length",
-        () => "generation-or-length",
-    }
-}
-
-fn source(source: StepSource) -> &'static str {
-    match source {
-        StepSource::ProfilerStep => "profiler-step",
-        StepSource::BackwardPass => "backward-pass",
+        () if all_full || !pauses.iter().any(unknown) => FullBy::Generation,
+        () if pauses.iter().all(unknown) => FullBy::Length,
+        () => FullBy::GenerationOrLength,
     }
 }
 

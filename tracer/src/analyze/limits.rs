@@ -2,8 +2,8 @@
 
 use crate::args::ReportLimit;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
+use crate::units::duration;
+use crate::units::percent;
 use std::time::Duration;
 
 /// A sentence for each limit that the training phase exceeds, or whose figure the traces do not

@@ -18,10 +18,10 @@ use gctrace_analysis::report::PhaseReport;
 use gctrace_analysis::report::PhasesReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TrainingMark;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
 
 /// Maximum lines of the short report, at 80 columns.
 #[cfg(test)]

@@ -213,9 +213,13 @@ impl SortedStreams {
     }
 
     /// The stream of an operation of the process.
+    #[expect(
+        clippy::expect_used,
+        reason = "`of` has made the list of the operations"
+    )]
     fn of_op(&self, op: &RawOp) -> StreamIndex {
         let found = self.index(op.stream);
-        found.expect("invariant: `of` has seen the operation")
+        found.expect("invariant: the streams of all operations are listed")
     }
 
     /// The stream of that number, if only one device has one.

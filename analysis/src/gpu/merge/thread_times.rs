@@ -13,9 +13,9 @@ use crate::time::offset::MATCH_NS;
 use crate::time::offset::TimestampPair;
 use std::collections::BTreeMap;
 
-/// So few calls in common do not show the offset.
+/// Minimum number of common calls that show the offset.
 const FEWEST_CALLS: usize = 8;
-/// So few collections in common do not.
+/// Minimum number of common collections that show it.
 const FEWEST_PAUSES: usize = 3;
 
 /// gctrace's timeline and the profiler's of one process.

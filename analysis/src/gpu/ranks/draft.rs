@@ -63,7 +63,7 @@ pub(super) enum ClockKnowledge {
     Same(i64),
     /// About the offset: by the number of steps, or the hosts' wall clocks.
     About(i64),
-    /// Nothing is known.
+    /// Unknown.
     Unknown,
 }
 

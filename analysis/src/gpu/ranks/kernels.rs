@@ -63,7 +63,7 @@ pub(super) struct CollectiveKey {
     group: NameIndex,
     sequence: SmallNumber,
     name: NameIndex,
-    /// Counts kernels with all of these equal.
+    /// Index among the kernels for which the other fields are equal.
     nth: u32,
 }
 

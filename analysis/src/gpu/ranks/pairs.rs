@@ -25,7 +25,7 @@ const MAX_TENTHS: usize = 9;
 const CLOSE: i64 = 16;
 /// else than this one: two runs of one program can keep step for a while.
 const VERY_CLOSE: i64 = 50;
-/// So close is close enough, however often collectives follow each other.
+/// Ends this close match, however often collectives follow each other.
 const ALWAYS_NS: i64 = 15_000;
 /// By how much kernels of one collective may miss each other: clocks of GPUs are read with an error
 /// of some microseconds.
@@ -238,8 +238,9 @@ fn distance(sorted: &[i64]) -> Option<i64> {
     stats::median_low(&mut distances)
 }
 
-/// Whether ends with equal sequence numbers of the profiler are those of the same collectives: the
-/// difference hardly changes from one to the next. `ends` are pairs of ends by the first.
+/// Whether the profiler's sequence numbers identify the same collectives on both ranks: then the
+/// difference of two ends hardly changes from one pair to the next. `ends`: pairs of ends with
+/// equal numbers, sorted by the first.
 pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
     let changes = ends.windows(2).map(|pair| {
         let (before, after) = (pair[0], pair[1]);

@@ -52,7 +52,7 @@ struct RankArrival {
     start_ns: i64,
 }
 
-/// Goes through all collectives of a job.
+/// Computes the waits of all ranks in the collectives of a job.
 pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
     let mut waits = JobWaits {
         members: vec![MemberWaits::default(); job.timelines.len()],

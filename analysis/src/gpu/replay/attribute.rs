@@ -60,7 +60,7 @@ pub struct PauseAttribution {
 pub struct PauseId {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// The pause in that timeline.
+    /// Index of the pause in that timeline.
     pub pause: PauseIndex,
 }
 
@@ -278,7 +278,7 @@ impl ReplayModel {
     fn removed(&self, pauses: &[PauseId]) -> Vec<DelayChange> {
         let mut change = ReplayChange::default();
         for id in pauses {
-            change.remove(id.timeline as usize, [id.pause]);
+            change.remove(id.timeline, [id.pause]);
         }
         pauses::apply(&self.inner.layouts, &self.inner.effects, &change).deltas()
     }

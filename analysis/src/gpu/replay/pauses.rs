@@ -307,6 +307,7 @@ impl WaitingThread<'_> {
     }
 }
 
+/// The hand-overs between threads, by the call that handed over.
 fn handed_over(layout: &ReplayLayout) -> HandedOver {
     let mut handed = HandedOver::new();
     for chain in &layout.chains {

@@ -16,8 +16,8 @@ use crate::time::later;
 use crate::time::signed;
 use std::sync::Arc;
 
-/// Times in nanoseconds on the job's common clock. Timelines, operations, calls and threads that are
-/// not in the job make its functions panic.
+/// Times in nanoseconds on the job's common clock. Its functions panic on timelines, operations,
+/// calls and threads that are not in the job.
 #[derive(Clone, Debug)]
 pub struct ReplaySchedule {
     inner: Arc<ModelParts>,

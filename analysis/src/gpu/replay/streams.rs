@@ -10,7 +10,6 @@ use crate::gpu::timeline::Timeline;
 use crate::time::after;
 use crate::time::signed;
 use crate::time::stats;
-use gctrace_event::GpuOpKind;
 
 /// The operations of a stream in order.
 #[derive(Debug, Default, Clone)]
@@ -52,7 +51,7 @@ pub(super) fn learn(
 }
 
 /// Links the start of each operation with its end.
-pub(super) fn link_ends(timeline: &Timeline, layout: &ReplayLayout, builder: &mut NetworkBuilder) {
+pub(super) fn link_ends(layout: &ReplayLayout, builder: &mut NetworkBuilder) {
     for op in layout.all_ops() {
         let (start, end) = layout.op(op);
         match layout.meets[op.at()] {

@@ -79,8 +79,8 @@ fn from_trace(timeline: &Timeline, queues: &[StreamQueue]) -> Vec<WaitingPair> {
     timeline.waits.iter().filter_map(pair).collect()
 }
 
-/// Waits by calls that do not state what they wait for: the last operation that another stream was
-/// given, if that holds for every such call about these two streams.
+/// Waits between streams by calls that do not state the operation they wait for: the last one
+/// enqueued in the other stream, if that is possible for every such call between the two.
 fn recorded(
     timeline: &Timeline,
     layout: &ReplayLayout,

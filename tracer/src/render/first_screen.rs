@@ -12,20 +12,20 @@ use super::table::cut;
 use super::table::width;
 use super::table::wrap;
 use super::text;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::AdviceId;
 use gctrace_analysis::report::PhaseReport;
 use gctrace_analysis::report::PhasesReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TrainingMark;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
 
 /// Maximum lines of the short report, at 80 columns.
 #[cfg(test)]
-const LINES: usize = 30;
+pub(super) const LINES: usize = 30;
 /// Advice shown.
 const ADVICE_SHOWN: usize = 3;
 /// Characters of a line that are reserved for the figures beside a change.

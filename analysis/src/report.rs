@@ -167,6 +167,9 @@ pub struct Report {
     pub verdict: Verdict,
     /// Changes to make, in the order to try them, each with its predicted effect.
     pub advice: Vec<Advice>,
+    /// Number of separate runs that the traces are of, as far as their times are known: traces of
+    /// one run overlap in time. Of several runs there is no common verdict.
+    pub runs: u64,
     /// Sums over all traces, including processes that `processes` does not list.
     pub totals: Totals,
     /// One entry per trace, in the order of the command line; other members refer to a trace by its

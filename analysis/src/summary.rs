@@ -25,6 +25,7 @@ use crate::report::CountersReport;
 use crate::report::GpuReport;
 use crate::report::GpuWorkReport;
 use crate::report::GroupName;
+use crate::report::Level;
 use crate::report::LinesReport;
 use crate::report::MissingData;
 use crate::report::PauseGroup;
@@ -33,6 +34,9 @@ use crate::report::Report;
 use crate::report::SCHEMA;
 use crate::report::Totals;
 use crate::report::TraceReport;
+use crate::report::Verdict;
+use crate::time::after;
+use crate::time::duration;
 use crate::verdict;
 use std::collections::HashSet;
 
@@ -61,9 +65,17 @@ impl Analysis {
         let timelines = merged.timelines.as_ref();
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
-        let phases = phases::report(timelines, &processes, &self.traces);
+        let runs = runs(&self.traces);
+        let phases = phases::report(timelines, &processes, &self.traces).filter(|_| runs < 2);
         let training = phases.as_ref().map(|phases| &phases.training);
         let verdict = verdict::verdict(&totals, training, &traces, outlook.cost.as_ref());
+        let verdict = match runs {
+            0 | 1 => verdict,
+            _ => Verdict {
+                level: Level::Unknown,
+                ..verdict
+            },
+        };
         let cuda = crate::accumulate::cuda::report(
             self.traces.iter().map(|trace| &trace.cuda).enumerate(),
         );
@@ -72,6 +84,7 @@ impl Analysis {
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
             verdict,
             advice: Vec::new(),
+            runs,
             by_generation: self.groups(
                 [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
                 &self.by_generation,
@@ -230,6 +243,25 @@ impl Analysis {
             })
             .collect()
     }
+}
+
+/// The number of separate runs that the traces are of: traces of one run overlap in time. Traces
+/// without Unix time may be of any run and are not counted.
+fn runs(traces: &[TraceState]) -> u64 {
+    let span = |trace: &TraceState| {
+        let start_ns = trace.started_unix_ns()?;
+        let length_ns = duration(trace.started_ns(), trace.last_ns());
+        Some((start_ns, after(start_ns, length_ns)))
+    };
+    let mut spans: Vec<(u64, u64)> = traces.iter().filter_map(span).collect();
+    spans.sort_unstable();
+    let mut runs = 0;
+    let mut last_ns = None;
+    for (start_ns, end_ns) in spans {
+        runs += u64::from(last_ns < Some(start_ns));
+        last_ns = last_ns.max(Some(end_ns));
+    }
+    runs
 }
 
 /// Share of time stopped, over the processes with a known observed time.

@@ -23,6 +23,7 @@ use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use progress::ReadProgress;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -91,12 +92,19 @@ pub(crate) fn verdict(path: &Path) -> Vec<String> {
 /// code.
 ///
 /// # Errors
-/// No trace can be read.
+/// No trace can be read, or one is named twice.
 pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
     let mut analysis = Analysis::default();
     let mut progress = ReadProgress::new(traces.len());
     let mut failures = Vec::new();
-    for path in traces {
+    for (index, path) in traces.iter().enumerate() {
+        if let Some(same) = traces[..index].iter().find(|other| is_same(path, other)) {
+            anyhow::bail!(
+                "{} is the same trace as {}: name each trace once",
+                path.display(),
+                same.display()
+            );
+        }
         if let Err(error) = read(path, &mut analysis, &mut progress) {
             failures.push(error);
         }
@@ -113,6 +121,15 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
         false => SOME_UNREADABLE,
     };
     Ok((analysis, code))
+}
+
+/// Whether both names are of the same existing file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| {
+        let found = path.metadata().ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
 /// Prints all errors except the last one, which is returned.

@@ -58,7 +58,9 @@ pub(crate) fn first_screen(
         }
     };
     section("", report.phases.as_ref().map_or_else(Vec::new, phases));
-    section("Do this", advice(report));
+    if report.runs < 2 {
+        section("Do this", advice(report));
+    }
     section(
         "Where it comes from",
         lines::costliest(report, PLACES_SHOWN),

@@ -79,3 +79,39 @@ fn no_collection() {
     let trace = Trace::new().process(1, "").end(1000, "");
     insta::assert_snapshot!(screen(&report(&[("trace.json", trace.json())])));
 }
+
+fn run(host: &str, started_unix_ns: u64) -> String {
+    let trace = Trace::new()
+        .python(1)
+        .pause(1, 10.0, 5.0, 2, r#""reason":"automatic""#);
+    let started = format!(r#""started_unix_ns":{started_unix_ns}"#);
+    let json = trace.end(1000, PROBES).json();
+    assert!(json.contains(r#""started_unix_ns":"#), "{json}");
+    let start = json.find(r#""started_unix_ns":"#).unwrap();
+    let end = start + json[start..].find([',', '}']).unwrap();
+    let json = json[..start].to_owned() + &started + &json[end..];
+    json.replace(r#""host":"box""#, &format!(r#""host":"{host}""#))
+}
+
+#[test]
+fn separate_runs_have_no_common_verdict() {
+    let day = 86_400_000_000_000;
+    let report = report(&[("a.json", run("a", day)), ("b.json", run("b", 2 * day))]);
+    let sentence = &report.verdict.sentence;
+    assert!(sentence.contains("2 separate runs"), "{sentence}");
+    assert!(!screen(&report).contains("Do this"));
+}
+
+#[test]
+fn traces_of_one_run_overlap_in_time() {
+    let day = 86_400_000_000_000;
+    let report = report(&[
+        ("a.json", run("a", day)),
+        ("b.json", run("b", day + 500_000_000)),
+    ]);
+    assert_eq!(report.runs, 1);
+    assert_ne!(
+        report.verdict.level,
+        gctrace_analysis::report::Level::Unknown
+    );
+}

@@ -21,6 +21,7 @@ pub(super) fn sentence(report: &Report) -> String {
     let level = report.verdict.level;
     let cost = report.gpu_cost.as_ref();
     let mut sentence = match (level, cost) {
+        _ if report.runs > 1 => return separate_runs(report),
         (Level::Unknown, _) if report.totals.pauses.count == 0 => undetermined(&report.traces),
         (_, Some(cost)) => with_cost(level, cost, report.gpu.as_ref()),
         (Level::None, None) => no_collection(report),
@@ -46,6 +47,15 @@ pub(super) fn sentence(report: &Report) -> String {
         );
     }
     sentence + &lost(report) + &cut_off(&report.traces)
+}
+
+fn separate_runs(report: &Report) -> String {
+    format!(
+        "These {} traces are of {} separate runs, which have no common verdict: analyze each run \
+         alone.",
+        report.traces.len(),
+        report.runs
+    )
 }
 
 fn lost(report: &Report) -> String {

@@ -114,7 +114,8 @@ fn file_and_line(location: &Location) -> String {
 }
 
 /// Seconds with milliseconds, precise enough to find the pause in a trace viewer.
-fn after_start(ns: u64) -> String {
+/// A time on the clock of all tables: seconds after the start of the trace.
+pub(super) fn after_start(ns: u64) -> String {
     format!("{}.{:03} s", ns / 1_000_000_000, ns / 1_000_000 % 1000)
 }
 

@@ -5,6 +5,7 @@
 
 use super::launching::BARS;
 use super::lines;
+use super::overview;
 use super::section::INDENT;
 use super::style::Style;
 use super::table::TextTable;
@@ -195,7 +196,7 @@ fn saving(advice: &Advice) -> Option<String> {
     })
 }
 
-/// What the figures rest on: overhead, losses, and how it was recorded.
+/// What the figures rest on: overhead, and what is missing.
 fn trust(report: &Report) -> Vec<String> {
     let overhead = match report.overhead.observed_ratio {
         Some(ratio) => format!(
@@ -204,20 +205,18 @@ fn trust(report: &Report) -> Vec<String> {
         ),
         None => "The overhead of recording is unknown".to_owned(),
     };
-    let lost: u64 = report.missing.lost.values().sum();
-    let unexamined: u64 = report.missing.unexamined.values().sum();
-    let losses = match (lost, unexamined, report.missing.every_process_examined) {
-        (0, 0, Some(true)) => "nothing was lost".to_owned(),
-        (0, 0, _) => "no event was lost".to_owned(),
-        (0, some, _) => format!("{} not examined", counted(some, "process")),
-        (lost, _, _) => format!("{} lost", counted(lost, "event")),
-    };
     let pauses = counted(report.totals.pauses.count, "pause");
     let processes = match report.totals.processes {
         0 | 1 => String::new(),
         many => format!(" of {} processes", count(many)),
     };
-    let sentence = format!("{pauses}{processes} measured; {losses}. {overhead}.");
+    let missing = overview::missing_items(report);
+    let first = missing.first().map_or("", String::as_str);
+    let more = match missing.len() {
+        0 | 1 => String::new(),
+        all => format!(" And {} (--full).", counted(all as u64 - 1, "more remark")),
+    };
+    let sentence = format!("{pauses}{processes} measured. {first}{more} {overhead}.");
     wrap(&sentence, "", "")
 }
 

@@ -167,8 +167,8 @@ fn exit_ns(timeline: &Timeline) -> u64 {
 }
 
 /// The phases of the process that the verdict is about: of those with training steps the one with
-/// the most, otherwise the one that was paused for longest. `None` if no process collected, and for
-/// free-threaded builds, where a collection stops the program for only a part of its time.
+/// the most, otherwise the one that was paused for longest. `None` if no process collected or its
+/// observed time is unknown, and for free-threaded builds, where a collection stops the program for only a part of its time.
 pub(crate) fn report(
     timelines: &[Timeline],
     processes: &[ProcessReport],
@@ -202,6 +202,9 @@ pub(crate) fn report(
         }
         false => activity(&timeline),
     };
+    if span_ns.0 >= span_ns.1 {
+        return None;
+    }
     let phases = RunPhases::of(&timeline, span_ns);
     let row = |phase| phases.row(phase, &timeline.pauses, origin_ns);
     Some(PhasesReport {

@@ -20,7 +20,7 @@ struct Outcome {
 
 fn gctrace(arguments: &[&Path], input: &[u8]) -> Outcome {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gctrace"))
-        .arg("analyze")
+        .args(["analyze", "--full"])
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -159,6 +159,10 @@ fn the_other_subcommands() {
         Invocation::Analyze(AnalyzeConfig {
             traces: traces.iter().map(PathBuf::from).collect(),
             format,
+            full: false,
+            fail_if: Vec::new(),
+            gpu_hour: None,
+            gpus: None,
             output: None,
             force: false,
         })

@@ -8,6 +8,7 @@ use super::lines;
 use super::section::INDENT;
 use super::style::Style;
 use super::table::TextTable;
+use super::table::cut;
 use super::table::width;
 use super::table::wrap;
 use super::text;
@@ -27,6 +28,8 @@ use gctrace_analysis::units::percent;
 const LINES: usize = 30;
 /// Advice shown.
 const ADVICE_SHOWN: usize = 3;
+/// Characters of a line that are reserved for the figures beside a change.
+const BESIDE_CHANGE: usize = 26;
 /// Lines of the program shown.
 const PLACES_SHOWN: usize = 3;
 
@@ -157,14 +160,12 @@ fn advice(report: &Report) -> Vec<String> {
     if changes.is_empty() {
         return vec![format!("{INDENT}Nothing to change.")];
     }
-    let mut table = TextTable::new(&["", "", "saves", "memory", "risk"], &[1, 4]);
+    let mut table = TextTable::new(&["", "", "saves (predicted)"], &[1]);
     for (index, advice) in changes.into_iter().take(ADVICE_SHOWN) {
         table.row(vec![
             (index + 1).to_string(),
-            change(advice),
+            cut(&change(advice), width() - BESIDE_CHANGE),
             saving(advice).unwrap_or_else(|| "-".to_owned()),
-            String::new(),
-            String::new(),
         ]);
     }
     table.lines()

@@ -25,7 +25,7 @@ pub(super) fn sentence(report: &Report) -> String {
         (_, Some(cost)) => with_cost(level, cost, report.gpu.as_ref()),
         (Level::None, None) => no_collection(report),
         _ => match &report.phases {
-            Some(phases) => in_training(level, phases),
+            Some(phases) => in_training(level, phases, report.totals.processes > 1),
             None => with_collections(report),
         },
     };
@@ -107,14 +107,20 @@ fn no_collection(report: &Report) -> String {
     }
 }
 
-/// What the collector cost the training phase of the busiest process.
-fn in_training(level: Level, phases: &PhasesReport) -> String {
+/// What the collector cost the training phase of the busiest process, which is named if there are
+/// others.
+fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
     let training = &phases.training;
     let share = percent(training.paused_ratio.unwrap_or(0.0));
     let longest = duration(training.longest_ns.unwrap_or(0));
     let of = match (phases.training_by, phases.steps) {
         (TrainingMark::SecondHalf, _) | (_, None) => "the second half of the run".to_owned(),
         (_, Some(steps)) => counted(steps, "training step"),
+    };
+    let of = match (named, phases.rank) {
+        (false, _) => of,
+        (true, Some(rank)) => format!("{of} of rank {rank}"),
+        (true, None) => format!("{of} of process {}", phases.pid),
     };
     let time = format!(
         "{} of {}",

@@ -18,6 +18,7 @@ use gctrace_analysis::report::PhaseReport;
 use gctrace_analysis::report::PhasesReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TrainingMark;
+use gctrace_analysis::units::bytes;
 use gctrace_analysis::units::count;
 use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
@@ -173,10 +174,7 @@ fn advice(report: &Report) -> Vec<String> {
 
 /// Whether an advice is a change to make.
 fn is_change(advice: &Advice) -> bool {
-    !matches!(
-        advice.id,
-        AdviceId::Leave | AdviceId::NoCollection | AdviceId::Shutdown | AdviceId::Preempted
-    )
+    !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
 }
 
 /// The change in a few words.
@@ -187,10 +185,34 @@ fn change(advice: &Advice) -> String {
 /// The predicted saving as a range.
 fn saving(advice: &Advice) -> Option<String> {
     let most = duration(advice.saves_at_most_ns?);
+    if let Some(likely_ns) = advice.saves_likely_ns {
+        return Some(format!(
+            "{}, at most {most}",
+            duration(likely_ns.max(0).unsigned_abs())
+        ));
+    }
     Some(match advice.saves_at_least_ns {
         None | Some(..=0) => format!("0 - {most}"),
         Some(least_ns) => format!("{} - {most}", duration(least_ns.unsigned_abs())),
     })
+}
+
+/// How much more garbage waits in memory.
+fn memory(advice: &Advice) -> Option<String> {
+    Some(match (advice.memory_objects?, advice.memory_bytes) {
+        (0, _) => "+0".to_owned(),
+        (_, Some(more)) => format!("+{}", bytes(more)),
+        (objects, None) => format!("+{}", counted(objects, "object")),
+    })
+}
+
+/// The risk in a word; the full report explains it.
+fn risk(id: AdviceId) -> &'static str {
+    match id {
+        AdviceId::RaiseThreshold => "low",
+        AdviceId::Freeze | AdviceId::Planned | AdviceId::ExplicitCalls => "medium",
+        _ => "",
+    }
 }
 
 /// What the figures rest on: overhead, losses, and how it was recorded.

@@ -20,7 +20,7 @@ use crate::report::WhatIf;
 use std::collections::HashMap;
 
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
-const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
+pub(crate) const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
 /// The predictions, and the cost of the pauses as measured.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ pub(crate) fn activity(timeline: &Timeline) -> (u64, u64) {
 
 /// The peak memory of pymalloc arenas, per object of the largest heap. Not for processes that were
 /// already running: the arenas they had mapped before are unknown.
-fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
+pub(crate) fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
     let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;
     let objects = process.growth.as_ref()?.largest.objects;

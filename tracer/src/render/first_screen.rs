@@ -161,12 +161,14 @@ fn advice(report: &Report) -> Vec<String> {
     if changes.is_empty() {
         return vec![format!("{INDENT}Nothing to change.")];
     }
-    let mut table = TextTable::new(&["", "", "saves (predicted)"], &[1]);
+    let mut table = TextTable::new(&["", "", "saves (predicted)", "memory", "risk"], &[1, 4]);
     for (index, advice) in changes.into_iter().take(ADVICE_SHOWN) {
         table.row(vec![
             (index + 1).to_string(),
             cut(&change(advice), width() - BESIDE_CHANGE),
             saving(advice).unwrap_or_else(|| "-".to_owned()),
+            memory(advice).unwrap_or_default(),
+            risk(advice.id).to_owned(),
         ]);
     }
     table.lines()

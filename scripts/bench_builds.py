@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Of the generated trace: large enough that the reader's speed decides.
+# Size of the generated trace: large enough that the reader's speed decides.
 TRACE_BYTES = 200_000_000
 
 

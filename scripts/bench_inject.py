@@ -44,7 +44,7 @@ print(json.dumps({"collection": timed(young, count), "allocation": timed(object,
 
 VARIANTS = {
     "nothing": None,
-    # What CPython itself needs for any callback.
+    # CPython's own cost of any callback.
     "a callback that does nothing": None,
     "library": "gc=1,stack=16,alloc=0,cuda=0",
     "library, no lines": "gc=1,stack=0,alloc=0,cuda=0",

@@ -97,8 +97,8 @@ need_packages() {
 # tests.
 integration_tests() { (cd "$checkout" && find . -path ./target -prune -o -path '*/src/*' -prune -o -path '*/tests/*.rs' -printf '%P\n') | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
 
-# test_programs NAME...: the test programs of these files, patterns too, built, one per line as
-# 'package folder<TAB>program'.
+# test_programs NAME...: builds the test programs of these files (names or patterns), and prints
+# them, one per line, as 'package folder<TAB>program'.
 test_programs() {
     local name targets=()
     for name in "$@"; do targets+=(--test "$name"); done

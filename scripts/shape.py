@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what docs/measurements.md section 15 says of the code's shape.
+"""Counts the figures of docs/measurements.md, section 15: the shape of the code.
 
     shape.py [FOLDER]          default: this checkout
 

@@ -52,6 +52,10 @@ lints() {
     scripts/check-references.py --self-test && scripts/check-references.py || return 1
     if build fmt --version >/dev/null 2>&1; then
         build fmt --all --check || return 1
+        # Imports, which only the nightly checks.
+        if build +nightly fmt --version >/dev/null 2>&1; then
+            build +nightly fmt --all --check -- --config imports_granularity=Item || return 1
+        fi
     else
         note "plain: rustfmt skipped: the toolchain has none (rustup component add rustfmt)"
     fi

@@ -2,6 +2,7 @@
 //! `gctrace analyze`: `cargo run --release --example generate_trace -- trace.json 1000000000 8`.
 //! With a fourth number, every pause has counters and one of that many stacks.
 
+use gctrace_event::Collector;
 use gctrace_event::Counter;
 use gctrace_event::Counters;
 use gctrace_event::FORMAT;
@@ -74,7 +75,7 @@ fn header() -> TraceHeader {
         gctrace: env!("CARGO_PKG_VERSION").to_owned(),
         command: vec!["python".to_owned(), "train.py".to_owned()],
         host: "generated".to_owned(),
-        cpus: 8,
+        cpus: Some(8),
         started_ns: START_NS,
         started_unix_ns: 1_700_000_000_000_000_000,
         follow: true,
@@ -94,7 +95,7 @@ fn process(pid: u32) -> Process {
         interpreter: Some(Interpreter {
             file: "/usr/bin/python3".to_owned(),
             version: "3.12.1".to_owned(),
-            collector: "generational".to_owned(),
+            collector: Collector::Generational,
             found_by: "symbol table".to_owned(),
             ..Interpreter::default()
         }),

@@ -8,6 +8,7 @@
 #[path = "../tests/replay_model/inserted.rs"]
 mod inserted;
 
+use gctrace_analysis::gpu::timeline::ThreadIndex;
 use gctrace_analysis::gpu::timeline::Timeline;
 use inserted::InsertionMethod;
 use inserted::Outcome;
@@ -43,8 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Threads that make calls.
-fn threads(timeline: &Timeline) -> Vec<u32> {
-    let mut threads: Vec<u32> = timeline.calls.iter().map(|call| call.thread).collect();
+fn threads(timeline: &Timeline) -> Vec<ThreadIndex> {
+    let mut threads: Vec<ThreadIndex> = timeline.calls.iter().map(|call| call.thread).collect();
     threads.sort_unstable();
     threads.dedup();
     threads
@@ -54,7 +55,7 @@ fn line(
     name: &str,
     word: &str,
     timeline: &Timeline,
-    thread: u32,
+    thread: ThreadIndex,
     length_ns: u64,
     way: InsertionMethod,
 ) {
@@ -84,7 +85,7 @@ fn line(
         "| {name} | {word} | {} | {} ms | {} | {:.3} ms | {:.3} ms | {:.3} ms | {:.3} ms | {:.3} ms |",
         timeline
             .threads
-            .get(thread as usize)
+            .get(thread.at())
             .map_or(0, |thread| thread.tid),
         length_ns / MS,
         outcomes.len(),

@@ -1,4 +1,4 @@
-//! What is summed over records, for the report of traces and for the live view alike.
+//! Sums over records, shared by the report on traces and the live view.
 //!
 //! Owns the sums, and how much of the past each keeps. `analysis.rs` adds timelines to them,
 //! `live.rs` the last minute by time.
@@ -24,7 +24,7 @@ pub(crate) const WINDOW_NS: u64 = 64_000_000_000;
 /// How much of the past is kept, to compare late records with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// All that memory allows, and records later than that still count: for traces.
+    /// As much as memory allows; records that arrive later still count. For traces.
     All,
     /// The last [`WINDOW_NS`]; records before that are not counted: for recordings without end.
     Window,

@@ -5,7 +5,6 @@
 //! replay, otherwise that of a simulated collector (`remedy.rs`); for collectors that are not
 //! simulated, an upper bound.
 
-use crate::gpu::what_if::report::DEFAULT_THRESHOLDS;
 use crate::gpu::what_if::report::bytes_per_object;
 use crate::phases::JudgedRun;
 use crate::remedy;
@@ -15,16 +14,17 @@ use crate::report::Advice;
 use crate::report::AdviceId;
 use crate::report::Basis;
 use crate::report::GpuCost;
+use crate::report::GroupName;
 use crate::report::Level;
 use crate::report::PauseTotal;
 use crate::report::ProcessReport;
 use crate::report::Report;
+use crate::report::SettingsReport;
+use gctrace_event::Collector;
 use gctrace_event::GcReason;
 
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
-/// The collector that is simulated, as traces name it.
-const GENERATIONAL: &str = "generational";
 /// Raising threshold 0 tenfold makes collections of younger generations at most ten times less
 /// frequent.
 const RARER_SAVES: f64 = 0.9;
@@ -36,7 +36,7 @@ const REPORTED_FRACTION: u64 = 1_000;
 /// collector is not simulated: it is not generational, or the trace has no generations.
 pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
     let interpreter = run.process.interpreter.as_ref();
-    if interpreter.is_some_and(|own| own.collector != GENERATIONAL) {
+    if interpreter.is_some_and(|own| own.collector != Collector::Generational) {
         return None;
     }
     let settings = run.process.settings.as_ref();
@@ -48,7 +48,7 @@ pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
             pauses: &run.pauses,
             training_ns: run.phases.training_ns,
             steps: run.phases.steps,
-            thresholds: settings.map_or(DEFAULT_THRESHOLDS, |own| own.thresholds),
+            thresholds: settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds),
             enabled: settings.and_then(|own| own.enabled),
         })?,
     })
@@ -255,7 +255,8 @@ impl PauseTimes {
     #[must_use]
     pub fn unknown_as_automatic(report: &Report) -> Self {
         let known = Self::of(report);
-        let of = |name: &str| {
+        let of = |generation| {
+            let name = GroupName::Generation(Some(generation));
             let group = report.by_generation.iter().find(|group| group.name == name);
             group.map_or(PauseTotal::default(), |group| PauseTotal {
                 count: group.pauses.count,
@@ -266,9 +267,9 @@ impl PauseTimes {
             return known;
         }
         // Collections at shutdown are full.
-        let full = of("2");
-        let mut partial = of("0");
-        partial.add_all(&of("1"));
+        let full = of(2);
+        let mut partial = of(0);
+        partial.add_all(&of(1));
         Self {
             automatic_full: PauseTotal {
                 count: full.count.saturating_sub(known.shutdown.count),

@@ -347,7 +347,7 @@ impl Analysis {
         }
     }
 
-    /// What belongs to no process of the report.
+    /// Adds records that belong to no process of the report.
     fn add_cuda(&mut self, record: &Record) {
         let Some(trace) = self.traces.last_mut() else {
             return;

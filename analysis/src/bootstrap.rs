@@ -51,10 +51,7 @@ fn estimate(value: f64, mut resample: impl FnMut(&mut Rng) -> f64) -> Estimate {
     let mut rng = Rng::with_seed(SEED);
     let mut found: Vec<f64> = (0..RESAMPLES).map(|_| resample(&mut rng)).collect();
     found.sort_by(f64::total_cmp);
-    let [low, high] = ENDS.map(|share| {
-        let last = found.len().saturating_sub(1);
-        found.get(rank(share, last)).copied().unwrap_or(value)
-    });
+    let [low, high] = ENDS.map(|share| found[rank(share, found.len() - 1)]);
     Estimate { value, low, high }
 }
 

@@ -84,8 +84,8 @@ impl Distribution {
         let mut sorted = self.exact.clone();
         sorted.sort_unstable();
         Some(percent.map(|percent| {
-            let index = rank(percent, sorted.len()).saturating_sub(1);
-            sorted.get(index).copied().unwrap_or(self.max)
+            let rank = rank(percent, sorted.len()).max(1);
+            sorted[rank - 1]
         }))
     }
 

@@ -11,6 +11,7 @@ pub mod collect;
 pub(crate) mod device;
 pub(crate) mod devices;
 pub(crate) mod gaps;
+pub mod index;
 pub(crate) mod launching;
 pub mod merge;
 pub mod pause_span;

@@ -48,7 +48,6 @@ mod remedy;
 pub mod report;
 mod summary;
 mod time;
-pub mod units;
 mod verdict;
 
 pub use advice::PauseTimes;

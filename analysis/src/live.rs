@@ -229,7 +229,7 @@ impl Live {
         }
     }
 
-    /// What gctrace lost and cost up to a time; `cpu_ppm` is worked out here.
+    /// Losses and overhead of gctrace up to a time; `cpu_ppm` is computed here.
     pub fn recorder(&mut self, at_ns: u64, recorder: RecorderCost) {
         self.cost.set(at_ns, recorder);
     }
@@ -248,7 +248,7 @@ impl Live {
                 .is_some_and(|exit| exit.at_ns < shown_from_ns);
             process.runs_python() && !gone
         });
-        let interval_ns = (interval.until - interval.from).saturating_mul(BUCKET_NS);
+        let interval_ns = (interval.until - interval.from) * BUCKET_NS;
         let detail = request.detail.and_then(|pid| self.processes.get(pid));
         Snapshot {
             schema: SCHEMA,
@@ -258,7 +258,7 @@ impl Live {
             host: self.header.host.clone(),
             mode: self.header.mode.clone(),
             interval_ns,
-            interval_end_ns: interval.until.saturating_mul(BUCKET_NS),
+            interval_end_ns: interval.until * BUCKET_NS,
             processes: shown
                 .map(|process| process.figures(now_ns, interval, &self.gpus))
                 .collect(),

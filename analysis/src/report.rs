@@ -68,6 +68,7 @@ pub use findings::NotCovered;
 pub use findings::NotMergedReason;
 pub use findings::Worded;
 pub use gpu_bounds::BoundsReport;
+pub use gpu_bounds::BoundsRule;
 pub use gpu_bounds::ProcessBounds;
 pub use gpu_bounds::RuleBounds;
 pub use gpu_devices::DeviceId;
@@ -115,17 +116,20 @@ pub use ranks::UnrelatedRank;
 pub use ranks::UsefulBusy;
 pub use recorded::RecordedReport;
 pub use recorded::Sources;
+pub use steps::FullBy;
 pub use steps::ProcessSteps;
 pub use steps::StepComparison;
 pub use steps::StepDifference;
 pub use steps::StepLengths;
 pub use steps::StepReport;
+pub use steps::StepSource;
 pub use steps::StepsReport;
 pub use what_if::Change;
 pub use what_if::Garbage;
 pub use what_if::PlannedInterval;
 pub use what_if::PredictedLength;
 pub use what_if::PredictedRange;
+pub use what_if::PredictionMethod;
 pub use what_if::Saving;
 pub use what_if::ScenarioId;
 pub use what_if::WhatIf;
@@ -133,6 +137,8 @@ pub use what_if::WhatIf;
 use gctrace_event::GcReason;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde::Serializer;
+use std::fmt;
 
 /// Name and version of the schema, the value of `schema` in a report.
 pub const SCHEMA: &str = "gctrace.report/2";
@@ -222,7 +228,7 @@ impl Report {
     #[must_use]
     pub fn pauses_of(&self, reason: GcReason) -> Option<&PausesReport> {
         let mut groups = self.by_reason.iter();
-        let group = groups.find(|group| group.name == reason.as_str());
+        let group = groups.find(|group| group.name == GroupName::Reason(reason));
         group.map(|group| &group.pauses)
     }
 
@@ -307,12 +313,38 @@ pub struct Totals {
     pub processes_without_pauses: u64,
 }
 
+/// What the pauses of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupName {
+    /// The generation collected, 0 to 2; `None` if unknown.
+    Generation(Option<u8>),
+    /// The reason of the collection.
+    Reason(GcReason),
+}
+
+impl fmt::Display for GroupName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Generation(Some(generation)) => generation.fmt(formatter),
+            Self::Generation(None) => formatter.write_str("unknown"),
+            Self::Reason(reason) => formatter.write_str(reason.as_str()),
+        }
+    }
+}
+
+impl Serialize for GroupName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// Pauses of one generation or one reason.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PauseGroup {
     /// Generation (`0`, `1`, `2`, `unknown`) or reason (`automatic`, `manual`, `shutdown`,
     /// `unknown`).
-    pub name: String,
+    #[schemars(with = "String")]
+    pub name: GroupName,
     /// Share of this group in the time of all pauses, 0 to 1.
     pub time_ratio: f64,
     /// Statistics of the pauses in this group, over all traces.

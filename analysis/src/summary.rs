@@ -6,6 +6,7 @@ mod worst;
 
 use crate::accumulate::add_to;
 use crate::accumulate::counters::CounterSums;
+use crate::accumulate::pause_sums::REASONS;
 use crate::accumulate::pressure;
 use crate::accumulate::stacks::RankingLimits;
 use crate::accumulate::stacks::StackRanking;
@@ -23,6 +24,7 @@ use crate::report::Basis;
 use crate::report::CountersReport;
 use crate::report::GpuReport;
 use crate::report::GpuWorkReport;
+use crate::report::GroupName;
 use crate::report::LinesReport;
 use crate::report::MissingData;
 use crate::report::PauseGroup;
@@ -54,10 +56,7 @@ impl Analysis {
             .collect();
         let missing = self.missing();
         let totals = self.totals(&processes, &missing);
-        let by_reason = self.groups(
-            ["automatic", "manual", "shutdown", "unknown"],
-            &self.by_reason,
-        );
+        let by_reason = self.groups(REASONS.map(GroupName::Reason), &self.by_reason);
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
         let gpu = gpu_work(&merged);
@@ -75,7 +74,10 @@ impl Analysis {
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
             verdict,
             advice: Vec::new(),
-            by_generation: self.groups(["0", "1", "2", "unknown"], &self.by_generation),
+            by_generation: self.groups(
+                [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
+                &self.by_generation,
+            ),
             by_reason,
             worst: self.worst_pauses(),
             lines: self.lines(),
@@ -218,13 +220,13 @@ impl Analysis {
             .all(|process| process.stopped_ns().1)
     }
 
-    fn groups(&self, names: [&str; 4], tallies: &[PauseTally; 4]) -> Vec<PauseGroup> {
+    fn groups(&self, names: [GroupName; 4], tallies: &[PauseTally; 4]) -> Vec<PauseGroup> {
         names
             .into_iter()
             .zip(tallies)
             .filter(|(_, tally)| tally.count() > 0)
             .map(|(name, tally)| PauseGroup {
-                name: name.to_owned(),
+                name,
                 time_ratio: ratio(tally.time_ns(), self.all.time_ns()).unwrap_or(0.0),
                 pauses: tally.report(),
             })

@@ -1,7 +1,57 @@
-//! Arithmetic on times: unions of intervals, offsets between clocks, and medians.
+//! Arithmetic on times: lengths, unions of intervals, offsets between clocks, and medians.
 //!
-//! Knows nothing of where the times come from.
+//! Knows nothing of where the times come from. A trace may contain any times, and two clocks any
+//! offset: what goes beyond the numbers saturates, here and in `accumulate.rs`.
 
 pub(crate) mod intervals;
 pub(crate) mod offset;
 pub(crate) mod stats;
+
+/// The time from start to end; 0 if the end precedes the start.
+pub(crate) fn duration(start_ns: u64, end_ns: u64) -> u64 {
+    end_ns.saturating_sub(start_ns)
+}
+
+/// The time that much after a timestamp.
+pub(crate) fn after(at_ns: u64, by_ns: u64) -> u64 {
+    at_ns.saturating_add(by_ns)
+}
+
+/// A multiple.
+pub(crate) fn times(value: u64, factor: u64) -> u64 {
+    value.saturating_mul(factor)
+}
+
+/// A timestamp, or a difference of two, that much later.
+pub(crate) fn later(at_ns: i64, by_ns: i64) -> i64 {
+    at_ns.saturating_add(by_ns)
+}
+
+/// By how much the first timestamp is later than the second; negative if it is earlier.
+pub(crate) fn since(at_ns: u64, other_ns: u64) -> i64 {
+    match at_ns.checked_sub(other_ns) {
+        Some(later_ns) => signed(later_ns),
+        None => -signed(other_ns - at_ns),
+    }
+}
+
+/// The same of timestamps that may be negative.
+pub(crate) fn difference(one_ns: i64, other_ns: i64) -> i64 {
+    one_ns.saturating_sub(other_ns)
+}
+
+/// A length as a signed number.
+pub(crate) fn signed(length_ns: u64) -> i64 {
+    i64::try_from(length_ns).unwrap_or(i64::MAX)
+}
+
+/// `value` x `part` / `whole`; a `whole` of 0 counts as 1.
+pub(crate) fn scaled(value: u64, part: u64, whole: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// A timestamp that may lie before the zero of its clock; 0 then.
+pub(crate) fn timestamp(at_ns: i128) -> u64 {
+    u64::try_from(at_ns.max(0)).unwrap_or(u64::MAX)
+}

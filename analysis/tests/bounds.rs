@@ -5,6 +5,7 @@ use gctrace_analysis::gpu::bounds::AT_ONCE_NS;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::BoundsLimit;
 use gctrace_analysis::report::BoundsReport;
+use gctrace_analysis::report::BoundsRule;
 use gctrace_analysis::report::NotCovered;
 use gctrace_analysis::report::Report;
 use gctrace_event::CudaCall;
@@ -79,8 +80,8 @@ fn bounds(records: Vec<Record>) -> Option<BoundsReport> {
     reported(records).gpu_bounds
 }
 
-/// Of one pause: its rule, at least and at most in microseconds.
-fn only(records: Vec<Record>) -> Option<(String, u64, u64)> {
+/// Rule, lower bound and upper bound of the only pause, in microseconds.
+fn only(records: Vec<Record>) -> Option<(BoundsRule, u64, u64)> {
     let bounds = bounds(records)?;
     assert_eq!(bounds.basis, Basis::Inferred);
     assert_eq!(bounds.pauses.count, 1);
@@ -90,15 +91,11 @@ fn only(records: Vec<Record>) -> Option<(String, u64, u64)> {
         (rule.at_least_ns, rule.at_most_ns),
         (bounds.at_least_ns, bounds.at_most_ns)
     );
-    Some((
-        rule.rule.clone(),
-        bounds.at_least_ns / US,
-        bounds.at_most_ns / US,
-    ))
+    Some((rule.rule, bounds.at_least_ns / US, bounds.at_most_ns / US))
 }
 
-fn is(rule: &str, at_least_us: u64, at_most_us: u64) -> Option<(String, u64, u64)> {
-    Some((rule.to_owned(), at_least_us, at_most_us))
+fn is(rule: BoundsRule, at_least_us: u64, at_most_us: u64) -> Option<(BoundsRule, u64, u64)> {
+    Some((rule, at_least_us, at_most_us))
 }
 
 #[test]
@@ -109,7 +106,7 @@ fn a_pause_while_the_gpu_is_empty_is_lost() {
         collection(1, 600, 2600),
         launch(1, 2700),
     ];
-    assert_eq!(only(records), is("gpu-was-empty", 1980, 2000));
+    assert_eq!(only(records), is(BoundsRule::GpuWasEmpty, 1980, 2000));
 }
 
 #[test]
@@ -121,7 +118,7 @@ fn work_put_after_the_wait_began_may_still_run() {
         collection(1, 600, 2600),
         launch(1, 2700),
     ];
-    assert_eq!(only(records), is("unknown", 0, 2000));
+    assert_eq!(only(records), is(BoundsRule::Unknown, 0, 2000));
 }
 
 #[test]
@@ -134,10 +131,10 @@ fn another_stream_may_still_have_work() {
         collection(1, 600, 2600),
         launch(1, 2700),
     ];
-    assert_eq!(only(records.clone()), is("unknown", 0, 2000));
+    assert_eq!(only(records.clone()), is(BoundsRule::Unknown, 0, 2000));
     let device = call(1, "cuCtxSynchronize", START + 510 * US, START + 550 * US, 0);
     records.push(device);
-    assert_eq!(only(records), is("gpu-was-empty", 1980, 2000));
+    assert_eq!(only(records), is(BoundsRule::GpuWasEmpty, 1980, 2000));
 }
 
 #[test]
@@ -150,11 +147,11 @@ fn wait_after_the_pause_shows_a_busy_gpu() {
             launch(1, 9000),
         ]
     };
-    assert_eq!(only(busy(300)), is("gpu-stayed-busy", 0, 0));
-    assert_eq!(only(busy(5)), is("gpu-found-empty", 0, 1000));
+    assert_eq!(only(busy(300)), is(BoundsRule::GpuStayedBusy, 0, 0));
+    assert_eq!(only(busy(5)), is(BoundsRule::GpuFoundEmpty, 0, 1000));
     let mut launched = busy(300);
     launched.push(launch(1, 1150));
-    assert_eq!(only(launched), is("unknown", 0, 1000));
+    assert_eq!(only(launched), is(BoundsRule::Unknown, 0, 1000));
 }
 
 #[test]
@@ -170,12 +167,12 @@ fn counted_launches_are_anywhere_between_the_first_and_the_last() {
     };
     assert_eq!(
         only(records(launches(1, 400, 1700, 3))),
-        is("unknown", 0, 1000)
+        is(BoundsRule::Unknown, 0, 1000)
     );
     // Both have known times: a wait after the pause leaves the GPU as empty as it was.
     assert_eq!(
         only(records(launches(1, 1700, 1900, 2))),
-        is("gpu-was-empty", 980, 1000)
+        is(BoundsRule::GpuWasEmpty, 980, 1000)
     );
 }
 
@@ -193,7 +190,7 @@ fn no_work_is_delayed_before_the_first_launch_and_after_the_last() {
     ])
     .unwrap();
     assert_eq!(bounds.rules.len(), 1);
-    assert_eq!(bounds.rules[0].rule, "no-gpu-work");
+    assert_eq!(bounds.rules[0].rule, BoundsRule::NoGpuWork);
     assert_eq!(bounds.rules[0].pauses.count, 3);
     assert_eq!((bounds.at_least_ns, bounds.at_most_ns), (0, 0));
 }
@@ -201,21 +198,21 @@ fn no_work_is_delayed_before_the_first_launch_and_after_the_last() {
 #[test]
 fn a_pause_of_another_thread_stops_the_launching_one_at_most_since_its_last_sign() {
     let still = vec![launch(1, 0), collection(9, 100, 1100), launch(1, 2000)];
-    assert_eq!(only(still), is("other-thread", 0, 1000));
+    assert_eq!(only(still), is(BoundsRule::OtherThread, 0, 1000));
     let seen = vec![
         launch(1, 0),
         launches(1, 200, 900, 40),
         collection(9, 100, 1100),
         launch(1, 2000),
     ];
-    assert_eq!(only(seen), is("other-thread", 0, 200));
+    assert_eq!(only(seen), is(BoundsRule::OtherThread, 0, 200));
     let waiting = vec![
         launch(1, 0),
         sync(50, 1500),
         collection(9, 100, 1100),
         launch(1, 2000),
     ];
-    assert_eq!(only(waiting), is("gpu-stayed-busy", 0, 0));
+    assert_eq!(only(waiting), is(BoundsRule::GpuStayedBusy, 0, 0));
 }
 
 #[test]
@@ -244,7 +241,7 @@ fn bounds_are_0_and_length_without_launches_after_losses_or_on_several_devices()
         call(1, "cuMemcpyHtoDAsync", at_ns, at_ns + US, 7)
     };
     let no_launches = vec![copy(0), sync(10, 500), collection(1, 600, 2600), copy(2700)];
-    assert_eq!(only(no_launches), is("unknown", 0, 2000));
+    assert_eq!(only(no_launches), is(BoundsRule::Unknown, 0, 2000));
 
     let memory = |device| {
         Record::DeviceMemory(DeviceMemory {
@@ -260,7 +257,7 @@ fn bounds_are_0_and_length_without_launches_after_losses_or_on_several_devices()
     };
     let mut two = pattern();
     two.extend([memory(0), memory(1)]);
-    assert_eq!(only(two), is("unknown", 0, 2000));
+    assert_eq!(only(two), is(BoundsRule::Unknown, 0, 2000));
 }
 
 #[test]
@@ -398,7 +395,7 @@ proptest! {
         }
     }
 
-    /// Whatever the calls are and however they overlap.
+    /// Bounds add up and are ordered for any calls, overlapping in any way.
     #[test]
     fn bounds_hold_together(
         calls in prop::collection::vec((0u32..3, 0usize..5, 0u64..5000, 0u64..900, 0u64..3), 1..60),
@@ -456,7 +453,7 @@ fn adds_up(bounds: &BoundsReport) {
         assert!(rule.at_least_ns <= rule.at_most_ns);
         assert!(rule.at_most_ns <= rule.pauses.time_ns);
         let slack_ns = AT_ONCE_NS * rule.pauses.count;
-        if rule.rule == "gpu-was-empty" {
+        if rule.rule == BoundsRule::GpuWasEmpty {
             assert!(rule.at_least_ns + slack_ns >= rule.at_most_ns);
         }
     }

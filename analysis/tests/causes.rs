@@ -303,8 +303,8 @@ fn counters_inside_against_outside() {
     assert_eq!((counters.scaled_pauses, counters.scaled_processes), (0, 1));
     assert_eq!(counters.major_fault_pauses.count, 1);
     assert_eq!(counters.traversed_objects, 3000);
-    let of = |name: &str| counters.counters.iter().find(|c| c.name == name).unwrap();
-    let misses = of("cache-misses");
+    let of = |name| counters.counters.iter().find(|c| c.name == name).unwrap();
+    let misses = of(Counter::CacheMisses);
     assert_eq!(
         (misses.inside, misses.inside_pauses, misses.outside),
         (200, 2, Some(100))
@@ -320,10 +320,10 @@ fn counters_inside_against_outside() {
         Some(100.0 / 19_000.0 * 1e3)
     );
     assert_eq!(misses.inside_per_cpu_s, Some(10_000.0));
-    let clock = of("task-clock");
+    let clock = of(Counter::TaskClock);
     assert_eq!(clock.outside, Some(70 * MS));
     assert_eq!(clock.inside_per_cpu_s, None, "a rate alone proves nothing");
-    let faults = of("major-faults");
+    let faults = of(Counter::MajorFaults);
     assert_eq!(
         (faults.inside, faults.outside),
         (3, None),

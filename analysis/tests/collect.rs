@@ -3,7 +3,9 @@
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::merge::merge;
-use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::CallIndex;
+use gctrace_analysis::gpu::timeline::StreamIndex;
+use gctrace_analysis::gpu::timeline::ThreadIndex;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
@@ -60,7 +62,12 @@ fn a_graph_launch_has_many_kernels_even_if_they_are_alike() {
     let timelines = collect(&calls, &[alike(), alike(), op(4, 7, Some(5))]);
     assert_eq!(timelines.len(), 1);
     assert_eq!(timelines[0].ops.len(), 3);
-    assert!(timelines[0].ops.iter().all(|op| op.call == 0));
+    assert!(
+        timelines[0]
+            .ops
+            .iter()
+            .all(|op| op.call == Some(CallIndex::new(0)))
+    );
     assert_eq!(timelines[0].ignored.duplicates, 0);
 }
 
@@ -247,32 +254,28 @@ fn in_order<T>(all: &[T], start: impl Fn(&T) -> u64) -> bool {
     all.is_sorted_by_key(start)
 }
 
-fn valid(index: u32, length: usize) -> bool {
-    index == NONE || (index as usize) < length
-}
-
 /// Every index leads somewhere.
 fn linked(timeline: &Timeline) -> bool {
-    let (streams, calls) = (timeline.streams.len(), timeline.calls.len());
-    let threads = timeline.threads.len();
-    let thread = |thread: u32| (thread as usize) < threads;
+    let thread = |thread: ThreadIndex| thread.at() < timeline.threads.len();
+    let call = |call: CallIndex| call.at() < timeline.calls.len();
+    let stream = |stream: StreamIndex| stream.at() < timeline.streams.len();
     timeline.ops.iter().all(|op| {
-        (op.stream as usize) < streams
-            && valid(op.call, calls)
+        stream(op.stream)
+            && op.call.is_none_or(call)
             && timeline.op_name(op) == timeline.names.text(op.name)
             && timeline.device(op).is_some()
     }) && timeline
         .calls
         .iter()
-        .all(|call| thread(call.thread) && valid(call.stream, streams))
+        .all(|call| thread(call.thread) && call.stream.is_none_or(stream))
         && timeline.pauses.iter().all(|pause| thread(pause.thread))
         && timeline.annotations.iter().all(|span| thread(span.thread))
         && timeline.steps.iter().all(|step| thread(step.thread))
         && timeline.waits.iter().all(|wait| {
-            (wait.call as usize) < calls
-                && valid(wait.stream, streams)
-                && valid(wait.event_stream, streams)
-                && valid(wait.event_call, calls)
+            call(wait.call)
+                && wait.stream.is_none_or(stream)
+                && wait.event_stream.is_none_or(stream)
+                && wait.event_call.is_none_or(call)
         })
 }
 
@@ -290,7 +293,7 @@ proptest! {
             prop_assert!(in_order(&timeline.pauses, |pause| pause.start_ns));
             prop_assert!(in_order(&timeline.annotations, |span| span.start_ns));
             prop_assert!(in_order(&timeline.steps, |step| step.start_ns));
-            let mut ends: HashMap<u32, u64> = HashMap::new();
+            let mut ends: HashMap<ThreadIndex, u64> = HashMap::new();
             for step in &timeline.steps {
                 let before = ends.insert(step.thread, step.end_ns).unwrap_or(0);
                 prop_assert!(before <= step.start_ns, "{:?}", timeline.steps);
@@ -332,7 +335,7 @@ proptest! {
     }
 }
 
-/// Of clocks that agree, mostly.
+/// An offset between two clocks, mostly the same one.
 fn offset() -> impl Strategy<Value = Option<i64>> {
     prop_oneof![4 => Just(Some(5)), 1 => any::<Option<i64>>()]
 }

@@ -16,6 +16,7 @@ use gctrace_analysis::report::Level;
 use gctrace_analysis::report::NoComparison;
 use gctrace_analysis::report::NotCovered;
 use gctrace_analysis::report::Report;
+use gctrace_analysis::report::StepSource;
 use gctrace_analysis::report::StreamIdle;
 use gctrace_analysis::report::Worded;
 use gctrace_event::read::EventReader;
@@ -178,8 +179,8 @@ fn steps_of_the_profiler() {
             panic!("one process expected: {steps:?}");
         };
         assert_eq!(
-            (steps.source.as_str(), steps.count),
-            ("profiler-step", count)
+            (steps.source, steps.count),
+            (StepSource::ProfilerStep, count)
         );
         assert_eq!((steps.gc_ns, steps.with_gc), (None, 0));
         assert!(steps.gpu_idle_ns.is_some_and(|idle_ns| idle_ns > 0));

@@ -214,7 +214,7 @@ fn latency_and_depth() {
     assert_eq!((unfinished.max, unfinished.zero_ns), (3, 150));
 }
 
-/// Nothing that a reader lets through makes sums overflow.
+/// Sums do not overflow, whatever the reader accepts.
 #[test]
 fn absurd_times_are_survived() {
     let mut records = Vec::new();

@@ -6,8 +6,10 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+use gctrace_analysis::report::FullBy;
 use gctrace_analysis::report::NoComparison;
 use gctrace_analysis::report::ProcessSteps;
+use gctrace_analysis::report::StepSource;
 use gctrace_analysis::report::StepsReport;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
@@ -96,9 +98,9 @@ fn training(count: u64) -> Vec<Record> {
 #[test]
 fn steps_with_a_full_collection_are_longer() {
     let steps = only(training(60));
-    assert_eq!((steps.source.as_str(), steps.count), ("backward-pass", 60));
+    assert_eq!((steps.source, steps.count), (StepSource::BackwardPass, 60));
     assert_eq!((steps.full_collections, steps.with_gc), (6, 60));
-    assert_eq!(steps.full_by, "generation");
+    assert_eq!(steps.full_by, FullBy::Generation);
     assert_eq!(steps.gc_ns, Some((6 * 50 + 54) * MS));
     assert_eq!(steps.gpu_idle_ns, None, "no times of a GPU");
     let with = &steps.with_full;
@@ -149,10 +151,7 @@ fn unknown_generations_count_by_length() {
             ..reports::pause(PID, 150, 150)
         }),
     ]);
-    assert_eq!(
-        (steps.full_by.as_str(), steps.full_collections),
-        ("length", 2)
-    );
+    assert_eq!((steps.full_by, steps.full_collections), (FullBy::Length, 2));
     // The pause from 90 to 120 is in both steps, and started in the first.
     let gc: Vec<(u64, u64)> = steps
         .longest

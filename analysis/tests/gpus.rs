@@ -157,7 +157,7 @@ fn each_trace_has_its_own_gpus() {
     assert_eq!(traces, [(0, 0), (1, 0)]);
 }
 
-/// Of a damaged trace with absurd numbers.
+/// Figures of a damaged trace with absurd numbers stay bounded.
 #[test]
 fn absurd_values_are_bounded() {
     let mut records: Vec<Record> = (0..5_000)

@@ -4,6 +4,7 @@ mod live_feed;
 
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::SnapshotRequest;
+use gctrace_analysis::report::StepSource;
 use gctrace_event::Annotation;
 use gctrace_event::Frame;
 use gctrace_event::GcSettings;
@@ -312,7 +313,7 @@ fn settings_notes_and_the_profilers_steps() {
     assert_eq!(only(&snapshot).resident_bytes, Some(4096));
     assert_eq!(snapshot.notes[0].message, "Something.");
     let detail = snapshot.detail.unwrap();
-    assert_eq!(detail.step_basis, "ProfilerStep");
+    assert_eq!(detail.step_basis, Some(StepSource::ProfilerStep));
     let steps: Vec<u64> = detail
         .steps
         .iter()

@@ -206,7 +206,7 @@ impl Day {
         });
         self.live.resident(RANK, second);
         let recorder = RecorderCost {
-            cpu_ns: second * MS,
+            cpu_ns: Some(second * MS),
             ..RecorderCost::default()
         };
         self.live.recorder(at(second), recorder);

@@ -30,7 +30,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use test_kit::reports;
 
-const REASONS: [&str; 4] = ["automatic", "manual", "shutdown", "unknown"];
+const REASONS: [GcReason; 4] = [
+    GcReason::Automatic,
+    GcReason::Manual,
+    GcReason::Shutdown,
+    GcReason::Unknown,
+];
 
 /// A recording: its first records, and the following ones.
 #[derive(Default)]
@@ -166,7 +171,7 @@ fn same_process(process: &ProcessReport, figures: &ProcessFigures) {
         assert_eq!(process.by_generation[generation], sum);
     }
     for (effort, reason) in process.by_reason.iter().zip(REASONS) {
-        let own = collections.by_reason.get(reason);
+        let own = collections.by_reason.get(&reason);
         let own = own.copied().unwrap_or_default();
         let count = own.iter().map(|sum| sum.count).sum();
         let time_ns = own.iter().map(|sum| sum.time_ns).sum();

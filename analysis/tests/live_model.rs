@@ -116,7 +116,7 @@ proptest! {
     ) {
         let mut order: Vec<_> = pauses.iter().zip(late).collect();
         order.sort_by_key(|((start, length, ..), late)| start + length + late);
-        // What ends after the next second is not known yet.
+        // Pauses that end after the next second are unknown yet.
         let (until, interval) = (until * 100, interval * 100);
         let known = order.into_iter().map(|(pause, _)| *pause).filter(|pause| pause.0 + pause.1 < until + 1000);
         let known: Vec<Drawn> = known.collect();

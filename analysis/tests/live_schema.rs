@@ -107,9 +107,12 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
         lost: [("ring buffer full".to_owned(), 5)].into(),
         probe_overhead_ns: Some(99),
         trace: Some("trace.json".to_owned()),
+        cpu_ns: Some(7),
+        resident_bytes: Some(8),
         ..RecorderCost::default()
     };
-    live.recorder(START, recorder);
+    live.recorder(START, recorder.clone());
+    live.recorder(START + MS, recorder);
     live.snapshot(&SnapshotRequest {
         now_ns: START + 3000 * MS,
         interval_ns: 1000 * MS,
@@ -257,7 +260,7 @@ fn snapshots_keep_to_the_schema() {
     assert!(!validator.is_valid(&wrong));
 }
 
-/// All that the schema names is in a snapshot of everything: nothing is left unfilled. Of a process
+/// A full snapshot contains every member that the schema names. Of a process
 /// that has ended NVML's figures are not shown, so that there is one that runs too.
 #[test]
 fn every_figure_is_there() {

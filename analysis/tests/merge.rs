@@ -11,6 +11,7 @@ use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_analysis::report::AlignedBy;
 use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::GroupName;
 use gctrace_analysis::report::MergeNote;
 use gctrace_analysis::report::NotMergedReason;
 use gctrace_analysis::report::RecognizedBy;
@@ -67,7 +68,7 @@ fn timestamps(count: u64, apart_ns: u64) -> Vec<u64> {
     (0..count).map(next).collect()
 }
 
-/// What one tool sees later than the other, in nanoseconds.
+/// Delay of one tool's timestamps after the other's, in nanoseconds.
 fn jitter(at: usize) -> i64 {
     [700, 1_900, 1_200, 9_000, 1_400, 800, 1_000][at % 7]
 }
@@ -264,7 +265,7 @@ fn a_process_in_a_namespace_keeps_its_threads() {
     let tids = timeline
         .pauses
         .iter()
-        .map(|pause| timeline.threads[pause.thread as usize].tid);
+        .map(|pause| timeline.threads[pause.thread].tid);
     let mut tids: Vec<u32> = tids.collect();
     tids.sort_unstable();
     tids.dedup();
@@ -366,12 +367,12 @@ fn a_report_of_both_files() {
 #[test]
 fn collections_in_both_files_count_once() {
     // The profiler's have no generation, those of other tools do.
-    for (args, generation) in [(r#""Ev Idx":0"#, "unknown"), (r#""generation":1"#, "1")] {
+    for (args, generation) in [(r#""Ev Idx":0"#, None), (r#""generation":1"#, Some(1))] {
         count_once(args, generation);
     }
 }
 
-fn count_once(args: &str, generation: &str) {
+fn count_once(args: &str, generation: Option<u8>) {
     let gc = |at: u64, tid: u32| {
         format!(
             r#"{{"ph":"X","cat":"python_function","name":"Python GC","pid":8,"tid":{tid},"ts":{at}.5,
@@ -410,8 +411,8 @@ fn count_once(args: &str, generation: &str) {
             report.totals.pauses.count, 5,
             "4 of gctrace's, 1 of the profiler's alone"
         );
-        let named = report.by_generation.iter();
-        let group = named.clone().find(|group| group.name == generation);
+        let name = GroupName::Generation(generation);
+        let group = report.by_generation.iter().find(|own| own.name == name);
         assert_eq!(group.unwrap().pauses.count, 1);
         let worst = report
             .worst

@@ -6,13 +6,14 @@ mod ranks_job;
 
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::ranks::jobs;
 use gctrace_analysis::gpu::ranks::report;
 use gctrace_analysis::gpu::replay::InsertedPause;
 use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayModel;
-use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::CallIndex;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::GcReason;
 use gctrace_event::Record;
@@ -116,8 +117,10 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
     let timelines: Vec<&Timeline> = timelines.iter().collect();
     let found = jobs(&timelines);
     let job = found.jobs[0].job(&timelines);
-    let op = job.collectives[1].members[source].op as usize;
-    let launch = timelines[source].calls[timelines[source].ops[op].call as usize];
+    let op = job.collectives[1].members[source].op;
+    let launch = *timelines[source]
+        .call(&timelines[source].ops[op])
+        .expect("a launch");
     let inserted = InsertedPause {
         timeline: u32::try_from(source).expect("an index"),
         thread: launch.thread,
@@ -136,18 +139,18 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
             (own(start), own(end))
         };
         let mut moved = Timeline::clone(timeline);
-        let mut order: Vec<usize> = (0..moved.calls.len()).collect();
+        let mut order: Vec<CallIndex> = Index::all(&moved.calls).collect();
         order.sort_by_key(|call| schedule.call(at, *call));
-        let mut place = vec![0; order.len()];
-        for (new, old) in (0..).zip(&order) {
-            place[*old] = new;
+        let mut place = order.clone();
+        for (new, old) in Index::all(&timeline.calls).zip(&order) {
+            place[old.at()] = new;
             let mut call = timeline.calls[*old];
             (call.start_ns, call.end_ns) = own(schedule.call(at, *old));
-            moved.calls[new as usize] = call;
+            moved.calls[new] = call;
         }
-        for (index, op) in moved.ops.iter_mut().enumerate() {
+        for (index, op) in Index::all(&timeline.ops).zip(&mut moved.ops) {
             (op.start_ns, op.end_ns) = own(schedule.op(at, index));
-            op.call = place.get(op.call as usize).copied().unwrap_or(NONE);
+            op.call = op.call.map(|call| place[call.at()]);
         }
         moved.ops.sort_by_key(|op| (op.start_ns, op.end_ns));
         for span in &mut moved.annotations {
@@ -160,8 +163,8 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
                 start_ns: inserted.at_ns,
                 end_ns: inserted.at_ns + length_ns,
                 thread: launch.thread,
-                collected: NONE,
-                objects: NONE,
+                collected: None,
+                objects: None,
                 generation: 2,
                 reason: GcReason::Automatic,
             });

@@ -4,6 +4,7 @@
 mod simulated;
 
 use gctrace_analysis::gpu::calls::CallEffect;
+use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::replay::AttributionBudget;
 use gctrace_analysis::gpu::replay::CollectiveMember;
 use gctrace_analysis::gpu::replay::InsertedPause;
@@ -13,7 +14,8 @@ use gctrace_analysis::gpu::replay::ReplayJob;
 use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::replay::attribute;
 use gctrace_analysis::gpu::timeline::Call;
-use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::CallIndex;
+use gctrace_analysis::gpu::timeline::NameIndex;
 use gctrace_analysis::gpu::timeline::Op;
 use gctrace_analysis::gpu::timeline::Stream;
 use gctrace_analysis::gpu::timeline::Thread;
@@ -27,6 +29,7 @@ use simulated::US;
 use simulated::assert_same;
 use simulated::end_ns;
 use simulated::pause;
+use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 
@@ -214,7 +217,7 @@ fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<Re
             rank.op(start, met + 200 * US);
             CollectiveMember {
                 timeline,
-                op: last(rank.timeline.ops.len()),
+                op: Index::new(rank.timeline.ops.len() - 1),
             }
         });
         collectives.push(ReplayCollective {
@@ -226,11 +229,6 @@ fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<Re
     }
     let timelines = ranks.into_iter().map(|rank| rank.timeline).collect();
     (timelines, collectives)
-}
-
-/// Index of the last of `count` items.
-fn last(count: usize) -> u32 {
-    u32::try_from(count - 1).unwrap_or(NONE)
 }
 
 struct Rank {
@@ -245,7 +243,7 @@ impl Default for Rank {
             pid: 1,
             threads: vec![Thread { tid: 1, name: None }],
             streams: vec![Stream {
-                device: 0,
+                device: Some(0),
                 number: 7,
             }],
             ..Timeline::default()
@@ -266,18 +264,22 @@ impl Rank {
         self.now += length;
     }
 
-    fn call(&mut self, kind: CallEffect, length: u64) -> u32 {
-        self.timeline.calls.push(Call {
+    fn call(&mut self, kind: CallEffect, length: u64) -> CallIndex {
+        let call = Call {
             start_ns: self.now,
             end_ns: self.now + length,
-            thread: 0,
-            function: kind as u32,
+            thread: Index::new(0),
+            function: self.name(&format!("{kind:?}")),
             kind,
-            stream: 0,
+            stream: Some(Index::new(0)),
             timed: true,
-        });
+        };
         self.now += length;
-        last(self.timeline.calls.len())
+        Index::push(&mut self.timeline.calls, call)
+    }
+
+    fn name(&mut self, text: &str) -> NameIndex {
+        Arc::make_mut(&mut self.timeline.names).intern(text)
     }
 
     fn launch(&mut self, length: u64) {
@@ -290,15 +292,16 @@ impl Rank {
     fn op(&mut self, start_ns: u64, end_ns: u64) {
         let call = self.call(CallEffect::Launch, CALL);
         self.free = end_ns;
+        let name = self.name("kernel");
         self.timeline.ops.push(Op {
             start_ns,
             end_ns,
-            stream: 0,
-            name: 0,
-            call,
+            stream: Index::new(0),
+            name,
+            call: Some(call),
             kind: GpuOpKind::Kernel,
-            group: NONE,
-            sequence: NONE,
+            group: None,
+            sequence: None,
         });
     }
 
@@ -347,13 +350,22 @@ fn polling_threads_are_left_out() {
         measured.calls.push(Call {
             start_ns: at_ns,
             end_ns: at_ns + US,
-            thread: 2,
-            function: NONE,
+            thread: Index::new(2),
+            function: measured.calls[0].function,
             kind: CallEffect::Query,
-            stream: NONE,
+            stream: None,
             timed: true,
         });
     }
+    let calls = std::mem::take(&mut measured.calls);
+    let mut order: Vec<usize> = (0..calls.len()).collect();
+    order.sort_by_key(|call| calls[*call].start_ns);
+    for op in &mut measured.ops {
+        let old = op.call.map(CallIndex::at);
+        let new = order.iter().position(|call| Some(*call) == old);
+        op.call = new.map(Index::new);
+    }
+    measured.calls = order.iter().map(|call| calls[*call]).collect();
     let job = ReplayJob::single(&measured);
     let model = ReplayModel::learn(&job);
     let with = model.replay(&ReplayChange::default()).end_ns(0);
@@ -367,7 +379,7 @@ fn timestamps_move_with_their_thread() {
     let collected = measured.pauses[0];
     let job = ReplayJob::single(&measured);
     let without = ReplayModel::learn(&job).replay(&ReplayChange::without_all(&job));
-    let timestamp = |at_ns| without.timestamp(0, 0, at_ns);
+    let timestamp = |at_ns| without.timestamp(0, Index::new(0), at_ns);
     assert_eq!(timestamp(collected.start_ns), collected.start_ns);
     assert_eq!(timestamp(collected.start_ns + MS), collected.start_ns);
     assert_eq!(timestamp(collected.end_ns), collected.start_ns);
@@ -445,7 +457,7 @@ proptest! {
         let last = measured.calls.last().unwrap().start_ns;
         let first = measured.calls[0].start_ns;
         let at_ns = first + ((last - first) as f64 * place) as u64;
-        let inserted = InsertedPause { timeline: 0, thread: 0, at_ns, length_ns };
+        let inserted = InsertedPause { timeline: 0, thread: Index::new(0), at_ns, length_ns };
         let change = ReplayChange { inserted: vec![inserted], ..ReplayChange::default() };
         let with = model.replay(&change);
         prop_assert!(with.end_ns(0) >= end_ns(&measured));

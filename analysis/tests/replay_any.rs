@@ -1,10 +1,11 @@
 //! The replay on timelines of any kind: damaged clocks, operations of one stream at the same time,
-//! links to nothing. Unchanged it is exact, and a shorter pause makes nothing later.
+//! missing links. Unchanged it is exact, and a shorter pause makes nothing later.
 
 #[path = "replay_model/simulated.rs"]
 mod simulated;
 
 use gctrace_analysis::gpu::calls::CallEffect;
+use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::replay::AttributionBudget;
 use gctrace_analysis::gpu::replay::CollectiveMember;
 use gctrace_analysis::gpu::replay::InsertedPause;
@@ -15,17 +16,24 @@ use gctrace_analysis::gpu::replay::ReplayJob;
 use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::replay::attribute;
 use gctrace_analysis::gpu::timeline::Call;
+use gctrace_analysis::gpu::timeline::CallIndex;
 use gctrace_analysis::gpu::timeline::EventWait;
-use gctrace_analysis::gpu::timeline::NONE;
 use gctrace_analysis::gpu::timeline::Op;
 use gctrace_analysis::gpu::timeline::Stream;
+use gctrace_analysis::gpu::timeline::StreamIndex;
+use gctrace_analysis::gpu::timeline::StringTable;
 use gctrace_analysis::gpu::timeline::Thread;
+use gctrace_analysis::gpu::timeline::ThreadIndex;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::GpuOpKind;
 use proptest::prelude::*;
 use simulated::assert_same;
 use simulated::end_ns;
 use simulated::pause;
+use std::sync::Arc;
+
+const STREAMS: usize = 3;
+const THREADS: usize = 3;
 
 fn any_time() -> impl Strategy<Value = u64> {
     prop_oneof![
@@ -42,8 +50,16 @@ fn span() -> impl Strategy<Value = (u64, u64)> {
     (any_time(), length).prop_map(|(start, length)| (start, start.saturating_add(length)))
 }
 
-fn index() -> impl Strategy<Value = u32> {
-    prop_oneof![8 => 0..4u32, 2 => 0..30u32, 1 => Just(NONE)]
+fn stream() -> impl Strategy<Value = Option<StreamIndex>> {
+    prop::option::weighted(0.8, (0..STREAMS).prop_map(Index::new))
+}
+
+fn thread() -> impl Strategy<Value = ThreadIndex> {
+    (0..THREADS).prop_map(Index::new)
+}
+
+fn call() -> impl Strategy<Value = CallIndex> {
+    prop_oneof![4 => 0..4usize, 1 => 0..40usize].prop_map(Index::new)
 }
 
 fn any_call() -> impl Strategy<Value = Call> {
@@ -59,12 +75,12 @@ fn any_call() -> impl Strategy<Value = Call> {
         CallEffect::Memory,
         CallEffect::Other,
     ]);
-    (span(), 0..4u32, kinds, index(), any::<bool>()).prop_map(
+    (span(), thread(), kinds, stream(), any::<bool>()).prop_map(
         |((start_ns, end_ns), thread, kind, stream, timed)| Call {
             start_ns,
             end_ns: if timed { end_ns } else { start_ns },
             thread,
-            function: kind as u32,
+            function: Index::new(kind as usize),
             kind,
             stream,
             timed,
@@ -73,39 +89,56 @@ fn any_call() -> impl Strategy<Value = Call> {
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
-    (span(), index(), 0..40u32).prop_map(|((start_ns, end_ns), stream, call)| Op {
+    let stream = (0..STREAMS).prop_map(Index::new);
+    (span(), stream, prop::option::of(call())).prop_map(|((start_ns, end_ns), stream, call)| Op {
         start_ns,
         end_ns,
         stream,
-        name: 0,
-        call: if call > 35 { NONE } else { call },
+        name: Index::new(0),
+        call,
         kind: GpuOpKind::Kernel,
-        group: NONE,
-        sequence: NONE,
+        group: None,
+        sequence: None,
     })
 }
 
 fn any_wait() -> impl Strategy<Value = EventWait> {
-    (index(), index(), index(), index()).prop_map(|(call, stream, event_stream, event_call)| {
-        EventWait {
+    (call(), stream(), stream(), prop::option::of(call())).prop_map(
+        |(call, stream, event_stream, event_call)| EventWait {
             call,
             stream,
             event_stream,
             event_call,
-        }
-    })
+        },
+    )
 }
 
-/// Anything at all: damaged clocks, operations of one stream at the same time, no links.
+/// One for each kind of call.
+fn names() -> Arc<StringTable> {
+    let mut names = StringTable::default();
+    for kind in 0..16 {
+        names.intern(&kind.to_string());
+    }
+    Arc::new(names)
+}
+
+/// Arbitrary records: damaged clocks, operations of one stream at the same time, no links.
 fn any_timeline() -> impl Strategy<Value = Timeline> {
     let calls = prop::collection::vec(any_call(), 0..40);
     let ops = prop::collection::vec(any_op(), 0..40);
-    let pauses = prop::collection::vec((span(), 0..5u32), 0..6);
+    let pauses = prop::collection::vec((span(), 0..THREADS), 0..6);
     let waits = prop::collection::vec(any_wait(), 0..6);
     (calls, ops, pauses, waits).prop_map(|(mut calls, mut ops, pauses, mut waits)| {
         calls.sort_by_key(|call| call.start_ns);
         ops.sort_by_key(|op| (op.start_ns, op.end_ns));
         waits.sort_by_key(|wait| wait.call);
+        let exists = |call: &CallIndex| call.at() < calls.len();
+        ops.iter_mut()
+            .for_each(|op| op.call = op.call.filter(exists));
+        waits.retain(|wait| exists(&wait.call));
+        waits
+            .iter_mut()
+            .for_each(|wait| wait.event_call = wait.event_call.filter(exists));
         let pauses = pauses.into_iter();
         let mut pauses: Vec<_> = pauses
             .map(|((start, end), thread)| pause(thread, start, end))
@@ -113,13 +146,16 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
         pauses.sort_by_key(|pause| pause.start_ns);
         Timeline {
             pid: 1,
-            streams: (0..3)
+            streams: (0..STREAMS as u64)
                 .map(|number| Stream {
-                    device: (number / 2) as u32,
+                    device: Some((number / 2) as u32),
                     number,
                 })
                 .collect(),
-            threads: (1..4).map(|tid| Thread { tid, name: None }).collect(),
+            names: names(),
+            threads: (1..=THREADS as u32)
+                .map(|tid| Thread { tid, name: None })
+                .collect(),
             calls,
             ops,
             pauses,
@@ -136,18 +172,19 @@ fn shares_sum_to_the_cost_if_a_clock_starts_within_a_pause() {
     let call = |thread, at_ns| Call {
         start_ns: at_ns,
         end_ns: at_ns,
-        thread,
-        function: 0,
+        thread: Index::new(thread),
+        function: Index::new(0),
         kind: CallEffect::Launch,
-        stream: 0,
+        stream: Some(Index::new(0)),
         timed: false,
     };
     let timeline = Timeline {
         pid: 1,
         streams: vec![Stream {
-            device: 0,
+            device: Some(0),
             number: 0,
         }],
+        names: names(),
         threads: vec![Thread { tid: 1, name: None }, Thread { tid: 2, name: None }],
         calls: vec![call(1, 0), call(0, u64::MAX)],
         pauses: vec![pause(0, 0, (1 << 60) + 1)],
@@ -169,10 +206,18 @@ proptest! {
     #[test]
     fn unchanged_is_as_measured_whatever_the_trace(
         timelines in prop::collection::vec(any_timeline(), 1..3),
-        members in prop::collection::vec((0..3u32, 0..40u32), 0..6),
+        members in prop::collection::vec((0..3u32, 0..40usize), 0..6),
     ) {
+        let exists = |(timeline, op): &&(u32, usize)| {
+            let timeline = timelines.get(*timeline as usize);
+            timeline.is_some_and(|timeline| *op < timeline.ops.len())
+        };
+        let member = |(timeline, op): &(u32, usize)| CollectiveMember {
+            timeline: *timeline,
+            op: Index::new(*op),
+        };
         let members = members.chunks(2).map(|members| ReplayCollective {
-            members: members.iter().map(|(timeline, op)| CollectiveMember { timeline: *timeline, op: *op }).collect(),
+            members: members.iter().filter(exists).map(member).collect(),
         });
         let job = ReplayJob {
             timelines: timelines.iter().collect(),
@@ -200,15 +245,15 @@ proptest! {
     #[test]
     fn a_shorter_pause_makes_nothing_later(
         timeline in any_timeline(),
-        lengths in prop::collection::vec((0..6u32, 0..60u64, 0..60u64), 0..6),
-        inserted in prop::collection::vec((0..4u32, any_time(), any_time()), 0..3),
+        lengths in prop::collection::vec((0..6usize, 0..60u64, 0..60u64), 0..6),
+        inserted in prop::collection::vec((thread(), any_time(), any_time()), 0..3),
     ) {
         let job = ReplayJob::single(&timeline);
         let model = ReplayModel::learn(&job);
         let change = |longer: bool| ReplayChange {
-            lengths: lengths.iter().map(|(pause, length, more)| PauseLength {
+            lengths: lengths.iter().filter(|own| own.0 < timeline.pauses.len()).map(|(pause, length, more)| PauseLength {
                 timeline: 0,
-                pause: *pause,
+                pause: Index::new(*pause),
                 length_ns: length + if longer { *more } else { 0 },
             }).collect(),
             inserted: inserted.iter().map(|(thread, at_ns, length_ns)| InsertedPause {
@@ -219,13 +264,13 @@ proptest! {
             }).collect(),
         };
         let (shorter, longer) = (model.replay(&change(false)), model.replay(&change(true)));
-        for op in 0..timeline.ops.len() {
+        for op in Index::all(&timeline.ops) {
             let (a, b) = (shorter.op(0, op), longer.op(0, op));
-            prop_assert!(a.0 <= b.0 && a.1 <= b.1, "operation {op}: {a:?} {b:?}");
+            prop_assert!(a.0 <= b.0 && a.1 <= b.1, "operation {op:?}: {a:?} {b:?}");
         }
-        for call in 0..timeline.calls.len() {
+        for call in Index::all(&timeline.calls) {
             let (a, b) = (shorter.call(0, call), longer.call(0, call));
-            prop_assert!(a.0 <= b.0 && a.1 <= b.1, "call {call}: {a:?} {b:?}");
+            prop_assert!(a.0 <= b.0 && a.1 <= b.1, "call {call:?}: {a:?} {b:?}");
         }
     }
 }

@@ -4,6 +4,7 @@
 #[path = "replay_model/inserted.rs"]
 mod inserted;
 
+use gctrace_analysis::gpu::timeline::ThreadIndex;
 use gctrace_analysis::gpu::timeline::Timeline;
 use inserted::InsertionMethod;
 use inserted::Outcome;
@@ -22,13 +23,13 @@ fn trace(name: &str) -> Timeline {
 /// Outcomes at three positions on every thread.
 fn outcomes(timeline: &Timeline, length_ns: u64, way: InsertionMethod) -> Vec<Outcome> {
     let (first, last) = timeline.gpu_span().unwrap_or_default();
-    let mut threads: Vec<u32> = timeline.calls.iter().map(|call| call.thread).collect();
+    let mut threads: Vec<ThreadIndex> = timeline.calls.iter().map(|call| call.thread).collect();
     threads.sort_unstable();
     threads.dedup();
     let pauses = threads.into_iter().flat_map(|thread| {
         (1..4).map(move |position| Pause {
             thread,
-            at_ns: first + (last - first) / 5 * position + thread as u64,
+            at_ns: first + (last - first) / 5 * position + thread.at() as u64,
             length_ns,
         })
     });

@@ -5,6 +5,7 @@ use gctrace_analysis::report::AdviceId;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
+use gctrace_event::Collector;
 use gctrace_event::GcReason;
 use gctrace_event::GcSettings;
 use gctrace_event::OmittedPauses;
@@ -94,7 +95,7 @@ fn an_exec_continues_the_process() {
     );
     assert_eq!(report.processes[0].observed_ns, 100 * MS);
     let interpreter = report.processes[0].interpreter.as_ref().unwrap();
-    assert_eq!(interpreter.collector, "incremental");
+    assert_eq!(interpreter.collector, Collector::Incremental);
 }
 
 #[test]

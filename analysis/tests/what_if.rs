@@ -2,6 +2,7 @@
 
 mod training;
 
+use gctrace_analysis::report::PredictionMethod;
 use gctrace_analysis::report::ScenarioId;
 use gctrace_analysis::report::WhatIf;
 use test_kit::reports::MS;
@@ -38,7 +39,7 @@ fn programs() -> [Program; 4] {
 /// The truth lies between the bounds, up to the error of the replay: a millisecond per run.
 fn holds(what: Option<&WhatIf>, truth: &Outcome, measured: &Outcome) -> Option<()> {
     let what = what?;
-    assert_eq!(what.method, "replay");
+    assert_eq!(what.method, PredictionMethod::Replay);
     let (run, step) = (what.run?, what.step?);
     assert_eq!(run.measured_ns, measured.length_ns, "{what:?}");
     let slack_ns = MS;

@@ -6,6 +6,7 @@ mod training;
 use gctrace_analysis::report::AdviceId;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
+use gctrace_analysis::report::PredictionMethod;
 use gctrace_analysis::report::ScenarioId;
 use gctrace_event::Annotation;
 use gctrace_event::DeviceMemory;
@@ -129,7 +130,7 @@ fn without_gpu_times_there_are_upper_bounds() {
     let report = analyzed(&measured);
     assert_ne!(report.verdict.level, Level::Negligible);
     for what in &report.what_if {
-        assert_eq!(what.method, "pause-time");
+        assert_eq!(what.method, PredictionMethod::PauseTime);
         assert_eq!(what.saved_ns.at_least_ns, None);
         assert!(what.run.is_none() && what.step.is_none());
     }

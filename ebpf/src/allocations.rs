@@ -81,7 +81,7 @@ pub struct WindowTarget {
 pub struct AllocationCounts {
     /// Allocations of processes during their window.
     pub hits: u64,
-    /// Those of other processes, which also paid for the probes.
+    /// Hits of other processes, which also paid for the probes.
     pub foreign_hits: u64,
     /// Sum of the known sizes in bytes.
     pub bytes: u64,
@@ -219,7 +219,7 @@ impl AllocationPrograms {
         {
             sum.hits += counted.hits;
             sum.foreign_hits += counted.foreign_hits;
-            sum.bytes = sum.bytes.saturating_add(counted.bytes);
+            sum.bytes += counted.bytes;
             for ((_, total), one) in sum.classes.iter_mut().zip(counted.classes) {
                 *total += one;
             }

@@ -119,7 +119,7 @@ fn code(bytes: &[u8]) -> Option<CodeEvent> {
     let (wire, table) = CodeWire::read_from_prefix(bytes).ok()?;
     let first = |bytes: &[u8], count: u32| {
         let count = bytes.len().min(count as usize);
-        bytes.get(..count).unwrap_or_default().to_vec()
+        bytes[..count].to_vec()
     };
     Some(CodeEvent {
         pid: wire.pid,

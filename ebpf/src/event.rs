@@ -1,4 +1,4 @@
-//! What the programs report of recorded processes.
+//! Events of recorded processes that the BPF programs report.
 
 use crate::wire::FileKey;
 use gctrace_event::Pause;

@@ -8,7 +8,7 @@ const BESIDES: usize = 8 << 20;
 /// panics in debug builds, and otherwise reports "Unknown error -12".
 pub(crate) fn for_rings(bytes: u32) -> std::io::Result<()> {
     // Data pages are mapped twice (`ringbuf_map_mmap_user`, kernel/bpf/ringbuf.c).
-    let needed = (bytes as usize).saturating_mul(2).saturating_add(BESIDES);
+    let needed = bytes as usize * 2 + BESIDES;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address chosen by the kernel, which no other code knows and which
     // is unmapped below.

@@ -41,8 +41,8 @@ struct CachedResolution<T> {
 }
 
 impl ResolutionCache {
-    /// Entry for a file with this metadata and build id. Lookups that start at a later rung than
-    /// usual bypass the cache.
+    /// Entry for a file with this metadata and build id. Lookups that start at a later strategy
+    /// than usual bypass the cache.
     pub(crate) fn new(
         options: &ResolveOptions,
         metadata: &Metadata,

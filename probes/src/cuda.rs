@@ -27,12 +27,11 @@ pub use table::TABLE;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
 use crate::elf::NotAnImage;
+use crate::elf::open;
 use crate::error::ResolveError;
 use crate::placement;
 use crate::placement::PreservedState;
 use iced_x86::FlowControl;
-use object::ReadCache;
-use std::fs::File;
 use std::path::Path;
 
 /// Suffixes of function variants for per-thread default streams (`cuda.h`, `cuda_runtime_api.h`).
@@ -125,11 +124,7 @@ pub struct CudaPoints {
 /// # Errors
 /// If the file cannot be opened. A file that is not an ELF file for this machine has no functions.
 pub fn resolve_library(file: &Path, library: CudaLibrary) -> Result<CudaPoints, ResolveError> {
-    let opened = File::open(file).map_err(|source| ResolveError::Read {
-        path: file.to_owned(),
-        source,
-    })?;
-    let cache = ReadCache::new(opened);
+    let cache = open(file)?;
     match ElfImage::parse(ImageData::File(&cache)) {
         Ok(image) => Ok(points(&image, library)),
         // A linker script, or a library for another machine.

@@ -1,5 +1,6 @@
 //! Errors of examining a file.
 
+use std::path::Path;
 use std::path::PathBuf;
 
 /// Why a file could not be examined. A file without Python is not an error.
@@ -29,7 +30,7 @@ pub enum ResolveError {
         /// The machine it is built for, for example `aarch64`.
         machine: String,
     },
-    /// The file contains a collector, but no rung of the ladder found its functions.
+    /// The file contains a collector, but no search strategy found its functions.
     #[error(
         "{} contains CPython {version}, but its collector was not found ({}); install its debug symbols or see: gctrace doctor --python {}",
         path.display(), tried.join("; "), path.display()
@@ -39,7 +40,7 @@ pub enum ResolveError {
         path: PathBuf,
         /// Its version, as far as could be determined.
         version: String,
-        /// The result of each rung.
+        /// The result of each search strategy.
         tried: Vec<String>,
     },
     /// A CPython version whose collector gctrace does not support.
@@ -50,4 +51,14 @@ pub enum ResolveError {
         /// Its version.
         version: String,
     },
+}
+
+impl ResolveError {
+    /// Makes [`ResolveError::Read`] of the system's error.
+    pub(crate) fn read(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
+        move |source| Self::Read {
+            path: path.to_owned(),
+            source,
+        }
+    }
 }

@@ -4,12 +4,11 @@ use crate::ResolveError;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
 use crate::elf::NotAnImage;
-use object::ReadCache;
-use std::fs::File;
+use crate::elf::open;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// What kind of program a file is.
+/// Kind of program that a file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
     /// An executable that contains the collector.
@@ -34,11 +33,7 @@ pub enum ProgramKind {
 /// If the file cannot be opened. A file that is not an ELF file, or a damaged one, is
 /// [`ProgramKind::Other`].
 pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
-    let opened = File::open(file).map_err(|source| ResolveError::Read {
-        path: file.to_owned(),
-        source,
-    })?;
-    let cache = ReadCache::new(opened);
+    let cache = open(file)?;
     Ok(match ElfImage::parse(ImageData::File(&cache)) {
         Ok(image) => kind_of(&image),
         Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
@@ -82,8 +77,7 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
         "/usr/lib64",
         "/usr/lib",
     ];
-    let opened = File::open(executable).ok()?;
-    let cache = ReadCache::new(opened);
+    let cache = open(executable).ok()?;
     let image = ElfImage::parse(ImageData::File(&cache)).ok()?;
     let name = image.needed().into_iter().find(|name| is_libpython(name))?;
     let folder = executable.parent()?;

@@ -5,6 +5,7 @@ use crate::ResolveError;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
 use crate::elf::NotAnImage;
+use crate::elf::open;
 use object::ReadCache;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -42,10 +43,7 @@ const FIRST_BYTES: u64 = 256;
 /// # Errors
 /// If the file cannot be opened or read.
 pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
-    let failed = |source| ResolveError::Read {
-        path: file.to_owned(),
-        source,
-    };
+    let failed = ResolveError::read(file);
     let opened = File::open(file).map_err(failed)?;
     let mut start = Vec::new();
     (&opened)
@@ -73,11 +71,7 @@ pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
 /// # Errors
 /// If the file cannot be opened.
 pub fn exported_bytes(file: &Path, symbol: &str) -> Result<Option<Vec<u8>>, ResolveError> {
-    let opened = File::open(file).map_err(|source| ResolveError::Read {
-        path: file.to_owned(),
-        source,
-    })?;
-    let cache = ReadCache::new(opened);
+    let cache = open(file)?;
     let Ok(image) = ElfImage::parse(ImageData::File(&cache)) else {
         return Ok(None);
     };

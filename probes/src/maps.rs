@@ -3,6 +3,7 @@
 use crate::identify::is_libpython;
 use crate::proc_status::ProcessError;
 use crate::proc_status::read;
+use std::path::Path;
 use std::path::PathBuf;
 
 /// One mapping of a file: a line of `/proc/PID/maps` with an absolute path.
@@ -26,8 +27,24 @@ pub struct FileMapping {
     pub deleted: bool,
 }
 
+impl FileMapping {
+    fn is_libpython(&self) -> bool {
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(is_libpython)
+    }
+}
+
 /// A file by device and inode, as stat(2) returns them.
 pub type FileIdentity = (u64, u64);
+
+/// The identity of the file that a path leads to.
+///
+/// # Errors
+/// If there is none, or it may not be examined.
+pub fn identity(path: &Path) -> std::io::Result<FileIdentity> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
+}
 
 /// A mapped file that may contain a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,11 +87,7 @@ pub fn candidates(pid: u32) -> Result<Vec<MappedFile>, ProcessError> {
     let executable = crate::proc_status::executable(pid).ok();
     let mut found: Vec<MappedFile> = Vec::new();
     for mapping in mappings(pid)? {
-        let named = mapping.path.file_name().and_then(|name| name.to_str());
-        let wanted = named.is_some_and(is_libpython)
-            || executable
-                .as_ref()
-                .is_some_and(|executable| *executable == mapping.path);
+        let wanted = mapping.is_libpython() || executable.as_ref() == Some(&mapping.path);
         let known = found
             .iter()
             .any(|other| (other.device, other.inode) == (mapping.device, mapping.inode));
@@ -96,10 +109,7 @@ pub fn has_libpython(pid: u32) -> Result<bool, ProcessError> {
 /// Lines are parsed only if they may name one.
 fn names_libpython(text: &[u8]) -> bool {
     memchr::memmem::find(text, b"/libpython3.").is_some()
-        && parse(text).iter().any(|mapping| {
-            let name = mapping.path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(is_libpython)
-        })
+        && parse(text).iter().any(FileMapping::is_libpython)
 }
 
 fn candidate(pid: u32, mapping: FileMapping) -> MappedFile {

@@ -109,6 +109,14 @@ pub fn command_line(pid: u32) -> Result<Vec<String>, ProcessError> {
     Ok(words(bytes))
 }
 
+/// [`command_line`], or the kernel's name for a process without one (it is exiting); `None` if the
+/// process is gone.
+#[must_use]
+pub fn command_or_name(pid: u32) -> Option<Vec<String>> {
+    let line = command_line(pid).ok().filter(|line| !line.is_empty());
+    line.or_else(|| Some(vec![thread_name(pid, pid).ok()?]))
+}
+
 fn words(bytes: &[u8]) -> Vec<String> {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let mut words: Vec<String> = bytes.split(|byte| *byte == 0).map(word).collect();
@@ -124,18 +132,19 @@ fn words(bytes: &[u8]) -> Vec<String> {
 /// # Errors
 /// If the process is gone or may not be inspected.
 pub fn environment(pid: u32) -> Result<HashMap<OsString, OsString>, ProcessError> {
-    let bytes = read(pid, "environ")?;
-    Ok(bytes
-        .split(|byte| *byte == 0)
-        .filter_map(|entry| {
-            let equals = entry.iter().position(|byte| *byte == b'=')?;
-            let (name, value) = (entry.get(..equals)?, entry.get(equals + 1..)?);
-            Some((
-                OsString::from_vec(name.to_vec()),
-                OsString::from_vec(value.to_vec()),
-            ))
-        })
-        .collect())
+    Ok(parse_environment(&read(pid, "environ")?).collect())
+}
+
+/// Variables in the format of `/proc/PID/environ`; malformed entries are left out.
+pub fn parse_environment(bytes: &[u8]) -> impl Iterator<Item = (OsString, OsString)> {
+    bytes.split(|byte| *byte == 0).filter_map(|entry| {
+        let equals = memchr::memchr(b'=', entry).filter(|equals| *equals > 0)?;
+        let (name, value) = (&entry[..equals], &entry[equals + 1..]);
+        Some((
+            OsString::from_vec(name.to_vec()),
+            OsString::from_vec(value.to_vec()),
+        ))
+    })
 }
 
 /// Environment variables that contain the global rank in a distributed job, in order of precedence.
@@ -162,14 +171,12 @@ pub fn rank(pid: u32) -> Result<Option<u32>, ProcessError> {
 pub struct ProcessStatus {
     /// The kernel's name of the main thread, at most 15 bytes.
     pub name: String,
-    /// Parent process; 0 if it has none in this pid namespace.
-    pub parent: u32,
-    /// Thread group, that is, the process, of this thread id.
-    pub thread_group: u32,
+    /// Parent process; `None` if it has none in this pid namespace.
+    pub parent: Option<u32>,
     /// Process id in each nested pid namespace, outermost (the one seen here) first.
     pub namespace_pids: Vec<u32>,
-    /// Real user id, in the user namespace of the reader.
-    pub user: u32,
+    /// Effective user id; `None` if it is not in the file.
+    pub effective_user: Option<u32>,
 }
 
 impl ProcessStatus {
@@ -188,10 +195,9 @@ impl ProcessStatus {
             let mut numbers = value.split_whitespace().map_while(|word| word.parse().ok());
             match key {
                 "Name" => status.name = value.trim().to_owned(),
-                "PPid" => status.parent = numbers.next().unwrap_or(0),
-                "Tgid" => status.thread_group = numbers.next().unwrap_or(0),
+                "PPid" => status.parent = numbers.next().filter(|parent| *parent > 0),
                 "NSpid" => status.namespace_pids = numbers.collect(),
-                "Uid" => status.user = numbers.next().unwrap_or(0),
+                "Uid" => status.effective_user = numbers.nth(1),
                 _ => {}
             }
         }
@@ -239,8 +245,8 @@ pub fn descendants(pid: u32) -> Result<Vec<u32>, ProcessError> {
     let folder = std::fs::read_dir("/proc").map_err(|error| ProcessError::new(pid, "", error))?;
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for other in folder.filter_map(|entry| numeric_name(&entry.ok()?)) {
-        if let Ok(status) = status(other) {
-            children.entry(status.parent).or_default().push(other);
+        if let Ok(Some(parent)) = status(other).map(|status| status.parent) {
+            children.entry(parent).or_default().push(other);
         }
     }
     let mut found = children.remove(&pid).unwrap_or_default();
@@ -280,29 +286,57 @@ pub fn all() -> std::io::Result<Vec<ListedProcess>> {
         .collect())
 }
 
-/// Start time of a process in nanoseconds of `CLOCK_BOOTTIME`, exact to 10 ms.
+/// The fields of `/proc/PID/stat` (proc_pid_stat(5)) that gctrace uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// The kernel's name of the main thread, at most 15 bytes.
+    pub name: String,
+    /// `R` running, `T` stopped, `Z` zombie, and others.
+    pub state: char,
+    /// Parent process; 0 if it has none in this pid namespace.
+    pub parent: u32,
+    /// Process group.
+    pub group: u32,
+    /// Session.
+    pub session: u32,
+    /// The kernel's flags (`PF_*`, include/linux/sched.h).
+    pub flags: u32,
+    /// Start time in ns of `CLOCK_BOOTTIME`, exact to 10 ms.
+    pub started_ns: u64,
+}
+
+impl ProcessStat {
+    /// The name, field 2, may contain anything, so fields are counted after its last parenthesis.
+    fn parse(text: &[u8]) -> Option<Self> {
+        /// Of 1/100 s on x86-64 and arm64 (`USER_HZ`).
+        const TICK_NS: u64 = 10_000_000;
+        let (open, close) = (memchr::memchr(b'(', text)?, memchr::memrchr(b')', text)?);
+        let fields = std::str::from_utf8(&text[close + 1..]).ok()?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3);
+        let number = |number| field(number)?.parse().ok();
+        Some(Self {
+            name: String::from_utf8_lossy(text.get(open + 1..close)?).into_owned(),
+            state: field(3)?.chars().next()?,
+            parent: number(4)?,
+            group: number(5)?,
+            session: number(6)?,
+            flags: number(9)?,
+            started_ns: field(22)?.parse::<u64>().ok()?.checked_mul(TICK_NS)?,
+        })
+    }
+}
+
+/// `/proc/PID/stat`, which every user may read.
 ///
 /// # Errors
 /// If the process is gone.
-pub fn started_ns(pid: u32) -> Result<u64, ProcessError> {
+pub fn stat(pid: u32) -> Result<ProcessStat, ProcessError> {
     let text = read(pid, "stat")?;
-    parse_started(&text).ok_or_else(|| {
+    ProcessStat::parse(&text).ok_or_else(|| {
         let source = std::io::ErrorKind::InvalidData.into();
         ProcessError::new(pid, "stat", source)
     })
-}
-
-/// Field 22 of `/proc/PID/stat` (proc_pid_stat(5)), in ticks of 1/100 s on x86-64 and arm64
-/// (`USER_HZ`). The name, field 2, may contain anything, so fields are counted after its last
-/// parenthesis.
-fn parse_started(text: &[u8]) -> Option<u64> {
-    const TICK_NS: u64 = 10_000_000;
-    let after_name = text.get(memchr::memrchr(b')', text)? + 1..)?;
-    let field = std::str::from_utf8(after_name)
-        .ok()?
-        .split_whitespace()
-        .nth(19)?;
-    field.parse::<u64>().ok()?.checked_mul(TICK_NS)
 }
 
 fn numeric_name(entry: &std::fs::DirEntry) -> Option<u32> {
@@ -334,26 +368,43 @@ mod tests {
             "Name:\tpython 3\nTgid:\t5\nPPid:\t4\nUid:\t1000\t0\nNSpid:\t5\t1\n",
         );
         assert_eq!(status.name, "python 3");
-        assert_eq!(
-            (status.parent, status.thread_group, status.user),
-            (4, 5, 1000)
-        );
-        assert_eq!(status.inner_pid(), Some(1));
+        assert_eq!((status.parent, status.inner_pid()), (Some(4), Some(1)));
+        assert_eq!(status.effective_user, Some(0));
         assert_eq!(ProcessStatus::parse("NSpid:\t5\n").inner_pid(), None);
         assert_eq!(ProcessStatus::parse("garbage"), ProcessStatus::default());
     }
 
     #[test]
-    fn start_times_are_read_whatever_the_name() {
-        let line = |name: &str| {
-            format!("7 ({name}) S 1 7 7 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 12345 9 9\n")
-        };
+    fn the_fields_of_stat_are_read_whatever_the_name() {
         for name in ["cat", "a) S 1 (b", ") ) ) 3 4"] {
-            let started = parse_started(line(name).as_bytes());
-            assert_eq!(started, Some(123_450_000_000), "{name}");
+            let line =
+                format!("7 ({name}) S 1 8 9 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 12345 9 9\n");
+            let stat = ProcessStat {
+                name: name.to_owned(),
+                state: 'S',
+                parent: 1,
+                group: 8,
+                session: 9,
+                flags: 4_194_560,
+                started_ns: 123_450_000_000,
+            };
+            assert_eq!(ProcessStat::parse(line.as_bytes()), Some(stat), "{name}");
         }
-        assert_eq!(parse_started(b"7 (cat) S 1"), None);
-        assert_eq!(parse_started(b""), None);
+        assert_eq!(ProcessStat::parse(b"7 (cat) S 1"), None);
+        assert_eq!(ProcessStat::parse(b"7 )cat( S 1"), None);
+        assert_eq!(ProcessStat::parse(b""), None);
+    }
+
+    #[test]
+    fn malformed_variables_are_ignored() {
+        let parsed: Vec<_> =
+            parse_environment(b"A=1\0\0=x\0nonsense\0B=\0C=a=b\0D=\xff\0cut").collect();
+        let names: Vec<_> = parsed
+            .iter()
+            .map(|(name, _)| name.to_string_lossy())
+            .collect();
+        assert_eq!(names, ["A", "B", "C", "D"]);
+        assert_eq!(parsed[2].1, "a=b");
     }
 
     #[test]
@@ -362,7 +413,7 @@ mod tests {
             |list: Vec<ListedProcess>| list.into_iter().find(|one| one.pid == std::process::id());
         let first = own(all().unwrap()).unwrap();
         assert_eq!(own(all().unwrap()).unwrap(), first);
-        assert!(started_ns(first.pid).unwrap() > 0);
+        assert!(stat(first.pid).unwrap().started_ns > 0);
     }
 
     #[test]
@@ -380,7 +431,7 @@ mod tests {
         let pid = child.id();
         assert_eq!(command_line(pid).unwrap(), ["cat", "-"]);
         assert_eq!(rank(pid).unwrap(), Some(3));
-        assert_eq!(status(pid).unwrap().parent, std::process::id());
+        assert_eq!(status(pid).unwrap().parent, Some(std::process::id()));
         assert_eq!(threads(pid).unwrap(), [pid]);
         assert_eq!(thread_name(pid, pid).unwrap(), "cat");
         assert!(descendants(std::process::id()).unwrap().contains(&pid));

@@ -18,7 +18,7 @@ pub struct ResolveOptions {
     /// Folders with separate debug files, for example `/usr/lib/debug`, and the same below the root
     /// of a container.
     pub debug_roots: Vec<PathBuf>,
-    /// The first rung of the ladder to try; for `gctrace doctor` and for tests.
+    /// The first search strategy to try; for `gctrace doctor` and for tests.
     pub first_rung: SearchStrategy,
 }
 
@@ -51,7 +51,7 @@ pub enum SearchStrategy {
 }
 
 impl SearchStrategy {
-    /// All rungs in the order in which they are tried.
+    /// All strategies in the order in which they are tried.
     pub const ALL: [Self; 6] = [
         Self::SymbolTable,
         Self::BuildIdDebugFile,
@@ -75,12 +75,12 @@ impl std::fmt::Display for SearchStrategy {
     }
 }
 
-/// The result of one rung of the ladder.
+/// The result of one search strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrategyOutcome {
-    /// The rung that this is the outcome of.
+    /// The strategy that this is the outcome of.
     pub rung: SearchStrategy,
-    /// Whether it found the collector, so that no further rung was tried.
+    /// Whether it found the collector, so that no further strategy was tried.
     pub found: bool,
     /// One phrase, for example `no .symtab`.
     pub detail: String,
@@ -99,9 +99,9 @@ pub struct Resolution {
     pub free_threaded: bool,
     /// Kind of collector, which follows from version and build.
     pub collector: CollectorKind,
-    /// The rung that found the collector: the last of `tried`.
+    /// The strategy that found the collector: the last of `tried`.
     pub rung: SearchStrategy,
-    /// The results of all rungs up to that one, in order.
+    /// The results of all strategies up to that one, in order.
     pub tried: Vec<StrategyOutcome>,
     /// Where the probes go: one instruction for each function, clone or static trace point.
     pub points: Vec<ProbePoint>,

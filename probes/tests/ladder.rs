@@ -1,4 +1,4 @@
-//! Every rung of the ladder against the symbols of the same build: binutils and xz create the
+//! Every search strategy against the symbols of the same build: binutils and xz create the
 //! stripped files, the debug files and the mini debug info.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]

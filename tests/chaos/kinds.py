@@ -248,7 +248,7 @@ LAUNCHERS = {
     "unshare": "unshare --fork --pid --mount-proc %s",
     "xargs": "xargs -a /etc/hostname -I{} %s",
 }
-# Those of them that change the user.
+# The kinds that change the user.
 OTHER_USERS = ("runuser", "su", "sudo", "sudo-pty", "setpriv")
 
 

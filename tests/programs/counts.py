@@ -30,7 +30,7 @@ class Comparison:
     missing: int = 0
     # Before the in-process library could see the interpreter: not compared.
     early: int = 0
-    # Of processes whose gaps the trace itself does not report.
+    # Number of processes with gaps that the trace itself does not report.
     unsaid: int = 0
     too_many: list[str] = dataclasses.field(default_factory=list)
     differences: list[str] = dataclasses.field(default_factory=list)

@@ -7,10 +7,10 @@ use crate::args::AdviceConfig;
 use crate::print;
 use crate::print::clean;
 use crate::render;
+use crate::units::duration;
 use anyhow::Context;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::duration;
 
 /// Prints an advice of the report on these traces. Returns the exit code: 0, or 1 if a trace was
 /// read only in part.

@@ -171,7 +171,7 @@ enum Subcommands {
     Export(export::ExportArgs),
     /// Try gctrace on any machine: record and explain a training program on a simulated GPU
     #[command(after_help = demo::EXAMPLES)]
-    Demo(demo::DemoArgs),
+    Demo(demo::DemoConfig),
     /// Check what works on this machine, what does not, and the command that fixes it
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
@@ -230,7 +230,7 @@ struct DoctorArgs {
     python: Vec<OsString>,
 }
 
-/// What gctrace is to do, with validated options: one variant per subcommand.
+/// The requested subcommand with its validated options.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Invocation {
     /// Record a command or a process.
@@ -259,7 +259,7 @@ pub(crate) enum Invocation {
     LoadLibrary(PathBuf),
 }
 
-/// What to record, how and to where; also for the recording behind `gctrace top`.
+/// Subject, sources and output of a recording, also of the one behind `gctrace top`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordConfig {
     /// The command to start, the running process, or all Python processes.
@@ -432,7 +432,7 @@ fn interpret(
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
-        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo.into()),
+        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
         Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),
         }),

@@ -17,11 +17,8 @@ pub(crate) use terminal::guard as guard_terminal;
 pub(crate) use terminal::raw;
 
 use crate::guardian::stopped_map::StoppedMap;
+use crate::wait;
 use nix::errno::Errno;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
-use nix::poll::PollTimeout;
-use nix::poll::poll;
 use nix::sys::signal::SigHandler;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
@@ -56,7 +53,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// After gctrace was killed, the map has to stay empty for this time.
 const QUIET: Duration = Duration::from_secs(1);
 /// Time between two polls of the map while gctrace lives.
-const WATCH: Duration = Duration::from_millis(200);
+const WATCH_MS: u8 = 200;
 /// A program found stopped for longer than this at a poll is resumed. With the time between two
 /// polls, a program is stopped for 2 s at most.
 const LONGEST: Duration = Duration::from_millis(1700);
@@ -174,7 +171,7 @@ pub(crate) fn guard() -> io::Result<()> {
     // Fails for anything but a map, in case the guardian was started by hand.
     world.stopped()?;
     let mut pipe = io::stdin();
-    while !is_readable(pipe.as_fd(), WATCH)? {
+    while !wait::readable([pipe.as_fd()], WATCH_MS)? {
         resume_overdue(&mut world)?;
     }
     let quiet = match abandoned(&mut pipe) {
@@ -182,17 +179,6 @@ pub(crate) fn guard() -> io::Result<()> {
         false => Duration::ZERO,
     };
     resume_all(&mut world, quiet)
-}
-
-/// Whether there is something to read, or the other end is closed.
-fn is_readable(pipe: BorrowedFd<'_>, within: Duration) -> io::Result<bool> {
-    let mut descriptors = [PollFd::new(pipe, PollFlags::POLLIN)];
-    let limit = PollTimeout::try_from(within).unwrap_or(PollTimeout::ZERO);
-    match poll(&mut descriptors, limit) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::EINTR) => Ok(false),
-        Err(errno) => Err(errno.into()),
-    }
 }
 
 /// Ignores every signal that can be ignored, so that the guardian outlives gctrace.

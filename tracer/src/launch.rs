@@ -31,6 +31,7 @@ pub(crate) use trial::load;
 
 use crate::launch::environment::Environment;
 use crate::launch::inherited::InheritedState;
+use gctrace_event::ProcessExit;
 use gctrace_probes::cuda::CudaFile;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -102,7 +103,7 @@ impl LaunchError {
     }
 }
 
-/// Everything about the command that is decided before it starts.
+/// The command as decided before it starts: program, environment, user, files.
 #[derive(Debug)]
 pub(crate) struct LaunchPlan {
     program: OsString,
@@ -239,8 +240,7 @@ impl LaunchPlan {
                 who: self
                     .identity
                     .as_ref()
-                    .map(|user| format!(" as {}", user.name))
-                    .unwrap_or_default(),
+                    .map_or(String::new(), |user| format!(" as {}", user.name)),
                 advice: self.advice(errno),
                 program,
                 source,
@@ -323,10 +323,10 @@ pub(crate) struct RunningCommand {
     pidfd: OwnedFd,
 }
 
-/// A pidfd of a child that was not waited for, so that its pid cannot have been reused.
-fn pidfd_of(child: &Child) -> io::Result<OwnedFd> {
+/// A pidfd. The pid of a child that was not waited for cannot have been reused.
+pub(crate) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = Errno::result(fd)?;
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
     // SAFETY: the kernel has just returned it, close-on-exec; it has no other owner.
@@ -336,7 +336,7 @@ fn pidfd_of(child: &Child) -> io::Result<OwnedFd> {
 impl RunningCommand {
     fn watch(child: Child) -> Result<Self, LaunchError> {
         let pid = child.id();
-        let pidfd = pidfd_of(&child).map_err(|source| LaunchError::Watch { pid, source })?;
+        let pidfd = pidfd(pid).map_err(|source| LaunchError::Watch { pid, source })?;
         Ok(Self { child, pidfd })
     }
 
@@ -379,9 +379,9 @@ impl RunningCommand {
     /// Does what Ctrl-C does in a terminal that generates the signal, except for gctrace itself:
     /// SIGINT for the command and its descendants that are still in its process group.
     pub(crate) fn interrupt_as_terminal(&self) -> io::Result<()> {
-        let descendants = gctrace_probes::proc_status::descendants(self.pid()).unwrap_or_default();
+        let descendants = gctrace_probes::proc_status::descendants(self.pid());
         self.send(Signal::SIGINT)?;
-        for pid in descendants {
+        for pid in descendants.into_iter().flatten() {
             if signals::in_own_group(pid) {
                 let _ = nix::sys::signal::kill(
                     nix::unistd::Pid::from_raw(pid.cast_signed()),
@@ -409,6 +409,28 @@ pub(crate) enum CommandEnd {
 }
 
 impl CommandEnd {
+    /// From a status of wait(2). Both fit: an exit code has 8 bits and a signal number 7.
+    pub(crate) fn from_status(status: i32) -> Self {
+        match status & 0x7f {
+            0 => Self::Code(((status >> 8) & 0xff) as u8),
+            signal => Self::Signal(signal as u8),
+        }
+    }
+
+    /// The record of a process that ended this way.
+    pub(crate) fn exit(self, pid: u32, at_ns: u64) -> ProcessExit {
+        let (code, signal) = match self {
+            Self::Code(code) => (Some(code.into()), None),
+            Self::Signal(signal) => (None, Some(signal.into())),
+        };
+        ProcessExit {
+            pid,
+            at_ns,
+            code,
+            signal,
+        }
+    }
+
     /// As a shell reports it: the command's own code, or 128 plus the signal number.
     pub(crate) fn exit_code(self) -> u8 {
         match self {
@@ -420,12 +442,7 @@ impl CommandEnd {
 
 impl From<ExitStatus> for CommandEnd {
     fn from(status: ExitStatus) -> Self {
-        // Both fit: an exit code has 8 bits and a signal number 7 (wait(2)).
-        let raw = status.into_raw();
-        match raw & 0x7f {
-            0 => Self::Code(((raw >> 8) & 0xff) as u8),
-            signal => Self::Signal(signal as u8),
-        }
+        Self::from_status(status.into_raw())
     }
 }
 

@@ -98,10 +98,10 @@ impl BufferedLines {
     fn push(&mut self, line: String) {
         if self.lines.len() >= MAX_LINES {
             self.lines.pop_front();
-            self.dropped = self.dropped.saturating_add(1);
+            self.dropped += 1;
         }
         self.lines.push_back(line);
-        self.fresh = self.fresh.saturating_add(1).min(MAX_LINES);
+        self.fresh = (self.fresh + 1).min(MAX_LINES);
     }
 }
 

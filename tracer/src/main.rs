@@ -20,7 +20,9 @@ mod record;
 mod render;
 mod text;
 mod top;
+mod units;
 mod variables;
+mod wait;
 
 use crate::args::Invocation;
 use std::process::ExitCode;

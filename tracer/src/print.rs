@@ -121,11 +121,10 @@ pub(crate) fn on_terminal() -> bool {
 
 /// Columns of the terminal on standard output; `None` if it is not a terminal, or unknown.
 pub(crate) fn columns() -> Option<usize> {
-    let (columns, _) = terminal_size(io::stdout().as_fd())?;
-    (columns > 0).then_some(columns.into())
+    terminal_size(io::stdout().as_fd()).map(|(columns, _)| columns.into())
 }
 
-/// Columns and lines; `None` if not a terminal, (0, 0) if unknown.
+/// Columns and lines, neither 0; `None` if unknown, or not a terminal.
 pub(crate) fn terminal_size(terminal: BorrowedFd<'_>) -> Option<(u16, u16)> {
     let mut size = libc::winsize {
         ws_row: 0,
@@ -135,7 +134,8 @@ pub(crate) fn terminal_size(terminal: BorrowedFd<'_>) -> Option<(u16, u16)> {
     };
     // SAFETY: TIOCGWINSZ writes only to the given structure.
     let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
-    (result == 0).then_some((size.ws_col, size.ws_row))
+    let known = result == 0 && size.ws_col > 0 && size.ws_row > 0;
+    known.then_some((size.ws_col, size.ws_row))
 }
 
 /// Whether standard error is a terminal.

@@ -25,7 +25,7 @@ pub(crate) struct Capability {
     pub(crate) name: &'static str,
     /// Bit in the sets of `/proc/PID/status` (include/uapi/linux/capability.h).
     bit: u32,
-    /// What the capability permits, as a verb phrase.
+    /// The action that the capability permits, as a verb phrase.
     pub(crate) purpose: &'static str,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Capabilities(pub(crate) u64);
 
 impl Capabilities {
     fn has(self, bit: u32) -> bool {
-        self.0.checked_shr(bit).unwrap_or(0) & 1 == 1
+        self.0 & (1 << bit) != 0
     }
 
     /// Whether the set contains the capability, or CAP_SYS_ADMIN instead.
@@ -143,30 +143,30 @@ pub(crate) fn denied() -> Option<PrivilegeError> {
 impl PrivilegeError {
     /// Evaluates the facts; `None` if they permit recording.
     pub(crate) fn from_facts(facts: PrivilegeFacts) -> Option<Self> {
+        use PrivilegeObstacle as Obstacle;
         let missing = facts.effective.missing();
         let obstacles = [
             (
                 facts.lockdown == Lockdown::Confidentiality,
-                PrivilegeObstacle::Lockdown,
+                Obstacle::Lockdown,
             ),
             (
-                facts.newest_capability < NEWEST_NEEDED,
-                PrivilegeObstacle::OldKernel,
+                facts
+                    .newest_capability
+                    .is_some_and(|newest| newest < NEWEST_NEEDED),
+                Obstacle::OldKernel,
             ),
-            (
-                facts.foreign_user_namespace,
-                PrivilegeObstacle::UserNamespace,
-            ),
+            (facts.foreign_user_namespace, Obstacle::UserNamespace),
             (
                 !facts.bounding.missing().is_empty() && !missing.is_empty(),
-                PrivilegeObstacle::BoundingSet,
+                Obstacle::BoundingSet,
             ),
-            (facts.foreign_pid_namespace, PrivilegeObstacle::PidNamespace),
+            (facts.foreign_pid_namespace, Obstacle::PidNamespace),
             (
                 facts.no_new_privileges && !missing.is_empty(),
-                PrivilegeObstacle::NoNewPrivileges,
+                Obstacle::NoNewPrivileges,
             ),
-            (!missing.is_empty(), PrivilegeObstacle::NotGranted),
+            (!missing.is_empty(), Obstacle::NotGranted),
         ];
         let obstacle = obstacles
             .into_iter()
@@ -257,8 +257,7 @@ fn rootless(facts: &PrivilegeFacts) -> String {
         facts
             .container
             .as_ref()
-            .map(|kind| format!(" ({kind})"))
-            .unwrap_or_default()
+            .map_or(String::new(), |kind| format!(" ({kind})"))
     )
 }
 

@@ -34,7 +34,9 @@ use crate::launch::RunningCommand;
 use crate::launch::Signals;
 use crate::print;
 pub(crate) use crate::record::clock::monotonic_ns;
+pub(crate) use crate::record::clock::nanoseconds;
 pub(crate) use crate::record::losses::RecordingLosses;
+pub(crate) use crate::record::losses::lost_events;
 use crate::record::nvml::GpuSampling;
 pub(crate) use crate::record::output::RecordSink;
 pub(crate) use crate::record::preparation::RecordingPlan;
@@ -42,18 +44,14 @@ pub(crate) use crate::record::shutdown::Outcome;
 use crate::record::sources::RecordingSources;
 pub(crate) use crate::record::supervision::CommandSupervisor;
 use crate::record::trace::RecordingTrace;
+use crate::wait;
 use anyhow::Context as _;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
-use nix::poll::PollTimeout;
 use std::os::fd::AsFd as _;
-use std::os::fd::BorrowedFd;
-use std::time::Duration;
 use std::time::Instant;
 
 /// Longest interval between two polls of the ring of pauses, which does not wake us for each
 /// record.
-const TICK: Duration = Duration::from_millis(40);
+const TICK_MS: u8 = 40;
 
 /// Why a recording ended; the trace contains it in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,14 +204,14 @@ impl Recording<'_> {
 
     /// Sleeps until a wakeup by an event, a signal, the end of the command, or the next tick.
     fn wait(&self) -> anyhow::Result<()> {
-        let mut descriptors = vec![readable(self.command.as_fd())];
-        descriptors.extend(self.sources.wake_descriptors().map(readable));
-        descriptors.extend(self.command().map(|launched| readable(launched.as_fd())));
-        let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::ZERO);
-        match nix::poll::poll(&mut descriptors, timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(errno) => Err(errno).context("cannot wait for events"),
-        }
+        let sources = self.sources.wake_descriptors();
+        let command = self.command().map(RunningCommand::as_fd);
+        let descriptors = [self.command.as_fd()]
+            .into_iter()
+            .chain(sources)
+            .chain(command);
+        let waited = wait::readable(descriptors, TICK_MS);
+        waited.map(drop).context("cannot wait for events")
     }
 
     fn ended(&mut self) -> anyhow::Result<Option<EndReason>> {
@@ -283,8 +281,4 @@ impl Recording<'_> {
         let closed = last.and_then(|()| shutdown::finish(self.trace, self.sources, why));
         (closed, self.command)
     }
-}
-
-fn readable(descriptor: BorrowedFd<'_>) -> PollFd<'_> {
-    PollFd::new(descriptor, PollFlags::POLLIN)
 }

@@ -23,6 +23,11 @@ pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
+/// The name of a file without its directory.
+pub(crate) fn file_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,7 @@ use crate::record::CommandSupervisor;
 use crate::record::EndReason;
 use crate::record::Recording;
 use crate::record::RecordingPlan;
+use crate::record::nanoseconds;
 use crate::text::shell_line;
 use crate::top::live_handle::UserCommand;
 use crate::top::metrics::MetricsServer;
@@ -46,7 +47,6 @@ use gctrace_analysis::live::Live;
 use gctrace_event::TraceHeader;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Records and displays as configured. Returns the exit code of gctrace.
 pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
@@ -106,7 +106,7 @@ fn follow(
     }
 }
 
-/// What is decided and opened before the recording starts.
+/// Display, metrics server and output, opened before the recording starts.
 struct LiveSetup<'a> {
     config: &'a TopConfig,
     show: DisplayChoice,
@@ -309,8 +309,4 @@ fn ended_words(why: EndReason, target: &RecordTarget) -> String {
 fn signal_name(number: u8) -> String {
     nix::sys::signal::Signal::try_from(i32::from(number))
         .map_or_else(|_| format!("signal {number}"), |signal| signal.to_string())
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

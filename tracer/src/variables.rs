@@ -9,7 +9,7 @@ use crate::privileges::has_more_rights_than_its_user;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What the value of an environment variable can do, and so how far it is trusted.
+/// Effect of an environment variable, which decides how far its value is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VariableEffect {
     /// Appearance of output, or a word in a message.

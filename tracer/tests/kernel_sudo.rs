@@ -166,7 +166,7 @@ gc.collect()
 status = dict(line.rstrip().split(':\t', 1) for line in open('/proc/self/status') if ':\t' in line)
 json.dump({'uid': os.getuid(), 'gid': os.getgid(), 'groups': sorted(os.getgroups()), 'env': dict(os.environ),
            'capabilities': [int(status[name], 16) for name in ('CapPrm', 'CapEff', 'CapInh', 'CapAmb')],
-           'blocked': int(status['SigBlk'], 16)}, open('told', 'w'))
+           'blocked': int(status['SigBlk'], 16)}, open('rights.json', 'w'))
 sys.exit(9)
 "#;
 
@@ -187,7 +187,7 @@ impl User {
                 .pauses()
                 .is_empty()
         );
-        recording::json(&self.file("told"))
+        recording::json(&self.file("rights.json"))
     }
 
     fn check(&self, reported: &Value) {

@@ -135,7 +135,7 @@ fn a_killed_gctrace_leaves_the_command_and_its_output() {
     wait_until("all is in the file", || text().contains("err 149"));
     is_whole(&text(), "out");
     is_whole(&text(), "err");
-    // What was recorded by then can be read.
+    // The records until then can be read.
     let analyzed = Command::new(recording::binary())
         .args(["analyze", "--format", "json", "t.json"])
         .current_dir(place)

@@ -65,7 +65,7 @@ impl Top {
                 at.strip_suffix("/metrics").map(str::to_owned)
             })
             .expect("a message with the address");
-        // Nobody must be kept waiting by a full pipe.
+        // A full pipe must not block anything.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }

@@ -92,7 +92,7 @@ impl TmuxSession {
         let tmux = &self.tmux;
         wait_until("the usual screen", || tmux.variable("alternate_on") == "0");
         wait_until("the shell", || {
-            // What the guardian does may cross the shell's prompt.
+            // The guardian's output may mix with the shell's prompt.
             tmux.press(&["Enter"]);
             tmux.line("stty -a > after; echo shell-$((6*7))");
             std::thread::sleep(std::time::Duration::from_millis(200));
@@ -326,7 +326,7 @@ fn the_command_ends() {
     let trace = recording::Trace::read(&desk.file("trace.json"));
     assert!(!trace.pauses().is_empty());
     trace.assert_nothing_lost();
-    // What is looked at now is still the end.
+    // The end is still shown.
     std::thread::sleep(std::time::Duration::from_secs(7));
     desk.tmux.press(&["Enter"]);
     let screen = desk.tmux.wait_for_words("LINE WITH MOST GC TIME");

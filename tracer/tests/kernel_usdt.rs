@@ -1,4 +1,4 @@
-//! Kernel tier: the last rung, USDT probes with a semaphore, in a running interpreter.
+//! Kernel tier: the last search strategy, USDT probes with a semaphore, in a running interpreter.
 
 use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::CollectorArguments;

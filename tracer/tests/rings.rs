@@ -11,7 +11,9 @@
 use gctrace_ring::GpuRecord;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::PYTHON_RECORDS;
+use gctrace_ring::RingGpuOp;
 use gctrace_ring::RingHello;
+use gctrace_ring::RingPause;
 use gctrace_ring::RingProducer;
 use gctrace_ring::RingRecord;
 use gctrace_ring::RingRole;
@@ -39,6 +41,7 @@ fn command() {
         Ok("lies") => lies(),
         Ok("stays silent") => stays_silent(),
         Ok("offers twice") => offers_twice(),
+        Ok("switches off") => switches_off(),
         part => panic!("{part:?} is not a part"),
     }
 }
@@ -90,16 +93,14 @@ fn start(at_ns: u64, tid: u32) -> RingRecord {
 }
 
 fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> RingRecord {
-    RingRecord::Pause {
+    RingRecord::Pause(RingPause {
         interval: TimeInterval { start_ns, end_ns },
         tid,
         generation: 2,
-        interpreter: 0,
         collected: 3,
-        uncollectable: 0,
         frame,
-        at_exit: false,
-    }
+        ..RingPause::default()
+    })
 }
 
 /// An interpreter, a line, two collections, a kernel.
@@ -132,7 +133,7 @@ fn collects() {
     assert!(records.iter().all(|record| python.push(record)));
     let gpu = ring(RingRole::Gpu, pid);
     push_text(&gpu, "_Z10add_kernelPfS_i", 1);
-    assert!(gpu.push(&RingRecord::Gpu {
+    assert!(gpu.push(&RingRecord::Gpu(RingGpuOp {
         interval: TimeInterval {
             start_ns: 2_000_000,
             end_ns: 2_500_000,
@@ -146,7 +147,7 @@ fn collects() {
         bytes: 0,
         name: 1,
         graph: 0,
-    }));
+    })));
     std::process::exit(3);
 }
 
@@ -258,6 +259,18 @@ fn offers_twice() {
         descriptor.as_fd(),
         &hello
     ));
+}
+
+/// A collection, one that has only started, and a fault of the library.
+fn switches_off() {
+    let pid = std::process::id();
+    let rings = [RingRole::Python, RingRole::Gpu].map(|role| ring(role, pid));
+    assert!(rings[0].push(&pause(1000, 2000, pid, 0)));
+    assert!(rings[0].push(&start(3000, pid)));
+    for ring in rings {
+        ring.switch_off(now_ns(), format_args!("file.rs:7"));
+    }
+    std::process::exit(3);
 }
 
 fn record(part: &str, folder: &Path) -> (Output, Trace) {
@@ -384,6 +397,20 @@ fn a_hundred_killed_processes_are_all_recorded() {
     trace.assert_nothing_lost();
     assert_eq!(trace.pauses().len(), 100);
     assert_eq!(trace.named("gctrace_process_exit").len(), 100);
+}
+
+#[test]
+fn a_recording_that_the_library_switched_off_is_reported_once() {
+    let folder = folder();
+    let (output, trace) = record("switches off", folder.path());
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let starts: Vec<_> = trace.pauses().iter().map(|pause| pause.start_ns).collect();
+    assert_eq!(starts, [1000], "nothing is known of the end of the other");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    let sentence = "was switched off: gctrace's library is faulty at file.rs:7";
+    assert_eq!(reported.matches(sentence).count(), 1, "{reported}");
+    let counted = "but 1 process in which gctrace's library switched itself off";
+    assert!(reported.contains(counted), "{reported}");
 }
 
 #[test]

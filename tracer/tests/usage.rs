@@ -44,7 +44,7 @@ const WRONG: &[Use] = &[
         &["only one process can be given; its children are recorded too"],
     ),
     ("top -p 1,2", 2, &["only one process can be given"]),
-    // Values.
+    // Invalid values.
     ("--stack-depth -1 -- true", 2, &["-1 is not in 0..="]),
     ("--stack-depth 65000 -- true", 2, &["is not in 0..="]),
     ("--stack-depth many -- true", 2, &["--stack-depth"]),

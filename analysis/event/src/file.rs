@@ -61,7 +61,7 @@ pub enum WriteError {
         /// Bytes of it on disk.
         bytes: u64,
     },
-    /// Anything else the kernel refused.
+    /// Any other error of the kernel.
     #[error(
         "{}: writing the trace failed{}: {cause}; {}. Record to another place: gctrace -o OTHER.json -- COMMAND",
         path.display(), after(*bytes), remains(*bytes)
@@ -274,7 +274,7 @@ impl TraceFile {
         if !self.stopped {
             self.sink.wait_for_reader();
         } else if self.encoder.is_none() {
-            // What did not fit would not leave room for the last line either.
+            // Text that did not fit would leave no room for the last line either.
             self.pending.clear();
         }
         self.lines

@@ -40,6 +40,7 @@ pub use record::Allocations;
 pub use record::Annotation;
 pub use record::BackwardStep;
 pub use record::Collective;
+pub use record::Collector;
 pub use record::Counter;
 pub use record::Counters;
 pub use record::CudaCall;

@@ -1,7 +1,7 @@
 //! One record as lines of `trace.json` (Chrome trace event format, object form).
 //!
 //! Owns the head of every event; its `args` are what its record serializes to. Does not own where
-//! the text goes (`file.rs`) nor how it is read back (`decode.rs`). Lines carry no separator: whoever writes them puts
+//! the text goes (`file.rs`) nor how it is read back (`read/trace.rs`). Lines carry no separator: whoever writes them puts
 //! [`SEPARATOR`] between two and [`FOOTER`] after the last, or the section of frames instead.
 
 mod frames;

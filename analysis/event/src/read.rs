@@ -5,7 +5,6 @@
 //! [`crate::Record`]s, and [`JsonValue`] looks into one JSON value. Memory is one buffer, whatever
 //! the size of the file.
 
-mod decode;
 mod error;
 mod events;
 mod input;
@@ -14,10 +13,7 @@ mod ours;
 mod scan;
 mod trace;
 mod value;
-mod window;
 
-pub use decode::DecodedItem;
-pub use decode::TraceProperty;
 pub use error::ReadError;
 pub use error::TracePosition;
 pub use events::ChromeEvent;
@@ -30,7 +26,9 @@ pub use input::TraceInput;
 pub use ours::is_gctrace;
 pub use trace::Anomalies;
 pub use trace::Anomaly;
+pub use trace::DecodedItem;
 pub use trace::TraceCompletion;
+pub use trace::TraceProperty;
 pub use trace::TraceReader;
 pub use value::JsonValue;
 pub use value::ObjectMembers;

@@ -223,6 +223,40 @@ impl Frame {
     pub const UNREADABLE: &'static str = "[frame not readable]";
 }
 
+/// The kind of collector of an interpreter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Collector {
+    /// Three generations: 3.8 - 3.13, 3.14.5 and later.
+    Generational,
+    /// Incremental, with young and old: 3.14.0 - 3.14.4.
+    Incremental,
+    /// The collector of free-threaded builds.
+    FreeThreaded,
+    /// A word of another gctrace; empty if the trace does not state it.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl Collector {
+    /// The word for it in traces and reports.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Generational => "generational",
+            Self::Incremental => "incremental",
+            Self::FreeThreaded => "free-threaded",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl Default for Collector {
+    fn default() -> Self {
+        Self::Other(String::new())
+    }
+}
+
 /// The interpreter of a process, as far as it was resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -234,9 +268,9 @@ pub struct Interpreter {
     pub version: String,
     /// Build without the global interpreter lock.
     pub free_threaded: bool,
-    /// Kind of collector: `generational`, `incremental` or `free-threaded`.
-    pub collector: String,
-    /// Which rung of the ladder found the collector, for example `symbol table` or `code analysis`.
+    /// Kind of collector, which decides which collections are full.
+    pub collector: Collector,
+    /// Search strategy that found the collector, for example `symbol table` or `code analysis`.
     pub found_by: String,
     /// Build id of the file in hexadecimal, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -358,7 +392,7 @@ pub enum Record {
     Counters(ProcessCounters),
     /// Allocation pressure of a process over an interval.
     Pressure(Pressure),
-    /// What windows on the allocator saw.
+    /// Allocations seen in windows on the allocator.
     Allocations(Allocations),
     /// A GPU, as NVML describes it.
     GpuDevice(GpuDevice),

@@ -22,8 +22,8 @@ use std::os::unix::fs::FileExt;
 /// and slack for lines longer than usual.
 const RESERVE_BYTES: i64 = 128 * 1024;
 
-/// What may wait for a slow reader of a pipe, in bytes, before the trace is given up: some 40,000
-/// pauses.
+/// Maximum number of bytes that wait for a slow reader of a pipe before the trace is given up: some
+/// 40,000 pauses.
 const BACKLOG_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long the end of a trace waits for a reader that takes nothing, in milliseconds.

@@ -9,6 +9,7 @@
 #[path = "strategies/gpu_work.rs"]
 mod gpu_work;
 
+use gctrace_event::Collector;
 use gctrace_event::Counter;
 use gctrace_event::Counters;
 use gctrace_event::EventSource;
@@ -173,7 +174,11 @@ prop_compose! {
 
 prop_compose! {
     fn interpreter()(
-        (file, version, collector, found_by) in any::<(String, String, String, String)>(),
+        (file, version, found_by) in any::<(String, String, String)>(),
+        collector in prop_oneof![
+            Just(Collector::Generational), Just(Collector::Incremental),
+            Just(Collector::FreeThreaded), "[A-Z]*".prop_map(Collector::Other),
+        ],
         free_threaded in any::<bool>(),
         build_id in any::<Option<String>>(),
     ) -> Interpreter {
@@ -251,7 +256,7 @@ prop_compose! {
         (gctrace, host, kernel) in any::<(String, String, String)>(),
         command in vec(any::<String>(), 0..4),
         (attached_pid, rank) in any::<(Option<u32>, Option<u32>)>(),
-        cpus in any::<u32>(),
+        cpus in of(1..=u32::MAX),
         (started_ns, started_unix_ns, min_pause_ns) in any::<(u64, u64, u64)>(),
         (follow, stack_depth, cuda) in any::<(bool, u32, Option<String>)>(),
         mode in prop_oneof![
@@ -278,7 +283,7 @@ struct Contents {
     anomalies: u64,
 }
 
-/// Everything in a trace; the small buffer makes the reader refill within events.
+/// All items of a trace; the small buffer makes the reader refill within events.
 fn read(bytes: &[u8]) -> Contents {
     let input = TraceInput::new("test", Cursor::new(bytes.to_vec())).unwrap();
     let mut reader = TraceReader::new(EventReader::with_buffer(input, 64));

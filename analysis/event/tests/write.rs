@@ -241,7 +241,7 @@ fn python_reads_whole_stacks() {
     }
 }
 
-/// What the reader finds: frames, pauses with a frame seen before, whether the file is cut off.
+/// The reader's result: frames, pauses with a frame seen before, whether the file is cut off.
 fn stacks_read(path: &Path) -> (usize, usize, bool) {
     let mut reader = TraceReader::open(path).unwrap();
     let mut frames = std::collections::HashSet::new();

@@ -2,6 +2,8 @@
 
 use crate::accumulate::stacks::NodeId;
 use crate::accumulate::stacks::StackTree;
+use crate::accumulate::sum;
+use crate::accumulate::tally::ratio;
 use crate::report::AllocatingLine;
 use crate::report::AllocationsReport;
 use crate::report::SizeClass;
@@ -30,11 +32,8 @@ impl LastAllocations {
         let summary = self.summary.as_ref()?;
         let covered_ns = summary.at_ns.saturating_sub(summary.since_ns);
         let per_cpu_s = summary.per_cpu_second.map(|rate| rate as f64);
-        let known: u64 = summary
-            .classes
-            .iter()
-            .filter(|(size, _)| size.is_some())
-            .fold(0, |sum, (_, count)| sum.saturating_add(*count));
+        let classes = summary.classes.iter();
+        let known = sum(classes.filter_map(|(size, count)| size.and(Some(*count))));
         // Counted ones all have a size, if not all a class with an end.
         let sized = if summary.exact { summary.hits } else { known };
         let mean_bytes = ratio(summary.bytes, sized);
@@ -64,10 +63,7 @@ impl LastAllocations {
     }
 
     fn lines(&self, tree: &StackTree) -> Vec<AllocatingLine> {
-        let total: u64 = self
-            .stacks
-            .iter()
-            .fold(0, |sum, (_, count)| sum.saturating_add(*count));
+        let total = sum(self.stacks.iter().map(|(_, count)| *count));
         let mut by_line: HashMap<_, u64> = HashMap::new();
         for (node, count) in &self.stacks {
             *by_line.entry(tree.own_line(*node)).or_default() += count;
@@ -92,10 +88,6 @@ impl LastAllocations {
             })
             .collect()
     }
-}
-
-fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ impl CounterSums {
         let cpu_ns = counters.get(Counter::TaskClock);
         for (counter, value) in counters.iter() {
             let add = |pairs: &mut [CounterPair; COUNTERS], other: Option<u64>| {
-                if let (Some(pair), Some(other)) = (pairs.get_mut(counter as usize), other) {
-                    pair.add(value, other);
+                if let Some(other) = other {
+                    pairs[counter as usize].add(value, other);
                 }
             };
             add(&mut self.inside, Some(1));
@@ -115,22 +115,20 @@ impl CounterSums {
         self.scaled_pauses += other.scaled_pauses;
         self.major_fault_pauses.add_all(&other.major_fault_pauses);
         self.traversed_pauses += other.traversed_pauses;
-        self.traversed_objects = self
-            .traversed_objects
-            .saturating_add(other.traversed_objects);
+        add_to(&mut self.traversed_objects, other.traversed_objects);
         self.scaled_processes += other.scaled_processes();
         self.migrated_processes += other.migrated_processes();
         for counter in Counter::ALL {
-            let place = self.compared.get_mut(counter as usize);
-            if let (Some(place), Some(pair)) = (place, other.compared(counter)) {
-                place.get_or_insert_default().add(pair.value, pair.other);
+            if let Some(pair) = other.compared(counter) {
+                let own = self.compared[counter as usize].get_or_insert_default();
+                own.add(pair.value, pair.other);
             }
         }
     }
 
     /// Whole and inside, if both are known.
     fn compared(&self, counter: Counter) -> Option<CounterPair> {
-        let before = self.compared.get(counter as usize).copied().flatten();
+        let before = self.compared[counter as usize];
         let inside = self.inside(counter);
         let whole = self
             .whole
@@ -156,10 +154,7 @@ impl CounterSums {
     }
 
     fn inside(&self, counter: Counter) -> CounterPair {
-        self.inside
-            .get(counter as usize)
-            .copied()
-            .unwrap_or_default()
+        self.inside[counter as usize]
     }
 
     /// The whole minus inside; `None` if unknown.
@@ -217,7 +212,7 @@ impl CounterSums {
         let instructions = pair(&self.by_instructions, 1e3);
         let whole = self.compared(counter);
         Some(CounterReport {
-            name: counter.as_str().to_owned(),
+            name: counter,
             inside: inside.value,
             inside_pauses: inside.other,
             outside,

@@ -4,6 +4,7 @@
 //! The cost of pauses for the GPU is not computed here.
 
 use crate::accumulate::add_to;
+use crate::accumulate::sum;
 use crate::report::CudaFunction;
 use crate::report::CudaReport;
 use crate::report::DeviceMemoryReport;
@@ -108,12 +109,10 @@ impl CudaSums {
     /// bytes, summed over devices.
     pub(crate) fn memory_of(&self, pid: u32) -> (u64, u64) {
         let own = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
-        own.fold((0, 0), |(freed, reserved), (_, memory)| {
-            (
-                memory.freed_in_pauses.saturating_add(freed),
-                memory.peak_reserved.saturating_add(reserved),
-            )
-        })
+        (
+            sum(own.clone().map(|(_, memory)| memory.freed_in_pauses)),
+            sum(own.map(|(_, memory)| memory.peak_reserved)),
+        )
     }
 
     fn is_empty(&self) -> bool {
@@ -179,8 +178,9 @@ pub(crate) fn report<'a>(
     for (index, trace) in traces.filter(|(_, trace)| !trace.is_empty()) {
         any = true;
         sum.merge(trace);
-        let (first, last) = trace.launching.unwrap_or_default();
-        add_to(&mut launching_ns, last - first);
+        if let Some((first, last)) = trace.launching {
+            add_to(&mut launching_ns, last - first);
+        }
         memory.extend(trace.memory(index));
     }
     any.then(|| CudaReport {

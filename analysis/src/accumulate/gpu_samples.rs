@@ -122,7 +122,6 @@ impl GpuSampleSums {
     }
 
     fn report(&self, trace: usize, index: u32, recorded: &Recorded) -> GpuReport {
-        let (first, last) = self.span.unwrap_or_default();
         GpuReport {
             basis: Basis::Measured,
             trace,
@@ -132,7 +131,7 @@ impl GpuSampleSums {
             driver: self.device.driver.clone(),
             mig: self.device.mig,
             samples: self.samples,
-            covered_ns: last.saturating_sub(first),
+            covered_ns: self.span.map_or(0, |(first, last)| last - first),
             utilization_ratio: self.utilization.report(100.0),
             memory_utilization_ratio: self.memory_utilization.report(100.0),
             memory_used_bytes: self.memory_used.report(1.0),

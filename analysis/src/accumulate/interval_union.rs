@@ -2,11 +2,14 @@
 //! incrementally.
 //!
 //! Owns which part of an interval is new. What is kept to know it is bounded by number and, for the
-//! live view, by age: the new part of intervals before that is unknown.
+//! live view, by age: the new part of intervals before that is unknown. Complete lists are
+//! `time/intervals.rs`, which takes the space of one sorted list and no time per interval.
 
 use super::Keep;
 use super::WINDOW_NS;
 use crate::accumulate::add_to;
+use crate::time::intervals::clipped;
+use crate::time::intervals::length;
 use std::collections::VecDeque;
 
 /// The union of intervals `[start, end)`.
@@ -126,16 +129,12 @@ impl IntervalUnion {
     /// The covered parts of an interval, as far as they are kept.
     pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let first = self.recent.partition_point(|(_, other)| *other <= start);
-        let reaching = self.recent.range(first..);
-        reaching
-            .take_while(move |(other, _)| *other < end)
-            .map(move |(from, to)| ((*from).max(start), (*to).min(end)))
-            .filter(|(from, to)| from < to)
+        clipped(self.recent.range(first..), start, end)
     }
 
     /// How much of an interval is covered, as far as it is kept.
     pub(crate) fn length_within(&self, start: u64, end: u64) -> u64 {
-        self.within(start, end).map(|(from, to)| to - from).sum()
+        length(self.within(start, end))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Allocation pressure of one process: summed over its intervals, and the latest.
 
 use crate::accumulate::add_to;
+use crate::accumulate::sum;
 use crate::accumulate::tally::rate;
 use crate::report::ArenasReport;
 use crate::report::Basis;
@@ -9,9 +10,10 @@ use gctrace_event::Allocations;
 use gctrace_event::Pause;
 use gctrace_event::Pressure;
 
-/// Bytes of an arena from CPython 3.10 on (`Include/internal/pycore_obmalloc.h`, `ARENA_BITS` 20).
+/// Size of an arena in bytes from CPython 3.10 on (`Include/internal/pycore_obmalloc.h`,
+/// `ARENA_BITS` 20).
 const ARENA_BYTES: i64 = 1 << 20;
-/// Bytes of an arena before (`Objects/obmalloc.c`, `ARENA_SIZE` 256 << 10).
+/// Size of an arena in bytes before (`Objects/obmalloc.c`, `ARENA_SIZE` 256 << 10).
 const OLD_ARENA_BYTES: i64 = 256 << 10;
 
 /// Sums over one process, or several.
@@ -133,36 +135,32 @@ pub(crate) fn arena_bytes(version: &str) -> Option<i64> {
 pub(crate) fn together<'a>(
     reports: impl Iterator<Item = &'a PressureReport>,
 ) -> Option<PressureReport> {
-    reports.cloned().reduce(|sum, report| {
-        let covered_ns = sum.covered_ns.saturating_add(report.covered_ns);
-        let net_containers = sum.net_containers.saturating_add(report.net_containers);
-        PressureReport {
-            basis: match (sum.basis, report.basis) {
-                (Basis::Measured, Basis::Measured) => Basis::Measured,
-                _ => Basis::Inferred,
-            },
-            covered_ns,
-            net_containers,
-            net_containers_per_s: rate(net_containers, covered_ns),
-            arenas: match (sum.arenas, report.arenas) {
-                (Some(sum), Some(report)) => Some(arenas_together(&sum, &report)),
-                (sum, report) => sum.or(report),
-            },
+    reports.cloned().reduce(|mut sum, report| {
+        if report.basis != Basis::Measured {
+            sum.basis = Basis::Inferred;
         }
+        add_to(&mut sum.covered_ns, report.covered_ns);
+        add_to(&mut sum.net_containers, report.net_containers);
+        sum.net_containers_per_s = rate(sum.net_containers, sum.covered_ns);
+        sum.arenas = match (sum.arenas, report.arenas) {
+            (Some(sum), Some(report)) => Some(arenas_together(&sum, &report)),
+            (sum, report) => sum.or(report),
+        };
+        sum
     })
 }
 
 fn arenas_together(a: &ArenasReport, b: &ArenasReport) -> ArenasReport {
     let arenas = ArenaSums {
-        covered_ns: a.covered_ns.saturating_add(b.covered_ns),
-        mapped: a.mapped.saturating_add(b.mapped),
-        unmapped: a.unmapped.saturating_add(b.unmapped),
+        covered_ns: sum([a.covered_ns, b.covered_ns]),
+        mapped: sum([a.mapped, b.mapped]),
+        unmapped: sum([a.unmapped, b.unmapped]),
         peak: a.peak_balance.saturating_add(b.peak_balance),
     };
-    let sum = |(a, b): (i64, i64)| a.saturating_add(b);
+    let both = |(a, b): (i64, i64)| a.saturating_add(b);
     ArenasReport {
-        balance_bytes: a.balance_bytes.zip(b.balance_bytes).map(sum),
-        peak_balance_bytes: a.peak_balance_bytes.zip(b.peak_balance_bytes).map(sum),
+        balance_bytes: a.balance_bytes.zip(b.balance_bytes).map(both),
+        peak_balance_bytes: a.peak_balance_bytes.zip(b.peak_balance_bytes).map(both),
         ..arenas.report(None)
     }
 }

@@ -24,7 +24,6 @@ use crate::report::ProcessReport;
 use crate::report::SettingsReport;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::ProcessOrigin;
 use std::collections::BTreeSet;
 
 /// Significant digits of one process's percentiles; there may be thousands of processes.
@@ -194,7 +193,7 @@ impl ProcessState {
                 Some(process) => process.command.clone(),
                 None => self.name.iter().cloned().collect(),
             },
-            origin: described.map(|process| origin(process.origin).to_owned()),
+            origin: described.map(|process| process.origin),
             interpreter: self.interpreter(),
             since_start_ns: start_ns.saturating_sub(started_ns),
             observed_ns,
@@ -233,13 +232,5 @@ impl ProcessState {
             file: interpreter.file.clone(),
             found_by: interpreter.found_by.clone(),
         })
-    }
-}
-
-fn origin(origin: ProcessOrigin) -> &'static str {
-    match origin {
-        ProcessOrigin::Launched => "launched",
-        ProcessOrigin::Child => "child",
-        ProcessOrigin::Attached => "attached",
     }
 }

@@ -1,4 +1,4 @@
-//! What the records of one process state and add up to, and which process a record is of.
+//! State and sums of one process, and the process that a record belongs to.
 
 use super::interval_union::IntervalUnion;
 use super::pressure::PressureSums;

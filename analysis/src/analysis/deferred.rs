@@ -22,7 +22,7 @@ pub(super) struct DeferredCollections {
 }
 
 impl DeferredCollections {
-    /// Those of the trace that ends, if there are any.
+    /// Takes the pauses of the trace that ends, if there are any.
     pub(super) fn take(
         &mut self,
         trace: usize,

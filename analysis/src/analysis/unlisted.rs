@@ -80,7 +80,7 @@ impl Analysis {
     }
 
     pub(super) fn add_unlisted_pause(&mut self, pause: &Pause) {
-        let trace = self.traces.len().saturating_sub(1);
+        let trace = self.traces.len() - 1;
         let rest = &mut self.current.rest;
         let full = rest.processes.entry(pause.pid).or_default().add(pause);
         rest.together(trace).add_shared(pause, full);
@@ -89,7 +89,7 @@ impl Analysis {
 
     /// Uses a record about such a process; returns records that concern no process.
     pub(super) fn add_unlisted(&mut self, record: Record) -> Option<Record> {
-        let trace = self.traces.len().saturating_sub(1);
+        let trace = self.traces.len() - 1;
         let pid = match &record {
             Record::Process(process) => process.pid,
             Record::ProcessExit(exit) => exit.pid,
@@ -213,7 +213,7 @@ impl UnlistedSums {
             (since, end) => {
                 let start = since.map_or(process.first_ns, |since| since.min(process.first_ns));
                 let end = end.map_or(process.last_ns, |end| end.max(process.last_ns));
-                end.saturating_sub(start)
+                end - start
             }
         };
         self.collecting += 1;
@@ -227,8 +227,7 @@ impl UnlistedSums {
             add_to(&mut self.callers_observed_ns, observed_ns);
         }
         if let Some(ratio) = ratio(process.paused_ns.min(observed_ns), observed_ns) {
-            self.paused_of_observed_ns =
-                self.paused_of_observed_ns.saturating_add(process.paused_ns);
+            add_to(&mut self.paused_of_observed_ns, process.paused_ns);
             self.worst_ratio = Some(self.worst_ratio.map_or(ratio, |worst| worst.max(ratio)));
         }
     }

@@ -13,7 +13,10 @@ pub(crate) mod report;
 
 use super::calls::CallEffect;
 use super::pause_span::PauseSpan;
+use super::timeline::PauseIndex;
+use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
+use crate::report::BoundsRule;
 use activity::CallActivity;
 use gctrace_event::GcReason;
 
@@ -33,54 +36,11 @@ pub struct BoundsContext {
     pub several_devices: bool,
 }
 
-/// Why a pause has the bounds it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BoundsRule {
-    /// All streams were empty when it started, and nothing was enqueued until it ended.
-    GpuWasEmpty,
-    /// The next synchronizing call, with no launch before it, still waited, or the launching thread
-    /// waited for the GPU until the pause was over.
-    GpuStayedBusy,
-    /// The next synchronizing call, before which nothing more was launched, returned at once.
-    GpuFoundEmpty,
-    /// Nothing was launched before it, or nothing after it, or the interpreter was ending.
-    NoGpuWork,
-    /// It was on a thread that launches nothing; the one that does may have been blocked.
-    OtherThread,
-    /// None of the other rules.
-    NotKnown,
-}
-
-impl BoundsRule {
-    /// All rules, in the order of the report.
-    pub const ALL: [Self; 6] = [
-        Self::GpuWasEmpty,
-        Self::GpuStayedBusy,
-        Self::GpuFoundEmpty,
-        Self::NoGpuWork,
-        Self::OtherThread,
-        Self::NotKnown,
-    ];
-
-    /// Name of the rule in reports, for example `gpu-was-empty`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::GpuWasEmpty => "gpu-was-empty",
-            Self::GpuStayedBusy => "gpu-stayed-busy",
-            Self::GpuFoundEmpty => "gpu-found-empty",
-            Self::NoGpuWork => "no-gpu-work",
-            Self::OtherThread => "other-thread",
-            Self::NotKnown => "unknown",
-        }
-    }
-}
-
 /// What one pause cost the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseBounds {
-    /// Index of the pause in [`Timeline::pauses`].
-    pub pause: usize,
+    /// The pause.
+    pub pause: PauseIndex,
     /// Length of the pause; of one that overlaps another, the part after it.
     pub length_ns: u64,
     /// Lower bound of the delay, in ns.
@@ -108,8 +68,7 @@ pub fn bounds(timeline: &Timeline, circumstances: BoundsContext) -> Option<Vec<P
         one_device: !circumstances.several_devices,
     };
     let mut covered_ns = 0;
-    let pauses = timeline.pauses.iter().enumerate();
-    let bounds = pauses.map(|(index, pause)| {
+    let bounds = PauseIndex::enumerate(&timeline.pauses).map(|(index, pause)| {
         let start_ns = pause.start_ns.max(covered_ns);
         let end_ns = pause.end_ns.max(start_ns);
         covered_ns = end_ns;
@@ -146,17 +105,17 @@ impl BoundsEvaluator<'_> {
             return (BoundsRule::NoGpuWork, 0, 0);
         }
         if !self.complete {
-            return (BoundsRule::NotKnown, 0, length_ns);
+            return (BoundsRule::Unknown, 0, length_ns);
         }
         if !self.activity.launching.contains(&pause.thread) {
             return self.on_other_thread(pause);
         }
         if !self.one_device {
-            return (BoundsRule::NotKnown, 0, length_ns);
+            return (BoundsRule::Unknown, 0, length_ns);
         }
         let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
         if self.emptiness.at(start_ns) && !self.activity.put_between(start_ns, end_ns) {
-            let at_least_ns = length_ns.saturating_sub(AT_ONCE_NS);
+            let at_least_ns = length_ns - length_ns.min(AT_ONCE_NS);
             return (BoundsRule::GpuWasEmpty, at_least_ns, length_ns);
         }
         match self.activity.next_sync(end_ns) {
@@ -166,7 +125,7 @@ impl BoundsEvaluator<'_> {
                     _ => (BoundsRule::GpuStayedBusy, 0, 0),
                 }
             }
-            _ => (BoundsRule::NotKnown, 0, length_ns),
+            _ => (BoundsRule::Unknown, 0, length_ns),
         }
     }
 
@@ -182,13 +141,13 @@ impl BoundsEvaluator<'_> {
     /// it: at most since its last call.
     fn on_other_thread(&self, pause: &PauseSpan) -> (BoundsRule, u64, u64) {
         let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
-        let mut all_waited = true;
-        let blocked_ns = self.activity.launching.iter().map(|thread| {
+        let (mut all_waited, mut at_most_ns) = (true, 0);
+        for thread in &self.activity.launching {
             let (seen_ns, waited) = self.last_sign(*thread, pause);
             all_waited &= waited;
-            end_ns.saturating_sub(seen_ns.clamp(start_ns, end_ns))
-        });
-        let at_most_ns = blocked_ns.max().unwrap_or(0);
+            let seen_ns = seen_ns.map_or(start_ns, |seen_ns| seen_ns.clamp(start_ns, end_ns));
+            at_most_ns = at_most_ns.max(end_ns - seen_ns);
+        }
         match all_waited {
             true => (BoundsRule::GpuStayedBusy, 0, 0),
             false => (BoundsRule::OtherThread, 0, at_most_ns),
@@ -196,17 +155,21 @@ impl BoundsEvaluator<'_> {
     }
 
     /// The last time up to the pause's end at which the thread was seen running or waiting for the
-    /// GPU, and whether it waited for the GPU until the end.
-    fn last_sign(&self, thread: u32, pause: &PauseSpan) -> (u64, bool) {
+    /// GPU, if any, and whether it waited for the GPU until the end.
+    fn last_sign(&self, thread: ThreadIndex, pause: &PauseSpan) -> (Option<u64>, bool) {
         let calls = &self.timeline.calls;
         let begun = calls.partition_point(|call| call.start_ns <= pause.end_ns);
-        let before = calls.get(..begun).unwrap_or_default();
-        let call = before.iter().rev().find(|call| call.thread == thread);
+        let call = calls[..begun]
+            .iter()
+            .rev()
+            .find(|call| call.thread == thread);
         let launches = &self.timeline.counted_launches;
         let begun = launches.partition_point(|own| own.first_ns <= pause.end_ns);
-        let before = launches.get(..begun).unwrap_or_default();
-        let launch = before.iter().rev().find(|own| own.thread == thread);
-        let launch_ns = launch.map_or(0, |own| match own.last_ns <= pause.end_ns {
+        let launch = launches[..begun]
+            .iter()
+            .rev()
+            .find(|own| own.thread == thread);
+        let launch_ns = launch.map(|own| match own.last_ns <= pause.end_ns {
             true => own.last_ns,
             false => own.first_ns,
         });
@@ -219,7 +182,7 @@ impl BoundsEvaluator<'_> {
             );
             waits && call.end_ns >= pause.end_ns && call.start_ns <= pause.start_ns
         });
-        let call_ns = call.map_or(0, |call| call.end_ns.min(pause.end_ns));
+        let call_ns = call.map(|call| call.end_ns.min(pause.end_ns));
         (call_ns.max(launch_ns), waited)
     }
 }

@@ -6,11 +6,15 @@
 
 use super::device::DeviceTimeline;
 use super::timeline::Call;
+use super::timeline::NameIndex;
 use super::timeline::Op;
 use super::timeline::StepSource;
+use super::timeline::StreamIndex;
 use super::timeline::Timeline;
 use crate::report::StreamIdle;
 use crate::report::TemporalBreakdown;
+use crate::time::later;
+use crate::time::signed;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
@@ -27,8 +31,8 @@ struct TimedOp {
     end_ns: i64,
     /// Start of the call that launched it; `None` if unknown.
     launched_ns: Option<i64>,
-    stream: u32,
-    name: u32,
+    stream: StreamIndex,
+    name: NameIndex,
 }
 
 impl TimedOp {
@@ -67,7 +71,7 @@ fn microseconds(ns: u64) -> f64 {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "casts of floats saturate; times of traces are under 2^53 microseconds"
+    reason = "casts of floats saturate, as the product does"
 )]
 fn whole_ns(us: f64) -> i64 {
     (us as i64).saturating_mul(1000)
@@ -95,14 +99,14 @@ pub(crate) fn temporal(work: &DeviceTimeline<'_>) -> Option<TemporalBreakdown> {
 }
 
 /// `get_idle_time_breakdown` as HTA prints it, by stream (index in the timeline).
-pub(crate) fn printed_idle(work: &DeviceTimeline<'_>) -> BTreeMap<u32, StreamIdle> {
+pub(crate) fn printed_idle(work: &DeviceTimeline<'_>) -> BTreeMap<StreamIndex, StreamIdle> {
     idle_by_stream(&as_in_hta(work))
 }
 
 /// The same definitions over all operations, in nanoseconds.
-pub(crate) fn exact_idle(work: &DeviceTimeline<'_>) -> BTreeMap<u32, StreamIdle> {
+pub(crate) fn exact_idle(work: &DeviceTimeline<'_>) -> BTreeMap<StreamIndex, StreamIdle> {
     let timeline = work.timeline;
-    let exact = |op: &&Op| TimedOp::exact(op, timeline.calls.get(op.call as usize));
+    let exact = |op: &&Op| TimedOp::exact(op, timeline.call(op));
     let ops: Vec<TimedOp> = work.ops.iter().map(exact).collect();
     idle_by_stream(&ops)
 }
@@ -113,7 +117,7 @@ fn as_in_hta(work: &DeviceTimeline<'_>) -> Vec<TimedOp> {
     let timeline = work.timeline;
     let before_ns = last_step(timeline);
     let ops = work.ops.iter().filter_map(|op| {
-        let call = timeline.calls.get(op.call as usize);
+        let call = timeline.call(op);
         let kept = before_ns.is_none_or(|limit| call.is_some_and(|call| call.start_ns < limit));
         kept.then(|| TimedOp::rounded(op, call))
     });
@@ -142,17 +146,14 @@ fn merged<'a>(ops: impl Iterator<Item = &'a TimedOp>) -> (i64, i64) {
         group = Some(match group {
             Some((start, end)) if op.start_ns <= end => (start, end.max(op.end_ns)),
             Some((start, end)) => {
-                run = run.saturating_add(end.saturating_sub(start));
+                run += end - start;
                 (op.start_ns, op.end_ns)
             }
             None => (op.start_ns, op.end_ns),
         });
     }
     match (first, group) {
-        (Some(first), Some((start, end))) => (
-            run.saturating_add(end.saturating_sub(start)),
-            end.saturating_sub(first),
-        ),
+        (Some(first), Some((start, end))) => (run + (end - start), end - first),
         _ => (0, 0),
     }
 }
@@ -160,7 +161,7 @@ fn merged<'a>(ops: impl Iterator<Item = &'a TimedOp>) -> (i64, i64) {
 /// Classes that HTA derives from names.
 struct OpCategories<'a> {
     timeline: &'a Timeline,
-    computes: HashMap<u32, bool>,
+    computes: HashMap<NameIndex, bool>,
 }
 
 impl<'a> OpCategories<'a> {
@@ -171,7 +172,7 @@ impl<'a> OpCategories<'a> {
         }
     }
 
-    fn computes(&mut self, name: u32) -> bool {
+    fn computes(&mut self, name: NameIndex) -> bool {
         let timeline = self.timeline;
         let known = self.computes.entry(name);
         *known.or_insert_with(|| is_computation(timeline.names.text(name)))
@@ -189,8 +190,8 @@ fn is_computation(name: &str) -> bool {
     !collective && !memory && !name.contains("Memcpy") && !name.contains("Sync")
 }
 
-fn idle_by_stream(ops: &[TimedOp]) -> BTreeMap<u32, StreamIdle> {
-    let mut streams: BTreeMap<u32, (i64, [i64; 3])> = BTreeMap::new();
+fn idle_by_stream(ops: &[TimedOp]) -> BTreeMap<StreamIndex, StreamIdle> {
+    let mut streams: BTreeMap<StreamIndex, (i64, [i64; 3])> = BTreeMap::new();
     for op in ops {
         let Some((previous_ns, [host_wait, kernel_wait, other])) = streams.get_mut(&op.stream)
         else {
@@ -200,9 +201,9 @@ fn idle_by_stream(ops: &[TimedOp]) -> BTreeMap<u32, StreamIdle> {
         let gap_ns = op.start_ns - *previous_ns;
         let late = op.launched_ns.is_some_and(|at_ns| at_ns > *previous_ns);
         match () {
-            () if late => *host_wait = host_wait.saturating_add(gap_ns),
-            () if gap_ns < BACK_TO_BACK_NS => *kernel_wait = kernel_wait.saturating_add(gap_ns),
-            () => *other = other.saturating_add(gap_ns),
+            () if late => *host_wait = later(*host_wait, gap_ns),
+            () if gap_ns < BACK_TO_BACK_NS => *kernel_wait = later(*kernel_wait, gap_ns),
+            () => *other = later(*other, gap_ns),
         }
         *previous_ns = op.end_ns;
     }
@@ -218,13 +219,9 @@ fn idle_by_stream(ops: &[TimedOp]) -> BTreeMap<u32, StreamIdle> {
     idle.collect()
 }
 
-fn signed(ns: u64) -> i64 {
-    i64::try_from(ns).unwrap_or(i64::MAX)
-}
-
 /// Sums are negative only where operations of a stream overlap.
 fn positive(ns: i64) -> u64 {
-    u64::try_from(ns).unwrap_or(0)
+    ns.max(0).unsigned_abs()
 }
 
 #[cfg(test)]
@@ -252,12 +249,12 @@ mod tests {
         let op = Op {
             start_ns: 10_200,
             end_ns: 12_900,
-            stream: 0,
-            name: 0,
-            call: 0,
+            stream: StreamIndex::new(0),
+            name: NameIndex::new(0),
+            call: None,
             kind: gctrace_event::GpuOpKind::Kernel,
-            group: 0,
-            sequence: 0,
+            group: None,
+            sequence: None,
         };
         let rounded = TimedOp::rounded(&op, None);
         assert_eq!((rounded.start_ns, rounded.end_ns), (11_000, 12_000));

@@ -11,7 +11,9 @@ use super::replay::ReplayModel;
 use super::replay::ReplaySchedule;
 use super::replay::StepEvidence;
 use super::replay::attribute;
+use super::timeline::PauseIndex;
 use super::timeline::Timeline;
+use crate::accumulate::sum;
 use crate::report::Basis;
 use crate::report::CauseReport;
 use crate::report::DeviceCost;
@@ -19,7 +21,9 @@ use crate::report::PauseCostParts;
 use crate::report::PauseCostReport;
 use crate::report::PauseTotal;
 use crate::report::StepEvidenceReport;
+use crate::time::duration;
 use crate::time::intervals::Intervals;
+use crate::time::since;
 use gctrace_event::Pause;
 use std::collections::HashMap;
 
@@ -31,19 +35,22 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Vec<CauseReport> {
     let collected = timelines
         .iter()
         .filter(|timeline| !timeline.pauses.is_empty());
-    collected.map(|timeline| of_process(timeline)).collect()
+    collected
+        .filter_map(|timeline| of_process(timeline))
+        .collect()
 }
 
-fn of_process(timeline: &Timeline) -> CauseReport {
+/// `None` without operations and calls.
+fn of_process(timeline: &Timeline) -> Option<CauseReport> {
+    let start_ns = timeline.first_ns()?;
     let job = ReplayJob::single(timeline);
     let model = ReplayModel::learn(&job);
     let without = model.replay(&ReplayChange::without_all(&job));
     let attribution = attribute(&job, &model, AttributionBudget::for_model(&model));
-    let start_ns = start_ns(timeline);
-    let span_ns = attribution.end_ns.saturating_sub(start_ns);
+    let span_ns = duration(start_ns, attribution.end_ns);
     let cost_ns = attribution.cost_ns;
     let steps = StepEvidence::collect(timeline, 0, &without);
-    CauseReport {
+    Some(CauseReport {
         basis: Basis::Inferred,
         trace: timeline.trace,
         pid: timeline.pid,
@@ -70,24 +77,14 @@ fn of_process(timeline: &Timeline) -> CauseReport {
         replayed_alone: attribution.pauses.len() as u64,
         parts: parts(&attribution.pauses),
         longest: longest(timeline, &attribution, start_ns),
-    }
+    })
 }
 
 fn effort(pauses: &[PauseSpan]) -> PauseTotal {
     PauseTotal {
         count: pauses.len() as u64,
-        time_ns: pauses
-            .iter()
-            .map(PauseSpan::duration_ns)
-            .fold(0, u64::saturating_add),
+        time_ns: sum(pauses.iter().map(PauseSpan::duration_ns)),
     }
-}
-
-/// The first call or operation.
-fn start_ns(timeline: &Timeline) -> u64 {
-    let calls = timeline.calls.first().map(|call| call.start_ns);
-    let ops = timeline.ops.first().map(|op| op.start_ns);
-    calls.into_iter().chain(ops).min().unwrap_or(0)
 }
 
 fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {
@@ -103,7 +100,7 @@ fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {
             device: work.device,
             idle_ns,
             idle_without_ns,
-            idle_cost_ns: idle_ns.cast_signed() - idle_without_ns.cast_signed(),
+            idle_cost_ns: since(idle_ns, idle_without_ns),
             overlap_ns,
         }
     };
@@ -112,13 +109,11 @@ fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {
 }
 
 fn parts(pauses: &[PauseCost]) -> PauseCostParts {
-    pauses
-        .iter()
-        .fold(PauseCostParts::default(), |sum, pause| PauseCostParts {
-            exposed_ns: sum.exposed_ns.saturating_add(pause.exposed_ns),
-            deferred_ns: sum.deferred_ns.saturating_add(pause.deferred_ns),
-            hidden_ns: sum.hidden_ns.saturating_add(pause.hidden_ns),
-        })
+    PauseCostParts {
+        exposed_ns: sum(pauses.iter().map(|pause| pause.exposed_ns)),
+        deferred_ns: sum(pauses.iter().map(|pause| pause.deferred_ns)),
+        hidden_ns: sum(pauses.iter().map(|pause| pause.hidden_ns)),
+    }
 }
 
 fn longest(
@@ -127,16 +122,14 @@ fn longest(
     start_ns: u64,
 ) -> Vec<PauseCostReport> {
     let shares = attribution.shares.iter();
-    let shares: HashMap<u32, u64> = shares
+    let shares: HashMap<PauseIndex, u64> = shares
         .map(|share| (share.pause.pause, share.share_ns))
         .collect();
     let of_pause = |cost: &PauseCost| {
-        let span = timeline.pauses.get(cost.pause.pause as usize)?;
-        let thread = timeline.threads.get(span.thread as usize);
-        let after_start = i128::from(span.start_ns) - i128::from(start_ns);
-        Some(PauseCostReport {
-            after_start_ns: i64::try_from(after_start).unwrap_or(i64::MAX),
-            tid: thread.map_or(0, |thread| thread.tid),
+        let span = &timeline.pauses[cost.pause.pause];
+        PauseCostReport {
+            after_start_ns: since(span.start_ns, start_ns),
+            tid: timeline.threads[span.thread].tid,
             length_ns: cost.length_ns,
             generation: match span.generation {
                 Pause::UNKNOWN_GENERATION => None,
@@ -144,9 +137,9 @@ fn longest(
             },
             cost_ns: cost.cost_ns,
             parts: parts(std::slice::from_ref(cost)),
-            share_ns: shares.get(&cost.pause.pause).copied().unwrap_or(0),
-        })
+            share_ns: shares[&cost.pause.pause],
+        }
     };
     let longest = attribution.pauses.iter().take(LONGEST);
-    longest.filter_map(of_pause).collect()
+    longest.map(of_pause).collect()
 }

@@ -6,16 +6,19 @@ mod handles;
 mod part;
 
 use super::calls::CallEffect;
+use super::index::Index;
+use super::index::SmallNumber;
 use super::pause_span::PackedPauses;
 use super::pause_span::PauseSpan;
 use super::timeline::AnnotationSpan;
 use super::timeline::Call;
-use super::timeline::NONE;
+use super::timeline::NameIndex;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
 use super::timeline::Stream;
 use super::timeline::StringTable;
 use super::timeline::Thread;
+use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
@@ -28,9 +31,6 @@ use gctrace_event::Pause;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// `name` of the PyTorch profiler's steps, before the number.
-const PROFILER_STEP: &str = "ProfilerStep#";
 
 /// Stands for the process of operations that cannot be given to one.
 const NO_PROCESS: u32 = 0;
@@ -50,10 +50,10 @@ struct RawOp {
     start_ns: u64,
     end_ns: u64,
     stream: Stream,
-    name: u32,
+    name: NameIndex,
     kind: GpuOpKind,
-    group: u32,
-    sequence: u32,
+    group: Option<NameIndex>,
+    sequence: Option<SmallNumber>,
     pid: Option<u32>,
     correlation: Option<u64>,
 }
@@ -70,9 +70,9 @@ struct RawCall {
 #[derive(Debug, Default)]
 struct ProcessBuilder {
     threads: Vec<Thread>,
-    thread_indices: HashMap<u32, u32>,
+    thread_indices: HashMap<u32, ThreadIndex>,
     calls: Vec<RawCall>,
-    counted_launches: Vec<(u32, CudaLaunches)>,
+    counted_launches: Vec<(ThreadIndex, CudaLaunches)>,
     pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
@@ -80,12 +80,9 @@ struct ProcessBuilder {
 }
 
 impl ProcessBuilder {
-    fn thread(&mut self, tid: u32) -> u32 {
-        let next = index(self.threads.len());
-        *self.thread_indices.entry(tid).or_insert_with(|| {
-            self.threads.push(Thread { tid, name: None });
-            next
-        })
+    fn thread(&mut self, tid: u32) -> ThreadIndex {
+        let new = || Index::push(&mut self.threads, Thread { tid, name: None });
+        *self.thread_indices.entry(tid).or_insert_with(new)
     }
 }
 
@@ -114,15 +111,13 @@ impl TimelineCollector {
     pub fn add_pause(&mut self, pause: &Pause) {
         let part = self.processes.entry(pause.pid).or_default();
         let thread = part.thread(pause.tid);
-        let saturated = |count: Option<u64>| {
-            count.map_or(NONE, |count| u32::try_from(count).unwrap_or(NONE - 1))
-        };
+        let objects = pause.heap_objects.or(pause.oldest_objects);
         part.pauses.push(&PauseSpan {
             start_ns: pause.start_ns,
             end_ns: pause.end_ns,
             thread,
-            collected: saturated(pause.collected),
-            objects: saturated(pause.heap_objects.or(pause.oldest_objects)),
+            collected: pause.collected.map(SmallNumber::at_most_max),
+            objects: objects.map(SmallNumber::at_most_max),
             generation: pause.generation,
             reason: pause.reason,
         });
@@ -142,7 +137,7 @@ impl TimelineCollector {
                 thread,
                 function,
                 kind,
-                stream: NONE,
+                stream: None,
                 timed: call.end_ns > call.start_ns,
             },
             correlation: call.correlation,
@@ -160,13 +155,13 @@ impl TimelineCollector {
             start_ns: op.start_ns,
             end_ns: op.end_ns,
             stream: Stream {
-                device: op.device,
+                device: Some(op.device),
                 number: op.stream,
             },
             name: self.names.intern(&op.name),
             kind: op.kind,
-            group: group.map_or(NONE, |group| self.names.intern(group)),
-            sequence: sequence.map_or(NONE, |number| u32::try_from(number).unwrap_or(NONE)),
+            group: group.map(|group| self.names.intern(group)),
+            sequence: sequence.and_then(SmallNumber::new),
             pid: op.pid,
             correlation: op.correlation,
         });
@@ -183,8 +178,7 @@ impl TimelineCollector {
         let part = self.processes.entry(annotation.pid).or_default();
         let thread = part.thread(annotation.tid);
         let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
-        let number = annotation.name.strip_prefix(PROFILER_STEP);
-        match number.and_then(|number| number.parse().ok()) {
+        match annotation.step_number() {
             Some(number) => part.steps.push(StepSpan {
                 start_ns,
                 end_ns,
@@ -314,8 +308,4 @@ impl OperationOwners {
         };
         correlation.and_then(of_call).unwrap_or(NO_PROCESS)
     }
-}
-
-fn index(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(NONE)
 }

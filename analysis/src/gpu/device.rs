@@ -4,7 +4,6 @@
 //! memsets, idle the rest between the first start and the last end. All in nanoseconds, as in the
 //! trace.
 
-use super::timeline::NONE;
 use super::timeline::Op;
 use super::timeline::Timeline;
 use crate::report::DeviceId;
@@ -33,7 +32,7 @@ pub(crate) struct DeviceGap<'a> {
 
 impl DeviceGap<'_> {
     pub(crate) fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
+        self.end_ns - self.start_ns
     }
 }
 
@@ -69,9 +68,9 @@ impl<'a> DeviceTimeline<'a> {
 
     /// First start and last end.
     pub(crate) fn span(&self) -> (u64, u64) {
-        let first = self.ops.first().map_or(0, |op| op.start_ns);
-        let last = self.ops.iter().map(|op| op.end_ns).max();
-        (first, last.unwrap_or(first).max(first))
+        let first = self.ops[0].start_ns;
+        let ends = self.ops.iter().map(|op| op.end_ns);
+        (first, ends.fold(first, u64::max))
     }
 
     /// When it did something.
@@ -82,11 +81,8 @@ impl<'a> DeviceTimeline<'a> {
     /// When it did nothing, by start. Together they are as long as the span minus the busy time.
     pub(crate) fn gaps(&self) -> Vec<DeviceGap<'a>> {
         let mut gaps: Vec<DeviceGap<'a>> = Vec::new();
-        let mut ops = self.ops.iter().copied();
-        let Some(mut before) = ops.next() else {
-            return gaps;
-        };
-        for op in ops {
+        let mut before = self.ops[0];
+        for op in self.ops.iter().copied() {
             if op.start_ns > before.end_ns {
                 gaps.push(DeviceGap {
                     start_ns: before.end_ns,
@@ -96,7 +92,7 @@ impl<'a> DeviceTimeline<'a> {
                 });
             } else if let Some(gap) = gaps.last_mut()
                 && gap.end_ns == op.start_ns
-                && gap.after.call == NONE
+                && gap.after.call.is_none()
             {
                 gap.after = op;
             }

@@ -3,6 +3,7 @@
 use super::breakdown;
 use super::device::DeviceTimeline;
 use super::timeline::Op;
+use super::timeline::StreamIndex;
 use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::DeviceReport;
@@ -13,9 +14,9 @@ use std::collections::BTreeMap;
 /// The figures of one device.
 pub(crate) fn report(work: &DeviceTimeline<'_>) -> DeviceReport {
     let (first_ns, last_ns) = work.span();
-    let span_ns = last_ns.saturating_sub(first_ns);
+    let span_ns = last_ns - first_ns;
     let busy_ns = work.busy().length_ns();
-    let idle_ns = span_ns.saturating_sub(busy_ns);
+    let idle_ns = span_ns - busy_ns;
     DeviceReport {
         id: work.id(),
         basis: Basis::Measured,
@@ -31,7 +32,7 @@ pub(crate) fn report(work: &DeviceTimeline<'_>) -> DeviceReport {
 }
 
 fn streams(work: &DeviceTimeline<'_>) -> Vec<StreamReport> {
-    let mut by_stream: BTreeMap<u32, Vec<&Op>> = BTreeMap::new();
+    let mut by_stream: BTreeMap<StreamIndex, Vec<&Op>> = BTreeMap::new();
     for op in &work.ops {
         by_stream.entry(op.stream).or_default().push(op);
     }
@@ -39,13 +40,12 @@ fn streams(work: &DeviceTimeline<'_>) -> Vec<StreamReport> {
     let exact = breakdown::exact_idle(work);
     let reports = by_stream.into_iter().map(|(index, ops)| {
         let busy = Intervals::from_iter(ops.iter().map(|op| op.span()));
-        let stream = work.timeline.streams.get(index as usize);
         StreamReport {
-            stream: stream.map_or(0, |stream| stream.number),
+            stream: work.timeline.streams[index].number,
             operations: ops.len() as u64,
             busy_ns: busy.length_ns(),
             idle_ns: printed.get(&index).copied().unwrap_or_default(),
-            exact_idle_ns: exact.get(&index).copied().unwrap_or_default(),
+            exact_idle_ns: exact[&index],
         }
     });
     reports.collect()

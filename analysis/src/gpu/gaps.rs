@@ -10,21 +10,25 @@ use super::device::DeviceTimeline;
 use super::pause_span::PauseSpan;
 use super::timeline::Call;
 use super::timeline::Op;
+use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
+use crate::accumulate::add_to;
+use crate::accumulate::sum;
 use crate::report::Basis;
 use crate::report::DeviceGaps;
 use crate::report::GapReport;
 use crate::report::GapsReport;
 use crate::report::HostTime;
+use crate::time::duration;
 use crate::time::intervals::Intervals;
 use crate::time::intervals::length;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::HashMap;
 
-/// Gaps in the report; all of them are in the sums.
+/// Maximum number of gaps that the report lists; its sums include all.
 const LONGEST: usize = 20;
-/// Collecting threads named per gap.
+/// Maximum number of collecting threads that are named per gap.
 const COLLECTING: usize = 4;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
 const NAME_CHARS: usize = 160;
@@ -49,10 +53,7 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Option<GapsReport> {
     Some(GapsReport {
         basis: Basis::Inferred,
         count: devices.iter().map(|device| device.count).sum(),
-        time_ns: devices
-            .iter()
-            .map(|device| device.time_ns)
-            .fold(0, u64::saturating_add),
+        time_ns: sum(devices.iter().map(|device| device.time_ns)),
         host,
         devices,
         longest: longest.into_iter().map(|ranked| ranked.gap).collect(),
@@ -73,7 +74,7 @@ fn one_device(
     for gap in work.gaps() {
         let during = host.during(work.timeline, &gap);
         sums.count += 1;
-        sums.time_ns = sums.time_ns.saturating_add(gap.duration_ns());
+        add_to(&mut sums.time_ns, gap.duration_ns());
         sums.host.add(&during);
         let shortest = longest.peek().map(|Reverse(ranked)| ranked.gap.duration_ns);
         if longest.len() < LONGEST || shortest.is_some_and(|ns| ns < gap.duration_ns()) {
@@ -128,13 +129,13 @@ fn gap_report(
     during: HostTime,
 ) -> GapReport {
     let timeline = work.timeline;
-    let call = timeline.calls.get(gap.after.call as usize);
-    let thread = call.and_then(|call| timeline.threads.get(call.thread as usize));
+    let call = timeline.call(gap.after);
+    let thread = call.map(|call| &timeline.threads[call.thread]);
     let (first_ns, _) = work.span();
     GapReport {
         id: work.id(),
         start_ns: gap.start_ns,
-        after_first_ns: gap.start_ns.saturating_sub(first_ns),
+        after_first_ns: duration(first_ns, gap.start_ns),
         duration_ns: gap.duration_ns(),
         before: name(timeline, gap.before),
         after: name(timeline, gap.after),
@@ -149,19 +150,19 @@ fn gap_report(
 fn name(timeline: &Timeline, op: &Op) -> String {
     let name = timeline.op_name(op);
     match name.char_indices().nth(NAME_CHARS) {
-        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
+        Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
     }
 }
 
 /// The activity of the threads of a process, by class.
 struct HostActivity {
-    threads: HashMap<u32, ThreadActivity>,
+    threads: HashMap<ThreadIndex, ThreadActivity>,
     /// Pauses of all threads.
     pauses: Intervals,
 }
 
-/// What one thread did.
+/// The activities of one thread.
 #[derive(Default)]
 struct ThreadActivity {
     pauses: Intervals,
@@ -172,7 +173,7 @@ struct ThreadActivity {
 
 impl HostActivity {
     fn of(timeline: &Timeline) -> Self {
-        let mut raw: HashMap<u32, [Vec<(u64, u64)>; 4]> = HashMap::new();
+        let mut raw: HashMap<ThreadIndex, [Vec<(u64, u64)>; 4]> = HashMap::new();
         for pause in &timeline.pauses {
             let [pauses, ..] = raw.entry(pause.thread).or_default();
             pauses.push(pause.span());
@@ -216,8 +217,7 @@ impl HostActivity {
     fn collecting(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> Vec<u32> {
         let threads = self.threads.iter().filter_map(|(thread, activity)| {
             let time_ns = activity.pauses.length_within(gap.start_ns, gap.end_ns);
-            let tid = timeline.threads.get(*thread as usize)?.tid;
-            (time_ns > 0).then_some((Reverse(time_ns), tid))
+            (time_ns > 0).then(|| (Reverse(time_ns), timeline.threads[*thread].tid))
         });
         let mut threads: Vec<_> = threads.collect();
         threads.sort_unstable();
@@ -231,7 +231,7 @@ impl HostActivity {
     fn during(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> HostTime {
         let mut time = HostTime::default();
         let mut rest = vec![(gap.start_ns, gap.end_ns)];
-        let Some(call) = timeline.calls.get(gap.after.call as usize) else {
+        let Some(call) = timeline.call(gap.after) else {
             time.gc_on_other_thread_ns = self.pauses.take_from(&mut rest);
             time.unknown_ns = length(rest);
             return time;
@@ -268,7 +268,7 @@ fn loads_data(name: &str) -> bool {
 impl HostTime {
     fn add(&mut self, other: &Self) {
         for (sum, more) in self.classes_mut().into_iter().zip(other.classes()) {
-            *sum = sum.saturating_add(more);
+            add_to(sum, more);
         }
     }
 

@@ -35,9 +35,7 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Option<LaunchingReport> {
 
 fn one_device(work: &DeviceTimeline<'_>) -> Option<DeviceLaunching> {
     let launched = launched(work);
-    if launched.ops.is_empty() {
-        return None;
-    }
+    let latency = latency(&launched.ops)?;
     let (first_ns, last_ns) = work.span();
     let depth = |until: fn(&Op) -> u64| {
         let spans = launched.ops.iter();
@@ -47,7 +45,7 @@ fn one_device(work: &DeviceTimeline<'_>) -> Option<DeviceLaunching> {
     Some(DeviceLaunching {
         id: work.id(),
         left_out: launched.left_out,
-        latency: latency(&launched.ops),
+        latency,
         waiting: depth(|op| op.start_ns),
         unfinished: depth(|op| op.end_ns),
     })
@@ -66,12 +64,10 @@ fn launched<'a>(work: &DeviceTimeline<'a>) -> LaunchedOps<'a> {
     let mut seen = vec![false; calls.len()];
     let mut ops = Vec::with_capacity(work.ops.len());
     for op in &work.ops {
-        let at = op.call as usize;
-        let (Some(call), Some(seen)) = (calls.get(at), seen.get_mut(at)) else {
-            continue;
-        };
-        let of_graph = call.kind == CallEffect::GraphLaunch && *seen;
-        *seen = true;
+        let Some(at) = op.call else { continue };
+        let call = &calls[at];
+        let seen = std::mem::replace(&mut seen[at.at()], true);
+        let of_graph = call.kind == CallEffect::GraphLaunch && seen;
         if !of_graph && op.start_ns >= call.start_ns {
             ops.push((call, *op));
         }
@@ -80,26 +76,26 @@ fn launched<'a>(work: &DeviceTimeline<'a>) -> LaunchedOps<'a> {
     LaunchedOps { ops, left_out }
 }
 
-fn latency(ops: &[(&Call, &Op)]) -> LatencyReport {
+/// `None` without operations.
+fn latency(ops: &[(&Call, &Op)]) -> Option<LatencyReport> {
     let mut distribution = Distribution::new(DIGITS);
     let mut min_ns = u64::MAX;
     for (call, op) in ops {
-        let latency_ns = op.start_ns.saturating_sub(call.start_ns);
+        let latency_ns = op.start_ns - call.start_ns;
         min_ns = min_ns.min(latency_ns);
         distribution.add(latency_ns);
     }
-    let percentiles = distribution.percentiles([5.0, 50.0, 95.0, 99.0]);
-    let [p5_ns, p50_ns, p95_ns, p99_ns] = percentiles.unwrap_or_default();
-    LatencyReport {
+    let [p5_ns, p50_ns, p95_ns, p99_ns] = distribution.percentiles([5.0, 50.0, 95.0, 99.0])?;
+    Some(LatencyReport {
         count: distribution.count(),
         min_ns,
         p5_ns,
         p50_ns,
         p95_ns,
         p99_ns,
-        max_ns: distribution.max().unwrap_or(0),
+        max_ns: distribution.max()?,
         percentile_error_ratio: distribution.error_ratio(),
-    }
+    })
 }
 
 /// The number of intervals that are open over time, between two times.
@@ -108,20 +104,23 @@ fn depth(
     first_ns: u64,
     last_ns: u64,
 ) -> Option<DepthReport> {
-    let mut changes: Vec<(u64, i8)> = Vec::new();
+    let mut changes: Vec<(u64, bool)> = Vec::new();
     for (start, end) in intervals {
         let (start, end) = (start.max(first_ns), end.min(last_ns));
         if start < end {
-            changes.extend([(start, 1), (end, -1)]);
+            changes.extend([(start, true), (end, false)]);
         }
     }
     // At equal times, ends before starts.
     changes.sort_unstable();
     let mut series = DepthSeries::new(first_ns, last_ns)?;
     let (mut at_ns, mut open) = (first_ns, 0u64);
-    for (next_ns, change) in changes {
+    for (next_ns, starts) in changes {
         series.hold(at_ns, next_ns, open);
-        open = open.saturating_add_signed(i64::from(change));
+        match starts {
+            true => open += 1,
+            false => open -= 1,
+        }
         at_ns = next_ns;
     }
     series.hold(at_ns, last_ns, open);
@@ -147,7 +146,7 @@ impl DepthSeries {
     /// `None` for no time at all.
     fn new(first_ns: u64, last_ns: u64) -> Option<Self> {
         let length_ns = last_ns.checked_sub(first_ns).filter(|length| *length > 0)?;
-        let slices = usize::try_from(POINTS.min(length_ns)).ok()?;
+        let slices = POINTS.min(length_ns) as usize;
         Some(Self {
             first_ns,
             length_ns,
@@ -158,8 +157,7 @@ impl DepthSeries {
 
     /// Start of a slice, after the first.
     fn offset(&self, slice: usize) -> u64 {
-        let part = u128::from(self.length_ns) * slice as u128 / (self.slices.len() as u128).max(1);
-        u64::try_from(part).unwrap_or(self.length_ns)
+        (u128::from(self.length_ns) * slice as u128 / self.slices.len() as u128) as u64
     }
 
     /// The depth between two times.
@@ -174,9 +172,10 @@ impl DepthSeries {
         let (mut from, to) = (from_ns - self.first_ns, to_ns - self.first_ns);
         let slices = self.slices.len() as u128;
         let mut at = (u128::from(from) * slices / u128::from(self.length_ns)) as usize;
-        while from < to && at < self.slices.len() {
+        while from < to {
             let end = self.offset(at + 1).min(to);
-            if let (Some(slice), true) = (self.slices.get_mut(at), end > from) {
+            if end > from {
+                let slice = &mut self.slices[at];
                 slice.area += u128::from(end - from) * u128::from(depth);
                 slice.max = slice.max.max(depth);
             }
@@ -198,7 +197,7 @@ impl DepthSeries {
         });
         DepthReport {
             mean: mean(area, self.length_ns),
-            max: self.slices.iter().map(|slice| slice.max).max().unwrap_or(0),
+            max: self.slices.iter().map(|slice| slice.max).fold(0, u64::max),
             zero_ns: self.zero_ns,
             zero_ratio: self.zero_ns as f64 / self.length_ns as f64,
             series: points.collect(),

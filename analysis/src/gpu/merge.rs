@@ -49,15 +49,10 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
     let mut joined: Vec<(usize, Timeline)> = Vec::new();
     let mut used = HashSet::new();
     for at in &theirs {
-        let Some(theirs_) = timelines.get(*at) else {
-            continue;
-        };
+        let theirs_ = &timelines[*at];
         match partner(timelines, spans, &ours, &theirs, theirs_) {
             MergePartner::Found(index, recognized_by) => {
-                let Some(own) = timelines.get(index) else {
-                    continue;
-                };
-                let pair = join::join(&own.unpacked(), theirs_, recognized_by);
+                let pair = join::join(&timelines[index].unpacked(), theirs_, recognized_by);
                 let starts = pair.repeated.into_iter();
                 let repeated = starts.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
                 merged.repeated.extend(repeated);
@@ -120,12 +115,10 @@ fn partner(
         return MergePartner::None(NotMergedReason::NoWallClock);
     };
     let span = |own: &Timeline| own.unix(spans.get(own.trace).copied()??);
-    let same_time = |own: &&usize| {
-        let span = timelines.get(**own).and_then(span);
-        span.is_some_and(|span| overlap(span, window))
-    };
+    let same_time =
+        |own: &&usize| span(&timelines[**own]).is_some_and(|span| overlap(span, window));
     let candidates: Vec<usize> = ours.iter().filter(same_time).copied().collect();
-    let rivals = theirs.iter().filter_map(|other| timelines.get(*other));
+    let rivals = theirs.iter().map(|other| &timelines[*other]);
     let rivals = rivals.filter(|other| (other.trace, other.pid) != (their.trace, their.pid));
     let alone = !rivals
         .filter_map(|other| other.unix(other.window()?))
@@ -141,7 +134,7 @@ fn choose(
     alone: bool,
 ) -> MergePartner {
     let only = |is: &dyn Fn(&Timeline) -> bool| {
-        let fits = |at: &&usize| timelines.get(**at).is_some_and(is);
+        let fits = |at: &&usize| is(&timelines[**at]);
         let mut fitting = candidates.iter().filter(fits);
         match (fitting.next(), fitting.next()) {
             (Some(at), None) => Some(*at),
@@ -164,7 +157,7 @@ fn choose(
     ];
     let found = found.into_iter().find_map(|(at, by)| Some((at?, by)));
     match found {
-        Some((at, _)) if timelines.get(at).is_some_and(Timeline::has_gpu_times) => {
+        Some((at, _)) if timelines[at].has_gpu_times() => {
             MergePartner::None(NotMergedReason::GpuWorkInBoth)
         }
         Some((at, by)) => MergePartner::Found(at, by),

@@ -4,6 +4,9 @@
 //! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128): 11
 //! instead of 32 for the pauses of a 1 GB trace, 54 MB in all (docs/measurements.md, section 4).
 
+use super::index::SmallNumber;
+use super::timeline::ThreadIndex;
+use crate::time::duration;
 use gctrace_event::GcReason;
 
 /// A pause: one run of the collector on one thread.
@@ -13,13 +16,13 @@ pub struct PauseSpan {
     pub start_ns: u64,
     /// End of the pause, in ns on the timeline's clock.
     pub end_ns: u64,
-    /// Index in [`Timeline::threads`](super::timeline::Timeline::threads) of the collecting thread.
-    pub thread: u32,
-    /// Objects freed; [`NONE`](super::timeline::NONE) where unknown, saturating.
-    pub collected: u32,
-    /// Objects in the heap or the oldest generation afterwards;
-    /// [`NONE`](super::timeline::NONE) where unknown.
-    pub objects: u32,
+    /// The collecting thread.
+    pub thread: ThreadIndex,
+    /// Objects freed, at most [`SmallNumber::MAX`]; `None` if unknown.
+    pub collected: Option<SmallNumber>,
+    /// Objects in the heap or the oldest generation afterwards, at most [`SmallNumber::MAX`];
+    /// `None` if unknown.
+    pub objects: Option<SmallNumber>,
     /// Generation collected, 0 to 2 (full collection); `Pause::UNKNOWN_GENERATION` where unknown.
     pub generation: u8,
     /// Why the collection ran; [`GcReason::Unknown`] if the source does not report it.
@@ -35,7 +38,7 @@ impl PauseSpan {
     /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
+        duration(self.start_ns, self.end_ns)
     }
 }
 
@@ -50,7 +53,8 @@ pub struct PackedPauses {
 #[derive(Clone, Copy, Debug, Default)]
 struct DeltaBase {
     start_ns: u64,
-    objects: u32,
+    /// As by [`unknown_or`].
+    objects: u64,
 }
 
 impl PackedPauses {
@@ -62,11 +66,12 @@ impl PackedPauses {
             .cast_signed();
         self.number(zigzag(start));
         self.number(pause.end_ns.wrapping_sub(pause.start_ns));
-        self.number(u64::from(pause.thread));
-        // Unknown is the largest number and the most frequent one, so it is encoded as 0.
-        self.number(u64::from(pause.collected.wrapping_add(1)));
-        let objects = i64::from(pause.objects) - i64::from(self.last.objects);
-        self.number(zigzag(objects));
+        self.number(pause.thread.at() as u64);
+        self.number(unknown_or(pause.collected));
+        let objects = unknown_or(pause.objects);
+        self.number(zigzag(
+            objects.cast_signed() - self.last.objects.cast_signed(),
+        ));
         self.bytes.push(pause.generation);
         self.bytes.push(match pause.reason {
             GcReason::Automatic => 0,
@@ -76,7 +81,7 @@ impl PackedPauses {
         });
         self.last = DeltaBase {
             start_ns: pause.start_ns,
-            objects: pause.objects,
+            objects,
         };
     }
 
@@ -111,6 +116,16 @@ impl PackedPauses {
     }
 }
 
+/// 0 for an unknown number, the most frequent one; else one more than the number.
+fn unknown_or(number: Option<SmallNumber>) -> u64 {
+    number.map_or(0, |number| u64::from(number.get()) + 1)
+}
+
+/// Inverse of [`unknown_or`].
+fn known(number: u64) -> Option<SmallNumber> {
+    SmallNumber::new(number.checked_sub(1)?)
+}
+
 /// Small numbers of either sign as small numbers.
 fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
@@ -124,16 +139,16 @@ fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
     let start = unzigzag(number(rest)?).cast_unsigned();
     last.start_ns = last.start_ns.wrapping_add(start);
     let end_ns = last.start_ns.wrapping_add(number(rest)?);
-    let thread = u32::try_from(number(rest)?).ok()?;
-    let collected = u32::try_from(number(rest)?).ok()?.wrapping_sub(1);
-    let objects = i64::from(last.objects).checked_add(unzigzag(number(rest)?))?;
-    last.objects = u32::try_from(objects).ok()?;
+    let thread = ThreadIndex::new(number(rest)? as usize);
+    let collected = known(number(rest)?);
+    let objects = unzigzag(number(rest)?);
+    last.objects = last.objects.checked_add_signed(objects)?;
     Some(PauseSpan {
         start_ns: last.start_ns,
         end_ns,
         thread,
         collected,
-        objects: last.objects,
+        objects: known(last.objects),
         generation: byte(rest)?,
         reason: match byte(rest)? {
             0 => GcReason::Automatic,
@@ -179,12 +194,14 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_packed_is_unpacked(
-            values in prop::collection::vec(any::<(u64, u64, u32, u32, u32, u8)>(), 0..20),
+            values in prop::collection::vec(any::<(u64, u64, u16, u64, u64, u8)>(), 0..20),
             reason in reason(),
         ) {
             let mut packed = PackedPauses::default();
             let mut pauses: Vec<PauseSpan> = Vec::new();
             for (start_ns, end_ns, thread, collected, objects, generation) in values {
+                let thread = ThreadIndex::new(usize::from(thread));
+                let (collected, objects) = (SmallNumber::new(collected >> 31), SmallNumber::new(objects >> 31));
                 pauses.push(PauseSpan { start_ns, end_ns, thread, collected, objects, generation, reason });
             }
             pauses.iter().for_each(|pause| packed.push(pause));

@@ -19,11 +19,14 @@ use super::replay::ReplayCollective;
 use super::replay::ReplayJob;
 use super::timeline::StringTable;
 use super::timeline::Timeline;
+use crate::time::difference;
+use crate::time::later;
+use crate::time::signed;
 use crate::time::stats;
 use draft::ClockKnowledge;
+use draft::DraftMember;
 use draft::JobDraft;
 use kernels::CollectiveKernels;
-use std::sync::LazyLock;
 
 /// Hosts whose wall clocks differ by more are not of one job. Kerberos refuses tickets at this
 /// difference (RFC 4120, 8.2: 5 minutes), so cooperating hosts stay below it.
@@ -76,14 +79,9 @@ impl RankJob {
     /// The job for a replay. `timelines`: those that [`jobs`] was given.
     #[must_use]
     pub fn job<'a>(&self, timelines: &[&'a Timeline]) -> ReplayJob<'a> {
-        static NOTHING: LazyLock<Timeline> = LazyLock::new(Timeline::default);
-        let timeline = |member: &RankMember| timelines.get(member.timeline).copied();
+        let members = self.members.iter();
         ReplayJob {
-            timelines: self
-                .members
-                .iter()
-                .map(|member| timeline(member).unwrap_or(&NOTHING))
-                .collect(),
+            timelines: members.map(|member| timelines[member.timeline]).collect(),
             offsets_ns: self.members.iter().map(|member| member.offset_ns).collect(),
             collectives: self.collectives.clone(),
         }
@@ -95,8 +93,8 @@ impl RankJob {
 pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
     let mut ranked: Vec<(u32, usize)> = (0..)
         .zip(timelines)
+        .filter(|(_, timeline)| timeline.has_gpu_times())
         .filter_map(|(at, timeline)| Some((timeline.rank?, at)))
-        .filter(|(_, at)| timelines.get(*at).is_some_and(|one| one.has_gpu_times()))
         .collect();
     ranked.sort_unstable();
     if ranked.len() < 2 {
@@ -143,18 +141,16 @@ impl JobFinder<'_> {
     fn settle(&self, drafts: &mut Vec<JobDraft>, waiting: &[usize]) -> Option<Vec<usize>> {
         let mut joined = false;
         for timeline in waiting {
-            let Some(kernels) = self.kernels.get(*timeline) else {
-                continue;
-            };
+            let kernels = &self.kernels[*timeline];
             let fits = drafts.iter().enumerate().filter_map(|(at, draft)| {
                 let fit = draft.fit(kernels, self.clock(draft, *timeline)?)?;
                 self.wall_clocks_allow(draft, *timeline, fit.offset_ns)
                     .then_some((at, fit))
             });
             let best = fits.max_by_key(|(_, fit)| fit.shared());
-            match best.and_then(|(at, fit)| Some((drafts.get_mut(at)?, fit))) {
-                Some((draft, fit)) => {
-                    draft.join(*timeline, kernels, &fit);
+            match best {
+                Some((at, fit)) => {
+                    drafts[at].join(*timeline, kernels, &fit);
                     joined = true;
                 }
                 None => drafts.push(JobDraft::new(*timeline, kernels)),
@@ -171,18 +167,12 @@ impl JobFinder<'_> {
         again.then_some(alone)
     }
 
-    fn timeline(&self, at: usize) -> Option<&Timeline> {
-        self.timelines.get(at).copied()
-    }
-
     /// The clock of a timeline, `None` if the draft has its rank already.
     fn clock(&self, draft: &JobDraft, timeline: usize) -> Option<ClockKnowledge> {
-        let timeline = self.timeline(timeline)?;
+        let timeline = self.timelines[timeline];
         let members = || {
-            draft.members.iter().filter_map(|member| {
-                let other = self.timeline(member.timeline)?;
-                Some((other, member.offset_ns))
-            })
+            let members = draft.members.iter();
+            members.map(|member| (self.timelines[member.timeline], member.offset_ns))
         };
         if members().any(|(other, _)| other.rank == timeline.rank) {
             return None;
@@ -191,46 +181,38 @@ impl JobFinder<'_> {
             return Some(ClockKnowledge::Same(offset));
         }
         let by_steps = members()
-            .find_map(|(other, offset)| Some(steps_apart(other, timeline)?.saturating_add(offset)));
-        let by_wall = members()
-            .find_map(|(other, offset)| Some(wall_apart(other, timeline)?.saturating_add(offset)));
+            .find_map(|(other, offset)| Some(later(steps_apart(other, timeline)?, offset)));
+        let by_wall =
+            members().find_map(|(other, offset)| Some(later(wall_apart(other, timeline)?, offset)));
         let about = by_steps.or(by_wall);
         Some(about.map_or(ClockKnowledge::Unknown, ClockKnowledge::About))
     }
 
     fn wall_clocks_allow(&self, draft: &JobDraft, timeline: usize, offset_ns: i64) -> bool {
-        let Some(timeline) = self.timeline(timeline) else {
-            return false;
-        };
         draft.members.iter().all(|member| {
-            let other = self.timeline(member.timeline);
-            let apart = other.and_then(|other| wall_apart(other, timeline));
+            let apart = wall_apart(self.timelines[member.timeline], self.timelines[timeline]);
             apart.is_none_or(|apart| {
-                let apart = apart.saturating_add(member.offset_ns);
-                apart.abs_diff(offset_ns) <= WALL_CLOCKS_APART_NS
+                later(apart, member.offset_ns).abs_diff(offset_ns) <= WALL_CLOCKS_APART_NS
             })
         })
     }
 
     fn job(&self, draft: &JobDraft) -> RankJob {
-        let mut order: Vec<(u32, usize)> = Vec::new();
-        for (position, member) in draft.members.iter().enumerate() {
-            let timeline = self.timeline(member.timeline);
-            let rank = timeline.and_then(|timeline| timeline.rank);
-            order.push((rank.unwrap_or(u32::MAX), position));
-        }
+        let ranks = draft.members.iter().enumerate();
+        let ranks = ranks.filter_map(|(position, member)| {
+            Some((self.timelines[member.timeline].rank?, position))
+        });
+        let mut order: Vec<(u32, usize)> = ranks.collect();
         order.sort_unstable();
         let mut places = vec![0; order.len()];
         for (place, (_, position)) in (0..).zip(&order) {
-            if let Some(slot) = places.get_mut(*position) {
-                *slot = place;
-            }
+            places[*position] = place;
         }
         let shift_ns = self.shift(draft);
         let mut job = RankJob {
             members: order
                 .iter()
-                .filter_map(|(rank, position)| self.member(draft, *position, *rank, shift_ns))
+                .map(|(rank, position)| self.member(&draft.members[*position], *rank, shift_ns))
                 .collect(),
             ..RankJob::default()
         };
@@ -244,51 +226,47 @@ impl JobFinder<'_> {
                 job.unmatched_outside += u64::from(!inside);
                 continue;
             }
-            let ops = meeting.members.iter().map(|(position, op)| {
-                let place = places.get(*position as usize).copied();
-                CollectiveMember {
-                    timeline: place.unwrap_or(u32::MAX),
-                    op: *op,
-                }
+            let members = meeting.members.iter();
+            let members = members.map(|(position, op)| CollectiveMember {
+                timeline: places[*position],
+                op: *op,
             });
-            let mut members: Vec<CollectiveMember> = ops.collect();
+            let mut members: Vec<CollectiveMember> = members.collect();
             members.sort_unstable_by_key(|member| member.timeline);
             job.collectives.push(ReplayCollective { members });
         }
         job
     }
 
-    fn member(&self, draft: &JobDraft, at: usize, rank: u32, shift_ns: i64) -> Option<RankMember> {
-        let joined = draft.members.get(at)?;
-        Some(RankMember {
+    fn member(&self, joined: &DraftMember, rank: u32, shift_ns: i64) -> RankMember {
+        RankMember {
             timeline: joined.timeline,
             rank,
-            offset_ns: joined.offset_ns.saturating_add(shift_ns),
+            offset_ns: later(joined.offset_ns, shift_ns),
             error_ns: joined.error_ns,
             aligned_by: joined.aligned_by,
             ambiguous: joined.ambiguous,
-            point_to_point: self.kernels.get(joined.timeline)?.point_to_point,
-        })
+            point_to_point: self.kernels[joined.timeline].point_to_point,
+        }
     }
 
-    /// What must be added for no time of a member to be negative on the job's clock.
+    /// Offset to add to all times, so that none is negative on the job's clock.
     fn shift(&self, draft: &JobDraft) -> i64 {
         let first = draft.members.iter().filter_map(|member| {
-            let first_ns = first_ns(self.timeline(member.timeline)?)?;
-            Some(first_ns.cast_signed().saturating_add(member.offset_ns))
+            let first_ns = first_ns(self.timelines[member.timeline])?;
+            Some(later(signed(first_ns), member.offset_ns))
         });
-        first.min().map_or(0, |first| first.min(0).saturating_neg())
+        difference(0, first.fold(0, i64::min))
     }
 
     /// The time in which all members have kernels of collectives, on the draft's clock.
     fn common_time(&self, draft: &JobDraft) -> (i64, i64) {
         let mut common = (i64::MIN, i64::MAX);
         for member in &draft.members {
-            let kernels = self.kernels.get(member.timeline);
-            let kernels = kernels.map_or(&[][..], |kernels| &kernels.collective);
+            let kernels = &self.kernels[member.timeline].collective;
             if let (Some(first), Some(last)) = (kernels.first(), kernels.last()) {
-                let first_ns = first.end_ns.saturating_add(member.offset_ns);
-                let last_ns = last.end_ns.saturating_add(member.offset_ns);
+                let first_ns = later(first.end_ns, member.offset_ns);
+                let last_ns = later(last.end_ns, member.offset_ns);
                 common = (common.0.max(first_ns), common.1.min(last_ns));
             }
         }
@@ -315,21 +293,18 @@ fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
     let numbered = |timeline: &Timeline| {
         let steps = timeline.steps.iter();
         let steps = steps.filter(|step| step.source == StepSource::ProfilerStep);
-        let numbered = steps.map(|step| (step.number, step.start_ns.cast_signed()));
+        let numbered = steps.map(|step| (step.number, signed(step.start_ns)));
         numbered.collect::<std::collections::HashMap<u64, i64>>()
     };
     let others = numbered(other);
     let apart = numbered(timeline)
         .into_iter()
-        .filter_map(|(number, start_ns)| Some(others.get(&number)?.saturating_sub(start_ns)));
+        .filter_map(|(number, start_ns)| Some(difference(*others.get(&number)?, start_ns)));
     let mut apart: Vec<i64> = apart.collect();
     stats::median_low(&mut apart)
 }
 
 /// How far apart the clocks of two traces are by the wall clocks of their hosts, in ns.
 fn wall_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
-    let apart = timeline
-        .unix_offset_ns?
-        .saturating_sub(other.unix_offset_ns?);
-    Some(apart)
+    Some(difference(timeline.unix_offset_ns?, other.unix_offset_ns?))
 }

@@ -33,13 +33,19 @@ pub use attribute::PauseId;
 pub use attribute::attribute;
 pub use schedule::ReplaySchedule;
 pub use steps::StepEvidence;
+pub(crate) use steps::main_steps;
 
+use super::index::Index;
 use super::pause_span::PauseSpan;
+use super::timeline::OpIndex;
+use super::timeline::PauseIndex;
+use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
 use layout::ReplayLayout;
 use network::Network;
 use network::NetworkBuilder;
 use network::NetworkRun;
+use network::NodeIndex;
 use network::TieOrder;
 use pauses::PauseEffects;
 use std::sync::Arc;
@@ -49,8 +55,8 @@ use std::sync::Arc;
 pub struct ReplayJob<'a> {
     /// The timelines of the job, one per process.
     pub timelines: Vec<&'a Timeline>,
-    /// Clock offsets in ns: added to a timestamp of the timeline of the same index, they give the
-    /// job's common clock; 0 if missing.
+    /// Clock offsets in ns, one per timeline: added to a timestamp of the timeline of the same
+    /// index, they give the job's common clock.
     pub offsets_ns: Vec<i64>,
     /// Collectives that several timelines took part in.
     pub collectives: Vec<ReplayCollective>,
@@ -65,10 +71,6 @@ impl<'a> ReplayJob<'a> {
             offsets_ns: vec![0],
             collectives: Vec::new(),
         }
-    }
-
-    fn offset_ns(&self, timeline: usize) -> i64 {
-        self.offsets_ns.get(timeline).copied().unwrap_or(0)
     }
 }
 
@@ -85,8 +87,8 @@ pub struct ReplayCollective {
 pub struct CollectiveMember {
     /// Index of the rank's timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// Index of the kernel in [`Timeline::ops`].
-    pub op: u32,
+    /// The kernel.
+    pub op: OpIndex,
 }
 
 /// What differs in a replay. The default changes nothing.
@@ -104,8 +106,8 @@ pub struct ReplayChange {
 pub struct PauseLength {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// Index of the pause in [`Timeline::pauses`].
-    pub pause: u32,
+    /// The pause.
+    pub pause: PauseIndex,
     /// Nanoseconds; 0 removes it, more than measured is allowed.
     pub length_ns: u64,
 }
@@ -115,8 +117,8 @@ pub struct PauseLength {
 pub struct InsertedPause {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// Index of the collecting thread in [`Timeline::threads`].
-    pub thread: u32,
+    /// The collecting thread.
+    pub thread: ThreadIndex,
     /// Measured time at which the pause starts, on the clock of its own timeline. If it is in the
     /// middle of a call: after the call.
     pub at_ns: u64,
@@ -135,18 +137,22 @@ impl ReplayChange {
     #[must_use]
     pub fn without(job: &ReplayJob<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
         let mut change = Self::default();
-        for (timeline, content) in job.timelines.iter().enumerate() {
-            let removed = (0..)
-                .zip(&content.pauses)
-                .filter(|(_, pause)| predicate(timeline, pause))
-                .map(|(pause, _)| PauseLength {
-                    timeline: u32::try_from(timeline).unwrap_or(u32::MAX),
-                    pause,
-                    length_ns: 0,
-                });
-            change.lengths.extend(removed);
+        for (timeline, content) in (0..).zip(&job.timelines) {
+            let pauses = Index::enumerate(&content.pauses);
+            let removed = pauses.filter(|(_, pause)| predicate(timeline as usize, pause));
+            change.remove(timeline, removed.map(|(pause, _)| pause));
         }
         change
+    }
+
+    /// Removes pauses of one timeline.
+    pub(crate) fn remove(&mut self, timeline: u32, pauses: impl IntoIterator<Item = PauseIndex>) {
+        let removed = pauses.into_iter().map(|pause| PauseLength {
+            timeline,
+            pause,
+            length_ns: 0,
+        });
+        self.lengths.extend(removed);
     }
 }
 
@@ -156,7 +162,7 @@ pub struct ReplayModel {
     inner: Arc<ModelParts>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ModelParts {
     network: Network,
     layouts: Vec<ReplayLayout>,
@@ -165,6 +171,10 @@ struct ModelParts {
 
 impl ReplayModel {
     /// Learns a model from the measured times.
+    ///
+    /// # Panics
+    ///
+    /// If a member of a collective is not in the job.
     #[must_use]
     pub fn learn(job: &ReplayJob<'_>) -> Self {
         let mut builder = NetworkBuilder::default();
@@ -176,7 +186,7 @@ impl ReplayModel {
             threads::learn(timeline, layout, &mut builder);
             let (queues, typical) = streams::learn(timeline, layout, &mut builder);
             waits::learn(timeline, layout, &queues, &typical, &mut builder);
-            streams::link_ends(timeline, layout, &mut builder);
+            streams::link_ends(layout, &mut builder);
             blocking::learn(timeline, layout, &queues, &mut builder);
             queue_limit::learn(timeline, layout, &queues, &mut builder);
         }
@@ -196,6 +206,10 @@ impl ReplayModel {
     }
 
     /// The schedule under a change; without one, exactly the measured one.
+    ///
+    /// # Panics
+    ///
+    /// If the change names a pause or a thread that is not in the job.
     #[must_use]
     pub fn replay(&self, change: &ReplayChange) -> ReplaySchedule {
         let applied = pauses::apply(&self.inner.layouts, &self.inner.effects, change);
@@ -219,19 +233,18 @@ impl ReplayModel {
 /// each end is kept.
 fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuilder) {
     for collective in &job.collectives {
-        let members: Vec<(u32, u32)> = collective
-            .members
-            .iter()
-            .filter_map(|member| layouts.get(member.timeline as usize)?.op(member.op))
+        let members = collective.members.iter();
+        let members: Vec<(NodeIndex, NodeIndex)> = members
+            .map(|member| layouts[member.timeline as usize].op(member.op))
             .collect();
         let starts = members.iter().map(|(start, _)| builder.time(*start));
         let Some(last) = starts.max() else {
             continue;
         };
         let meeting = builder.node(last, TieOrder::Meeting);
-        for (start, end) in &members {
-            builder.edge(*start, meeting, 0);
-            builder.fixed(meeting, *end);
+        for (start, end) in members {
+            builder.edge(start, meeting, 0);
+            builder.fixed(meeting, end);
         }
     }
 }

@@ -5,12 +5,15 @@ use super::device::DeviceTimeline;
 use super::pause_span::PauseSpan;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
+use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
+use crate::accumulate::sum;
 use crate::accumulate::tally::ratio;
 use crate::bootstrap;
 use crate::bootstrap::Estimate;
 use crate::distribution::Distribution;
 use crate::report::Basis;
+use crate::report::FullBy;
 use crate::report::NoComparison;
 use crate::report::ProcessSteps;
 use crate::report::StepComparison;
@@ -18,6 +21,7 @@ use crate::report::StepDifference;
 use crate::report::StepLengths;
 use crate::report::StepReport;
 use crate::report::StepsReport;
+use crate::time::duration;
 use crate::time::intervals::Intervals;
 use gctrace_event::Pause;
 use std::cmp::Reverse;
@@ -49,11 +53,10 @@ pub(crate) fn report(
         return None;
     }
     with_steps.sort_by_key(|timeline| Reverse(timeline.steps.len()));
-    let left_out = with_steps.len().saturating_sub(PROCESSES);
-    with_steps.truncate(PROCESSES);
+    let left_out = with_steps.split_off(with_steps.len().min(PROCESSES)).len();
     let of_process = |timeline: &&Timeline| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
-        StepTable::of(timeline, full).map(|steps| steps.report())
+        StepTable::of(timeline, full)?.report()
     };
     Some(StepsReport {
         basis: Basis::Measured,
@@ -65,9 +68,9 @@ pub(crate) fn report(
 /// The steps of one process with what happened in each.
 struct StepTable<'a> {
     timeline: &'a Timeline,
-    thread: u32,
+    thread: ThreadIndex,
     source: StepSource,
-    full_by: &'static str,
+    full_by: FullBy,
     steps: Vec<StepSums>,
 }
 
@@ -82,7 +85,7 @@ struct StepSums {
 
 impl StepSums {
     fn duration_ns(&self) -> u64 {
-        self.span.end_ns.saturating_sub(self.span.start_ns)
+        duration(self.span.start_ns, self.span.end_ns)
     }
 }
 
@@ -103,7 +106,7 @@ impl<'a> StepTable<'a> {
                 full: full.count() as u64,
                 gpu_idle_ns: timeline.has_gpu_times().then(|| {
                     let within = |gaps: &Intervals| gaps.length_within(span.start_ns, span.end_ns);
-                    idle.iter().map(within).fold(0, u64::saturating_add)
+                    sum(idle.iter().map(within))
                 }),
             }
         });
@@ -116,23 +119,18 @@ impl<'a> StepTable<'a> {
         })
     }
 
-    fn report(&self) -> ProcessSteps {
+    fn report(&self) -> Option<ProcessSteps> {
         let timeline = self.timeline;
-        let length = self.lengths();
-        let gc_ns = self.steps.iter().map(|step| step.gc_ns);
-        let gc_ns = gc_ns.fold(0, u64::saturating_add);
+        let length = self.lengths()?;
+        let gc_ns = sum(self.steps.iter().map(|step| step.gc_ns));
         let known = timeline.is_ours || !timeline.pauses.is_empty();
-        let thread = timeline.threads.get(self.thread as usize);
-        let idle_ns = || {
-            let idle = self.steps.iter().filter_map(|step| step.gpu_idle_ns);
-            idle.fold(0, u64::saturating_add)
-        };
-        ProcessSteps {
+        let idle_ns = || sum(self.steps.iter().filter_map(|step| step.gpu_idle_ns));
+        Some(ProcessSteps {
             trace: timeline.trace,
             pid: timeline.pid,
             rank: timeline.rank,
-            tid: thread.map_or(0, |thread| thread.tid),
-            source: source(self.source).to_owned(),
+            tid: timeline.threads[self.thread].tid,
+            source: self.source,
             count: self.steps.len() as u64,
             left_out: (timeline.steps.len() - self.steps.len()) as u64,
             gc_ns: known.then_some(gc_ns),
@@ -140,37 +138,37 @@ impl<'a> StepTable<'a> {
             length,
             with_gc: self.count(|step| step.collections > 0),
             gpu_idle_ns: timeline.has_gpu_times().then(idle_ns),
-            full_by: self.full_by.to_owned(),
+            full_by: self.full_by,
             full_collections: self.steps.iter().map(|step| step.full).sum(),
             with_full: self.with_full(known),
             after_full: self.after_full(known),
             longest: self.longest(),
-        }
+        })
     }
 
     fn count(&self, which: impl Fn(&StepSums) -> bool) -> u64 {
         self.steps.iter().filter(|step| which(step)).count() as u64
     }
 
-    fn lengths(&self) -> StepLengths {
+    /// `None` without steps.
+    fn lengths(&self) -> Option<StepLengths> {
         let mut distribution = Distribution::new(DIGITS);
         let mut min_ns = u64::MAX;
         for step in &self.steps {
             min_ns = min_ns.min(step.duration_ns());
             distribution.add(step.duration_ns());
         }
-        let percentiles = distribution.percentiles([50.0, 90.0, 99.0]);
-        let [p50_ns, p90_ns, p99_ns] = percentiles.unwrap_or_default();
-        StepLengths {
+        let [p50_ns, p90_ns, p99_ns] = distribution.percentiles([50.0, 90.0, 99.0])?;
+        Some(StepLengths {
             total_ns: distribution.sum(),
-            mean_ns: distribution.sum() / distribution.count().max(1),
+            mean_ns: distribution.sum() / distribution.count(),
             min_ns,
             p50_ns,
             p90_ns,
             p99_ns,
-            max_ns: distribution.max().unwrap_or(0),
+            max_ns: distribution.max()?,
             percentile_error_ratio: distribution.error_ratio(),
-        }
+        })
     }
 
     fn with_full(&self, known: bool) -> StepComparison {
@@ -224,8 +222,8 @@ impl<'a> StepTable<'a> {
 }
 
 /// The thread with the most steps; of several the first.
-pub(crate) fn busiest_thread(timeline: &Timeline) -> Option<u32> {
-    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+pub(crate) fn busiest_thread(timeline: &Timeline) -> Option<ThreadIndex> {
+    let mut counts: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
     for step in &timeline.steps {
         *counts.entry(step.thread).or_default() += 1;
     }
@@ -249,7 +247,7 @@ fn idle(timeline: &Timeline) -> Vec<Intervals> {
 fn begun_in<'a>(pauses: &'a [PauseSpan], step: &StepSpan) -> &'a [PauseSpan] {
     let first = pauses.partition_point(|pause| pause.start_ns < step.start_ns);
     let behind = pauses.partition_point(|pause| pause.start_ns < step.end_ns);
-    pauses.get(first..behind).unwrap_or_default()
+    &pauses[first..behind]
 }
 
 fn is_full(pause: &PauseSpan) -> bool {
@@ -259,19 +257,12 @@ fn is_full(pause: &PauseSpan) -> bool {
     }
 }
 
-fn full_by(pauses: &[PauseSpan], all_full: bool) -> &'static str {
+fn full_by(pauses: &[PauseSpan], all_full: bool) -> FullBy {
     let unknown = |pause: &PauseSpan| pause.generation == Pause::UNKNOWN_GENERATION;
     match () {
-        () if all_full || !pauses.iter().any(unknown) => "generation",
-        () if pauses.iter().all(unknown) => "length",
-        () => "generation-or-length",
-    }
-}
-
-fn source(source: StepSource) -> &'static str {
-    match source {
-        StepSource::ProfilerStep => "profiler-step",
-        StepSource::BackwardPass => "backward-pass",
+        () if all_full || !pauses.iter().any(unknown) => FullBy::Generation,
+        () if pauses.iter().all(unknown) => FullBy::Length,
+        () => FullBy::GenerationOrLength,
     }
 }
 

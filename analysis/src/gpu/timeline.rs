@@ -4,17 +4,32 @@
 //! index. `collect.rs` builds it from records.
 
 use super::calls::CallEffect;
+use super::index::Index;
+use super::index::SmallNumber;
 use super::pause_span::PackedPauses;
 use super::pause_span::PauseSpan;
+pub use crate::report::StepSource;
+use crate::time::duration;
 use gctrace_event::GpuOpKind;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// An index of something that is not there.
-pub const NONE: u32 = u32::MAX;
+/// Index in [`Timeline::ops`].
+pub type OpIndex = Index<Op>;
+/// Index in [`Timeline::calls`].
+pub type CallIndex = Index<Call>;
+/// Index in [`Timeline::streams`].
+pub type StreamIndex = Index<Stream>;
+/// Index in [`Timeline::threads`].
+pub type ThreadIndex = Index<Thread>;
+/// Index in [`Timeline::pauses`].
+pub type PauseIndex = Index<PauseSpan>;
+/// Index in [`Timeline::names`].
+pub type NameIndex = Index<String>;
 
-/// Everything about one process. All times are nanoseconds on the clock of its trace.
+/// The recorded work of one process. All times are nanoseconds on the clock of its trace; every
+/// index is within its list.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// Index of the trace it was read from, in the order of the report.
@@ -33,7 +48,7 @@ pub struct Timeline {
     /// Whether the trace is gctrace's own: its pauses are complete.
     pub is_ours: bool,
     /// Streams, in order of device and number. Without operations they are those that calls name by
-    /// their handles, and which device they are of is unknown: it is [`NONE`].
+    /// their handles, and which device they are of is unknown.
     pub streams: Vec<Stream>,
     /// Operations by start; empty if the trace contains no GPU times.
     pub ops: Vec<Op>,
@@ -62,8 +77,8 @@ pub struct Timeline {
 /// A stream of a device, identified by both numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stream {
-    /// Index of the device in the process; [`NONE`] if unknown.
-    pub device: u32,
+    /// Number of the device in the process; `None` if unknown.
+    pub device: Option<u32>,
     /// Id of the stream in the trace.
     pub number: u64,
 }
@@ -84,18 +99,18 @@ pub struct Op {
     pub start_ns: u64,
     /// End of the execution on the GPU, in ns on the timeline's clock.
     pub end_ns: u64,
-    /// Index in [`Timeline::streams`] of the stream that ran it.
-    pub stream: u32,
-    /// Index in [`Timeline::names`] of the name of the kernel or the direction of the copy.
-    pub name: u32,
-    /// Index in `calls` of the call that enqueued it, or [`NONE`].
-    pub call: u32,
+    /// The stream that ran it.
+    pub stream: StreamIndex,
+    /// Name of the kernel or direction of the copy.
+    pub name: NameIndex,
+    /// The call that enqueued it; `None` if unknown.
+    pub call: Option<CallIndex>,
     /// Whether it is a kernel, a memcpy or a memset.
     pub kind: GpuOpKind,
-    /// Index in `names` of the communicator it works for, or [`NONE`].
-    pub group: u32,
-    /// Sequence number of the collective in its communicator, or [`NONE`].
-    pub sequence: u32,
+    /// The communicator it works for; `None` if unknown.
+    pub group: Option<NameIndex>,
+    /// Sequence number of the collective in its communicator; `None` if unknown.
+    pub sequence: Option<SmallNumber>,
 }
 
 impl Op {
@@ -107,7 +122,7 @@ impl Op {
     /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
+        duration(self.start_ns, self.end_ns)
     }
 }
 
@@ -118,14 +133,14 @@ pub struct Call {
     pub start_ns: u64,
     /// End of the call; equal to the start if `timed` is false.
     pub end_ns: u64,
-    /// Index in [`Timeline::threads`] of the calling thread.
-    pub thread: u32,
-    /// Index in [`Timeline::names`] of the name of the function.
-    pub function: u32,
+    /// The calling thread.
+    pub thread: ThreadIndex,
+    /// Name of the function.
+    pub function: NameIndex,
     /// Its effect on streams and threads.
     pub kind: CallEffect,
-    /// Index in `streams` of the stream it is about, or [`NONE`].
-    pub stream: u32,
+    /// The stream it is about; `None` if unknown or not one.
+    pub stream: Option<StreamIndex>,
     /// Whether the end was recorded (gctrace's probes see only the start of launches).
     pub timed: bool,
 }
@@ -139,7 +154,7 @@ impl Call {
     /// Time from start to end, in ns; 0 if `timed` is false.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
+        duration(self.start_ns, self.end_ns)
     }
 }
 
@@ -153,23 +168,23 @@ pub struct CountedLaunches {
     pub last_ns: u64,
     /// Number of launches, the first and the last included.
     pub count: u64,
-    /// Index in [`Timeline::threads`] of the launching thread.
-    pub thread: u32,
-    /// Index in [`Timeline::streams`], or [`NONE`] if the stream is unknown.
-    pub stream: u32,
+    /// The launching thread.
+    pub thread: ThreadIndex,
+    /// The stream they were put into; `None` if unknown.
+    pub stream: Option<StreamIndex>,
 }
 
 /// A stream, or the calling thread, waits for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventWait {
-    /// Index in `calls` of the call that waits (or makes a stream wait).
-    pub call: u32,
-    /// Index in `streams` of the waiting stream, or [`NONE`] where the thread waits.
-    pub stream: u32,
-    /// Index in `streams` of the stream that the event was recorded into, or [`NONE`].
-    pub event_stream: u32,
-    /// Index in `calls` of the call that recorded the event, or [`NONE`].
-    pub event_call: u32,
+    /// The call that waits (or makes a stream wait).
+    pub call: CallIndex,
+    /// The waiting stream; `None` where the thread waits, or if unknown.
+    pub stream: Option<StreamIndex>,
+    /// The stream that the event was recorded into; `None` if unknown.
+    pub event_stream: Option<StreamIndex>,
+    /// The call that recorded the event; `None` if unknown.
+    pub event_call: Option<CallIndex>,
 }
 
 /// A named interval on a thread.
@@ -179,10 +194,10 @@ pub struct AnnotationSpan {
     pub start_ns: u64,
     /// End of the annotation, in ns on the timeline's clock.
     pub end_ns: u64,
-    /// Index in [`Timeline::threads`] of the annotated thread.
-    pub thread: u32,
-    /// Index in [`Timeline::names`] of the annotation's text.
-    pub name: u32,
+    /// The annotated thread.
+    pub thread: ThreadIndex,
+    /// The annotation's text.
+    pub name: NameIndex,
 }
 
 /// One training step of one thread, from its start to the start of the next or to its end.
@@ -193,21 +208,12 @@ pub struct StepSpan {
     /// End of the step, in ns on the timeline's clock; never after the start of the thread's next
     /// step.
     pub end_ns: u64,
-    /// Index in [`Timeline::threads`] of the thread that ran it.
-    pub thread: u32,
+    /// The thread that ran it.
+    pub thread: ThreadIndex,
     /// Its number in the trace, otherwise counted from 0.
     pub number: u64,
     /// What delimits the step: the profiler or backward passes.
     pub source: StepSource,
-}
-
-/// What delimits a step. Backward passes count only in a process without profiler steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StepSource {
-    /// An annotation `ProfilerStep#n`.
-    ProfilerStep,
-    /// From the start of one backward pass to that of the next on the same thread.
-    BackwardPass,
 }
 
 /// Records of a trace that were ignored, by reason. Usually all are 0.
@@ -229,30 +235,29 @@ pub struct IgnoredRecords {
 #[derive(Clone, Debug, Default)]
 pub struct StringTable {
     texts: Vec<String>,
-    indices: HashMap<String, u32>,
+    indices: HashMap<String, NameIndex>,
 }
 
 impl StringTable {
     /// The index of a string, added if new.
-    pub fn intern(&mut self, text: &str) -> u32 {
-        if let Some(index) = self.indices.get(text) {
-            return *index;
+    pub fn intern(&mut self, text: &str) -> NameIndex {
+        if let Some(index) = self.index(text) {
+            return index;
         }
-        let index = u32::try_from(self.texts.len()).unwrap_or(NONE);
-        self.texts.push(text.to_owned());
+        let index = Index::push(&mut self.texts, text.to_owned());
         self.indices.insert(text.to_owned(), index);
         index
     }
 
-    /// The text of an index; empty for [`NONE`].
+    /// The text of an index.
     #[must_use]
-    pub fn text(&self, index: u32) -> &str {
-        self.texts.get(index as usize).map_or("", String::as_str)
+    pub fn text(&self, index: NameIndex) -> &str {
+        &self.texts[index]
     }
 
     /// The index of a string; `None` if it was not added.
     #[must_use]
-    pub fn index(&self, text: &str) -> Option<u32> {
+    pub fn index(&self, text: &str) -> Option<NameIndex> {
         self.indices.get(text).copied()
     }
 }
@@ -266,7 +271,14 @@ impl Timeline {
         Some((first, last))
     }
 
-    /// As it would be had nothing been packed.
+    /// First start of an operation or a call; `None` without any.
+    pub(crate) fn first_ns(&self) -> Option<u64> {
+        let op = self.ops.first().map(|op| op.start_ns);
+        let call = self.calls.first().map(|call| call.start_ns);
+        op.into_iter().chain(call).min()
+    }
+
+    /// The timeline with its pauses unpacked, if they were packed.
     #[must_use]
     pub fn unpacked(&self) -> Cow<'_, Self> {
         if self.packed.is_empty() {
@@ -297,10 +309,19 @@ impl Timeline {
         self.names.text(op.name)
     }
 
-    /// Index of the device of an operation; `None` if its stream is not in `streams`.
+    /// Number of the device of an operation; `None` if unknown.
     #[must_use]
     pub fn device(&self, op: &Op) -> Option<u32> {
-        let stream = self.streams.get(op.stream as usize)?;
-        Some(stream.device)
+        self.streams[op.stream].device
+    }
+
+    /// The call that enqueued an operation; `None` if unknown.
+    #[must_use]
+    pub fn call(&self, op: &Op) -> Option<&Call> {
+        op.call.map(|call| &self.calls[call])
     }
 }
+
+// There are millions of these.
+const _: () = assert!(size_of::<Op>() == 40 && size_of::<Call>() == 32);
+const _: () = assert!(size_of::<EventWait>() == 16 && size_of::<PauseSpan>() == 32);

@@ -29,8 +29,13 @@ use crate::report::Basis;
 use crate::report::Change;
 use crate::report::Garbage;
 use crate::report::PredictedRange;
+use crate::report::PredictionMethod;
 use crate::report::Saving;
+use crate::report::SettingsReport;
 use crate::report::WhatIf;
+use crate::time::difference;
+use crate::time::signed;
+use crate::time::times;
 use assumed_outcome::RunBaseline;
 use gctrace_event::GcReason;
 use program::Certainty;
@@ -59,6 +64,20 @@ struct Scenario {
 }
 
 impl Scenario {
+    fn new(
+        made: Change,
+        garbage: Option<Garbage>,
+        of: impl Fn(Assumption) -> ReplayChange,
+    ) -> Self {
+        Self {
+            made,
+            pessimistic: of(Assumption::Pessimistic),
+            optimistic: of(Assumption::Optimistic),
+            garbage,
+            outside_ns: (0, 0),
+        }
+    }
+
     /// Unknown reasons are not assumed to be explicit calls.
     fn makes_sense(&self, programs: &[ProgramModel<'_>]) -> bool {
         let calls = |program: &ProgramModel<'_>| {
@@ -92,22 +111,12 @@ pub fn predict(programs: &[ProgramModel<'_>], replays: Option<&JobReplays<'_>>) 
         .collect()
 }
 
-fn both(of: impl Fn(Assumption) -> ReplayChange) -> (ReplayChange, ReplayChange) {
-    (of(Assumption::Pessimistic), of(Assumption::Optimistic))
-}
-
 fn of_freeze(programs: &[ProgramModel<'_>]) -> Scenario {
-    let (pessimistic, optimistic) = both(|side| freeze(programs, side));
-    Scenario {
-        made: Change::Freeze {
-            after_step: programs.iter().any(|program| program.steps().len() > 1),
-            more_frequent: more_frequent(programs),
-        },
-        pessimistic,
-        optimistic,
-        garbage: None,
-        outside_ns: (0, 0),
-    }
+    let made = Change::Freeze {
+        after_step: programs.iter().any(|program| program.steps().len() > 1),
+        more_frequent: more_frequent(programs),
+    };
+    Scenario::new(made, None, |side| freeze(programs, side))
 }
 
 /// The full collections that `gc.freeze()` may cause, and those that ran, in the process with most
@@ -123,51 +132,28 @@ fn more_frequent(programs: &[ProgramModel<'_>]) -> Option<(u64, u64)> {
             })
             .count() as u64
         };
-        let [_, _, old] = program.thresholds;
-        let needed = u64::try_from(old).unwrap_or(0).saturating_add(1);
-        (own(2).saturating_add(own(1)) / needed, own(2))
+        ((own(2) + own(1)) / program.middle_per_full(), own(2))
     });
     let most = counts.max_by_key(|(most, _)| *most);
-    most.filter(|(most, full)| *most > full.saturating_mul(2))
-}
-
-/// Threshold 0 ten times as high.
-fn raised([young, middle, old]: [i32; 3]) -> [i32; 3] {
-    [young.max(100).saturating_mul(10), middle, old]
+    most.filter(|(most, full)| *most > full * 2)
 }
 
 fn of_thresholds(first: &ProgramModel<'_>, programs: &[ProgramModel<'_>]) -> Scenario {
-    let (pessimistic, optimistic) = both(|side| thresholds(programs, side));
     let between_ns = garbage::between_collections_ns(programs);
-    Scenario {
-        made: Change::Thresholds(raised(first.thresholds)),
-        pessimistic,
-        optimistic,
-        garbage: garbage::over(programs, between_ns.saturating_mul(RAISED as u64)),
-        outside_ns: (0, 0),
-    }
+    let garbage = garbage::over(programs, times(between_ns, RAISED as u64));
+    let made = Change::Thresholds(SettingsReport::raised(first.thresholds));
+    Scenario::new(made, garbage, |side| thresholds(programs, side))
 }
 
 fn of_disable(programs: &[ProgramModel<'_>]) -> Scenario {
-    let (pessimistic, optimistic) = both(|side| disable(programs, side));
-    Scenario {
-        made: Change::Disable,
-        pessimistic,
-        optimistic,
-        garbage: garbage::over(programs, HOUR_NS),
-        outside_ns: (0, 0),
-    }
+    let garbage = garbage::over(programs, HOUR_NS);
+    Scenario::new(Change::Disable, garbage, |side| disable(programs, side))
 }
 
 fn of_explicit(programs: &[ProgramModel<'_>]) -> Scenario {
-    let (pessimistic, optimistic) = both(|side| without_explicit(programs, side));
-    Scenario {
-        made: Change::Explicit,
-        pessimistic,
-        optimistic,
-        garbage: None,
-        outside_ns: (0, 0),
-    }
+    Scenario::new(Change::Explicit, None, |side| {
+        without_explicit(programs, side)
+    })
 }
 
 fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
@@ -177,19 +163,13 @@ fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
         .iter()
         .filter_map(collect_every::mean_step_ns)
         .max()?;
-    let (pessimistic, optimistic) = both(|side| planned(programs, &lengths, every.steps, side));
-    let between_ns = step_ns.saturating_mul(every.steps);
     let (shorter_ns, longer_ns) = lengths.range();
     let steps = programs.iter().map(|own| own.steps().len() as u64).max()?;
-    let interval = every.steps.max(1);
-    let in_proportion = |length_ns: u64| length_ns.saturating_mul(steps) / interval;
-    let mut scenario = Scenario {
-        made: Change::Planned(every),
-        pessimistic,
-        optimistic,
-        garbage: garbage::over(programs, between_ns),
-        outside_ns: (0, 0),
-    };
+    let in_proportion = |length_ns: u64| times(length_ns, steps) / every.steps;
+    let garbage = garbage::over(programs, times(step_ns, every.steps));
+    let mut scenario = Scenario::new(Change::Planned(every), garbage, |side| {
+        planned(programs, &lengths, every.steps, side)
+    });
     // Too few to represent a long run: their share is added instead.
     if scenario.pessimistic.inserted.len() < 2 * programs.len() {
         scenario.pessimistic.inserted.clear();
@@ -205,10 +185,10 @@ fn outcome(
     replay: Option<&RunBaseline<'_>>,
 ) -> WhatIf {
     let (added_min, added_max) = scenario.outside_ns;
-    let processes = signed(programs.len() as u64);
+    let processes = programs.len() as u64;
     let less = |change: &ReplayChange, added_ns: u64| {
-        let added_ns = signed(added_ns).saturating_mul(processes);
-        plan::saved_pause_ns(change, programs).saturating_sub(added_ns)
+        let added_ns = signed(times(added_ns, processes));
+        difference(plan::saved_pause_ns(change, programs), added_ns)
     };
     let pause_time_saved_ns = ordered(
         less(&scenario.pessimistic, added_max),
@@ -217,7 +197,7 @@ fn outcome(
     let mut outcome = WhatIf {
         id: scenario.made.id(),
         basis: Basis::Predicted,
-        method: "pause-time".to_owned(),
+        method: PredictionMethod::PauseTime,
         pause_time_saved_ns,
         saved_ns: Saving {
             at_least_ns: None,
@@ -256,8 +236,8 @@ fn replayed(outcome: &mut WhatIf, scenario: &Scenario, replay: &RunBaseline<'_>)
     let worse = replay.of(&scenario.pessimistic, added_max);
     let better = replay.of(&scenario.optimistic, added_min);
     let run = worse.run.around(&better.run, replay.measured.length_ns);
-    let saved = |ns: u64| signed(run.measured_ns).saturating_sub(signed(ns));
-    outcome.method = "replay".to_owned();
+    let saved = |ns: u64| signed(run.measured_ns) - signed(ns);
+    outcome.method = PredictionMethod::Replay;
     outcome.saved_ns = Saving {
         at_least_ns: Some(saved(run.at_most_ns)),
         at_most_ns: saved(run.at_least_ns),
@@ -266,8 +246,4 @@ fn replayed(outcome: &mut WhatIf, scenario: &Scenario, replay: &RunBaseline<'_>)
     outcome.step = steps.map(|((worse, better), step_ns)| worse.around(&better, step_ns));
     outcome.run = Some(run);
     outcome.replay_error_ns = worse.error_ns.max(better.error_ns);
-}
-
-fn signed(ns: u64) -> i64 {
-    i64::try_from(ns).unwrap_or(i64::MAX)
 }

@@ -137,28 +137,26 @@ impl LiveDeviceWork {
         paused_ns: impl Fn(u64, u64) -> u64,
     ) -> GpuBusy {
         let (first, last) = self.span.unwrap_or_default();
-        let span_ns = last.saturating_sub(first);
-        let idle_ns = span_ns.saturating_sub(self.busy.length_ns());
+        let span_ns = last - first;
+        let idle_ns = span_ns - self.busy.length_ns();
         let idle_in_gc_ns = self.paused_ns.saturating_sub(self.busy_and_paused_ns);
         let known = until.min(self.known_until());
         let mut from = known.saturating_sub(buckets).max(bucket(first));
-        if from.saturating_mul(BUCKET_NS).saturating_add(WINDOW_NS)
-            < until.saturating_mul(BUCKET_NS)
-        {
+        if until.saturating_sub(from) * BUCKET_NS > WINDOW_NS {
             from = known;
         }
-        let window_ns = known.saturating_sub(from).saturating_mul(BUCKET_NS);
+        let window_ns = known.saturating_sub(from) * BUCKET_NS;
         let busy_ns = self.busy_by_bucket.sum(from, known).min(window_ns);
         let both_ns = self.busy_and_paused_by_bucket.sum(from, known);
         let window_idle_ns = window_ns - busy_ns;
         let window_paused_ns = paused_ns(from, known).saturating_sub(both_ns);
         GpuBusy {
             window_ns,
-            window_end_ns: known.saturating_mul(BUCKET_NS),
+            window_end_ns: known * BUCKET_NS,
             busy_ns,
             idle_ns: window_idle_ns,
             idle_in_gc_ns: window_paused_ns.min(window_idle_ns),
-            total_busy_ns: self.busy.length_ns().min(span_ns),
+            total_busy_ns: self.busy.length_ns(),
             total_idle_ns: idle_ns,
             total_idle_in_gc_ns: idle_in_gc_ns.min(idle_ns),
         }

@@ -33,14 +33,15 @@ impl LiveProcess {
         let exit = self.sums.exit;
         let until_ns = exit.map_or(now_ns, |exit| exit.at_ns);
         let wall_ns = until_ns.saturating_sub(self.since_ns());
-        figures.share_ppm = ppm(figures.paused_ns.min(wall_ns), wall_ns);
+        // A process that just started was not paused.
+        figures.share_ppm = ppm(figures.paused_ns.min(wall_ns), wall_ns).unwrap_or(0);
         let settings = self.sums.settings.as_ref();
         figures.enabled = settings.and_then(|settings| settings.enabled);
         figures.thresholds = settings.map(|settings| settings.thresholds);
         figures.pressure = pressure(&self.sums.pressure, self.sums.version());
         figures.resident_bytes = self.resident_bytes;
         let history = self.work.as_ref().map(|work| &work.history);
-        let length = interval.until.saturating_sub(interval.from);
+        let length = interval.until - interval.from;
         // A process that ended uses no GPU, whatever the last NVML sample contained.
         let by_nvml = gpus.used_by(self.sums.pid).filter(|_| exit.is_none());
         figures.gpus = self
@@ -93,9 +94,7 @@ impl LiveProcess {
     /// Seconds that the process lived before a bucket, partial ones included; at most the number
     /// shown.
     fn seconds(&self, until: u64) -> u64 {
-        let age_ns = until
-            .saturating_mul(BUCKET_NS)
-            .saturating_sub(self.since_ns());
+        let age_ns = (until * BUCKET_NS).saturating_sub(self.since_ns());
         age_ns.div_ceil(1_000_000_000).min(HISTORY_SECONDS as u64)
     }
 
@@ -121,7 +120,7 @@ impl LiveProcess {
             step_basis,
             timeline: self.timeline(until, gpus),
             cell_ns: BUCKET_NS,
-            timeline_end_ns: until.saturating_mul(BUCKET_NS),
+            timeline_end_ns: until * BUCKET_NS,
         }
     }
 
@@ -155,9 +154,8 @@ impl LiveProcess {
     }
 }
 
-/// `part` of `whole` in millionths.
-fn ppm(part: u64, whole: u64) -> u64 {
-    let millionths = u128::from(part) * 1_000_000;
-    let millionths = millionths.checked_div(u128::from(whole)).unwrap_or(0);
-    u64::try_from(millionths).unwrap_or(u64::MAX)
+/// `part` of `whole` in millionths, `None` where there is no whole.
+pub(super) fn ppm(part: u64, whole: u64) -> Option<u64> {
+    let millionths = (u128::from(part) * 1_000_000).checked_div(u128::from(whole))?;
+    Some(u64::try_from(millionths).unwrap_or(u64::MAX))
 }

@@ -1,4 +1,5 @@
-//! GPUs as NVML reports them: the last word on each, and its utilization of the last minute.
+//! GPUs as NVML reports them: the latest figures of each, and its utilization of the last minute.
+//! `accumulate/gpu_samples.rs` sums up all samples of a trace, of which nothing is shown here.
 
 use super::ring::BUCKET_NS;
 use super::ring::BucketRing;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 const GPUS: usize = 256;
 /// Processes of one GPU.
 const PROCESSES: usize = 4_096;
-/// Bytes of a product's name.
+/// Maximum length of a product name, in bytes.
 const NAME_BYTES: usize = 128;
 /// A sample is valid for this long: NVML's sample period is at most 1 s (nvml.h,
 /// `nvmlDeviceGetUtilizationRates`), and `--nvml-hz` may be as low as that.

@@ -29,9 +29,9 @@ use std::collections::VecDeque;
 /// Number of disjoint pause intervals, and of pause starts, that are kept for late records: at most
 /// 1.5 MiB, in a process with more than 1,000 pauses a second.
 const PAUSES: usize = (1 << 16) - 1;
-/// Bytes of a command line that are kept.
+/// Maximum length of a command line, in bytes; longer ones are cut.
 const COMMAND_BYTES: usize = 4_096;
-/// Bytes of an interpreter's version.
+/// Maximum length of an interpreter's version, in bytes.
 const VERSION_BYTES: usize = 64;
 
 /// One process. A process id that is reused after its process ended is another process.
@@ -80,12 +80,9 @@ impl LiveProcess {
     /// Adds a description, of which what is shown is kept.
     pub(super) fn describe(&mut self, process: &Process) {
         let interpreter = process.interpreter.as_ref().map(|interpreter| Interpreter {
-            file: String::new(),
             version: first_bytes(&interpreter.version, VERSION_BYTES).to_owned(),
             free_threaded: interpreter.free_threaded,
-            collector: String::new(),
-            found_by: String::new(),
-            build_id: None,
+            ..Interpreter::default()
         });
         let command = process.command.join(" ");
         self.sums.describe(Process {
@@ -156,7 +153,7 @@ impl LiveProcess {
     }
 
     pub(super) fn add_annotation(&mut self, annotation: &Annotation) {
-        if !LiveSteps::is_step(annotation) {
+        if annotation.step_number().is_none() {
             return;
         }
         let pauses = StepPauses {

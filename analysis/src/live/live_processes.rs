@@ -47,7 +47,7 @@ pub(super) struct LiveProcesses {
     is_reported: bool,
 }
 
-/// What stays of processes that are forgotten.
+/// Sums over the processes that are no longer kept individually.
 #[derive(Debug, Default)]
 pub(super) struct ForgottenProcesses {
     pub(super) sums: ClassedSums,
@@ -74,7 +74,7 @@ impl LiveProcesses {
         self.list.get_mut(&key).map(Box::as_mut)
     }
 
-    /// The one that had this id at that time.
+    /// The process that had this id at that time.
     pub(super) fn at(&mut self, pid: u32, at_ns: u64) -> Option<&mut LiveProcess> {
         let key = self.key_at(pid, at_ns)?;
         self.list.get_mut(&key).map(Box::as_mut)
@@ -85,7 +85,7 @@ impl LiveProcesses {
         self.by_pid.at(pid, at_ns, since_ns)
     }
 
-    /// The one that a pause is of; `None` if it is forgotten.
+    /// The process of a pause; `None` if it is no longer kept.
     pub(super) fn of_pause(&mut self, pause: &Pause) -> Option<&mut LiveProcess> {
         if self.by_pid.latest(pause.pid).is_none() {
             let ended = self.forgotten.get(&pause.pid).copied();

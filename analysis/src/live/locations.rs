@@ -17,9 +17,9 @@ use std::collections::HashMap;
 /// Number of frames with known lines: 3 MiB. A frame is a line together with all its callers;
 /// training programs have some ten thousand.
 const FRAMES: usize = 1 << 18;
-/// Number of lines with names.
+/// Maximum number of lines with names.
 const LINES: usize = 1 << 15;
-/// Bytes of a name that are kept.
+/// Maximum length of a name, in bytes; longer ones are cut.
 const NAME_BYTES: usize = 512;
 /// Number of lines of one process with sums of their own. If there are more, the half with the
 /// least time is merged.
@@ -197,7 +197,7 @@ mod tests {
         assert!(!places.add(&again));
         let (line, below) = places.names(places.of(Some(2 * bound)).unwrap());
         assert_eq!((line.line, below), (Some(7), None));
-        // No name of a frame is too wild.
+        // A frame id out of range is ignored.
         assert!(!places.add(&frame(u32::MAX)));
         assert_eq!(places.of(Some(u32::MAX)), None);
         assert!(places.frames.len() <= FRAMES);

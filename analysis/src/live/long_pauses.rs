@@ -74,7 +74,7 @@ impl LongPauses {
                 start_unix_ns: clock.unix_ns(pause.start_ns),
                 duration_ns: pause.duration_ns(),
                 generation: known_generation(pause),
-                reason: pause.reason.as_str(),
+                reason: pause.reason,
                 collected: pause.collected,
                 uncollectable: pause.uncollectable,
                 line,

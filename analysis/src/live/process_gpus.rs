@@ -15,11 +15,11 @@ const DEVICES: usize = 64;
 /// `c10::DeviceType` of CUDA devices.
 const CUDA_DEVICE: i8 = 1;
 
-/// What one process does on GPUs.
+/// GPU use of one process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProcessGpus {
     work: Vec<LiveDeviceWork>,
-    /// What torch's allocator has given out, and has, by device.
+    /// Bytes that torch's allocator has allocated and reserved, by device.
     torch: BTreeMap<u32, (u64, u64)>,
 }
 

@@ -1,5 +1,6 @@
 //! Figures about gctrace itself: lost records, overhead, and notes for the user.
 
+use super::figures::ppm;
 use super::snapshot::Notice;
 use super::snapshot::RecorderCost;
 use super::text::first_bytes;
@@ -9,7 +10,7 @@ use std::collections::VecDeque;
 const READINGS: usize = 64;
 /// Notes that are kept.
 const NOTES: usize = 50;
-/// Bytes of a note.
+/// Maximum length of a note, in bytes.
 const NOTE_BYTES: usize = 1_024;
 
 /// The latest figures of the recorder, and its CPU time over the last minute.
@@ -22,34 +23,35 @@ pub(super) struct LiveCost {
 
 impl LiveCost {
     pub(super) fn set(&mut self, at_ns: u64, recorder: RecorderCost) {
-        let reading = (at_ns, recorder.cpu_ns);
+        let cpu_ns = recorder.cpu_ns;
         self.last = recorder;
-        let is_later =
-            |(before_ns, before): &(u64, u64)| at_ns > *before_ns && reading.1 >= *before;
+        let Some(cpu_ns) = cpu_ns else {
+            return;
+        };
+        let is_later = |(before_ns, before): &(u64, u64)| at_ns > *before_ns && cpu_ns >= *before;
         if !self.readings.back().is_none_or(is_later) {
             self.readings.clear();
         }
         if self.readings.len() >= READINGS {
             self.readings.pop_front();
         }
-        self.readings.push_back(reading);
+        self.readings.push_back((at_ns, cpu_ns));
     }
 
     /// CPU time over an interval: from the last reading back to the one nearest to its length, or
     /// to the previous one.
     pub(super) fn figures(&self, interval_ns: u64) -> RecorderCost {
         let mut figures = self.last.clone();
-        if let Some((at_ns, cpu_ns)) = self.readings.back() {
-            let start_ns = at_ns.saturating_sub(interval_ns);
-            let before = self.readings.iter().rev().skip(1);
-            let nearest = before.min_by_key(|(other_ns, _)| other_ns.abs_diff(start_ns));
-            if let Some((from_ns, from)) = nearest {
-                let used = u128::from(cpu_ns.saturating_sub(*from)) * 1_000_000;
-                let part = used / u128::from(at_ns.saturating_sub(*from_ns).max(1));
-                figures.cpu_ppm = u64::try_from(part).unwrap_or(u64::MAX);
-            }
-        }
+        figures.cpu_ppm = self.cpu_ppm(interval_ns);
         figures
+    }
+
+    fn cpu_ppm(&self, interval_ns: u64) -> Option<u64> {
+        let (at_ns, cpu_ns) = self.readings.back()?;
+        let start_ns = at_ns.saturating_sub(interval_ns);
+        let before = self.readings.iter().rev().skip(1);
+        let (from_ns, from) = before.min_by_key(|(other_ns, _)| other_ns.abs_diff(start_ns))?;
+        ppm(cpu_ns - from, at_ns - from_ns)
     }
 }
 
@@ -84,17 +86,17 @@ mod tests {
         let second = 1_000_000_000;
         let mut cost = LiveCost::default();
         let recorder = |cpu_ns| RecorderCost {
-            cpu_ns,
+            cpu_ns: Some(cpu_ns),
             ..RecorderCost::default()
         };
-        assert_eq!(cost.figures(second).cpu_ppm, 0);
+        assert_eq!(cost.figures(second).cpu_ppm, None);
         for (at, cpu_ns) in [(1, 0), (2, 500_000_000), (3, 510_000_000), (4, 530_000_000)] {
             cost.set(at * second, recorder(cpu_ns));
         }
-        assert_eq!(cost.figures(second).cpu_ppm, 20_000);
-        assert_eq!(cost.figures(2 * second).cpu_ppm, 15_000);
-        assert_eq!(cost.figures(60 * second).cpu_ppm, 530_000_000 / 3_000);
-        assert_eq!(cost.figures(second / 10).cpu_ppm, 20_000);
+        assert_eq!(cost.figures(second).cpu_ppm, Some(20_000));
+        assert_eq!(cost.figures(2 * second).cpu_ppm, Some(15_000));
+        assert_eq!(cost.figures(60 * second).cpu_ppm, Some(530_000_000 / 3_000));
+        assert_eq!(cost.figures(second / 10).cpu_ppm, Some(20_000));
     }
 
     #[test]

@@ -101,12 +101,16 @@ pub struct RecorderCost {
     /// Number of processes that may have run Python without being recorded, for example because
     /// they ended before they could be examined.
     pub unexamined: u64,
-    /// Measured: CPU time of gctrace since its start, in ns.
-    pub cpu_ns: u64,
-    /// Measured: CPU time of gctrace in the interval, in millionths of one core.
-    pub cpu_ppm: u64,
-    /// Resident memory of gctrace, in bytes.
-    pub resident_bytes: u64,
+    /// Measured: CPU time of gctrace since its start, in ns; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<u64>,
+    /// Measured: CPU time of gctrace in the interval, in millionths of one core; absent until it
+    /// was read twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ppm: Option<u64>,
+    /// Resident memory of gctrace, in bytes; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
     /// Number of hits of probes and hooks in recorded programs since the start.
     pub hits: u64,
     /// Inferred: CPU time that the probes on the collector cost the recorded programs since the

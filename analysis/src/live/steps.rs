@@ -3,19 +3,20 @@
 //! Owns the definition of a step, as in the report of a trace: an annotation `ProfilerStep#n` if
 //! there are any, otherwise the time from the start of one backward pass to the start of the next;
 //! those of the thread with the most steps. For an annotation, which is reported at its end, pauses
-//! are counted as far as they are kept: a minute, or the last 65,535.
+//! are counted as far as they are kept: a minute, or the last 65,535. The report's `gpu/steps.rs`
+//! has all steps and pauses in order, keeps each step and compares them; here they arrive late, and
+//! the last ones are kept.
 
 use super::STEPS;
 use super::snapshot::StepFigures;
 use crate::accumulate::add_to;
 use crate::accumulate::interval_union::IntervalUnion;
 use crate::report::PauseTotal;
+use crate::report::StepSource;
 use gctrace_event::Annotation;
 use gctrace_event::BackwardStep;
 use std::collections::VecDeque;
 
-/// `name` of the PyTorch profiler's steps, before the number.
-const PROFILER_STEP: &str = "ProfilerStep#";
 /// Number of threads of a process with steps; training programs have one.
 const THREADS: usize = 4;
 
@@ -75,12 +76,6 @@ impl LiveSteps {
         }
     }
 
-    /// Whether an annotation is a step.
-    pub(super) fn is_step(annotation: &Annotation) -> bool {
-        let number = annotation.name.strip_prefix(PROFILER_STEP);
-        number.is_some_and(|number| number.parse::<u64>().is_ok())
-    }
-
     /// Adds an annotation that is a step.
     pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: StepPauses<'_>) {
         if let Some(thread) = thread(&mut self.profiler, annotation.tid) {
@@ -124,20 +119,20 @@ impl LiveSteps {
     }
 
     /// Oldest first, and what they are.
-    pub(super) fn figures(&self) -> (Vec<StepFigures>, String) {
-        let (threads, basis) = match self.profiler.is_empty() {
-            true => (&self.backward, "backward pass"),
-            false => (&self.profiler, "ProfilerStep"),
+    pub(super) fn figures(&self) -> (Vec<StepFigures>, Option<StepSource>) {
+        let (threads, source) = match self.profiler.is_empty() {
+            true => (&self.backward, StepSource::BackwardPass),
+            false => (&self.profiler, StepSource::ProfilerStep),
         };
         let Some(most) = threads.iter().max_by_key(|thread| thread.count) else {
-            return (Vec::new(), String::new());
+            return (Vec::new(), None);
         };
         let steps = most.closed.iter().map(|step| {
             let mut step = *step;
             step.pauses.count = step.pauses.count.max(u64::from(step.pauses.time_ns > 0));
             step
         });
-        (steps.collect(), basis.to_owned())
+        (steps.collect(), Some(source))
     }
 }
 

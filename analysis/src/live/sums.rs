@@ -37,11 +37,10 @@ impl ClassedSums {
         let by_generation = sums.by_generation();
         let reasons = REASONS.into_iter().zip(sums.totals);
         let with_pauses = reasons.filter(|(_, by)| by.iter().any(|total| total.count > 0));
-        let by_reason = with_pauses.map(|(reason, by)| (reason.as_str(), by));
         CollectionCounts {
             pauses: by_generation.map(|total| total.count),
             pause_ns: by_generation.map(|total| total.time_ns),
-            by_reason: by_reason.collect(),
+            by_reason: with_pauses.collect(),
             histogram: self.histogram,
             collected: sums.collected,
             uncollectable: sums.uncollectable,

@@ -9,7 +9,6 @@ use super::Estimate;
 use super::RecordedRun;
 use super::float;
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::timeline::NONE;
 use gctrace_event::GcReason;
 
 /// Time per object that a full collection traverses, in times of that in the middle generation, if
@@ -124,9 +123,8 @@ impl RecordedCurves {
             }
             match pause.generation {
                 2 => {
-                    if pause.objects != NONE {
-                        let objects = f64::from(pause.objects) + freed(pause);
-                        traversed.0 += objects;
+                    if let Some(objects) = pause.objects {
+                        traversed.0 += f64::from(objects.get()) + freed(pause);
                         traversed.1 += float(pause.duration_ns());
                     }
                     curves.fulls.push(FullCollection {
@@ -269,8 +267,5 @@ pub(super) fn quotient(part: f64, whole: f64) -> f64 {
 }
 
 fn freed(pause: &PauseSpan) -> f64 {
-    match pause.collected {
-        NONE => 0.0,
-        freed => f64::from(freed),
-    }
+    pause.collected.map_or(0.0, |freed| f64::from(freed.get()))
 }

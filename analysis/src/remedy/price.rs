@@ -11,9 +11,10 @@ use super::curves::RecordedCurves;
 use super::curves::quotient;
 use crate::report::AdviceId;
 use crate::report::AdvisedSettings;
+use crate::report::SettingsReport;
 
-/// By how much threshold 0 is raised. More is no better: what 50,000 new containers leave does not
-/// fit the caches, so that collections of generation 0 take more than they save.
+/// By how much [`SettingsReport::raised`] raises threshold 0. More is no better: 50,000 new
+/// containers do not fit the caches, so that collections of generation 0 take more than they save.
 const RAISED: u8 = 10;
 /// Up to this threshold 0 (that of CPython 3.13) raising it is advised.
 const LARGEST_RAISED: i32 = 2_000;
@@ -61,7 +62,8 @@ fn setting(run: &RecordedRun<'_>) -> Setting {
 fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
     let [young, middle, old] = curves.automatic;
     let raised = Setting {
-        raised: f64::from(RAISED),
+        raised: (f64::from(run.thresholds[0]) * f64::from(RAISED)).max(1_000.0)
+            / f64::from(run.thresholds[0].max(1)),
         ..setting(run)
     };
     let fulls = |assumption| full_collections(curves, raised, assumption);
@@ -86,11 +88,7 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
     let more = curves.containers.1 * f64::from(RAISED - 1);
     PricedRemedy {
         settings: AdvisedSettings {
-            thresholds: Some([
-                run.thresholds[0].saturating_mul(i32::from(RAISED)),
-                run.thresholds[1],
-                run.thresholds[2],
-            ]),
+            thresholds: Some(SettingsReport::raised(run.thresholds)),
             ..AdvisedSettings::default()
         },
         ..priced(

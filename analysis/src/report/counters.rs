@@ -2,6 +2,7 @@
 
 use super::Basis;
 use super::PauseTotal;
+use gctrace_event::Counter;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -42,7 +43,8 @@ pub struct CountersReport {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CounterReport {
     /// Name of the counter in `perf list`.
-    pub name: String,
+    #[schemars(with = "String")]
+    pub name: Counter,
     /// Sum over the pauses with a value.
     pub inside: u64,
     /// Number of pauses with a value.

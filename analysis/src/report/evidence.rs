@@ -2,6 +2,7 @@
 
 use super::Basis;
 use super::Location;
+use gctrace_event::GcReason;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -102,7 +103,8 @@ pub struct WorstPause {
     /// Generation collected, 0 to 2 (full collection); `null` if unknown.
     pub generation: Option<u8>,
     /// Why the collection ran: `automatic`, `manual` (`gc.collect()`), `shutdown` or `unknown`.
-    pub reason: String,
+    #[schemars(with = "String")]
+    pub reason: GcReason,
     /// Objects found unreachable and freed; `null` if unknown.
     pub collected: Option<u64>,
     /// Objects after the collection: in the whole heap (CPython 3.14 and later) or in the oldest
@@ -257,7 +259,7 @@ pub struct OverheadReport {
 /// The overhead of one kind of probe.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProbeReport {
-    /// Name of the kind of probe, for example `gc entry`.
+    /// Name of the kind of probe, for example `collector, entry and return`.
     pub probe: String,
     /// Number of hits, over all traces.
     pub hits: u64,

@@ -85,9 +85,9 @@ pub enum NotMergedReason {
 /// A remark on a merge of two traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeNote {
-    /// This thread of the profiler's is assumed to be the main thread, whose id it does not have.
+    /// This thread of the profiler is assumed to be the main thread, although the ids differ.
     AssumedMainThread(u32),
-    /// This thread of gctrace's was not found in the profiler's trace.
+    /// This thread of gctrace was not found in the profiler's trace.
     SeparateThread(u32),
     /// There was no collection while the profiler ran.
     NoCollection,

@@ -27,19 +27,44 @@ pub struct BoundsReport {
     pub processes: Vec<ProcessBounds>,
 }
 
+/// Why a pause has the bounds it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BoundsRule {
+    /// A synchronizing call had returned and nothing was launched until the pause ended; the delay
+    /// is the length of the pause, minus at most 20 us.
+    GpuWasEmpty,
+    /// The next synchronizing call still waited more than 20 us for earlier work, or the launching
+    /// thread waited for the GPU during the whole pause; no delay.
+    GpuStayedBusy,
+    /// The next synchronizing call returned at once, so the GPU became idle at an unknown time.
+    GpuFoundEmpty,
+    /// Before the first launch, after the last, or at interpreter shutdown; no delay.
+    NoGpuWork,
+    /// On a thread that launches nothing; the delay is at most the time since the last call of a
+    /// launching thread, which needs the GIL.
+    OtherThread,
+    /// None of these; the delay is between 0 and the length of the pause.
+    Unknown,
+}
+
+impl BoundsRule {
+    /// All rules, in the order of the report.
+    pub const ALL: [Self; 6] = [
+        Self::GpuWasEmpty,
+        Self::GpuStayedBusy,
+        Self::GpuFoundEmpty,
+        Self::NoGpuWork,
+        Self::OtherThread,
+        Self::Unknown,
+    ];
+}
+
 /// The pauses that one rule applies to.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RuleBounds {
-    /// `gpu-was-empty`: a synchronizing call had returned and nothing was launched until the pause
-    /// ended; the delay is the length of the pause, minus at most 20 us. `gpu-stayed-busy`: the
-    /// next synchronizing call still waited more than 20 us for earlier work, or the launching
-    /// thread waited for the GPU during the whole pause; no delay. `gpu-found-empty`: the next
-    /// synchronizing call returned at once, so the GPU became idle at an unknown time.
-    /// `no-gpu-work`: before the first launch, after the last, or at interpreter shutdown; no
-    /// delay. `other-thread`: on a thread that launches nothing; the delay is at most the time
-    /// since the last call of a launching thread, which needs the GIL. `unknown`: none of these;
-    /// the delay is between 0 and the length of the pause.
-    pub rule: String,
+    /// The rule that applies to these pauses and gives the bounds.
+    pub rule: BoundsRule,
     /// Count and time of the pauses that the rule applies to.
     pub pauses: PauseTotal,
     /// Lower bound of the delay, in ns.

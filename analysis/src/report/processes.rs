@@ -9,6 +9,8 @@ use super::PauseTotal;
 use super::PausesReport;
 use super::PressureReport;
 use super::RecordedReport;
+use gctrace_event::Collector;
+use gctrace_event::ProcessOrigin;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -95,7 +97,8 @@ pub struct ProcessReport {
     /// Command line, or the name that another tool gave it.
     pub command: Vec<String>,
     /// `launched`, `child` or `attached` (already running); `null` in traces of other tools.
-    pub origin: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub origin: Option<ProcessOrigin>,
     /// Interpreter that the process runs, and its collector; `null` if unknown.
     pub interpreter: Option<InterpreterReport>,
     /// Time from which its pauses are complete, in ns after the start of the recording.
@@ -147,7 +150,8 @@ pub struct InterpreterReport {
     /// Version of CPython, for example `3.13.1`.
     pub version: String,
     /// Kind of the collector: `generational`, `incremental` or `free-threaded`.
-    pub collector: String,
+    #[schemars(with = "String")]
+    pub collector: Collector,
     /// Whether it is a free-threaded build, without the GIL.
     pub free_threaded: bool,
     /// File that contains the collector, an executable or a libpython, as seen in the process's
@@ -168,4 +172,15 @@ pub struct SettingsReport {
     pub thresholds: [i32; 3],
     /// Number of changes after the first record.
     pub changes: u64,
+}
+
+impl SettingsReport {
+    /// Thresholds that CPython 3.8 - 3.11 start with, for processes whose settings are unknown.
+    pub const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
+
+    /// These thresholds with the first one ten times as high.
+    #[must_use]
+    pub fn raised([young, middle, old]: [i32; 3]) -> [i32; 3] {
+        [young.max(100).saturating_mul(10), middle, old]
+    }
 }

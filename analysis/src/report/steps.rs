@@ -30,8 +30,8 @@ pub struct ProcessSteps {
     pub rank: Option<u32>,
     /// Id of the thread that ran the steps.
     pub tid: u32,
-    /// What delimits the steps: `profiler-step` or `backward-pass`.
-    pub source: String,
+    /// What delimits the steps: the profiler's annotations, or backward passes.
+    pub source: StepSource,
     /// Number of steps of the thread `tid`, which the other figures are about.
     pub count: u64,
     /// Number of steps of other threads, which these figures omit.
@@ -48,9 +48,8 @@ pub struct ProcessSteps {
     /// Idle time of the process's devices within the steps, in ns, summed over devices; `null`
     /// without GPU times.
     pub gpu_idle_ns: Option<u64>,
-    /// How full collections were recognized: `generation`; `length` (a pause of 1 ms or more, if
-    /// the trace contains no generations); or `generation-or-length`, if it contains some.
-    pub full_by: String,
+    /// How full collections were recognized: by their generation or their length.
+    pub full_by: FullBy,
     /// Number of full collections in the steps.
     pub full_collections: u64,
     /// Steps with a full collection compared with steps without one.
@@ -60,6 +59,39 @@ pub struct ProcessSteps {
     pub after_full: StepComparison,
     /// The longest steps, longest first, at most ten.
     pub longest: Vec<StepReport>,
+}
+
+/// What delimits a step. Backward passes count only in a process without profiler steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepSource {
+    /// An annotation `ProfilerStep#n`.
+    ProfilerStep,
+    /// From the start of one backward pass to that of the next on the same thread.
+    BackwardPass,
+}
+
+impl StepSource {
+    /// What a step is, in a word: the annotation, or the pass whose starts delimit it.
+    #[must_use]
+    pub fn basis(self) -> &'static str {
+        match self {
+            Self::ProfilerStep => "ProfilerStep",
+            Self::BackwardPass => "backward pass",
+        }
+    }
+}
+
+/// How full collections were recognized, given what the trace contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FullBy {
+    /// By their generation.
+    Generation,
+    /// By a pause of 1 ms or more: the trace contains no generations.
+    Length,
+    /// By their generation, where the trace contains it, otherwise by their length.
+    GenerationOrLength,
 }
 
 /// A distribution of lengths. Percentiles are by nearest rank.

@@ -18,10 +18,8 @@ pub struct WhatIf {
     pub change: String,
     /// Always predicted: the change has not been made.
     pub basis: Basis,
-    /// `replay`: the run was replayed with changed pauses, so pauses hidden behind GPU work save
-    /// nothing. `pause-time`: GPU times are unknown, so the pause time saved is an upper bound of
-    /// the time saved.
-    pub method: String,
+    /// What the prediction is made from.
+    pub method: PredictionMethod,
     /// Pause time saved, in ns, summed over processes; negative: pause time added.
     pub pause_time_saved_ns: PredictedRange,
     /// Time of the run saved, in ns; negative: the run becomes longer.
@@ -49,6 +47,16 @@ pub struct WhatIf {
     pub assumes: String,
     /// What can go wrong, as text.
     pub risk: String,
+}
+
+/// What a prediction is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PredictionMethod {
+    /// The run was replayed with changed pauses, so pauses hidden behind GPU work save nothing.
+    Replay,
+    /// GPU times are unknown, so the pause time saved is an upper bound of the time saved.
+    PauseTime,
 }
 
 /// A change of the collector's settings.

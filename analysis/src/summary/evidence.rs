@@ -1,4 +1,4 @@
-//! What was collected without need, what recording cost, and what the traces lack.
+//! Collections without need, the overhead of recording, and missing data.
 
 use crate::accumulate::add_to;
 use crate::accumulate::sum;

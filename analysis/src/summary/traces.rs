@@ -1,4 +1,4 @@
-//! What a report states of each trace.
+//! The entry of each trace in a report.
 
 use super::basis;
 use super::stopped_ratio;

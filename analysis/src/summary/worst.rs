@@ -31,7 +31,7 @@ impl Analysis {
             unix_ns: started_unix_ns.map(|started| started.saturating_add(after_start_ns)),
             duration_ns: pause.duration_ns(),
             generation: known_generation(pause),
-            reason: pause.reason.as_str().to_owned(),
+            reason: pause.reason,
             collected: pause.collected,
             objects: pause.heap_objects.or(pause.oldest_objects),
             cpu_ns: pause.cpu_ns,

@@ -1,5 +1,6 @@
-//! Unions of lists of intervals, each time counted once. `accumulate/interval_union.rs` owns those
-//! of intervals that arrive one by one.
+//! Unions of lists of intervals, each time counted once: built by one sort, and complete. Of
+//! intervals that arrive one by one, `accumulate/interval_union.rs` keeps a bounded part and reports
+//! what is new.
 
 /// The union of intervals `[start, end)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,11 +40,7 @@ impl Intervals {
     /// The covered parts of an interval, in order.
     pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let first = self.spans.partition_point(|(_, other)| *other <= start);
-        let reaching = self.spans[first..].iter();
-        reaching
-            .take_while(move |(other, _)| *other < end)
-            .map(move |(from, to)| ((*from).max(start), (*to).min(end)))
-            .filter(|(from, to)| from < to)
+        clipped(&self.spans[first..], start, end)
     }
 
     /// How much of an interval is covered.
@@ -75,6 +72,19 @@ impl Intervals {
         *rest = left;
         sum
     }
+}
+
+/// The parts of sorted intervals that are within an interval; those that end before it are left out.
+pub(crate) fn clipped<'a>(
+    intervals: impl IntoIterator<Item = &'a (u64, u64)>,
+    start: u64,
+    end: u64,
+) -> impl Iterator<Item = (u64, u64)> {
+    intervals
+        .into_iter()
+        .take_while(move |(other, _)| *other < end)
+        .map(move |(from, to)| ((*from).max(start), (*to).min(end)))
+        .filter(|(from, to)| from < to)
 }
 
 /// Sum of the lengths of disjoint intervals.

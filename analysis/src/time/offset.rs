@@ -201,7 +201,7 @@ const FEWEST_MOVING: usize = 64;
 /// Candidates kept of each width.
 const CANDIDATES: usize = 24;
 
-/// All that the offset may be, if nothing is known about it: where most differences agree. Sorted.
+/// Candidates for an unknown offset, those with which most differences agree. Sorted.
 pub(crate) fn candidates<'a>(
     series: impl IntoIterator<Item = &'a TimestampPair> + Clone,
 ) -> Vec<i64> {

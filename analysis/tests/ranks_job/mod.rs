@@ -251,7 +251,7 @@ fn kernels(plan: &Plan, ranks: &mut [RankRun], step: u64, count: u64) {
     }
 }
 
-/// Of all ranks, or of a group of few.
+/// An all-reduce of all ranks, or of a small group.
 fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64, group: Option<usize>) {
     let stream = match (plan.one_stream, group) {
         (true, _) => COMPUTE,

@@ -3,12 +3,13 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::calls::CallEffect;
+use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::replay::InsertedPause;
 use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayJob;
 use gctrace_analysis::gpu::replay::ReplayModel;
-use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::ThreadIndex;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::GcReason;
 use gctrace_event::read::ReadError;
@@ -32,7 +33,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Timeline>, ReadError> {
 /// A pause to put in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pause {
-    pub(crate) thread: u32,
+    pub(crate) thread: ThreadIndex,
     pub(crate) at_ns: u64,
     pub(crate) length_ns: u64,
 }
@@ -42,12 +43,12 @@ pub(crate) struct Pause {
 pub(crate) enum InsertionMethod {
     /// By replay: the model learned from the trace computes what becomes later.
     Replay,
-    /// By a simulation that knows nothing of threads: the calls of all threads are one sequence,
-    /// and everything the host does after the pause is later by it.
+    /// By a simulation without threads: the calls of all threads are one sequence, and the pause
+    /// delays everything that the host does after it.
     OneHost,
 }
 
-/// What removing an inserted pause gave.
+/// Result of removing an inserted pause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// The true cost of the pause: how much later the trace ended with it.
@@ -94,12 +95,9 @@ fn in_a_gap(timeline: &Timeline, pause: Pause) -> Option<Pause> {
 fn end_ns(timeline: &Timeline) -> u64 {
     let mut works = vec![false; timeline.threads.len()];
     for call in &timeline.calls {
-        works[call.thread as usize] |= call.kind != CallEffect::Query;
+        works[call.thread.at()] |= call.kind != CallEffect::Query;
     }
-    let calls = timeline
-        .calls
-        .iter()
-        .filter(|call| works[call.thread as usize]);
+    let calls = timeline.calls.iter().filter(|call| works[call.thread.at()]);
     let ends = calls.map(|call| call.end_ns);
     let ops = timeline.ops.iter().map(|op| op.end_ns);
     ends.chain(ops).max().unwrap_or(0)
@@ -118,8 +116,8 @@ fn by_replay(timeline: &Timeline, pause: Pause) -> Timeline {
         ..ReplayChange::default()
     };
     let schedule = ReplayModel::learn(&job).replay(&change);
-    let calls = (0..timeline.calls.len()).map(|call| schedule.call(0, call));
-    let ops = (0..timeline.ops.len()).map(|op| schedule.op(0, op));
+    let calls = Index::all(&timeline.calls).map(|call| schedule.call(0, call));
+    let ops = Index::all(&timeline.ops).map(|op| schedule.op(0, op));
     rewritten(timeline, calls.collect(), ops.collect(), pause)
 }
 
@@ -133,30 +131,30 @@ fn rewritten(
     let mut changed = timeline.clone();
     let mut order: Vec<usize> = (0..calls.len()).collect();
     order.sort_by_key(|call| calls[*call]);
-    let mut place = vec![0u32; calls.len()];
+    let mut place = vec![Index::new(0); calls.len()];
     changed.calls.clear();
     for (new, old) in order.into_iter().enumerate() {
-        place[old] = u32::try_from(new).unwrap_or(NONE);
+        place[old] = Index::new(new);
         let mut call = timeline.calls[old];
         (call.start_ns, call.end_ns) = calls[old];
         changed.calls.push(call);
     }
     for (op, times) in changed.ops.iter_mut().zip(ops) {
         (op.start_ns, op.end_ns) = times;
-        op.call = place.get(op.call as usize).copied().unwrap_or(NONE);
+        op.call = op.call.map(|call| place[call.at()]);
     }
     changed.ops.sort_by_key(|op| (op.start_ns, op.end_ns));
     for wait in &mut changed.waits {
-        wait.call = place.get(wait.call as usize).copied().unwrap_or(NONE);
-        wait.event_call = place.get(wait.event_call as usize).copied().unwrap_or(NONE);
+        wait.call = place[wait.call.at()];
+        wait.event_call = wait.event_call.map(|call| place[call.at()]);
     }
     changed.waits.sort_by_key(|wait| wait.call);
     changed.pauses.push(PauseSpan {
         start_ns: pause.at_ns,
         end_ns: pause.at_ns + pause.length_ns,
         thread: pause.thread,
-        collected: NONE,
-        objects: NONE,
+        collected: None,
+        objects: None,
         generation: 2,
         reason: GcReason::Automatic,
     });
@@ -170,8 +168,8 @@ const LAUNCH_NS: u64 = 5_000;
 fn by_one_host(timeline: &Timeline, pause: Pause) -> Timeline {
     let mut by_call: Vec<Vec<usize>> = vec![Vec::new(); timeline.calls.len()];
     for (index, op) in timeline.ops.iter().enumerate() {
-        if let Some(ops) = by_call.get_mut(op.call as usize) {
-            ops.push(index);
+        if let Some(call) = op.call {
+            by_call[call.at()].push(index);
         }
     }
     let mut host = Host {
@@ -215,7 +213,7 @@ struct Host<'a> {
 impl Host<'_> {
     fn start(&mut self, op: usize, call_ns: u64, measured_call_ns: u64) {
         let content = self.timeline.ops[op];
-        let (measured_free, free) = self.free[content.stream as usize];
+        let (measured_free, free) = self.free[content.stream.at()];
         let after_call = content.start_ns.saturating_sub(measured_call_ns);
         let after_stream = content.start_ns.saturating_sub(measured_free);
         // It waited for the nearer of the two; the other is a bound.
@@ -224,8 +222,8 @@ impl Host<'_> {
             false => (free + after_stream).max(call_ns + after_call.min(LAUNCH_NS)),
         };
         self.ops[op] = (start, start + content.duration_ns());
-        self.free[content.stream as usize] = (content.end_ns, start + content.duration_ns());
-        self.last[content.stream as usize] = Some(op);
+        self.free[content.stream.at()] = (content.end_ns, start + content.duration_ns());
+        self.last[content.stream.at()] = Some(op);
     }
 
     fn end(&self, call: usize, start: u64, own: &[usize]) -> u64 {

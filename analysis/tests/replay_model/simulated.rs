@@ -8,13 +8,14 @@
 )]
 
 use gctrace_analysis::gpu::calls::CallEffect;
+use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayJob;
 use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::timeline::Call;
+use gctrace_analysis::gpu::timeline::CallIndex;
 use gctrace_analysis::gpu::timeline::EventWait;
-use gctrace_analysis::gpu::timeline::NONE;
 use gctrace_analysis::gpu::timeline::Op;
 use gctrace_analysis::gpu::timeline::Stream;
 use gctrace_analysis::gpu::timeline::StringTable;
@@ -59,8 +60,8 @@ pub(crate) enum Action {
     Collect(u64),
 }
 
-const MAIN: u32 = 0;
-const AUTOGRAD: u32 = 1;
+const MAIN: usize = 0;
+const AUTOGRAD: usize = 1;
 
 /// Runs a program; pauses are measured, or left out.
 pub(crate) fn run(program: &[Action], streams: usize, with_pauses: bool) -> Timeline {
@@ -69,11 +70,6 @@ pub(crate) fn run(program: &[Action], streams: usize, with_pauses: bool) -> Time
     machine.timeline.threads = vec![thread(100), thread(101)];
     machine.timeline.pid = 100;
     machine.sorted()
-}
-
-/// [`NONE`] if it is too large.
-fn index(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(NONE)
 }
 
 fn thread(tid: u32) -> Thread {
@@ -96,7 +92,12 @@ impl Machine {
     fn new(streams: usize, with_pauses: bool) -> Self {
         let mut timeline = Timeline::default();
         let numbers = (0u64..).take(streams);
-        timeline.streams = numbers.map(|number| Stream { device: 0, number }).collect();
+        timeline.streams = numbers
+            .map(|number| Stream {
+                device: Some(0),
+                number,
+            })
+            .collect();
         Self {
             timeline,
             names: StringTable::default(),
@@ -108,13 +109,13 @@ impl Machine {
         }
     }
 
-    fn run(&mut self, program: &[Action], thread: u32) {
+    fn run(&mut self, program: &[Action], thread: usize) {
         for action in program {
             self.step(action, thread);
         }
     }
 
-    fn step(&mut self, action: &Action, thread: u32) {
+    fn step(&mut self, action: &Action, thread: usize) {
         match action {
             Action::Think(length) => self.now += length,
             Action::Launch { stream, length } => {
@@ -158,7 +159,7 @@ impl Machine {
 
     fn op(
         &mut self,
-        thread: u32,
+        thread: usize,
         function: &str,
         call_start: u64,
         stream: usize,
@@ -181,41 +182,40 @@ impl Machine {
         self.timeline.ops.push(Op {
             start_ns: start,
             end_ns: end,
-            stream: index(stream),
+            stream: Index::new(stream),
             name,
-            call,
+            call: Some(call),
             kind: match function {
                 "cudaLaunchKernel" => GpuOpKind::Kernel,
                 _ => GpuOpKind::Memcpy,
             },
-            group: NONE,
-            sequence: NONE,
+            group: None,
+            sequence: None,
         });
         end
     }
 
     fn call(
         &mut self,
-        thread: u32,
+        thread: usize,
         function: &str,
         call_start: u64,
         end: u64,
         stream: usize,
-    ) -> u32 {
-        let call = index(self.timeline.calls.len());
-        self.timeline.calls.push(Call {
+    ) -> CallIndex {
+        let call = Call {
             start_ns: call_start,
             end_ns: end,
-            thread,
+            thread: Index::new(thread),
             function: self.names.intern(function),
             kind: CallEffect::of(function),
-            stream: index(stream),
+            stream: (stream < self.free.len()).then(|| Index::new(stream)),
             timed: true,
-        });
-        call
+        };
+        Index::push(&mut self.timeline.calls, call)
     }
 
-    fn wait(&mut self, thread: u32, function: &str, stream: usize, done: u64) {
+    fn wait(&mut self, thread: usize, function: &str, stream: usize, done: u64) {
         let call_start = self.now;
         self.now = match done > call_start {
             true => (done + RETURN).max(call_start + CALL),
@@ -224,7 +224,7 @@ impl Machine {
         self.call(thread, function, call_start, self.now, stream);
     }
 
-    fn wait_event(&mut self, thread: u32, from: usize, to: usize) {
+    fn wait_event(&mut self, thread: usize, from: usize, to: usize) {
         let call = |machine: &mut Self, function, stream| {
             let call_start = machine.now;
             machine.now += CALL;
@@ -235,13 +235,13 @@ impl Machine {
         self.blocked_until[to] = self.blocked_until[to].max(self.free[from] + GAP);
         self.timeline.waits.push(EventWait {
             call: waiting_call,
-            stream: index(to),
-            event_stream: index(from),
-            event_call,
+            stream: Some(Index::new(to)),
+            event_stream: Some(Index::new(from)),
+            event_call: Some(event_call),
         });
     }
 
-    fn collect(&mut self, thread: u32, length: u64) {
+    fn collect(&mut self, thread: usize, length: u64) {
         if !self.with_pauses {
             return;
         }
@@ -257,13 +257,13 @@ impl Machine {
     }
 }
 
-pub(crate) fn pause(thread: u32, start_ns: u64, end_ns: u64) -> PauseSpan {
+pub(crate) fn pause(thread: usize, start_ns: u64, end_ns: u64) -> PauseSpan {
     PauseSpan {
         start_ns,
         end_ns,
-        thread,
-        collected: NONE,
-        objects: NONE,
+        thread: Index::new(thread),
+        collected: None,
+        objects: None,
         generation: 2,
         reason: GcReason::Automatic,
     }
@@ -280,13 +280,13 @@ pub(crate) fn end_ns(timeline: &Timeline) -> u64 {
 pub(crate) fn assert_same(job: &ReplayJob<'_>, model: &ReplayModel, change: &ReplayChange) {
     let schedule = model.replay(change);
     for (at, timeline) in job.timelines.iter().enumerate() {
-        for (index, op) in timeline.ops.iter().enumerate() {
+        for (index, op) in Index::enumerate(&timeline.ops) {
             let measured = (op.start_ns, op.end_ns.max(op.start_ns));
-            assert_eq!(schedule.op(at, index), measured, "operation {index}");
+            assert_eq!(schedule.op(at, index), measured, "operation {index:?}");
         }
-        for (index, call) in timeline.calls.iter().enumerate() {
+        for (index, call) in Index::enumerate(&timeline.calls) {
             let measured = (call.start_ns, call.end_ns.max(call.start_ns));
-            assert_eq!(schedule.call(at, index), measured, "call {index}");
+            assert_eq!(schedule.call(at, index), measured, "call {index:?}");
         }
     }
 }

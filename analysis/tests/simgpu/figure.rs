@@ -44,14 +44,14 @@ pub(crate) struct Figure {
     pub(crate) predicted: i64,
     /// Predicted minus real.
     pub(crate) error: i64,
-    /// By how much the error can be off by chance, with a probability of about 5 %: from how much
-    /// runs without collections differ, and those with them once replayed without. Twice the
+    /// Bound that the error exceeds by chance with a probability of about 5 %: from how much runs
+    /// without collections differ, and those with them once replayed without. Twice the
     /// standard error.
     pub(crate) noise: i64,
     /// Time for which threads waited for a CPU, which the replay does not predict: in the runs of
     /// both kinds together.
     pub(crate) waited: i64,
-    /// Of the kind of which there are fewer.
+    /// Number of runs, of the kind with fewer.
     pub(crate) runs: usize,
 }
 

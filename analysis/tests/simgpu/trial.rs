@@ -15,6 +15,7 @@ use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayJob;
 use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::replay::ReplaySchedule;
+use gctrace_analysis::gpu::timeline::OpIndex;
 use gctrace_analysis::gpu::timeline::Timeline;
 use std::collections::BTreeSet;
 
@@ -204,7 +205,7 @@ fn predict(run: &Recorded) -> Prediction {
         let devices: BTreeSet<u32> = timeline
             .streams
             .iter()
-            .map(|stream| stream.device)
+            .filter_map(|stream| stream.device)
             .collect();
         devices.into_iter().map(move |device| (at, device))
     });
@@ -225,7 +226,7 @@ fn predict(run: &Recorded) -> Prediction {
 fn assert_identity(job: &ReplayJob<'_>, same: &ReplaySchedule) {
     assert_eq!(same.makespan_end_ns().cast_signed(), span(job).1);
     for (at, (timeline, offset)) in job.timelines.iter().zip(&job.offsets_ns).enumerate() {
-        for (op, measured) in timeline.ops.iter().enumerate() {
+        for (op, measured) in OpIndex::enumerate(&timeline.ops) {
             let timestamps = [measured.start_ns, measured.end_ns];
             let [start, end] = timestamps.map(|timestamp| timestamp.saturating_add_signed(*offset));
             assert_eq!(same.op(at, op), (start, end));
@@ -233,7 +234,7 @@ fn assert_identity(job: &ReplayJob<'_>, same: &ReplaySchedule) {
     }
 }
 
-/// Of several ranks as the analysis finds it, by their collectives.
+/// The job of a run; of several ranks as the analysis finds it, by their collectives.
 fn job(run: &Recorded) -> ReplayJob<'_> {
     let timelines: Vec<&Timeline> = run.ranks.iter().collect();
     if let [timeline] = timelines.as_slice() {

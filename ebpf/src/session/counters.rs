@@ -117,7 +117,7 @@ impl BpfSession {
         )?;
         for task in self.tasks()?.iter().filter(|task| task.pid == pid) {
             add(&mut counts.base, &task.software);
-            counts.base_run_ns = counts.base_run_ns.saturating_add(task.run_ns);
+            counts.base_run_ns += task.run_ns;
         }
         // Threads that exited meanwhile are not lost: they started earlier as well, so they belong
         // to neither.
@@ -179,7 +179,7 @@ impl BpfSession {
             let (mut sum, mut run_ns) = (wire.ended, wire.ended_run_ns);
             for task in tasks.iter().filter(|task| task.pid == pid) {
                 add(&mut sum, &task.software);
-                run_ns = run_ns.saturating_add(task.run_ns);
+                run_ns += task.run_ns;
             }
             subtract(&mut sum, &wire.base);
             let run_ns = run_ns.saturating_sub(wire.base_run_ns);
@@ -228,7 +228,7 @@ fn read<T: FromBytes>(
 }
 
 fn add(sum: &mut SoftwareCounts, one: &SoftwareCounts) {
-    combine(sum, one, u64::saturating_add);
+    combine(sum, one, |sum, one| sum + one);
 }
 
 /// A thread can exit between two readings of its process: never below 0.

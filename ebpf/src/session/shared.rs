@@ -9,7 +9,7 @@ use libbpf_rs::OpenObject;
 use libbpf_rs::skel::Skel as _;
 use std::os::fd::AsFd as _;
 
-/// Those declared by `maps.bpf.h` and `stack.bpf.h`, in each object that includes them.
+/// The maps declared by `maps.bpf.h` and `stack.bpf.h`, in each object that includes them.
 const SHARED: [&str; 10] = [
     "points",
     "layouts",

@@ -1,4 +1,5 @@
-//! What gctrace's probes read: kinds of functions, their arguments, CPython's layouts in memory.
+//! The binary interfaces that gctrace's probes read: kinds of functions, their arguments, CPython's
+//! layouts in memory.
 //!
 //! The vocabulary between `gctrace-probes`, which finds all this in files, and `gctrace-ebpf`, whose
 //! programs read it in processes; neither knows the other. Data only. Arguments are those of the

@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 
 /// First bytes of a valid offer (probes/ring/src/rendezvous.rs); without them a fuzzer would hardly
 /// get past the check.
-const GREETING: &[u8; 8] = b"gctrace1";
+const GREETING: &[u8; 8] = b"gctrace2";
 /// Length of a ring of one record (probes/ring/src/layout.rs).
 const SMALLEST: u64 = 2 * 4096 + 64;
 
@@ -46,7 +46,7 @@ fn descriptor(kind: u8, memory: &[u8]) -> File {
     file.set_len(length).unwrap();
     file.write_all_at(memory, 0).unwrap();
     if kind & 16 == 0 {
-        file.write_all_at(b"GCTRING2", 0).unwrap();
+        file.write_all_at(b"GCTRING3", 0).unwrap();
     }
     if kind & 32 == 0 {
         // SAFETY: plain numbers.

@@ -32,6 +32,7 @@ mod session;
 
 use crate::process_ring;
 use crate::process_ring::ProcessRing;
+use crate::recording::guarded;
 use api::Code;
 use api::CuptiApi;
 use clock::CuptiClock;
@@ -43,7 +44,6 @@ use gctrace_ring::RingRole;
 use session::CuptiSession;
 use std::ffi::c_int;
 use std::ffi::c_void;
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -255,9 +255,4 @@ fn report(ring: &ProcessRing, state: CuptiState, code: i64, detail: &str) {
         code,
         detail,
     });
-}
-
-/// Runs code that must not unwind into C.
-fn guarded(work: impl FnOnce()) {
-    let _ = std::panic::catch_unwind(AssertUnwindSafe(work));
 }

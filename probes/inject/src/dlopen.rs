@@ -8,10 +8,10 @@
 //! next `dlopen` or, for CPython, at the next `setlocale`, which every interpreter calls early in
 //! its initialization (`preconfig.c`, 3.8 to 3.15) and other programs rarely.
 
+use crate::recording::guarded;
 use std::ffi::CStr;
 use std::ffi::c_char;
 use std::ffi::c_void;
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering;
 
@@ -63,17 +63,17 @@ unsafe extern "C" fn before(name: *const c_char, flags: i32) -> *const c_void {
     let Some(open) = real() else {
         return refuse as *const c_void;
     };
-    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+    guarded(|| {
         // SAFETY: the program passes a C string or null.
         let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
         notify(open, name, flags);
-    }));
+    });
     open as *const c_void
 }
 
 /// Returns the real function's address. An interpreter may be about to start.
 unsafe extern "C" fn before_setlocale(_category: i32, _locale: *const c_char) -> *const c_void {
-    let _ = std::panic::catch_unwind(|| {
+    guarded(|| {
         if let Some(open) = real() {
             crate::python::may_begin(open);
         }

@@ -5,6 +5,7 @@
 //! changed: a program that is to be started without these variables still is.
 
 use crate::process_ring;
+use crate::recording::guarded;
 use gctrace_ring::Absence;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
 use std::ffi::CStr;
@@ -59,7 +60,7 @@ macro_rules! stand_before {
             pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: as the caller promises; the real function has this type.
                 unsafe {
-                    report_if_unrecorded($path, $environment);
+                    guarded(|| report_if_unrecorded($path, $environment));
                     let address = real::$name.address();
                     if address.is_null() {
                         return NOT_THERE;

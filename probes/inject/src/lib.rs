@@ -9,6 +9,7 @@
 //! - `environment`: gctrace's variables; `exec`: programs started without them;
 //! - `seccomp`: whether it must stay inactive;
 //! - `process_ring`: the rings, and forks;
+//! - `recording`: panics and broken invariants end the recording, not the program;
 //! - `python`: the interpreter's hooks;
 //! - `cupti`: GPU work.
 //!
@@ -30,6 +31,7 @@ mod find;
 mod names;
 mod process_ring;
 mod python;
+mod recording;
 mod seccomp;
 
 pub use find::NotBuilt;
@@ -37,14 +39,11 @@ pub use find::find_library;
 
 /// Run by the loader before the program's own code.
 extern "C" fn begin() {
-    // Panics are caught: the loader could not handle them. No panic here is known.
-    let _ = std::panic::catch_unwind(|| {
+    recording::guarded(|| {
         let Some((options, rendezvous)) = environment::request() else {
             return;
         };
-        // The program's terminal is not ours. This sets the panic hook of the standard library copy
-        // inside this file.
-        std::panic::set_hook(Box::new(|_| {}));
+        recording::begin();
         if seccomp::is_confined(options.filters) {
             return gctrace_ring::Absence::Confined.report(&rendezvous);
         }

@@ -21,6 +21,7 @@ use gctrace_ring::pieces;
 use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
+use std::panic::Location;
 use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::TryLockError;
@@ -50,14 +51,19 @@ pub(crate) fn begin(options: InjectOptions, rendezvous: Vec<u8>) {
     }
 }
 
-/// The options; `None` if gctrace did not set them.
+/// The request; `None` if there is none, or recording was switched off.
+fn request() -> Option<&'static RecordingRequest> {
+    REQUEST.get().filter(|_| !is_off())
+}
+
+/// The options; `None` if gctrace did not set them, or recording was switched off.
 pub(crate) fn options() -> Option<&'static InjectOptions> {
-    REQUEST.get().map(|request| &request.options)
+    request().map(|request| &request.options)
 }
 
 /// Where programs started from here are reported; `None` if not requested.
 pub(crate) fn follows_to() -> Option<&'static [u8]> {
-    let request = REQUEST.get()?;
+    let request = request()?;
     let options = &request.options;
     (options.follow && options.collections).then_some(&request.rendezvous)
 }
@@ -111,13 +117,50 @@ pub(crate) fn ring(role: RingRole) -> Option<&'static ProcessRing> {
 /// The ring, if it has been created already.
 #[inline]
 pub(crate) fn existing_ring(role: RingRole) -> Option<&'static ProcessRing> {
-    let pointer = place(role).load(Ordering::Acquire);
+    published(place(role).load(Ordering::Acquire))
+}
+
+/// The ring of this process behind a pointer of `PYTHON` or `GPU`.
+#[inline]
+fn published(pointer: *mut ProcessRing) -> Option<&'static ProcessRing> {
     if pointer.is_null() || pointer == refused() {
         return None;
     }
     // SAFETY: published by `first_ring`, never freed.
     let ring = unsafe { &*pointer };
     ring.mark.is_mine().then_some(ring)
+}
+
+/// Recording was switched off, in this process or an ancestor by fork.
+static OFF: AtomicBool = AtomicBool::new(false);
+
+/// Whether recording was switched off.
+#[inline]
+pub(crate) fn is_off() -> bool {
+    OFF.load(Ordering::Relaxed)
+}
+
+/// Records nothing more in this process and the processes that it forks, because of a fault at
+/// `place` in this library. Reports the first one to gctrace, in the rings or, without any, as an
+/// absence. Allocates nothing, and takes no lock: may be called anywhere, also between fork and
+/// exec.
+#[cold]
+pub(crate) fn switch_off(place: &Location<'_>) {
+    if OFF.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let mut has_ring = false;
+    for ring in [&PYTHON, &GPU] {
+        // Never freed: threads that have it finish what they write.
+        if let Some(ring) = published(ring.swap(refused(), Ordering::AcqRel)) {
+            let reason = format_args!("{}:{}", place.file(), place.line());
+            ring.producer.switch_off(now_ns(), reason);
+            has_ring = true;
+        }
+    }
+    if let Some(request) = REQUEST.get().filter(|_| !has_ring) {
+        Absence::SwitchedOff.report(&request.rendezvous);
+    }
 }
 
 fn place(role: RingRole) -> &'static AtomicPtr<ProcessRing> {
@@ -129,7 +172,7 @@ fn place(role: RingRole) -> &'static AtomicPtr<ProcessRing> {
 
 #[cold]
 fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
-    let request = REQUEST.get()?;
+    let request = request()?;
     let place = place(role);
     let before = place.load(Ordering::Acquire);
     if before == refused() || (is_forked() && !request.options.follow) {
@@ -279,12 +322,12 @@ pub(crate) fn tid() -> u32 {
         static KNOWN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     }
     let latest = RINGS.load(Ordering::Relaxed);
-    let known = KNOWN.try_with(Cell::get).unwrap_or_default();
+    let known = KNOWN.get();
     if known.0 == latest && known.1 != 0 {
         return known.1;
     }
     // SAFETY: has no arguments and cannot fail.
     let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    let _ = KNOWN.try_with(|place| place.set((latest, tid)));
+    KNOWN.set((latest, tid));
     tid
 }

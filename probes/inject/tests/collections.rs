@@ -67,11 +67,15 @@ fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
         python.name,
         pauses.len()
     );
-    assert!(pauses.iter().all(|pause| pause.start_ns < pause.end_ns));
+    assert!(
+        pauses
+            .iter()
+            .all(|pause| pause.interval.start_ns < pause.interval.end_ns)
+    );
     assert!(
         pauses
             .windows(2)
-            .all(|two| two[0].end_ns <= two[1].start_ns)
+            .all(|two| two[0].interval.end_ns <= two[1].interval.start_ns)
     );
     assert!(
         pauses

@@ -1,4 +1,4 @@
-//! Whatever CUPTI does: it is reported once, and the program ends as it would have without gctrace.
+//! Faults of CUPTI: each is reported once, and the program ends as it would have without gctrace.
 
 #![expect(
     clippy::expect_used,

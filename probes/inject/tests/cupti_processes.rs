@@ -97,7 +97,7 @@ fn children_that_initialize_cuda_themselves_are_recorded() {
     let mut seen = std::collections::BTreeSet::new();
     for ring in &recorded.rings {
         assert_eq!(ring.states().len(), 1);
-        assert_eq!(ring.hello.own_pid, ring.pid);
+        assert!(ring.hello.own_pid == ring.pid);
         seen.extend(truth::work_of_ring(ring));
     }
     assert_eq!(seen, truth);

@@ -2,18 +2,18 @@
 
 use gctrace_ring::HookState;
 use gctrace_ring::InjectOptions;
+use gctrace_ring::RingPause;
 use std::process::Command;
 use std::time::Duration;
 use test_kit::interpreters::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::preload::Pause;
 use test_kit::preload::SeenRecords;
 use test_kit::preload::run;
 use test_kit::preload::run_with_children;
 
 fn full(ring: &SeenRecords) -> usize {
     let pauses = ring.pauses();
-    let full = |pause: &&Pause| pause.generation == 2 && !pause.at_exit;
+    let full = |pause: &&RingPause| pause.generation == 2 && !pause.at_exit;
     pauses.iter().filter(full).count()
 }
 
@@ -110,7 +110,7 @@ if __name__ == '__main__':
                     python.name,
                     full(ring)
                 );
-                assert_eq!(ring.hello.is_fork, method == "fork");
+                assert!(ring.hello.is_fork == (method == "fork"));
                 assert_eq!(ring.lost.total(), 0);
             }
         }

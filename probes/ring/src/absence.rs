@@ -25,11 +25,18 @@ pub enum Absence {
     Environment = b'e',
     /// Its variables belong to another gctrace.
     OtherGctrace = b'g',
+    /// The library switched recording off before it created a ring.
+    SwitchedOff = b'x',
 }
 
 impl Absence {
     /// All variants, in the order in which [`absences`] returns their counts.
-    pub const ALL: [Self; 3] = [Self::Confined, Self::Environment, Self::OtherGctrace];
+    pub const ALL: [Self; 4] = [
+        Self::Confined,
+        Self::Environment,
+        Self::OtherGctrace,
+        Self::SwitchedOff,
+    ];
 
     /// Appends the reason to the file next to this socket; a failure is ignored. Allocates nothing:
     /// may be called between fork and exec.
@@ -106,6 +113,6 @@ mod tests {
         let counts = absences(&std::fs::File::open(&path).unwrap()).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         // "nonsense" has two e.
-        assert_eq!(counts, [0, 4, 1]);
+        assert_eq!(counts, [0, 4, 1, 0]);
     }
 }

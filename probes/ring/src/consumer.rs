@@ -199,6 +199,19 @@ impl RingConsumer {
         LostRecords(lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)))
     }
 
+    /// When the library switched recording off in the process (CLOCK_MONOTONIC ns), and why; `None`
+    /// if it did not.
+    #[must_use]
+    pub fn switched_off(&self) -> Option<(u64, String)> {
+        let header = self.mapping.header();
+        let since_ns = header.off_since_ns.load(Ordering::Acquire);
+        let words = header.off_reason.iter();
+        let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        let reason: Vec<_> = bytes.take_while(|byte| *byte != 0).collect();
+        let reason = String::from_utf8_lossy(&reason).into_owned();
+        (since_ns > 0).then_some((since_ns, reason))
+    }
+
     /// Allocations by size class since the timestamp returned with them (CLOCK_MONOTONIC ns), and
     /// frees; `None` if they are not counted.
     #[must_use]
@@ -206,14 +219,8 @@ impl RingConsumer {
         let table = self.mapping.allocations();
         let since_ns = table.since_ns.load(Ordering::Relaxed);
         let totals = std::array::from_fn(|class| AllocationTotals {
-            count: table
-                .count
-                .get(class)
-                .map_or(0, |count| count.load(Ordering::Relaxed)),
-            bytes: table
-                .bytes
-                .get(class)
-                .map_or(0, |bytes| bytes.load(Ordering::Relaxed)),
+            count: table.count[class].load(Ordering::Relaxed),
+            bytes: table.bytes[class].load(Ordering::Relaxed),
         });
         (since_ns > 0).then(|| (since_ns, totals, table.frees.load(Ordering::Relaxed)))
     }
@@ -227,5 +234,5 @@ fn length(descriptor: i32) -> Result<u64, RingOpenError> {
     if unsafe { libc::fstat(descriptor, &raw mut status) } != 0 {
         return Err(RingOpenError::Map);
     }
-    Ok(u64::try_from(status.st_size).unwrap_or(0))
+    u64::try_from(status.st_size).map_err(|_| RingOpenError::Map)
 }

@@ -6,7 +6,7 @@ use crate::allocations::CLASSES;
 use std::sync::atomic::AtomicU64;
 
 /// First eight bytes; the digit is the version of this layout and of the records.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING2");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING3");
 
 /// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two records each) and
 /// a reader that polls every 40 ms, 8,000 are in use.
@@ -27,6 +27,9 @@ pub(crate) const ALLOCATIONS_BYTES: usize = 4096;
 pub(crate) const SLOT_BYTES: usize = 64;
 /// Number of payload words per record.
 pub(crate) const PAYLOAD_WORDS: usize = 7;
+
+/// Maximum length of the reason for which recording was switched off, in bytes.
+pub(crate) const REASON_BYTES: usize = 128;
 
 /// Size of the memory for this many records, in bytes.
 pub(crate) const fn bytes(records: usize) -> usize {
@@ -59,7 +62,7 @@ impl LostRecords {
     /// Number of records of this kind lost since the ring was created.
     #[must_use]
     pub fn of(&self, kind: LostKind) -> u64 {
-        self.0.get(kind as usize).copied().unwrap_or(0)
+        self.0[kind as usize]
     }
 
     /// Number of records of all kinds lost since the ring was created.
@@ -83,6 +86,10 @@ pub(crate) struct RingHeader {
     pub(crate) tail: AtomicU64,
     _consumer: [AtomicU64; 7],
     pub(crate) lost: [AtomicU64; LostKind::ALL.len()],
+    /// When the library switched recording off (CLOCK_MONOTONIC); 0: it did not.
+    pub(crate) off_since_ns: AtomicU64,
+    /// Why: UTF-8, then zeroes.
+    pub(crate) off_reason: [AtomicU64; REASON_BYTES / 8],
 }
 
 /// Number and bytes of allocations, by size class.

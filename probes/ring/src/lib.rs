@@ -76,6 +76,8 @@ pub use record::GpuRecord;
 pub use record::HookState;
 pub use record::MalformedRecord;
 pub use record::NO_TEXT;
+pub use record::RingGpuOp;
+pub use record::RingPause;
 pub use record::RingRecord;
 pub use record::TEXT_BYTES;
 pub use record::TextId;

@@ -8,7 +8,7 @@ use std::fmt;
 /// Environment variable that contains the [`InjectOptions`].
 pub const OPTIONS_VARIABLE: &str = "GCTRACE_INJECT";
 
-/// What the injected library should do.
+/// Options of the injected library, passed in [`OPTIONS_VARIABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InjectOptions {
     /// Whether to record collections, through an entry in `gc.callbacks`.

@@ -5,8 +5,11 @@ use crate::LostRecords;
 use crate::RingRecord;
 use crate::allocations::class_of;
 use crate::layout::MAGIC;
+use crate::layout::REASON_BYTES;
 use crate::layout::RingMapping;
 use crate::layout::bytes;
+use std::fmt;
+use std::io::Write as _;
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
@@ -106,9 +109,20 @@ impl RingProducer {
 
     /// Counts records that could not be pushed.
     pub fn lose(&self, kind: LostKind, count: u64) {
-        if let Some(lost) = self.mapping.header().lost.get(kind as usize) {
-            lost.fetch_add(count, Ordering::Relaxed);
+        self.mapping.header().lost[kind as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Declares that nothing more will be pushed since `now_ns` (CLOCK_MONOTONIC), and why; cut at
+    /// 128 bytes. To be called once. Allocates nothing.
+    pub fn switch_off(&self, now_ns: u64, reason: fmt::Arguments<'_>) {
+        let header = self.mapping.header();
+        let mut text = [0; REASON_BYTES];
+        // An error means that it was cut.
+        let _ = text.as_mut_slice().write_fmt(reason);
+        for (word, bytes) in header.off_reason.iter().zip(text.as_chunks().0) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
+        header.off_since_ns.store(now_ns, Ordering::Release);
     }
 
     /// Number of records lost since the ring was created, by kind.
@@ -136,10 +150,8 @@ impl RingProducer {
     pub fn count_allocation(&self, size: usize, alone: bool) {
         let table = self.mapping.allocations();
         let class = class_of(size);
-        if let (Some(count), Some(bytes)) = (table.count.get(class), table.bytes.get(class)) {
-            add(count, 1, alone);
-            add(bytes, size as u64, alone);
-        }
+        add(&table.count[class], 1, alone);
+        add(&table.bytes[class], size as u64, alone);
     }
 
     /// Counts a free; `alone` as in [`RingProducer::count_allocation`].

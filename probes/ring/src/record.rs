@@ -122,6 +122,52 @@ pub enum ApiLayer {
     Runtime = 2,
 }
 
+/// A collection that ended, as CPython reports it to callbacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingPause {
+    /// From the first call of our callback to the second.
+    pub interval: TimeInterval,
+    /// Kernel id of the collecting thread, as the process sees it.
+    pub tid: u32,
+    /// Generation, as passed to the callback.
+    pub generation: u8,
+    /// Id of the interpreter, as CPython numbers those of a process.
+    pub interpreter: i64,
+    /// Number of unreachable objects that it freed.
+    pub collected: u64,
+    /// Number of unreachable objects that could not be freed.
+    pub uncollectable: u64,
+    /// Number of the innermost Python frame; 0: none.
+    pub frame: u32,
+    /// The interpreter was shutting down: the functions registered with `atexit` had run.
+    pub at_exit: bool,
+}
+
+/// An operation of a GPU, as CUPTI records it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingGpuOp {
+    /// When it ran, on the GPU.
+    pub interval: TimeInterval,
+    /// Whether it was a kernel, a copy or a fill.
+    pub work: GpuRecord,
+    /// `CUpti_ActivityMemcpyKind` of a copy (1 HtoD, 2 DtoH, 8 DtoD, ...).
+    pub copy_kind: u8,
+    /// Number of the device, as CUDA counts those of a process.
+    pub device: u32,
+    /// Id of its context, as CUPTI numbers them.
+    pub context: u32,
+    /// Id of its stream, as CUPTI numbers them.
+    pub stream: u32,
+    /// Correlation id of the call that enqueued it.
+    pub correlation: u32,
+    /// Size of a copy or fill in bytes; 0 for a kernel.
+    pub bytes: u64,
+    /// Mangled name of a kernel; [`NO_TEXT`] for others.
+    pub name: TextId,
+    /// Id of the graph that contains it; 0: none.
+    pub graph: u32,
+}
+
 /// Every record that the injected library emits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingRecord {
@@ -174,24 +220,7 @@ pub enum RingRecord {
         interpreter: i64,
     },
     /// A collection ended.
-    Pause {
-        /// From the first call of our callback to the second.
-        interval: TimeInterval,
-        /// Thread id.
-        tid: u32,
-        /// Generation, as passed to the callback.
-        generation: u8,
-        /// Interpreter id.
-        interpreter: i64,
-        /// Number of objects freed.
-        collected: u64,
-        /// Number of uncollectable objects.
-        uncollectable: u64,
-        /// Number of the innermost Python frame; 0: none.
-        frame: u32,
-        /// The interpreter was shutting down: the functions registered with `atexit` had run.
-        at_exit: bool,
-    },
+    Pause(RingPause),
     /// The state of a hook in the interpreter changed.
     Hook {
         /// Time of the change.
@@ -206,28 +235,7 @@ pub enum RingRecord {
         count: u64,
     },
     /// An operation of a GPU.
-    Gpu {
-        /// When it ran, on the GPU.
-        interval: TimeInterval,
-        /// Kind of operation.
-        work: GpuRecord,
-        /// `CUpti_ActivityMemcpyKind` of a copy (1 HtoD, 2 DtoH, 8 DtoD, ...).
-        copy_kind: u8,
-        /// Device number.
-        device: u32,
-        /// Context id.
-        context: u32,
-        /// Stream id.
-        stream: u32,
-        /// Correlation id of the call that enqueued it.
-        correlation: u32,
-        /// Size of a copy or fill in bytes; 0 for a kernel.
-        bytes: u64,
-        /// Mangled name of a kernel.
-        name: TextId,
-        /// Id of the graph that contains it; 0: none.
-        graph: u32,
-    },
+    Gpu(RingGpuOp),
     /// A thread, or a stream, waited.
     Sync {
         /// Interval of the wait.
@@ -308,8 +316,8 @@ impl RingRecord {
     pub fn lost_kind(&self) -> Option<LostKind> {
         Some(match self {
             Self::PauseStart { .. } => return None,
-            Self::Pause { .. } => LostKind::Pauses,
-            Self::Gpu { .. } | Self::Sync { .. } | Self::Event { .. } => LostKind::GpuWork,
+            Self::Pause(_) => LostKind::Pauses,
+            Self::Gpu(_) | Self::Sync { .. } | Self::Event { .. } => LostKind::GpuWork,
             Self::Api { .. } | Self::Overhead { .. } => LostKind::Calls,
             _ => LostKind::Descriptions,
         })

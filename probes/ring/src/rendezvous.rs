@@ -15,13 +15,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
+use zerocopy::Immutable;
+use zerocopy::IntoBytes;
+use zerocopy::KnownLayout;
+use zerocopy::TryFromBytes;
 
 /// Environment variable that names the socket.
 pub const RENDEZVOUS_VARIABLE: &str = "GCTRACE_RENDEZVOUS";
 
 /// Purpose of a ring: what Python does, or GPU work, which has a ring of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u64)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Immutable, IntoBytes, KnownLayout, TryFromBytes,
+)]
+#[repr(u8)]
 pub enum RingRole {
     /// Collections and allocations.
     Python = 1,
@@ -41,44 +47,28 @@ impl RingRole {
 }
 
 /// Message that is sent along with a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
+#[repr(C, packed)]
 pub struct RingHello {
-    /// Purpose of the ring, from which its size follows ([`RingRole::records`]).
-    pub role: RingRole,
-    /// Process id as seen by the process (it may be in a pid namespace).
-    pub own_pid: u32,
     /// Time at which it created the ring.
     pub at_ns: u64,
+    /// Process id as seen by the process (it may be in a pid namespace).
+    pub own_pid: u32,
+    /// Purpose of the ring, from which its size follows ([`RingRole::records`]).
+    pub role: RingRole,
     /// It was forked from a process that had a ring: nothing of it was missed.
     pub is_fork: bool,
 }
 
-const GREETING: u64 = u64::from_le_bytes(*b"gctrace1");
-const HELLO_WORDS: usize = 5;
+/// Starts the message; the digit is the version of its layout.
+const GREETING: [u8; 8] = *b"gctrace2";
 
-impl RingHello {
-    fn encode(&self) -> [u64; HELLO_WORDS] {
-        [
-            GREETING,
-            self.role as u64,
-            u64::from(self.own_pid),
-            self.at_ns,
-            u64::from(self.is_fork),
-        ]
-    }
-
-    fn decode(words: [u64; HELLO_WORDS]) -> Option<Self> {
-        let [greeting, role, own_pid, at_ns, is_fork] = words;
-        let role = [RingRole::Python, RingRole::Gpu]
-            .into_iter()
-            .find(|known| *known as u64 == role)?;
-        (greeting == GREETING).then_some(Self {
-            role,
-            own_pid: u32::try_from(own_pid).ok()?,
-            at_ns,
-            is_fork: is_fork != 0,
-        })
-    }
+/// The bytes of the message.
+#[derive(Immutable, IntoBytes, KnownLayout, TryFromBytes)]
+#[repr(C, packed)]
+struct HelloMessage {
+    greeting: [u8; 8],
+    hello: RingHello,
 }
 
 /// Room for one descriptor in a control message, with the alignment that the kernel requires.
@@ -106,7 +96,11 @@ pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &RingHello) -> boo
     // SAFETY: the address is filled for `length` bytes.
     let connected =
         unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
-    connected == 0 && send(socket.as_fd(), ring, &hello.encode())
+    let message = HelloMessage {
+        greeting: GREETING,
+        hello: *hello,
+    };
+    connected == 0 && send(socket.as_fd(), ring, message.as_bytes())
 }
 
 fn address(path: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
@@ -123,11 +117,11 @@ fn address(path: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
     Some((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
 }
 
-fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, words: &[u64; HELLO_WORDS]) -> bool {
+fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, bytes: &[u8]) -> bool {
     let mut control = ControlBuffer { bytes: [0; 64] };
     let mut part = libc::iovec {
-        iov_base: words.as_ptr().cast_mut().cast(),
-        iov_len: size_of_val(words),
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
     };
     // SAFETY: all zeroes are a valid message.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -153,7 +147,7 @@ fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, words: &[u64; HELLO_WORDS]
             libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
         )
     };
-    sent == size_of_val(words) as isize
+    sent == bytes.len() as isize
 }
 
 /// A ring that was handed over, and its sender.
@@ -162,7 +156,7 @@ pub struct OfferedRing {
     /// Descriptor of its memory, for [`RingConsumer::open`](crate::RingConsumer::open); can be
     /// closed once that has returned.
     pub ring: OwnedFd,
-    /// What the sender states about the ring; unlike `pid` and `uid`, not verified.
+    /// The sender's description of the ring; unlike `pid` and `uid`, not verified.
     pub hello: RingHello,
     /// Sender's pid in gctrace's pid namespace, from the kernel; 0 if it is not in it.
     pub pid: u32,
@@ -267,11 +261,11 @@ impl RingConnection {
     /// Receives what was sent. Never blocks.
     #[must_use]
     pub fn receive(&self) -> OfferState {
-        let mut words = [0_u64; HELLO_WORDS];
+        let mut bytes = [0; size_of::<HelloMessage>()];
         let mut control = ControlBuffer { bytes: [0; 64] };
         let mut part = libc::iovec {
-            iov_base: words.as_mut_ptr().cast(),
-            iov_len: size_of_val(&words),
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
         };
         // SAFETY: all zeroes are a valid message.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -290,15 +284,18 @@ impl RingConnection {
             };
         }
         let ring = descriptor(&message);
-        let is_whole = length == size_of::<[u64; HELLO_WORDS]>() as isize;
-        let hello = RingHello::decode(words).filter(|_| is_whole);
-        match (ring, hello) {
-            (Some(ring), Some(hello)) => OfferState::Offer(OfferedRing {
-                ring,
-                hello,
-                pid: self.pid,
-                uid: self.uid,
-            }),
+        let message = HelloMessage::try_read_from_bytes(&bytes);
+        match (ring, message) {
+            (Some(ring), Ok(HelloMessage { greeting, hello }))
+                if greeting == GREETING && length == bytes.len() as isize =>
+            {
+                OfferState::Offer(OfferedRing {
+                    ring,
+                    hello,
+                    pid: self.pid,
+                    uid: self.uid,
+                })
+            }
             _ => OfferState::Other,
         }
     }

@@ -4,6 +4,8 @@ use gctrace_ring::ApiLayer;
 use gctrace_ring::CuptiState;
 use gctrace_ring::GpuRecord;
 use gctrace_ring::HookState;
+use gctrace_ring::RingGpuOp;
+use gctrace_ring::RingPause;
 use gctrace_ring::RingRecord;
 use gctrace_ring::TimeInterval;
 use gctrace_ring::pieces;
@@ -51,7 +53,7 @@ fn python() -> impl Strategy<Value = RingRecord> {
     });
     let pause = (interval(), any::<(u32, u8, i64, u64, u64, u32, bool)>()).prop_map(
         |(interval, (tid, generation, interpreter, collected, uncollectable, frame, at_exit))| {
-            RingRecord::Pause {
+            RingRecord::Pause(RingPause {
                 interval,
                 tid,
                 generation,
@@ -60,7 +62,7 @@ fn python() -> impl Strategy<Value = RingRecord> {
                 uncollectable,
                 frame,
                 at_exit,
-            }
+            })
         },
     );
     let hook = any::<(u64, i64, u32, u64)>().prop_map(|(at_ns, interpreter, detail, count)| {
@@ -78,7 +80,7 @@ fn python() -> impl Strategy<Value = RingRecord> {
 fn gpu() -> impl Strategy<Value = RingRecord> {
     let work = (interval(), any::<(u8, u32, u32, u32, u32, u64, u32, u32)>()).prop_map(
         |(interval, (copy_kind, device, context, stream, correlation, bytes, name, graph))| {
-            RingRecord::Gpu {
+            RingRecord::Gpu(RingGpuOp {
                 interval,
                 work: GpuRecord::PeerCopy,
                 copy_kind,
@@ -89,7 +91,7 @@ fn gpu() -> impl Strategy<Value = RingRecord> {
                 bytes,
                 name,
                 graph,
-            }
+            })
         },
     );
     let sync = (interval(), any::<(u8, u32, u32, u32, u32)>()).prop_map(

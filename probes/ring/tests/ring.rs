@@ -13,6 +13,7 @@ use gctrace_ring::RingConsumer;
 use gctrace_ring::RingHello;
 use gctrace_ring::RingListener;
 use gctrace_ring::RingOpenError;
+use gctrace_ring::RingPause;
 use gctrace_ring::RingProducer;
 use gctrace_ring::RingRecord;
 use gctrace_ring::RingRole;
@@ -29,7 +30,7 @@ use std::time::Instant;
 
 /// A record with every word derived from two numbers.
 fn record(thread: u32, number: u64) -> RingRecord {
-    RingRecord::Pause {
+    RingRecord::Pause(RingPause {
         interval: TimeInterval {
             start_ns: number,
             end_ns: number * 3,
@@ -41,16 +42,17 @@ fn record(thread: u32, number: u64) -> RingRecord {
         uncollectable: number * 7,
         frame: number as u32 ^ thread,
         at_exit: number % 2 == 1,
-    }
+    })
 }
 
 /// Thread and number of a record that is intact.
 fn whole(seen: RingRecord) -> (u32, u64) {
-    let RingRecord::Pause { interval, tid, .. } = seen else {
+    let RingRecord::Pause(pause) = seen else {
         panic!("{seen:?}")
     };
-    assert_eq!(seen, record(tid, interval.start_ns));
-    (tid, interval.start_ns)
+    let number = pause.interval.start_ns;
+    assert_eq!(seen, record(pause.tid, number));
+    (pause.tid, number)
 }
 
 #[test]

@@ -76,17 +76,16 @@ impl Communicator {
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        static NOTHING: AtomicU64 = AtomicU64::new(0);
         // SAFETY: any bit pattern is a valid AtomicU64, and ranks change the file through atomics
         // only; a mapping is page-aligned, so nothing is cut off at its start.
         let (_, words, _) = unsafe { self.map.align_to::<AtomicU64>() };
-        words.get(at).unwrap_or(&NOTHING)
+        &words[at]
     }
 
     /// Index of a rank's words of a meeting.
     fn place(&self, number: u64, rank: u32) -> usize {
         let index = (number % RING) * u64::from(self.ranks) + u64::from(rank);
-        HEADER_WORDS + usize::try_from(index).unwrap_or(usize::MAX / 4) * 2
+        HEADER_WORDS + index as usize * 2
     }
 }
 

@@ -178,7 +178,7 @@ exported! {
     fn cuptiActivityGetNumDroppedRecords(_context: u64, _stream: u32, dropped: *mut usize) =>
         collecting(|collector| {
             let count = std::mem::take(&mut collector.dropped);
-            c::write(dropped, usize::try_from(count).unwrap_or(usize::MAX))
+            c::write(dropped, count as usize)
         });
     fn cuptiActivitySetAttribute(_attribute: u32, _size: *mut usize, _value: *mut c_void) =>
         collecting(|_| Ok(()));

@@ -36,48 +36,10 @@ pub(crate) struct CallLine {
     pub(crate) result: i32,
 }
 
-/// The fields of an operation that the log keeps.
-#[derive(Clone, Debug)]
-pub(crate) struct OperationLine {
-    kind: &'static str,
-    name: std::sync::Arc<str>,
-    device: u32,
-    stream: u32,
-    launched_ns: u64,
-    start_ns: u64,
-    end_ns: u64,
-    correlation: u32,
-    bytes: u64,
-    awaited: u32,
-    collective: Option<(std::sync::Arc<str>, u64)>,
-}
-
-impl From<&FinishedOperation> for OperationLine {
-    fn from(finished: &FinishedOperation) -> Self {
-        Self {
-            kind: finished.operation.kind.as_str(),
-            name: std::sync::Arc::clone(&finished.operation.name),
-            device: finished.device,
-            stream: finished.stream,
-            launched_ns: finished.operation.launched_ns,
-            start_ns: finished.start_ns,
-            end_ns: finished.end_ns,
-            correlation: finished.operation.correlation,
-            bytes: finished.operation.bytes,
-            awaited: finished.operation.awaited,
-            collective: finished
-                .operation
-                .meeting
-                .as_ref()
-                .map(|meeting| meeting.identity()),
-        }
-    }
-}
-
 #[derive(Debug)]
 enum LogLine {
     Call(CallLine),
-    Operation(OperationLine),
+    Operation(FinishedOperation),
 }
 
 /// An open log of this process.
@@ -109,8 +71,8 @@ impl TruthLog {
         self.lines.hold().push(LogLine::Call(line));
     }
 
-    pub(crate) fn operations(&self, finished: &[FinishedOperation]) {
-        let lines = finished.iter().map(|one| LogLine::Operation(one.into()));
+    pub(crate) fn operations(&self, finished: Vec<FinishedOperation>) {
+        let lines = finished.into_iter().map(LogLine::Operation);
         self.lines.hold().extend(lines);
     }
 
@@ -148,26 +110,29 @@ impl TruthLog {
         )
     }
 
-    fn write_operation(&self, file: &mut impl Write, line: &OperationLine) -> io::Result<()> {
-        let (communicator, number) = match &line.collective {
-            Some((communicator, number)) => (&**communicator, *number),
-            None => ("", 0),
-        };
+    fn write_operation(
+        &self,
+        file: &mut impl Write,
+        finished: &FinishedOperation,
+    ) -> io::Result<()> {
+        let operation = &finished.operation;
+        let meeting = operation.meeting.as_ref().map(|meeting| meeting.identity());
+        let (communicator, number) = meeting.unwrap_or_else(|| ("".into(), 0));
         writeln!(
             file,
             "op,{},{},{},{},{:#x},{},{},{},{},{},{},{},{communicator},{number}",
-            line.kind,
-            line.name,
+            operation.kind.as_str(),
+            operation.name,
             self.pid,
-            line.device,
-            handles::stream(line.stream),
-            line.stream,
-            line.launched_ns,
-            line.start_ns,
-            line.end_ns,
-            line.correlation,
-            line.bytes,
-            line.awaited,
+            finished.device,
+            handles::STREAM.of(finished.stream),
+            finished.stream,
+            operation.launched_ns,
+            finished.start_ns,
+            finished.end_ns,
+            operation.correlation,
+            operation.bytes,
+            operation.awaited,
         )
     }
 }

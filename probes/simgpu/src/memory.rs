@@ -36,7 +36,7 @@ impl MemoryBlocks {
         self.limit
     }
 
-    /// Bytes of the device that this process has allocated.
+    /// Device memory that this process has allocated, in bytes.
     pub(crate) fn used(&self, device: u32) -> u64 {
         self.used.get(&device).copied().unwrap_or(0)
     }
@@ -48,7 +48,7 @@ impl MemoryBlocks {
         bytes: u64,
         others: u64,
     ) -> Result<u64, CudaError> {
-        let used = self.used(device).saturating_add(others);
+        let used = self.used(device) + others;
         if bytes == 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -78,13 +78,11 @@ impl MemoryBlocks {
             .blocks
             .remove(&address)
             .ok_or(CudaError::INVALID_VALUE)?;
-        if let Some(used) = self.used.get_mut(&block.device) {
-            *used = used.saturating_sub(block.bytes);
-        }
+        *self.used.entry(block.device).or_default() -= block.bytes;
         Ok((block.device, block.bytes))
     }
 
-    /// Bytes of the allocation at an address.
+    /// Size of the allocation at an address, in bytes.
     pub(crate) fn size(&self, address: u64) -> Option<u64> {
         self.blocks.get(&address).map(|block| block.bytes)
     }

@@ -58,19 +58,13 @@ thread_local! {
 fn unique_id(target: *mut UniqueId) -> Status {
     let key = collective::fresh_key()?;
     let mut id = UniqueId([0; 128]);
-    for (place, byte) in id.0.iter_mut().zip(key.bytes()) {
-        *place = byte;
-    }
+    id.0[..key.len()].copy_from_slice(key.as_bytes());
     c::write(target, id)
 }
 
 fn key(id: &UniqueId) -> Result<CString, CudaError> {
-    let text: Vec<u8> =
-        id.0.iter()
-            .copied()
-            .take_while(u8::is_ascii_hexdigit)
-            .collect();
-    CString::new(text).map_err(|_| INVALID_ARGUMENT)
+    let digits = id.0.into_iter().take_while(u8::is_ascii_hexdigit);
+    CString::new(digits.collect::<Vec<_>>()).map_err(|_| INVALID_ARGUMENT)
 }
 
 fn open(target: *mut u64, ranks: i32, id: &UniqueId, rank: i32, wait: bool) -> Status {
@@ -243,7 +237,7 @@ extern "C" fn simgpuCommunicatorOpen(
 }
 
 fn wait_for_all(communicator: &Communicator) -> Status {
-    let deadline_ns = crate::clock::now_ns().saturating_add(JOIN_NS);
+    let deadline_ns = crate::clock::now_ns() + JOIN_NS;
     while !communicator.all_joined() {
         if crate::clock::now_ns() > deadline_ns {
             return Err(SYSTEM_ERROR);
@@ -286,6 +280,6 @@ extern "C" fn simgpuCollectiveKernel(
             meeting: Some(communicator.meeting()),
         };
         state.kernels.insert(id, kernel);
-        c::write(function, crate::handles::function(id))
+        c::write(function, crate::handles::FUNCTION.of(id))
     })
 }

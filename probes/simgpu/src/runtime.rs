@@ -29,13 +29,13 @@ fn with_context(body: impl FnOnce() -> Status) -> Status {
 
 fn remembered(status: Status) -> Status {
     if let Err(CudaError(code)) = status {
-        let _ = LAST_ERROR.try_with(|last| last.set(code));
+        LAST_ERROR.set(code);
     }
     status
 }
 
 fn ready() -> Status {
-    if READY.try_with(Cell::get).unwrap_or(false) {
+    if READY.get() {
         return Ok(());
     }
     driver::cuInit(0)?;
@@ -44,7 +44,7 @@ fn ready() -> Status {
     if context == 0 {
         use_device(0)?;
     }
-    let _ = READY.try_with(|ready| ready.set(true));
+    READY.set(true);
     Ok(())
 }
 

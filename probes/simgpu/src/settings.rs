@@ -77,9 +77,7 @@ impl SimSettings {
             .map_or_else(|| beside.join("shared"), PathBuf::from);
         let faults = env::var("SIMGPU_FAULT").unwrap_or_default();
         Self {
-            devices: u32::try_from(number("SIMGPU_DEVICES", 1))
-                .unwrap_or(1)
-                .clamp(1, 64),
+            devices: number("SIMGPU_DEVICES", 1).clamp(1, 64) as u32,
             memory: number("SIMGPU_MEMORY", 16 << 30),
             timing: HardwareTiming {
                 latency_ns: number("SIMGPU_LATENCY_NS", 5_000),

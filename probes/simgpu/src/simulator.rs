@@ -1,4 +1,4 @@
-//! The one simulator of a process: its state, its thread, its shutdown.
+//! The simulator, one per process: its state, its thread, its shutdown.
 
 use crate::clock;
 use crate::core::Completion;
@@ -128,7 +128,7 @@ pub(crate) fn default_stream(device: u32) -> u32 {
     if device == 0 {
         FIRST_STREAM
     } else {
-        DEFAULT_STREAMS.saturating_add(device)
+        DEFAULT_STREAMS + device
     }
 }
 
@@ -189,17 +189,11 @@ extern "C" fn at_exit() {
     let Ok(simulator) = simulator() else {
         return;
     };
-    // A panic must not unwind into exit().
-    let _ = std::panic::catch_unwind(|| {
-        let mut state = simulator.state();
-        state.machine.settle();
-        simulator.publish(&mut state);
-        drop(state);
-        if let Some(log) = &simulator.log {
-            log.flush();
-        }
+    guarded(|| {
+        simulator.flush();
         let used = simulator.usage.iter().filter_map(OnceLock::get).flatten();
         used.for_each(UsageFile::remove);
+        Ok(())
     });
     if simulator
         .settings
@@ -217,17 +211,7 @@ extern "C" fn at_exit() {
 /// would lose the last 100 ms of it.
 #[unsafe(no_mangle)]
 extern "C" fn simgpuFlush() -> i32 {
-    guarded(|| {
-        let simulator = simulator()?;
-        let mut state = simulator.state();
-        state.machine.settle();
-        simulator.publish(&mut state);
-        drop(state);
-        if let Some(log) = &simulator.log {
-            log.flush();
-        }
-        Ok(())
-    })
+    guarded(|| simulator().map(Simulator::flush))
 }
 
 fn start_thread() {
@@ -286,6 +270,20 @@ impl Simulator {
             .wrapping_add(1)
     }
 
+    /// Schedules what can be scheduled, and writes the log.
+    fn flush(&self) {
+        self.settle(&mut self.state());
+        if let Some(log) = &self.log {
+            log.flush();
+        }
+    }
+
+    /// Schedules what can be scheduled, and passes it on.
+    fn settle(&self, state: &mut SimulatorState) {
+        state.machine.settle();
+        self.publish(state);
+    }
+
     /// One iteration of the simulator's thread: schedules operations that wait for other ranks,
     /// writes the log if it is due. `logged_ns`: when it did so last.
     fn turn(&self, logged_ns: &mut u64) {
@@ -294,13 +292,12 @@ impl Simulator {
         let pause = Duration::from_micros(if open { 100 } else { 100_000 });
         let waited = self.wake.wait_timeout(state, pause);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.machine.settle();
-        self.publish(&mut state);
+        self.settle(&mut state);
         let settled = state.machine.all_settled();
         drop(state);
         cupti::deliver_full_buffers();
         let now_ns = clock::now_ns();
-        let due = now_ns.saturating_sub(*logged_ns) >= self.settings.log_every_ns;
+        let due = now_ns - *logged_ns >= self.settings.log_every_ns;
         if let Some(log) = self.log.as_ref().filter(|_| settled && due) {
             log.flush();
             *logged_ns = now_ns;
@@ -310,9 +307,6 @@ impl Simulator {
     /// Passes scheduled operations to the log, to NVML and to CUPTI.
     pub(crate) fn publish(&self, state: &mut SimulatorState) {
         let finished = state.machine.take_finished();
-        if let Some(log) = self.log.as_ref().filter(|_| !finished.is_empty()) {
-            log.operations(&finished);
-        }
         for (device, usage) in (0_u32..).zip(&self.usage) {
             let Some(Some(usage)) = usage.get() else {
                 continue;
@@ -324,17 +318,19 @@ impl Simulator {
             usage.set_running_since(state.machine.running_since(device));
         }
         cupti::operations(&finished);
+        if let Some(log) = self.log.as_ref().filter(|_| !finished.is_empty()) {
+            log.operations(finished);
+        }
     }
 
     /// From now on NVML lists this process among those that use the device.
     pub(crate) fn publish_context(&self, device: u32) {
-        if let Some(usage) = self.usage.get(device as usize) {
-            usage.get_or_init(|| UsageFile::create(&self.settings.shared, device).ok());
-        }
+        self.usage[device as usize]
+            .get_or_init(|| UsageFile::create(&self.settings.shared, device).ok());
     }
 
     pub(crate) fn publish_memory(&self, state: &SimulatorState, device: u32) {
-        if let Some(Some(usage)) = self.usage.get(device as usize).and_then(OnceLock::get) {
+        if let Some(Some(usage)) = self.usage[device as usize].get() {
             usage.set_memory(state.memory.used(device));
         }
     }
@@ -376,10 +372,7 @@ impl Simulator {
             if let Some(end_ns) = completion.end_ns() {
                 return clock::wait_until(end_ns);
             }
-            let mut state = self.state();
-            state.machine.settle();
-            self.publish(&mut state);
-            drop(state);
+            self.settle(&mut self.state());
             if completion.end_ns().is_none() {
                 clock::nap();
             }
@@ -398,13 +391,13 @@ impl Simulator {
         if handle == handles::LEGACY_STREAM {
             return Ok(default_stream(device));
         }
-        let id = handles::stream_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
+        let id = handles::STREAM.id(handle)?;
         let known = self.state().streams.contains_key(&id);
         known.then_some(id).ok_or(CudaError::INVALID_HANDLE)
     }
 }
 
-/// What NVML sees of an operation.
+/// An operation as NVML sees it.
 fn interval(finished: &FinishedOperation) -> Option<BusyInterval> {
     let (start_ns, end_ns) = (finished.start_ns, finished.end_ns);
     match finished.operation.kind {

@@ -51,14 +51,10 @@ impl BusyInterval {
         }
     }
 
-    pub(crate) fn is_kernel(&self) -> bool {
-        self.tag == 0
-    }
-
-    /// Bytes moved and the direction.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
-        let packed = self.tag.saturating_sub(1);
-        (packed / 4, packed % 4)
+    /// Bytes that a copy moved, and the direction; `None` for a kernel.
+    pub(crate) fn copied(&self) -> Option<(u64, u64)> {
+        let packed = self.tag.checked_sub(1)?;
+        Some((packed / 4, packed % 4))
     }
 }
 
@@ -118,13 +114,11 @@ impl UsageFile {
 }
 
 fn load(words: &[AtomicU64], at: usize) -> u64 {
-    words.get(at).map_or(0, |word| word.load(Ordering::Acquire))
+    words[at].load(Ordering::Acquire)
 }
 
 fn store(words: &[AtomicU64], at: usize, value: u64) {
-    if let Some(word) = words.get(at) {
-        word.store(value, Ordering::Release);
-    }
+    words[at].store(value, Ordering::Release);
 }
 
 /// A live process's use of a device.
@@ -214,7 +208,7 @@ pub(crate) fn busy_ns(snapshots: &[ProcessUsage], from_ns: u64, to_ns: u64) -> u
     let kernels = snapshots
         .iter()
         .flat_map(|snapshot| &snapshot.intervals)
-        .filter(|interval| interval.is_kernel())
+        .filter(|interval| interval.copied().is_none())
         .map(|interval| (interval.start_ns, interval.end_ns));
     let mut clipped: Vec<_> = kernels
         .chain(open)
@@ -225,9 +219,9 @@ pub(crate) fn busy_ns(snapshots: &[ProcessUsage], from_ns: u64, to_ns: u64) -> u
     let mut covered = from_ns;
     let mut busy = 0;
     for (start, end) in clipped {
-        let start = start.max(covered);
-        busy += end.saturating_sub(start);
-        covered = covered.max(end);
+        let end = end.max(covered);
+        busy += end - start.max(covered);
+        covered = end;
     }
     busy
 }
@@ -248,7 +242,7 @@ mod tests {
         let seen = snapshots(folder.path(), 3);
         assert_eq!(seen.len(), 1);
         assert_eq!(seen[0].memory, 77);
-        assert_eq!(seen[0].intervals[2].bytes(), (4096, 1));
+        assert_eq!(seen[0].intervals[2].copied(), Some((4096, 1)));
         assert_eq!(busy_ns(&seen, 100, 1000), 100 + 100);
         usage.set_running_since(Some(500));
         let seen = snapshots(folder.path(), 3);

@@ -169,7 +169,7 @@ struct ProcessRoot {
 }
 
 impl ProcessRoot {
-    /// The view of this process.
+    /// The file system as seen by gctrace itself.
     fn own() -> Self {
         Self {
             root: PathBuf::from("/"),

@@ -2,10 +2,12 @@
 //!
 //! Files are read, not mapped: truncation while reading gives an error, not a signal.
 
+use crate::ResolveError;
 use object::ReadCache;
 use object::ReadRef;
 use std::fs::File;
 use std::ops::Range;
+use std::path::Path;
 
 /// Where an image's bytes come from.
 #[derive(Clone, Copy)]
@@ -14,6 +16,12 @@ pub(crate) enum ImageData<'data> {
     File(&'data ReadCache<File>),
     /// Bytes in memory.
     Memory(&'data [u8]),
+}
+
+/// Opens a file, for [`ImageData::File`].
+pub(crate) fn open(path: &Path) -> Result<ReadCache<File>, ResolveError> {
+    let opened = File::open(path).map_err(ResolveError::read(path))?;
+    Ok(ReadCache::new(opened))
 }
 
 impl<'data> ReadRef<'data> for ImageData<'data> {

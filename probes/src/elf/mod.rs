@@ -11,6 +11,7 @@ mod relocations;
 mod symbols;
 
 pub(crate) use data::ImageData;
+pub(crate) use data::open;
 pub(crate) use notes::StaticProbe;
 pub(crate) use symbols::ElfSymbol;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashSet;
 
-/// What was missing so far, and which of it was reported. Outlives the library: a driver that comes
-/// back with the same gaps is not reported again.
+/// Values missing so far, and which of them were reported. Outlives the library: a driver that
+/// comes back with the same gaps is not reported again.
 #[derive(Debug, Default)]
 pub struct NvmlAbsences {
     reported: HashSet<(String, u32, NvmlQuery)>,

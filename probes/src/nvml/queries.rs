@@ -163,7 +163,7 @@ struct MemoryUse {
     used: u64,
 }
 
-/// By version 2 of the call, which drivers have from 510 on, or else version 1.
+/// Uses version 2 of the call, which drivers have from 510 on, or else version 1.
 fn memory(device: &Device<'_>) -> Result<MemoryUse, Code> {
     match device.memory_info() {
         Ok(info) => Ok(MemoryUse {
@@ -210,7 +210,7 @@ fn event_reasons(device: &Device<'_>) -> Result<ThrottleReasons, Code> {
     Ok(ThrottleReasons::from_bits_truncate(bits))
 }
 
-/// By version 3 of the call, which drivers have from 510 on, or else version 2. NVML reports the
+/// Uses version 3 of the call, which drivers have from 510 on, or else version 2. NVML reports the
 /// MIG instances of a GPU separately; they are summed here.
 fn processes(device: &Device<'_>) -> Result<Vec<GpuProcess>, Code> {
     let answer = match device.running_compute_processes() {

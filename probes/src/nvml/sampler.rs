@@ -13,7 +13,7 @@ use gctrace_event::GpuSample;
 use nvml_wrapper::Device;
 use std::collections::HashSet;
 
-/// What to query beyond the cheap values.
+/// Values to query beyond the cheap ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraQueries {
     /// Device memory of each process with a compute context.

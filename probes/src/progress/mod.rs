@@ -83,16 +83,14 @@ pub fn sample(pid: u32, markers: &[Marker], layout: &ProgressLayout) -> Vec<Opti
     for _ in 1..ATTEMPTS {
         let replaced: Vec<(usize, Marker)> = (0..)
             .zip(markers.iter().copied())
-            .filter(|(index, _)| values.get(*index) == Some(&MarkerValue::Replaced))
+            .filter(|(index, _)| values[*index] == MarkerValue::Replaced)
             .collect();
         if replaced.is_empty() {
             break;
         }
         let of: Vec<Marker> = replaced.iter().map(|(_, marker)| *marker).collect();
         for ((index, _), value) in replaced.iter().zip(attempt(&remote, &of, layout)) {
-            if let Some(into) = values.get_mut(*index) {
-                *into = value;
-            }
+            values[*index] = value;
         }
     }
     let known = |value| match value {
@@ -134,15 +132,13 @@ fn attempt(
     // An object that its slot still points to was not freed and reused in between.
     let pairs = remote.read_pairs::<OBJECT_BYTES>(&addresses, &places);
     let value = |(index, marker): (usize, &Marker)| {
-        let before = words
-            .get(index)
-            .filter(|_| read.get(index) == Some(&true))?;
+        let before = read[index].then_some(&words[index])?;
         if let MarkerLocation::Word(_) = marker.place {
             return Some(MarkerValue::Is(
                 (word(before, 0) & 0xffff_ffff).cast_signed(),
             ));
         }
-        let (object, again) = pairs.get(index)?.as_ref()?;
+        let (object, again) = pairs[index].as_ref()?;
         if again != before {
             return Some(MarkerValue::Replaced);
         }

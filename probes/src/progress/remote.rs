@@ -29,7 +29,7 @@ impl RemoteProcess {
         let mut read = vec![false; addresses.len()];
         let mut next = 0;
         while next < addresses.len() {
-            if addresses.get(next) == Some(&0) {
+            if addresses[next] == 0 {
                 next += 1;
                 continue;
             }
@@ -44,10 +44,7 @@ impl RemoteProcess {
                 })
                 .collect();
             let end = next + remote.len();
-            let Some(into) = objects.get_mut(next..end) else {
-                break;
-            };
-            let mut local: Vec<IoSliceMut<'_>> = into
+            let mut local: Vec<IoSliceMut<'_>> = objects[next..end]
                 .iter_mut()
                 .map(|object| IoSliceMut::new(object))
                 .collect();
@@ -64,12 +61,11 @@ impl RemoteProcess {
     /// Reads each object and then each word, in one call if all of them can be read, so that little
     /// time passes in between. Nothing is read at address 0.
     pub(crate) fn read_pairs<const N: usize>(&self, objects: &[u64], words: &[u64]) -> Pairs<N> {
-        let address = |of: &[u64], index: usize| of.get(index).copied().unwrap_or(0);
         let wanted: Vec<usize> = (0..objects.len())
-            .filter(|index| address(objects, *index) != 0)
+            .filter(|index| objects[*index] != 0)
             .collect();
         let vector = |of: &[u64], index: usize, len: usize| RemoteIoVec {
-            base: address(of, index) as usize,
+            base: of[index] as usize,
             len,
         };
         let of_objects = wanted.iter().map(|index| vector(objects, *index, N));
@@ -91,9 +87,7 @@ impl RemoteProcess {
             .iter()
             .zip(of_words.as_chunks::<8>().0);
         for (index, (object, word)) in wanted.iter().zip(read) {
-            if let Some(pair) = pairs.get_mut(*index) {
-                *pair = Some((*object, *word));
-            }
+            pairs[*index] = Some((*object, *word));
         }
         pairs
     }

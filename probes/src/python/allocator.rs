@@ -11,6 +11,7 @@ use crate::ResolveError;
 use crate::code::FunctionTable;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
+use crate::elf::open;
 use crate::placement::PreservedState;
 use crate::placement::decode;
 use crate::placement::place;
@@ -21,8 +22,6 @@ use iced_x86::Mnemonic;
 use iced_x86::OpAccess;
 use iced_x86::OpKind;
 use iced_x86::Register;
-use object::ReadCache;
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
@@ -65,11 +64,7 @@ pub struct Allocator {
 /// # Errors
 /// If the file cannot be read or is damaged.
 pub fn allocator(file: &Path) -> Result<Option<Allocator>, ResolveError> {
-    let opened = File::open(file).map_err(|source| ResolveError::Read {
-        path: file.to_owned(),
-        source,
-    })?;
-    let reads = ReadCache::new(opened);
+    let reads = open(file)?;
     Ok(parse(file, ImageData::File(&reads))?.and_then(|image| find(&image)))
 }
 

@@ -1,4 +1,4 @@
-//! The rung that needs no symbols: finds the collector's functions by what they reference.
+//! The search strategy without symbols: finds the collector's functions by what they reference.
 //!
 //! The doc comments of the functions describe the method. It found exactly the functions that the
 //! symbols name in every build it was compared with (`tests/ladder.rs`).

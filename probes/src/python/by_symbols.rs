@@ -1,4 +1,4 @@
-//! The rungs that use a symbol table: which symbols are the collector's.
+//! The search strategies that use a symbol table: which symbols are the collector's.
 
 use super::facts::InterpreterFacts;
 use super::names::COLLECTORS;

@@ -1,4 +1,4 @@
-//! The rung of static trace points: `python:gc__start` and `python:gc__done`.
+//! The search strategy of static trace points: `python:gc__start` and `python:gc__done`.
 
 use super::points;
 use crate::elf::ElfImage;

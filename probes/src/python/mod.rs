@@ -39,10 +39,7 @@ use std::path::Path;
 /// If the file cannot be read, is damaged or is built for another machine, or if it contains a
 /// collector that was not found. A damaged cache is not an error: it is rewritten.
 pub fn resolve(file: &Path, options: &ResolveOptions) -> Result<Option<Resolution>, ResolveError> {
-    let failed = |source| ResolveError::Read {
-        path: file.to_owned(),
-        source,
-    };
+    let failed = ResolveError::read(file);
     let opened = File::open(file).map_err(failed)?;
     let metadata = opened.metadata().map_err(failed)?;
     if !metadata.is_file() {
@@ -144,7 +141,7 @@ fn known_version(
     })
 }
 
-/// One rung: the points, or why it found none.
+/// Runs one search strategy: the points, or why it found none.
 fn climb(
     rung: SearchStrategy,
     file: &Path,

@@ -142,7 +142,7 @@ pub(crate) fn make(
     })
 }
 
-/// What is missing, worded for the user.
+/// Names the missing part, in words for the user.
 pub(crate) fn warnings(
     facts: &InterpreterFacts,
     points: &[ProbePoint],

@@ -1,4 +1,4 @@
-//! What the integration tests of gctrace's crates share: interpreters, processes with a time limit,
+//! Shared by the integration tests of gctrace's crates: interpreters, processes with a time limit,
 //! recordings, rings, the simulated GPU, and records.
 //!
 //! ```no_run

@@ -9,6 +9,7 @@ use gctrace_ring::RENDEZVOUS_VARIABLE;
 use gctrace_ring::RingConsumer;
 use gctrace_ring::RingHello;
 use gctrace_ring::RingListener;
+use gctrace_ring::RingPause;
 use gctrace_ring::RingRecord;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A ring and everything read from it.
 pub struct SeenRecords {
-    /// What the process sent with its ring.
+    /// The message that the process sent with its ring.
     pub hello: RingHello,
     /// The process that wrote it.
     pub pid: u32,
@@ -30,6 +31,8 @@ pub struct SeenRecords {
     pub records: Vec<RingRecord>,
     /// How many did not fit into the ring.
     pub lost: LostRecords,
+    /// When and why the library switched recording off; `None`: it did not.
+    pub switched_off: Option<(u64, String)>,
     /// The last allocation totals: their time, by class, and those of no class.
     pub allocations: Option<(u64, [AllocationTotals; CLASSES], u64)>,
     consumer: RingConsumer,
@@ -82,6 +85,7 @@ pub fn run_with_children(options: InjectOptions, command: &mut Command, settle: 
     read(&listener, &mut rings, true);
     for ring in &mut rings {
         ring.lost = ring.consumer.lost();
+        ring.switched_off = ring.consumer.switched_off();
         ring.allocations = ring.consumer.allocations();
     }
     Run {
@@ -104,6 +108,7 @@ fn read(listener: &RingListener, rings: &mut Vec<SeenRecords>, dead: bool) {
             pid: offered.pid,
             records: Vec::new(),
             lost: consumer.lost(),
+            switched_off: None,
             allocations: None,
             consumer,
         });
@@ -147,53 +152,11 @@ impl Run {
     }
 }
 
-/// A pause, with its names resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pause {
-    /// Start, `CLOCK_MONOTONIC`.
-    pub start_ns: u64,
-    /// End, `CLOCK_MONOTONIC`.
-    pub end_ns: u64,
-    /// The thread that collected.
-    pub tid: u32,
-    /// The oldest generation that was collected.
-    pub generation: u8,
-    /// The interpreter's id.
-    pub interpreter: i64,
-    /// Objects that were freed.
-    pub collected: u64,
-    /// Objects that could not be freed.
-    pub uncollectable: u64,
-    /// Id of the innermost frame, 0 if there is none.
-    pub frame: u32,
-    /// Whether the interpreter was finalizing.
-    pub at_exit: bool,
-}
-
 impl SeenRecords {
     /// The pauses that have ended, in order.
-    pub fn pauses(&self) -> Vec<Pause> {
+    pub fn pauses(&self) -> Vec<RingPause> {
         let pause = |record: &RingRecord| match *record {
-            RingRecord::Pause {
-                interval,
-                tid,
-                generation,
-                interpreter,
-                collected,
-                uncollectable,
-                frame,
-                at_exit,
-            } => Some(Pause {
-                start_ns: interval.start_ns,
-                end_ns: interval.end_ns,
-                tid,
-                generation,
-                interpreter,
-                collected,
-                uncollectable,
-                frame,
-                at_exit,
-            }),
+            RingRecord::Pause(pause) => Some(pause),
             _ => None,
         };
         self.records.iter().filter_map(pause).collect()

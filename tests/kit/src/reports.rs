@@ -2,6 +2,7 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
+use gctrace_event::Collector;
 use gctrace_event::FORMAT;
 use gctrace_event::GcReason;
 use gctrace_event::Interpreter;
@@ -38,7 +39,12 @@ pub fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
         since_ns: START + since_ms * MS,
         command: vec!["python".to_owned()],
         interpreter: Some(Interpreter {
-            collector: collector.to_owned(),
+            collector: match collector {
+                "generational" => Collector::Generational,
+                "incremental" => Collector::Incremental,
+                "free-threaded" => Collector::FreeThreaded,
+                other => Collector::Other(other.to_owned()),
+            },
             free_threaded: collector == "free-threaded",
             ..Interpreter::default()
         }),

@@ -67,7 +67,7 @@ pub struct Outcome {
     pub log: Log,
     /// The exit status of its first process.
     pub status: std::process::ExitStatus,
-    /// Of the CUPTI scenarios: the records as text, and the number of dropped ones.
+    /// The records as text, for the CUPTI scenarios.
     pub records: String,
     /// The number of dropped records, as text.
     pub dropped: String,

@@ -1,9 +1,9 @@
 //! The limits of `--fail-if`, for continuous integration.
 
 use crate::args::ReportLimit;
+use crate::units::duration;
+use crate::units::percent;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
 use std::time::Duration;
 
 /// A sentence for each limit that the training phase exceeds, or whose figure the traces do not

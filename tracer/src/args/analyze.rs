@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(super) struct AnalyzeArgs {
-    /// Traces written by `gctrace record`; several give one report
+    /// Traces of gctrace or the PyTorch profiler; several give one report
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Report format; JSON has the schema gctrace.report/2 [default: json if FILE ends in .json,
@@ -39,7 +39,7 @@ pub(super) struct AnalyzeArgs {
     force: bool,
 }
 
-/// What `gctrace analyze` is to do: validated, with defaults filled in.
+/// Options of `gctrace analyze`, validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AnalyzeConfig {
     /// Traces to read, at least one, all covered by one report; `-` is standard input.

@@ -51,7 +51,7 @@ pub(crate) enum ExportFormat {
     Svg,
 }
 
-/// What determines the width of a stack in a flame graph.
+/// Weight of a stack in a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StackWeight {
     /// Total length of its pauses
@@ -60,7 +60,7 @@ pub(crate) enum StackWeight {
     Count,
 }
 
-/// What `gctrace export` is to do: validated, with defaults filled in.
+/// Options of `gctrace export`, validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExportConfig {
     /// Traces to read, at least one, whose stacks go into one file; `-` is standard input.
@@ -71,7 +71,7 @@ pub(crate) struct ExportConfig {
     pub output: Option<PathBuf>,
     /// Replace an existing `output`; without it, one with content is an error.
     pub force: bool,
-    /// What the width of a stack stands for: time or number of pauses.
+    /// Weight of a stack: time or number of pauses.
     pub by: StackWeight,
     /// Include only collections of this generation.
     pub generation: Option<u8>,

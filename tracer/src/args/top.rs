@@ -92,7 +92,7 @@ pub(crate) enum DisplayChoice {
     Json,
 }
 
-/// What `gctrace top` is to do: validated, with defaults filled in.
+/// Options of `gctrace top`, validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TopConfig {
     /// The recording behind the view; `output` is the trace of `--record`.

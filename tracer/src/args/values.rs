@@ -222,11 +222,9 @@ fn distance(a: &str, b: &str) -> usize {
             corner = std::mem::replace(cell, here);
             left = here;
         }
-        if let Some(first) = row.first_mut() {
-            *first = above + 1;
-        }
+        row[0] = above + 1;
     }
-    row.last().copied().unwrap_or_default()
+    row[row.len() - 1]
 }
 
 fn unexpected_word(error: &clap::Error) -> Option<String> {

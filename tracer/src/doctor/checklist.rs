@@ -8,7 +8,6 @@ use crate::doctor::interpreters::FoundInterpreters;
 use crate::doctor::interpreters::InterpreterFile;
 use crate::doctor::machine::HostFacts;
 use crate::print::clean;
-use crate::privileges::Capability;
 use crate::privileges::FOR_OTHERS;
 use crate::privileges::Lockdown;
 use crate::privileges::NEEDED;
@@ -65,6 +64,18 @@ impl CheckLine {
         }
     }
 
+    fn ok(what: &'static str, value: impl Into<String>) -> Self {
+        Self::new(CheckStatus::Ok, what, value)
+    }
+
+    fn note(what: &'static str, value: impl Into<String>) -> Self {
+        Self::new(CheckStatus::Note, what, value)
+    }
+
+    fn missing(what: &'static str, value: impl Into<String>) -> Self {
+        Self::new(CheckStatus::Missing, what, value)
+    }
+
     fn with_fix(mut self, remedy: impl Into<String>) -> Self {
         if self.verdict != CheckStatus::Ok {
             self.remedy = Some(remedy.into());
@@ -88,8 +99,7 @@ pub(super) fn draw(machine: &HostFacts, found: &FoundInterpreters) -> Checklist 
     let mut interpreters: Vec<CheckLine> = found.interpreters.iter().map(interpreter).collect();
     if interpreters.is_empty() {
         interpreters.push(
-            CheckLine::new(
-                CheckStatus::Note,
+            CheckLine::note(
                 "none found",
                 "in PATH, venv, conda, pyenv or running processes",
             )
@@ -109,15 +119,11 @@ pub(super) fn draw(machine: &HostFacts, found: &FoundInterpreters) -> Checklist 
 
 /// The line on processes that could not be inspected, if any.
 fn hidden(count: usize, rights: &PrivilegeFacts) -> Option<CheckLine> {
-    let value = format!("{count} cannot be inspected");
-    let line = CheckLine::new(CheckStatus::Note, "processes", value);
+    let line = CheckLine::note("processes", format!("{count} cannot be inspected"));
     let denied = PrivilegeError::from_facts(rights.clone()).is_some();
-    (count > 0).then(|| {
-        if denied {
-            line.with_fix("To inspect all of them: sudo gctrace doctor")
-        } else {
-            line
-        }
+    (count > 0).then(|| match denied {
+        true => line.with_fix("To inspect all of them: sudo gctrace doctor"),
+        false => line,
     })
 }
 
@@ -138,10 +144,9 @@ fn kernel(machine: &HostFacts) -> Vec<CheckLine> {
     let needed = |what, there| {
         let verdict = feature(there, CheckStatus::Missing);
         let line = CheckLine::new(verdict, what, answer(verdict));
-        if verdict == CheckStatus::Missing {
-            line.with_fix(newer.as_str())
-        } else {
-            line
+        match verdict {
+            CheckStatus::Missing => line.with_fix(newer.as_str()),
+            _ => line,
         }
     };
     let machine_known = kernel.machine == "x86_64";
@@ -176,15 +181,16 @@ fn rights(machine: &HostFacts) -> Vec<CheckLine> {
     let rights = &machine.rights;
     let denied = PrivilegeError::from_facts(rights.clone());
     let privileges = match &denied {
-        None => CheckLine::new(CheckStatus::Ok, "privileges", needed_names()),
-        Some(denied) => CheckLine::new(CheckStatus::Missing, "privileges", denied.to_string())
-            .with_fix(denied.remedy()),
+        None => CheckLine::ok("privileges", needed_names()),
+        Some(denied) => {
+            CheckLine::missing("privileges", denied.to_string()).with_fix(denied.remedy())
+        }
     };
     let mut lines = vec![privileges];
     lines.extend(denied.is_none().then(|| other_users(rights)));
     if denied.is_none() && !machine.kernel.permitted {
         lines.push(
-            CheckLine::new(CheckStatus::Missing, "loading programs", "the kernel rejects even a minimal BPF program")
+            CheckLine::missing("loading programs", "the kernel rejects even a minimal BPF program")
                 .with_fix("A seccomp filter (containers: --security-opt seccomp=unconfined) or a security module denies bpf(2)."),
         );
     }
@@ -204,38 +210,26 @@ fn rights(machine: &HostFacts) -> Vec<CheckLine> {
 fn other_users(rights: &PrivilegeFacts) -> CheckLine {
     let what = "other users";
     let lacking = rights.effective.lacking(FOR_OTHERS);
-    let names = |list: &[Capability]| list.iter().map(cap).collect::<Vec<_>>().join(", ");
     if lacking.is_empty() {
-        return CheckLine::new(CheckStatus::Ok, what, names(&FOR_OTHERS));
+        return CheckLine::ok(what, FOR_OTHERS.each_ref().map(cap).join(", "));
     }
     let value = format!("only processes of {} can be recorded", rights.user);
     let purposes: Vec<_> = lacking
         .iter()
         .map(|lacking| format!("{} is needed to {}", cap(lacking), lacking.purpose))
         .collect();
-    CheckLine::new(CheckStatus::Note, what, value)
-        .with_fix(format!("{}: sudo gctrace", purposes.join(", ")))
+    CheckLine::note(what, value).with_fix(format!("{}: sudo gctrace", purposes.join(", ")))
 }
 
 fn needed_names() -> String {
-    let names: Vec<_> = NEEDED
-        .iter()
-        .map(|needed| format!("CAP_{}", needed.name))
-        .collect();
-    names.join(", ")
+    NEEDED.each_ref().map(cap).join(", ")
 }
 
 fn lockdown(lockdown: Lockdown) -> CheckLine {
     match lockdown {
-        Lockdown::Off => CheckLine::new(CheckStatus::Ok, "lockdown", "off"),
-        Lockdown::Integrity => CheckLine::new(
-            CheckStatus::Ok,
-            "lockdown",
-            "integrity: does not affect recording",
-        ),
-        Lockdown::Confidentiality => {
-            CheckLine::new(CheckStatus::Missing, "lockdown", "confidentiality")
-        }
+        Lockdown::Off => CheckLine::ok("lockdown", "off"),
+        Lockdown::Integrity => CheckLine::ok("lockdown", "integrity: does not affect recording"),
+        Lockdown::Confidentiality => CheckLine::missing("lockdown", "confidentiality"),
     }
 }
 
@@ -245,20 +239,20 @@ fn paranoid(machine: &HostFacts) -> CheckLine {
     let what = "perf_event_paranoid";
     let level = match machine.perf_event_paranoid {
         Some(level) => level.to_string(),
-        None => return CheckLine::new(CheckStatus::Ok, what, "absent"),
+        None => return CheckLine::ok(what, "absent"),
     };
     let kernel = &machine.kernel;
     if kernel.permitted && kernel.attach() == AttachMethod::Single && !kernel.uprobe_events {
         let value = format!("{level}: this kernel requires CAP_SYS_ADMIN to place probes");
-        return CheckLine::new(CheckStatus::Missing, what, value)
+        return CheckLine::missing(what, value)
             .with_fix("File capabilities suffice only from Linux 6.6 on:\n    sudo gctrace");
     }
     if kernel.perf_events || !kernel.permitted {
         let value = format!("{level}: not relevant with CAP_PERFMON");
-        return CheckLine::new(CheckStatus::Ok, what, value);
+        return CheckLine::ok(what, value);
     }
     let value = format!("{level}: this kernel requires CAP_SYS_ADMIN to open perf events");
-    CheckLine::new(CheckStatus::Note, what, value).with_fix(
+    CheckLine::note(what, value).with_fix(
         "CPU counters and arenas need perf events:\n    sudo sysctl kernel.perf_event_paranoid=2",
     )
 }
@@ -272,7 +266,7 @@ fn locked_memory(machine: &HostFacts) -> CheckLine {
         ),
         None => "no limit".to_owned(),
     };
-    CheckLine::new(CheckStatus::Ok, "locked memory", value)
+    CheckLine::ok("locked memory", value)
 }
 
 /// Hardware counters are optional. Software counters (page faults, context switches) always work.
@@ -284,7 +278,7 @@ fn processor_counters(machine: &HostFacts) -> CheckLine {
         .filter_map(|(counter, there)| Some((*counter, there.as_ref().err()?)))
         .collect();
     let Some((_, why)) = missing.first() else {
-        return CheckLine::new(CheckStatus::Ok, what, "all");
+        return CheckLine::ok(what, "all");
     };
     if **why == CounterError::Denied {
         return CheckLine::new(
@@ -294,34 +288,26 @@ fn processor_counters(machine: &HostFacts) -> CheckLine {
         );
     }
     if missing.len() == machine.counters.len() {
-        return CheckLine::new(CheckStatus::Note, what, format!("none: {why}"))
+        return CheckLine::note(what, format!("none: {why}"))
             .with_fix("Traces will not contain cycles, instructions, cache and TLB misses; --counters lists the rest.");
     }
     let names: Vec<_> = missing
         .iter()
         .map(|(counter, _)| counter.as_str())
         .collect();
-    CheckLine::new(
-        CheckStatus::Note,
-        what,
-        format!("all but {}", names.join(", ")),
-    )
-    .with_fix(why.to_string())
+    CheckLine::note(what, format!("all but {}", names.join(", "))).with_fix(why.to_string())
 }
 
 fn container(machine: &HostFacts) -> CheckLine {
     let rights = &machine.rights;
     match (&rights.container, rights.foreign_pid_namespace) {
-        (None, false) => CheckLine::new(CheckStatus::Ok, "container", "none"),
-        (Some(kind), false) => CheckLine::new(
-            CheckStatus::Ok,
-            "container",
-            format!("{kind}, in the host's pid namespace"),
-        ),
+        (None, false) => CheckLine::ok("container", "none"),
+        (Some(kind), false) => {
+            CheckLine::ok("container", format!("{kind}, in the host's pid namespace"))
+        }
         (kind, true) => {
             let kind = kind.as_deref().unwrap_or("unknown");
-            CheckLine::new(
-                CheckStatus::Missing,
+            CheckLine::missing(
                 "container",
                 format!("{kind}, in a pid namespace of its own"),
             )
@@ -330,10 +316,9 @@ fn container(machine: &HostFacts) -> CheckLine {
 }
 
 fn fatal_unless(there: bool) -> CheckStatus {
-    if there {
-        CheckStatus::Ok
-    } else {
-        CheckStatus::Missing
+    match there {
+        true => CheckStatus::Ok,
+        false => CheckStatus::Missing,
     }
 }
 
@@ -342,28 +327,15 @@ fn interpreter(interpreter: &InterpreterFile) -> CheckLine {
     match &interpreter.outcome {
         Ok(found) => {
             let functions = explain::collector_functions(found);
-            let value = format!(
-                "{}\n{place}\n{functions}, found by {}",
-                explain::title(found),
-                found.rung
-            );
-            CheckLine::new(
-                if found.warnings.is_empty() {
-                    CheckStatus::Ok
-                } else {
-                    CheckStatus::Note
-                },
-                "python",
-                value,
-            )
-            .with_fix(found.warnings.join("\n"))
+            let title = explain::title(found);
+            let value = format!("{title}\n{place}\n{functions}, found by {}", found.rung);
+            match found.warnings.is_empty() {
+                true => CheckLine::ok("python", value),
+                false => CheckLine::note("python", value).with_fix(found.warnings.join("\n")),
+            }
         }
-        Err(error) => CheckLine::new(
-            CheckStatus::Note,
-            "python",
-            format!("cannot be recorded\n{place}"),
-        )
-        .with_fix(error.clone()),
+        Err(error) => CheckLine::note("python", format!("cannot be recorded\n{place}"))
+            .with_fix(error.clone()),
     }
 }
 
@@ -383,13 +355,11 @@ fn running(pids: &[u32]) -> Option<String> {
     let shown: Vec<_> = pids.iter().take(SHOWN_PIDS).map(u32::to_string).collect();
     match pids.len() {
         0 => None,
-        1 => Some(format!("process {}", shown.join(", "))),
-        all if all > SHOWN_PIDS => Some(format!(
-            "processes {} and {} more",
-            shown.join(", "),
-            all - SHOWN_PIDS
-        )),
-        _ => Some(format!("processes {}", shown.join(", "))),
+        1 => Some(format!("process {}", pids[0])),
+        all => Some(match all.checked_sub(SHOWN_PIDS) {
+            None | Some(0) => format!("processes {}", shown.join(", ")),
+            Some(more) => format!("processes {} and {more} more", shown.join(", ")),
+        }),
     }
 }
 
@@ -450,12 +420,8 @@ impl fmt::Display for Checklist {
 }
 
 fn write_line(formatter: &mut fmt::Formatter<'_>, line: &CheckLine) -> fmt::Result {
-    let mut values = line.value.lines();
-    let first = values.next().unwrap_or_default();
-    writeln!(formatter, "{:<8} {:<20} {first}", line.verdict, line.what)?;
-    for value in values {
-        writeln!(formatter, "{:<8} {:<20} {value}", "", "")?;
-    }
+    let value = line.value.replace('\n', &format!("\n{:30}", ""));
+    writeln!(formatter, "{:<8} {:<20} {value}", line.verdict, line.what)?;
     let mut sign = "->";
     for remedy in line.remedy.iter().flat_map(|remedy| remedy.lines()) {
         writeln!(formatter, "{:<8}   {sign:<2} {remedy}", "")?;

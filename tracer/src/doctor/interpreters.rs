@@ -14,6 +14,7 @@ use gctrace_probes::ResolveOptions;
 use gctrace_probes::maps;
 use gctrace_probes::maps::FileIdentity;
 use gctrace_probes::maps::MappedFile;
+use gctrace_probes::maps::identity;
 use gctrace_probes::proc_status;
 use gctrace_probes::proc_status::ProcessError;
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub(crate) struct InterpreterFile {
     pub(crate) outcome: Result<Resolution, String>,
 }
 
-/// What a search for interpreters on this machine found, and could not see.
+/// Result of a search for interpreters on this machine, with what could not be inspected.
 #[derive(Debug, Default)]
 pub(crate) struct FoundInterpreters {
     /// The interpreters that were found, each file once, sorted by path.
@@ -77,7 +78,7 @@ impl InterpreterExaminer {
         let mut places = BTreeMap::new();
         for (seen_in, program) in self.programs() {
             // A program that does not answer is not an interpreter, whatever its name.
-            for file in self.collectors_of(&program).unwrap_or_default() {
+            for file in self.collectors_of(&program).into_iter().flatten() {
                 if let Some(place) = place_of(&mut places, &file, &file) {
                     place.seen_in.insert(seen_in);
                 }
@@ -163,16 +164,7 @@ impl InterpreterExaminer {
 
     fn options(&self, file: &Path, root: &Path) -> ResolveOptions {
         let owner = fs::metadata(file).map(|metadata| metadata.uid()).ok();
-        let cache = self
-            .cache
-            .as_ref()
-            .zip(owner)
-            .and_then(|(cache, owner)| cache.for_file_of(owner));
-        ResolveOptions {
-            cache: cache.map(Path::to_owned),
-            debug_roots: vec![root.join("usr/lib/debug"), PathBuf::from("/usr/lib/debug")],
-            ..ResolveOptions::default()
-        }
+        CacheDir::resolve_options(self.cache.as_ref(), owner, root)
     }
 
     /// The files that contain the collector of a program: itself, or a libpython.
@@ -214,8 +206,8 @@ impl InterpreterExaminer {
     }
 
     fn path(&self) -> Vec<PathBuf> {
-        let path = self.environment.variable("PATH").unwrap_or_default();
-        std::env::split_paths(path).collect()
+        let path = self.environment.variable("PATH").into_iter();
+        path.flat_map(std::env::split_paths).collect()
     }
 
     /// Programs that a user would start, with the place where each was found.
@@ -315,24 +307,22 @@ fn place_of<'a>(
     file: &Path,
     openable: &Path,
 ) -> Option<&'a mut InterpreterPath> {
-    let metadata = fs::metadata(openable).ok()?;
-    Some(
-        places
-            .entry((metadata.dev(), metadata.ino()))
-            .or_insert_with(|| InterpreterPath {
-                file: file.to_owned(),
-                openable: openable.to_owned(),
-                seen_in: BTreeSet::new(),
-                pids: Vec::new(),
-            }),
-    )
+    let place = places.entry(identity(openable).ok()?);
+    Some(place.or_insert_with(|| InterpreterPath {
+        file: file.to_owned(),
+        openable: openable.to_owned(),
+        seen_in: BTreeSet::new(),
+        pids: Vec::new(),
+    }))
 }
 
 /// Adds running interpreters. Returns the number of processes that could not be inspected.
 fn add_running(places: &mut BTreeMap<FileIdentity, InterpreterPath>) -> usize {
     let mut known = HashMap::new();
     let mut hidden = 0;
-    for pid in running() {
+    let listed = proc_status::all().into_iter().flatten();
+    let pids: BTreeSet<u32> = listed.map(|process| process.pid).collect();
+    for pid in pids {
         match maps::candidates(pid) {
             Ok(candidates) => candidates
                 .into_iter()
@@ -358,26 +348,16 @@ fn add_process(
 
 /// Whether a file contains a collector; each file is read only once.
 fn holds_collector(known: &mut HashMap<FileIdentity, bool>, candidate: &MappedFile) -> bool {
-    let Ok(metadata) = fs::metadata(&candidate.openable) else {
+    let Ok(file) = identity(&candidate.openable) else {
         return false;
     };
-    *known
-        .entry((metadata.dev(), metadata.ino()))
-        .or_insert_with(|| is_collector(&candidate.openable))
+    let known = known.entry(file);
+    *known.or_insert_with(|| is_collector(&candidate.openable))
 }
 
 /// Whether an executable or library contains the interpreter.
 fn is_collector(file: &Path) -> bool {
     gctrace_probes::identify(file).is_ok_and(|kind| kind == ProgramKind::Static)
-}
-
-fn running() -> Vec<u32> {
-    let names = entries(Path::new("/proc"))
-        .into_iter()
-        .filter_map(|path| path.file_name()?.to_str()?.parse().ok());
-    let mut pids: Vec<u32> = names.collect();
-    pids.sort_unstable();
-    pids
 }
 
 fn shown(python: &InterpreterArg) -> String {

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 /// The command that the checks assume.
 const PYTHON: &str = "python3";
 
-/// What the checklist of `gctrace doctor` is derived from, read once.
+/// Facts that the checklist of `gctrace doctor` is derived from, read once.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFacts {
     /// Features of the running kernel that recording uses.
@@ -39,7 +39,7 @@ pub(crate) struct HostFacts {
     pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
     /// NVIDIA driver and GPUs, or why NVML cannot be used.
     pub(crate) gpus: Result<GpuFacts, NvmlError>,
-    /// What in-process recording would find here.
+    /// Facts about in-process recording on this machine.
     pub(crate) within: InProcessFacts,
 }
 
@@ -70,14 +70,17 @@ pub(crate) struct GpuFacts {
 impl HostFacts {
     /// Runs all checks; a failed one leaves an error or a default in its field.
     pub(crate) fn gather() -> Self {
-        let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
+        // The call fails only for an unknown resource.
+        let limit = getrlimit(Resource::RLIMIT_MEMLOCK)
+            .ok()
+            .map(|(soft, _)| soft);
         Self {
             kernel: KernelSupport::probe(),
             rights: PrivilegeFacts::gather(),
             perf_event_paranoid: std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
                 .ok()
                 .and_then(|text| text.trim().parse().ok()),
-            locked_memory: (limit != RLIM_INFINITY).then_some(limit),
+            locked_memory: limit.filter(|limit| *limit != RLIM_INFINITY),
             counters: processor_counters(),
             gpus: gpus(),
             within: InProcessFacts::gather(),

@@ -6,6 +6,7 @@
 
 use super::ExportedProcess;
 use crate::args::StackWeight;
+use crate::text::file_name;
 use gctrace_analysis::report::Location;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -105,8 +106,7 @@ fn frame(location: &Location) -> SpeedscopeFrame<'_> {
 
 /// `load (job.py:11)`: includes the line, as the viewer shows only names by default.
 fn name(location: &Location) -> String {
-    let file = location.file.rsplit('/').next().unwrap_or_default();
-    match (file, location.line) {
+    match (file_name(&location.file), location.line) {
         ("", _) => location.function.clone(),
         (file, Some(line)) => format!("{} ({file}:{line})", location.function),
         (file, None) => format!("{} ({file})", location.function),

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 /// Permissions of new files, before the umask.
 pub(super) const MODE: u32 = 0o644;
 
-/// What exists at a path, by what would be lost if it were written to.
+/// Kind of file at a path, by what would be lost if it were written to.
 pub(super) enum ExistingFile {
     /// No file, or an empty one: there is nothing to lose.
     Nothing,

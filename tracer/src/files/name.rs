@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// What the placeholders in a file name stand for on this machine.
+/// Values of the placeholders in a file name on this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameValues<'a> {
     /// `%h`: host name of this machine; a `/` in it becomes `_`.

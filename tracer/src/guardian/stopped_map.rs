@@ -42,7 +42,7 @@ impl StoppedMap {
         let pids = self.pids()?;
         let times = pids.into_iter().filter_map(|pid| {
             let mut since_ns = 0_u64;
-            // One that was removed meanwhile is not stopped any more.
+            // A process that was removed meanwhile is no longer stopped.
             self.call(
                 BPF_MAP_LOOKUP_ELEM,
                 &raw const pid,

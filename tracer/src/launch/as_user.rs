@@ -8,6 +8,7 @@ use crate::launch::invoker::Invoker;
 use crate::privileges::has_more_rights_than_its_user;
 use crate::variables::VariableEffect;
 use crate::variables::variable;
+use gctrace_probes::ResolveOptions;
 use nix::unistd::Uid;
 use std::fs::DirBuilder;
 use std::io;
@@ -85,8 +86,26 @@ impl CacheDir {
         })
     }
 
+    /// How to resolve an interpreter whose file has this owner, `None` if that is unknown. `root` is
+    /// that of its process: debug files of a container are below its own.
+    pub(crate) fn resolve_options(
+        cache: Option<&Self>,
+        owner: Option<u32>,
+        root: &Path,
+    ) -> ResolveOptions {
+        let cache = cache
+            .zip(owner)
+            .and_then(|(cache, owner)| cache.for_file_of(owner));
+        let debug = "usr/lib/debug";
+        ResolveOptions {
+            cache: cache.map(Path::to_owned),
+            debug_roots: vec![root.join(debug), Path::new("/").join(debug)],
+            ..ResolveOptions::default()
+        }
+    }
+
     /// The directory to use for a file of this owner, if any.
-    pub(crate) fn for_file_of(&self, owner: u32) -> Option<&Path> {
+    fn for_file_of(&self, owner: u32) -> Option<&Path> {
         let usable = self.only_files_of.is_none_or(|user| user == owner);
         usable.then_some(self.directory.as_path())
     }

@@ -6,11 +6,11 @@
 use crate::launch::invoker::Invoker;
 use crate::launch::invoker::PrivilegeTool;
 use crate::privileges::has_more_rights_than_its_user;
+use gctrace_probes::proc_status;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 
 /// Environment variables by name; neither names nor values need to be UTF-8.
 pub(super) type Environment = BTreeMap<OsString, OsString>;
@@ -72,7 +72,8 @@ fn seen() -> Environment {
 fn given_by_kernel() -> io::Result<Environment> {
     let before = nix::sys::prctl::get_dumpable()?;
     nix::sys::prctl::set_dumpable(true)?;
-    let environment = std::fs::read("/proc/self/environ").map(|bytes| parse(&bytes));
+    let environment = std::fs::read("/proc/self/environ")
+        .map(|bytes| proc_status::parse_environment(&bytes).collect());
     nix::sys::prctl::set_dumpable(before)?;
     environment
 }
@@ -99,22 +100,22 @@ pub(super) fn before(
 struct ToolEnvironments {
     /// The tool's own: the user's when typing the command.
     typed: Environment,
-    /// That of the process it started, such as gctrace or a root shell, at its start.
+    /// Initial environment of the process that it started, such as gctrace or a root shell.
     given: Environment,
 }
 
 fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
+    let environment = |pid| {
+        let variables = proc_status::environment(pid).map_err(|error| error.to_string())?;
+        Ok::<Environment, String>(variables.into_iter().collect())
+    };
     let mut child = std::process::id();
-    for _ in 0..MAX_ANCESTORS {
-        let parent = status(child)?.parent;
-        if parent <= 1 {
-            break;
-        }
-        let ancestor = status(parent)?;
-        if ancestor.name == tool.name() && ancestor.effective_uid == 0 {
+    for parent in ancestors(child) {
+        let status = proc_status::status(parent).map_err(|error| error.to_string())?;
+        if status.name == tool.name() && status.effective_user == Some(0) {
             return Ok(ToolEnvironments {
-                typed: environ(parent)?,
-                given: environ(child)?,
+                typed: environment(parent)?,
+                given: environment(child)?,
             });
         }
         child = parent;
@@ -125,53 +126,13 @@ fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
     ))
 }
 
-fn environ(pid: u32) -> Result<Environment, String> {
-    let path = format!("/proc/{pid}/environ");
-    let bytes = std::fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
-    Ok(parse(&bytes))
-}
-
-struct ParentStatus {
-    name: String,
-    parent: u32,
-    effective_uid: u32,
-}
-
-fn status(pid: u32) -> Result<ParentStatus, String> {
-    let path = format!("/proc/{pid}/status");
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    parse_status(&text).ok_or_else(|| format!("{path}: unexpected contents"))
-}
-
-fn parse_status(text: &str) -> Option<ParentStatus> {
-    let field = |name: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.map(str::trim)
+/// The ancestors of a process, nearest first, without process 1.
+pub(super) fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
+    let parent = |pid: &u32| {
+        let parent = proc_status::stat(*pid).ok()?.parent;
+        (parent > 1).then_some(parent)
     };
-    Some(ParentStatus {
-        name: field("Name")?.to_owned(),
-        parent: field("PPid")?.parse().ok()?,
-        effective_uid: field("Uid")?.split_whitespace().nth(1)?.parse().ok()?,
-    })
-}
-
-fn parse(bytes: &[u8]) -> Environment {
-    bytes
-        .split(|byte| *byte == 0)
-        .filter_map(|entry| {
-            let equals = entry
-                .iter()
-                .position(|byte| *byte == b'=')
-                .filter(|at| *at > 0)?;
-            let (name, value) = entry.split_at_checked(equals)?;
-            Some((
-                OsStr::from_bytes(name).to_owned(),
-                OsStr::from_bytes(value.get(1..)?).to_owned(),
-            ))
-        })
-        .collect()
+    std::iter::successors(parent(&pid), parent).take(MAX_ANCESTORS)
 }
 
 /// The user's environment, overridden by what was set on purpose since: `sudo NAME=value gctrace`,
@@ -291,21 +252,8 @@ mod tests {
     }
 
     #[test]
-    fn malformed_entries_are_ignored() {
-        let parsed = parse(b"A=1\0\0=x\0nonsense\0B=\0C=a=b\0D=\xff\0cut");
-        let names: Vec<_> = parsed
-            .keys()
-            .map(|name| name.to_string_lossy().into_owned())
-            .collect();
-        assert_eq!(names, ["A", "B", "C", "D"]);
-        assert_eq!(parsed.get(OsStr::new("C")), Some(&"a=b".into()));
-    }
-
-    #[test]
-    fn status_of_this_process() {
-        let status = status(std::process::id()).expect("own status");
-        assert_eq!(status.parent, std::os::unix::process::parent_id());
-        assert_eq!(status.effective_uid, nix::unistd::Uid::effective().as_raw());
-        assert!(parse_status("Name:\tx\nPPid:\tmany\nUid:\t0\t0\t0\t0\n").is_none());
+    fn the_parent_is_the_nearest_ancestor() {
+        let parent = ancestors(std::process::id()).next();
+        assert_eq!(parent, Some(std::os::unix::process::parent_id()));
     }
 }

@@ -125,9 +125,9 @@ impl Invoker {
     }
 
     fn present() -> Self {
-        let groups = nix::unistd::getgroups().unwrap_or_default();
+        let groups = nix::unistd::getgroups().into_iter().flatten();
         Self {
-            groups: groups.into_iter().map(Gid::as_raw).collect(),
+            groups: groups.map(Gid::as_raw).collect(),
             ..Self::from_ids(Uid::current().as_raw(), Gid::current().as_raw(), None)
         }
     }
@@ -177,10 +177,10 @@ fn join_new_session_keyring() {
 }
 
 fn groups_of(name: &str, gid: u32) -> Vec<u32> {
-    let name = CString::new(name).unwrap_or_default();
-    match nix::unistd::getgrouplist(&name, Gid::from_raw(gid)) {
-        Ok(groups) => groups.into_iter().map(Gid::as_raw).collect(),
-        Err(_) => vec![gid],
+    let name = CString::new(name).ok();
+    match name.map(|name| nix::unistd::getgrouplist(&name, Gid::from_raw(gid))) {
+        Some(Ok(groups)) => groups.into_iter().map(Gid::as_raw).collect(),
+        Some(Err(_)) | None => vec![gid],
     }
 }
 
@@ -204,7 +204,7 @@ impl Credentials {
     /// Assumes the identity for good and drops all capabilities. Raw system calls only: those of
     /// the C library would try to change the threads that the forked child does not have.
     pub(super) fn assume(&self) -> io::Result<()> {
-        // As root, so that no limit of the user's prevents leaving root's keys.
+        // As root: a limit of the user could prevent leaving root's keyring.
         join_new_session_keyring();
         self.set_groups()?;
         // SAFETY: plain numbers.

@@ -14,9 +14,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Most words examined.
+/// Maximum number of words that are examined.
 const MAX_WORDS: usize = 200;
-/// Most files returned.
+/// Maximum number of files that are returned.
 const MAX_FILES: usize = 8;
 /// A script may name a script.
 const MAX_STEPS: usize = 4;

@@ -164,9 +164,9 @@ pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> 
 
 /// Next to gctrace, in the folder of a cargo build or in `../lib`, and the installation folders.
 fn folders() -> Vec<PathBuf> {
-    let program = std::env::current_exe().unwrap_or_default();
+    let program = std::env::current_exe().ok();
     let mut folders = Vec::new();
-    if let Some(own) = program.parent() {
+    if let Some(own) = program.as_deref().and_then(Path::parent) {
         // Cargo leaves old copies behind: the newest is the one of this build.
         let built: fn(&PathBuf) -> Option<SystemTime> =
             |folder| folder.join(LIBRARY).metadata().ok()?.modified().ok();

@@ -23,14 +23,14 @@ use std::path::PathBuf;
 /// in between.
 const MAX_STEPS: usize = 10;
 
-/// Something that prevents loading the library into a program.
+/// An obstacle to loading the library into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PreloadObstacle {
     pub(crate) file: PathBuf,
     pub(crate) what: ObstacleKind,
 }
 
-/// What keeps the library out of a program, or out of the programs that it starts.
+/// Kind of obstacle, in a program or in the programs that it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObstacleKind {
     /// Statically linked, with Python inside.
@@ -98,11 +98,7 @@ impl LaunchPlan {
     /// Known obstacles to loading a library into the command. Files that cannot be read count as
     /// none.
     pub(crate) fn obstacles(&self) -> Vec<PreloadObstacle> {
-        let words: Vec<OsString> = [&self.program]
-            .into_iter()
-            .chain(&self.arguments)
-            .cloned()
-            .collect();
+        let words = self.words();
         let user = match &self.identity {
             Some(user) => (user.uid, user.gid),
             None => (Uid::effective().as_raw(), Gid::effective().as_raw()),
@@ -217,7 +213,7 @@ struct ProgramStep {
     next: Option<Vec<OsString>>,
 }
 
-/// What the kernel runs for a script.
+/// The program that the kernel runs for a script.
 fn script(
     interpreter: PathBuf,
     argument: Option<String>,
@@ -276,12 +272,12 @@ fn has_capabilities(file: &Path) -> bool {
 
 /// Programs that start others, and what they do with the environment.
 fn launcher(file: &Path, words: &[OsString]) -> ProgramStep {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    match &*name {
-        "env" => env(words.get(1..).unwrap_or_default()),
+    let name = file.file_name().map(OsStr::to_string_lossy);
+    match name.as_deref().unwrap_or("") {
+        "env" => env(&words[1..]),
         "sudo" | "sudo-rs" | "doas" | "su" | "runuser" | "pkexec" | "docker" | "podman"
         | "nerdctl" | "ssh" => ProgramStep {
-            obstacle: Some(ObstacleKind::Drops(name.into_owned())),
+            obstacle: name.map(|name| ObstacleKind::Drops(name.into_owned())),
             next: None,
         },
         _ => ProgramStep {
@@ -306,8 +302,9 @@ fn env(words: &[OsString]) -> ProgramStep {
             }
             "-C" | "--chdir" => drop(words.pop()),
             "-S" | "--split-string" => {
-                let split = words.pop().unwrap_or_default();
-                push_split(&mut words, &split.to_string_lossy());
+                if let Some(split) = words.pop() {
+                    push_split(&mut words, &split.to_string_lossy());
+                }
             }
             _ if text.starts_with("-S") => push_split(&mut words, &text[2..]),
             _ if text.starts_with("--split-string=") => {

@@ -7,6 +7,7 @@
 
 use crate::launch::inherited::ignore_size_limit;
 use crate::launch::inherited::is_ignored;
+use gctrace_probes::proc_status;
 use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SfdFlags;
@@ -25,9 +26,6 @@ const HANDLED: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// How far up the ancestors of a sender to search for gctrace.
-const MAX_ANCESTORS: usize = 64;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalOrigin {
     /// The terminal, or sudo on its behalf: the whole process group has it, including the command.
@@ -45,10 +43,10 @@ pub(crate) struct ReceivedSignal {
     pub(crate) origin: SignalOrigin,
 }
 
-/// What to do about a signal.
+/// Reaction to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalDecision {
-    /// Nothing: the process that it concerns has it.
+    /// None: the process concerned has received it.
     GoOn,
     /// Send it to the command.
     Forward(Signal),
@@ -68,7 +66,8 @@ enum RecordPhase {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SignalPolicy {
     phase: RecordPhase,
-    interrupts: u32,
+    /// Ctrl-C was typed before.
+    interrupted: bool,
 }
 
 impl SignalPolicy {
@@ -77,7 +76,7 @@ impl SignalPolicy {
     pub(crate) fn alone() -> Self {
         Self {
             phase: RecordPhase::Alone,
-            interrupts: 0,
+            interrupted: false,
         }
     }
 
@@ -120,11 +119,9 @@ impl SignalPolicy {
 
     /// Ctrl-C: the first is for the command, the second ends the recording.
     fn interrupted(&mut self) -> SignalDecision {
-        self.interrupts = self.interrupts.saturating_add(1);
-        if self.interrupts > 1 {
-            SignalDecision::EndRecording
-        } else {
-            SignalDecision::GoOn
+        match std::mem::replace(&mut self.interrupted, true) {
+            true => SignalDecision::EndRecording,
+            false => SignalDecision::GoOn,
         }
     }
 }
@@ -199,9 +196,8 @@ fn hung_up(info: &siginfo) -> bool {
 /// that monitor, our parent, forwards signals to the whole process group (`deliver_signal`,
 /// src/exec_monitor.c of sudo 1.9).
 fn relayed_to_group(sender: u32, own: u32) -> bool {
-    let stat = |pid| ProcessStat::of(pid);
-    match (stat(sender), stat(own)) {
-        (Some(theirs), Some(ours)) => {
+    match (proc_status::stat(sender), proc_status::stat(own)) {
+        (Ok(theirs), Ok(ours)) => {
             theirs.name == "sudo"
                 && ours.parent == sender
                 && theirs.session == sender
@@ -214,46 +210,11 @@ fn relayed_to_group(sender: u32, own: u32) -> bool {
 /// Whether a process is in gctrace's own process group.
 pub(super) fn in_own_group(pid: u32) -> bool {
     let own = nix::unistd::getpgrp().as_raw();
-    ProcessStat::of(pid).is_some_and(|stat| i64::from(stat.group) == i64::from(own))
+    proc_status::stat(pid).is_ok_and(|stat| i64::from(stat.group) == i64::from(own))
 }
 
-fn descends_from(mut pid: u32, ancestor: u32) -> bool {
-    for _ in 0..MAX_ANCESTORS {
-        match ProcessStat::of(pid) {
-            Some(stat) if stat.parent == ancestor => return true,
-            Some(stat) if stat.parent > 1 => pid = stat.parent,
-            _ => return false,
-        }
-    }
-    false
-}
-
-/// Fields of `/proc/PID/stat` (proc_pid_stat(5)).
-struct ProcessStat {
-    name: String,
-    parent: u32,
-    group: u32,
-    session: u32,
-}
-
-impl ProcessStat {
-    fn of(pid: u32) -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// The name is in parentheses and may contain any character, including parentheses.
-    fn parse(text: &str) -> Option<Self> {
-        let (start, rest) = text.rsplit_once(')')?;
-        let (_, name) = start.split_once('(')?;
-        let mut fields = rest.split_whitespace().skip(1);
-        let mut number = || fields.next()?.parse().ok();
-        Some(Self {
-            name: name.to_owned(),
-            parent: number()?,
-            group: number()?,
-            session: number()?,
-        })
-    }
+fn descends_from(pid: u32, ancestor: u32) -> bool {
+    super::environment::ancestors(pid).any(|pid| pid == ancestor)
 }
 
 #[cfg(test)]
@@ -353,17 +314,6 @@ mod tests {
             SignalPolicy::alone().typed_interrupt(),
             SignalDecision::EndRecording
         );
-    }
-
-    #[test]
-    fn names_with_parentheses() {
-        let stat = ProcessStat::parse("12 (a) b (c)) S 7 8 9 0 -1").expect("a stat line");
-        assert_eq!(
-            (stat.name.as_str(), stat.parent, stat.group, stat.session),
-            ("a) b (c)", 7, 8, 9)
-        );
-        assert!(ProcessStat::parse("12 (x) S 1").is_none());
-        assert!(ProcessStat::parse("").is_none());
     }
 
     #[test]

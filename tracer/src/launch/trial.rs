@@ -8,11 +8,8 @@
 use crate::launch::LaunchPlan;
 use crate::launch::invoker::Credentials;
 use crate::privileges;
+use crate::wait;
 use anyhow::bail;
-use nix::errno::Errno;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
-use nix::poll::PollTimeout;
 use std::ffi::CStr;
 use std::ffi::CString;
 use std::io;
@@ -32,7 +29,7 @@ use std::process::Stdio;
 /// A library is loaded in milliseconds.
 const PATIENCE_MS: u16 = 10_000;
 
-/// Most bytes of the loader's message to show; a pipe holds them, so that the child never blocks.
+/// Maximum length of the loader's message, in bytes: fits into a pipe, so the child never blocks.
 const MESSAGE: u64 = 4096;
 
 /// Checks that the loader accepts the library, in a child as the command's user; returns the reason
@@ -84,20 +81,13 @@ fn renounce(identity: Option<&Credentials>) -> io::Result<()> {
 
 /// How the child ended; `None`, and it is killed, if it takes too long.
 fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
-    let pidfd = crate::launch::pidfd_of(child)?;
-    let mut ends = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-    loop {
-        match nix::poll::poll(&mut ends, PollTimeout::from(PATIENCE_MS)) {
-            Ok(0) => {
-                child.kill()?;
-                child.wait()?;
-                return Ok(None);
-            }
-            Ok(_) => return child.wait().map(Some),
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+    let pidfd = crate::launch::pidfd(child.id())?;
+    if wait::readable([pidfd.as_fd()], PATIENCE_MS)? {
+        return child.wait().map(Some);
     }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
 }
 
 /// The child's message, as far as available: a process that it started may keep the pipe open.
@@ -110,7 +100,7 @@ fn message(stderr: Option<ChildStderr>) -> String {
         let _ = stderr.take(MESSAGE).read_to_end(&mut bytes);
     }
     let printed = String::from_utf8_lossy(&bytes);
-    let line = printed.lines().next().unwrap_or_default();
+    let line = printed.split('\n').next().unwrap_or(&printed);
     match line.trim_start_matches("gctrace: ") {
         "" => "the loader rejects it".to_owned(),
         reason => reason.to_owned(),

@@ -63,7 +63,7 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
                 char.len_utf8()
             }
         };
-        rest = rest.get(length..).unwrap_or_default();
+        rest = &rest[length..];
     }
     Cow::Owned(clean)
 }

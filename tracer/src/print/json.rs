@@ -28,7 +28,7 @@ impl<W: Write> Write for JsonEscaper<W> {
             for unit in char.encode_utf16(&mut units) {
                 write!(self.0, "\\u{unit:04x}")?;
             }
-            rest = after.get(char.len_utf8()..).unwrap_or_default();
+            rest = &after[char.len_utf8()..];
         }
         self.0.write_all(rest.as_bytes())?;
         Ok(bytes.len())

@@ -130,8 +130,7 @@ pub(crate) fn too_few_files() -> Option<String> {
 /// Sets the permitted and effective capabilities to these bits, and empties the inheritable ones.
 fn keep(bits: u64) -> io::Result<()> {
     let header = [CAPABILITY_VERSION, 0];
-    let word = |half: u64| u32::try_from(half & 0xffff_ffff).unwrap_or_default();
-    let (low, high) = (word(bits), word(bits >> 32));
+    let (low, high) = (bits as u32, (bits >> 32) as u32);
     let sets = [low, low, 0, high, high, 0];
     // SAFETY: a header for the calling thread and two triples of sets, as version 3 has them (capset(2)).
     Errno::result(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) })?;

@@ -6,7 +6,10 @@ use crate::privileges::Capabilities;
 use crate::privileges::credentials;
 use crate::variables::VariableEffect;
 use crate::variables::variable;
+use gctrace_probes::proc_status;
 use nix::sys::statvfs::FsFlags;
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -38,8 +41,8 @@ pub(crate) struct PrivilegeFacts {
     pub(crate) effective: Capabilities,
     /// Capability bounding set, which limits what an exec can grant.
     pub(crate) bounding: Capabilities,
-    /// Number of the newest capability of the kernel.
-    pub(crate) newest_capability: u32,
+    /// Number of the newest capability of the kernel; `None` if it is unknown.
+    pub(crate) newest_capability: Option<u32>,
     /// Whether no_new_privs is set: neither sudo nor setcap works.
     pub(crate) no_new_privileges: bool,
     /// Whether this is not the initial user namespace.
@@ -67,15 +70,15 @@ impl PrivilegeFacts {
             group: Invoker::effective_group(),
             effective: Capabilities(credentials::effective().unwrap_or(0)),
             bounding: Capabilities(credentials::bounding()),
-            newest_capability: number("/proc/sys/kernel/cap_last_cap").unwrap_or(u32::MAX),
+            newest_capability: number("/proc/sys/kernel/cap_last_cap"),
             no_new_privileges: credentials::gains_no_privileges(),
             foreign_user_namespace: in_foreign_user_namespace(),
             foreign_pid_namespace: fs::read_link("/proc/self/ns/pid")
                 .is_ok_and(|link| link != Path::new(FIRST_PID_NAMESPACE)),
             container: container(),
+            // A kernel without the file has no lockdown.
             lockdown: fs::read_to_string("/sys/kernel/security/lockdown")
-                .map(|text| lockdown(&text))
-                .unwrap_or_default(),
+                .map_or(Lockdown::Off, |text| lockdown(&text)),
             on_nosuid_mount: on_nosuid_mount(&executable),
             executable,
             arguments: std::env::args_os().skip(1).collect(),
@@ -111,39 +114,30 @@ fn lockdown(text: &str) -> Lockdown {
 /// Detects container managers: by systemd's variable of process 1 (also set by podman and LXC), and
 /// by the marker files of docker and podman.
 fn container() -> Option<String> {
-    let environment_text = fs::read("/proc/1/environ")
-        .ok()
-        .and_then(|bytes| container_variable(&bytes));
-    let environment_text = environment_text.or_else(|| {
+    let set = || container_variable(proc_status::environment(1).ok()?);
+    let named = || {
         Some(
             fs::read_to_string("/run/systemd/container")
                 .ok()?
                 .trim()
                 .to_owned(),
         )
-    });
-    environment_text
-        .or_else(|| {
-            Path::new("/.dockerenv")
-                .exists()
-                .then(|| "docker".to_owned())
-        })
-        .or_else(|| {
-            Path::new("/run/.containerenv")
-                .exists()
-                .then(|| "podman".to_owned())
-        })
-        .or_else(|| {
-            variable("KUBERNETES_SERVICE_HOST", VariableEffect::Appearance)
-                .map(|_| "kubernetes".to_owned())
-        })
+    };
+    let cluster = || variable("KUBERNETES_SERVICE_HOST", VariableEffect::Appearance);
+    set().or_else(named).or_else(|| {
+        [
+            (Path::new("/.dockerenv").exists(), "docker"),
+            (Path::new("/run/.containerenv").exists(), "podman"),
+            (cluster().is_some(), "kubernetes"),
+        ]
+        .into_iter()
+        .find_map(|(found, kind)| found.then(|| kind.to_owned()))
+    })
 }
 
-fn container_variable(environ: &[u8]) -> Option<String> {
-    let value = environ
-        .split(|byte| *byte == 0)
-        .find_map(|entry| entry.strip_prefix(b"container="))?;
-    (!value.is_empty()).then(|| String::from_utf8_lossy(value).into_owned())
+fn container_variable(mut environment: HashMap<OsString, OsString>) -> Option<String> {
+    let value = environment.remove(OsStr::new("container"))?;
+    (!value.is_empty()).then(|| value.to_string_lossy().into_owned())
 }
 
 fn on_nosuid_mount(executable: &Path) -> bool {
@@ -157,6 +151,7 @@ mod tests {
 
     #[test]
     fn the_kernels_texts_are_understood() {
+        let variable = |bytes| container_variable(proc_status::parse_environment(bytes).collect());
         assert_eq!(
             lockdown("none [integrity] confidentiality\n"),
             Lockdown::Integrity
@@ -172,17 +167,17 @@ mod tests {
         assert!(is_first_namespace("         0          0 4294967295\n"));
         assert!(!is_first_namespace("         0       1000          1\n"));
         assert_eq!(
-            container_variable(b"PATH=/bin\0container=podman\0").as_deref(),
+            variable(b"PATH=/bin\0container=podman\0").as_deref(),
             Some("podman")
         );
-        assert_eq!(container_variable(b"PATH=/bin\0container=\0"), None);
+        assert_eq!(variable(b"PATH=/bin\0container=\0"), None);
     }
 
     #[test]
     fn this_process() {
         let facts = PrivilegeFacts::gather();
         assert!(facts.executable.is_absolute());
-        assert!(facts.newest_capability > 0);
+        assert!(facts.newest_capability.is_some_and(|newest| newest > 0));
         let status = fs::read_to_string("/proc/self/status").expect("own status");
         for (name, set) in [("CapEff", facts.effective), ("CapBnd", facts.bounding)] {
             assert!(

@@ -8,7 +8,7 @@ fn ordinary_user() -> PrivilegeFacts {
         group: "users".into(),
         effective: Capabilities(0),
         bounding: Capabilities(0x1ff_ffff_ffff),
-        newest_capability: 40,
+        newest_capability: Some(40),
         no_new_privileges: false,
         foreign_user_namespace: false,
         foreign_pid_namespace: false,
@@ -112,7 +112,7 @@ fn limits_of_other_kinds() {
             ..ordinary_user()
         }),
         rendered(PrivilegeFacts {
-            newest_capability: 37,
+            newest_capability: Some(37),
             ..ordinary_user()
         }),
         rendered(PrivilegeFacts {

@@ -30,7 +30,7 @@ struct ProcessCalls {
     /// CUPTI reports the calls since each of these times, CLOCK_MONOTONIC in ns.
     cupti_since_ns: Vec<u64>,
     without_cupti: bool,
-    /// CUPTI is expected since then.
+    /// When gctrace started to wait for CUPTI; `None` if it does not.
     awaited: Option<Instant>,
 }
 
@@ -77,9 +77,9 @@ impl CallSources {
             return false;
         };
         let process = self.processes.entry(pid).or_default();
-        let environment = gctrace_probes::proc_status::environment(pid).unwrap_or_default();
-        let is_left =
-            environment.get(OsStr::new(CUDA_INJECTION)) == Some(library) && !process.without_cupti;
+        let is_loaded = gctrace_probes::proc_status::environment(pid)
+            .is_ok_and(|variables| variables.get(OsStr::new(CUDA_INJECTION)) == Some(library));
+        let is_left = is_loaded && !process.without_cupti;
         if is_left {
             process.awaited.get_or_insert_with(Instant::now);
         }

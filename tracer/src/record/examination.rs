@@ -25,6 +25,9 @@ pub(crate) enum Unexamined {
     Environment,
     /// In-process: [`gctrace_ring::Absence::OtherGctrace`].
     OtherGctrace,
+    /// In-process: the library found a fault in itself, before it had a ring
+    /// ([`gctrace_ring::Absence::SwitchedOff`]) or later.
+    SwitchedOff,
     /// In-process: the `gc.callbacks` of one of its interpreters took no entry, or the program
     /// removed it.
     Unhooked,
@@ -43,6 +46,7 @@ impl fmt::Display for Unexamined {
             }
             Self::Environment => "started without gctrace's variables (LD_PRELOAD)",
             Self::OtherGctrace => "recorded by another gctrace inside",
+            Self::SwitchedOff => "in which gctrace's library switched itself off",
             Self::Unhooked => "without gctrace in gc.callbacks",
             Self::Forbidden => "could not be inspected",
         })
@@ -55,6 +59,7 @@ impl From<Absence> for Unexamined {
             Absence::Confined => Self::Confined,
             Absence::Environment => Self::Environment,
             Absence::OtherGctrace => Self::OtherGctrace,
+            Absence::SwitchedOff => Self::SwitchedOff,
         }
     }
 }

@@ -27,19 +27,11 @@ pub(crate) fn header<'a>(
     variable: impl Fn(&str) -> Option<&'a OsStr>,
 ) -> TraceHeader {
     let name = nix::sys::utsname::uname().ok();
-    let text = |value: Option<&OsStr>| {
-        value
-            .map(|text| text.to_string_lossy().into_owned())
-            .unwrap_or_default()
-    };
+    let owned = |text: &OsStr| text.to_string_lossy().into_owned();
+    // Empty in the trace if the system does not report it.
+    let text = |value: Option<&OsStr>| value.map_or(String::new(), owned);
     let (command, attached_pid) = match &config.target {
-        RecordTarget::Command(words) => (
-            words
-                .iter()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
-            None,
-        ),
+        RecordTarget::Command(words) => (words.iter().map(|word| owned(word)).collect(), None),
         RecordTarget::Process { pid, .. } => (Vec::new(), Some(*pid)),
         RecordTarget::Everything => (Vec::new(), None),
     };
@@ -51,13 +43,14 @@ pub(crate) fn header<'a>(
         host: text(name.as_ref().map(nix::sys::utsname::UtsName::nodename)),
         kernel: text(name.as_ref().map(nix::sys::utsname::UtsName::release)),
         cpus: std::thread::available_parallelism()
-            .map_or(0, |count| u32::try_from(count.get()).unwrap_or(0)),
+            .ok()
+            .and_then(|count| u32::try_from(count.get()).ok()),
         rank: RANK_VARIABLES
             .iter()
             .find_map(|name| variable(name)?.to_str()?.parse().ok()),
         started_ns: clock::monotonic_ns(),
         started_unix_ns: clock::unix_ns(),
-        min_pause_ns: u64::try_from(config.min_pause.as_nanos()).unwrap_or(u64::MAX),
+        min_pause_ns: clock::nanoseconds(config.min_pause),
         follow: config.follow,
         stack_depth: config.stack_depth,
         cuda: config

@@ -50,7 +50,6 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
-use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -198,6 +197,7 @@ impl InProcessSource {
         let most = self.processes.len() + self.connections.most_events();
         let mut events = vec![EpollEvent::empty(); most];
         let count = self.waiting.wait(&mut events, EpollTimeout::ZERO);
+        // A failed call found none.
         let ready = events.iter().take(count.unwrap_or(0)).map(EpollEvent::data);
         ready.filter_map(|data| u32::try_from(data).ok()).collect()
     }
@@ -267,11 +267,7 @@ impl InProcessSource {
 
     /// `None` if the process has exited and was waited for already.
     fn watch_end(&self, pid: u32) -> Option<OwnedFd> {
-        // SAFETY: plain numbers.
-        let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        let raw = i32::try_from(raw).ok().filter(|raw| *raw >= 0)?;
-        // SAFETY: the kernel has just returned it, close-on-exec; it has no other owner.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let pidfd = crate::launch::pidfd(pid).ok()?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(pid));
         if let Err(errno) = self.waiting.add(&pidfd, event) {
             tracing::warn!("the exit of process {pid} will not be seen: {errno}");
@@ -294,7 +290,13 @@ impl InProcessSource {
             trace.calls.ended(pid);
             // The command's status is known only after waiting for it.
             if self.launched != Some(pid) {
-                write_exit(pid, at_ns, None, &mut trace.output);
+                let (code, signal) = (None, None);
+                trace.output.write(&Record::ProcessExit(ProcessExit {
+                    pid,
+                    at_ns,
+                    code,
+                    signal,
+                }));
             }
         }
     }
@@ -351,11 +353,12 @@ impl Source for InProcessSource {
             process.close(None, trace, &mut self.stats);
         }
         let now_ns = clock::monotonic_ns();
-        if let (Some(pid), Some(_)) = (self.launched, ended)
+        if let (Some(pid), Some(ended)) = (self.launched, ended)
             && self.stats.describes_processes
             && self.has_launched
         {
-            write_exit(pid, now_ns, ended, &mut trace.output);
+            let exit = ended.exit(pid, now_ns);
+            trace.output.write(&Record::ProcessExit(exit));
         }
         if self.lacks_python {
             self.warn(0, NO_PYTHON.to_owned(), trace);
@@ -382,20 +385,6 @@ const NO_PYTHON: &str = "no CPython was recorded: the command runs none, or one 
 
 const NO_CUDA: &str = "no GPU times were recorded: no program initialized CUDA, so that CUPTI was not loaded \
     (--cuda off disables this)";
-
-fn write_exit(pid: u32, at_ns: u64, ended: Option<CommandEnd>, output: &mut RecordOutput) {
-    let (code, signal) = match ended {
-        Some(CommandEnd::Code(code)) => (Some(i32::from(code)), None),
-        Some(CommandEnd::Signal(signal)) => (None, Some(i32::from(signal))),
-        None => (None, None),
-    };
-    output.write(&Record::ProcessExit(ProcessExit {
-        pid,
-        at_ns,
-        code,
-        signal,
-    }));
-}
 
 /// Each living process takes one descriptor. The command gets the limit that gctrace was started
 /// with.

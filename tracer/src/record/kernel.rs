@@ -58,7 +58,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Most time before the start of a command to spend on probing the interpreters that it names.
+/// Maximum time before the start of a command to spend on probing the interpreters that it names.
 const BEFORE_START: Duration = Duration::from_millis(500);
 
 /// The probes of a recording, and their state.
@@ -87,7 +87,7 @@ pub(crate) struct KernelSource {
     libraries: HashMap<(u64, u64), Option<InterpreterIndex>>,
     /// Set if all Python processes are recorded.
     newcomers: Option<ProcessAttacher>,
-    /// What a probe costs, measured for the live view.
+    /// Time per hit of a probe, measured for the live view.
     cost: Option<MeasuredCost>,
     /// Events of the last poll.
     polled: Vec<KernelEvent>,
@@ -173,7 +173,9 @@ impl KernelSource {
             let own = proc_status::descendants(std::process::id())?;
             let descendants = proc_status::descendants(pid)?;
             for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
-                let parent = proc_status::status(child).ok().map(|status| status.parent);
+                let parent = proc_status::status(child)
+                    .ok()
+                    .and_then(|status| status.parent);
                 match self.attach_to(trace, child, parent) {
                     Err(AttachError::Forbidden(forbidden)) => self.forbidden(trace, &forbidden),
                     other => other?,

@@ -15,3 +15,9 @@ pub(crate) struct RecordingLosses {
     /// known.
     pub cost_ns: Option<u64>,
 }
+
+/// The sum of losses by place; the largest number stands for more, which a program can claim, as it
+/// counts in its own memory.
+pub(crate) fn lost_events(lost: &BTreeMap<String, u64>) -> u64 {
+    lost.values().copied().fold(0, u64::saturating_add)
+}

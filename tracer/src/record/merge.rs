@@ -65,8 +65,8 @@ impl PauseMerger {
     /// All sources were read once more: releases pauses whose other half is overdue.
     pub(crate) fn next_round(&mut self) -> Vec<Pause> {
         self.round += 1;
-        let oldest = self.round.saturating_sub(ROUNDS);
-        self.release(|round| round < oldest)
+        let now = self.round;
+        self.release(|round| round + ROUNDS < now)
     }
 
     /// No more pauses will come: releases all that wait.

@@ -125,9 +125,10 @@ pub(crate) fn decide(
     let facts = ModeFacts::gather(config.mode, config.cuda, launch);
     let mut decision = choose(config, &facts)?;
     if let Some(injection) = &mut decision.injection {
-        let status = std::fs::read("/proc/self/status").unwrap_or_default();
+        let status = std::fs::read("/proc/self/status").ok();
+        let filters = status.and_then(|status| gctrace_ring::seccomp_filters(&status));
         // If that fails, programs are assumed to be confined like gctrace.
-        injection.options.filters = gctrace_ring::seccomp_filters(&status).unwrap_or(u32::MAX);
+        injection.options.filters = filters.unwrap_or(u32::MAX);
     }
     Ok(decision)
 }
@@ -154,7 +155,7 @@ impl ModeFacts {
                 .and_then(LaunchPlan::foreign_cuda_injection)
                 .map(OsString::from),
             library: needed.map(library_for),
-            obstacles: needed.map(LaunchPlan::obstacles).unwrap_or_default(),
+            obstacles: needed.into_iter().flat_map(LaunchPlan::obstacles).collect(),
         }
     }
 }

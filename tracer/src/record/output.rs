@@ -159,7 +159,7 @@ impl RecordOutput {
             self.failure = trace.file.settle().err();
         }
         let reason = self.failure.as_ref()?.reason();
-        Some((reason, self.unwritten.saturating_add(trace.file.lost())))
+        Some((reason, self.unwritten + trace.file.lost()))
     }
 
     /// Writes the last line; returns an earlier failure.

@@ -1,7 +1,9 @@
 //! What `ebpf` and the trace need of what `probes` found. Pure.
 
 use gctrace_ebpf::PlannedPoint;
+use gctrace_event::Collector;
 use gctrace_event::Interpreter;
+use gctrace_probes::CollectorKind;
 use gctrace_probes::ProbePoint;
 use gctrace_probes::ProbePointKind;
 use gctrace_probes::Resolution;
@@ -17,7 +19,7 @@ pub(crate) fn lines(resolution: &Resolution) -> Option<&FrameLayout> {
     resolution.frames.as_ref().filter(|_| deaths_seen)
 }
 
-/// What `ebpf` needs of the points found in an interpreter. `layout`: index of its memory layout in
+/// Converts the points found in an interpreter for `ebpf`. `layout`: index of its memory layout in
 /// the BPF programs.
 pub(crate) fn points(resolution: &Resolution, layout: u32) -> Vec<PlannedPoint> {
     let point = |found: &ProbePoint| PlannedPoint {
@@ -40,7 +42,11 @@ pub(crate) fn describe(resolution: &Resolution, shown: &Path) -> Interpreter {
         file: shown.to_string_lossy().into_owned(),
         version: resolution.version.to_string(),
         free_threaded: resolution.free_threaded,
-        collector: resolution.collector.to_string(),
+        collector: match resolution.collector {
+            CollectorKind::Generational => Collector::Generational,
+            CollectorKind::Incremental => Collector::Incremental,
+            CollectorKind::FreeThreaded => Collector::FreeThreaded,
+        },
         found_by: resolution.rung.to_string(),
         build_id: resolution.build_id.clone(),
     }

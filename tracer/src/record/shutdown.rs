@@ -3,6 +3,7 @@
 use crate::record::EndReason;
 use crate::record::clock;
 use crate::record::examination::unexamined_words;
+use crate::record::losses;
 use crate::record::merge;
 use crate::record::output::OutputTotals;
 use crate::record::sources::RecordingSources;
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a recording that could be closed reports to its user and its caller.
+/// Summary of a recording that could be closed.
 pub(crate) struct Outcome {
     /// Lines for the user: totals and losses.
     pub sentences: Vec<String>,
@@ -27,7 +28,7 @@ pub(crate) struct Outcome {
 /// Ends a recording.
 ///
 /// # Errors
-/// What made the trace incomplete.
+/// Why the trace is incomplete.
 pub(crate) fn finish(
     mut trace: RecordingTrace,
     sources: RecordingSources,
@@ -45,13 +46,13 @@ pub(crate) fn finish(
     };
     let alive = sources.finish(&mut trace, &mut end, ended)?;
     if alive > 0 && ended.is_some() {
-        let message = match alive {
-            1 => "1 process was still running when the command ended; it keeps running unrecorded"
-                .to_owned(),
-            _ => format!(
-                "{alive} processes were still running when the command ended; they keep running unrecorded"
-            ),
+        let (are, keep) = match alive {
+            1 => ("process was", "it keeps"),
+            _ => ("processes were", "they keep"),
         };
+        let message = format!(
+            "{alive} {are} still running when the command ended; {keep} running unrecorded"
+        );
         trace.output.note(None, end.ended_ns, message);
     }
     let (totals, path) = (
@@ -142,10 +143,7 @@ fn why_none(examined: &ExaminedProcesses) -> String {
 
 /// What is missing: "nothing" only if every process was examined.
 fn missing(lost: &BTreeMap<String, u64>, examined: &ExaminedProcesses) -> String {
-    let lost = lost
-        .values()
-        .fold(0, |sum: u64, lost| sum.saturating_add(*lost));
-    let lost = match lost {
+    let lost = match losses::lost_events(lost) {
         0 if examined.is_complete() => "nothing lost".to_owned(),
         0 => "no event lost".to_owned(),
         count => format!("{count} events LOST; a larger --ring-size keeps more"),

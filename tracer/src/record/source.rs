@@ -1,4 +1,4 @@
-//! What the kernel's probes and the injected library have in common: a source of events.
+//! A source of events: the common interface of the kernel's probes and the injected library.
 
 use crate::launch::CommandEnd;
 use crate::record::losses::RecordingLosses;

@@ -9,7 +9,7 @@ use crate::launch::SignalDecision;
 use crate::launch::SignalPolicy;
 use crate::launch::Signals;
 use crate::record::EndReason;
-use crate::record::readable;
+use crate::wait;
 use anyhow::Context as _;
 use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
@@ -153,16 +153,10 @@ impl CommandSupervisor {
     /// Waits for the command as a recording would, without recording.
     fn stay(mut self) -> anyhow::Result<u8> {
         loop {
-            let mut descriptors = vec![readable(self.signals.as_fd())];
-            descriptors.extend(
-                self.launched
-                    .iter()
-                    .map(|command| readable(command.as_fd())),
-            );
-            match nix::poll::poll(&mut descriptors, PollTimeout::NONE) {
-                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                Err(errno) => return Err(errno).context("cannot wait for the command"),
-            }
+            let command = self.launched.as_ref().map(RunningCommand::as_fd);
+            let descriptors = [self.signals.as_fd()].into_iter().chain(command);
+            wait::readable(descriptors, PollTimeout::NONE)
+                .context("cannot wait for the command")?;
             if let Some(ended) = self.try_wait()? {
                 return Ok(ended.exit_code());
             }

@@ -3,10 +3,10 @@
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::short_count;
 use gctrace_analysis::report::AllocationsReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::SizeClass;
-use gctrace_analysis::units::short_count;
 
 /// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 5;

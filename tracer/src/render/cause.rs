@@ -4,14 +4,14 @@ use super::section::INDENT;
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
 use gctrace_analysis::report::CauseReport;
 use gctrace_analysis::report::DeviceCost;
 use gctrace_analysis::report::PauseCostReport;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
 
 /// Maximum number of processes described; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;

@@ -2,6 +2,9 @@
 
 use super::section::mark;
 use super::section::paragraph;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
 use gctrace_analysis::report::AlignedBy;
 use gctrace_analysis::report::ClockReport;
 use gctrace_analysis::report::GpuWorkReport;
@@ -9,9 +12,6 @@ use gctrace_analysis::report::IgnoredWork;
 use gctrace_analysis::report::NotMerged;
 use gctrace_analysis::report::RecognizedBy;
 use gctrace_analysis::report::TraceReport;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
 
 /// Maximum number of pairs listed; the others are in the JSON.
 const SHOWN: usize = 8;

@@ -3,15 +3,15 @@
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::short_count;
+use crate::units::three_digits;
 use gctrace_analysis::report::CounterReport;
 use gctrace_analysis::report::CountersReport;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::short_count;
-use gctrace_analysis::units::three_digits;
 use gctrace_event::Counter;
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn table(counters: &CountersReport) -> Vec<String> {
     let mut table = TextTable::new(&head, &[0]);
     for counter in all {
         let mut row = vec![
-            counter.name.clone(),
+            counter.name.as_str().to_owned(),
             value(counter),
             counter.inside_ratio.map_or_else(dash, percent),
         ];
@@ -93,9 +93,7 @@ fn value(counter: &CounterReport) -> String {
 }
 
 fn is_clock(counter: &CounterReport) -> bool {
-    [Counter::TaskClock, Counter::CpuClock]
-        .iter()
-        .any(|clock| clock.as_str() == counter.name)
+    matches!(counter.name, Counter::TaskClock | Counter::CpuClock)
 }
 
 fn figure(value: f64) -> String {

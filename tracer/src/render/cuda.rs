@@ -3,11 +3,11 @@
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::duration;
+use crate::units::short_count;
 use gctrace_analysis::report::CudaReport;
 use gctrace_analysis::report::DeviceMemoryReport;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::short_count;
 
 /// Maximum number of functions shown; the others are in the JSON.
 const FUNCTIONS_SHOWN: usize = 8;

@@ -4,6 +4,12 @@ use super::section::ReportSection;
 use super::section::mark;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::short_count;
+use crate::units::three_digits;
 use gctrace_analysis::report::GrowthPoint;
 use gctrace_analysis::report::GrowthReport;
 use gctrace_analysis::report::Location;
@@ -11,12 +17,7 @@ use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::WorstPause;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::short_count;
-use gctrace_analysis::units::three_digits;
+use gctrace_event::GcReason;
 use std::time::Duration;
 use std::time::SystemTime;
 
@@ -92,9 +93,9 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
         pause
             .generation
             .map_or_else(|| "-".to_owned(), |generation| generation.to_string()),
-        match pause.reason.as_str() {
-            "manual" => "gc.collect".to_owned(),
-            other => other.to_owned(),
+        match pause.reason {
+            GcReason::Manual => "gc.collect".to_owned(),
+            other => other.as_str().to_owned(),
         },
         known(pause.collected),
         known(pause.objects),

@@ -12,17 +12,17 @@ use super::table::cut;
 use super::table::width;
 use super::table::wrap;
 use super::text;
+use crate::units::bytes;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::AdviceId;
 use gctrace_analysis::report::PhaseReport;
 use gctrace_analysis::report::PhasesReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TrainingMark;
-use gctrace_analysis::units::bytes;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
 
 /// Maximum lines of the short report, at 80 columns.
 #[cfg(test)]

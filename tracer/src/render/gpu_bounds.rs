@@ -5,12 +5,12 @@ use super::section::ReportSection;
 use super::section::mark;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::short_count;
 use gctrace_analysis::report::BoundsReport;
+use gctrace_analysis::report::BoundsRule;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::report::RuleBounds;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::short_count;
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 8;
@@ -51,22 +51,21 @@ fn rules(bounds: &BoundsReport) -> Vec<String> {
             duration(rule.pauses.time_ns),
             duration(rule.at_least_ns),
             duration(rule.at_most_ns),
-            why(rule).to_owned(),
+            why(rule.rule).to_owned(),
         ]);
     }
     table.lines()
 }
 
 /// A rule in a few words, for the table.
-fn why(rule: &RuleBounds) -> &str {
-    match rule.rule.as_str() {
-        "gpu-was-empty" => "GPU idle before and after",
-        "gpu-stayed-busy" => "GPU still busy after",
-        "gpu-found-empty" => "GPU idle after",
-        "no-gpu-work" => "no work before or after",
-        "other-thread" => "on a thread without launches",
-        "unknown" => "unknown",
-        other => other,
+fn why(rule: BoundsRule) -> &'static str {
+    match rule {
+        BoundsRule::GpuWasEmpty => "GPU idle before and after",
+        BoundsRule::GpuStayedBusy => "GPU still busy after",
+        BoundsRule::GpuFoundEmpty => "GPU idle after",
+        BoundsRule::NoGpuWork => "no work before or after",
+        BoundsRule::OtherThread => "on a thread without launches",
+        BoundsRule::Unknown => "unknown",
     }
 }
 
@@ -115,6 +114,7 @@ mod tests {
     use gctrace_analysis::report::BoundsLimit;
     use gctrace_analysis::report::PauseTotal;
     use gctrace_analysis::report::ProcessBounds;
+    use gctrace_analysis::report::RuleBounds;
     use gctrace_analysis::report::Worded;
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
             at_least_ns: 2_000_000,
             at_most_ns: 5_500_000,
             rules: vec![RuleBounds {
-                rule: "gpu-was-empty".to_owned(),
+                rule: BoundsRule::GpuWasEmpty,
                 pauses,
                 at_least_ns: 2_000_000,
                 at_most_ns: 5_500_000,

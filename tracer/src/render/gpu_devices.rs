@@ -4,15 +4,15 @@ use super::section::INDENT;
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::count;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::short_count;
 use gctrace_analysis::report::DeviceId;
 use gctrace_analysis::report::DeviceReport;
 use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StreamReport;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::short_count;
 use std::cmp::Reverse;
 
 /// Maximum number of devices shown; the others are in the JSON.

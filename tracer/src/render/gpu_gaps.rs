@@ -8,14 +8,14 @@ use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
 use super::table::wrap;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
 use gctrace_analysis::report::DeviceId;
 use gctrace_analysis::report::GapReport;
 use gctrace_analysis::report::GapsReport;
 use gctrace_analysis::report::HostTime;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
 
 /// Maximum number of gaps shown; the report has twenty.
 const GAPS_SHOWN: usize = 5;

@@ -3,9 +3,9 @@
 use super::clocks;
 use super::section::ReportSection;
 use super::section::paragraph;
+use crate::units::count;
 use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::count;
 
 /// The number of operations, and how traces were merged.
 pub(crate) fn gpu_work(report: &Report) -> ReportSection {

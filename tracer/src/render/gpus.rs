@@ -3,13 +3,13 @@
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::three_digits;
 use gctrace_analysis::report::GpuFigure;
 use gctrace_analysis::report::GpuProcessReport;
 use gctrace_analysis::report::GpuReport;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::three_digits;
 use std::collections::BTreeMap;
 
 /// Maximum number of GPUs listed; the others are in the JSON.

@@ -7,15 +7,15 @@ use super::section::INDENT;
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::short_count;
+use crate::units::three_digits;
 use gctrace_analysis::report::DepthPoint;
 use gctrace_analysis::report::DepthReport;
 use gctrace_analysis::report::DeviceId;
 use gctrace_analysis::report::LaunchingReport;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::short_count;
-use gctrace_analysis::units::three_digits;
 
 /// Minimum mean depth to draw: below it, the host is practically never ahead.
 const MIN_MEAN: f64 = 0.01;

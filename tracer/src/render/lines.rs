@@ -8,6 +8,11 @@ use super::section::paragraph;
 use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::short_count;
 use gctrace_analysis::paths;
 use gctrace_analysis::report::LineReport;
 use gctrace_analysis::report::LinesReport;
@@ -16,11 +21,6 @@ use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StackReport;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::short_count;
 use gctrace_event::Frame;
 
 /// Maximum number of lines listed; the others are in the JSON.

@@ -8,16 +8,18 @@ use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
 use super::table::wrap;
-use gctrace_analysis::report::PauseGroup;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::short_count;
+use gctrace_analysis::report::GroupName;
 use gctrace_analysis::report::PausesReport;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TraceReport;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::short_count;
+use gctrace_event::Collector;
+use gctrace_event::GcReason;
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
@@ -117,15 +119,9 @@ pub(crate) fn pauses(report: &Report) -> ReportSection {
     ];
     let mut table = TextTable::new(&head, &[0]);
     table.row(pauses_row("all", 1.0, all));
-    let group = |prefix, group: &PauseGroup| {
-        let name = group_name(prefix, &group.name);
-        pauses_row(&name, group.time_ratio, &group.pauses)
-    };
-    for generation in &report.by_generation {
-        table.row(group("generation ", generation));
-    }
-    for reason in &report.by_reason {
-        table.row(group("", reason));
+    for group in report.by_generation.iter().chain(&report.by_reason) {
+        let name = group_name(group.name);
+        table.row(pauses_row(&name, group.time_ratio, &group.pauses));
     }
     let mut lines = table.lines();
     let mut together = match report.totals.stopped_ratio {
@@ -144,13 +140,13 @@ pub(crate) fn pauses(report: &Report) -> ReportSection {
 }
 
 /// At most twelve characters, so that the table fits.
-fn group_name(prefix: &str, name: &str) -> String {
-    match (prefix, name) {
-        ("", "manual") => "gc.collect()".to_owned(),
-        ("", "shutdown") => "at shutdown".to_owned(),
-        ("", "unknown") => "unknown".to_owned(),
-        (prefix, "unknown") => format!("{prefix}?"),
-        (prefix, name) => format!("{prefix}{name}"),
+fn group_name(name: GroupName) -> String {
+    match name {
+        GroupName::Generation(Some(generation)) => format!("generation {generation}"),
+        GroupName::Generation(None) => "generation ?".to_owned(),
+        GroupName::Reason(GcReason::Manual) => "gc.collect()".to_owned(),
+        GroupName::Reason(GcReason::Shutdown) => "at shutdown".to_owned(),
+        GroupName::Reason(reason) => reason.as_str().to_owned(),
     }
 }
 
@@ -250,9 +246,10 @@ type OptionalColumn = (&'static str, fn(&ProcessReport) -> Option<String>);
 
 fn python(process: &ProcessReport) -> Option<String> {
     let interpreter = process.interpreter.as_ref()?;
-    let collector = match interpreter.collector.as_str() {
-        "" | "generational" => String::new(),
-        other => format!(" ({other})"),
+    let collector = match &interpreter.collector {
+        Collector::Generational => String::new(),
+        Collector::Other(word) if word.is_empty() => String::new(),
+        collector => format!(" ({})", collector.as_str()),
     };
     Some(format!("{}{collector}", interpreter.version))
 }

@@ -3,13 +3,13 @@
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::short_count;
+use crate::units::three_digits;
 use gctrace_analysis::report::ArenasReport;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::PressureReport;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::short_count;
-use gctrace_analysis::units::three_digits;
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;

@@ -5,6 +5,11 @@ use super::section::INDENT;
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::three_digits;
 use gctrace_analysis::report::CollectivesReport;
 use gctrace_analysis::report::PauseSource;
 use gctrace_analysis::report::RankPauses;
@@ -12,11 +17,6 @@ use gctrace_analysis::report::RankReport;
 use gctrace_analysis::report::RankedJob;
 use gctrace_analysis::report::RanksReport;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::three_digits;
 
 /// Maximum number of ranks listed; the others are in the JSON.
 const RANKS_SHOWN: usize = 16;

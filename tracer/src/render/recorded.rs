@@ -1,10 +1,10 @@
 //! Lines on the sources of the traces and their limits, in the section on the recording.
 
 use super::section::paragraph;
+use crate::units::counted;
+use crate::units::duration;
 use gctrace_analysis::report::RecordedReport;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
 use gctrace_event::RecordingMode;
 
 /// Empty if all traces were recorded by probes only, which has no such limits.

@@ -1,4 +1,4 @@
-//! What all sections of the report share.
+//! Shared by all sections of the report.
 
 use super::table::wrap;
 use gctrace_analysis::report::Basis;

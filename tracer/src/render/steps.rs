@@ -5,15 +5,17 @@ use super::section::ReportSection;
 use super::section::mark;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use gctrace_analysis::report::FullBy;
 use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StepComparison;
 use gctrace_analysis::report::StepDifference;
+use gctrace_analysis::report::StepSource;
 use gctrace_analysis::report::StepsReport;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
 
 /// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
@@ -71,8 +73,8 @@ fn process(own: &ProcessSteps) -> String {
 }
 
 fn legend(steps: &StepsReport) -> String {
-    let by = |source: &str| steps.processes.iter().any(|own| own.source == source);
-    let mut text = match (by("profiler-step"), by("backward-pass")) {
+    let by = |source| steps.processes.iter().any(|own| own.source == source);
+    let mut text = match (by(StepSource::ProfilerStep), by(StepSource::BackwardPass)) {
         (true, false) => "Steps are the profiler's (measured).".to_owned(),
         (false, true) => {
             "A step lasts from one backward pass to the next of the same thread (measured)."
@@ -98,8 +100,8 @@ fn comparisons(own: &ProcessSteps, one_of_several: bool) -> Vec<String> {
         },
         false => String::new(),
     };
-    let full = match own.full_by.as_str() {
-        "generation" => "",
+    let full = match own.full_by {
+        FullBy::Generation => "",
         _ => {
             " Where the generation is unknown, a pause of at least 1 ms counts as a full collection."
         }

@@ -20,10 +20,10 @@ use super::style::Style;
 use super::table::wrap;
 use super::what_if;
 use crate::print::clean;
+use crate::units::duration;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::duration;
 
 /// The whole report, in the style's width.
 pub(crate) fn text(report: &Report, style: Style) -> String {

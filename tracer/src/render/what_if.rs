@@ -4,13 +4,13 @@
 use super::section::ReportSection;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::duration;
+use crate::units::short_count;
 use gctrace_analysis::report::PredictedLength;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::Saving;
 use gctrace_analysis::report::ScenarioId;
 use gctrace_analysis::report::WhatIf;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::short_count;
 
 pub(crate) fn what_if(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
@@ -135,6 +135,7 @@ mod tests {
     use gctrace_analysis::report::Change;
     use gctrace_analysis::report::Garbage;
     use gctrace_analysis::report::PredictedRange;
+    use gctrace_analysis::report::PredictionMethod;
 
     fn disable() -> WhatIf {
         WhatIf {
@@ -142,7 +143,7 @@ mod tests {
             made: Change::Disable,
             change: "gc.disable()".to_owned(),
             basis: Basis::Predicted,
-            method: "pause-time".to_owned(),
+            method: PredictionMethod::PauseTime,
             pause_time_saved_ns: PredictedRange {
                 at_least_ns: 40_000_000,
                 at_most_ns: 40_000_000,

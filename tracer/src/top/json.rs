@@ -33,12 +33,13 @@ impl JsonOutput {
 mod tests {
     use super::*;
     use gctrace_analysis::live::LongPause;
+    use gctrace_event::GcReason;
     use serde_json::Value;
 
     fn long(start_ns: u64) -> LongPause {
         LongPause {
             start_ns,
-            reason: "automatic",
+            reason: GcReason::Automatic,
             ..LongPause::default()
         }
     }

@@ -1,6 +1,7 @@
 //! Snapshots as lines of text, in columns that fit 100 characters.
 
 use crate::print::clean;
+use crate::record::lost_events;
 use crate::top::local_time::offset_s;
 use crate::top::local_time::time_of_day;
 use crate::top::view::text;
@@ -84,7 +85,6 @@ fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
     let share = busiest.map(|process| percent(process.share_ppm));
     let last = busiest.and_then(|process| process.last);
     let worst = busiest.and_then(|process| process.worst);
-    let lost = snapshot.recorder.lost.values();
     format!(
         "{:8} {:>4} {:>7} {:>5} {:>14} {:>6} {:>6} {:>4} {:>4} {:>5}",
         local(snapshot.at_unix_ns),
@@ -95,8 +95,8 @@ fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
         or_dash(last.map(|pause| time(pause.duration_ns))),
         or_dash(worst.map(|pause| time(pause.duration_ns))),
         or_dash(busiest.and_then(|process| gpu(snapshot, process))),
-        lost.fold(0, |sum: u64, count| sum.saturating_add(*count)),
-        percent(snapshot.recorder.cpu_ppm),
+        lost_events(&snapshot.recorder.lost),
+        or_dash(snapshot.recorder.cpu_ppm.map(percent)),
     )
 }
 
@@ -118,7 +118,7 @@ fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
     let detail = snapshot.detail.as_ref();
     let lines = detail.filter(|detail| detail.pid == process.pid);
     if let Some(LineFigures { line, .. }) = lines.and_then(|detail| detail.lines.first()) {
-        let file = line.file.rsplit('/').next().unwrap_or(&line.file);
+        let file = text::file_name(&line.file);
         let number = line
             .line
             .map_or(String::new(), |number| format!(":{number}"));
@@ -207,7 +207,7 @@ mod tests {
         snapshot.totals.processes = processes.len() as u64;
         snapshot.totals.interval_pauses = [20_000, 150, 3, 0];
         snapshot.totals.interval_pause_ns = 246_900_000;
-        snapshot.recorder.cpu_ppm = 12_345;
+        snapshot.recorder.cpu_ppm = Some(12_345);
         snapshot.detail = processes.first().map(|process| ProcessDetail {
             pid: process.pid,
             lines: vec![LineFigures {

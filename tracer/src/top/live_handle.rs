@@ -32,7 +32,7 @@ pub(crate) enum LivePhase {
     Ended(Vec<String>),
 }
 
-/// What the recording thread shares with the view, the printer and the metrics server.
+/// State that the recording thread shares with the view, the printer and the metrics server.
 #[derive(Debug)]
 pub(crate) struct LiveHandle {
     live: Mutex<Live>,
@@ -59,7 +59,7 @@ impl LiveHandle {
     pub(crate) fn snapshot(&self, interval: Duration, detail: Option<u32>) -> Snapshot {
         let request = SnapshotRequest {
             now_ns: crate::record::monotonic_ns(),
-            interval_ns: crate::top::nanoseconds(interval),
+            interval_ns: crate::record::nanoseconds(interval),
             detail,
         };
         self.live().snapshot(&request)

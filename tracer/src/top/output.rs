@@ -147,14 +147,18 @@ fn temporary(launch: &LaunchPlan) -> PathBuf {
 
 /// The last lines, indented; of a line overwritten with `\r`, the last version.
 fn end_of(file: &File) -> Option<String> {
-    let length = file.metadata().ok()?.len();
-    let from = length.saturating_sub(LAST_BYTES as u64);
+    // A shorter file is read as a whole.
+    let from = file
+        .metadata()
+        .ok()?
+        .len()
+        .saturating_sub(LAST_BYTES as u64);
     let mut bytes = vec![0; LAST_BYTES];
     let read = file.read_at(&mut bytes, from).ok()?;
     bytes.truncate(read);
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().skip(usize::from(from > 0)).collect();
-    let last = lines.get(lines.len().saturating_sub(LAST_LINES)..)?;
+    let last = lines.rchunks(LAST_LINES).next()?;
     let shown = last.iter().map(|line| {
         let line = line.trim_end_matches('\r');
         let last = line.rsplit('\r').next().unwrap_or(line);

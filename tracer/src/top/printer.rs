@@ -6,17 +6,16 @@
 use crate::print;
 use crate::record::CommandSupervisor;
 use crate::record::monotonic_ns;
+use crate::record::nanoseconds;
 use crate::top::json::JsonOutput;
 use crate::top::lines::LineOutput;
 use crate::top::live_handle::LiveHandle;
 use crate::top::live_handle::LivePhase;
 use crate::top::live_handle::UserCommand;
-use crate::top::nanoseconds;
+use crate::wait;
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotRequest;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -75,9 +74,8 @@ impl Printer {
     pub(super) fn finish(self, command: &mut CommandSupervisor) -> anyhow::Result<()> {
         self.thread.thread().unpark();
         while self.is_on() {
-            let mut signals = [PollFd::new(command.as_fd(), PollFlags::POLLIN)];
-            let waited = nix::poll::poll(&mut signals, POLL_INTERVAL_MS);
-            if waited.is_ok_and(|ready| ready > 0) && command.was_told_to_end()? {
+            let waited = wait::readable([command.as_fd()], POLL_INTERVAL_MS);
+            if waited.is_ok_and(|ready| ready) && command.was_told_to_end()? {
                 break;
             }
         }
@@ -138,11 +136,10 @@ impl PrintJob {
             if let LivePhase::Ended(_) = self.shared.phase() {
                 return true;
             }
-            let rest_ns = self.clock.next_ns().saturating_sub(monotonic_ns());
-            if rest_ns == 0 {
-                return false;
+            match self.clock.next_ns().checked_sub(monotonic_ns()) {
+                None | Some(0) => return false,
+                Some(rest_ns) => std::thread::park_timeout(Duration::from_nanos(rest_ns)),
             }
-            std::thread::park_timeout(Duration::from_nanos(rest_ns));
         }
     }
 }
@@ -194,8 +191,11 @@ impl Deadlines {
     /// The last deadline that has passed, and the time since the previous one: several intervals if
     /// printing was delayed.
     fn passed(&mut self, now_ns: u64) -> (u64, u64) {
-        let intervals = (now_ns.saturating_sub(self.last_ns) / self.interval_ns).max(1);
-        let since_ns = intervals * self.interval_ns;
+        debug_assert!(
+            now_ns >= self.next_ns(),
+            "invariant: the deadline has passed"
+        );
+        let since_ns = (now_ns - self.last_ns) / self.interval_ns * self.interval_ns;
         self.last_ns += since_ns;
         (self.last_ns, since_ns)
     }

@@ -68,8 +68,8 @@ impl ResourceSampler {
             unexamined: tally.unexamined,
             cpu_ns: own_cpu_ns(),
             // Computed by `Live` from successive samples.
-            cpu_ppm: 0,
-            resident_bytes: self.resident_bytes("self").unwrap_or(0),
+            cpu_ppm: None,
+            resident_bytes: self.resident_bytes("self"),
             hits: tally.hits,
             probe_overhead_ns: tally.cost_ns,
             trace: self.trace.clone(),
@@ -85,15 +85,13 @@ impl ResourceSampler {
 }
 
 /// CPU time of all threads of gctrace, in user and kernel mode.
-fn own_cpu_ns() -> u64 {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
-        return 0;
-    };
+fn own_cpu_ns() -> Option<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
     let times = [usage.user_time(), usage.system_time()];
     let nanoseconds = times.map(|time| {
-        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
-        let micros = u64::try_from(time.tv_usec()).unwrap_or(0);
-        seconds * 1_000_000_000 + micros * 1000
+        let seconds = u64::try_from(time.tv_sec()).ok()?;
+        let micros = u64::try_from(time.tv_usec()).ok()?;
+        Some(seconds * 1_000_000_000 + micros * 1000)
     });
-    nanoseconds.iter().sum()
+    nanoseconds.into_iter().sum()
 }

@@ -27,11 +27,8 @@ use super::output::CommandFile;
 use crate::log;
 use crate::log::LogBuffering;
 use crate::print;
-use nix::errno::Errno;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
+use crate::wait;
 use nix::poll::PollTimeout;
-use nix::poll::poll;
 use nix::sys::eventfd::EfdFlags;
 use nix::sys::eventfd::EventFd;
 use std::io;
@@ -45,7 +42,7 @@ use std::time::Duration;
 /// How long to wait for the thread to end before restoring the terminal without it.
 const PATIENCE_MS: u16 = 1500;
 
-/// What the view shows in addition to the figures, and for how long.
+/// Settings of the view beyond the figures.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewConfig {
     /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
@@ -99,11 +96,12 @@ pub(crate) fn possible() -> Result<(), ViewUnavailable> {
     if !print::on_terminal() {
         return Err(ViewUnavailable::NoTerminal);
     }
-    let term = crate::variables::text("TERM").unwrap_or_default();
-    match term.as_str() {
-        "" => Err(ViewUnavailable::Unnamed),
-        "dumb" | "unknown" => Err(ViewUnavailable::Dumb(term)),
-        _ => TerminalDevice::open()
+    match crate::variables::text("TERM") {
+        None => Err(ViewUnavailable::Unnamed),
+        Some(term) if matches!(term.as_str(), "dumb" | "unknown") => {
+            Err(ViewUnavailable::Dumb(term))
+        }
+        Some(_) => TerminalDevice::open()
             .map(drop)
             .map_err(ViewUnavailable::Unreadable),
     }
@@ -159,20 +157,17 @@ impl View {
     /// Whether the view still runs: false once the user has quit, the terminal is gone, or all
     /// iterations are done.
     pub(crate) fn is_on(&self) -> bool {
-        self.thread.is_some() && !readable(self.ended.as_fd(), PollTimeout::ZERO)
+        self.thread.is_some() && !self.has_ended(0)
+    }
+
+    /// Whether the thread ends within a time.
+    fn has_ended(&self, limit_ms: u16) -> bool {
+        wait::readable([self.ended.as_fd()], limit_ms).is_ok_and(|ended| ended)
     }
 
     /// Waits until the view has ended or `other` (signals) is readable.
     pub(crate) fn stay(&mut self, other: BorrowedFd<'_>) -> io::Result<()> {
-        let wanted = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
-        let mut descriptors = [wanted(self.ended.as_fd()), wanted(other)];
-        loop {
-            match poll(&mut descriptors, PollTimeout::NONE) {
-                Ok(_) => return Ok(()),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        wait::readable([self.ended.as_fd(), other], PollTimeout::NONE).map(drop)
     }
 
     /// Ends the view and restores the terminal.
@@ -186,7 +181,7 @@ impl View {
         };
         // Writing 1 to an eventfd cannot overflow here.
         let _ = self.wake.write(1);
-        if !readable(self.ended.as_fd(), PollTimeout::from(PATIENCE_MS)) {
+        if !self.has_ended(PATIENCE_MS) {
             terminal::give_back_now();
             return Err(ViewError::Stuck);
         }
@@ -218,14 +213,4 @@ impl Drop for ThreadEnd {
 fn event() -> io::Result<EventFd> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     Ok(EventFd::from_value_and_flags(0, flags)?)
-}
-
-fn readable(descriptor: BorrowedFd<'_>, limit: PollTimeout) -> bool {
-    let mut descriptors = [PollFd::new(descriptor, PollFlags::POLLIN)];
-    loop {
-        match poll(&mut descriptors, limit) {
-            Err(Errno::EINTR) => {}
-            result => return result.is_ok_and(|ready| ready > 0),
-        }
-    }
 }

@@ -29,7 +29,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// What was read, for comparing readers; times wrap around.
+/// Sums of what was read, to compare readers; times wrap around.
 #[derive(Default, Debug)]
 struct Sums {
     events: u64,

@@ -12,10 +12,10 @@ use std::io;
 use std::io::Write;
 use std::num::NonZero;
 
-/// Most memory for names and files, which are stored once each; together with
+/// Maximum memory for names and files, which are stored once each; together with
 /// [`MAX_FRAMES`] some 60 MB. Beyond either the section is left out.
 const MAX_NAME_BYTES: usize = 16 * 1024 * 1024;
-/// Most frames; one takes about 40 bytes.
+/// Maximum number of frames; one takes about 40 bytes.
 const MAX_FRAMES: usize = 1_000_000;
 
 /// Closes the array of events if the section of frames follows.

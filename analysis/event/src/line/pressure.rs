@@ -10,7 +10,7 @@ use serde::Serializer;
 use std::collections::HashMap;
 use std::io;
 
-/// What timelines show of each process.
+/// State of the timeline counters of each process.
 #[derive(Debug, Default)]
 pub(super) struct CounterTracks(HashMap<u32, CounterTrack>);
 
@@ -113,7 +113,7 @@ impl CounterTracks {
     }
 }
 
-/// Nothing per second of no time.
+/// A rate per second; 0 for an empty interval.
 fn per_second(count: u64, ns: u64) -> u64 {
     let scaled = u128::from(count).saturating_mul(1_000_000_000);
     let rate = scaled.checked_div(u128::from(ns)).unwrap_or(0);

@@ -44,7 +44,7 @@ pub enum ReadError {
         /// Name of the file.
         file: String,
     },
-    /// Something else than a trace.
+    /// The file is not a trace.
     #[error("{file}: {position}: not a trace: {found}. {RECORD}")]
     NotATrace {
         /// Name of the file.
@@ -78,7 +78,7 @@ pub enum ReadError {
         file: String,
         /// Position of the error.
         position: TracePosition,
-        /// What JSON needs there.
+        /// What JSON requires there.
         expected: &'static str,
         /// An excerpt of the text there.
         found: String,

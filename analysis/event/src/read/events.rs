@@ -1,7 +1,7 @@
 //! Events of a trace, one after the other, from a stream of bytes.
 //!
 //! Owns the buffer and the frame around the events: object form or array form, other sections,
-//! cut-off files. Does not know what an event means (`decode.rs`).
+//! cut-off files. Does not know what an event means (`trace.rs`).
 
 mod frames;
 mod properties;
@@ -13,12 +13,12 @@ pub use properties::TraceMemberKey;
 use super::error::ReadError;
 use super::error::TracePosition;
 use super::error::excerpt;
+use super::input::ReadWindow;
 use super::input::TraceInput;
 use super::scan;
 use super::scan::FieldRanges;
 use super::scan::ScanStop;
 use super::value::JsonValue;
-use super::window::ReadWindow;
 use std::ops::Range;
 
 /// Bytes read at once, and the usual size of the buffer.
@@ -157,7 +157,7 @@ impl EventReader {
         self.window.events()
     }
 
-    /// What was skipped since the last call, with its position; the first few.
+    /// The first few values skipped since the last call, with their positions.
     pub(crate) fn take_skipped(&mut self) -> Vec<(TracePosition, &'static str)> {
         std::mem::take(&mut self.skipped)
     }

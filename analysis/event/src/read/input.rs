@@ -1,12 +1,16 @@
-//! Bytes of a trace: opened, unpacked if compressed, counted.
+//! The text of a trace: opened, unpacked if compressed, and the part of it that is in memory.
 //!
-//! Whether a file is compressed is seen in its first bytes, never in its name.
+//! Owns the buffer: reading, growing, counting lines. Does not interpret the text. Whether a file is
+//! compressed is seen in its first bytes, never in its name.
 
 use super::error::ReadError;
+use super::error::TracePosition;
+use super::scan;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io;
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -126,5 +130,265 @@ impl<R: Read> Read for CountingReader<R> {
         let count = self.reader.read(buffer)?;
         self.consumed.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
+    }
+}
+
+/// A window that moves over the text of a trace.
+pub(crate) struct ReadWindow {
+    input: TraceInput,
+    buffer: Vec<u8>,
+    /// The part of `buffer` not yet used.
+    unused: Range<usize>,
+    /// Bytes of the text before `buffer`.
+    base: u64,
+    /// Index in `buffer` up to which line ends are counted, and how many there are up to there.
+    counted: usize,
+    lines: u64,
+    ended: bool,
+    /// Events taken, for messages.
+    events: u64,
+    /// An error that occurred after bytes that are still to be used.
+    failure: Option<io::Error>,
+}
+
+impl ReadWindow {
+    pub(crate) fn new(input: TraceInput, bytes: usize) -> Self {
+        /// Room for the first bytes, which show the file type.
+        const SMALLEST: usize = 16;
+        Self {
+            input,
+            buffer: vec![0; bytes.max(SMALLEST)],
+            unused: 0..0,
+            base: 0,
+            counted: 0,
+            lines: 0,
+            ended: false,
+            events: 0,
+            failure: None,
+        }
+    }
+
+    pub(crate) fn input(&self) -> &TraceInput {
+        &self.input
+    }
+
+    /// Whether the whole text has been read into the buffer.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether the text has no byte at all, once it has been read.
+    pub(crate) fn is_empty_file(&self) -> bool {
+        self.base == 0 && self.unused.end == 0
+    }
+
+    /// The bytes not yet used.
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.buffer.get(self.unused.clone()).unwrap_or_default()
+    }
+
+    /// Uses up `count` bytes.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.unused.start = self.unused.end.min(self.unused.start.saturating_add(count));
+    }
+
+    /// Number of events taken so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// As [`ReadWindow::take`], of an event.
+    pub(crate) fn take_event(&mut self, count: usize) -> (&[u8], TracePosition) {
+        self.events += 1;
+        self.take(count)
+    }
+
+    /// Consumes `count` bytes and returns them with the position of the first.
+    pub(crate) fn take(&mut self, count: usize) -> (&[u8], TracePosition) {
+        let start = self.unused.start;
+        self.count_lines(start);
+        let position = self.position(0);
+        self.advance(count);
+        let text = self.buffer.get(start..self.unused.start);
+        (text.unwrap_or_default(), position)
+    }
+
+    /// The next byte that is not white space, or `None` at the end of the text.
+    pub(crate) fn peek(&mut self) -> Result<Option<u8>, ReadError> {
+        loop {
+            self.advance(scan::space(self.rest(), 0));
+            match self.rest().first().copied() {
+                Some(0) if self.only_zeros_from(0)? => return Ok(None),
+                Some(byte) => return Ok(Some(byte)),
+                None if !self.fill()? => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// Reads until the buffer is full, which grows if nothing in it is used yet. `false`: the
+    /// text has ended.
+    pub(crate) fn fill(&mut self) -> Result<bool, ReadError> {
+        if let Some(error) = self.failure.take() {
+            return self.failed(error);
+        }
+        if self.ended {
+            return Ok(false);
+        }
+        self.make_room();
+        let before = self.unused.end;
+        while let Some(room) = self
+            .buffer
+            .get_mut(self.unused.end..)
+            .filter(|room| !room.is_empty())
+        {
+            match self.input.read(room) {
+                Ok(0) => {
+                    self.ended = true;
+                    break;
+                }
+                Ok(count) => self.unused.end += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if self.unused.end == before => return self.failed(error),
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
+            }
+        }
+        Ok(self.unused.end > before)
+    }
+
+    fn make_room(&mut self) {
+        self.count_lines(self.unused.start);
+        self.counted = 0;
+        self.base += self.unused.start as u64;
+        self.buffer.copy_within(self.unused.clone(), 0);
+        self.unused = 0..self.unused.len();
+        if self.unused.end > self.buffer.len() / 2 {
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+    }
+
+    /// A compressed file that ends in the middle is cut off; everything else is an error.
+    fn failed(&mut self, source: io::Error) -> Result<bool, ReadError> {
+        self.ended = true;
+        let file = self.input.name().to_owned();
+        let byte = self.input.consumed();
+        if !self.input.compressed() {
+            return Err(ReadError::Io { file, byte, source });
+        }
+        match source.kind() {
+            io::ErrorKind::UnexpectedEof => Ok(false),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                Err(ReadError::Gzip { file, byte, source })
+            }
+            _ => Err(ReadError::Io { file, byte, source }),
+        }
+    }
+
+    fn count_lines(&mut self, to: usize) {
+        self.lines += self.line_ends(self.counted..to);
+        self.counted = to;
+    }
+
+    fn line_ends(&self, range: Range<usize>) -> u64 {
+        let text = self.buffer.get(range).unwrap_or_default();
+        memchr::memchr_iter(b'\n', text).count() as u64
+    }
+
+    /// The place of the byte `ahead` of the first unused one.
+    pub(crate) fn position(&self, ahead: usize) -> TracePosition {
+        let index = self.unused.start + ahead;
+        TracePosition {
+            byte: self.base + index as u64,
+            line: self.lines + self.line_ends(self.counted..index) + 1,
+        }
+    }
+
+    /// Whether there is a zero byte at `at` and only zero bytes after it: a crashed file system
+    /// leaves such a file, which is cut off there rather than invalid. Zeros before other text are
+    /// an error.
+    pub(crate) fn only_zeros_from(&mut self, at: usize) -> Result<bool, ReadError> {
+        if self.rest().get(at) != Some(&0) {
+            return Ok(false);
+        }
+        let position = self.position(at);
+        let is_other = |text: &[u8]| text.iter().any(|byte| *byte != 0);
+        while !self.rest().get(at..).is_some_and(is_other) {
+            self.unused.end = self.unused.start + at;
+            if !self.fill()? {
+                return Ok(true);
+            }
+        }
+        Err(ReadError::Syntax {
+            file: self.input.name().to_owned(),
+            position,
+            expected: "text",
+            found: "zero bytes".to_owned(),
+            events: self.events,
+        })
+    }
+
+    /// Passes over one value without keeping it, so that it may have any size. `false`: the text
+    /// ended within it.
+    pub(crate) fn pass_over(&mut self) -> Result<bool, ReadError> {
+        let mut skip = ValueSkipper::default();
+        loop {
+            if let Some(used) = skip.feed(self.rest()) {
+                self.advance(used);
+                return Ok(true);
+            }
+            self.unused.start = self.unused.end;
+            if !self.fill()? {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Finds the end of a value piece by piece, by counting brackets outside strings.
+#[derive(Debug, Default)]
+struct ValueSkipper {
+    depth: u64,
+    in_string: bool,
+    escaped: bool,
+    begun: bool,
+}
+
+impl ValueSkipper {
+    /// Number of bytes of `piece` that belong to the value, or `None` if it continues after the
+    /// piece.
+    fn feed(&mut self, piece: &[u8]) -> Option<usize> {
+        piece
+            .iter()
+            .enumerate()
+            .find_map(|(index, byte)| self.step(index, *byte))
+    }
+
+    fn step(&mut self, index: usize, byte: u8) -> Option<usize> {
+        let first = !std::mem::replace(&mut self.begun, true);
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return (!self.in_string && self.depth == 0).then_some(index + 1);
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' if self.depth > 0 => {
+                self.depth -= 1;
+                return (self.depth == 0).then_some(index + 1);
+            }
+            b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' if self.depth == 0 && !first => {
+                return Some(index);
+            }
+            _ => {}
+        }
+        None
     }
 }

@@ -85,7 +85,7 @@ fn us_exponent_to_ns(text: &[u8]) -> Option<u64> {
     u64::try_from(ns).ok().filter(|ns| *ns <= MAX_US * 1000)
 }
 
-/// Any JSON number; not finite ones are refused.
+/// A JSON number; `None` unless it is finite.
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     value.is_finite().then_some(value)

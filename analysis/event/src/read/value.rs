@@ -113,7 +113,7 @@ impl<'a> JsonValue<'a> {
     /// The value as a type of serde's.
     ///
     /// # Errors
-    /// Those of `serde_json`.
+    /// The errors of `serde_json`.
     pub fn parse<T: DeserializeOwned>(self) -> serde_json::Result<T> {
         serde_json::from_slice(self.0)
     }

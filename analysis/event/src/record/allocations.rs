@@ -34,7 +34,7 @@ pub struct Pressure {
     pub arenas_unmapped: Option<u64>,
 }
 
-/// What one process allocated from `since_ns` to `at_ns`: seen in short windows on its allocator,
+/// Allocations of one process from `since_ns` to `at_ns`: seen in short windows on its allocator,
 /// or, where `exact` is set, counted within it. Written again, whole, from time to time; the last
 /// one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub struct Allocations {
     pub cpu_ns: u64,
     /// Overhead of the probes in ns of that CPU time: hits times the cost of one.
     pub cost_ns: u64,
-    /// What they were allowed to, in millionths of the CPU time.
+    /// Limit of that overhead (`--alloc-budget`), in millionths of the CPU time.
     pub budget_ppm: u64,
     /// Innermost frame of allocations that took a stack, and how many of them.
     pub stacks: Vec<(FrameId, u64)>,

@@ -78,6 +78,12 @@ impl Counter {
     }
 }
 
+impl Serialize for Counter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
 /// Values of counters over an interval; those that were not counted are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

@@ -28,7 +28,7 @@ pub struct GpuDevice {
     /// Version of NVIDIA's driver; `None` if NVML does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// It is split into several by MIG; NVML then has no utilization of the whole.
+    /// It is partitioned by MIG; NVML then has no utilization of the whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mig: bool,
 }

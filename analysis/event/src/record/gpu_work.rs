@@ -182,3 +182,12 @@ pub struct Annotation {
     /// End of the interval; never before `start_ns`.
     pub end_ns: u64,
 }
+
+impl Annotation {
+    /// The number of a training step of the PyTorch profiler (`ProfilerStep#12`); `None` if it is
+    /// no step.
+    #[must_use]
+    pub fn step_number(&self) -> Option<u64> {
+        self.name.strip_prefix("ProfilerStep#")?.parse().ok()
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::ExaminedProcesses;
 use serde::Deserialize;
+use serde::Deserializer;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -51,9 +52,13 @@ pub struct TraceHeader {
     pub host: String,
     /// Kernel release, as in `uname -r`.
     pub kernel: String,
-    /// Logical CPUs that gctrace could use (affinity mask and cgroup quota considered); 0 if
-    /// unknown.
-    pub cpus: u32,
+    /// Logical CPUs that gctrace could use (affinity mask and cgroup quota considered);
+    /// `None` if unknown.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "known_count"
+    )]
+    pub cpus: Option<u32>,
     /// Rank of the whole recording, if gctrace's environment contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
@@ -65,7 +70,7 @@ pub struct TraceHeader {
     pub min_pause_ns: u64,
     /// Whether the children of recorded processes were recorded as well.
     pub follow: bool,
-    /// Most frames of a stack that were recorded; 0 where stacks were not.
+    /// Maximum number of frames recorded per stack; 0 if stacks were not recorded.
     pub stack_depth: u32,
     /// Which CUDA calls were recorded (`--cuda`): `all`, `launches`, `sync` or `off`; absent in
     /// traces from before that was written.
@@ -79,11 +84,17 @@ pub struct TraceHeader {
     pub counters_missing: BTreeMap<String, String>,
 }
 
+/// A count that older traces state as 0 if it is unknown.
+fn known_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let count = u32::deserialize(deserializer)?;
+    Ok((count > 0).then_some(count))
+}
+
 /// What one kind of probe cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProbeCost {
-    /// Name of the probe, for example `gc entry`.
+    /// Name of the probe, for example `collector, entry and return`.
     pub probe: String,
     /// Times it was hit in recorded processes.
     pub hits: u64,
@@ -124,4 +135,21 @@ pub struct TraceEnd {
     pub omitted: OmittedPauses,
     /// Overhead of recording, one entry for each kind of probe.
     pub probes: Vec<ProbeCost>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_cpus_of_older_traces_are_unknown() {
+        for (args, cpus) in [
+            (r#"{"cpus":0}"#, None),
+            ("{}", None),
+            (r#"{"cpus":8}"#, Some(8)),
+        ] {
+            let header: TraceHeader = serde_json::from_str(args).unwrap();
+            assert_eq!(header.cpus, cpus, "{args}");
+        }
+    }
 }

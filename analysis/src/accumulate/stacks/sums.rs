@@ -45,7 +45,7 @@ impl StackSums {
         self.by_generation.iter().collect()
     }
 
-    /// Of one reason.
+    /// Number and time of the pauses with one reason.
     pub(crate) fn of(&self, reason: GcReason) -> PauseTotal {
         self.by_reason[reason_index(reason)]
     }

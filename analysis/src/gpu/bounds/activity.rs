@@ -2,7 +2,8 @@
 
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
-use crate::gpu::timeline::NONE;
+use crate::gpu::timeline::StreamIndex;
+use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 struct Enqueue {
     from_ns: u64,
     to_ns: u64,
-    stream: u32,
+    stream: Option<StreamIndex>,
 }
 
 /// A call that returns when work is done.
@@ -20,14 +21,14 @@ struct Enqueue {
 pub(super) struct SyncCall {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
-    /// [`NONE`]: one that empties no stream for certain, or all of them.
-    stream: u32,
+    /// `None`: it empties no stream for certain, or all of them.
+    stream: Option<StreamIndex>,
     kind: CallEffect,
 }
 
 impl SyncCall {
     pub(super) fn waited_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
+        self.end_ns - self.start_ns
     }
 }
 
@@ -41,7 +42,7 @@ pub(super) struct CallActivity {
     /// Synchronizing calls, by start.
     syncs: Vec<SyncCall>,
     /// Threads that put work into streams.
-    pub(super) launching: BTreeSet<u32>,
+    pub(super) launching: BTreeSet<ThreadIndex>,
     /// Whether launches are in the trace at all.
     pub(super) has_launches: bool,
 }
@@ -116,9 +117,7 @@ impl CallActivity {
     /// Whether work may have been put into any stream after `from_ns` and before `to_ns`.
     pub(super) fn put_between(&self, from_ns: u64, to_ns: u64) -> bool {
         let begun = self.puts.partition_point(|put| put.from_ns < to_ns);
-        let latest = begun
-            .checked_sub(1)
-            .and_then(|at| self.latest_to_ns.get(at));
+        let latest = self.latest_to_ns[..begun].last();
         latest.is_some_and(|latest| *latest > from_ns)
     }
 
@@ -158,9 +157,9 @@ pub(super) struct EmptyQueueSweep<'a> {
     puts_seen: usize,
     syncs_seen: usize,
     /// For each stream, the last time at which work may have been enqueued.
-    latest_put_ns: BTreeMap<u32, u64>,
+    latest_put_ns: BTreeMap<Option<StreamIndex>, u64>,
     /// For each stream, the time up to which everything enqueued is done.
-    emptied_ns: BTreeMap<u32, u64>,
+    emptied_ns: BTreeMap<StreamIndex, u64>,
     /// The same of all streams.
     all_emptied_ns: Option<u64>,
     /// Whether all calls from the process's start on are in the trace.
@@ -174,10 +173,9 @@ impl EmptyQueueSweep<'_> {
         if !self.from_start && self.all_emptied_ns.is_none() {
             return false;
         }
-        let all_ns = self.all_emptied_ns.unwrap_or(0);
         self.latest_put_ns.iter().all(|(stream, put_ns)| {
-            let own_ns = self.emptied_ns.get(stream).copied().unwrap_or(0);
-            *put_ns <= own_ns.max(all_ns)
+            let own_ns = stream.and_then(|stream| self.emptied_ns.get(&stream));
+            Some(*put_ns) <= own_ns.copied().max(self.all_emptied_ns)
         })
     }
 
@@ -192,12 +190,12 @@ impl EmptyQueueSweep<'_> {
         while let Some(sync) = self.by_end.get(self.syncs_seen)
             && sync.end_ns <= at_ns
         {
-            match sync.kind {
-                CallEffect::DeviceSynchronize => {
+            match (sync.kind, sync.stream) {
+                (CallEffect::DeviceSynchronize, _) => {
                     self.all_emptied_ns = self.all_emptied_ns.max(Some(sync.start_ns));
                 }
-                CallEffect::StreamSynchronize if sync.stream != NONE => {
-                    let emptied = self.emptied_ns.entry(sync.stream).or_default();
+                (CallEffect::StreamSynchronize, Some(stream)) => {
+                    let emptied = self.emptied_ns.entry(stream).or_default();
                     *emptied = sync.start_ns.max(*emptied);
                 }
                 _ => {}

@@ -1,15 +1,16 @@
 //! From bounds of pauses to the report.
 
 use super::BoundsContext;
-use super::BoundsRule;
 use super::PauseBounds;
 use super::activity::CallActivity;
 use super::bounds;
+use crate::accumulate::add_to;
 use crate::analysis::Analysis;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::BoundsLimit;
 use crate::report::BoundsReport;
+use crate::report::BoundsRule;
 use crate::report::PauseTotal;
 use crate::report::ProcessBounds;
 use crate::report::RuleBounds;
@@ -84,8 +85,8 @@ fn circumstances(
 
 fn of_rule(rule: BoundsRule, all: &[PauseBounds]) -> Option<RuleBounds> {
     let sum = BoundsSum::of(all.iter().filter(|pause| pause.rule == rule));
-    (sum.pauses.count > 0).then(|| RuleBounds {
-        rule: rule.name().to_owned(),
+    (sum.pauses.count > 0).then_some(RuleBounds {
+        rule,
         pauses: sum.pauses,
         at_least_ns: sum.at_least_ns,
         at_most_ns: sum.at_most_ns,
@@ -112,8 +113,8 @@ impl BoundsSum {
     fn of<'a>(pauses: impl Iterator<Item = &'a PauseBounds>) -> Self {
         pauses.fold(Self::default(), |mut sum, pause| {
             sum.pauses.add(pause.length_ns);
-            sum.at_least_ns = sum.at_least_ns.saturating_add(pause.at_least_ns);
-            sum.at_most_ns = sum.at_most_ns.saturating_add(pause.at_most_ns);
+            add_to(&mut sum.at_least_ns, pause.at_least_ns);
+            add_to(&mut sum.at_most_ns, pause.at_most_ns);
             sum
         })
     }

@@ -5,9 +5,8 @@
 
 use super::ProcessBuilder;
 use super::TimelineCollector;
-use super::part::StreamIndex;
+use super::part::SortedStreams;
 use crate::gpu::timeline::CountedLaunches;
-use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::Stream;
 use gctrace_event::CudaLaunches;
 
@@ -22,22 +21,25 @@ impl TimelineCollector {
 
 impl ProcessBuilder {
     /// The streams that calls and counted launches name.
-    pub(super) fn streams_by_handle(&self) -> StreamIndex {
+    pub(super) fn streams_by_handle(&self) -> SortedStreams {
         let of_calls = self.calls.iter().filter_map(|raw| raw.stream);
         let of_launches = self.counted_launches.iter().map(|(_, own)| own.stream);
         let mut sorted: Vec<Stream> = of_calls
             .chain(of_launches)
             .map(|number| Stream {
-                device: NONE,
+                device: None,
                 number,
             })
             .collect();
         sorted.sort_unstable();
         sorted.dedup();
-        StreamIndex { sorted }
+        SortedStreams { sorted }
     }
 
-    pub(super) fn take_counted_launches(&mut self, streams: &StreamIndex) -> Vec<CountedLaunches> {
+    pub(super) fn take_counted_launches(
+        &mut self,
+        streams: &SortedStreams,
+    ) -> Vec<CountedLaunches> {
         let launches = std::mem::take(&mut self.counted_launches);
         let mut launches: Vec<CountedLaunches> = launches
             .into_iter()

@@ -7,22 +7,20 @@ use super::ProcessBuilder;
 use super::RawCall;
 use super::RawOp;
 use super::TimelineContext;
-use super::index;
 use crate::gpu::calls::CallEffect;
+use crate::gpu::index::Index;
 use crate::gpu::timeline::Call;
+use crate::gpu::timeline::CallIndex;
 use crate::gpu::timeline::EventWait;
-use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::StepSource;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Stream;
+use crate::gpu::timeline::StreamIndex;
 use crate::gpu::timeline::StringTable;
-use crate::gpu::timeline::Thread;
 use crate::gpu::timeline::Timeline;
-use gctrace_event::BackwardStep;
 use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 impl ProcessBuilder {
@@ -50,7 +48,7 @@ impl ProcessBuilder {
         };
         let streams = match ops.is_empty() {
             true => self.streams_by_handle(),
-            false => StreamIndex::of(&ops),
+            false => SortedStreams::of(&ops),
         };
         timeline.counted_launches = self.take_counted_launches(&streams);
         let correlations = self.take_calls(&mut timeline, &streams);
@@ -60,12 +58,12 @@ impl ProcessBuilder {
         }
         timeline.waits = waits(syncs, &correlations, &streams);
         timeline.streams = streams.sorted;
+        if self.steps.is_empty() {
+            self.steps = self.steps_between();
+        }
         self.annotations
             .sort_by_key(|annotation| annotation.start_ns);
         timeline.annotations = self.annotations;
-        if self.steps.is_empty() {
-            self.steps = steps_between(&mut self.thread_indices, &mut self.threads, self.backward);
-        }
         timeline.steps = apart(self.steps);
         timeline.threads = self.threads;
         timeline.packed = Arc::new(self.pauses);
@@ -80,18 +78,33 @@ impl ProcessBuilder {
         timeline
     }
 
+    /// Steps from the start of one backward pass to that of the next of the same thread.
+    fn steps_between(&mut self) -> Vec<StepSpan> {
+        let mut backward = std::mem::take(&mut self.backward);
+        backward.sort_by_key(|pass| (pass.tid, pass.start_ns));
+        let pairs = backward.windows(2).map(|pair| (pair[0], pair[1]));
+        let steps = (0..).zip(pairs.filter(|(this, next)| this.tid == next.tid));
+        let steps = steps.map(|(number, (this, next))| StepSpan {
+            start_ns: this.start_ns,
+            end_ns: next.start_ns,
+            thread: self.thread(this.tid),
+            number,
+            source: StepSource::BackwardPass,
+        });
+        steps.collect()
+    }
+
     /// Sorts the calls, leaves out nested ones, and returns the index of each correlation id: that
     /// of the outermost call, since driver and runtime share the id.
-    fn take_calls(&mut self, timeline: &mut Timeline, streams: &StreamIndex) -> CorrelationMap {
+    fn take_calls(&mut self, timeline: &mut Timeline, streams: &SortedStreams) -> CorrelationMap {
         let mut calls = std::mem::take(&mut self.calls);
         // Of two with the same start, the longer one encloses the other.
         calls.sort_by_key(|raw| (raw.call.start_ns, std::cmp::Reverse(raw.call.end_ns)));
         let mut correlations = Vec::with_capacity(calls.len());
-        let mut open: Vec<Option<(u32, RawCall)>> = vec![None; self.threads.len()];
+        let mut open: Vec<Option<(CallIndex, RawCall)>> = vec![None; self.threads.len()];
         timeline.calls.reserve_exact(calls.len());
         for raw in calls {
-            let slot = open.get_mut(raw.call.thread as usize);
-            let around = slot.as_ref().and_then(|slot| slot.as_ref());
+            let around = &mut open[raw.call.thread.at()];
             let at = match around {
                 Some((at, outer)) if raw == *outer => {
                     timeline.ignored.duplicates += 1;
@@ -102,12 +115,9 @@ impl ProcessBuilder {
                     *at
                 }
                 _ => {
-                    let at = index(timeline.calls.len());
-                    let stream = raw.stream.map_or(NONE, |number| streams.only(number));
-                    timeline.calls.push(Call { stream, ..raw.call });
-                    if let Some(slot) = slot {
-                        *slot = Some((at, raw));
-                    }
+                    let stream = raw.stream.and_then(|number| streams.only(number));
+                    let at = Index::push(&mut timeline.calls, Call { stream, ..raw.call });
+                    *around = Some((at, raw));
                     at
                 }
             };
@@ -120,49 +130,48 @@ impl ProcessBuilder {
 /// Calls by correlation id; of several with one id, the first.
 #[derive(Debug, Default)]
 struct CorrelationMap {
-    sorted: Vec<(u64, u32)>,
+    sorted: Vec<(u64, CallIndex)>,
 }
 
 impl CorrelationMap {
-    fn of(mut calls: Vec<(u64, u32)>) -> Self {
+    fn of(mut calls: Vec<(u64, CallIndex)>) -> Self {
         calls.sort_unstable();
         calls.dedup_by_key(|(id, _)| *id);
         Self { sorted: calls }
     }
 
-    fn call(&self, id: Option<u64>) -> Option<u32> {
+    fn call(&self, id: Option<u64>) -> Option<CallIndex> {
         let id = id?;
         let at = self.sorted.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        self.sorted.get(at).map(|(_, call)| *call)
+        Some(self.sorted[at].1)
     }
 }
 
 impl Timeline {
-    fn add_ops(&mut self, ops: &[RawOp], correlations: &CorrelationMap, streams: &StreamIndex) {
+    fn add_ops(&mut self, ops: &[RawOp], correlations: &CorrelationMap, streams: &SortedStreams) {
         self.ops.reserve_exact(ops.len());
         let mut before = None;
         for op in ops {
             let call = correlations.call(op.correlation);
             // Many kernels of a graph share the id of its launch, and may be equal in all else.
-            let kind = call.and_then(|call| self.calls.get(call as usize));
-            let kind = kind.map(|call| call.kind);
+            let kind = call.map(|call| self.calls[call].kind);
             let named = op.correlation.is_some() && kind != Some(CallEffect::GraphLaunch);
             if named && before == Some(op) {
                 self.ignored.duplicates += 1;
                 continue;
             }
             before = Some(op);
-            self.add(op, call.unwrap_or(NONE), streams);
+            self.add(op, call, streams);
         }
     }
 
-    fn add(&mut self, raw: &RawOp, call: u32, streams: &StreamIndex) {
-        match self.calls.get_mut(call as usize) {
+    fn add(&mut self, raw: &RawOp, call: Option<CallIndex>, streams: &SortedStreams) {
+        let stream = streams.of_op(raw);
+        match call {
             None => self.ignored.ops_without_call += 1,
             Some(call) => {
-                if call.stream == NONE {
-                    call.stream = streams.index(raw.stream);
-                }
+                let call = &mut self.calls[call];
+                call.stream.get_or_insert(stream);
                 if raw.start_ns < call.start_ns {
                     self.ignored.ops_before_call += 1;
                 }
@@ -171,7 +180,7 @@ impl Timeline {
         self.ops.push(Op {
             start_ns: raw.start_ns,
             end_ns: raw.end_ns,
-            stream: streams.index(raw.stream),
+            stream,
             name: raw.name,
             call,
             kind: raw.kind,
@@ -183,11 +192,11 @@ impl Timeline {
 
 /// The streams of a process, sorted.
 #[derive(Debug, Default)]
-pub(super) struct StreamIndex {
+pub(super) struct SortedStreams {
     pub(super) sorted: Vec<Stream>,
 }
 
-impl StreamIndex {
+impl SortedStreams {
     fn of(ops: &[RawOp]) -> Self {
         let mut sorted: Vec<Stream> = Vec::new();
         for op in ops {
@@ -198,24 +207,34 @@ impl StreamIndex {
         Self { sorted }
     }
 
-    fn index(&self, stream: Stream) -> u32 {
-        self.sorted.binary_search(&stream).map_or(NONE, index)
+    fn index(&self, stream: Stream) -> Option<StreamIndex> {
+        let found = self.sorted.binary_search(&stream);
+        found.ok().map(Index::new)
+    }
+
+    /// The stream of an operation of the process.
+    #[expect(
+        clippy::expect_used,
+        reason = "`of` has made the list of the operations"
+    )]
+    fn of_op(&self, op: &RawOp) -> StreamIndex {
+        let found = self.index(op.stream);
+        found.expect("invariant: the streams of all operations are listed")
     }
 
     /// The stream of that number, if only one device has one.
-    pub(super) fn only(&self, number: u64) -> u32 {
-        let mut found = (0..)
-            .zip(&self.sorted)
-            .filter(|(_, stream)| stream.number == number);
+    pub(super) fn only(&self, number: u64) -> Option<StreamIndex> {
+        let mut found =
+            Index::enumerate(&self.sorted).filter(|(_, stream)| stream.number == number);
         match (found.next(), found.next()) {
-            (Some((at, _)), None) => at,
-            _ => NONE,
+            (Some((at, _)), None) => Some(at),
+            _ => None,
         }
     }
 
-    fn on(&self, device: Option<u32>, number: u64) -> u32 {
+    fn on(&self, device: Option<u32>, number: u64) -> Option<StreamIndex> {
         match device {
-            Some(device) => self.index(Stream { device, number }),
+            Some(_) => self.index(Stream { device, number }),
             None => self.only(number),
         }
     }
@@ -224,59 +243,28 @@ impl StreamIndex {
 fn waits(
     syncs: &[GpuSync],
     correlations: &CorrelationMap,
-    streams: &StreamIndex,
+    streams: &SortedStreams,
 ) -> Vec<EventWait> {
     let call = |id: Option<u64>| correlations.call(id);
     let stream = |sync: &GpuSync, number: Option<u64>| {
-        number.map_or(NONE, |number| streams.on(sync.device, number))
+        number.and_then(|number| streams.on(sync.device, number))
     };
     let waits = syncs.iter().filter_map(|sync| {
         let waiting = match sync.kind {
             GpuSyncKind::StreamWaitEvent => stream(sync, sync.stream),
-            GpuSyncKind::Event => NONE,
+            GpuSyncKind::Event => None,
             GpuSyncKind::Stream | GpuSyncKind::Context => return None,
         };
         Some(EventWait {
             call: call(sync.correlation)?,
             stream: waiting,
             event_stream: stream(sync, sync.event_stream),
-            event_call: call(sync.event_correlation).unwrap_or(NONE),
+            event_call: call(sync.event_correlation),
         })
     });
     let mut waits: Vec<EventWait> = waits.collect();
     waits.sort_by_key(|wait| wait.call);
     waits
-}
-
-/// Steps from the start of one backward pass to that of the next of the same thread.
-fn steps_between(
-    indices: &mut HashMap<u32, u32>,
-    threads: &mut Vec<Thread>,
-    mut backward: Vec<BackwardStep>,
-) -> Vec<StepSpan> {
-    backward.sort_by_key(|pass| (pass.tid, pass.start_ns));
-    let mut number = 0;
-    let steps = backward.windows(2).filter_map(|pair| match pair {
-        [this, next] if this.tid == next.tid => {
-            let thread = *indices.entry(this.tid).or_insert_with(|| {
-                threads.push(Thread {
-                    tid: this.tid,
-                    name: None,
-                });
-                index(threads.len() - 1)
-            });
-            number += 1;
-            Some(StepSpan {
-                start_ns: this.start_ns,
-                end_ns: next.start_ns,
-                thread,
-                number: number - 1,
-                source: StepSource::BackwardPass,
-            })
-        }
-        _ => None,
-    });
-    steps.collect()
 }
 
 /// Steps by start, cut where the next step of the thread starts.

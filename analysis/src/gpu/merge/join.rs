@@ -5,15 +5,17 @@
 
 use super::thread_times::MatchedThread;
 use super::thread_times::TimelinePair;
+use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::StepSpan;
-use crate::gpu::timeline::Thread;
+use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
 use crate::report::AlignedBy;
 use crate::report::Basis;
 use crate::report::ClockReport;
 use crate::report::MergeNote;
 use crate::report::RecognizedBy;
+use crate::time::difference;
 use crate::time::intervals::Intervals;
 use crate::time::offset::ClockOffset;
 use crate::time::offset::MATCH_NS;
@@ -27,16 +29,22 @@ pub(super) struct MergedTimeline {
     pub(super) repeated: Vec<u64>,
 }
 
+/// Merges timelines that overlap by their wall clocks.
+#[expect(clippy::expect_used, reason = "`merge.rs` has compared their times")]
 pub(super) fn join(
     own: &Timeline,
     their: &Timeline,
     recognized_by: RecognizedBy,
 ) -> MergedTimeline {
     let pair = TimelinePair { own, their };
-    let by_wall_clock = wall_clock(pair);
+    let unix_offset_ns = |timeline: &Timeline| {
+        let known = timeline.unix_offset_ns;
+        known.expect("invariant: both have a wall clock")
+    };
+    let by_wall_clock = difference(unix_offset_ns(own), unix_offset_ns(their));
     let (aligned_by, offset) = align(pair, by_wall_clock);
     let mut clock = clock(pair, recognized_by, aligned_by, offset);
-    clock.beyond_wall_clock_ns = offset.offset_ns.saturating_sub(by_wall_clock);
+    clock.beyond_wall_clock_ns = difference(offset.offset_ns, by_wall_clock);
     let mut joint = TimelineMerge {
         timeline: their.clone(),
         threads: HashMap::new(),
@@ -44,6 +52,7 @@ pub(super) fn join(
         repeated: Vec::new(),
         pair,
         offset_ns: offset.offset_ns,
+        window: their.window().expect("invariant: it has times"),
     };
     joint.timeline.pid = own.pid;
     joint.timeline.process_trace = own.process_trace;
@@ -58,12 +67,6 @@ pub(super) fn join(
         clock,
         repeated: joint.repeated,
     }
-}
-
-/// The offset according to the wall clocks of both traces.
-fn wall_clock(pair: TimelinePair<'_>) -> i64 {
-    let offset = |timeline: &Timeline| timeline.unix_offset_ns.unwrap_or(0);
-    offset(pair.own).saturating_sub(offset(pair.their))
 }
 
 fn align(pair: TimelinePair<'_>, guess_ns: i64) -> (AlignedBy, ClockOffset) {
@@ -114,20 +117,22 @@ fn clock(
 struct TimelineMerge<'a> {
     timeline: Timeline,
     /// By index of gctrace's thread, the index of the same thread here.
-    threads: HashMap<u32, u32>,
+    threads: HashMap<ThreadIndex, ThreadIndex>,
     /// Thread ids that were not found in the profiler's trace.
     guessed: Vec<MergeNote>,
     /// Starts of the profiler's pauses that are gctrace's too.
     repeated: Vec<u64>,
     pair: TimelinePair<'a>,
     offset_ns: i64,
+    /// First and last time of the profiler's.
+    window: (u64, u64),
 }
 
 impl TimelineMerge<'_> {
     /// gctrace's pauses within the profiler's time, and those that only the profiler has.
     fn take_pauses(&mut self, clock: &mut ClockReport) {
         let TimelinePair { own, their } = self.pair;
-        let (first, last) = their.window().unwrap_or_default();
+        let (first, last) = self.window;
         let mut pauses: Vec<PauseSpan> = Vec::new();
         for pause in &own.pauses {
             let moved = self.moved(pause.start_ns).zip(self.moved(pause.end_ns));
@@ -162,9 +167,10 @@ impl TimelineMerge<'_> {
     /// The profiler's steps, or gctrace's if it has none.
     fn take_steps(&mut self) {
         let TimelinePair { own, their } = self.pair;
-        let Some((first, last)) = their.window().filter(|_| their.steps.is_empty()) else {
+        if !their.steps.is_empty() {
             return;
-        };
+        }
+        let (first, last) = self.window;
         for step in &own.steps {
             let moved = self.moved(step.start_ns).zip(self.moved(step.end_ns));
             if let Some((start_ns, end_ns)) = moved
@@ -187,7 +193,7 @@ impl TimelineMerge<'_> {
     }
 
     /// The index here of a thread of gctrace's timeline.
-    fn thread(&mut self, own: u32) -> u32 {
+    fn thread(&mut self, own: ThreadIndex) -> ThreadIndex {
         if let Some(known) = self.threads.get(&own) {
             return *known;
         }
@@ -200,47 +206,39 @@ impl TimelineMerge<'_> {
     }
 
     /// The profiler's thread of the same id.
-    fn same(&self, own: u32) -> Option<u32> {
+    fn same(&self, own: ThreadIndex) -> Option<ThreadIndex> {
         let who = self.pair.who(self.pair.own, own);
         if who == MatchedThread::Unknown {
             return None;
         }
-        let mut threads = 0..u32::try_from(self.pair.their.threads.len()).ok()?;
+        let mut threads = Index::all(&self.pair.their.threads);
         threads.find(|thread| self.pair.who(self.pair.their, *thread) == who)
     }
 
     /// One that does the same things at the same time; of a main thread the one with most of the
     /// steps, else of the calls; otherwise one that the profiler has not seen.
-    fn coinciding_or_new(&mut self, own: u32) -> u32 {
+    fn coinciding_or_new(&mut self, own: ThreadIndex) -> ThreadIndex {
         if !self.pair.same_ids()
             && let Some(found) = self.pair.coinciding(own, self.offset_ns)
         {
             return found;
         }
-        let thread = self.pair.own.threads.get(own as usize).cloned();
-        let thread = thread.unwrap_or_default();
+        let thread = self.pair.own.threads[own].clone();
         if self.pair.who(self.pair.own, own) == MatchedThread::Main
             && let Some(busiest) = self.busiest()
         {
-            let tid = self.pair.their.threads.get(busiest as usize);
-            let tid = tid.map_or(0, |thread| thread.tid);
+            let tid = self.pair.their.threads[busiest].tid;
             self.guessed.push(MergeNote::AssumedMainThread(tid));
             return busiest;
         }
         if !self.pair.same_ids() {
             self.guessed.push(MergeNote::SeparateThread(thread.tid));
         }
-        self.add(thread)
-    }
-
-    fn add(&mut self, thread: Thread) -> u32 {
-        let index = u32::try_from(self.timeline.threads.len());
-        self.timeline.threads.push(thread);
-        index.unwrap_or(u32::MAX)
+        Index::push(&mut self.timeline.threads, thread)
     }
 
     /// The profiler's thread with most steps, else with most calls.
-    fn busiest(&self) -> Option<u32> {
+    fn busiest(&self) -> Option<ThreadIndex> {
         let their = self.pair.their;
         let steps = most(their.steps.iter().map(|step| step.thread));
         steps.or_else(|| most(their.calls.iter().map(|call| call.thread)))
@@ -253,8 +251,8 @@ impl TimelineMerge<'_> {
     }
 }
 
-fn most(threads: impl Iterator<Item = u32>) -> Option<u32> {
-    let mut counts: HashMap<u32, usize> = HashMap::new();
+fn most(threads: impl Iterator<Item = ThreadIndex>) -> Option<ThreadIndex> {
+    let mut counts: HashMap<ThreadIndex, usize> = HashMap::new();
     for thread in threads {
         *counts.entry(thread).or_default() += 1;
     }
@@ -265,9 +263,7 @@ fn most(threads: impl Iterator<Item = u32>) -> Option<u32> {
 
 /// The time of a pause and how much probes may miss it by, on both sides; the end included.
 fn around(pause: &PauseSpan, slack_ns: u64) -> (u64, u64) {
-    let end = pause.end_ns.saturating_add(slack_ns);
-    (
-        pause.start_ns.saturating_sub(slack_ns),
-        end.saturating_add(1),
-    )
+    // A pause may be at either end of all times.
+    let start_ns = pause.start_ns.saturating_sub(slack_ns);
+    (start_ns, pause.end_ns.saturating_add(slack_ns + 1))
 }

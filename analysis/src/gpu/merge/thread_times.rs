@@ -4,7 +4,8 @@
 //! by thread if threads can be distinguished.
 
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::timeline::NONE;
+use crate::gpu::timeline::NameIndex;
+use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
 use crate::time::offset;
 use crate::time::offset::ClockOffset;
@@ -12,9 +13,9 @@ use crate::time::offset::MATCH_NS;
 use crate::time::offset::TimestampPair;
 use std::collections::BTreeMap;
 
-/// So few calls in common do not show the offset.
+/// Minimum number of common calls that show the offset.
 const FEWEST_CALLS: usize = 8;
-/// So few collections in common do not.
+/// Minimum number of common collections that show it.
 const FEWEST_PAUSES: usize = 3;
 
 /// gctrace's timeline and the profiler's of one process.
@@ -41,17 +42,17 @@ impl TimelinePair<'_> {
         self.own.pid == self.their.pid
     }
 
-    pub(super) fn who(self, timeline: &Timeline, thread: u32) -> MatchedThread {
-        match timeline.threads.get(thread as usize) {
-            Some(thread) if thread.tid == timeline.pid => MatchedThread::Main,
-            Some(thread) if self.same_ids() => MatchedThread::Thread(thread.tid),
+    pub(super) fn who(self, timeline: &Timeline, thread: ThreadIndex) -> MatchedThread {
+        match timeline.threads[thread].tid {
+            tid if tid == timeline.pid => MatchedThread::Main,
+            tid if self.same_ids() => MatchedThread::Thread(tid),
             _ => MatchedThread::Unknown,
         }
     }
 
     /// The offset by calls in both traces.
     pub(super) fn by_calls(self, guess_ns: i64) -> Option<ClockOffset> {
-        let mut series: BTreeMap<(MatchedThread, u32), TimestampPair> = BTreeMap::new();
+        let mut series: BTreeMap<(MatchedThread, NameIndex), TimestampPair> = BTreeMap::new();
         for call in &self.their.calls {
             let key = (self.who(self.their, call.thread), call.function);
             series
@@ -62,9 +63,10 @@ impl TimelinePair<'_> {
         }
         for call in &self.own.calls {
             let function = self.own.names.text(call.function);
-            let function = self.their.names.index(function).unwrap_or(NONE);
-            let key = (self.who(self.own, call.thread), function);
-            if let Some(series) = series.get_mut(&key) {
+            let who = self.who(self.own, call.thread);
+            if let Some(function) = self.their.names.index(function)
+                && let Some(series) = series.get_mut(&(who, function))
+            {
                 series.moved.push(call.start_ns.cast_signed());
             }
         }
@@ -94,7 +96,7 @@ impl TimelinePair<'_> {
     }
 
     /// The profiler's thread whose calls or collections coincide with those of a gctrace thread.
-    pub(super) fn coinciding(self, thread: u32, offset_ns: i64) -> Option<u32> {
+    pub(super) fn coinciding(self, thread: ThreadIndex, offset_ns: i64) -> Option<ThreadIndex> {
         let calls = self.own.calls.iter().filter(|call| call.thread == thread);
         let calls = calls.filter_map(|call| {
             let function = self.own.names.text(call.function);
@@ -113,7 +115,7 @@ impl TimelinePair<'_> {
             let at = pause.start_ns.checked_add_signed(offset_ns)?;
             nearest(&self.their.pauses, at, |pause| pause.start_ns).map(|their| their.thread)
         });
-        let mut votes: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut votes: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
         for found in calls.chain(pauses) {
             *votes.entry(found).or_default() += 1;
         }
@@ -125,9 +127,9 @@ impl TimelinePair<'_> {
 
 /// The one with the nearest start, if it is near; `all` is sorted.
 fn nearest<T>(all: &[T], at: u64, start: impl Fn(&T) -> u64) -> Option<&T> {
-    let behind = all.partition_point(|one| start(one) < at);
-    let around = all.get(behind.saturating_sub(1)..all.len().min(behind + 1))?;
-    let near = around.iter().min_by_key(|one| start(one).abs_diff(at))?;
+    let (before, behind) = all.split_at(all.partition_point(|one| start(one) < at));
+    let around = before.last().into_iter().chain(behind.first());
+    let near = around.min_by_key(|one| start(one).abs_diff(at))?;
     (start(near).abs_diff(at) <= MATCH_NS.unsigned_abs()).then_some(near)
 }
 

@@ -9,6 +9,9 @@ use super::kernels::CollectiveKey;
 use super::pairs;
 use super::pairs::DraftCollective;
 use super::pairs::KernelPairs;
+use crate::gpu::timeline::NameIndex;
+use crate::time::difference;
+use crate::time::later;
 use crate::time::offset;
 use crate::time::offset::TOLERANCE_NS;
 use crate::time::offset::TimestampPair;
@@ -60,7 +63,7 @@ pub(super) enum ClockKnowledge {
     Same(i64),
     /// About the offset: by the number of steps, or the hosts' wall clocks.
     About(i64),
-    /// Nothing is known.
+    /// Unknown.
     Unknown,
 }
 
@@ -118,7 +121,7 @@ impl JobDraft {
             ClockKnowledge::Same(offset) => vec![offset],
             ClockKnowledge::About(_) | ClockKnowledge::Unknown => self.offsets(kernels, clock),
         };
-        let fits = offsets.into_iter().map(|offset| {
+        let fits = offsets.into_iter().filter_map(|offset| {
             let same = matches!(clock, ClockKnowledge::Same(_));
             self.fit_at(kernels, offset, same)
         });
@@ -127,8 +130,7 @@ impl JobDraft {
         let best = fits.first()?;
         let (score, error_ns) = (best.score, best.error_ns);
         fits.retain(|fit| {
-            fit.score.saturating_mul(10) >= score.saturating_mul(AS_GOOD_TENTHS)
-                && fit.error_ns <= error_ns.saturating_mul(2).saturating_add(2_000)
+            fit.score * 10 >= score * AS_GOOD_TENTHS && fit.error_ns <= error_ns * 2 + 2_000
         });
         if let ClockKnowledge::About(offset) = clock {
             fits.sort_by_key(|fit| fit.offset_ns.abs_diff(offset));
@@ -142,20 +144,18 @@ impl JobDraft {
     /// The candidates for the offset.
     fn offsets(&self, kernels: &CollectiveKernels, clock: ClockKnowledge) -> Vec<i64> {
         let keyed = kernels.collective.iter().filter_map(|kernel| {
-            let meeting = self.by_key.get(&kernel.key?)?;
-            let end_ns = self.meetings.get(*meeting)?.end_ns;
-            Some(end_ns.saturating_sub(kernel.end_ns))
+            let meeting = *self.by_key.get(&kernel.key?)?;
+            Some(difference(self.meetings[meeting].end_ns, kernel.end_ns))
         });
         let mut keyed: Vec<i64> = keyed.collect();
         if let Some(offset) = stats::median_low(&mut keyed) {
             return vec![offset];
         }
-        let mut series: HashMap<u32, TimestampPair> = HashMap::new();
+        let mut series: HashMap<NameIndex, TimestampPair> = HashMap::new();
         for meeting in self.communicators.iter().flatten() {
-            if let Some(meeting) = self.meetings.get(*meeting) {
-                let series = series.entry(meeting.label.name).or_default();
-                series.fixed.push(meeting.end_ns);
-            }
+            let meeting = &self.meetings[*meeting];
+            let series = series.entry(meeting.label.name).or_default();
+            series.fixed.push(meeting.end_ns);
         }
         for kernel in kernels.collective.iter().filter(|one| one.key.is_none()) {
             let series = series.entry(kernel.label.name).or_default();
@@ -168,28 +168,33 @@ impl JobDraft {
         offsets
     }
 
-    fn fit_at(&self, kernels: &CollectiveKernels, offset_ns: i64, same_clock: bool) -> DraftFit {
-        let mut offset_ns = offset_ns;
+    /// `None` if nothing matches.
+    fn fit_at(
+        &self,
+        kernels: &CollectiveKernels,
+        mut offset_ns: i64,
+        same_clock: bool,
+    ) -> Option<DraftFit> {
         if !same_clock {
             let found = self.pairs(kernels, offset_ns);
             let mut differences = self.differences(kernels, &found);
-            offset_ns = stats::median_low(&mut differences).unwrap_or(offset_ns);
+            offset_ns = stats::median_low(&mut differences)?;
         }
         let mut pairs = self.pairs(kernels, offset_ns);
         pairs.keep_simultaneous(&self.meetings, &kernels.collective, offset_ns);
         let mut differences = self.differences(kernels, &pairs);
         if !same_clock {
-            offset_ns = stats::median_low(&mut differences).unwrap_or(offset_ns);
+            offset_ns = stats::median_low(&mut differences)?;
         }
-        let off = |difference: &i64| difference.saturating_sub(offset_ns);
-        DraftFit {
+        let off = |found_ns: &i64| difference(*found_ns, offset_ns);
+        Some(DraftFit {
             offset_ns,
-            error_ns: stats::spread(&differences, offset_ns).unwrap_or(0),
+            error_ns: stats::spread(&differences, offset_ns)?,
             ambiguous: false,
             same_clock,
             score: differences.iter().map(off).map(offset::weight).sum(),
             pairs,
-        }
+        })
     }
 
     fn pairs(&self, kernels: &CollectiveKernels, offset_ns: i64) -> KernelPairs {
@@ -198,10 +203,9 @@ impl JobDraft {
         let mut ends: Vec<(i64, i64)> = Vec::new();
         for (at, kernel) in kernels.collective.iter().enumerate() {
             let known = kernel.key.and_then(|key| self.by_key.get(&key));
-            let known = known.and_then(|at| Some((*at, self.meetings.get(*at)?)));
-            if let Some((index, meeting)) = known {
-                keyed.push((index, at));
-                ends.push((meeting.end_ns, kernel.end_ns));
+            if let Some(meeting) = known {
+                keyed.push((*meeting, at));
+                ends.push((self.meetings[*meeting].end_ns, kernel.end_ns));
             }
         }
         ends.sort_unstable();
@@ -213,17 +217,16 @@ impl JobDraft {
 
     /// The offset according to each pair.
     fn differences(&self, kernels: &CollectiveKernels, pairs: &KernelPairs) -> Vec<i64> {
-        let differences = pairs.pairs.iter().filter_map(|(meeting, kernel)| {
-            let meeting = self.meetings.get(*meeting)?;
-            let kernel = kernels.collective.get(*kernel)?;
-            Some(meeting.end_ns.saturating_sub(kernel.end_ns))
+        let differences = pairs.pairs.iter().map(|(meeting, kernel)| {
+            let kernel = &kernels.collective[*kernel];
+            difference(self.meetings[*meeting].end_ns, kernel.end_ns)
         });
         differences.collect()
     }
 
     /// Adds a timeline as [`JobDraft::fit`] found it to fit.
     pub(super) fn join(&mut self, timeline: usize, kernels: &CollectiveKernels, fit: &DraftFit) {
-        let position = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        let position = self.members.len();
         self.members.push(DraftMember {
             timeline,
             offset_ns: fit.offset_ns,
@@ -242,17 +245,14 @@ impl JobDraft {
             .collect();
         let mut new: Vec<Option<usize>> = fit.pairs.communicators.clone();
         for (at, kernel) in kernels.collective.iter().enumerate() {
-            let known = met
-                .get(&at)
-                .and_then(|meeting| self.meetings.get_mut(*meeting));
-            match known {
-                Some(meeting) => meeting.take(kernel, position, fit.offset_ns),
+            match met.get(&at) {
+                Some(meeting) => self.meetings[*meeting].take(kernel, position, fit.offset_ns),
                 None => self.begin(kernel, position, fit.offset_ns, &mut new),
             }
         }
         for communicator in &mut self.communicators {
             let meetings = &self.meetings;
-            communicator.sort_by_key(|at| meetings.get(*at).map(|meeting| meeting.end_ns));
+            communicator.sort_by_key(|at| meetings[*at].end_ns);
         }
     }
 
@@ -260,14 +260,14 @@ impl JobDraft {
     fn begin(
         &mut self,
         kernel: &CollectiveKernel,
-        by: u32,
+        by: usize,
         offset_ns: i64,
         of_chain: &mut [Option<usize>],
     ) {
         let at = self.meetings.len();
         self.meetings.push(DraftCollective {
-            start_ns: kernel.start_ns.saturating_add(offset_ns),
-            end_ns: kernel.end_ns.saturating_add(offset_ns),
+            start_ns: later(kernel.start_ns, offset_ns),
+            end_ns: later(kernel.end_ns, offset_ns),
             label: kernel.label,
             members: vec![(by, kernel.op)],
         });
@@ -275,16 +275,11 @@ impl JobDraft {
             self.by_key.entry(key).or_insert(at);
             return;
         }
-        let Some(communicator) = of_chain.get_mut(kernel.chain as usize) else {
-            return;
-        };
-        let index = *communicator.get_or_insert_with(|| {
+        let communicator = *of_chain[kernel.chain].get_or_insert_with(|| {
             self.communicators.push(Vec::new());
             self.communicators.len() - 1
         });
-        if let Some(communicator) = self.communicators.get_mut(index) {
-            communicator.push(at);
-        }
+        self.communicators[communicator].push(at);
     }
 }
 
@@ -302,8 +297,7 @@ fn is_ambiguous(fits: &[DraftFit], clock: ClockKnowledge) -> bool {
         ClockKnowledge::Unknown => others.next().is_some(),
         ClockKnowledge::About(offset) => {
             let off = |fit: &DraftFit| fit.offset_ns.abs_diff(offset);
-            let near = off(first).saturating_mul(CLEARLY_NEARER);
-            others.any(|fit| off(fit) < near)
+            others.any(|fit| off(fit) / CLEARLY_NEARER < off(first))
         }
     }
 }

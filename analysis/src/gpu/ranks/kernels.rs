@@ -3,10 +3,16 @@
 //! Knows the names that NCCL and PyTorch use; nothing about other ranks.
 
 use crate::gpu::calls::CallEffect;
-use crate::gpu::timeline::NONE;
+use crate::gpu::index::Index;
+use crate::gpu::index::SmallNumber;
+use crate::gpu::timeline::NameIndex;
 use crate::gpu::timeline::Op;
+use crate::gpu::timeline::OpIndex;
+use crate::gpu::timeline::StreamIndex;
 use crate::gpu::timeline::StringTable;
+use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
+use crate::time::signed;
 use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
 
@@ -20,8 +26,8 @@ const NESTED_ANNOTATIONS: usize = 4;
 /// A kernel of a collective, on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CollectiveKernel {
-    /// Index in the timeline's operations.
-    pub(super) op: u32,
+    /// The operation of the timeline.
+    pub(super) op: OpIndex,
     /// Start on the timeline's clock.
     pub(super) start_ns: i64,
     /// End on the timeline's clock.
@@ -29,7 +35,7 @@ pub(super) struct CollectiveKernel {
     /// The operation of the collective.
     pub(super) label: CollectiveLabel,
     /// Kernels of one chain run one after the other for one communicator.
-    pub(super) chain: u32,
+    pub(super) chain: usize,
     /// Sequence number and communicator, if the profiler recorded them.
     pub(super) key: Option<CollectiveKey>,
 }
@@ -38,26 +44,26 @@ pub(super) struct CollectiveKernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CollectiveLabel {
     /// Name of its kernel.
-    pub(super) name: u32,
-    /// The operation that the program called, or [`NONE`] if its launch was not recorded.
-    pub(super) operation: u32,
+    pub(super) name: NameIndex,
+    /// The operation that the program called; `None` if its launch was not recorded.
+    pub(super) operation: Option<NameIndex>,
 }
 
 impl CollectiveLabel {
     /// Whether both can belong to one collective.
     pub(super) fn agrees(self, other: Self) -> bool {
-        let known = self.operation != NONE && other.operation != NONE;
-        self.name == other.name && (!known || self.operation == other.operation)
+        let both = self.operation.zip(other.operation);
+        self.name == other.name && both.is_none_or(|(one, other)| one == other)
     }
 }
 
 /// Names a collective in all ranks, as the profiler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CollectiveKey {
-    group: u32,
-    sequence: u32,
-    name: u32,
-    /// Counts kernels with all of these equal.
+    group: NameIndex,
+    sequence: SmallNumber,
+    name: NameIndex,
+    /// Index among the kernels for which the other fields are equal.
     nth: u32,
 }
 
@@ -69,18 +75,18 @@ pub(super) struct CollectiveKernels {
     /// Number of kernels that send to or receive from single ranks.
     pub(super) point_to_point: u64,
     /// Number of chains of kernels.
-    pub(super) chains: u32,
+    pub(super) chains: usize,
 }
 
 impl CollectiveKernels {
     /// The kernels of a timeline. `names` is common to all timelines.
     pub(super) fn of(timeline: &Timeline, names: &mut StringTable) -> Self {
         let annotations = CollectiveAnnotations::of(timeline);
-        let mut is_nccl: HashMap<u32, bool> = HashMap::new();
-        let mut chains: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut is_nccl: HashMap<NameIndex, bool> = HashMap::new();
+        let mut chains: HashMap<(Option<NameIndex>, Option<StreamIndex>), usize> = HashMap::new();
         let mut seen: HashMap<CollectiveKey, u32> = HashMap::new();
         let mut kernels = Self::default();
-        for (at, op) in (0..).zip(&timeline.ops) {
+        for (at, op) in Index::enumerate(&timeline.ops) {
             let known = is_nccl.entry(op.name);
             let is_nccl = *known.or_insert_with(|| timeline.op_name(op).starts_with("nccl"));
             if op.kind != GpuOpKind::Kernel || !is_nccl {
@@ -92,26 +98,23 @@ impl CollectiveKernels {
                 kernels.point_to_point += 1;
                 continue;
             }
-            let group = group(timeline, op, names);
-            let chain = match group {
-                NONE => (NONE, op.stream),
-                group => (group, NONE),
-            };
-            let next = chains.len().try_into().unwrap_or(NONE);
+            let group = op.group.map(|own| names.intern(timeline.names.text(own)));
+            let chain = (group, group.is_none().then_some(op.stream));
+            let next = chains.len();
             let label = CollectiveLabel {
                 name: names.intern(name),
-                operation: operation.map_or(NONE, |operation| names.intern(&operation)),
+                operation: operation.map(|operation| names.intern(&operation)),
             };
             kernels.collective.push(CollectiveKernel {
                 op: at,
-                start_ns: op.start_ns.cast_signed(),
-                end_ns: op.end_ns.cast_signed(),
+                start_ns: signed(op.start_ns),
+                end_ns: signed(op.end_ns),
                 label,
                 chain: *chains.entry(chain).or_insert(next),
                 key: key(op, group, label.name, &mut seen),
             });
         }
-        kernels.chains = chains.len().try_into().unwrap_or(NONE);
+        kernels.chains = chains.len();
         kernels.collective.sort_by_key(|kernel| kernel.end_ns);
         kernels
     }
@@ -120,35 +123,25 @@ impl CollectiveKernels {
 impl CollectiveKernels {
     /// Indices of the kernels without a key, by chain.
     pub(super) fn by_chain(&self) -> Vec<Vec<usize>> {
-        let mut chains = vec![Vec::new(); self.chains as usize];
+        let mut chains = vec![Vec::new(); self.chains];
         for (at, kernel) in self.collective.iter().enumerate() {
-            if let (None, Some(chain)) = (kernel.key, chains.get_mut(kernel.chain as usize)) {
-                chain.push(at);
+            if kernel.key.is_none() {
+                chains[kernel.chain].push(at);
             }
         }
         chains
     }
 }
 
-fn group(timeline: &Timeline, op: &Op, names: &mut StringTable) -> u32 {
-    match op.group {
-        NONE => NONE,
-        group => names.intern(timeline.names.text(group)),
-    }
-}
-
 fn key(
     op: &Op,
-    group: u32,
-    name: u32,
+    group: Option<NameIndex>,
+    name: NameIndex,
     seen: &mut HashMap<CollectiveKey, u32>,
 ) -> Option<CollectiveKey> {
-    if group == NONE || op.sequence == NONE {
-        return None;
-    }
     let first = CollectiveKey {
-        group,
-        sequence: op.sequence,
+        group: group?,
+        sequence: op.sequence?,
         name,
         nth: 0,
     };
@@ -172,7 +165,7 @@ fn operation(
     annotations: &CollectiveAnnotations<'_>,
     op: &Op,
 ) -> Option<String> {
-    let call = timeline.calls.get(op.call as usize)?;
+    let call = timeline.call(op)?;
     let called = match call.kind {
         CallEffect::Collective => timeline.names.text(call.function).strip_prefix("nccl"),
         _ => None,
@@ -192,12 +185,12 @@ fn is_point_to_point(operation: Option<&str>, name: &str) -> bool {
 
 /// Torch's annotations of NCCL, by thread.
 struct CollectiveAnnotations<'a> {
-    by_thread: HashMap<u32, Vec<(u64, u64, &'a str)>>,
+    by_thread: HashMap<ThreadIndex, Vec<(u64, u64, &'a str)>>,
 }
 
 impl<'a> CollectiveAnnotations<'a> {
     fn of(timeline: &'a Timeline) -> Self {
-        let mut by_thread: HashMap<u32, Vec<(u64, u64, &str)>> = HashMap::new();
+        let mut by_thread: HashMap<ThreadIndex, Vec<(u64, u64, &str)>> = HashMap::new();
         for span in &timeline.annotations {
             if let Some(name) = timeline.names.text(span.name).strip_prefix(ANNOTATION) {
                 let spans = by_thread.entry(span.thread).or_default();
@@ -208,7 +201,7 @@ impl<'a> CollectiveAnnotations<'a> {
     }
 
     /// The innermost around a time of a thread.
-    fn around(&self, thread: u32, at_ns: u64) -> Option<&'a str> {
+    fn around(&self, thread: ThreadIndex, at_ns: u64) -> Option<&'a str> {
         let spans = self.by_thread.get(&thread)?;
         let begun = spans.partition_point(|(start_ns, ..)| *start_ns <= at_ns);
         let mut begun = spans.iter().take(begun).rev().take(NESTED_ANNOTATIONS);

@@ -6,8 +6,12 @@
 use super::kernels::CollectiveKernel;
 use super::kernels::CollectiveKernels;
 use super::kernels::CollectiveLabel;
+use crate::gpu::timeline::OpIndex;
+use crate::time::difference;
+use crate::time::later;
 use crate::time::offset;
 use crate::time::offset::TOLERANCE_NS;
+use crate::time::signed;
 use crate::time::stats;
 
 /// This many tenths of the kernels of the side with fewer must match: some profiles are thinned
@@ -21,7 +25,7 @@ const MAX_TENTHS: usize = 9;
 const CLOSE: i64 = 16;
 /// else than this one: two runs of one program can keep step for a while.
 const VERY_CLOSE: i64 = 50;
-/// So close is close enough, however often collectives follow each other.
+/// Ends this close match, however often collectives follow each other.
 const ALWAYS_NS: i64 = 15_000;
 /// By how much kernels of one collective may miss each other: clocks of GPUs are read with an error
 /// of some microseconds.
@@ -37,16 +41,15 @@ pub(super) struct DraftCollective {
     /// The operation of the collective.
     pub(super) label: CollectiveLabel,
     /// Position in the draft's members, and the operation.
-    pub(super) members: Vec<(u32, u32)>,
+    pub(super) members: Vec<(usize, OpIndex)>,
 }
 
 impl DraftCollective {
     /// Adds a rank's kernel; `position`: of the rank among the draft's members.
-    pub(super) fn take(&mut self, kernel: &CollectiveKernel, position: u32, offset_ns: i64) {
-        let start_ns = kernel.start_ns.saturating_add(offset_ns);
-        self.start_ns = self.start_ns.max(start_ns);
-        // The smaller one: NONE is the largest.
-        self.label.operation = self.label.operation.min(kernel.label.operation);
+    pub(super) fn take(&mut self, kernel: &CollectiveKernel, position: usize, offset_ns: i64) {
+        self.start_ns = self.start_ns.max(later(kernel.start_ns, offset_ns));
+        let known = [self.label.operation, kernel.label.operation];
+        self.label.operation = known.into_iter().flatten().min();
         self.members.push((position, kernel.op));
     }
 }
@@ -69,14 +72,11 @@ impl KernelPairs {
         offset_ns: i64,
     ) {
         self.pairs.retain(|(meeting, kernel)| {
-            let (Some(meeting), Some(kernel)) = (meetings.get(*meeting), kernels.get(*kernel))
-            else {
-                return false;
-            };
-            let start_ns = kernel.start_ns.saturating_add(offset_ns);
-            let end_ns = kernel.end_ns.saturating_add(offset_ns);
-            start_ns <= meeting.end_ns.saturating_add(SLACK_NS)
-                && meeting.start_ns <= end_ns.saturating_add(SLACK_NS)
+            let (meeting, kernel) = (&meetings[*meeting], &kernels[*kernel]);
+            let start_ns = later(kernel.start_ns, offset_ns);
+            let end_ns = later(kernel.end_ns, offset_ns);
+            start_ns <= later(meeting.end_ns, SLACK_NS)
+                && meeting.start_ns <= later(end_ns, SLACK_NS)
         });
     }
 }
@@ -85,7 +85,7 @@ impl KernelPairs {
 pub(super) fn none(kernels: &CollectiveKernels) -> KernelPairs {
     KernelPairs {
         pairs: Vec::new(),
-        communicators: vec![None; kernels.chains as usize],
+        communicators: vec![None; kernels.chains],
     }
 }
 
@@ -127,8 +127,8 @@ pub(super) fn in_order(
     let mut chosen = none(kernels);
     for candidate in found {
         let taken = chosen.communicators.contains(&Some(candidate.communicator));
-        let slot = chosen.communicators.get_mut(candidate.chain);
-        if let (false, Some(slot @ None)) = (taken, slot) {
+        let slot = &mut chosen.communicators[candidate.chain];
+        if !taken && slot.is_none() {
             *slot = Some(candidate.communicator);
             chosen.pairs.extend(candidate.pairs);
         }
@@ -144,14 +144,14 @@ struct OffsetMatch<'a> {
 }
 
 impl OffsetMatch<'_> {
-    fn meeting(&self, at: usize) -> Option<(i64, CollectiveLabel)> {
-        let meeting = self.meetings.get(at)?;
-        Some((meeting.end_ns, meeting.label))
+    fn meeting(&self, at: usize) -> (i64, CollectiveLabel) {
+        let meeting = &self.meetings[at];
+        (meeting.end_ns, meeting.label)
     }
 
-    fn kernel(&self, at: usize) -> Option<(i64, CollectiveLabel)> {
-        let kernel = self.kernels.get(at)?;
-        Some((kernel.end_ns.saturating_add(self.offset_ns), kernel.label))
+    fn kernel(&self, at: usize) -> (i64, CollectiveLabel) {
+        let kernel = &self.kernels[at];
+        (later(kernel.end_ns, self.offset_ns), kernel.label)
     }
 
     /// In order, each with the nearest end of the same label, unless the next is nearer to it.
@@ -159,20 +159,16 @@ impl OffsetMatch<'_> {
         let mut pairs = Vec::new();
         let mut from = 0;
         for (at, kernel) in chain.iter().enumerate() {
-            let Some((end_ns, label)) = self.kernel(*kernel) else {
-                continue;
-            };
-            let next = chain.get(at + 1).and_then(|next| self.kernel(*next));
+            let (end_ns, label) = self.kernel(*kernel);
+            let next = chain.get(at + 1).map(|next| self.kernel(*next));
             let mut nearest: Option<(u64, usize)> = None;
             for (place, meeting) in communicator.iter().enumerate().skip(from) {
-                let Some((other_ns, other)) = self.meeting(*meeting) else {
-                    continue;
-                };
-                if other_ns < end_ns.saturating_sub(TOLERANCE_NS) {
+                let (other_ns, other) = self.meeting(*meeting);
+                if other_ns < later(end_ns, -TOLERANCE_NS) {
                     from = place + 1;
                     continue;
                 }
-                if other_ns > end_ns.saturating_add(TOLERANCE_NS) {
+                if other_ns > later(end_ns, TOLERANCE_NS) {
                     break;
                 }
                 let off = other_ns.abs_diff(end_ns);
@@ -184,7 +180,7 @@ impl OffsetMatch<'_> {
                 }
             }
             if let Some((_, place)) = nearest {
-                pairs.extend(communicator.get(place).map(|meeting| (*meeting, *kernel)));
+                pairs.push((communicator[place], *kernel));
                 from = place + 1;
             }
         }
@@ -193,39 +189,29 @@ impl OffsetMatch<'_> {
 
     /// Whether a chain can be a rank's part of a communicator.
     fn agree(&self, communicator: &[usize], chain: &[usize], pairs: &[(usize, usize)]) -> bool {
-        let ends: Vec<i64> = communicator
-            .iter()
-            .filter_map(|at| Some(self.meeting(*at)?.0))
-            .collect();
-        let other_ends: Vec<i64> = chain
-            .iter()
-            .filter_map(|at| Some(self.kernel(*at)?.0))
-            .collect();
+        let ends: Vec<i64> = communicator.iter().map(|at| self.meeting(*at).0).collect();
+        let other_ends: Vec<i64> = chain.iter().map(|at| self.kernel(*at).0).collect();
         let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
-        let mut off: Vec<i64> = pairs.iter().filter_map(|pair| self.off(pair)).collect();
-        let Some(center) = stats::median_low(&mut off) else {
+        let mut off: Vec<i64> = pairs.iter().map(|pair| self.off(pair)).collect();
+        let center = stats::median_low(&mut off);
+        let Some(error_ns) = center.and_then(|center| stats::spread(&off, center)) else {
             return false;
         };
-        let error_ns = stats::spread(&off, center).unwrap_or(0).cast_signed();
         let part = match pairs.len() * 10 >= both * MAX_TENTHS {
             true => CLOSE,
             false => VERY_CLOSE,
         };
         let allowed = |distance: i64| (distance / part).max(ALWAYS_NS);
         pairs.len() * 10 >= ends.len().min(other_ends.len()) * FEWEST_TENTHS
-            && distance(&ends).is_none_or(|distance| error_ns <= allowed(distance))
+            && distance(&ends).is_none_or(|distance| signed(error_ns) <= allowed(distance))
     }
 
-    fn off(&self, (meeting, kernel): &(usize, usize)) -> Option<i64> {
-        Some(
-            self.meeting(*meeting)?
-                .0
-                .saturating_sub(self.kernel(*kernel)?.0),
-        )
+    fn off(&self, (meeting, kernel): &(usize, usize)) -> i64 {
+        difference(self.meeting(*meeting).0, self.kernel(*kernel).0)
     }
 
     fn score(&self, pairs: &[(usize, usize)]) -> u64 {
-        let off = pairs.iter().filter_map(|pair| self.off(pair));
+        let off = pairs.iter().map(|pair| self.off(pair));
         off.map(offset::weight).sum()
     }
 }
@@ -235,8 +221,8 @@ fn within(timestamps: &[i64], others: &[i64]) -> usize {
     let (Some(first), Some(last)) = (others.first(), others.last()) else {
         return 0;
     };
-    let first = first.saturating_sub(TOLERANCE_NS);
-    let last = last.saturating_add(TOLERANCE_NS);
+    let first = later(*first, -TOLERANCE_NS);
+    let last = later(*last, TOLERANCE_NS);
     let inside = timestamps
         .iter()
         .filter(|timestamp| (first..=last).contains(*timestamp));
@@ -247,18 +233,19 @@ fn within(timestamps: &[i64], others: &[i64]) -> usize {
 fn distance(sorted: &[i64]) -> Option<i64> {
     let mut distances: Vec<i64> = sorted
         .windows(2)
-        .filter_map(|pair| Some(pair.last()?.saturating_sub(*pair.first()?)))
+        .map(|pair| difference(pair[1], pair[0]))
         .collect();
     stats::median_low(&mut distances)
 }
 
-/// Whether ends with equal sequence numbers of the profiler are those of the same collectives: the
-/// difference hardly changes from one to the next. `ends` are pairs of ends by the first.
+/// Whether the profiler's sequence numbers identify the same collectives on both ranks: then the
+/// difference of two ends hardly changes from one pair to the next. `ends`: pairs of ends with
+/// equal numbers, sorted by the first.
 pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
-    let changes = ends.windows(2).filter_map(|pair| {
-        let (before, after) = (pair.first()?, pair.last()?);
-        let change = (after.0.saturating_sub(before.0)).abs_diff(after.1.saturating_sub(before.1));
-        Some(change.cast_signed())
+    let changes = ends.windows(2).map(|pair| {
+        let (before, after) = (pair[0], pair[1]);
+        let change = difference(after.0, before.0).abs_diff(difference(after.1, before.1));
+        signed(change)
     });
     let mut changes: Vec<i64> = changes.collect();
     let change = stats::median_low(&mut changes);

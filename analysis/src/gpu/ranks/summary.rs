@@ -15,6 +15,7 @@ use crate::report::RankedJob;
 use crate::report::RanksReport;
 use crate::report::UnrelatedRank;
 use crate::report::UsefulBusy;
+use crate::time::difference;
 
 /// The report on timelines of one or more jobs, `None` where fewer than two have a rank.
 #[must_use]
@@ -25,7 +26,7 @@ pub fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
         return None;
     }
     let unrelated = found.alone.iter().filter_map(|at| {
-        let timeline = timelines.get(*at)?;
+        let timeline = timelines[*at];
         Some(UnrelatedRank {
             trace: timeline.trace as u64,
             rank: timeline.rank?,
@@ -73,13 +74,13 @@ fn rank(
     timeline: &Timeline,
     waits: &MemberWaits,
 ) -> RankReport {
-    let first_ns = ranks.members.first().map_or(0, |first| first.offset_ns);
+    let first_ns = ranks.members[0].offset_ns;
     let aligned = member.aligned_by > 0;
     RankReport {
         rank: member.rank,
         trace: timeline.trace as u64,
         pid: timeline.pid,
-        clock_offset_ns: member.offset_ns.saturating_sub(first_ns),
+        clock_offset_ns: difference(member.offset_ns, first_ns),
         clock_error_ns: aligned.then_some(member.error_ns),
         clock_collectives: member.aligned_by,
         clock_ambiguous: member.ambiguous,

@@ -1,6 +1,9 @@
 //! What pauses of one rank cost the others: the job replayed without them.
 
 use super::RankJob;
+use crate::accumulate::sum;
+use crate::gpu::index::Index;
+use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::ReplayChange;
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::replay::ReplayModel;
@@ -11,6 +14,9 @@ use crate::report::Basis;
 use crate::report::PauseSource;
 use crate::report::RankPauses;
 use crate::report::StepEffect;
+use crate::time::duration;
+use crate::time::later;
+use crate::time::since;
 
 /// Number of ranks whose pauses are removed one by one, those with the most pause time; those of
 /// all others are removed together, so that a job of many ranks needs only some replays.
@@ -20,12 +26,8 @@ const SINGLE: usize = 16;
 pub(super) fn pauses(ranks: &RankJob, job: &ReplayJob<'_>) -> Option<RankPauses> {
     let mut paused: Vec<(u64, usize)> = (0..)
         .zip(&job.timelines)
+        .filter(|(_, timeline)| !timeline.pauses.is_empty())
         .map(|(at, timeline)| (paused_ns(timeline), at))
-        .filter(|(_, at)| {
-            job.timelines
-                .get(*at)
-                .is_some_and(|one| !one.pauses.is_empty())
-        })
         .collect();
     if paused.is_empty() {
         return None;
@@ -84,16 +86,15 @@ impl ScheduleOutcome {
         let timelines = || job.timelines.iter().enumerate();
         let steps: usize = timelines().map(|(_, timeline)| timeline.steps.len()).sum();
         let spans = timelines().filter_map(|(at, timeline)| stepping(timeline, at, schedule));
-        let spans_ns = spans.fold(0, u64::saturating_add);
         Self {
             ends_ns: timelines().map(|(at, _)| schedule.end_ns(at)).collect(),
             steps: steps as u64,
-            step_ns: spans_ns.checked_div(steps as u64),
+            step_ns: sum(spans).checked_div(steps as u64),
         }
     }
 
     fn makespan_end_ns(&self) -> u64 {
-        self.ends_ns.iter().max().copied().unwrap_or(0)
+        self.ends_ns.iter().copied().fold(0, u64::max)
     }
 }
 
@@ -107,26 +108,24 @@ fn source(
 ) -> PauseSource {
     let ends = measured.ends_ns.iter().zip(&without.ends_ns);
     let earlier_ns: Vec<i64> = ends
-        .map(|(measured_ns, without_ns)| earlier(*measured_ns, *without_ns))
+        .map(|(measured_ns, without_ns)| since(*measured_ns, *without_ns))
         .collect();
-    let total_ns = earlier_ns.iter().fold(0, sum);
-    let own = members.iter().filter_map(|at| earlier_ns.get(*at));
-    let own_ns = own.fold(0, sum);
-    let timelines = members.iter().filter_map(|at| job.timelines.get(*at));
-    let time_ns = timelines
-        .clone()
-        .map(|timeline| paused_ns(timeline))
-        .fold(0, u64::saturating_add);
-    let numbers = members.iter().filter_map(|at| ranks.members.get(*at));
-    let mut numbers: Vec<u32> = numbers.map(|member| member.rank).collect();
+    let total_ns = earlier_ns.iter().copied().fold(0, later);
+    let own_ns = members.iter().map(|at| earlier_ns[*at]).fold(0, later);
+    let timelines = members.iter().map(|at| job.timelines[*at]);
+    let numbers = members.iter().map(|at| ranks.members[*at].rank);
+    let mut numbers: Vec<u32> = numbers.collect();
     numbers.sort_unstable();
     PauseSource {
         ranks: numbers,
-        pauses: timelines.map(|timeline| timeline.pauses.len() as u64).sum(),
-        paused_ns: time_ns,
+        pauses: timelines
+            .clone()
+            .map(|timeline| timeline.pauses.len() as u64)
+            .sum(),
+        paused_ns: sum(timelines.map(paused_ns)),
         total_ns,
         amplification_ratio: ratio(total_ns, own_ns),
-        job_earlier_ns: earlier(measured.makespan_end_ns(), without.makespan_end_ns()),
+        job_earlier_ns: since(measured.makespan_end_ns(), without.makespan_end_ns()),
         steps: measured
             .step_ns
             .zip(without.step_ns)
@@ -146,32 +145,17 @@ fn stepping(timeline: &Timeline, at: usize, schedule: &ReplaySchedule) -> Option
     let last = timeline.steps.iter().max_by_key(|step| step.end_ns)?;
     let start_ns = schedule.timestamp(at, first.thread, first.start_ns);
     let returned_ns = schedule.timestamp(at, last.thread, last.end_ns);
-    let asked = timeline.ops.iter().enumerate().filter(|(_, op)| {
-        let call = timeline.calls.get(op.call as usize);
+    let asked = Index::enumerate(&timeline.ops).filter(|(_, op)| {
+        let call = timeline.call(op);
         call.is_some_and(|call| (first.start_ns..=last.end_ns).contains(&call.start_ns))
     });
-    let done_ns = asked.map(|(op, _)| schedule.op(at, op).1).max();
-    Some(
-        returned_ns
-            .max(done_ns.unwrap_or(0))
-            .saturating_sub(start_ns),
-    )
+    let ends_ns = asked.map(|(op, _)| schedule.op(at, op).1);
+    Some(duration(start_ns, ends_ns.fold(returned_ns, u64::max)))
 }
 
 /// Time in the pauses of a timeline, added.
 pub(super) fn paused_ns(timeline: &Timeline) -> u64 {
-    let lengths = timeline.pauses.iter().map(|pause| pause.duration_ns());
-    lengths.fold(0, u64::saturating_add)
-}
-
-fn sum(sum: i64, more: &i64) -> i64 {
-    sum.saturating_add(*more)
-}
-
-fn earlier(measured_ns: u64, without_ns: u64) -> i64 {
-    measured_ns
-        .cast_signed()
-        .saturating_sub(without_ns.cast_signed())
+    sum(timeline.pauses.iter().map(PauseSpan::duration_ns))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio of times below 2^53 ns")]

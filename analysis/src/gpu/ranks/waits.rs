@@ -1,11 +1,16 @@
 //! What ranks waited for each other in collectives, and which of them was last.
 
 use super::RankJob;
+use crate::accumulate::add_to;
+use crate::gpu::index::Index;
 use crate::gpu::replay::ReplayCollective;
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::timeline::Op;
+use crate::gpu::timeline::OpIndex;
 use crate::gpu::timeline::Timeline;
 use crate::time::intervals::Intervals;
+use crate::time::later;
+use crate::time::signed;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
@@ -31,23 +36,23 @@ pub(super) struct MemberWaits {
     pub(super) last_after_pause: u64,
     /// Per device: busy and useful busy time.
     pub(super) devices: BTreeMap<u32, (u64, u64)>,
-    /// End of the collective before, on the rank's own clock.
-    before_ns: u64,
-    /// Wait of each operation, in ns.
-    waits: HashMap<u32, u64>,
+    /// End of the collective before, if any, on the rank's own clock.
+    before_ns: Option<u64>,
+    /// When each operation of a collective stopped waiting, on the rank's own clock.
+    waited_until_ns: HashMap<OpIndex, u64>,
 }
 
 /// One rank in one collective.
 #[derive(Clone, Copy, Debug)]
 struct RankArrival {
     member: usize,
-    op_index: u32,
+    op_index: OpIndex,
     op: Op,
     /// On the common clock.
     start_ns: i64,
 }
 
-/// Goes through all collectives of a job.
+/// Computes the waits of all ranks in the collectives of a job.
 pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
     let mut waits = JobWaits {
         members: vec![MemberWaits::default(); job.timelines.len()],
@@ -64,41 +69,35 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
             }
         }
         for arrival in arrivals {
-            if let Some(member) = waits.members.get_mut(arrival.member) {
-                member.before_ns = arrival.op.end_ns;
-            }
+            waits.members[arrival.member].before_ns = Some(arrival.op.end_ns);
         }
     }
     for (member, timeline) in waits.members.iter_mut().zip(&job.timelines) {
-        member.devices = busy(timeline, &member.waits);
+        member.devices = busy(timeline, &member.waited_until_ns);
     }
     waits
 }
 
 fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArrival> {
-    let arrivals = collective.members.iter().filter_map(|member| {
+    let arrivals = collective.members.iter().map(|member| {
         let at = member.timeline as usize;
-        let op = job.timelines.get(at)?.ops.get(member.op as usize)?;
-        let offset_ns = job.offsets_ns.get(at)?;
-        Some(RankArrival {
+        let op = job.timelines[at].ops[member.op];
+        RankArrival {
             member: at,
             op_index: member.op,
-            op: *op,
-            start_ns: op.start_ns.cast_signed().saturating_add(*offset_ns),
-        })
+            op,
+            start_ns: later(signed(op.start_ns), job.offsets_ns[at]),
+        }
     });
     arrivals.collect()
 }
 
 /// Whether the last of the ordered arrivals was last beyond the error of the clocks.
 fn is_last(arrivals: &[RankArrival], ranks: &RankJob) -> bool {
-    let error_ns = |arrival: &RankArrival| {
-        let member = ranks.members.get(arrival.member);
-        member.map_or(0, |member| member.error_ns)
-    };
+    let error_ns = |arrival: &RankArrival| ranks.members[arrival.member].error_ns;
     match arrivals {
         [.., before, last] => {
-            let doubt_ns = error_ns(before).saturating_add(error_ns(last));
+            let doubt_ns = error_ns(before) + error_ns(last);
             last.start_ns.abs_diff(before.start_ns) > doubt_ns
         }
         _ => false,
@@ -108,44 +107,39 @@ fn is_last(arrivals: &[RankArrival], ranks: &RankJob) -> bool {
 impl JobWaits {
     fn add(&mut self, arrivals: &[RankArrival], last_start_ns: i64) {
         for arrival in arrivals {
-            let Some(member) = self.members.get_mut(arrival.member) else {
-                continue;
-            };
+            let member = &mut self.members[arrival.member];
             let length_ns = arrival.op.duration_ns();
             let wait_ns = last_start_ns.abs_diff(arrival.start_ns).min(length_ns);
             member.collectives += 1;
-            member.wait_ns = member.wait_ns.saturating_add(wait_ns);
-            let transfer_ns = length_ns.saturating_sub(wait_ns);
-            member.transfer_ns = member.transfer_ns.saturating_add(transfer_ns);
-            member.waits.insert(arrival.op_index, wait_ns);
+            add_to(&mut member.wait_ns, wait_ns);
+            add_to(&mut member.transfer_ns, length_ns - wait_ns);
+            let until_ns = arrival.op.start_ns + wait_ns;
+            member.waited_until_ns.insert(arrival.op_index, until_ns);
         }
     }
 
     fn last(&mut self, last: RankArrival, job: &ReplayJob<'_>) {
-        let Some(member) = self.members.get_mut(last.member) else {
-            return;
-        };
+        let member = &mut self.members[last.member];
         member.last += 1;
-        let pauses = job.timelines.get(last.member);
-        let pauses = pauses.map_or(&[][..], |timeline| &timeline.pauses);
+        let pauses = &job.timelines[last.member].pauses;
         let before = pauses.partition_point(|pause| pause.start_ns < last.op.start_ns);
-        let pause = before.checked_sub(1).and_then(|at| pauses.get(at));
-        let since = pause.is_some_and(|pause| pause.end_ns > member.before_ns);
+        let pause = pauses[..before].last();
+        let since = pause.is_some_and(|pause| Some(pause.end_ns) > member.before_ns);
         member.last_after_pause += u64::from(since);
     }
 }
 
 /// For each device the time in which anything ran, and in which anything but waiting ran.
-fn busy(timeline: &Timeline, waits: &HashMap<u32, u64>) -> BTreeMap<u32, (u64, u64)> {
+fn busy(timeline: &Timeline, waited_until_ns: &HashMap<OpIndex, u64>) -> BTreeMap<u32, (u64, u64)> {
     let mut spans: BTreeMap<u32, [Vec<(u64, u64)>; 2]> = BTreeMap::new();
-    for (at, op) in (0..).zip(&timeline.ops) {
+    for (at, op) in Index::enumerate(&timeline.ops) {
         let Some(device) = timeline.device(op) else {
             continue;
         };
         let [all, useful] = spans.entry(device).or_default();
         all.push(op.span());
-        let wait_ns = waits.get(&at).copied().unwrap_or(0);
-        useful.push((op.start_ns.saturating_add(wait_ns), op.end_ns));
+        let useful_ns = waited_until_ns.get(&at).copied();
+        useful.push((useful_ns.unwrap_or(op.start_ns), op.end_ns));
     }
     let devices = spans.into_iter().map(|(device, [all, useful])| {
         let busy_ns = |spans| Intervals::from_iter(spans).length_ns();

@@ -1,6 +1,5 @@
 //! What each pause cost: by replay without it, and by removing one after the other.
 
-use super::PauseLength;
 use super::ReplayChange;
 use super::ReplayJob;
 use super::ReplayModel;
@@ -8,7 +7,12 @@ use super::exposed::PauseSurroundings;
 use super::network::DelayChange;
 use super::network::DelayUndo;
 use super::network::NetworkRun;
+use super::network::NodeIndex;
 use super::pauses;
+use crate::gpu::index::Index;
+use crate::gpu::pause_span::PauseSpan;
+use crate::gpu::timeline::PauseIndex;
+use crate::time::duration;
 use std::ops::Range;
 
 /// Limits of the work of an attribution.
@@ -52,16 +56,16 @@ pub struct PauseAttribution {
 }
 
 /// Identifies a pause by its timeline in the job and its index there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PauseId {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// Index of the pause in the timeline's `pauses`.
-    pub pause: u32,
+    /// The pause in that timeline.
+    pub pause: PauseIndex,
 }
 
 /// How much earlier the job ends without a pause if all pauses before it are already removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarginalCost {
     /// The pause that the share belongs to.
     pub pause: PauseId,
@@ -72,7 +76,7 @@ pub struct MarginalCost {
 }
 
 /// What one pause cost by itself, all other pauses unchanged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseCost {
     /// The pause that was removed alone.
     pub pause: PauseId,
@@ -109,10 +113,7 @@ pub fn attribute(
         ends: &ends,
         end_ns,
     };
-    let mut costs: Vec<PauseCost> = single
-        .iter()
-        .filter_map(|at| alone.cost(*pauses.get(*at)?))
-        .collect();
+    let mut costs: Vec<PauseCost> = single.iter().map(|at| alone.cost(pauses[*at])).collect();
     costs.sort_by_key(|cost| (std::cmp::Reverse(cost.length_ns), cost.pause));
     PauseAttribution {
         end_ns: model.on_clock(end_ns),
@@ -126,14 +127,13 @@ pub fn attribute(
 /// All pauses of the job by start on the common clock.
 fn in_order(job: &ReplayJob<'_>) -> Vec<PauseId> {
     let mut pauses: Vec<(i128, PauseId)> = Vec::new();
-    for (at, (index, timeline)) in (0u32..).zip(&job.timelines).enumerate() {
-        let offset = i128::from(job.offset_ns(at));
-        let of_one = (0u32..).zip(&timeline.pauses).map(|(pause, span)| {
+    for ((index, timeline), offset_ns) in (0u32..).zip(&job.timelines).zip(&job.offsets_ns) {
+        let of_one = Index::enumerate(&timeline.pauses).map(|(pause, span)| {
             let id = PauseId {
                 timeline: index,
                 pause,
             };
-            (i128::from(span.start_ns) + offset, id)
+            (i128::from(span.start_ns) + i128::from(*offset_ns), id)
         });
         pauses.extend(of_one);
     }
@@ -141,18 +141,14 @@ fn in_order(job: &ReplayJob<'_>) -> Vec<PauseId> {
     pauses.into_iter().map(|(_, pause)| pause).collect()
 }
 
-fn length_ns(job: &ReplayJob<'_>, pause: PauseId) -> u64 {
-    let timeline = job.timelines.get(pause.timeline as usize);
-    let span = timeline.and_then(|timeline| timeline.pauses.get(pause.pause as usize));
-    span.map_or(0, |span| span.duration_ns())
+fn span<'a>(job: &ReplayJob<'a>, id: PauseId) -> &'a PauseSpan {
+    &job.timelines[id.timeline as usize].pauses[id.pause]
 }
 
 /// The places of the longest pauses, in order of time.
 fn longest(job: &ReplayJob<'_>, pauses: &[PauseId], count: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..pauses.len()).collect();
-    places.sort_by_key(|at| {
-        std::cmp::Reverse(pauses.get(*at).map_or(0, |pause| length_ns(job, *pause)))
-    });
+    places.sort_by_key(|at| std::cmp::Reverse(span(job, pauses[*at]).duration_ns()));
     places.truncate(count);
     places.sort_unstable();
     places
@@ -187,30 +183,26 @@ fn shares(
     let mut end = ends.latest(&run);
     let mut shares = Vec::with_capacity(pauses.len());
     for group in groups(pauses.len(), single) {
-        let members = pauses.get(group).unwrap_or_default();
+        let members = &pauses[group];
         run.change(&model.removed(members), None);
         let without = ends.latest(&run);
         let gained = sooner(end, without);
-        let lengths: Vec<u64> = members.iter().map(|pause| length_ns(job, *pause)).collect();
-        let parts = split(gained, &lengths);
-        shares.extend(
-            members
-                .iter()
-                .zip(parts)
-                .map(|(pause, share_ns)| MarginalCost {
-                    pause: *pause,
-                    share_ns,
-                    grouped: members.len() > 1,
-                }),
-        );
+        let lengths = members.iter().map(|pause| span(job, *pause).duration_ns());
+        let parts = split(gained, &lengths.collect::<Vec<u64>>());
+        let of_group = members.iter().zip(parts);
+        shares.extend(of_group.map(|(pause, share_ns)| MarginalCost {
+            pause: *pause,
+            share_ns,
+            grouped: members.len() > 1,
+        }));
         end = without;
     }
     (shares, end)
 }
 
-/// From the earlier to the later, nanoseconds.
+/// From the earlier to the later, nanoseconds; 0 if they are in the wrong order.
 fn sooner(later: i64, earlier: i64) -> u64 {
-    u64::try_from(i128::from(later) - i128::from(earlier)).unwrap_or(0)
+    later.abs_diff(earlier.min(later))
 }
 
 /// `total` in proportion to `weights`; the parts sum to it exactly.
@@ -224,7 +216,7 @@ fn split(total: u64, weights: &[u64]) -> Vec<u64> {
         let until = match sum {
             _ if at + 1 == count => total,
             0 => 0,
-            sum => u64::try_from(u128::from(total) * before / sum).unwrap_or(total),
+            sum => (u128::from(total) * before / sum) as u64,
         };
         let part = until - given;
         given = until;
@@ -244,61 +236,50 @@ struct SinglePauseReplay<'a> {
 }
 
 impl SinglePauseReplay<'_> {
-    fn cost(&mut self, pause: PauseId) -> Option<PauseCost> {
+    fn cost(&mut self, pause: PauseId) -> PauseCost {
         let at = pause.timeline as usize;
-        let span = self
-            .job
-            .timelines
-            .get(at)?
-            .pauses
-            .get(pause.pause as usize)?;
-        let layout = self.model.inner.layouts.get(at)?;
+        let span = span(self.job, pause);
+        let layout = &self.model.inner.layouts[at];
         let mut undo = DelayUndo::default();
         let deltas = self.model.removed(&[pause]);
         self.run.change(&deltas, Some(&mut undo));
-        let gained = self.end_ns.saturating_sub(self.ends.latest(&self.run));
-        let cost_ns = u64::try_from(gained).unwrap_or(0);
+        let cost_ns = sooner(self.end_ns, self.ends.latest(&self.run));
         let exposed = self.around.exposed_ns(at, span, layout, &self.run);
         self.run.undo(&mut undo);
         let exposed_ns = exposed.min(cost_ns);
         let length_ns = span.duration_ns();
-        Some(PauseCost {
+        PauseCost {
             pause,
             length_ns,
             cost_ns,
             exposed_ns,
             deferred_ns: cost_ns - exposed_ns,
-            hidden_ns: length_ns.saturating_sub(cost_ns),
-        })
+            hidden_ns: duration(cost_ns, length_ns),
+        }
     }
 }
 
 /// The nodes that may be the last of the job.
 #[derive(Debug, Default)]
 pub(super) struct EndCandidates {
-    nodes: Vec<u32>,
+    nodes: Vec<NodeIndex>,
 }
 
 impl EndCandidates {
-    /// The time of the last node.
+    /// The time of the last node; without any, the network's zero.
     fn latest(&self, run: &NetworkRun<'_>) -> i64 {
         let times = self.nodes.iter().map(|node| run.time_of(*node));
-        times.max().unwrap_or(0)
+        times.max().unwrap_or_default()
     }
 }
 
 impl ReplayModel {
     /// What removing pauses changes.
     fn removed(&self, pauses: &[PauseId]) -> Vec<DelayChange> {
-        let lengths = pauses.iter().map(|pause| PauseLength {
-            timeline: pause.timeline,
-            pause: pause.pause,
-            length_ns: 0,
-        });
-        let change = ReplayChange {
-            lengths: lengths.collect(),
-            inserted: Vec::new(),
-        };
+        let mut change = ReplayChange::default();
+        for id in pauses {
+            change.remove(id.timeline, [id.pause]);
+        }
         pauses::apply(&self.inner.layouts, &self.inner.effects, &change).deltas()
     }
 
@@ -307,19 +288,16 @@ impl ReplayModel {
         let last = self.inner.network.may_be_last();
         let mut nodes = Vec::new();
         for layout in &self.inner.layouts {
-            let chains = layout.chains.iter().filter(|chain| !chain.polls);
-            let calls = chains.flat_map(|chain| &chain.calls);
-            nodes.extend(calls.filter_map(|call| Some(layout.call(*call)?.1)));
-            let ops = 0..u32::try_from(layout.ops.len()).unwrap_or(u32::MAX);
-            nodes.extend(ops.filter_map(|op| Some(layout.op(op)?.1)));
+            nodes.extend(layout.working_calls().map(|call| layout.call(call).1));
+            nodes.extend(layout.all_ops().map(|op| layout.op(op).1));
         }
-        nodes.retain(|node| last.get(*node as usize).copied().unwrap_or(true));
+        nodes.retain(|node| last[node.at()]);
         EndCandidates { nodes }
     }
 
     /// A time of the network on the job's common clock.
-    fn on_clock(&self, time: i64) -> u64 {
-        let base = self.inner.layouts.first().map_or(0, |layout| layout.base());
-        u64::try_from((i128::from(time) + base).max(0)).unwrap_or(u64::MAX)
+    fn on_clock(&self, time_ns: i64) -> u64 {
+        let first = self.inner.layouts.first();
+        first.map_or(0, |layout| layout.on_clock(time_ns))
     }
 }

@@ -6,13 +6,17 @@
 //! show that they waited.
 
 use super::layout::ReplayLayout;
-use super::network::NONE;
 use super::network::NetworkBuilder;
 use super::streams::StreamQueue;
 use super::waits;
 use crate::gpu::calls::CallEffect;
+use crate::gpu::index::Index;
 use crate::gpu::timeline::Call;
+use crate::gpu::timeline::CallIndex;
+use crate::gpu::timeline::NameIndex;
+use crate::gpu::timeline::OpIndex;
 use crate::gpu::timeline::Timeline;
+use crate::time::signed;
 use crate::time::stats;
 use std::collections::HashMap;
 
@@ -30,18 +34,14 @@ pub(super) fn learn(
     builder: &mut NetworkBuilder,
 ) {
     let evidence = BlockingEvidence::collect(timeline, queues);
-    for (index, call) in (0u32..).zip(&timeline.calls) {
-        let Some((_, end)) = layout.call(index) else {
-            continue;
-        };
-        let chain = layout.chains.get(call.thread as usize);
-        if !call.timed || chain.is_none_or(|chain| chain.polls) {
+    for (index, call) in Index::enumerate(&timeline.calls) {
+        if !call.timed || layout.chains[call.thread.at()].polls {
             continue;
         }
-        for target in evidence.targets(index, call) {
-            if let (Some((_, done)), true) = (layout.op(target), evidence.ended(target, call)) {
-                builder.edge(done, end, evidence.return_ns);
-            }
+        let (_, end) = layout.call(index);
+        let targets = evidence.targets(index, call).into_iter();
+        for target in targets.filter(|target| evidence.ended(*target, call)) {
+            builder.edge(layout.op(target).1, end, evidence.return_ns);
         }
     }
 }
@@ -50,12 +50,12 @@ pub(super) fn learn(
 struct BlockingEvidence<'a> {
     timeline: &'a Timeline,
     queues: &'a [StreamQueue],
-    /// For each call the last operation that it enqueued, or [`NONE`].
-    own: Vec<u32>,
+    /// For each call the last operation that it enqueued.
+    own: Vec<Option<OpIndex>>,
     /// Names of copies that are done when their call returns.
-    copies_wait: HashMap<u32, bool>,
+    copies_wait: HashMap<NameIndex, bool>,
     /// Functions for memory that return once the device is idle.
-    memory_waits: HashMap<u32, bool>,
+    memory_waits: HashMap<NameIndex, bool>,
     /// Median of the time from the end of an operation to the return of the call that waited.
     return_ns: i64,
 }
@@ -76,10 +76,10 @@ impl BlockingVotes {
 
 impl<'a> BlockingEvidence<'a> {
     fn collect(timeline: &'a Timeline, queues: &'a [StreamQueue]) -> Self {
-        let mut own = vec![NONE; timeline.calls.len()];
-        for (index, op) in (0u32..).zip(&timeline.ops) {
-            if let Some(slot) = own.get_mut(op.call as usize) {
-                *slot = index;
+        let mut own = vec![None; timeline.calls.len()];
+        for (index, op) in Index::enumerate(&timeline.ops) {
+            if let Some(call) = op.call {
+                own[call.at()] = Some(index);
             }
         }
         let mut evidence = Self {
@@ -97,30 +97,26 @@ impl<'a> BlockingEvidence<'a> {
     }
 
     fn returns(&self) -> i64 {
-        let mut delays = Vec::new();
-        for (index, call) in (0u32..).zip(&self.timeline.calls) {
-            let targets = match call.timed && call.duration_ns() >= WAITED_NS {
-                true => self.targets(index, call),
-                false => Vec::new(),
-            };
-            let ends = targets
-                .iter()
-                .filter(|target| self.waited_for(**target, call))
-                .filter_map(|target| self.timeline.ops.get(*target as usize))
-                .map(|op| op.end_ns);
-            delays.extend(ends.max().map(|end| call.end_ns - end));
-        }
-        let median = stats::median_high(&mut delays);
-        median.map_or(RETURN_NS, u64::cast_signed)
+        let calls = Index::enumerate(&self.timeline.calls);
+        let long = calls.filter(|(_, call)| call.timed && call.duration_ns() >= WAITED_NS);
+        let delays = long.filter_map(|(index, call)| {
+            let targets = self.targets(index, call).into_iter();
+            let waited_for = targets.filter(|target| self.waited_for(*target, call));
+            let end_ns = waited_for.map(|op| self.timeline.ops[op].end_ns).max()?;
+            Some(call.end_ns - end_ns)
+        });
+        let median = stats::median_high(&mut delays.collect::<Vec<u64>>());
+        median.map_or(RETURN_NS, signed)
     }
 
-    fn of_copies(&self) -> HashMap<u32, bool> {
-        let mut votes: HashMap<u32, BlockingVotes> = HashMap::new();
+    fn of_copies(&self) -> HashMap<NameIndex, bool> {
+        let mut votes: HashMap<NameIndex, BlockingVotes> = HashMap::new();
         for (call, own) in self.timeline.calls.iter().zip(&self.own) {
-            let Some(op) = self.timeline.ops.get(*own as usize) else {
-                continue;
-            };
-            if call.kind == CallEffect::Copy && call.timed {
+            if let Some(own) = *own
+                && call.kind == CallEffect::Copy
+                && call.timed
+            {
+                let op = &self.timeline.ops[own];
                 let votes = votes.entry(op.name).or_default();
                 match op.end_ns <= call.end_ns {
                     true => votes.yes += 1,
@@ -134,8 +130,8 @@ impl<'a> BlockingEvidence<'a> {
 
     /// A function waits for the device if it was seen to wait, and never returned before the last
     /// enqueued operation had ended.
-    fn of_memory(&self) -> HashMap<u32, bool> {
-        let mut votes: HashMap<u32, (BlockingVotes, bool)> = HashMap::new();
+    fn of_memory(&self) -> HashMap<NameIndex, bool> {
+        let mut votes: HashMap<NameIndex, (BlockingVotes, bool)> = HashMap::new();
         for call in &self.timeline.calls {
             if call.kind != CallEffect::Memory || !call.timed {
                 continue;
@@ -156,7 +152,7 @@ impl<'a> BlockingEvidence<'a> {
     }
 
     /// For each stream the last operation enqueued before a call.
-    fn before(&self, call: &Call) -> impl Iterator<Item = u32> {
+    fn before(&self, call: &Call) -> impl Iterator<Item = OpIndex> {
         let start_ns = call.start_ns;
         self.queues
             .iter()
@@ -164,22 +160,19 @@ impl<'a> BlockingEvidence<'a> {
     }
 
     /// Whether an operation had ended when a call returned.
-    fn ended(&self, op: u32, call: &Call) -> bool {
-        let op = self.timeline.ops.get(op as usize);
-        op.is_some_and(|op| op.end_ns <= call.end_ns)
+    fn ended(&self, op: OpIndex, call: &Call) -> bool {
+        self.timeline.ops[op].end_ns <= call.end_ns
     }
 
     /// Whether a call seems to have waited for an operation.
-    fn waited_for(&self, op: u32, call: &Call) -> bool {
-        let op = self.timeline.ops.get(op as usize);
-        op.is_some_and(|op| {
-            (call.start_ns..=call.end_ns).contains(&op.end_ns)
-                && call.duration_ns() >= WAITED_NS
-                && call.end_ns - op.end_ns <= WAITED_NS
-        })
+    fn waited_for(&self, op: OpIndex, call: &Call) -> bool {
+        let end_ns = self.timeline.ops[op].end_ns;
+        (call.start_ns..=call.end_ns).contains(&end_ns)
+            && call.duration_ns() >= WAITED_NS
+            && call.end_ns - end_ns <= WAITED_NS
     }
 
-    fn targets(&self, index: u32, call: &Call) -> Vec<u32> {
+    fn targets(&self, index: CallIndex, call: &Call) -> Vec<OpIndex> {
         match call.kind {
             CallEffect::Copy => self.of_copy(index, call),
             CallEffect::EventSynchronize => match self.of_event(index) {
@@ -188,31 +181,28 @@ impl<'a> BlockingEvidence<'a> {
             },
             CallEffect::StreamSynchronize => self.of_stream(call),
             CallEffect::DeviceSynchronize => self.before(call).collect(),
-            CallEffect::Memory => match self.memory_waits.get(&call.function) {
-                Some(true) => self.before(call).collect(),
-                _ => Vec::new(),
-            },
+            CallEffect::Memory if self.memory_waits.get(&call.function) == Some(&true) => {
+                self.before(call).collect()
+            }
             _ => Vec::new(),
         }
     }
 
-    fn of_copy(&self, index: u32, call: &Call) -> Vec<u32> {
-        let own = self.own.get(index as usize).copied().unwrap_or(NONE);
-        let name = self.timeline.ops.get(own as usize).map(|op| op.name);
-        let kind_waits = name.and_then(|name| self.copies_wait.get(&name)) == Some(&true);
-        if kind_waits || self.waited_for(own, call) {
+    fn of_copy(&self, index: CallIndex, call: &Call) -> Vec<OpIndex> {
+        if let Some(own) = self.own[index.at()]
+            && (self.copies_wait.get(&self.timeline.ops[own].name) == Some(&true)
+                || self.waited_for(own, call))
+        {
             return vec![own];
         }
         // A copy from memory that is not pinned may wait for its stream before it is queued.
-        let queue = self.queues.get(call.stream as usize);
-        let before = queue.and_then(|queue| queue.last_before(call.start_ns));
-        before
-            .into_iter()
-            .filter(|before| self.waited_for(*before, call))
-            .collect()
+        let stream = call.stream.map(|stream| &self.queues[stream.at()]);
+        let before = stream.and_then(|queue| queue.last_before(call.start_ns));
+        let waited_for = before.filter(|before| self.waited_for(*before, call));
+        waited_for.into_iter().collect()
     }
 
-    fn of_event(&self, call: u32) -> Option<u32> {
+    fn of_event(&self, call: CallIndex) -> Option<OpIndex> {
         let waits = &self.timeline.waits;
         let at = waits.partition_point(|wait| wait.call < call);
         let wait = waits.get(at).filter(|wait| wait.call == call)?;
@@ -221,12 +211,14 @@ impl<'a> BlockingEvidence<'a> {
 
     /// The last operation of the call's stream; where that is unknown, of the last operations of
     /// all streams the one that ended last before the call returned.
-    fn of_stream(&self, call: &Call) -> Vec<u32> {
-        if let Some(queue) = self.queues.get(call.stream as usize) {
-            return queue.last_before(call.start_ns).into_iter().collect();
-        }
-        let possible = self.before(call).filter(|op| self.ended(*op, call));
-        let end = |op: &u32| self.timeline.ops.get(*op as usize).map(|op| op.end_ns);
-        possible.max_by_key(end).into_iter().collect()
+    fn of_stream(&self, call: &Call) -> Vec<OpIndex> {
+        let last = match call.stream {
+            Some(stream) => self.queues[stream.at()].last_before(call.start_ns),
+            None => {
+                let ended = self.before(call).filter(|op| self.ended(*op, call));
+                ended.max_by_key(|op| self.timeline.ops[*op].end_ns)
+            }
+        };
+        last.into_iter().collect()
     }
 }

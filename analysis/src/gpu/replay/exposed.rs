@@ -3,8 +3,11 @@
 use super::ReplayJob;
 use super::layout::ReplayLayout;
 use super::network::NetworkRun;
+use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
+use crate::gpu::timeline::OpIndex;
 use crate::gpu::timeline::Timeline;
+use crate::time::duration;
 use crate::time::intervals::Intervals;
 
 /// The parts of each timeline that are needed around its pauses.
@@ -16,7 +19,7 @@ pub(super) struct PauseSurroundings {
 #[derive(Debug, Default)]
 struct TimelineSurroundings {
     /// First operation of each call that has one, by start of the call.
-    launches: Vec<(u64, u32)>,
+    launches: Vec<(u64, OpIndex)>,
     /// Per operation: the last end of it and all before it.
     ended_ns: Vec<u64>,
 }
@@ -41,40 +44,34 @@ impl PauseSurroundings {
         layout: &ReplayLayout,
         run: &NetworkRun<'_>,
     ) -> u64 {
-        let idle = || {
-            let of_one = self.timelines.get(at)?;
-            let next = of_one
-                .launches
-                .partition_point(|(start, _)| *start < span.end_ns);
-            let (_, next) = of_one.launches.get(next)?;
-            let start = layout.on_network(span.start_ns);
-            let (node, _) = layout.op(*next)?;
-            let (op_start_ns, _) = layout.op_span(*next)?;
-            let ops = of_one.within(*next, span.start_ns);
-            let same = layout.devices.get(*next as usize);
-            let ops = ops.filter(|op| layout.devices.get(*op as usize) == same);
-            let (mut measured, mut without) = (Vec::new(), Vec::new());
-            for op in ops {
-                let (from, to) = layout.op_span(op)?;
-                measured.push((layout.on_network(from), layout.on_network(to)));
-                let (from, to) = layout.op(op)?;
-                without.push((run.time_of(from), run.time_of(to)));
-            }
-            let measured = idle(measured, start, layout.on_network(op_start_ns));
-            Some(measured.saturating_sub(idle(without, start, run.time_of(node))))
+        let of_one = &self.timelines[at];
+        let launches = &of_one.launches;
+        let next = launches.partition_point(|(start, _)| *start < span.end_ns);
+        let Some((_, next)) = launches.get(next) else {
+            return 0;
         };
-        idle().unwrap_or(0)
+        let start = layout.on_network(span.start_ns);
+        let device = layout.device(*next);
+        let ops = of_one.within(*next, span.start_ns);
+        let (mut measured, mut without) = (Vec::new(), Vec::new());
+        for op in ops.filter(|op| layout.device(*op) == device) {
+            let (from, to) = layout.op_span(op);
+            measured.push((layout.on_network(from), layout.on_network(to)));
+            let (from, to) = layout.op(op);
+            without.push((run.time_of(from), run.time_of(to)));
+        }
+        let (op_start_ns, _) = layout.op_span(*next);
+        let measured = idle(measured, start, layout.on_network(op_start_ns));
+        let without = idle(without, start, run.time_of(layout.op(*next).0));
+        duration(without, measured)
     }
 }
 
 impl TimelineSurroundings {
     fn of(timeline: &Timeline) -> Self {
-        let mut launches: Vec<(u64, u32)> = (0u32..)
-            .zip(&timeline.ops)
-            .filter_map(|(index, op)| {
-                let call = timeline.calls.get(op.call as usize)?;
-                Some((call.start_ns, index))
-            })
+        let ops = Index::enumerate(&timeline.ops);
+        let mut launches: Vec<(u64, OpIndex)> = ops
+            .filter_map(|(index, op)| Some((timeline.call(op)?.start_ns, index)))
             .collect();
         launches.sort_unstable();
         let mut last = 0;
@@ -89,16 +86,17 @@ impl TimelineSurroundings {
     }
 
     /// Operations up to the given one that may have run after a time.
-    fn within(&self, last: u32, from_ns: u64) -> impl Iterator<Item = u32> {
+    fn within(&self, last: OpIndex, from_ns: u64) -> impl Iterator<Item = OpIndex> {
         let before = self.ended_ns.partition_point(|ended| *ended <= from_ns);
-        u32::try_from(before).unwrap_or(u32::MAX)..last.saturating_add(1)
+        (before..last.at() + 1).map(OpIndex::new)
     }
 }
 
 /// Time of a window in which nothing ran.
 fn idle(spans: Vec<(i64, i64)>, from: i64, to: i64) -> u64 {
-    let window_ns = u64::try_from(to.saturating_sub(from)).unwrap_or(0);
-    let after = |time: i64| time.clamp(from, to.max(from)).abs_diff(from);
+    let to = to.max(from);
+    let window_ns = to.abs_diff(from);
+    let after = |time: i64| time.clamp(from, to).abs_diff(from);
     let spans = spans.into_iter();
     let busy = spans.map(|(start, end)| (after(start), after(end)));
     window_ns - Intervals::from_iter(busy).length_ns()

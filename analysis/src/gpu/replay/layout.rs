@@ -1,24 +1,30 @@
 //! Maps the starts and ends of a timeline to nodes of the network.
 
 use super::ReplayJob;
+use super::network::EdgeIndex;
 use super::network::LIMIT_NS;
-use super::network::NONE;
 use super::network::NetworkBuilder;
+use super::network::NodeIndex;
 use super::network::TieOrder;
 use crate::gpu::calls::CallEffect;
+use crate::gpu::index::Index;
+use crate::gpu::timeline::Call;
+use crate::gpu::timeline::CallIndex;
+use crate::gpu::timeline::Op;
+use crate::gpu::timeline::OpIndex;
+use crate::gpu::timeline::StreamIndex;
 use crate::gpu::timeline::Timeline;
+use crate::time::timestamp;
 
 /// Nodes of one timeline, and its threads' calls in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ReplayLayout {
     /// Add to a time of the timeline to get the network's clock.
     shift: i128,
     /// Nanoseconds from the clock of the timeline to that of the job.
-    pub(super) offset_ns: i64,
-    first_call: u32,
-    first_op: u32,
-    /// The node before everything else.
-    pub(super) origin: u32,
+    offset_ns: i64,
+    /// The node before everything else; those of the calls follow, then those of the operations.
+    pub(super) origin: NodeIndex,
     /// Measured starts and ends, on the clock of the timeline.
     pub(super) calls: Vec<(u64, u64)>,
     pub(super) ops: Vec<(u64, u64)>,
@@ -26,40 +32,60 @@ pub(super) struct ReplayLayout {
     pub(super) chains: Vec<CallChain>,
     /// Per thread: from which time between two calls on it was quiet for unusually long.
     pub(super) quiet_ns: Vec<u64>,
-    /// Per operation: its device, [`NONE`] where unknown.
-    pub(super) devices: Vec<u32>,
+    /// Per operation: its stream.
+    streams: Vec<StreamIndex>,
+    /// Per stream: its device; `None` if unknown.
+    devices: Vec<Option<u32>>,
     /// Which operations members of a collective are.
     pub(super) meets: Vec<bool>,
 }
 
 /// The calls of one thread in order.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default)]
 pub(super) struct CallChain {
-    /// The calls, as indices in the timeline.
-    pub(super) calls: Vec<u32>,
-    /// Per call: the edge into its start from the end of the call before on the thread.
-    pub(super) own: Vec<u32>,
-    /// For each call: the edge to its start from another thread's call, [`NONE`] if none.
-    pub(super) switch: Vec<u32>,
-    /// For each call: index of that other call, [`NONE`] if none.
-    pub(super) source: Vec<u32>,
+    pub(super) calls: Vec<CallIndex>,
+    /// Per call: the edge into its start from the end of the call before on the thread. Empty if it
+    /// only polls.
+    pub(super) own: Vec<EdgeIndex>,
+    /// Per call: what handed over to it, if the thread waited for another one. Empty if it only
+    /// polls.
+    pub(super) hand_overs: Vec<Option<HandOver>>,
     /// Whether it only polls events: its calls are unrelated to work and stay where they are.
     pub(super) polls: bool,
     /// Whether it runs Python, so that it needs the GIL.
     pub(super) python: bool,
 }
 
-/// The earliest time of anything in the job, on its common clock.
+/// The end of another thread's call that a call waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HandOver {
+    pub(super) source: CallIndex,
+    /// From the end of the source to the start of the call.
+    pub(super) edge: EdgeIndex,
+}
+
+// There is one per call.
+const _: () = assert!(size_of::<Option<HandOver>>() == 8);
+
+impl CallChain {
+    /// The call before a place.
+    pub(super) fn before(&self, place: usize) -> Option<CallIndex> {
+        Some(self.calls[place.checked_sub(1)?])
+    }
+
+    /// What handed over to the call at a place.
+    pub(super) fn hand_over(&self, place: usize) -> Option<HandOver> {
+        *self.hand_overs.get(place)?
+    }
+}
+
+/// The earliest time of anything in the job, on its common clock; 0 if there is nothing.
 pub(super) fn base(job: &ReplayJob<'_>) -> i128 {
-    let first = |at: usize, timeline: &Timeline| {
-        let ops = timeline.ops.iter().map(|op| op.start_ns);
-        let calls = timeline.calls.iter().map(|call| call.start_ns);
-        let first = ops.chain(calls).min()?;
-        Some(i128::from(first) + i128::from(job.offset_ns(at)))
-    };
-    let timelines = job.timelines.iter().enumerate();
-    let firsts = timelines.filter_map(|(at, timeline)| first(at, timeline));
-    firsts.min().unwrap_or(0)
+    let timelines = job.timelines.iter().zip(&job.offsets_ns);
+    let firsts = timelines.filter_map(|(timeline, offset_ns)| {
+        Some(i128::from(timeline.first_ns()?) + i128::from(*offset_ns))
+    });
+    firsts.min().unwrap_or_default()
 }
 
 impl ReplayLayout {
@@ -70,124 +96,125 @@ impl ReplayLayout {
         base: i128,
         builder: &mut NetworkBuilder,
     ) -> Self {
-        let Some(timeline) = job.timelines.get(at) else {
-            return Self::default();
-        };
-        let offset_ns = job.offset_ns(at);
+        let (timeline, offset_ns) = (job.timelines[at], job.offsets_ns[at]);
+        let shift = i128::from(offset_ns) - base;
+        // Without anything the time of the origin does not matter.
+        let first_ns = timeline.first_ns().unwrap_or_default();
         let mut layout = Self {
-            shift: i128::from(offset_ns) - base,
+            shift,
             offset_ns,
-            calls: spans(
-                timeline
-                    .calls
-                    .iter()
-                    .map(|call| (call.start_ns, call.end_ns)),
-            ),
-            ops: spans(timeline.ops.iter().map(|op| (op.start_ns, op.end_ns))),
+            origin: builder.node(on_network(first_ns, shift), TieOrder::Origin),
+            calls: timeline.calls.iter().map(Call::span).collect(),
+            ops: timeline.ops.iter().map(Op::span).collect(),
             chains: chains(timeline),
-            devices: timeline
-                .ops
-                .iter()
-                .map(|op| timeline.device(op).unwrap_or(NONE))
-                .collect(),
+            quiet_ns: Vec::new(),
+            streams: timeline.ops.iter().map(|op| op.stream).collect(),
+            devices: timeline.streams.iter().map(|own| own.device).collect(),
             meets: vec![false; timeline.ops.len()],
-            ..Self::default()
         };
-        let collectives = job
-            .collectives
-            .iter()
-            .flat_map(|collective| &collective.members);
-        for member in collectives.filter(|member| member.timeline as usize == at) {
-            if let Some(meets) = layout.meets.get_mut(member.op as usize) {
-                *meets = true;
+        let members = job.collectives.iter().flat_map(|own| &own.members);
+        for member in members.filter(|member| member.timeline as usize == at) {
+            layout.meets[member.op.at()] = true;
+        }
+        for (spans, begin, end) in [
+            (&layout.calls, TieOrder::CallBegin, TieOrder::CallEnd),
+            (&layout.ops, TieOrder::OpBegin, TieOrder::OpEnd),
+        ] {
+            for (start_ns, end_ns) in spans {
+                debug_assert!(start_ns <= end_ns, "the reader reads starts and lengths");
+                builder.node(layout.on_network(*start_ns), begin);
+                builder.node(layout.on_network(*end_ns), end);
             }
         }
-        layout.make_nodes(builder);
         layout
-    }
-
-    fn make_nodes(&mut self, builder: &mut NetworkBuilder) {
-        let all = self.calls.iter().chain(&self.ops);
-        let first = all.map(|(start, _)| *start).min().unwrap_or(0);
-        self.origin = builder.node(self.on_network(first), TieOrder::Origin);
-        self.first_call = self.origin.saturating_add(1);
-        for (start, end) in &self.calls {
-            builder.node(self.on_network(*start), TieOrder::CallBegin);
-            builder.node(self.on_network(*end), TieOrder::CallEnd);
-        }
-        let count = u32::try_from(self.calls.len()).unwrap_or(NONE);
-        self.first_op = self.first_call.saturating_add(count.saturating_mul(2));
-        for (start, end) in &self.ops {
-            builder.node(self.on_network(*start), TieOrder::OpBegin);
-            builder.node(self.on_network(*end), TieOrder::OpEnd);
-        }
     }
 
     /// A time of the timeline on the network's clock.
     pub(super) fn on_network(&self, at_ns: u64) -> i64 {
-        let time = i128::from(at_ns) + self.shift;
-        let limit = i128::from(LIMIT_NS);
-        i64::try_from(time.clamp(-limit, limit)).unwrap_or(0)
+        on_network(at_ns, self.shift)
     }
 
-    /// The network's origin on the job's common clock.
-    pub(super) fn base(&self) -> i128 {
-        i128::from(self.offset_ns) - self.shift
+    /// A time of the network on the job's common clock.
+    pub(super) fn on_clock(&self, time_ns: i64) -> u64 {
+        timestamp(i128::from(time_ns) + i128::from(self.offset_ns) - self.shift)
+    }
+
+    /// A measured time of the timeline, later by `by_ns`, on the clock of the job.
+    pub(super) fn moved(&self, at_ns: u64, by_ns: i64) -> u64 {
+        timestamp(i128::from(at_ns) + i128::from(self.offset_ns) + i128::from(by_ns))
     }
 
     /// The nodes of a call's start and end.
-    pub(super) fn call(&self, call: u32) -> Option<(u32, u32)> {
-        self.calls.get(call as usize)?;
-        let start = self.first_call + 2 * call;
-        Some((start, start + 1))
+    pub(super) fn call(&self, call: CallIndex) -> (NodeIndex, NodeIndex) {
+        debug_assert!(call.at() < self.calls.len());
+        self.nodes(call.at())
     }
 
     /// The nodes of an operation's start and end.
-    pub(super) fn op(&self, op: u32) -> Option<(u32, u32)> {
-        self.ops.get(op as usize)?;
-        let start = self.first_op + 2 * op;
-        Some((start, start + 1))
+    pub(super) fn op(&self, op: OpIndex) -> (NodeIndex, NodeIndex) {
+        debug_assert!(op.at() < self.ops.len());
+        self.nodes(self.calls.len() + op.at())
+    }
+
+    fn nodes(&self, place: usize) -> (NodeIndex, NodeIndex) {
+        let start = self.origin.at() + 1 + 2 * place;
+        (Index::new(start), Index::new(start + 1))
     }
 
     /// Start and end of a call on the clock of the timeline.
-    pub(super) fn call_span(&self, call: u32) -> Option<(u64, u64)> {
-        self.calls.get(call as usize).copied()
+    pub(super) fn call_span(&self, call: CallIndex) -> (u64, u64) {
+        self.calls[call.at()]
     }
 
     /// Start and end of an operation on the clock of the timeline.
-    pub(super) fn op_span(&self, op: u32) -> Option<(u64, u64)> {
-        self.ops.get(op as usize).copied()
+    pub(super) fn op_span(&self, op: OpIndex) -> (u64, u64) {
+        self.ops[op.at()]
+    }
+
+    /// The device of an operation; `None` if unknown.
+    pub(super) fn device(&self, op: OpIndex) -> Option<u32> {
+        self.devices[self.streams[op.at()].at()]
+    }
+
+    /// All operations in order.
+    pub(super) fn all_ops(&self) -> impl Iterator<Item = OpIndex> + use<> {
+        (0..self.ops.len()).map(OpIndex::new)
+    }
+
+    /// All calls of threads that do more than poll.
+    pub(super) fn working_calls(&self) -> impl Iterator<Item = CallIndex> {
+        let working = self.chains.iter().filter(|chain| !chain.polls);
+        working.flat_map(|chain| &chain.calls).copied()
+    }
+
+    /// Index in the chain of the first call of a thread that starts at or after a time.
+    pub(super) fn first_from(&self, chain: &CallChain, at_ns: u64) -> usize {
+        let before = |call: &CallIndex| self.call_span(*call).0 < at_ns;
+        chain.calls.partition_point(before)
     }
 }
 
-/// Ends before their starts are taken as their starts.
-fn spans(spans: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
-    spans.map(|(start, end)| (start, end.max(start))).collect()
+fn on_network(at_ns: u64, shift: i128) -> i64 {
+    let limit = i128::from(LIMIT_NS);
+    (i128::from(at_ns) + shift).clamp(-limit, limit) as i64
 }
 
 fn chains(timeline: &Timeline) -> Vec<CallChain> {
-    let mut chains = vec![CallChain::default(); timeline.threads.len()];
-    let mut works = vec![false; timeline.threads.len()];
-    for (index, call) in (0..).zip(&timeline.calls) {
-        let thread = call.thread as usize;
-        if let (Some(chain), Some(works)) = (chains.get_mut(thread), works.get_mut(thread)) {
-            chain.calls.push(index);
-            *works |= call.kind != CallEffect::Query;
-        }
-    }
-    for (index, ((chain, works), thread)) in
-        (0..).zip(chains.iter_mut().zip(works).zip(&timeline.threads))
-    {
-        let starts = |call: &u32| timeline.calls.get(*call as usize).map(|call| call.start_ns);
-        chain.calls.sort_by_key(starts);
-        chain.polls = !works;
-        chain.own = vec![NONE; chain.calls.len()];
-        chain.switch = vec![NONE; chain.calls.len()];
-        chain.source = vec![NONE; chain.calls.len()];
-        chain.python = thread.tid == timeline.pid
+    debug_assert!(timeline.calls.is_sorted_by_key(|call| call.start_ns));
+    let threads = Index::enumerate(&timeline.threads);
+    let chains = threads.map(|(index, thread)| CallChain {
+        polls: true,
+        python: thread.tid == timeline.pid
             || timeline.namespace_pid == Some(thread.tid)
             || timeline.pauses.iter().any(|pause| pause.thread == index)
-            || timeline.steps.iter().any(|step| step.thread == index)
+            || timeline.steps.iter().any(|step| step.thread == index),
+        ..CallChain::default()
+    });
+    let mut chains: Vec<CallChain> = chains.collect();
+    for (index, call) in Index::enumerate(&timeline.calls) {
+        let chain = &mut chains[call.thread.at()];
+        chain.calls.push(index);
+        chain.polls &= call.kind == CallEffect::Query;
     }
     chains
 }

@@ -3,11 +3,20 @@
 //! The time of a node is the latest of (time of a node that it waits for + delay). Owns the order
 //! of nodes, the delays, and the propagation of changed delays. Knows nothing of GPUs.
 
+use crate::gpu::index::Index;
+use crate::time::later;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// No edge, no node.
-pub(super) const NONE: u32 = u32::MAX;
+/// A node of the builder.
+#[derive(Debug)]
+pub(super) struct Node;
+pub(super) type NodeIndex = Index<Node>;
+/// An edge of the builder.
+pub(super) type EdgeIndex = Index<Edge>;
+/// Place of a node, and of an edge, in the [`Network`].
+type Rank = Index<Network>;
+type EdgeRank = Index<NetworkRun<'static>>;
 
 /// Times stay within this many nanoseconds of the origin (36 years), so that sums of a few of them
 /// cannot overflow.
@@ -18,21 +27,20 @@ pub(super) const LIMIT_NS: i64 = 1 << 60;
 pub(super) struct NetworkBuilder {
     times: Vec<i64>,
     /// Of nodes with the same time, the one with the lower class comes first.
-    classes: Vec<u8>,
+    classes: Vec<TieOrder>,
     edges: Vec<Edge>,
 }
 
 /// The time of `to` is at least that of `from` plus `delay_ns`.
 #[derive(Debug, Clone, Copy)]
-struct Edge {
-    from: u32,
-    to: u32,
+pub(super) struct Edge {
+    from: NodeIndex,
+    to: NodeIndex,
     delay_ns: i64,
 }
 
 /// Order of two nodes with the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TieOrder {
     Origin,
     OpEnd,
@@ -44,154 +52,137 @@ pub(super) enum TieOrder {
 
 impl NetworkBuilder {
     /// Adds a node with its measured time.
-    pub(super) fn node(&mut self, time_ns: i64, class: TieOrder) -> u32 {
-        let node = u32::try_from(self.times.len()).unwrap_or(NONE);
+    pub(super) fn node(&mut self, time_ns: i64, class: TieOrder) -> NodeIndex {
+        self.classes.push(class);
         self.times.push(time_ns.clamp(-LIMIT_NS, LIMIT_NS));
-        self.classes.push(class as u8);
-        node
+        Index::new(self.times.len() - 1)
     }
 
     /// The measured time of a node.
-    pub(super) fn time(&self, node: u32) -> i64 {
-        self.times.get(node as usize).copied().unwrap_or(0)
+    pub(super) fn time(&self, node: NodeIndex) -> i64 {
+        self.times[node.at()]
     }
 
     /// `to` waits for `from`, at least `delay_ns`; never more than was measured between them. Of
     /// the edges to a node, the one with the latest time is extended to the measured time.
-    pub(super) fn edge(&mut self, from: u32, to: u32, delay_ns: i64) -> u32 {
-        let edge = u32::try_from(self.edges.len()).unwrap_or(NONE);
-        let measured = self.time(to) - self.time(from);
-        self.edges.push(Edge {
-            from,
-            to,
-            delay_ns: delay_ns.min(measured),
-        });
-        edge
+    pub(super) fn edge(&mut self, from: NodeIndex, to: NodeIndex, delay_ns: i64) -> EdgeIndex {
+        let measured_ns = self.time(to) - self.time(from);
+        let delay_ns = delay_ns.min(measured_ns);
+        Index::push(&mut self.edges, Edge { from, to, delay_ns })
     }
 
     /// The time of `to` is that of `from` plus the measured difference.
-    pub(super) fn fixed(&mut self, from: u32, to: u32) -> u32 {
+    pub(super) fn fixed(&mut self, from: NodeIndex, to: NodeIndex) -> EdgeIndex {
         self.edge(from, to, i64::MAX)
     }
 
     /// Makes an edge's delay longer, up to the measured.
-    pub(super) fn lengthen(&mut self, edge: u32, by_ns: i64) {
-        let Some(found) = self.edges.get(edge as usize).copied() else {
-            return;
-        };
-        let measured = self.time(found.to) - self.time(found.from);
-        if let Some(slot) = self.edges.get_mut(edge as usize) {
-            slot.delay_ns = found.delay_ns.saturating_add(by_ns).min(measured);
-        }
+    pub(super) fn lengthen(&mut self, edge: EdgeIndex, by_ns: i64) {
+        let Edge { from, to, delay_ns } = self.edges[edge];
+        let measured_ns = self.time(to) - self.time(from);
+        self.edges[edge].delay_ns = later(delay_ns, by_ns).min(measured_ns);
     }
 
     /// Orders the nodes. Edges that would close a circle are left out.
     pub(super) fn finish(self) -> Network {
-        let rank = self.ranks();
-        let mut network = self.by_rank(&rank);
-        network.rank = rank;
+        let mut network = self.by_rank(self.ranks());
         network.tighten();
         network
     }
 
     /// The place of every node: all that it waits for first, else by time. In a circle the
     /// earliest goes first.
-    fn ranks(&self) -> Vec<u32> {
+    fn ranks(&self) -> Vec<Rank> {
         let count = self.times.len();
         let (first_out, out) = self.successors();
         let mut missing = vec![0u32; count];
         for edge in &self.edges {
-            missing[edge.to as usize] += 1;
+            missing[edge.to.at()] += 1;
         }
-        let key = |node: u32| (self.times[node as usize], self.classes[node as usize], node);
-        let mut by_time: Vec<u32> = (0..count as u32).collect();
+        let nodes = || (0..count).map(NodeIndex::new);
+        let key = |node: NodeIndex| (self.times[node.at()], self.classes[node.at()], node);
+        let mut by_time: Vec<NodeIndex> = nodes().collect();
         by_time.sort_unstable_by_key(|node| key(*node));
         let mut by_time = by_time.into_iter();
-        let ready = (0..count as u32).filter(|node| missing[*node as usize] == 0);
-        let mut heap: BinaryHeap<Reverse<(i64, u8, u32)>> =
-            ready.map(|node| Reverse(key(node))).collect();
-        let mut rank = vec![NONE; count];
-        let mut next = 0;
-        while next < count as u32 {
-            let node = match heap.pop() {
-                Some(Reverse((_, _, node))) => node,
-                None => match by_time.find(|node| rank[*node as usize] == NONE) {
-                    Some(node) => node,
-                    None => break,
-                },
+        let ready = nodes().filter(|node| missing[node.at()] == 0);
+        let mut heap: BinaryHeap<_> = ready.map(|node| Reverse(key(node))).collect();
+        let mut placed = vec![false; count];
+        let mut ranks = vec![Rank::new(0); count];
+        for rank in (0..count).map(Rank::new) {
+            let ready = heap.pop().map(|Reverse((_, _, node))| node);
+            let Some(node) = ready.or_else(|| by_time.find(|node| !placed[node.at()])) else {
+                break;
             };
-            if rank[node as usize] != NONE {
-                continue;
-            }
-            rank[node as usize] = next;
-            next += 1;
-            let range = first_out[node as usize] as usize..first_out[node as usize + 1] as usize;
+            debug_assert!(!placed[node.at()], "a node becomes ready once");
+            placed[node.at()] = true;
+            ranks[node.at()] = rank;
+            let range = first_out[node.at()] as usize..first_out[node.at() + 1] as usize;
             for to in &out[range] {
-                let missing = &mut missing[*to as usize];
-                *missing = missing.saturating_sub(1);
-                if *missing == 0 && rank[*to as usize] == NONE {
+                let missing = &mut missing[to.at()];
+                *missing -= 1;
+                if *missing == 0 && !placed[to.at()] {
                     heap.push(Reverse(key(*to)));
                 }
             }
         }
-        rank
+        ranks
     }
 
-    fn successors(&self) -> (Vec<u32>, Vec<u32>) {
+    fn successors(&self) -> (Vec<u32>, Vec<NodeIndex>) {
         let mut first = vec![0u32; self.times.len() + 1];
         for edge in &self.edges {
-            first[edge.from as usize + 1] += 1;
+            first[edge.from.at() + 1] += 1;
         }
         accumulate(&mut first);
         let mut slots = first.clone();
-        let mut out = vec![0u32; self.edges.len()];
+        let mut out = vec![NodeIndex::new(0); self.edges.len()];
         for edge in &self.edges {
-            let slot = &mut slots[edge.from as usize];
+            let slot = &mut slots[edge.from.at()];
             out[*slot as usize] = edge.to;
             *slot += 1;
         }
         (first, out)
     }
 
-    fn by_rank(&self, rank: &[u32]) -> Network {
+    fn by_rank(&self, rank: Vec<Rank>) -> Network {
         let count = self.times.len();
         let mut measured = vec![0; count];
-        for (node, time) in self.times.iter().enumerate() {
-            measured[rank[node] as usize] = *time;
+        for (time, rank) in self.times.iter().zip(&rank) {
+            measured[rank.at()] = *time;
         }
-        let ranked = |edge: &Edge| (rank[edge.from as usize], rank[edge.to as usize]);
+        let ranked = |edge: &Edge| (rank[edge.from.at()], rank[edge.to.at()]);
         let mut first = vec![0u32; count + 1];
-        let mut reach: Vec<u32> = (0..count as u32).collect();
+        let mut reach: Vec<Rank> = (0..count).map(Rank::new).collect();
+        let mut kept = 0;
         for edge in &self.edges {
             let (from, to) = ranked(edge);
             if from < to {
-                first[to as usize + 1] += 1;
-                reach[from as usize] = reach[from as usize].max(to);
+                first[to.at() + 1] += 1;
+                reach[from.at()] = reach[from.at()].max(to);
+                kept += 1;
             }
         }
         accumulate(&mut first);
         let mut slots = first.clone();
-        let kept = first.last().copied().unwrap_or(0) as usize;
-        let (mut from_of, mut delays) = (vec![0; kept], vec![0; kept]);
-        let mut position = vec![NONE; self.edges.len()];
-        for (index, edge) in self.edges.iter().enumerate() {
+        let (mut from_of, mut delays) = (vec![Rank::new(0); kept], vec![0; kept]);
+        let position = self.edges.iter().map(|edge| {
             let (from, to) = ranked(edge);
-            if from < to {
-                let slot = &mut slots[to as usize];
-                from_of[*slot as usize] = from;
-                delays[*slot as usize] = edge.delay_ns;
-                position[index] = *slot;
-                *slot += 1;
-            }
-        }
+            (from < to).then(|| {
+                let slot = slots[to.at()] as usize;
+                slots[to.at()] += 1;
+                from_of[slot] = from;
+                delays[slot] = edge.delay_ns;
+                EdgeRank::new(slot)
+            })
+        });
         Network {
+            position: position.collect(),
             first,
             from: from_of,
             delays,
             measured,
             reach,
-            rank: Vec::new(),
-            position,
+            rank,
         }
     }
 }
@@ -209,21 +200,21 @@ fn accumulate(counts: &mut [u32]) {
 pub(super) struct Network {
     /// Edges into node `n`: `first[n]..first[n + 1]`.
     first: Vec<u32>,
-    from: Vec<u32>,
+    from: Vec<Rank>,
     delays: Vec<i64>,
     measured: Vec<i64>,
     /// The last node that waits for this one.
-    reach: Vec<u32>,
+    reach: Vec<Rank>,
     /// Place of each node of the builder.
-    rank: Vec<u32>,
-    /// Place of each edge of the builder, [`NONE`] if it was left out.
-    position: Vec<u32>,
+    rank: Vec<Rank>,
+    /// Place of each edge of the builder; `None` if it was left out.
+    position: Vec<Option<EdgeRank>>,
 }
 
-/// A changed delay, by the builder's number of the edge.
+/// A changed delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DelayChange {
-    pub(super) edge: u32,
+    pub(super) edge: EdgeIndex,
     pub(super) by_ns: i64,
 }
 
@@ -233,12 +224,11 @@ impl Network {
     fn tighten(&mut self) {
         for node in 0..self.measured.len() {
             let edges = self.edges(node);
-            let latest = edges.max_by_key(|edge| {
-                let from = self.measured[self.from[*edge] as usize];
-                from.saturating_add(self.delays[*edge])
-            });
+            let from_ns = |edge: usize| self.measured[self.from[edge].at()];
+            // Measured times are within the limit, delays and differences within twice of it.
+            let latest = edges.max_by_key(|edge| from_ns(*edge) + self.delays[*edge]);
             if let Some(edge) = latest {
-                self.delays[edge] = self.measured[node] - self.measured[self.from[edge] as usize];
+                self.delays[edge] = self.measured[node] - from_ns(edge);
             }
         }
     }
@@ -257,24 +247,20 @@ impl Network {
         let mut last = vec![true; self.len()];
         for (from, delay) in self.from.iter().zip(&self.delays) {
             if *delay >= 0 {
-                last[*from as usize] = false;
+                last[from.at()] = false;
             }
         }
-        let of = |rank: &u32| last.get(*rank as usize).copied().unwrap_or(false);
-        self.rank.iter().map(of).collect()
+        self.rank.iter().map(|rank| last[rank.at()]).collect()
     }
 
     /// The measured time of a node.
-    pub(super) fn measured(&self, node: u32) -> i64 {
+    pub(super) fn measured(&self, node: NodeIndex) -> i64 {
         self.time_in(&self.measured, node)
     }
 
     /// The time of a node in a run.
-    pub(super) fn time_in(&self, times: &[i64], node: u32) -> i64 {
-        let rank = self.rank.get(node as usize);
-        rank.and_then(|rank| times.get(*rank as usize))
-            .copied()
-            .unwrap_or(0)
+    pub(super) fn time_in(&self, times: &[i64], node: NodeIndex) -> i64 {
+        times[self.rank[node.at()].at()]
     }
 
     /// A run with all delays as learned.
@@ -302,19 +288,16 @@ impl NetworkRun<'_> {
         let network = self.network;
         let (mut start, mut horizon) = (usize::MAX, 0);
         for delta in deltas {
-            let position = network.position.get(delta.edge as usize).copied();
-            let Some(position) = position.filter(|position| *position != NONE) else {
+            let Some(position) = network.position[delta.edge.at()] else {
                 continue;
             };
-            let delay = &mut self.delays[position as usize];
+            let delay = &mut self.delays[position.at()];
             if let Some(undo) = undo.as_deref_mut() {
                 undo.delays.push((position, *delay));
             }
-            *delay = delay.saturating_add(delta.by_ns);
-            let node = network
-                .first
-                .partition_point(|first| *first <= position)
-                .saturating_sub(1);
+            *delay = later(*delay, delta.by_ns);
+            let first = &network.first;
+            let node = first.partition_point(|first| *first as usize <= position.at()) - 1;
             start = start.min(node);
             horizon = horizon.max(node);
         }
@@ -323,10 +306,10 @@ impl NetworkRun<'_> {
             let time = self.time(node);
             if time != self.times[node] {
                 if let Some(undo) = undo.as_deref_mut() {
-                    undo.times.push((node as u32, self.times[node]));
+                    undo.times.push((Rank::new(node), self.times[node]));
                 }
                 self.times[node] = time;
-                horizon = horizon.max(network.reach[node] as usize);
+                horizon = horizon.max(network.reach[node].at());
             }
             node += 1;
         }
@@ -336,8 +319,8 @@ impl NetworkRun<'_> {
         let network = self.network;
         let mut latest = None;
         for edge in network.edges(node) {
-            let from = self.times[network.from[edge] as usize];
-            latest = latest.max(Some(from.saturating_add(self.delays[edge])));
+            let from = self.times[network.from[edge].at()];
+            latest = latest.max(Some(later(from, self.delays[edge])));
         }
         latest.unwrap_or(network.measured[node])
     }
@@ -345,15 +328,15 @@ impl NetworkRun<'_> {
     /// Undoes a change.
     pub(super) fn undo(&mut self, undo: &mut DelayUndo) {
         for (position, delay) in undo.delays.drain(..).rev() {
-            self.delays[position as usize] = delay;
+            self.delays[position.at()] = delay;
         }
         for (node, time) in undo.times.drain(..).rev() {
-            self.times[node as usize] = time;
+            self.times[node.at()] = time;
         }
     }
 
     /// The time of a node of the builder.
-    pub(super) fn time_of(&self, node: u32) -> i64 {
+    pub(super) fn time_of(&self, node: NodeIndex) -> i64 {
         self.network.time_in(&self.times, node)
     }
 
@@ -366,6 +349,6 @@ impl NetworkRun<'_> {
 /// The values that a change overwrote.
 #[derive(Debug, Default)]
 pub(super) struct DelayUndo {
-    delays: Vec<(u32, i64)>,
-    times: Vec<(u32, i64)>,
+    delays: Vec<(EdgeRank, i64)>,
+    times: Vec<(Rank, i64)>,
 }

@@ -13,26 +13,33 @@ use super::ReplayChange;
 use super::layout::CallChain;
 use super::layout::ReplayLayout;
 use super::network::DelayChange;
-use super::network::NONE;
+use super::network::EdgeIndex;
 use super::network::NetworkBuilder;
 use super::typical_gap::TypicalGap;
 use crate::gpu::pause_span::PauseSpan;
+use crate::gpu::timeline::CallIndex;
 use crate::gpu::timeline::Timeline;
+use crate::time::duration;
 use crate::time::intervals::SummedIntervals;
+use crate::time::later;
+use crate::time::signed;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
+
+/// By the call that handed over: the edge of each hand-over, and the call that waited for it.
+type HandedOver = HashMap<CallIndex, Vec<(EdgeIndex, CallIndex)>>;
 
 /// The times that the pauses of a timeline are part of.
 #[derive(Debug, Default)]
 pub(super) struct PauseEffects {
     pauses: Vec<PauseEffect>,
-    handed: HashMap<u32, Vec<HandOver>>,
-    floors: HashMap<u32, i64>,
+    handed: HandedOver,
+    floors: HashMap<EdgeIndex, i64>,
 }
 
 /// The delays of one pause.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct PauseEffect {
     start_ns: u64,
     end_ns: u64,
@@ -42,7 +49,7 @@ struct PauseEffect {
 /// The part of a delay that is a pause.
 #[derive(Debug, Clone, Copy)]
 struct PausedDelay {
-    edge: u32,
+    edge: EdgeIndex,
     length_ns: i64,
 }
 
@@ -50,7 +57,7 @@ struct PausedDelay {
 #[derive(Debug, Default, Clone)]
 pub(super) struct AppliedChange {
     /// By edge, then in order of time.
-    pub(super) parts: BTreeMap<u32, Vec<AppliedDelay>>,
+    pub(super) parts: BTreeMap<EdgeIndex, Vec<AppliedDelay>>,
 }
 
 /// The effect of a change within one delay.
@@ -64,20 +71,15 @@ pub(super) struct AppliedDelay {
 
 impl AppliedChange {
     pub(super) fn deltas(&self) -> Vec<DelayChange> {
-        let sum = |parts: &[AppliedDelay]| {
-            parts
-                .iter()
-                .fold(0i64, |sum, part| sum.saturating_add(part.by_ns))
-        };
         let deltas = self.parts.iter().map(|(edge, parts)| DelayChange {
             edge: *edge,
-            by_ns: sum(parts),
+            by_ns: parts.iter().map(|part| part.by_ns).fold(0, later),
         });
         deltas.collect()
     }
 
-    fn add(&mut self, edge: u32, part: AppliedDelay) {
-        if edge != NONE && part.by_ns != 0 {
+    fn add(&mut self, edge: EdgeIndex, part: AppliedDelay) {
+        if part.by_ns != 0 {
             self.parts.entry(edge).or_default().push(part);
         }
     }
@@ -100,17 +102,16 @@ impl PauseEffects {
         let pauses = timeline.pauses.iter().map(|pause| {
             let mut effect = PauseEffect {
                 start_ns: pause.start_ns,
-                end_ns: pause.end_ns.max(pause.start_ns),
+                end_ns: pause.end_ns,
                 parts: Vec::new(),
             };
-            for ((thread, chain), usual) in (0u32..).zip(&layout.chains).zip(&usual) {
-                if thread == pause.thread {
+            for ((thread, chain), usual) in layout.chains.iter().enumerate().zip(&usual) {
+                if thread == pause.thread.at() {
                     own(pause, chain, layout, &mut taken, &mut effect);
                 } else if !chain.polls {
-                    let quiet_ns = layout.quiet_ns.get(thread as usize).copied();
                     let other = WaitingThread {
                         chain,
-                        quiet_ns: quiet_ns.unwrap_or(0),
+                        quiet_ns: layout.quiet_ns[thread],
                         usual_ns: &|place| usual.before(timeline, chain, place),
                     };
                     other.add_blocked(&covered, layout, &mut taken, &mut effect);
@@ -135,90 +136,94 @@ impl PauseEffects {
 /// A thread that waited for another one continues no earlier than its own pauses allow: for each
 /// edge from its previous call, the time from that call to the end of a pause that started before
 /// the other thread handed over.
-fn floors(timeline: &Timeline, layout: &ReplayLayout) -> HashMap<u32, i64> {
-    let mut floors: HashMap<u32, i64> = HashMap::new();
+fn floors(timeline: &Timeline, layout: &ReplayLayout) -> HashMap<EdgeIndex, i64> {
+    let mut floors: HashMap<EdgeIndex, i64> = HashMap::new();
     for pause in &timeline.pauses {
-        let Some(chain) = layout.chains.get(pause.thread as usize) else {
-            continue;
-        };
-        let place = first_from(chain, pause.start_ns, layout);
-        if let Some((edge, from)) = waiting(chain, place, pause.start_ns, layout)
-            && let Some((_, to)) = gap(chain, place, layout)
-        {
-            let floor = pause.end_ns.min(to).saturating_sub(from);
-            let floor = i64::try_from(floor).unwrap_or(i64::MAX);
-            let slot = floors.entry(edge).or_default();
-            *slot = floor.max(*slot);
+        let chain = &layout.chains[pause.thread.at()];
+        if let Some(wait) = waiting(chain, pause.start_ns, layout) {
+            let floor_ns = signed(pause.end_ns.min(wait.to_ns) - wait.from_ns);
+            let slot = floors.entry(wait.edge).or_insert(floor_ns);
+            *slot = floor_ns.max(*slot);
         }
     }
     floors
 }
 
-/// If a thread waits for another one at a time before the call at a place: the edge from its call
-/// before, and that call's end.
-fn waiting(
-    chain: &CallChain,
-    place: usize,
-    at_ns: u64,
-    layout: &ReplayLayout,
-) -> Option<(u32, u64)> {
-    let (_, handed_over) = layout.call_span(*chain.source.get(place)?)?;
-    let (from, _) = gap(chain, place, layout)?;
-    let edge = chain.own.get(place)?;
-    (place > 0 && from <= at_ns && at_ns < handed_over).then_some((*edge, from))
+/// A thread that waits for another one.
+struct HandOverWait {
+    /// From its last call before.
+    edge: EdgeIndex,
+    /// End of its last call before.
+    from_ns: u64,
+    /// When the other one hands over.
+    handed_over_ns: u64,
+    /// Start of its next call.
+    to_ns: u64,
 }
 
-/// For each delay, the time up to which it is assigned to pauses, so that no time is assigned
-/// twice, the assigned amount and its limit.
+/// The wait that a thread is in at a time.
+fn waiting(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> Option<HandOverWait> {
+    let place = layout.first_from(chain, at_ns);
+    let hand_over = chain.hand_over(place)?;
+    let (_, handed_over_ns) = layout.call_span(hand_over.source);
+    let (from_ns, to_ns) = gap(chain, place, layout)?;
+    (place > 0 && from_ns <= at_ns && at_ns < handed_over_ns).then(|| HandOverWait {
+        edge: chain.own[place],
+        from_ns,
+        handed_over_ns,
+        to_ns,
+    })
+}
+
+/// For each delay what is assigned to pauses.
 #[derive(Debug, Default)]
 struct ClaimedTime {
-    until_ns: HashMap<u32, u64>,
-    sum_ns: HashMap<u32, u64>,
-    max_ns: HashMap<u32, u64>,
+    by_edge: HashMap<EdgeIndex, Claim>,
+}
+
+#[derive(Debug, Default)]
+struct Claim {
+    /// Up to which time it is assigned, so that no time is assigned twice.
+    until_ns: u64,
+    /// How much is assigned.
+    sum_ns: u64,
+    /// How much all pauses together are assigned at most from now on.
+    max_ns: Option<u64>,
 }
 
 impl ClaimedTime {
-    /// Limits what all pauses together are assigned of the delay of an edge from now on.
-    fn limit(&mut self, edge: u32, max_ns: u64) {
-        self.max_ns.insert(edge, max_ns);
+    fn limit(&mut self, edge: EdgeIndex, max_ns: u64) {
+        self.by_edge.entry(edge).or_default().max_ns = Some(max_ns);
     }
 
     /// The part of a pause within the time of an edge.
-    fn take(&mut self, edge: u32, from_ns: u64, to_ns: u64, effect: &mut PauseEffect) {
-        if edge == NONE {
-            return;
-        }
-        let until = self.until_ns.entry(edge).or_insert(from_ns);
-        let start = effect.start_ns.max(*until).max(from_ns);
-        let end = effect.end_ns.min(to_ns);
-        let sum = self.sum_ns.entry(edge).or_default();
-        let most = self.max_ns.get(&edge).copied().unwrap_or(u64::MAX);
-        let length = end.saturating_sub(start).min(most.saturating_sub(*sum));
-        if length > 0 {
-            *until = end;
-            *sum = sum.saturating_add(length);
+    fn take(&mut self, edge: EdgeIndex, from_ns: u64, to_ns: u64, effect: &mut PauseEffect) {
+        let claim = self.by_edge.entry(edge).or_default();
+        let start_ns = effect.start_ns.max(claim.until_ns).max(from_ns);
+        let end_ns = effect.end_ns.min(to_ns);
+        let free_ns = duration(start_ns, end_ns);
+        let length_ns = match claim.max_ns {
+            Some(max_ns) => free_ns.min(duration(claim.sum_ns, max_ns)),
+            None => free_ns,
+        };
+        if length_ns > 0 {
+            claim.until_ns = end_ns;
+            claim.sum_ns += length_ns;
             effect.parts.push(PausedDelay {
                 edge,
-                length_ns: i64::try_from(length).unwrap_or(i64::MAX),
+                length_ns: signed(length_ns),
             });
         }
     }
 }
 
-/// Index in the chain of the first call of a thread that starts at or after a time.
-fn first_from(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> usize {
-    let before = |call: &u32| layout.call_span(*call).is_some_and(|span| span.0 < at_ns);
-    chain.calls.partition_point(before)
-}
-
-/// The time before the call at a place: from the end of the one before it on the thread.
+/// The time before the call at a place: from the end of the one before it on the thread, or from
+/// the clock's zero.
 fn gap(chain: &CallChain, place: usize, layout: &ReplayLayout) -> Option<(u64, u64)> {
-    let (to, _) = layout.call_span(*chain.calls.get(place)?)?;
-    let before = place
-        .checked_sub(1)
-        .and_then(|before| chain.calls.get(before));
-    let from = before.and_then(|before| layout.call_span(*before));
-    Some((from.map_or(0, |(_, end)| end).min(to), to))
+    let (to, _) = layout.call_span(*chain.calls.get(place)?);
+    let before = chain.before(place);
+    let from = before.map_or(0, |before| layout.call_span(before).1);
+    Some((from.min(to), to))
 }
 
 fn take(
@@ -234,10 +239,9 @@ fn take(
     if let Some(own) = chain.own.get(place) {
         taken.take(*own, from, to, effect);
     }
-    if let (Some(switch), Some(source)) = (chain.switch.get(place), chain.source.get(place))
-        && let Some((_, handed_over)) = layout.call_span(*source)
-    {
-        taken.take(*switch, handed_over.min(to), to, effect);
+    if let Some(hand_over) = chain.hand_over(place) {
+        let (_, handed_over) = layout.call_span(hand_over.source);
+        taken.take(hand_over.edge, handed_over, to, effect);
     }
 }
 
@@ -249,7 +253,7 @@ fn own(
     taken: &mut ClaimedTime,
     effect: &mut PauseEffect,
 ) {
-    let mut place = first_from(chain, pause.start_ns, layout);
+    let mut place = layout.first_from(chain, pause.start_ns);
     while let Some((from, _)) = gap(chain, place, layout) {
         if from >= pause.end_ns {
             break;
@@ -264,7 +268,7 @@ struct WaitingThread<'a> {
     chain: &'a CallChain,
     quiet_ns: u64,
     /// The usual time before the call at an index, in ns.
-    usual_ns: &'a dyn Fn(usize) -> u64,
+    usual_ns: &'a dyn Fn(usize) -> Option<u64>,
 }
 
 impl WaitingThread<'_> {
@@ -277,7 +281,7 @@ impl WaitingThread<'_> {
         taken: &mut ClaimedTime,
         effect: &mut PauseEffect,
     ) {
-        let first = first_from(self.chain, effect.start_ns, layout);
+        let first = layout.first_from(self.chain, effect.start_ns);
         // Only a thread in Python that had released the GIL for a call starts this one during the
         // pause.
         let one = self.chain.python
@@ -287,41 +291,31 @@ impl WaitingThread<'_> {
             return;
         };
         let through = to >= effect.end_ns;
-        let switched = self.chain.source.get(place).is_some_and(|of| *of != NONE);
+        let switched = self.chain.hand_over(place).is_some();
         let besides_ns = covered.outside(from, to);
-        let short = besides_ns < self.quiet_ns || besides_ns < to.saturating_sub(from) / 2;
+        let short = besides_ns < self.quiet_ns || besides_ns < (to - from) / 2;
         let usual = place > 0 && !switched && short;
         if through && (self.chain.python || usual) {
             if one {
                 take(self.chain, first, layout, taken, effect);
             }
-            if let (false, Some(own)) = (switched, self.chain.own.get(place)) {
-                let usual_ns = (self.usual_ns)(place);
-                taken.limit(*own, to.saturating_sub(from).saturating_sub(usual_ns));
+            if !switched && let Some(usual_ns) = (self.usual_ns)(place) {
+                taken.limit(self.chain.own[place], duration(usual_ns, to - from));
             }
             take(self.chain, place, layout, taken, effect);
         }
     }
 }
 
-/// A hand-over: after which call, into which, over which edge.
-#[derive(Debug, Clone, Copy)]
-struct HandOver {
-    edge: u32,
-    to: u32,
-}
-
-/// By the call that handed over.
-fn handed_over(layout: &ReplayLayout) -> HashMap<u32, Vec<HandOver>> {
-    let mut handed: HashMap<u32, Vec<HandOver>> = HashMap::new();
+/// The hand-overs between threads, by the call that handed over.
+fn handed_over(layout: &ReplayLayout) -> HandedOver {
+    let mut handed = HandedOver::new();
     for chain in &layout.chains {
-        let switches = chain.calls.iter().zip(&chain.switch).zip(&chain.source);
-        for ((call, edge), source) in switches.filter(|(_, source)| **source != NONE) {
-            let hand_over = HandOver {
-                edge: *edge,
-                to: *call,
-            };
-            handed.entry(*source).or_default().push(hand_over);
+        for (call, hand_over) in chain.calls.iter().zip(&chain.hand_overs) {
+            if let Some(hand_over) = hand_over {
+                let by_source = handed.entry(hand_over.source).or_default();
+                by_source.push((hand_over.edge, *call));
+            }
         }
     }
     handed
@@ -330,24 +324,19 @@ fn handed_over(layout: &ReplayLayout) -> HashMap<u32, Vec<HandOver>> {
 /// The collecting thread handed over after the pause: what it launched was delayed as well.
 fn asked_later(
     pause: &PauseSpan,
-    handed: &HashMap<u32, Vec<HandOver>>,
+    handed: &HandedOver,
     layout: &ReplayLayout,
     taken: &mut ClaimedTime,
     effect: &mut PauseEffect,
 ) {
-    let Some(chain) = layout.chains.get(pause.thread as usize) else {
+    let chain = &layout.chains[pause.thread.at()];
+    let Some(last) = chain.before(layout.first_from(chain, pause.start_ns)) else {
         return;
     };
-    let place = first_from(chain, pause.start_ns, layout);
-    let Some(last) = place.checked_sub(1).and_then(|last| chain.calls.get(last)) else {
-        return;
-    };
-    for hand_over in handed.get(last).into_iter().flatten() {
-        if let (Some((_, from)), Some((to, _))) =
-            (layout.call_span(*last), layout.call_span(hand_over.to))
-            && to >= pause.end_ns
-        {
-            taken.take(hand_over.edge, from.min(to), to, effect);
+    for (edge, waiting) in handed.get(&last).into_iter().flatten() {
+        let ((_, from), (to, _)) = (layout.call_span(last), layout.call_span(*waiting));
+        if to >= pause.end_ns {
+            taken.take(*edge, from, to, effect);
         }
     }
 }
@@ -359,32 +348,26 @@ pub(super) fn apply(
     change: &ReplayChange,
 ) -> AppliedChange {
     let mut applied = AppliedChange::default();
-    let mut lengths: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    let mut lengths = BTreeMap::new();
     for length in &change.lengths {
-        lengths.insert((length.timeline, length.pause), length.length_ns);
+        lengths.insert((length.timeline as usize, length.pause), length.length_ns);
     }
     for ((timeline, pause), length_ns) in lengths {
-        let effect = effects
-            .get(timeline as usize)
-            .and_then(|effects| effects.pauses.get(pause as usize));
-        if let Some(effect) = effect {
-            effect.apply(length_ns, &mut applied);
-        }
+        effects[timeline].pauses[pause.at()].apply(length_ns, &mut applied);
     }
     for inserted in &change.inserted {
         let timeline = inserted.timeline as usize;
-        if let (Some(layout), Some(effects)) = (layouts.get(timeline), effects.get(timeline)) {
-            let part = AppliedDelay {
-                start_ns: inserted.at_ns,
-                end_ns: inserted.at_ns,
-                by_ns: i64::try_from(inserted.length_ns).unwrap_or(i64::MAX),
-            };
-            for edge in lengthened(inserted, layout, &effects.handed) {
-                applied.add(edge, part);
-            }
-            if let Some((edge, by_ns)) = effects.still_before(inserted, layout) {
-                applied.add(edge, AppliedDelay { by_ns, ..part });
-            }
+        let (layout, effects) = (&layouts[timeline], &effects[timeline]);
+        let part = AppliedDelay {
+            start_ns: inserted.at_ns,
+            end_ns: inserted.at_ns,
+            by_ns: signed(inserted.length_ns),
+        };
+        for edge in lengthened(inserted, layout, &effects.handed) {
+            applied.add(edge, part);
+        }
+        if let Some((edge, by_ns)) = effects.still_before(inserted, layout) {
+            applied.add(edge, AppliedDelay { by_ns, ..part });
         }
     }
     for parts in applied.parts.values_mut() {
@@ -396,23 +379,25 @@ pub(super) fn apply(
 impl PauseEffects {
     /// A thread that waits for another one when a new pause starts: the time it had waited by then
     /// comes before the pause, and what it did after the hand-over comes after it.
-    fn still_before(&self, inserted: &InsertedPause, layout: &ReplayLayout) -> Option<(u32, i64)> {
-        let chain = layout.chains.get(inserted.thread as usize)?;
-        let place = first_from(chain, inserted.at_ns, layout);
-        let (edge, from) = waiting(chain, place, inserted.at_ns, layout)?;
-        let (_, handed_over) = layout.call_span(*chain.source.get(place)?)?;
-        let (_, to) = gap(chain, place, layout)?;
-        let elsewhere = (inserted.at_ns - from).saturating_add(to.saturating_sub(handed_over));
-        let waited = i64::try_from(elsewhere).unwrap_or(i64::MAX);
-        let floor = self.floors.get(&edge).copied().unwrap_or(0);
-        Some((edge, waited.saturating_sub(floor).max(0)))
+    fn still_before(
+        &self,
+        inserted: &InsertedPause,
+        layout: &ReplayLayout,
+    ) -> Option<(EdgeIndex, i64)> {
+        let chain = &layout.chains[inserted.thread.at()];
+        let wait = waiting(chain, inserted.at_ns, layout)?;
+        let waited = (inserted.at_ns - wait.from_ns) + (wait.to_ns - wait.handed_over_ns);
+        let by_ns = match self.floors.get(&wait.edge) {
+            Some(floor_ns) => (signed(waited) - floor_ns).max(0),
+            None => signed(waited),
+        };
+        Some((wait.edge, by_ns))
     }
 }
 
 impl PauseEffect {
     fn apply(&self, length_ns: u64, applied: &mut AppliedChange) {
-        let signed = |length: u64| i64::try_from(length).unwrap_or(i64::MAX);
-        let by_ns = signed(length_ns).saturating_sub(signed(self.end_ns - self.start_ns));
+        let by_ns = signed(length_ns) - signed(self.end_ns - self.start_ns);
         for part in &self.parts {
             applied.add(
                 part.edge,
@@ -430,32 +415,26 @@ impl PauseEffect {
 fn lengthened(
     inserted: &InsertedPause,
     layout: &ReplayLayout,
-    handed: &HashMap<u32, Vec<HandOver>>,
-) -> BTreeSet<u32> {
+    handed: &HandedOver,
+) -> BTreeSet<EdgeIndex> {
     let at_ns = inserted.at_ns;
     let mut edges = BTreeSet::new();
-    for (thread, chain) in (0u32..).zip(&layout.chains) {
-        let collects = thread == inserted.thread;
-        let place = first_from(chain, at_ns, layout);
+    for (thread, chain) in layout.chains.iter().enumerate() {
+        let collects = thread == inserted.thread.at();
+        let place = layout.first_from(chain, at_ns);
         let within = gap(chain, place, layout).is_some_and(|(from, _)| from <= at_ns);
         let stands_still = chain.python && !chain.polls && within;
         if !collects && !stands_still {
             continue;
         }
         edges.extend(chain.own.get(place));
-        let source = chain.source.get(place).copied().unwrap_or(NONE);
-        let handed_over = layout.call_span(source);
-        if handed_over.is_some_and(|(_, end)| end <= at_ns) {
-            edges.extend(chain.switch.get(place));
-        }
-        let last = place.checked_sub(1).and_then(|last| chain.calls.get(last));
-        if let (true, Some(last)) = (collects, last) {
-            let later = |hand_over: &&HandOver| {
-                let to = layout.call_span(hand_over.to);
-                to.is_some_and(|(start, _)| start > at_ns)
-            };
-            let hand_overs = handed.get(last).into_iter().flatten();
-            edges.extend(hand_overs.filter(later).map(|hand_over| hand_over.edge));
+        let hand_over = chain.hand_over(place);
+        let done = hand_over.filter(|hand_over| layout.call_span(hand_over.source).1 <= at_ns);
+        edges.extend(done.map(|hand_over| hand_over.edge));
+        if collects && let Some(last) = chain.before(place) {
+            let hand_overs = handed.get(&last).into_iter().flatten();
+            let later = hand_overs.filter(|(_, to)| layout.call_span(*to).0 > at_ns);
+            edges.extend(later.map(|(edge, _)| *edge));
         }
     }
     edges

@@ -3,15 +3,17 @@
 //! The driver accepts a limited number of operations for each stream; the call that enqueues one
 //! more returns once an earlier one is done.
 
-use super::layout::CallChain;
 use super::layout::ReplayLayout;
-use super::network::NONE;
 use super::network::NetworkBuilder;
+use super::network::NodeIndex;
 use super::streams::StreamQueue;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
+use crate::gpu::timeline::CallIndex;
+use crate::gpu::timeline::OpIndex;
 use crate::gpu::timeline::Timeline;
 use crate::time::stats;
+use crate::time::times;
 
 /// Operations that a stream accepts, if the trace does not show another number: CUDA's driver
 /// blocks launches beyond about 1,024 that wait.
@@ -27,7 +29,7 @@ struct QueuedLaunch {
     /// Place of its operation in the stream.
     place: usize,
     /// Node and time at which the thread went on.
-    returned: u32,
+    returned: NodeIndex,
     returned_ns: u64,
     /// Operations in the stream at that time, its own included.
     depth: usize,
@@ -41,48 +43,34 @@ pub(super) fn learn(
     queues: &[StreamQueue],
     builder: &mut NetworkBuilder,
 ) {
-    let places = CallPositions::of(layout, timeline);
+    let next = next_calls(layout);
     let long_ns = long_ns(timeline);
     for queue in queues {
-        let launches = launches(queue, timeline, layout, &places, long_ns);
+        let launches = launches(queue, timeline, layout, &next, long_ns);
         let depth = limit(&launches);
         for launch in &launches {
-            let done = launch.place.checked_sub(depth);
-            let Some(done) = done.and_then(|done| queue.ops.get(done)) else {
+            let Some(done) = launch.place.checked_sub(depth) else {
                 continue;
             };
-            if let (Some((_, end)), Some((_, end_ns))) = (layout.op(*done), layout.op_span(*done))
-                && end_ns <= launch.returned_ns
-            {
-                builder.edge(end, launch.returned, 0);
+            let done = queue.ops[done];
+            if layout.op_span(done).1 <= launch.returned_ns {
+                builder.edge(layout.op(done).1, launch.returned, 0);
             }
         }
     }
 }
 
-/// The place of every call on its thread.
-struct CallPositions {
-    place: Vec<u32>,
-}
-
-impl CallPositions {
-    fn of(layout: &ReplayLayout, timeline: &Timeline) -> Self {
-        let mut place = vec![NONE; timeline.calls.len()];
-        for chain in &layout.chains {
-            for (at, call) in (0u32..).zip(&chain.calls) {
-                if let Some(slot) = place.get_mut(*call as usize) {
-                    *slot = at;
-                }
-            }
-        }
-        Self { place }
+/// Per call: the one after it on its thread.
+fn next_calls(layout: &ReplayLayout) -> Vec<Option<CallIndex>> {
+    let mut next = vec![None; layout.calls.len()];
+    for pair in layout
+        .chains
+        .iter()
+        .flat_map(|chain| chain.calls.windows(2))
+    {
+        next[pair[0].at()] = Some(pair[1]);
     }
-
-    /// The call after one on its thread.
-    fn next(&self, chain: &CallChain, call: u32) -> Option<u32> {
-        let place = self.place.get(call as usize)?;
-        chain.calls.get(*place as usize + 1).copied()
-    }
+    next
 }
 
 fn long_ns(timeline: &Timeline) -> u64 {
@@ -91,34 +79,31 @@ fn long_ns(timeline: &Timeline) -> u64 {
         .iter()
         .filter(|call| call.kind == CallEffect::Launch && call.timed);
     let mut lengths: Vec<u64> = launches.map(Call::duration_ns).collect();
-    let long_ns = stats::median_high(&mut lengths).map(|median| median.saturating_mul(LONG_FACTOR));
-    long_ns.map_or(LONG_NS, |long_ns| long_ns.max(LONG_NS))
+    let median = stats::median_high(&mut lengths);
+    median.map_or(LONG_NS, |median_ns| {
+        times(median_ns, LONG_FACTOR).max(LONG_NS)
+    })
 }
 
 fn launches(
     queue: &StreamQueue,
     timeline: &Timeline,
     layout: &ReplayLayout,
-    places: &CallPositions,
+    next: &[Option<CallIndex>],
     long_ns: u64,
 ) -> Vec<QueuedLaunch> {
     let mut done = 0;
     let mut launches = Vec::new();
     for (place, op) in queue.ops.iter().enumerate() {
-        let Some(index) = timeline.ops.get(*op as usize).map(|op| op.call) else {
+        let Some(index) = timeline.ops[*op].call else {
             continue;
         };
-        let Some(call) = timeline.calls.get(index as usize) else {
+        let call = &timeline.calls[index];
+        let Some((returned, returned_ns)) = returned(index, call, layout, next) else {
             continue;
         };
-        let Some((returned, returned_ns)) = returned(index, call, layout, places) else {
-            continue;
-        };
-        let ended = |op: &u32| {
-            let span = layout.op_span(*op);
-            span.is_some_and(|(_, end)| end <= returned_ns)
-        };
-        while done < place && queue.ops.get(done).is_some_and(ended) {
+        let ended = |op: OpIndex| layout.op_span(op).1 <= returned_ns;
+        while done < place && ended(queue.ops[done]) {
             done += 1;
         }
         launches.push(QueuedLaunch {
@@ -134,24 +119,23 @@ fn launches(
 
 /// When a thread went on after a call: at its end, or where that is unknown, at the next call.
 fn returned(
-    index: u32,
+    index: CallIndex,
     call: &Call,
     layout: &ReplayLayout,
-    places: &CallPositions,
-) -> Option<(u32, u64)> {
+    next: &[Option<CallIndex>],
+) -> Option<(NodeIndex, u64)> {
     if call.timed {
-        return Some((layout.call(index)?.1, layout.call_span(index)?.1));
+        return Some((layout.call(index).1, layout.call_span(index).1));
     }
-    let chain = layout.chains.get(call.thread as usize)?;
-    let next = places.next(chain, index)?;
-    Some((layout.call(next)?.0, layout.call_span(next)?.0))
+    let next = next[index.at()]?;
+    Some((layout.call(next).0, layout.call_span(next).0))
 }
 
 /// Operations that the stream accepts: the greatest depth, if launches waited at it repeatedly;
 /// otherwise [`DEPTH`], or more if more were seen.
 fn limit(launches: &[QueuedLaunch]) -> usize {
-    let deepest = launches.iter().map(|launch| launch.depth).max();
-    let deepest = deepest.unwrap_or(0);
+    let depths = launches.iter().map(|launch| launch.depth);
+    let deepest = depths.fold(0, usize::max);
     let waited = launches
         .iter()
         .filter(|launch| launch.long && launch.depth + deepest / 50 >= deepest);

@@ -3,7 +3,9 @@
 
 use super::ReplaySchedule;
 use crate::gpu::timeline::StepSpan;
+use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
+use crate::time::duration;
 use crate::time::stats;
 
 /// Fewer steps do not show how much they vary.
@@ -63,33 +65,38 @@ impl StepEvidence {
     }
 }
 
-/// The steps of the thread that has most of them.
-fn steps(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Vec<ReplayedStep> {
-    let mut threads: Vec<u32> = timeline.steps.iter().map(|step| step.thread).collect();
+/// The steps of the thread that has most of them, of several the last.
+pub(crate) fn main_steps(timeline: &Timeline) -> Vec<StepSpan> {
+    let mut threads: Vec<ThreadIndex> = timeline.steps.iter().map(|step| step.thread).collect();
     threads.sort_unstable();
-    let longest = threads
+    let most = threads
         .chunk_by(|a, b| a == b)
         .max_by_key(|of_one| of_one.len());
-    let Some(thread) = longest.and_then(|of_one| of_one.first().copied()) else {
-        return Vec::new();
-    };
-    let of_thread = timeline.steps.iter().filter(|step| step.thread == thread);
+    let thread = most.map(|of_one| of_one[0]);
+    let steps = timeline.steps.iter();
+    steps
+        .filter(|step| Some(step.thread) == thread)
+        .copied()
+        .collect()
+}
+
+fn steps(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Vec<ReplayedStep> {
     let mut pauses = timeline.pauses.iter().peekable();
-    let step = |step: &StepSpan| {
+    let replayed = main_steps(timeline).into_iter().map(|step| {
         while pauses
             .next_if(|pause| pause.start_ns < step.start_ns)
             .is_some()
         {}
-        let start = without.timestamp(index, thread, step.start_ns);
-        let end = without.timestamp(index, thread, step.end_ns);
+        let start_ns = without.timestamp(index, step.thread, step.start_ns);
+        let end_ns = without.timestamp(index, step.thread, step.end_ns);
         ReplayedStep {
             paused: pauses
                 .peek()
                 .is_some_and(|pause| pause.start_ns < step.end_ns),
-            without_ns: end.saturating_sub(start),
+            without_ns: duration(start_ns, end_ns),
         }
-    };
-    of_thread.map(step).collect()
+    });
+    replayed.collect()
 }
 
 /// Standard deviation of a sample.
@@ -100,15 +107,11 @@ fn deviation(values: &[f64]) -> f64 {
     (squares / (count - 1.0).max(1.0)).sqrt()
 }
 
-/// The median of sorted values without one of them.
+/// The median of sorted values, at least two, without one of them.
 fn median_without(sorted: &[u64], left_out: u64) -> u64 {
     let place = sorted.partition_point(|value| *value < left_out);
-    let middle = sorted.len().saturating_sub(1) / 2;
-    let at = match place <= middle {
-        true => middle + 1,
-        false => middle,
-    };
-    sorted.get(at).copied().unwrap_or(0)
+    let middle = (sorted.len() - 1) / 2;
+    sorted[middle + usize::from(place <= middle)]
 }
 
 fn unexplained_ns(steps: &[ReplayedStep]) -> Option<i64> {

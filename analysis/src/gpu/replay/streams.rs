@@ -2,18 +2,20 @@
 //! other streams.
 
 use super::layout::ReplayLayout;
-use super::network::NONE;
 use super::network::NetworkBuilder;
+use crate::gpu::index::Index;
 use crate::gpu::timeline::Op;
+use crate::gpu::timeline::OpIndex;
 use crate::gpu::timeline::Timeline;
+use crate::time::after;
+use crate::time::signed;
 use crate::time::stats;
-use gctrace_event::GpuOpKind;
 
 /// The operations of a stream in order.
 #[derive(Debug, Default, Clone)]
 pub(super) struct StreamQueue {
     /// Indices of operations by start.
-    pub(super) ops: Vec<u32>,
+    pub(super) ops: Vec<OpIndex>,
     /// The latest time at which each was enqueued, on the clock of the timeline: never earlier than
     /// the previous one. Without a known call, equal to the previous one.
     pub(super) asked_ns: Vec<u64>,
@@ -21,13 +23,13 @@ pub(super) struct StreamQueue {
 
 impl StreamQueue {
     /// The last operation that was enqueued before a time.
-    pub(super) fn last_before(&self, at_ns: u64) -> Option<u32> {
+    pub(super) fn last_before(&self, at_ns: u64) -> Option<OpIndex> {
         let behind = self.asked_ns.partition_point(|asked| *asked < at_ns);
-        self.ops.get(behind.checked_sub(1)?).copied()
+        Some(self.ops[behind.checked_sub(1)?])
     }
 
     /// The first operation that was enqueued after a time.
-    pub(super) fn first_from(&self, at_ns: u64) -> Option<u32> {
+    pub(super) fn first_from(&self, at_ns: u64) -> Option<OpIndex> {
         let behind = self.asked_ns.partition_point(|asked| *asked <= at_ns);
         self.ops.get(behind).copied()
     }
@@ -49,34 +51,27 @@ pub(super) fn learn(
 }
 
 /// Links the start of each operation with its end.
-pub(super) fn link_ends(timeline: &Timeline, layout: &ReplayLayout, builder: &mut NetworkBuilder) {
-    for op in 0..u32::try_from(timeline.ops.len()).unwrap_or(NONE) {
-        let Some((start, end)) = layout.op(op) else {
-            continue;
-        };
-        match layout.meets.get(op as usize) {
-            Some(true) => builder.edge(start, end, 0),
-            _ => builder.fixed(start, end),
+pub(super) fn link_ends(layout: &ReplayLayout, builder: &mut NetworkBuilder) {
+    for op in layout.all_ops() {
+        let (start, end) = layout.op(op);
+        match layout.meets[op.at()] {
+            true => builder.edge(start, end, 0),
+            false => builder.fixed(start, end),
         };
     }
 }
 
 /// One per stream of the timeline.
 fn queues(timeline: &Timeline) -> Vec<StreamQueue> {
-    let mut queues: Vec<StreamQueue> = timeline
-        .streams
-        .iter()
-        .map(|_| StreamQueue::default())
-        .collect();
-    for (index, op) in (0..).zip(&timeline.ops) {
-        let Some(queue) = queues.get_mut(op.stream as usize) else {
-            continue;
-        };
-        let call = timeline.calls.get(op.call as usize);
-        let asked = call.map_or(0, |call| call.start_ns);
-        let before = queue.asked_ns.last().copied().unwrap_or(0);
+    let mut queues = vec![StreamQueue::default(); timeline.streams.len()];
+    for (index, op) in Index::enumerate(&timeline.ops) {
+        let queue = &mut queues[op.stream.at()];
+        let asked_ns = timeline.call(op).map(|call| call.start_ns);
+        let before_ns = queue.asked_ns.last().copied();
         queue.ops.push(index);
-        queue.asked_ns.push(asked.max(before));
+        // Nothing is known of the first ones without a call: as if enqueued before everything.
+        let asked_ns = asked_ns.max(before_ns).unwrap_or_default();
+        queue.asked_ns.push(asked_ns);
     }
     queues
 }
@@ -94,7 +89,7 @@ const GAP_NS: i64 = 1_000;
 const MAX_GAP_NS: i64 = 10_000;
 
 /// Typical times to the start of operations, by kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TypicalLatency {
     /// From the call to the start on an empty stream; a low percentile.
     launch_ns: [i64; 3],
@@ -102,42 +97,24 @@ pub(super) struct TypicalLatency {
     gap_ns: [i64; 3],
 }
 
-fn class(kind: GpuOpKind) -> usize {
-    match kind {
-        GpuOpKind::Kernel => 0,
-        GpuOpKind::Memcpy => 1,
-        GpuOpKind::Memset => 2,
-    }
-}
-
 impl TypicalLatency {
     fn learn(timeline: &Timeline, queues: &[StreamQueue]) -> Self {
         let mut launches: [Vec<u64>; 3] = Default::default();
         let mut gaps: [Vec<u64>; 3] = Default::default();
         for queue in queues {
-            let mut before: Option<Op> = None;
-            for op in queue
-                .ops
-                .iter()
-                .filter_map(|op| timeline.ops.get(*op as usize))
-            {
-                let previous = before.replace(*op);
-                let Some(call) = timeline.calls.get(op.call as usize) else {
+            let mut before: Option<&Op> = None;
+            for op in queue.ops.iter().map(|op| &timeline.ops[*op]) {
+                let previous = before.replace(op);
+                let Some(call) = timeline.call(op) else {
                     continue;
                 };
-                let class = class(op.kind);
+                let kind = op.kind as usize;
                 match previous {
                     Some(previous) if call.start_ns <= previous.start_ns => {
-                        if let Some(gaps) = gaps.get_mut(class) {
-                            gaps.extend(op.start_ns.checked_sub(previous.end_ns));
-                        }
+                        gaps[kind].extend(op.start_ns.checked_sub(previous.end_ns));
                     }
                     Some(previous) if previous.end_ns > call.start_ns => {}
-                    _ => {
-                        if let Some(launches) = launches.get_mut(class) {
-                            launches.extend(op.start_ns.checked_sub(call.start_ns));
-                        }
-                    }
+                    _ => launches[kind].extend(op.start_ns.checked_sub(call.start_ns)),
                 }
             }
         }
@@ -147,27 +124,22 @@ impl TypicalLatency {
             gap_ns: gaps.map(|gaps| one_of(4, gaps, GAP_NS).min(MAX_GAP_NS)),
         }
     }
-}
 
-impl TypicalLatency {
     /// When an operation could have started by its call and by its stream, which was free from
     /// `stream_free_ns`.
     pub(super) fn ready_ns(&self, op: &Op, stream_free_ns: u64, timeline: &Timeline) -> u64 {
-        let of = |medians: &[i64; 3]| {
-            let median = medians.get(class(op.kind)).copied().unwrap_or(0);
-            u64::try_from(median).unwrap_or(0)
-        };
-        let call = timeline.calls.get(op.call as usize);
-        let asked = call.map_or(0, |call| call.start_ns.saturating_add(of(&self.launch_ns)));
-        asked.max(stream_free_ns.saturating_add(of(&self.gap_ns)))
+        let of = |typical_ns: &[i64; 3]| typical_ns[op.kind as usize].unsigned_abs();
+        let by_stream_ns = after(stream_free_ns, of(&self.gap_ns));
+        timeline.call(op).map_or(by_stream_ns, |call| {
+            after(call.start_ns, of(&self.launch_ns)).max(by_stream_ns)
+        })
     }
 }
 
 /// The value at this fraction of the sorted values (4: the first quartile); `without` if there are
 /// none.
 fn one_of(fraction: usize, mut values: Vec<u64>, without: i64) -> i64 {
-    let value = stats::quantile(&mut values, fraction);
-    value.map_or(without, |value| i64::try_from(value).unwrap_or(i64::MAX))
+    stats::quantile(&mut values, fraction).map_or(without, signed)
 }
 
 /// Number of operations of a stream that were still running, by the trace, when the next started;
@@ -182,44 +154,28 @@ fn link(
     builder: &mut NetworkBuilder,
 ) {
     // Operations of one stream should not overlap; those of a graph, or of a damaged trace, may.
-    let mut running: Vec<u32> = Vec::new();
-    let mut last_done: Option<u32> = None;
+    let mut running: Vec<OpIndex> = Vec::new();
+    let mut last_done: Option<OpIndex> = None;
     for op in &queue.ops {
-        let (Some(content), Some((start, _))) = (timeline.ops.get(*op as usize), layout.op(*op))
-        else {
-            continue;
-        };
-        let class = class(content.kind);
-        let gap_ns = typical.gap_ns.get(class).copied().unwrap_or(0);
-        let launch_ns = typical.launch_ns.get(class).copied().unwrap_or(0);
-        let mut waits = false;
-        if let Some((call, _)) = layout.call(content.call) {
-            builder.edge(call, start, launch_ns);
-            waits = true;
+        let (content, (start, _)) = (&timeline.ops[*op], layout.op(*op));
+        let kind = content.kind as usize;
+        if let Some(call) = content.call {
+            builder.edge(layout.call(call).0, start, typical.launch_ns[kind]);
         }
-        let ended = |running: &u32| {
-            let span = layout.op_span(*running);
-            span.is_some_and(|(_, end)| end <= content.start_ns)
-        };
-        let (done, still): (Vec<u32>, Vec<u32>) = running.into_iter().partition(ended);
+        let ended = |running: &OpIndex| layout.op_span(*running).1 <= content.start_ns;
+        let (done, still): (Vec<OpIndex>, Vec<OpIndex>) = running.into_iter().partition(ended);
         last_done = done
             .iter()
             .copied()
             .chain(last_done)
-            .max_by_key(|done| layout.op_span(*done).map(|(_, end)| end));
-        let done = done
-            .iter()
-            .chain(last_done.iter())
-            .filter_map(|done| layout.op(*done));
-        for (_, end) in done {
-            builder.edge(end, start, gap_ns);
-            waits = true;
+            .max_by_key(|done| layout.op_span(*done).1);
+        for done in done.iter().chain(&last_done) {
+            builder.edge(layout.op(*done).1, start, typical.gap_ns[kind]);
         }
-        if let Some((other, _)) = still.last().and_then(|still| layout.op(*still)) {
-            builder.edge(other, start, 0);
-            waits = true;
+        if let Some(still) = still.last() {
+            builder.edge(layout.op(*still).0, start, 0);
         }
-        if !waits {
+        if content.call.is_none() && last_done.is_none() && still.is_empty() {
             builder.fixed(layout.origin, start);
         }
         running = still;

@@ -7,14 +7,20 @@
 //! it. Pauses do not count as quiet.
 
 use super::layout::CallChain;
+use super::layout::HandOver;
 use super::layout::ReplayLayout;
-use super::network::NONE;
 use super::network::NetworkBuilder;
 use crate::gpu::calls::CallEffect;
+use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
+use crate::gpu::timeline::Call;
+use crate::gpu::timeline::CallIndex;
+use crate::gpu::timeline::NameIndex;
 use crate::gpu::timeline::Timeline;
 use crate::time::intervals::SummedIntervals;
+use crate::time::signed;
 use crate::time::stats;
+use crate::time::times;
 
 /// A thread is quiet for unusually long from this many times its median time between calls ...
 const QUIET_FACTOR: u64 = 20;
@@ -24,26 +30,22 @@ const QUIET_NS: u64 = 30_000;
 /// Links the calls of each thread.
 pub(super) fn learn(timeline: &Timeline, layout: &mut ReplayLayout, builder: &mut NetworkBuilder) {
     let minimum = UnblockedTime::learn(timeline);
-    for call in 0..u32::try_from(timeline.calls.len()).unwrap_or(NONE) {
-        if let (Some((start, end)), Some(content)) =
-            (layout.call(call), timeline.calls.get(call as usize))
-        {
-            builder.edge(start, end, minimum.of(content.function, content.kind));
-        }
+    for (index, call) in Index::enumerate(&timeline.calls) {
+        let (start, end) = layout.call(index);
+        builder.edge(start, end, minimum.of(call));
     }
     let hand_overs = HandOvers::new(timeline, layout);
-    let sources: Vec<Vec<u32>> = (0..layout.chains.len())
-        .map(|thread| hand_overs.sources(thread))
-        .collect();
-    let quiet_ns = hand_overs.quiet_ns;
+    let threads = 0..layout.chains.len();
+    let sources: Vec<Vec<Option<CallIndex>>> =
+        threads.map(|thread| hand_overs.sources(thread)).collect();
+    layout.quiet_ns = hand_overs.quiet_ns;
     let mut chains = std::mem::take(&mut layout.chains);
     for (chain, sources) in chains.iter_mut().zip(sources) {
         if !chain.polls {
-            link(chain, sources, layout, builder);
+            link(chain, &sources, layout, builder);
         }
     }
     layout.chains = chains;
-    layout.quiet_ns = quiet_ns;
 }
 
 /// Longest time of a synchronizing call without anything to wait for. A program that synchronizes
@@ -53,7 +55,7 @@ const SYNCHRONIZED_NS: i64 = 20_000;
 /// How long calls take on their own, by function: the time of a blocking call that need not wait.
 struct UnblockedTime {
     /// Times sorted by function.
-    low: Vec<(u32, i64)>,
+    low: Vec<(NameIndex, i64)>,
 }
 
 impl UnblockedTime {
@@ -64,29 +66,29 @@ impl UnblockedTime {
             .calls
             .iter()
             .filter(|call| call.timed && (call.kind.may_block() || call.kind.launches()));
-        let mut lengths: Vec<(u32, u64)> = blocking
+        let mut lengths: Vec<(NameIndex, u64)> = blocking
             .map(|call| (call.function, call.duration_ns()))
             .collect();
-        let part = |function: u32| match CallEffect::of(timeline.names.text(function)).launches() {
+        let part = |function| match CallEffect::of(timeline.names.text(function)).launches() {
             true => 2,
             false => 10,
         };
         lengths.sort_unstable();
-        let low = lengths.chunk_by(|a, b| a.0 == b.0).filter_map(|of_one| {
-            let (function, length) = of_one.get(of_one.len() / part(of_one.first()?.0))?;
-            Some((*function, i64::try_from(*length).unwrap_or(i64::MAX)))
+        let low = lengths.chunk_by(|a, b| a.0 == b.0).map(|of_one| {
+            let (function, _) = of_one[0];
+            let (_, length_ns) = of_one[of_one.len() / part(function)];
+            (function, signed(length_ns))
         });
         Self { low: low.collect() }
     }
 
-    fn of(&self, function: u32, kind: CallEffect) -> i64 {
-        if !kind.may_block() && !kind.launches() {
+    fn of(&self, call: &Call) -> i64 {
+        if !call.kind.may_block() && !call.kind.launches() {
             return i64::MAX;
         }
-        let found = self.low.binary_search_by_key(&function, |(of, _)| *of);
-        let found = found.ok().and_then(|at| self.low.get(at));
-        let low = found.map_or(i64::MAX, |(_, length)| *length);
-        match kind {
+        let found = self.low.binary_search_by_key(&call.function, |(of, _)| *of);
+        let low = found.map_or(i64::MAX, |at| self.low[at].1);
+        match call.kind {
             CallEffect::StreamSynchronize
             | CallEffect::DeviceSynchronize
             | CallEffect::EventSynchronize => low.min(SYNCHRONIZED_NS),
@@ -119,27 +121,20 @@ impl<'a> HandOvers<'a> {
         }
     }
 
-    /// Per call of a thread: the call of another thread that it waited for, or [`NONE`].
-    fn sources(&self, thread: usize) -> Vec<u32> {
-        let (Some(chain), Some(quiet)) =
-            (self.layout.chains.get(thread), self.quiet_ns.get(thread))
-        else {
-            return Vec::new();
-        };
-        let mut before: Option<u32> = None;
-        let of = |call: &u32| {
-            let last = before.replace(*call);
-            let (start, _) = self.layout.call_span(*call)?;
-            let from = last.and_then(|last| self.layout.call_span(last));
-            let from = from.map(|(_, end)| end);
-            let Some(from) = from else {
+    /// Per call of a thread: the call of another thread that it waited for.
+    fn sources(&self, thread: usize) -> Vec<Option<CallIndex>> {
+        let (chain, quiet_ns) = (&self.layout.chains[thread], self.quiet_ns[thread]);
+        let of = |(place, call): (usize, &CallIndex)| {
+            let (start, _) = self.layout.call_span(*call);
+            let Some(last) = chain.before(place) else {
                 // A thread does not start on its own: something that others did before started it.
                 let rested = self.latest(thread, start, true);
                 return rested
                     .or_else(|| self.latest(thread, start, false))
                     .map(|(_, source)| source);
             };
-            if self.pauses.outside(from, start) < *quiet {
+            let (_, from) = self.layout.call_span(last);
+            if self.pauses.outside(from, start) < quiet_ns {
                 return None;
             }
             let (end, source) = self.latest(thread, start, true)?;
@@ -148,13 +143,12 @@ impl<'a> HandOvers<'a> {
             let near = end > from && handed_over <= self.pauses.outside(from, start) / 2;
             near.then_some(source)
         };
-        let sources = chain.calls.iter().map(of);
-        sources.map(|source| source.unwrap_or(NONE)).collect()
+        chain.calls.iter().enumerate().map(of).collect()
     }
 
     /// The last of the other threads' calls that ended before a time (and, if it must have
     /// `rested`, were followed by quiet), with its end.
-    fn latest(&self, thread: usize, before_ns: u64, rested: bool) -> Option<(u64, u32)> {
+    fn latest(&self, thread: usize, before_ns: u64, rested: bool) -> Option<(u64, CallIndex)> {
         let all = self.layout.chains.iter().zip(&self.quiet_ns);
         let others = all.zip(&self.launches).enumerate();
         let others = others.filter(|(other, (_, launches))| *other != thread && **launches);
@@ -166,61 +160,59 @@ impl<'a> HandOvers<'a> {
             .max()
     }
 
-    fn handed_over(&self, chain: &CallChain, quiet_ns: u64, before_ns: u64) -> Option<(u64, u32)> {
-        let span = |call: &u32| self.layout.call_span(*call);
-        let begun = |call: &u32| span(call).is_some_and(|span| span.0 < before_ns);
-        let behind = chain.calls.partition_point(begun);
-        let last = chain.calls.get(behind.checked_sub(1)?)?;
-        let (_, end) = span(last)?;
-        let next = chain.calls.get(behind).and_then(span);
-        let rested = next.is_none_or(|(start, _)| self.pauses.outside(end, start) >= quiet_ns);
-        (end <= before_ns && rested).then_some((end, *last))
+    fn handed_over(
+        &self,
+        chain: &CallChain,
+        quiet_ns: u64,
+        before_ns: u64,
+    ) -> Option<(u64, CallIndex)> {
+        let behind = self.layout.first_from(chain, before_ns);
+        let last = chain.before(behind)?;
+        let (_, end) = self.layout.call_span(last);
+        let next = chain.calls.get(behind);
+        let rested = next.is_none_or(|next| {
+            self.pauses.outside(end, self.layout.call_span(*next).0) >= quiet_ns
+        });
+        (end <= before_ns && rested).then_some((end, last))
     }
 }
 
 fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &SummedIntervals) -> u64 {
-    let spans = chain
-        .calls
-        .iter()
-        .filter_map(|call| layout.call_span(*call));
-    let next = spans.clone().skip(1);
-    let mut gaps: Vec<u64> = spans
-        .zip(next)
-        .map(|((_, end), (start, _))| pauses.outside(end, start))
-        .collect();
-    let quiet_ns = stats::median_high(&mut gaps).map(|median| median.saturating_mul(QUIET_FACTOR));
-    quiet_ns.map_or(QUIET_NS, |quiet_ns| quiet_ns.max(QUIET_NS))
+    let pairs = chain.calls.windows(2);
+    let gaps = pairs.map(|pair| {
+        let ((_, end), (start, _)) = (layout.call_span(pair[0]), layout.call_span(pair[1]));
+        pauses.outside(end, start)
+    });
+    let median = stats::median_high(&mut gaps.collect::<Vec<u64>>());
+    median.map_or(QUIET_NS, |median_ns| {
+        times(median_ns, QUIET_FACTOR).max(QUIET_NS)
+    })
 }
 
 fn launches(chain: &CallChain, timeline: &Timeline) -> bool {
-    let mut kinds = chain
-        .calls
-        .iter()
-        .filter_map(|call| timeline.calls.get(*call as usize))
-        .map(|call| call.kind);
+    let mut kinds = chain.calls.iter().map(|call| timeline.calls[*call].kind);
     !chain.polls && kinds.any(|kind| kind.launches() || kind == CallEffect::Copy)
 }
 
 fn link(
     chain: &mut CallChain,
-    sources: Vec<u32>,
+    sources: &[Option<CallIndex>],
     layout: &ReplayLayout,
     builder: &mut NetworkBuilder,
 ) {
     let mut from = layout.origin;
-    let slots = chain.own.iter_mut().zip(&mut chain.switch);
-    for ((call, source), (own, switch)) in chain.calls.iter().zip(&sources).zip(slots) {
-        let Some((start, end)) = layout.call(*call) else {
-            continue;
+    for (call, source) in chain.calls.iter().zip(sources) {
+        let (start, end) = layout.call(*call);
+        let own = match source {
+            Some(_) => builder.edge(from, start, 0),
+            None => builder.fixed(from, start),
         };
-        match layout.call(*source) {
-            Some((_, handed_over)) => {
-                *own = builder.edge(from, start, 0);
-                *switch = builder.fixed(handed_over, start);
-            }
-            None => *own = builder.fixed(from, start),
-        }
+        chain.own.push(own);
+        let hand_over = source.map(|source| HandOver {
+            source,
+            edge: builder.fixed(layout.call(source).1, start),
+        });
+        chain.hand_overs.push(hand_over);
         from = end;
     }
-    chain.source = sources;
 }

@@ -3,7 +3,10 @@
 
 use super::layout::CallChain;
 use super::layout::ReplayLayout;
+use crate::gpu::timeline::CallIndex;
+use crate::gpu::timeline::NameIndex;
 use crate::gpu::timeline::Timeline;
+use crate::time::duration;
 use crate::time::intervals::SummedIntervals;
 use crate::time::stats;
 use std::collections::HashMap;
@@ -17,7 +20,7 @@ const MIN_NS: u64 = 1_000_000;
 /// Lowest tenths, by the functions before and after.
 #[derive(Debug, Default)]
 pub(super) struct TypicalGap {
-    low_ns: HashMap<(u32, u32), u64>,
+    low_ns: HashMap<(NameIndex, NameIndex), u64>,
 }
 
 impl TypicalGap {
@@ -27,18 +30,13 @@ impl TypicalGap {
         layout: &ReplayLayout,
         covered: &SummedIntervals,
     ) -> Self {
-        let mut times: HashMap<(u32, u32), Vec<u64>> = HashMap::new();
+        let mut times: HashMap<(NameIndex, NameIndex), Vec<u64>> = HashMap::new();
         for pair in chain.calls.windows(2) {
-            let [before, after] = pair else { continue };
-            let spans = (layout.call_span(*before), layout.call_span(*after));
-            let (Some((_, from)), Some((to, _))) = spans else {
-                continue;
-            };
-            let length = to.saturating_sub(from);
-            if let Some(kind) = kind(timeline, *before, *after)
-                && covered.outside(from, to) == length
-            {
-                times.entry(kind).or_default().push(length);
+            let ((_, from), (to, _)) = (layout.call_span(pair[0]), layout.call_span(pair[1]));
+            let length_ns = duration(from, to);
+            if covered.outside(from, to) == length_ns {
+                let times = times.entry(kind(timeline, pair[0], pair[1])).or_default();
+                times.push(length_ns);
             }
         }
         let usual = times.into_iter().filter(|(_, of)| of.len() >= FEWEST);
@@ -51,19 +49,20 @@ impl TypicalGap {
         }
     }
 
-    /// Between the call at an index of the thread and the previous one; 0 if it is short or
+    /// Between the call at a place of the thread and the previous one; `None` if it is short or
     /// unknown.
-    pub(super) fn before(&self, timeline: &Timeline, chain: &CallChain, place: usize) -> u64 {
-        let before = place.checked_sub(1).and_then(|at| chain.calls.get(at));
-        let kind = before
-            .zip(chain.calls.get(place))
-            .and_then(|(before, after)| kind(timeline, *before, *after));
-        kind.and_then(|kind| self.low_ns.get(&kind).copied())
-            .unwrap_or(0)
+    pub(super) fn before(
+        &self,
+        timeline: &Timeline,
+        chain: &CallChain,
+        place: usize,
+    ) -> Option<u64> {
+        let kind = kind(timeline, chain.before(place)?, chain.calls[place]);
+        self.low_ns.get(&kind).copied()
     }
 }
 
-fn kind(timeline: &Timeline, before: u32, after: u32) -> Option<(u32, u32)> {
-    let function = |call: u32| Some(timeline.calls.get(call as usize)?.function);
-    Some((function(before)?, function(after)?))
+fn kind(timeline: &Timeline, before: CallIndex, after: CallIndex) -> (NameIndex, NameIndex) {
+    let function = |call: CallIndex| timeline.calls[call].function;
+    (function(before), function(after))
 }

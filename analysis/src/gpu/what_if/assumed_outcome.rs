@@ -6,6 +6,8 @@ use super::RunLength;
 use super::plan;
 use crate::gpu::replay::ReplayChange;
 use crate::report::PredictedLength;
+use crate::time::after;
+use crate::time::duration;
 
 /// The replays of a run, and the run as it was measured.
 pub(super) struct RunBaseline<'a> {
@@ -59,9 +61,10 @@ impl<'a> RunBaseline<'a> {
     /// `added_ns`: time added to the whole run.
     pub(super) fn of(&self, change: &ReplayChange, added_ns: u64) -> AssumedOutcome {
         let changed_ns = plan::changed_pause_ns(change, self.programs);
-        let changed_ns = changed_ns.saturating_add(added_ns);
+        let changed_ns = after(changed_ns, added_ns);
         let error_ns = self.replays.error_ns(changed_ns);
-        let error = error_ns.unwrap_or(0);
+        // Where it is unknown, nothing is added for it.
+        let error = error_ns.unwrap_or_default();
         let new = self.replays.run(change);
         let shortens = added_ns == 0 && plan::only_shortens(change, self.programs);
         let limit_ns = shortens.then_some(changed_ns);
@@ -69,12 +72,12 @@ impl<'a> RunBaseline<'a> {
         AssumedOutcome {
             run: range(
                 self.measured.length_ns,
-                new.length_ns.saturating_add(added_ns),
+                after(new.length_ns, added_ns),
                 error,
                 limit_ns,
             ),
             step: step.map(|(measured_ns, new_ns)| {
-                let new_ns = new_ns.saturating_add(added_ns / self.steps);
+                let new_ns = after(new_ns, added_ns / self.steps);
                 range(measured_ns, new_ns, error / self.steps, limit_ns)
             }),
             error_ns,
@@ -85,12 +88,12 @@ impl<'a> RunBaseline<'a> {
 /// `limit_ns`: for a change that only shortens pauses, by how much: it makes nothing longer, and
 /// shortens nothing by more.
 fn range(measured_ns: u64, new_ns: u64, error_ns: u64, limit_ns: Option<u64>) -> LengthRange {
-    let min_ns = new_ns.saturating_sub(error_ns);
-    let max_ns = new_ns.saturating_add(error_ns);
+    let min_ns = duration(error_ns, new_ns);
+    let max_ns = after(new_ns, error_ns);
     match limit_ns {
         None => LengthRange { min_ns, max_ns },
         Some(limit_ns) => LengthRange {
-            min_ns: min_ns.max(measured_ns.saturating_sub(limit_ns)).min(new_ns),
+            min_ns: min_ns.max(duration(limit_ns, measured_ns)).min(new_ns),
             max_ns: max_ns.min(measured_ns).max(new_ns),
         },
     }

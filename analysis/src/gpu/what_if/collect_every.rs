@@ -4,6 +4,9 @@
 use super::plan::FullLengths;
 use super::program::ProgramModel;
 use crate::report::PlannedInterval;
+use crate::time::duration;
+use crate::time::scaled;
+use crate::time::times;
 
 /// Planned collections may cost this share of the step time (in thousandths): repeated runs differ
 /// by more.
@@ -16,9 +19,7 @@ pub(super) fn choose(
 ) -> Option<PlannedInterval> {
     let step_ns = programs.iter().filter_map(mean_step_ns).max()?;
     let (_, length_ns) = lengths.range();
-    let by_cost = length_ns
-        .saturating_mul(1000)
-        .div_ceil(step_ns.saturating_mul(COST_PER_MILLE).max(1));
+    let by_cost = times(length_ns, 1000).div_ceil(times(step_ns, COST_PER_MILLE));
     let by_cost = round_up(by_cost.max(1));
     let by_garbage = programs.iter().filter_map(allowed_by_garbage).min();
     let by_garbage = by_garbage.map(round_down);
@@ -36,19 +37,13 @@ pub(super) fn mean_step_ns(program: &ProgramModel<'_>) -> Option<u64> {
     let steps = program.steps();
     let (first, last) = (steps.first()?, steps.last()?);
     let count = steps.len() as u64;
-    (count > 1).then(|| (last.end_ns.saturating_sub(first.start_ns) / count).max(1))
+    (count > 1).then(|| (duration(first.start_ns, last.end_ns) / count).max(1))
 }
 
 /// Steps after which the garbage reaches a limit; `None` where it never does.
 fn allowed_by_garbage(program: &ProgramModel<'_>) -> Option<u64> {
-    let (start_ns, end_ns) = program.span_ns;
-    let span_ns = end_ns.saturating_sub(start_ns).max(1);
-    let steps = (span_ns / mean_step_ns(program)?).max(1);
-    let allowed = |sum: u64, limit: u64| {
-        let steps = u128::from(limit) * u128::from(steps);
-        let allowed = steps.checked_div(u128::from(sum))?;
-        Some(u64::try_from(allowed).unwrap_or(u64::MAX).max(1))
-    };
+    let steps = (program.recorded_ns() / mean_step_ns(program)?).max(1);
+    let allowed = |sum: u64, limit: u64| (sum > 0).then(|| scaled(limit, steps, sum).max(1));
     let objects = allowed(program.freed_objects(), PlannedInterval::MOST_OBJECTS);
     let limit = program.device_reserved_bytes / 100 * PlannedInterval::MOST_DEVICE_PERCENT;
     let device = allowed(program.device_freed_bytes, limit.max(1));
@@ -70,7 +65,7 @@ fn round_down(most: u64) -> u64 {
 
 fn series() -> impl Iterator<Item = u64> {
     let tens = std::iter::successors(Some(1u64), |ten| ten.checked_mul(10));
-    tens.flat_map(|ten| [1, 2, 5].map(|digit| ten.saturating_mul(digit)))
+    tens.flat_map(|ten| [1, 2, 5].map(|digit| times(ten, digit)))
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! What gathers where collections become rarer, from what they freed in the recording.
+//! Garbage that accumulates if collections are less frequent, from what they freed in the
+//! recording.
 
 use super::program::Certainty;
 use super::program::ProgramModel;
 use super::program::known;
 use crate::report::Basis;
 use crate::report::Garbage;
+use crate::time::scaled;
+use crate::time::times;
 
 /// The garbage that accumulates in `over_ns`, in the process with the most. `None` if no pause has
 /// a known result.
@@ -24,19 +27,14 @@ fn of(program: &ProgramModel<'_>, over_ns: u64) -> Garbage {
         basis: Basis::Inferred,
         over_ns,
         objects,
-        host_bytes: program
-            .bytes_per_object
-            .map(|bytes| bytes.saturating_mul(objects)),
+        host_bytes: program.bytes_per_object.map(|bytes| times(bytes, objects)),
         device_bytes: device.map(|bytes| part(program, bytes, over_ns)),
     }
 }
 
 /// The proportional part of a sum over the whole recording.
 fn part(program: &ProgramModel<'_>, sum: u64, over_ns: u64) -> u64 {
-    let (start_ns, end_ns) = program.span_ns;
-    let span_ns = u128::from(end_ns.saturating_sub(start_ns).max(1));
-    let part = u128::from(sum) * u128::from(over_ns) / span_ns;
-    u64::try_from(part).unwrap_or(u64::MAX)
+    scaled(sum, over_ns, program.recorded_ns())
 }
 
 /// The mean time between two automatic collections, in the process where it is longest, in ns.
@@ -44,8 +42,7 @@ pub(super) fn between_collections_ns(programs: &[ProgramModel<'_>]) -> u64 {
     let each = programs.iter().map(|program| {
         let own = program.pauses();
         let count = own.filter(|(_, pause)| program.automatic(pause) != Certainty::No);
-        let (start_ns, end_ns) = program.span_ns;
-        end_ns.saturating_sub(start_ns) / (count.count() as u64).max(1)
+        program.recorded_ns() / (count.count() as u64).max(1)
     });
-    each.max().unwrap_or(0)
+    each.fold(0, u64::max)
 }

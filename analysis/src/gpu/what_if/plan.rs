@@ -8,12 +8,17 @@ use super::program::Certainty;
 use super::program::ProgramModel;
 use super::program::known;
 use super::program::traversed;
+use crate::accumulate::sum;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::InsertedPause;
 use crate::gpu::replay::PauseLength;
 use crate::gpu::replay::ReplayChange;
+use crate::gpu::timeline::PauseIndex;
+use crate::time::later;
+use crate::time::scaled;
+use crate::time::signed;
 
-/// Which way a plan decides what the recording leaves unknown.
+/// How a plan treats what the recording leaves unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
     /// The version that saves the least time.
@@ -24,13 +29,12 @@ pub enum Assumption {
 
 /// Pause time removed minus pause time added, in ns.
 pub(super) fn saved_pause_ns(change: &ReplayChange, programs: &[ProgramModel<'_>]) -> i64 {
-    differences(change, programs).fold(0, i64::saturating_add)
+    differences(change, programs).fold(0, later)
 }
 
 /// Pause time removed plus pause time added, in ns.
 pub(super) fn changed_pause_ns(change: &ReplayChange, programs: &[ProgramModel<'_>]) -> u64 {
-    let each = differences(change, programs).map(i64::unsigned_abs);
-    each.fold(0, u64::saturating_add)
+    sum(differences(change, programs).map(i64::unsigned_abs))
 }
 
 /// Whether no pause becomes longer and none is added.
@@ -40,67 +44,47 @@ pub(super) fn only_shortens(change: &ReplayChange, programs: &[ProgramModel<'_>]
 
 /// For each pause by how much it becomes shorter; negative: longer, or new.
 fn differences(change: &ReplayChange, programs: &[ProgramModel<'_>]) -> impl Iterator<Item = i64> {
-    let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
     let changed = change.lengths.iter().map(move |new| {
         let timeline = programs[new.timeline as usize].timeline;
-        let measured_ns = timeline.pauses[new.pause as usize].duration_ns();
-        signed(measured_ns).saturating_sub(signed(new.length_ns))
+        let measured_ns = timeline.pauses[new.pause].duration_ns();
+        signed(measured_ns) - signed(new.length_ns)
     });
     let added = change.inserted.iter();
     changed.chain(added.map(move |new| -signed(new.length_ns)))
+}
+
+/// Removes the pauses for which `predicate` is true.
+fn without(
+    programs: &[ProgramModel<'_>],
+    predicate: impl Fn(&ProgramModel<'_>, &PauseSpan) -> bool,
+) -> ReplayChange {
+    let mut plan = ReplayChange::default();
+    for (index, program) in (0..).zip(programs) {
+        let removed = program.pauses().filter(|(_, own)| predicate(program, own));
+        plan.remove(index, removed.map(|(pause, _)| pause));
+    }
+    plan
 }
 
 /// `gc.disable()`: removes all automatic collections, on the optimistic side also those of unknown
 /// reason.
 #[must_use]
 pub fn disable(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
-    let mut plan = ReplayChange::default();
-    for (index, program) in (0..).zip(programs) {
-        for (pause, span) in program.pauses() {
-            if program.automatic(span).or(side == Assumption::Optimistic) {
-                plan.lengths.push(PauseLength {
-                    timeline: index,
-                    pause,
-                    length_ns: 0,
-                });
-            }
-        }
-    }
-    plan
+    let unsure = side == Assumption::Optimistic;
+    without(programs, |program, own| program.automatic(own).or(unsure))
 }
 
 /// No collection at all while the program runs.
 #[must_use]
 pub fn without_any(programs: &[ProgramModel<'_>]) -> ReplayChange {
-    let mut plan = ReplayChange::default();
-    for (index, program) in (0..).zip(programs) {
-        for (pause, _) in program.pauses() {
-            plan.lengths.push(PauseLength {
-                timeline: index,
-                pause,
-                length_ns: 0,
-            });
-        }
-    }
-    plan
+    without(programs, |_, _| true)
 }
 
 /// The program does not ask for collections.
 #[must_use]
 pub fn without_explicit(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
-    let mut plan = ReplayChange::default();
-    for (index, program) in (0..).zip(programs) {
-        for (pause, span) in program.pauses() {
-            if !program.automatic(span).or(side == Assumption::Pessimistic) {
-                plan.lengths.push(PauseLength {
-                    timeline: index,
-                    pause,
-                    length_ns: 0,
-                });
-            }
-        }
-    }
-    plan
+    let unsure = side == Assumption::Pessimistic;
+    without(programs, |program, own| !program.automatic(own).or(unsure))
 }
 
 /// `gc.freeze()` after setup: later full collections do not traverse the objects that existed then.
@@ -118,7 +102,7 @@ pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
             }
             let length_ns = match (traversed(span), side) {
                 (Some(traversed), _) => {
-                    let left = traversed.saturating_sub(frozen.unwrap_or(0));
+                    let left = frozen.map_or(traversed, |frozen| traversed - frozen.min(traversed));
                     scaled(span.duration_ns(), left, traversed)
                 }
                 (None, Assumption::Pessimistic) => continue,
@@ -153,14 +137,7 @@ fn frozen(program: &ProgramModel<'_>, at_ns: u64, side: Assumption) -> Option<u6
     }
 }
 
-/// `length_ns` x `part` / `whole`.
-fn scaled(length_ns: u64, part: u64, whole: u64) -> u64 {
-    let product = u128::from(length_ns) * u128::from(part.min(whole));
-    let scaled = product.checked_div(u128::from(whole)).unwrap_or(0);
-    u64::try_from(scaled).unwrap_or(length_ns)
-}
-
-/// By how much threshold 0 is raised.
+/// Factor by which threshold 0 is raised.
 pub const RAISED: usize = 10;
 
 /// Threshold 0 ten times as high. Pessimistic: each collection of younger generations takes as long
@@ -171,7 +148,7 @@ pub const RAISED: usize = 10;
 pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
     let mut plan = ReplayChange::default();
     for (index, program) in (0..).zip(programs) {
-        let automatic: Vec<(u32, &PauseSpan)> = program
+        let automatic: Vec<(PauseIndex, &PauseSpan)> = program
             .pauses()
             .filter(|(_, own)| program.automatic(own).or(side == Assumption::Optimistic))
             .collect();
@@ -181,7 +158,7 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
             .partition(|(_, own)| program.full(own) == Certainty::Yes);
         for group in partial.chunks(RAISED) {
             let lengths = group.iter().map(|(_, own)| own.duration_ns());
-            let sum_ns = lengths.fold(0, u64::saturating_add);
+            let sum_ns = sum(lengths);
             let length_ns = match side {
                 Assumption::Pessimistic => sum_ns,
                 // Too few: the threshold would not have been passed before the end.
@@ -193,8 +170,10 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
         if side == Assumption::Optimistic {
             let rarer = rarer(program, &automatic);
             for group in full.chunks(rarer) {
-                let last = group.last().filter(|_| group.len() == rarer);
-                let length_ns = last.map_or(0, |(_, own)| own.duration_ns());
+                let length_ns = match group {
+                    [.., (_, last)] if group.len() == rarer => last.duration_ns(),
+                    _ => 0,
+                };
                 merge(&mut plan, index, group, length_ns);
             }
         }
@@ -203,22 +182,25 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
 }
 
 /// Instead of several pauses one, at the time of the last.
-fn merge(plan: &mut ReplayChange, timeline: u32, group: &[(u32, &PauseSpan)], length_ns: u64) {
-    let last = group.len().saturating_sub(1);
-    let lengths = group
-        .iter()
-        .enumerate()
-        .map(|(at, (pause, _))| PauseLength {
+fn merge(
+    plan: &mut ReplayChange,
+    timeline: u32,
+    group: &[(PauseIndex, &PauseSpan)],
+    length_ns: u64,
+) {
+    if let Some(((pause, _), before)) = group.split_last() {
+        plan.remove(timeline, before.iter().map(|(pause, _)| *pause));
+        plan.lengths.push(PauseLength {
             timeline,
             pause: *pause,
-            length_ns: if at == last { length_ns } else { 0 },
+            length_ns,
         });
-    plan.lengths.extend(lengths);
+    }
 }
 
 /// How many full collections become one: ten if each ran as soon as threshold 2 allowed, one if ten
 /// times as many collections of the middle generation ran in between already.
-fn rarer(program: &ProgramModel<'_>, automatic: &[(u32, &PauseSpan)]) -> usize {
+fn rarer(program: &ProgramModel<'_>, automatic: &[(PauseIndex, &PauseSpan)]) -> usize {
     if program.free_threaded {
         return RAISED;
     }
@@ -227,11 +209,8 @@ fn rarer(program: &ProgramModel<'_>, automatic: &[(u32, &PauseSpan)]) -> usize {
         own.filter(|(_, pause)| pause.generation == generation)
             .count()
     };
-    let [_, _, old] = program.thresholds;
-    // Threshold 2 is exceeded by one collection of the middle generation more than its value.
-    let needed = usize::try_from(old).unwrap_or(0).saturating_add(1);
     let between = (count(1) / count(2).max(1)).max(1);
-    (RAISED.saturating_mul(needed) / between).clamp(1, RAISED)
+    (RAISED * program.middle_per_full() as usize / between).clamp(1, RAISED)
 }
 
 /// The length of a full collection at a given time, by those before and after it.
@@ -266,7 +245,7 @@ impl FullLengths {
     /// others.
     #[must_use]
     pub fn at(&self, program: usize, at_ns: u64) -> (u64, u64) {
-        let own = self.own.get(program).map_or(&[][..], Vec::as_slice);
+        let own = &self.own[program];
         let next = own.partition_point(|(timestamp_ns, _)| *timestamp_ns <= at_ns);
         let after = own.get(next);
         let before = next.checked_sub(1).and_then(|last| own.get(last));

@@ -1,9 +1,15 @@
 //! One process as the predictions see it: its timeline, its collector, what its garbage weighs.
 
+use crate::accumulate::sum;
+use crate::gpu::index::Index;
+use crate::gpu::index::SmallNumber;
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::timeline::NONE;
+use crate::gpu::replay::main_steps;
+use crate::gpu::timeline::PauseIndex;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
+use crate::time::after;
+use crate::time::duration;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
 
@@ -14,19 +20,19 @@ pub struct ProgramModel<'a> {
     pub timeline: &'a Timeline,
     /// First and last time at which it was recorded, on the timeline's clock.
     pub span_ns: (u64, u64),
-    /// Its collector goes through the whole heap each time.
+    /// Whether it is a free-threaded build, in which each collection traverses the whole heap.
     pub free_threaded: bool,
     /// `gc.get_threshold()` of the process: thresholds of generations 0, 1 and 2.
     pub thresholds: [i32; 3],
     /// Device memory freed during pauses, in bytes.
     pub device_freed_bytes: u64,
-    /// Most that torch's allocator had from the driver, in bytes.
+    /// Largest amount that torch's allocator reserved from the driver, in bytes.
     pub device_reserved_bytes: u64,
     /// Memory of pymalloc arenas per object of the heap, in bytes; `None` if unknown.
     pub bytes_per_object: Option<u64>,
 }
 
-/// Whether something is the case, if the trace may not show it.
+/// A property that the trace may leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Certainty {
     Yes,
@@ -35,7 +41,7 @@ pub(super) enum Certainty {
 }
 
 impl Certainty {
-    /// Yes, or unsure and taken for it.
+    /// Whether it is `Yes`; `unsure` decides for `Unsure`.
     pub(super) fn or(self, unsure: bool) -> bool {
         match self {
             Self::Yes => true,
@@ -47,8 +53,8 @@ impl Certainty {
 
 impl ProgramModel<'_> {
     /// Pauses with their index, except those at interpreter shutdown, which no setting affects.
-    pub(super) fn pauses(&self) -> impl Iterator<Item = (u32, &PauseSpan)> {
-        let pauses = (0..).zip(&self.timeline.pauses);
+    pub(super) fn pauses(&self) -> impl Iterator<Item = (PauseIndex, &PauseSpan)> {
+        let pauses = Index::enumerate(&self.timeline.pauses);
         pauses.filter(|(_, pause)| pause.reason != GcReason::Shutdown)
     }
 
@@ -73,46 +79,45 @@ impl ProgramModel<'_> {
 
     /// The steps of the thread that has most.
     pub(super) fn steps(&self) -> Vec<StepSpan> {
-        let mut counts = vec![0usize; self.timeline.threads.len()];
-        for step in &self.timeline.steps {
-            if let Some(count) = counts.get_mut(step.thread as usize) {
-                *count += 1;
-            }
-        }
-        let most = (0u32..).zip(&counts).max_by_key(|(_, count)| **count);
-        let thread = most.map_or(NONE, |(thread, _)| thread);
-        let steps = self.timeline.steps.iter();
-        steps.filter(|own| own.thread == thread).copied().collect()
+        main_steps(self.timeline)
+    }
+
+    /// How long it was recorded.
+    pub(super) fn recorded_ns(&self) -> u64 {
+        let (start_ns, end_ns) = self.span_ns;
+        duration(start_ns, end_ns)
     }
 
     /// End of setup: the end of the first step, or a tenth of the run if steps are unknown.
     pub(super) fn warm_ns(&self) -> u64 {
         match self.steps().as_slice() {
             [first, _, ..] => first.end_ns,
-            _ => {
-                let (start_ns, end_ns) = self.span_ns;
-                start_ns.saturating_add(end_ns.saturating_sub(start_ns) / 10)
-            }
+            _ => after(self.span_ns.0, self.recorded_ns() / 10),
         }
     }
 
     /// Objects that garbage collections started by themselves freed.
     pub(super) fn freed_objects(&self) -> u64 {
         let own = self.pauses();
-        let freed = own
-            .filter(|(_, pause)| self.automatic(pause).or(true))
-            .filter_map(|(_, pause)| known(pause.collected));
-        freed.fold(0, u64::saturating_add)
+        let automatic = own.filter(|(_, pause)| self.automatic(pause).or(true));
+        sum(automatic.filter_map(|(_, pause)| known(pause.collected)))
+    }
+
+    /// The collections of the middle generation after which CPython considers a full one: one more
+    /// than threshold 2.
+    pub(super) fn middle_per_full(&self) -> u64 {
+        let [_, _, old] = self.thresholds;
+        u64::from(old.max(0).unsigned_abs()) + 1
     }
 }
 
 /// A number that may be missing.
-pub(super) fn known(count: u32) -> Option<u64> {
-    (count != NONE).then_some(u64::from(count))
+pub(super) fn known(count: Option<SmallNumber>) -> Option<u64> {
+    count.map(|count| u64::from(count.get()))
 }
 
-/// Objects that a full collection traversed: those left and those freed.
+/// Objects that a full collection traversed: those left and those freed, if known.
 pub(super) fn traversed(pause: &PauseSpan) -> Option<u64> {
     let left = known(pause.objects)?;
-    Some(left.saturating_add(known(pause.collected).unwrap_or(0)))
+    Some(left + known(pause.collected).unwrap_or_default())
 }

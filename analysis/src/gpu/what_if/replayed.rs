@@ -11,6 +11,8 @@ use crate::gpu::replay::ReplayJob;
 use crate::gpu::replay::ReplayModel;
 use crate::gpu::replay::ReplaySchedule;
 use crate::gpu::timeline::Timeline;
+use crate::time::duration;
+use crate::time::timestamp;
 
 /// A job with its learned model.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl JobReplays<'_> {
         let steps: Vec<u64> = all.iter().filter_map(|run| run.step_ns).collect();
         RunLength {
             // Jobs that have nothing to do with each other: the longest.
-            length_ns: all.iter().map(|run| run.length_ns).max().unwrap_or(0),
+            length_ns: all.iter().map(|run| run.length_ns).fold(0, u64::max),
             step_ns: mean(&steps),
         }
     }
@@ -64,28 +66,21 @@ impl JobReplays<'_> {
 
     fn run_of(&self, job: &LearnedJob, plan: &ReplayChange) -> RunLength {
         let schedule = job.model.replay(&change(&job.programs, plan));
-        let programs = job.programs.iter().enumerate();
-        let own = programs.filter_map(|(at, program)| Some((at, self.programs.get(*program)?)));
         let (mut start_ns, mut end_ns, mut steps) = (u64::MAX, 0, Vec::new());
-        for (at, program) in own {
-            let offset_ns = job.offsets_ns.get(at).copied().unwrap_or(0);
-            let first_ns = first(program).saturating_add_signed(offset_ns);
-            start_ns = start_ns.min(first_ns);
+        for (at, (program, offset_ns)) in job.programs.iter().zip(&job.offsets_ns).enumerate() {
+            let program = &self.programs[*program];
+            if let Some(first_ns) = program.timeline.first_ns() {
+                let first_ns = i128::from(first_ns) + i128::from(*offset_ns);
+                start_ns = start_ns.min(timestamp(first_ns));
+            }
             end_ns = end_ns.max(schedule.end_ns(at));
             steps.extend(step_ns(program, &schedule, at));
         }
         RunLength {
-            length_ns: end_ns.saturating_sub(start_ns),
+            length_ns: duration(start_ns, end_ns),
             step_ns: mean(&steps),
         }
     }
-}
-
-/// The first time of any operation or call.
-fn first(program: &ProgramModel<'_>) -> u64 {
-    let op = program.timeline.ops.first().map(|op| op.start_ns);
-    let call = program.timeline.calls.first().map(|call| call.start_ns);
-    [op, call].into_iter().flatten().min().unwrap_or(0)
 }
 
 /// Mean step of a program in a schedule.
@@ -95,9 +90,7 @@ fn step_ns(program: &ProgramModel<'_>, schedule: &ReplaySchedule, at: usize) -> 
     let (first, last) = (steps.first()?, steps.last()?);
     let start_ns = schedule.timestamp(at, first.thread, first.start_ns);
     let end_ns = schedule.timestamp(at, last.thread, last.end_ns);
-    end_ns
-        .saturating_sub(start_ns)
-        .checked_div(steps.len() as u64)
+    Some(duration(start_ns, end_ns) / steps.len() as u64)
 }
 
 fn mean(values: &[u64]) -> Option<u64> {

@@ -16,11 +16,13 @@ use crate::report::GpuCost;
 use crate::report::GpuWorkReport;
 use crate::report::PauseTotal;
 use crate::report::ProcessReport;
+use crate::report::SettingsReport;
 use crate::report::WhatIf;
+use crate::time::after;
+use crate::time::duration;
+use crate::time::times;
+use gctrace_event::ProcessOrigin;
 use std::collections::HashMap;
-
-/// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
-pub(crate) const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
 /// The predictions, and the cost of the pauses as measured.
 #[derive(Debug, Default)]
@@ -78,15 +80,15 @@ fn error_ratio(work: &GpuWorkReport) -> Option<f64> {
     };
     let of_jobs = jobs().filter_map(|job| {
         let pauses = job.pauses.as_ref()?;
-        let twice_ns = pauses.all_standard_error_ns?.saturating_mul(2);
+        let twice_ns = times(pauses.all_standard_error_ns?, 2);
         ratio(twice_ns, pauses.all.paused_ns)
     });
     let alone = work.cause.iter().filter(|cause| !in_job(cause));
     let each = alone.filter_map(|cause| {
-        let twice_ns = cause.standard_error_ns?.saturating_mul(2);
+        let twice_ns = times(cause.standard_error_ns?, 2);
         let unexplained = cause.steps.and_then(|steps| steps.unexplained_ns);
-        let unexplained_ns = unexplained.map_or(0, i64::unsigned_abs);
-        ratio(twice_ns.max(unexplained_ns), cause.pauses.time_ns)
+        let larger_ns = Some(twice_ns).max(unexplained.map(i64::unsigned_abs))?;
+        ratio(larger_ns, cause.pauses.time_ns)
     });
     each.chain(of_jobs).max_by(f64::total_cmp)
 }
@@ -103,7 +105,7 @@ fn cost(programs: &[ProgramModel<'_>], replays: &JobReplays<'_>) -> Option<GpuCo
     let without = replays.run(&without_any(programs));
     (all.count > 0).then(|| GpuCost {
         run_ns: measured.length_ns,
-        cost_ns: measured.length_ns.saturating_sub(without.length_ns),
+        cost_ns: duration(without.length_ns, measured.length_ns),
         error_ns: replays.error_ns(all.time_ns),
         pauses: all,
         longest_ns,
@@ -150,8 +152,8 @@ fn program<'a>(
     if let Some(trace) = trace.filter(|_| own_clock) {
         (freed, reserved) = trace.cuda.memory_of(timeline.pid);
         if let Some(process) = process {
-            let start_ns = trace.started_ns().saturating_add(process.since_start_ns);
-            let end_ns = start_ns.saturating_add(process.observed_ns);
+            let start_ns = after(trace.started_ns(), process.since_start_ns);
+            let end_ns = after(start_ns, process.observed_ns);
             span_ns = (span_ns.0.min(start_ns), span_ns.1.max(end_ns));
         }
     }
@@ -159,7 +161,7 @@ fn program<'a>(
         timeline,
         span_ns,
         free_threaded: interpreter.is_some_and(|interpreter| interpreter.free_threaded),
-        thresholds: settings.map_or(DEFAULT_THRESHOLDS, |settings| settings.thresholds),
+        thresholds: settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds),
         device_freed_bytes: freed,
         device_reserved_bytes: reserved,
         bytes_per_object: process.and_then(bytes_per_object),
@@ -174,6 +176,7 @@ pub(crate) fn activity(timeline: &Timeline) -> (u64, u64) {
     let steps = timeline.steps.iter().map(|own| (own.start_ns, own.end_ns));
     let spans = ops.into_iter().chain(calls).chain(pauses).chain(steps);
     let both = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    // Nothing is predicted for a timeline without anything.
     both.unwrap_or_default()
 }
 
@@ -183,7 +186,7 @@ pub(crate) fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
     let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;
     let objects = process.growth.as_ref()?.largest.objects;
-    let from_start = process.origin.as_deref() != Some("attached");
+    let from_start = process.origin != Some(ProcessOrigin::Attached);
     let each = bytes.checked_div(objects).filter(|_| from_start);
     each.filter(|bytes| *bytes > 0)
 }

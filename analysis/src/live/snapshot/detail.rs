@@ -2,8 +2,10 @@
 
 use super::CodeLine;
 use crate::report::PauseTotal;
+use crate::report::StepSource;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde::Serializer;
 
 /// Figures that a snapshot contains for the selected process only: trigger lines, steps and a
 /// timeline.
@@ -19,8 +21,10 @@ pub struct ProcessDetail {
     /// The most recent steps, oldest first, at most 60.
     pub steps: Vec<StepFigures>,
     /// What delimits the steps: `backward pass` (start to start), or the name of the profiler's
-    /// annotation.
-    pub step_basis: String,
+    /// annotation; empty without steps.
+    #[serde(serialize_with = "basis")]
+    #[schemars(with = "String")]
+    pub step_basis: Option<StepSource>,
     /// Timeline of the last seconds, oldest first, in cells of `cell_ns`; the last one ends at
     /// `timeline_end_ns`.
     pub timeline: Vec<TimelineCell>,
@@ -28,6 +32,10 @@ pub struct ProcessDetail {
     pub cell_ns: u64,
     /// End of the last cell, in ns.
     pub timeline_end_ns: u64,
+}
+
+fn basis<S: Serializer>(source: &Option<StepSource>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(source.map_or("", StepSource::basis))
 }
 
 /// A line that triggered collections, itself or through a library that it called.

@@ -1,7 +1,10 @@
-//! Figures of pauses: sums, single pauses, lines.
+//! Figures of pauses: sums, single pauses, lines. [`PauseFigures`] and [`LongPause`] are views of a
+//! [`gctrace_event::Pause`], as [`crate::report::WorstPause`] is; here unknown members are absent,
+//! there they are `null`.
 
 pub use crate::accumulate::pause_sums::GENERATIONS;
 use crate::report::PauseTotal;
+use gctrace_event::GcReason;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -42,7 +45,8 @@ pub struct CollectionCounts {
     /// Sum of their lengths in ns, by generation.
     pub pause_ns: [u64; GENERATIONS],
     /// Number and time by reason (`automatic`, `manual`, `shutdown`, `unknown`) and generation.
-    pub by_reason: BTreeMap<&'static str, [PauseTotal; GENERATIONS]>,
+    #[schemars(with = "BTreeMap<String, [PauseTotal; GENERATIONS]>")]
+    pub by_reason: BTreeMap<GcReason, [PauseTotal; GENERATIONS]>,
     /// Histogram of their lengths, by generation. The classes end at 10, 25, 50, 100, 250, 500 µs,
     /// 1, 2.5, 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5 and 10 s; the last one counts longer
     /// pauses.
@@ -89,7 +93,8 @@ pub struct LongPause {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u8>,
     /// Why the collection ran: `automatic`, `manual` (`gc.collect()`), `shutdown` or `unknown`.
-    pub reason: &'static str,
+    #[schemars(with = "String")]
+    pub reason: GcReason,
     /// Objects found unreachable and freed; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collected: Option<u64>,

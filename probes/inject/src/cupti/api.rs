@@ -77,6 +77,7 @@ functions! {
         /// Since CUDA 11.6.
         register_timestamp: c"cuptiActivityRegisterTimestampCallback" fn(Timestamp);
         unsubscribe: c"cuptiUnsubscribe" fn(u64);
+        disable: c"cuptiActivityDisable" fn(u32);
         enable_callback: c"cuptiEnableCallback" fn(u32, u64, u32, u32);
         set_thread_id_type: c"cuptiSetThreadIdType" fn(u32);
         set_attribute: c"cuptiActivitySetAttribute" fn(u32, *mut usize, *mut c_void);

@@ -112,7 +112,7 @@ fn compare(read: Read) -> (i64, u64) {
         // CUPTI's own default, if it does not report its clock.
         let reported_ns = read().unwrap_or_else(realtime_ns);
         let after_ns = now_ns();
-        let width_ns = after_ns.saturating_sub(before_ns);
+        let width_ns = after_ns - before_ns;
         let error_ns = width_ns.div_ceil(2);
         if error_ns < best.1 {
             let middle_ns = before_ns + width_ns / 2;

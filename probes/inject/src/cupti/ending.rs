@@ -1,8 +1,9 @@
 //! When to flush: periodically on a thread of ours, and at the end of the program.
 
 use super::find;
-use super::guarded;
 use super::session::CuptiSession;
+use crate::process_ring::is_off;
+use crate::recording::guarded;
 use std::ffi::c_int;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -79,6 +80,10 @@ fn flush_regularly(session: &CuptiSession) {
         let taken = GATE.compare_exchange(OPEN, FLUSHING, Ordering::AcqRel, Ordering::Acquire);
         if taken.is_err() {
             return;
+        }
+        if is_off() {
+            // The gate stays closed.
+            return session.disable();
         }
         session.flush(false);
         GATE.store(OPEN, Ordering::Release);

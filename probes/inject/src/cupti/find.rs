@@ -1,6 +1,7 @@
 //! Finds libcupti: the one loaded in the process, or the one that belongs to the program's CUDA.
 //! Never loads a second one. Calls nothing in it.
 
+use crate::recording::guarded;
 use std::ffi::CStr;
 use std::ffi::CString;
 use std::ffi::OsStr;
@@ -21,14 +22,14 @@ const SONAMES: [(&str, u32); 3] = [
 /// An open library. Never closed.
 pub(super) struct CuptiLibrary {
     handle: *mut c_void,
-    /// Its file, by the loader's name for it.
+    /// Path of the file, as the loader names it.
     pub(super) file: String,
 }
 
 impl CuptiLibrary {
     fn open(name: &str, flags: c_int) -> Option<Self> {
         let c_name = CString::new(name).ok()?;
-        // SAFETY: a C string; libcupti's initializers are part of what is asked for.
+        // SAFETY: a C string; libcupti's initializers run, as intended.
         let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | flags) };
         (!handle.is_null()).then(|| Self {
             handle,
@@ -80,7 +81,10 @@ fn mapped(prefix: &str) -> Vec<String> {
     ) -> c_int {
         // SAFETY: the loader's structure, and the search below; both live during the call.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<CuptiSearch<'_>>()) };
-        if !info.dlpi_name.is_null() {
+        guarded(|| {
+            if info.dlpi_name.is_null() {
+                return;
+            }
             // SAFETY: a C string owned by the loader.
             let name = unsafe { CStr::from_ptr(info.dlpi_name) };
             let path = Path::new(OsStr::from_bytes(name.to_bytes()));
@@ -88,7 +92,7 @@ fn mapped(prefix: &str) -> Vec<String> {
             if file.is_some_and(|file| file.starts_with(search.prefix)) {
                 search.found.push(name.to_string_lossy().into_owned());
             }
-        }
+        });
         0
     }
     let mut search = CuptiSearch {

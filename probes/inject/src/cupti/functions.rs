@@ -138,8 +138,7 @@ impl FunctionClasses {
         api: &CuptiApi,
         ring: &ProcessRing,
     ) -> Option<TextId> {
-        let entries = self.entries.get(layer as usize - 1)?;
-        let entry = entries.get(function as usize);
+        let entry = self.entries[layer as usize - 1].get(function as usize);
         let mut value = entry.map_or(0, |entry| entry.load(Ordering::Relaxed));
         if value & KNOWN == 0 {
             value = self.look_up(layer, function, api, ring);

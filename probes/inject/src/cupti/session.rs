@@ -15,13 +15,16 @@ use super::decode::ActivityRecord;
 use super::decode::ApiCall;
 use super::decode::CuptiSpan;
 use super::decode::DeviceActivity;
+use super::decode::KINDS;
 use super::decode::decode;
 use super::functions::FunctionClasses;
 use super::kernels::KernelNames;
 use super::report;
 use crate::process_ring;
 use crate::process_ring::ProcessRing;
+use crate::recording::guarded;
 use gctrace_ring::CuptiState;
+use gctrace_ring::RingGpuOp;
 use gctrace_ring::RingRecord;
 use gctrace_ring::RingRole;
 use gctrace_ring::TimeInterval;
@@ -124,6 +127,16 @@ impl CuptiSession {
         }
     }
 
+    /// Has CUPTI record nothing more, for a process in which recording was switched off.
+    pub(super) fn disable(&self) {
+        if let Some(disable) = self.api.disable {
+            for (kind, _) in KINDS {
+                // What it records all the same is not read.
+                let _ = disable(kind);
+            }
+        }
+    }
+
     /// Waits for other threads that are reading buffers: milliseconds.
     fn await_readers(&self) {
         const STEP: Duration = Duration::from_micros(200);
@@ -206,7 +219,7 @@ impl CuptiSession {
             names: KernelNames::default(),
             calls: Vec::new(),
             // A calibrated clock may be off by a little.
-            latest_ns: process_ring::now_ns().saturating_add(1_000_000_000),
+            latest_ns: process_ring::now_ns() + 1_000_000_000,
         };
         let mut record = std::ptr::null_mut();
         let mut before = None;
@@ -280,7 +293,7 @@ impl CuptiSession {
         let interval = self.measured(work.span, reading)?;
         // SAFETY: the address comes from a record that CUPTI has just handed over.
         let name = unsafe { reading.names.text(work.name, self.ring) };
-        Some(RingRecord::Gpu {
+        Some(RingRecord::Gpu(RingGpuOp {
             interval,
             work: work.work,
             copy_kind: work.copy_kind,
@@ -291,7 +304,7 @@ impl CuptiSession {
             bytes: work.bytes,
             name,
             graph: work.graph,
-        })
+        }))
     }
 
     /// As [`interval`](Self::interval); a missing timestamp is counted.
@@ -330,7 +343,7 @@ pub(super) extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, most: *
     if buffer.is_null() || size.is_null() || most.is_null() {
         return;
     }
-    let taken = POOL.take();
+    let taken = guarded(|| POOL.take()).unwrap_or(std::ptr::null_mut());
     // SAFETY: CUPTI's output parameters, of these types. 0: as many records as fit.
     unsafe {
         buffer.write(taken);
@@ -350,7 +363,7 @@ pub(super) extern "C" fn complete(
     if buffer.is_null() {
         return;
     }
-    super::guarded(|| {
+    guarded(|| {
         if let Some(session) = CuptiSession::current() {
             session.readers.fetch_add(1, Ordering::AcqRel);
             session.read_buffer(buffer, valid.min(BUFFER_BYTES));

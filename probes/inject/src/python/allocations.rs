@@ -11,12 +11,12 @@
 use super::api::MemAllocator;
 use super::api::PythonApi;
 use crate::process_ring;
-use crate::process_ring::ProcessRing;
-use crate::process_ring::existing_ring;
 use crate::process_ring::now_ns;
 use crate::process_ring::ring;
+use crate::recording::guarded;
 use gctrace_ring::HookState;
 use gctrace_ring::NO_TEXT;
+use gctrace_ring::RingProducer;
 use gctrace_ring::RingRecord;
 use gctrace_ring::RingRole;
 use std::ffi::c_void;
@@ -83,27 +83,27 @@ fn wrap(api: &PythonApi) -> Option<()> {
     Some(())
 }
 
-/// The ring that counts; a forked child's is created when it first allocates.
+/// Counts in the ring; a forked child's is created when it first allocates. `alone`: as in
+/// [`RingProducer::count_allocation`].
 #[inline]
-fn counting() -> Option<&'static ProcessRing> {
-    existing_ring(RingRole::Python).or_else(|| ring(RingRole::Python))
+fn count_in_ring(count: impl FnOnce(&RingProducer, bool)) {
+    guarded(|| {
+        if let Some(ring) = ring(RingRole::Python) {
+            count(ring.producer(), ALONE.load(Ordering::Relaxed));
+        }
+    });
 }
 
 #[inline]
 fn count(memory: *mut c_void, size: usize) {
-    if !memory.is_null()
-        && let Some(ring) = counting()
-    {
-        let alone = ALONE.load(Ordering::Relaxed);
-        ring.producer().count_allocation(size, alone);
+    if !memory.is_null() {
+        count_in_ring(|ring, alone| ring.count_allocation(size, alone));
     }
 }
 
 #[inline]
 fn count_free() {
-    if let Some(ring) = counting() {
-        ring.producer().count_free(ALONE.load(Ordering::Relaxed));
-    }
+    count_in_ring(RingProducer::count_free);
 }
 
 /// The wrapped allocator.
@@ -132,7 +132,8 @@ unsafe extern "C" fn calloc(context: *mut c_void, number: usize, size: usize) ->
         let before = before(context);
         (before.calloc)(before.context, number, size)
     };
-    count(memory, number.saturating_mul(size));
+    // The product of a block that exists fits.
+    count(memory, number.wrapping_mul(size));
     memory
 }
 

@@ -85,6 +85,7 @@ functions! {
         fn Py_IncRef(Object);
         fn Py_DecRef(Object);
         fn PyErr_Clear();
+        fn PyErr_Occurred() -> Object;
         fn PyErr_Fetch(*mut Object, *mut Object, *mut Object);
         fn PyErr_Restore(Object, Object, Object);
         fn PyImport_ImportModule(*const c_char) -> Object;

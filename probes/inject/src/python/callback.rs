@@ -16,14 +16,17 @@ use super::interpreter::method;
 use super::object::number;
 use crate::process_ring::ProcessRing;
 use crate::process_ring::existing_ring;
+use crate::process_ring::is_off;
 use crate::process_ring::now_ns;
 use crate::process_ring::tid;
+use crate::recording::expected;
+use crate::recording::guarded;
 use gctrace_ring::LostKind;
+use gctrace_ring::RingPause;
 use gctrace_ring::RingRecord;
 use gctrace_ring::RingRole;
 use gctrace_ring::TimeInterval;
 use std::ffi::CStr;
-use std::panic::AssertUnwindSafe;
 
 /// Name of the entry.
 const NAME: &CStr = c"gctrace_callback";
@@ -42,17 +45,18 @@ const OLDEST: u8 = 2;
 
 /// `callback(phase, info)`.
 unsafe extern "C" fn callback(capsule: Object, arguments: *const Object, count: isize) -> Object {
-    let Some(api) = api() else {
-        return NULL; // Impossible: the function was created by it.
+    // The function was created by it.
+    let Some(api) = expected(api()) else {
+        return NULL;
     };
-    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+    guarded(|| {
         // SAFETY: the collector holds the lock; the capsule is ours; the arguments number `count`.
         unsafe {
             if let (Some(interpreter), 2) = (behind(api, capsule), count) {
                 interpreter.called(*arguments, *arguments.add(1));
             }
         }
-    }));
+    });
     api.none()
 }
 
@@ -74,6 +78,9 @@ impl HookedInterpreter {
     /// # Safety
     /// The lock is held, the objects are alive.
     unsafe fn called(&'static self, phase: Object, info: Object) {
+        if is_off() {
+            return;
+        }
         // SAFETY: as the caller promises.
         let letter = unsafe { third_letter(self.api, phase) };
         // The start is read last, when all other work of this call is done.
@@ -88,14 +95,18 @@ impl HookedInterpreter {
         };
         // SAFETY: as above.
         let value = |key| unsafe { value(self.api, info, key) };
-        let generation = u8::try_from(value(self.keys.generation)).unwrap_or(u8::MAX);
+        // Missing only if the program calls the entry itself.
+        let generation = value(self.keys.generation).and_then(|value| u8::try_from(value).ok());
+        let Some(generation) = generation else {
+            return;
+        };
         let Some(ring) = self.own_ring(&mut state) else {
             return;
         };
         match letter {
             Some(b'a') => self.begun(&mut state, ring, generation),
             Some(b'o') => {
-                let record = RingRecord::Pause {
+                let pause = RingPause {
                     interval: TimeInterval {
                         start_ns: state.start_ns,
                         end_ns,
@@ -103,12 +114,12 @@ impl HookedInterpreter {
                     tid: tid(),
                     generation,
                     interpreter: self.id,
-                    collected: value(self.keys.collected).cast_unsigned(),
-                    uncollectable: value(self.keys.uncollectable).cast_unsigned(),
+                    collected: value(self.keys.collected).unwrap_or(0).cast_unsigned(),
+                    uncollectable: value(self.keys.uncollectable).unwrap_or(0).cast_unsigned(),
                     frame: 0,
                     at_exit: state.live.is_none(),
                 };
-                self.ended(&mut state, ring, record);
+                self.ended(&mut state, ring, pause);
             }
             _ => {}
         }
@@ -143,42 +154,37 @@ impl HookedInterpreter {
         });
     }
 
-    fn ended(&self, state: &mut InterpreterState, ring: &ProcessRing, mut record: RingRecord) {
-        let RingRecord::Pause {
-            interval, frame, ..
-        } = &mut record
-        else {
-            return;
-        };
+    fn ended(&self, state: &mut InterpreterState, ring: &ProcessRing, mut pause: RingPause) {
+        let interval = &mut pause.interval;
         // Its start was not seen: the entry was added during the collection.
         if std::mem::take(&mut state.start_ns) == 0 {
             interval.start_ns = interval.end_ns;
         }
         let is_long = interval.end_ns.saturating_sub(interval.start_ns) > LONG;
         if state.live.is_some() && self.stack_depth > 0 {
-            *frame = if is_long && self.stack_depth > 1 {
+            pause.frame = if is_long && self.stack_depth > 1 {
                 state.frames.stack(self.api, ring, self.stack_depth)
             } else {
                 state.frames.innermost(self.api, ring)
             };
         }
         state.seen += 1;
-        ring.push(&record);
+        ring.push(&RingRecord::Pause(pause));
         state.settings_are_due |= is_long;
     }
 }
 
-/// A number in the dictionary passed to callbacks.
+/// A number in the dictionary passed to callbacks; `None` if it has none of that name.
 ///
 /// # Safety
 /// The lock is held, the objects are alive.
-unsafe fn value(api: &PythonApi, info: Object, key: Object) -> i64 {
+unsafe fn value(api: &PythonApi, info: Object, key: Object) -> Option<i64> {
     // SAFETY: as the caller promises; the value is borrowed from the dictionary.
     unsafe {
         let value = (api.PyDict_GetItemWithError)(info, key);
         if value.is_null() {
             (api.PyErr_Clear)();
-            return 0;
+            return None;
         }
         number(api, value)
     }

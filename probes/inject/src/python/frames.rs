@@ -38,8 +38,8 @@ struct CachedCode {
 /// Cache of one interpreter's code objects, for one ring.
 pub(crate) struct FrameCache {
     ring: u32,
-    lines: Vec<Option<CachedLine>>,
-    codes: Vec<Option<CachedCode>>,
+    lines: Box<[Option<CachedLine>; PLACES]>,
+    codes: Box<[Option<CachedCode>; PLACES]>,
     /// How frames are read without creating frame objects; `None`: through the C API.
     layout: Option<&'static RawFrameLayout>,
 }
@@ -47,22 +47,18 @@ pub(crate) struct FrameCache {
 impl FrameCache {
     /// An empty cache. The lock must be held.
     pub(crate) fn new(api: &'static PythonApi) -> Self {
-        let mut frames = Self {
+        Self {
             layout: RawFrameLayout::verified(api),
             ring: 0,
-            lines: Vec::new(),
-            codes: Vec::new(),
-        };
-        frames.forget();
-        frames
+            lines: Box::new([const { None }; PLACES]),
+            codes: Box::new([const { None }; PLACES]),
+        }
     }
 
     /// Releases all code objects. The lock must be held.
     pub(crate) fn forget(&mut self) {
-        self.lines.clear();
-        self.codes.clear();
-        self.lines.resize_with(PLACES, || None);
-        self.codes.resize_with(PLACES, || None);
+        self.lines.fill_with(|| None);
+        self.codes.fill_with(|| None);
     }
 
     /// The number of the innermost frame of this thread, without its callers; 0: there is none. The
@@ -77,20 +73,16 @@ impl FrameCache {
         };
         let at = frame.last_instruction(api);
         let place = ((code.object().addr() / 16) ^ at.cast_unsigned() as usize) % PLACES;
-        match self.lines.get(place) {
-            Some(Some(line)) if line.code.object() == code.object() && line.at == at => {
-                return line.frame;
-            }
-            _ => {}
+        if let Some(line) = &self.lines[place]
+            && line.code.object() == code.object()
+            && line.at == at
+        {
+            return line.frame;
         }
         let (function, file) = self.names(api, ring, &code);
         let frame = ring.frame(0, function, file, frame.line(api, &code));
         if frame != 0 {
-            let previous = self
-                .lines
-                .get_mut(place)
-                .map(|line| line.replace(CachedLine { code, at, frame }));
-            drop(previous);
+            self.lines[place] = Some(CachedLine { code, at, frame });
         }
         frame
     }
@@ -147,7 +139,7 @@ impl FrameCache {
         code: &OwnedRef,
     ) -> (TextId, TextId) {
         let place = code.object().addr() / 16 % PLACES;
-        if let Some(Some(known)) = self.codes.get(place)
+        if let Some(known) = &self.codes[place]
             && known.code.object() == code.object()
         {
             return (known.function, known.file);
@@ -170,8 +162,7 @@ impl FrameCache {
             function,
             file,
         };
-        let previous = self.codes.get_mut(place).map(|place| place.replace(kept));
-        drop(previous);
+        self.codes[place] = Some(kept);
         (function, file)
     }
 }
@@ -207,7 +198,8 @@ impl ThreadFrame {
             // The attribute exists in all versions.
             (Self::Object(frame), None) => frame
                 .attribute(c"f_lasti")
-                .map_or(-1, |last| last.number() as i32),
+                .and_then(|last| last.number()?.try_into().ok())
+                .unwrap_or(-1),
         }
     }
 

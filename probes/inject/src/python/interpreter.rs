@@ -11,6 +11,7 @@ use super::object::OwnedRef;
 use crate::process_ring::ProcessRing;
 use crate::process_ring::now_ns;
 use crate::process_ring::ring;
+use crate::recording::expected;
 use gctrace_ring::HookState;
 use gctrace_ring::NO_TEXT;
 use gctrace_ring::RingRecord;
@@ -32,8 +33,9 @@ pub(crate) struct InterpreterState {
     pub(crate) settings: Option<Settings>,
     /// Read the settings when the next collection starts.
     pub(crate) settings_are_due: bool,
-    /// Collections in the interpreter's statistics when the hook was added, and those seen since.
-    pub(crate) before: u64,
+    /// Collections in the interpreter's statistics when the hook was added, and those seen or
+    /// reported as missed since.
+    pub(crate) before: Option<u64>,
     pub(crate) seen: u64,
     pub(crate) was_restored: bool,
     pub(crate) frames: FrameCache,
@@ -101,7 +103,7 @@ pub(crate) const fn method(name: &'static CStr, function: FastCall) -> MethodDef
     }
 }
 
-/// The interpreter behind a capsule of ours.
+/// The interpreter behind a capsule of ours, which always has one.
 ///
 /// # Safety
 /// The lock is held; the capsule was made by `callable`.
@@ -112,23 +114,32 @@ pub(crate) unsafe fn behind(
 ) -> Option<&'static HookedInterpreter> {
     // SAFETY: as the caller promises; the pointer is to a leaked interpreter.
     unsafe {
-        (api.PyCapsule_GetPointer)(capsule, CAPSULE.as_ptr())
-            .cast::<HookedInterpreter>()
-            .as_ref()
+        let pointer = (api.PyCapsule_GetPointer)(capsule, CAPSULE.as_ptr());
+        if pointer.is_null() {
+            (api.PyErr_Clear)();
+        }
+        expected(pointer.cast::<HookedInterpreter>().as_ref())
+    }
+}
+
+impl InterpreterState {
+    /// Number of collections in the statistics that were neither seen nor reported as missed; 0 if
+    /// the statistics are unavailable.
+    pub(crate) fn missed(&self) -> u64 {
+        let live = self.live.as_ref();
+        let all = live.and_then(InterpreterObjects::collections);
+        let missed = all.zip(self.before);
+        missed.map_or(0, |(all, before)| all.saturating_sub(before + self.seen))
     }
 }
 
 impl InterpreterObjects {
-    /// Number of collections of all generations so far, from the collector's statistics.
-    pub(crate) fn collections(&self) -> u64 {
-        let Some(all) = self.get_stats.call(None) else {
-            return 0;
-        };
-        let count = |one: OwnedRef| {
-            one.value(&self.collections)
-                .map_or(0, |value| value.number())
-        };
-        all.items().map(count).sum::<i64>().cast_unsigned()
+    /// Number of collections of all generations so far, from the collector's statistics; `None` if
+    /// Python has no memory to report them.
+    pub(crate) fn collections(&self) -> Option<u64> {
+        let all = self.get_stats.call(None)?;
+        let count = |one: OwnedRef| u64::try_from(one.value(&self.collections)?.number()?).ok();
+        all.items().map(count).sum()
     }
 
     pub(crate) fn has_entry(&self) -> bool {
@@ -141,9 +152,9 @@ impl InterpreterObjects {
         let thresholds = self.get_threshold.call(None)?;
         let mut values = [0; 3];
         for (value, item) in values.iter_mut().zip(thresholds.items()) {
-            *value = i32::try_from(item.number()).unwrap_or(i32::MAX);
+            *value = i32::try_from(item.number()?).ok()?;
         }
-        let is_enabled = self.is_enabled.call(None)?.number() != 0;
+        let is_enabled = self.is_enabled.call(None)?.number()? != 0;
         Some((values, is_enabled))
     }
 }

@@ -8,6 +8,7 @@
 
 use super::start;
 use crate::dlopen::Open;
+use crate::recording::guarded;
 use std::ffi::CStr;
 use std::ffi::CString;
 use std::ffi::c_int;
@@ -67,15 +68,17 @@ fn loaded_libpython() -> Option<CString> {
     ) -> c_int {
         // SAFETY: the loader's description of an object, and what was passed below.
         let (object, found) = unsafe { (&*object, &mut *found.cast::<Option<CString>>()) };
-        if object.dlpi_name.is_null() {
-            return 0;
-        }
-        // SAFETY: a C string that lives as long as the object is loaded, which the loader's lock ensures.
-        let name = unsafe { CStr::from_ptr(object.dlpi_name) };
-        let file = name.to_bytes().rsplit(|byte| *byte == b'/').next();
-        if file.is_some_and(is_libpython) {
-            *found = Some(name.to_owned());
-        }
+        guarded(|| {
+            if object.dlpi_name.is_null() {
+                return;
+            }
+            // SAFETY: a C string that lives as long as the object is loaded, which the loader's lock ensures.
+            let name = unsafe { CStr::from_ptr(object.dlpi_name) };
+            let file = name.to_bytes().rsplit(|byte| *byte == b'/').next();
+            if file.is_some_and(is_libpython) {
+                *found = Some(name.to_owned());
+            }
+        });
         c_int::from(found.is_some())
     }
     let mut found: Option<CString> = None;

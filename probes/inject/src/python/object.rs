@@ -117,8 +117,8 @@ impl OwnedRef {
         }
     }
 
-    /// An integer; 0 if it is not one, or does not fit.
-    pub(crate) fn number(&self) -> i64 {
+    /// As [`number`].
+    pub(crate) fn number(&self) -> Option<i64> {
         number(self.api, self.object)
     }
 
@@ -145,13 +145,16 @@ impl Drop for OwnedRef {
     }
 }
 
-/// A borrowed integer; 0 if it is not one, or does not fit.
-pub(crate) fn number(api: &PythonApi, object: Object) -> i64 {
+/// A borrowed integer; `None` if it is not one, or does not fit.
+pub(crate) fn number(api: &PythonApi, object: Object) -> Option<i64> {
     // SAFETY: the lock is held, the object alive.
-    let value = unsafe { (api.PyLong_AsLong)(object) };
-    if value == -1 {
-        // SAFETY: as above; no exception was set before, see `callback`.
-        unsafe { (api.PyErr_Clear)() };
+    unsafe {
+        let value = (api.PyLong_AsLong)(object);
+        // No exception was set before, see `callback`.
+        if value == -1 && !(api.PyErr_Occurred)().is_null() {
+            (api.PyErr_Clear)();
+            return None;
+        }
+        Some(value)
     }
-    value
 }

@@ -13,13 +13,15 @@
 use super::api::NULL;
 use super::api::Object;
 use super::api::PythonApi;
+use super::api::api;
 use super::api::find;
 use super::object::OwnedRef;
+use crate::recording::expected;
+use crate::recording::guarded;
 use std::ffi::CStr;
 use std::ffi::c_char;
 use std::ffi::c_int;
 use std::ffi::c_void;
-use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
@@ -80,12 +82,17 @@ pub(super) fn search_in(library: *mut c_void) {
 
 /// Runs in the main thread of an initialized interpreter.
 unsafe extern "C" fn pending(_argument: *mut c_void) -> c_int {
-    let _ = std::panic::catch_unwind(|| {
-        if let Some(api) = super::api::api() {
+    install();
+    0
+}
+
+/// Hooks into the interpreter that the calling thread runs.
+fn install() {
+    guarded(|| {
+        if let Some(api) = expected(api()) {
             super::install(api);
         }
     });
-    0
 }
 
 /// Replaces the table; `false` if that is impossible.
@@ -105,9 +112,9 @@ fn exchange(library: *mut c_void) -> bool {
             .find(|module| !module.name.is_null() && CStr::from_ptr(module.name) == EARLY);
         let Some(early) = early else { return false };
         let Some(real) = early.init else { return false };
-        if REAL.set(real).is_err() {
+        let Some(()) = expected(REAL.set(real).ok()) else {
             return false;
-        }
+        };
         early.init = Some(init);
         *place = table.leak().as_mut_ptr();
         true
@@ -116,19 +123,20 @@ fn exchange(library: *mut c_void) -> bool {
 
 /// Creates `_abc`, or returns its definition.
 unsafe extern "C" fn init() -> *mut c_void {
-    let Some(real) = REAL.get() else {
-        return NULL; // Impossible: set before the table was replaced.
+    // Set before the table was replaced.
+    let Some(real) = expected(REAL.get()) else {
+        return NULL;
     };
     // SAFETY: called as the interpreter would have called it.
     let made = unsafe { real() };
-    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        if let Some(api) = super::api::api()
+    guarded(|| {
+        if let Some(api) = expected(api())
             && !made.is_null()
             && !extend(api, made)
         {
             super::install(api);
         }
-    }));
+    });
     made
 }
 
@@ -185,7 +193,7 @@ fn slots_of(api: &'static PythonApi, object: Object) -> Option<*mut *mut ModuleS
         return None;
     }
     let plain = OwnedRef::import(api, c"builtins")?.attribute(c"object")?;
-    let head = usize::try_from(plain.attribute(c"__basicsize__")?.number()).ok()?;
+    let head = usize::try_from(plain.attribute(c"__basicsize__")?.number()?).ok()?;
     // SAFETY: within the definition, as its type shows.
     unsafe {
         let name = object.byte_add(head + 24).cast::<*const c_char>().read();
@@ -196,10 +204,6 @@ fn slots_of(api: &'static PythonApi, object: Object) -> Option<*mut *mut ModuleS
 
 /// Runs in each interpreter that creates the module.
 unsafe extern "C" fn step(_module: Object) -> c_int {
-    let _ = std::panic::catch_unwind(|| {
-        if let Some(api) = super::api::api() {
-            super::install(api);
-        }
-    });
+    install();
     0
 }

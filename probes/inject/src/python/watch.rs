@@ -16,9 +16,10 @@ use super::interpreter::callable;
 use super::interpreter::method;
 use super::object::OwnedRef;
 use crate::process_ring::existing_ring;
+use crate::recording::expected;
+use crate::recording::guarded;
 use gctrace_ring::HookState;
 use gctrace_ring::RingRole;
-use std::panic::AssertUnwindSafe;
 
 static FORKED: MethodDef = method(c"gctrace_forked", forked);
 static ENDING: MethodDef = method(c"gctrace_ending", ending);
@@ -63,23 +64,24 @@ unsafe extern "C" fn ending(capsule: Object, _: *const Object, _: isize) -> Obje
 }
 
 unsafe fn with(capsule: Object, act: impl FnOnce(&'static HookedInterpreter)) -> Object {
-    let Some(api) = api() else {
-        return super::api::NULL; // Impossible: the function was created by it.
+    // The function was created by it.
+    let Some(api) = expected(api()) else {
+        return super::api::NULL;
     };
-    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+    guarded(|| {
         // SAFETY: the lock is held; the capsule is ours.
         if let Some(interpreter) = unsafe { behind(api, capsule) } {
             act(interpreter);
         }
-    }));
+    });
     api.none()
 }
 
 /// Our entry is destroyed: the program removed it from the list. An exception that is set stays
 /// set.
 pub(crate) unsafe extern "C" fn removed_by_program(capsule: Object) {
-    let Some(api) = api() else { return };
-    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+    let Some(api) = expected(api()) else { return };
+    guarded(|| {
         let mut exception = [std::ptr::null_mut(); 3];
         let [kind, value, traceback] = &mut exception;
         // SAFETY: code that destroys objects holds the lock; the capsule is ours.
@@ -90,7 +92,7 @@ pub(crate) unsafe extern "C" fn removed_by_program(capsule: Object) {
             }
             (api.PyErr_Restore)(*kind, *value, *traceback);
         }
-    }));
+    });
 }
 
 impl HookedInterpreter {
@@ -114,15 +116,15 @@ impl HookedInterpreter {
         let Ok(mut state) = self.state.try_lock() else {
             return;
         };
-        let Some(live) = &state.live else {
+        if state.live.is_none() {
             return; // The interpreter ends, and so does its list.
-        };
-        let missed = live.collections().saturating_sub(state.before + state.seen);
+        }
+        let missed = state.missed();
         let Some(ring) = self.introduce(&mut state) else {
             return;
         };
         state.start_ns = 0;
-        state.before += missed;
+        state.seen += missed;
         if state.was_restored || self.put_in(&mut state).is_none() {
             self.report(ring, HookState::GivenUp, "", missed);
             state.frames.forget();
@@ -137,7 +139,7 @@ impl HookedInterpreter {
             return;
         };
         if let (Some(live), Some(ring)) = (&state.live, existing_ring(RingRole::Python)) {
-            let missed = live.collections().saturating_sub(state.before + state.seen);
+            let missed = state.missed();
             let has_entry = live.has_entry();
             // 3.8 also counts collections without callbacks, at the ends of subinterpreters.
             if missed > 0 && !(has_entry && self.api.is_series("3.8.")) {

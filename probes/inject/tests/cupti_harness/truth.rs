@@ -44,33 +44,23 @@ pub(crate) fn work_of_log(log: &Log) -> BTreeSet<Work> {
 pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
     let mut count = 0;
     let work = ring.records.iter().filter_map(|record| {
-        let RingRecord::Gpu {
-            interval,
-            work,
-            device,
-            correlation,
-            bytes,
-            name,
-            ..
-        } = record
-        else {
+        let RingRecord::Gpu(op) = record else {
             return None;
         };
-        let kind = match work {
+        let kind = match op.work {
             GpuRecord::Kernel => "kernel",
             GpuRecord::Memcpy | GpuRecord::PeerCopy => "memcpy",
             GpuRecord::Memset => "memset",
         };
         count += 1;
-        let name = ring.text(*name).to_owned();
         Some((
             kind,
-            name,
-            *device,
-            interval.start_ns,
-            interval.end_ns,
-            *correlation,
-            *bytes,
+            ring.text(op.name).to_owned(),
+            op.device,
+            op.interval.start_ns,
+            op.interval.end_ns,
+            op.correlation,
+            op.bytes,
         ))
     });
     let work: BTreeSet<_> = work.collect();

@@ -7,6 +7,8 @@ use super::CuptiState;
 use super::GpuRecord;
 use super::HookState;
 use super::MalformedRecord;
+use super::RingGpuOp;
+use super::RingPause;
 use super::RingRecord;
 use super::TextId;
 use super::TextPiece;
@@ -23,7 +25,7 @@ type Words = [u64; PAYLOAD_WORDS];
 /// The fields of each kind in the order of their bytes. Makes a packed struct of each, from which
 /// zerocopy derives the checks: a `bool` or state that no producer writes is not a record.
 macro_rules! wire_records {
-    ($($number:literal = $kind:ident { $($field:ident: $type:ty),* $(,)? })*) => {
+    ($($number:literal = $kind:ident $(($payload:ident))? { $($field:ident: $type:ty),* $(,)? })*) => {
         /// The bytes of one kind of record each.
         mod packed {
             use super::*;
@@ -50,7 +52,7 @@ macro_rules! wire_records {
                 // None is longer than a slot, as asserted above.
                 let _fits = match *self {
                     Self::Text(piece) => PackedText { number: TEXT, piece }.write_to_prefix(slot).is_ok(),
-                    $(Self::$kind { $($field),* } => {
+                    $(variant!($kind [$($payload)?] { $($field),* }) => {
                         packed::$kind { number: $number, $($field),* }.write_to_prefix(slot).is_ok()
                     })*
                 };
@@ -69,13 +71,19 @@ macro_rules! wire_records {
                     $($number => {
                         let (packed::$kind { number: _, $($field),* }, _) =
                             TryFromBytes::try_read_from_prefix(slot).map_err(|_| malformed)?;
-                        Self::$kind { $($field),* }
+                        variant!($kind [$($payload)?] { $($field),* })
                     })*
                     _ => return Err(malformed),
                 })
             }
         }
     };
+}
+
+/// A variant with its fields, its own or those of its struct: a pattern or an expression.
+macro_rules! variant {
+    ($kind:ident [] $fields:tt) => { RingRecord::$kind $fields };
+    ($kind:ident [$payload:ident] $fields:tt) => { RingRecord::$kind($payload $fields) };
 }
 
 const TEXT: u8 = 1;
@@ -98,7 +106,7 @@ wire_records! {
     3 = Interpreter { free_threaded: bool, version: TextId, at_ns: u64, file: TextId }
     4 = Settings { enabled: bool, thresholds: [i32; 3], at_ns: u64, interpreter: i64 }
     5 = PauseStart { generation: u8, tid: u32, at_ns: u64, interpreter: i64 }
-    6 = Pause {
+    6 = Pause(RingPause) {
         generation: u8,
         at_exit: bool,
         tid: u32,
@@ -109,7 +117,7 @@ wire_records! {
         frame: u32,
     }
     7 = Hook { state: HookState, detail: TextId, at_ns: u64, interpreter: i64, count: u64 }
-    8 = Gpu {
+    8 = Gpu(RingGpuOp) {
         work: GpuRecord,
         copy_kind: u8,
         correlation: u32,

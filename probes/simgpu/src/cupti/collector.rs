@@ -1,4 +1,4 @@
-//! What CUPTI should collect, and what it has collected.
+//! Which activities CUPTI collects, and the collected ones.
 
 use super::layout::CuptiVersion;
 use super::layout::RecordBuilder;
@@ -203,12 +203,12 @@ impl ActivityCollector {
     /// The id of the calling thread, of the requested kind.
     fn thread(&self, system: i32) -> u32 {
         if self.system_threads {
-            return u32::try_from(system).unwrap_or(0);
+            return system as u32;
         }
         // SAFETY: has no preconditions.
         let pthread = unsafe { nix::libc::pthread_self() };
         // The record has 32 bits for it: the low ones, as in CUPTI.
-        u32::try_from(pthread & 0xffff_ffff).unwrap_or(0)
+        pthread as u32
     }
 
     /// Records that may be delivered now.
@@ -276,7 +276,7 @@ pub(crate) fn deliver_full_buffers() {
     }
 }
 
-/// Who delivers: a flush returns once what others are delivering has arrived too.
+/// Deliveries in progress: a flush returns once those of other threads have arrived too.
 static DELIVERY: Mutex<()> = Mutex::new(());
 
 /// Passes completed records to the buffers' callbacks; `forced`: all records. The collector is not

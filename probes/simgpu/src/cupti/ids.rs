@@ -3,10 +3,8 @@
 
 /// The number of an exported function in its layer.
 pub(super) fn callback_id(function: &str) -> Option<u32> {
-    let index = IDS
-        .binary_search_by_key(&function, |(name, ..)| name)
-        .ok()?;
-    IDS.get(index).map(|(_, id, _)| *id)
+    let found = IDS.binary_search_by_key(&function, |(name, ..)| name);
+    found.ok().map(|index| IDS[index].1)
 }
 
 /// CUPTI's name of a function of the driver (`CUPTI_CB_DOMAIN_DRIVER_API`, 1) or the runtime (2),

@@ -110,9 +110,7 @@ impl RecordBuilder {
     }
 
     fn put(mut self, at: usize, bytes: &[u8]) -> Self {
-        if let Some(target) = self.0.get_mut(at..at + bytes.len()) {
-            target.copy_from_slice(bytes);
-        }
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
         self
     }
 

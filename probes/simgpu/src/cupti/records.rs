@@ -42,7 +42,7 @@ pub(super) fn kind(operation: &FinishedOperation) -> Option<u32> {
 
 /// The contexts are the devices' primary ones.
 fn context(device: u32) -> u32 {
-    device.saturating_add(1)
+    device + 1
 }
 
 pub(super) fn operation(
@@ -155,7 +155,7 @@ pub(super) fn synchronization(
             .u32(24, call.correlation)
             .u32(28, context(call.device))
             .u32(32, stream)
-            .u32(36, handles::event_id(call.event).unwrap_or(NO_ID)),
+            .u32(36, handles::EVENT.id(call.event).unwrap_or(NO_ID)),
     )
 }
 
@@ -166,7 +166,7 @@ pub(super) fn event(call: &CallLine, writing: &mut RecordFormat) -> Option<Recor
             .u32(4, call.correlation)
             .u32(8, context(call.device))
             .u32(12, stream_id(call))
-            .u32(16, handles::event_id(call.event).unwrap_or(NO_ID)),
+            .u32(16, handles::EVENT.id(call.event).unwrap_or(NO_ID)),
     )
 }
 
@@ -189,5 +189,7 @@ pub(super) fn full_queue(
 }
 
 fn stream_id(call: &CallLine) -> u32 {
-    handles::stream_id(call.stream).unwrap_or(simulator::default_stream(call.device))
+    handles::STREAM
+        .id(call.stream)
+        .unwrap_or(simulator::default_stream(call.device))
 }

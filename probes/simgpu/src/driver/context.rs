@@ -13,7 +13,9 @@ fn set_current(context: u64) -> Status {
     let device = match context {
         0 => None,
         handle => Some(known(
-            handles::context_device(handle).ok_or(CudaError::INVALID_CONTEXT)?,
+            handles::CONTEXT
+                .id(handle)
+                .map_err(|_| CudaError::INVALID_CONTEXT)?,
         )?),
     };
     if let Some(device) = device {
@@ -23,7 +25,7 @@ fn set_current(context: u64) -> Status {
     Ok(())
 }
 
-/// A device that exists.
+/// Checks that the device exists.
 pub(crate) fn known(device: u32) -> Result<u32, CudaError> {
     let devices = simulator::simulator()?.settings.devices;
     (device < devices)
@@ -37,12 +39,12 @@ pub(crate) fn ordinal(device: i32) -> Result<u32, CudaError> {
 }
 
 fn current() -> u64 {
-    device().map_or(0, handles::context)
+    device().map_or(0, |device| handles::CONTEXT.of(device))
 }
 
 exported! { Driver;
     fn cuDevicePrimaryCtxRetain(context: *mut u64, device: i32) [] =>
-        c::write(context, handles::context(ordinal(device)?));
+        c::write(context, handles::CONTEXT.of(ordinal(device)?));
     fn cuDevicePrimaryCtxRelease_v2(device: i32) [] => ordinal(device).map(drop);
     fn cuDevicePrimaryCtxSetFlags_v2(device: i32, _flags: u32) [] => ordinal(device).map(drop);
     fn cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32) [] => {
@@ -51,12 +53,12 @@ exported! { Driver;
         c::write(active, 1)
     };
     fn cuCtxCreate_v2(context: *mut u64, _flags: u32, device: i32) [] => {
-        let handle = handles::context(ordinal(device)?);
+        let handle = handles::CONTEXT.of(ordinal(device)?);
         set_current(handle)?;
         c::write(context, handle)
     };
     fn cuCtxDestroy_v2(context: u64) [] => {
-        let device = handles::context_device(context).ok_or(CudaError::INVALID_CONTEXT)?;
+        let device = handles::CONTEXT.id(context).map_err(|_| CudaError::INVALID_CONTEXT)?;
         simulator::simulator()?.wait_for_device(known(device)?)
     };
     fn cuCtxSetCurrent(context: u64) [] => set_current(context);

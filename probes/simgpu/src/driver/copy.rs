@@ -68,6 +68,11 @@ fn set(bytes: u64, stream: u64) -> Status {
     enqueue(OperationKind::Memset, bytes, stream).map(drop)
 }
 
+/// Bytes of `count` values of this size; an impossible number is as large as it gets.
+fn sized(count: u64, size: u64) -> u64 {
+    count.saturating_mul(size)
+}
+
 exported! { Driver;
     fn cuMemcpy(_target: u64, _source: u64, bytes: u64) [bytes: bytes] => copy_and_wait(UNKNOWN, bytes);
     fn cuMemcpyHtoD_v2(_target: u64, _source: u64, bytes: u64) [bytes: bytes] => copy_and_wait(TO_DEVICE, bytes);
@@ -92,16 +97,16 @@ exported! { Driver;
     fn cuMemcpyPeerAsync(_target: u64, _target_context: u64, _source: u64, _source_context: u64, bytes: u64, stream: u64)
         [stream: stream, bytes: bytes] => copy(PEER, bytes, stream);
     fn cuMemsetD8_v2(_target: u64, _value: u8, bytes: u64) [bytes: bytes] => set(bytes, 0);
-    fn cuMemsetD32_v2(_target: u64, _value: u32, count: u64) [bytes: count.saturating_mul(4)] =>
-        set(count.saturating_mul(4), 0);
+    fn cuMemsetD32_v2(_target: u64, _value: u32, count: u64) [bytes: sized(count, 4)] =>
+        set(sized(count, 4), 0);
     fn cuMemsetD8Async(_target: u64, _value: u8, bytes: u64, stream: u64) [stream: stream, bytes: bytes] =>
         set(bytes, stream);
     fn cuMemsetD8Async_ptsz(_target: u64, _value: u8, bytes: u64, stream: u64) [stream: stream, bytes: bytes] =>
         set(bytes, per_thread(stream));
     fn cuMemsetD16Async(_target: u64, _value: u16, count: u64, stream: u64)
-        [stream: stream, bytes: count.saturating_mul(2)] => set(count.saturating_mul(2), stream);
+        [stream: stream, bytes: sized(count, 2)] => set(sized(count, 2), stream);
     fn cuMemsetD32Async(_target: u64, _value: u32, count: u64, stream: u64)
-        [stream: stream, bytes: count.saturating_mul(4)] => set(count.saturating_mul(4), stream);
+        [stream: stream, bytes: sized(count, 4)] => set(sized(count, 4), stream);
     fn cuMemsetD32Async_ptsz(_target: u64, _value: u32, count: u64, stream: u64)
-        [stream: stream, bytes: count.saturating_mul(4)] => set(count.saturating_mul(4), per_thread(stream));
+        [stream: stream, bytes: sized(count, 4)] => set(sized(count, 4), per_thread(stream));
 }

@@ -14,21 +14,19 @@ pub(crate) const NAME: &str = "gctrace simulated GPU";
 /// UUID of a device: fixed bytes and its number.
 pub(crate) fn uuid(device: u32) -> [u8; 16] {
     let mut uuid = *b"gctrace-simgpu\0\0";
-    if let Some(last) = uuid.last_mut() {
-        *last = u8::try_from(device).unwrap_or(u8::MAX);
-    }
+    uuid[15] = device as u8;
     uuid
 }
 
-/// Its address on the bus.
+/// PCI bus id of a device.
 pub(crate) fn bus_id(device: u32) -> String {
-    format!("00000000:{:02X}:00.0", device.saturating_add(1))
+    format!("00000000:{:02X}:00.0", device + 1)
 }
 
 exported! { Driver;
     fn cuDeviceGetCount(count: *mut i32) [] => {
         let devices = simulator::simulator()?.settings.devices;
-        c::write(count, i32::try_from(devices).unwrap_or(i32::MAX))
+        c::write(count, devices as i32)
     };
     fn cuDeviceGet(device: *mut i32, number: i32) [] => {
         context::ordinal(number)?;

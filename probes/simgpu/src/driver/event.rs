@@ -18,18 +18,18 @@ fn create(target: *mut u64) -> Status {
     let mut state = simulator::simulator()?.state();
     let id = state.fresh_id();
     state.events.insert(id, None);
-    c::write(target, handles::event(id))
+    c::write(target, handles::EVENT.of(id))
 }
 
 fn destroy(handle: u64) -> Status {
-    let id = handles::event_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
+    let id = handles::EVENT.id(handle)?;
     let removed = simulator::simulator()?.state().events.remove(&id);
     removed.map(drop).ok_or(CudaError::INVALID_HANDLE)
 }
 
 /// The latest record of an event, if there was one.
 fn recorded(handle: u64) -> Result<Option<EventRecord>, CudaError> {
-    let id = handles::event_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
+    let id = handles::EVENT.id(handle)?;
     let state = simulator::simulator()?.state();
     state
         .events
@@ -40,6 +40,7 @@ fn recorded(handle: u64) -> Result<Option<EventRecord>, CudaError> {
 
 fn record(handle: u64, stream: u64) -> Status {
     recorded(handle)?;
+    let id = handles::EVENT.id(handle)?;
     let stream = resolve(stream)?;
     let simulator = simulator::simulator()?;
     let mut mark = Operation::mark(OperationKind::Event, 0);
@@ -50,9 +51,7 @@ fn record(handle: u64, stream: u64) -> Status {
         completion,
         correlation,
     };
-    if let Some(id) = handles::event_id(handle) {
-        simulator.state().events.insert(id, Some(record));
-    }
+    simulator.state().events.insert(id, Some(record));
     Ok(())
 }
 

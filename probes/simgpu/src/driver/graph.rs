@@ -29,7 +29,7 @@ fn end(stream: u64, target: *mut u64) -> Status {
     let captured = state.captures.remove(&stream).ok_or(ILLEGAL_STATE)?;
     let id = state.fresh_id();
     state.graphs.insert(id, captured);
-    c::write(target, handles::graph(id))
+    c::write(target, handles::GRAPH.of(id))
 }
 
 /// `CU_STREAM_CAPTURE_STATUS_NONE` or `_ACTIVE`.
@@ -43,7 +43,7 @@ fn is_capturing(stream: u64, target: *mut i32) -> Status {
 }
 
 fn instantiate(target: *mut u64, graph: u64) -> Status {
-    let graph = handles::graph_id(graph).ok_or(CudaError::INVALID_HANDLE)?;
+    let graph = handles::GRAPH.id(graph)?;
     let mut state = simulator::simulator()?.state();
     let kernels = state
         .graphs
@@ -52,18 +52,18 @@ fn instantiate(target: *mut u64, graph: u64) -> Status {
         .ok_or(CudaError::INVALID_HANDLE)?;
     let id = state.fresh_id();
     state.graphs.insert(id, kernels);
-    c::write(target, handles::graph(id))
+    c::write(target, handles::GRAPH.of(id))
 }
 
 fn destroy(graph: u64) -> Status {
-    let id = handles::graph_id(graph).ok_or(CudaError::INVALID_HANDLE)?;
+    let id = handles::GRAPH.id(graph)?;
     let removed = simulator::simulator()?.state().graphs.remove(&id);
     removed.map(drop).ok_or(CudaError::INVALID_HANDLE)
 }
 
 fn launch_graph(graph: u64, stream: u64) -> Status {
     let stream = resolve(stream)?;
-    let id = handles::graph_id(graph).ok_or(CudaError::INVALID_HANDLE)?;
+    let id = handles::GRAPH.id(graph)?;
     let simulator = simulator::simulator()?;
     let mut state = simulator.state();
     let kernels = state

@@ -40,7 +40,7 @@ pub(crate) fn config(address: u64) -> LaunchConfig {
 }
 
 fn pointer<T>(address: u64) -> *const T {
-    std::ptr::with_exposed_provenance(usize::try_from(address).unwrap_or(0))
+    std::ptr::with_exposed_provenance(address as usize)
 }
 
 fn register(name: *const c_char, duration_ns: Option<u64>, target: *mut u64) -> Status {
@@ -65,13 +65,13 @@ fn register(name: *const c_char, duration_ns: Option<u64>, target: *mut u64) -> 
             meeting: None,
         },
     );
-    c::write(target, handles::function(id))
+    c::write(target, handles::FUNCTION.of(id))
 }
 
 fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Status {
     let stream = resolve(stream)?;
     let simulator = simulator::simulator()?;
-    let function = handles::function_id(function).ok_or(CudaError::INVALID_HANDLE)?;
+    let function = handles::FUNCTION.id(function)?;
     let launch = KernelLaunch {
         function,
         grid,
@@ -165,11 +165,9 @@ extern "C" fn simgpuKernel(name: *const c_char, nanoseconds: u64, function: *mut
 /// A module only provides functions.
 fn load_module(target: *mut u64) -> Status {
     let id = simulator::simulator()?.state().fresh_id();
-    c::write(target, handles::module(id))
+    c::write(target, handles::MODULE.of(id))
 }
 
 fn known_module(module: u64) -> Status {
-    handles::is_module(module)
-        .then_some(())
-        .ok_or(CudaError::INVALID_HANDLE)
+    handles::MODULE.id(module).map(drop)
 }

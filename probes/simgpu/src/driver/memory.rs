@@ -51,7 +51,7 @@ fn info(free: *mut u64, total: *mut u64) -> Status {
     let others = simulator.other_processes_memory(device);
     let state = simulator.state();
     let limit = state.memory.limit();
-    let used = state.memory.used(device).saturating_add(others);
+    let used = state.memory.used(device) + others;
     c::write(free, limit.saturating_sub(used))?;
     c::write(total, limit)
 }

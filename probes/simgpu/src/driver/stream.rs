@@ -41,14 +41,15 @@ fn thread_stream(device: u32) -> Result<u32, CudaError> {
     thread_local! {
         static STREAM: Cell<Option<(u32, u32)>> = const { Cell::new(None) };
     }
-    let known = STREAM.try_with(Cell::get).ok().flatten();
-    if let Some((_, stream)) = known.filter(|(of, _)| *of == device) {
+    if let Some((of, stream)) = STREAM.get()
+        && of == device
+    {
         return Ok(stream);
     }
     let stream = simulator::simulator()?
         .state()
         .add_stream(device, StreamKind::Blocking);
-    let _ = STREAM.try_with(|cell| cell.set(Some((device, stream))));
+    STREAM.set(Some((device, stream)));
     Ok(stream)
 }
 
@@ -60,12 +61,12 @@ fn create(target: *mut u64, flags: u32) -> Status {
         StreamKind::Blocking
     };
     let stream = simulator::simulator()?.state().add_stream(device, kind);
-    c::write(target, handles::stream(stream))
+    c::write(target, handles::STREAM.of(stream))
 }
 
 /// The handle is destroyed at once, the work in the stream continues.
 fn destroy(handle: u64) -> Status {
-    let stream = handles::stream_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
+    let stream = handles::STREAM.id(handle)?;
     let mut state = simulator::simulator()?.state();
     let removed = state.streams.remove(&stream);
     state.captures.remove(&stream);
@@ -94,7 +95,7 @@ fn query(handle: u64) -> Status {
 fn wait_event(stream: u64, event: u64) -> Status {
     let stream = resolve(stream)?;
     let simulator = simulator::simulator()?;
-    let event = handles::event_id(event).ok_or(CudaError::INVALID_HANDLE)?;
+    let event = handles::EVENT.id(event)?;
     let recorded = simulator.state().events.get(&event).cloned();
     // Waiting for an event that was never recorded does nothing.
     let Some(recorded) = recorded.ok_or(CudaError::INVALID_HANDLE)? else {

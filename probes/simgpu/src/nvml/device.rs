@@ -20,8 +20,8 @@ const WINDOW_NS: u64 = 1_000_000_000 / 6;
 const PCIE_WINDOW_NS: u64 = 20_000_000;
 
 /// Milliwatts when idle, and the addition at full use.
-const IDLE_POWER: u64 = 50_000;
-const BUSY_POWER: u64 = 250_000;
+const IDLE_POWER: u32 = 50_000;
+const BUSY_POWER: u32 = 250_000;
 /// MHz of the multiprocessors when idle and when busy, and of the memory.
 const IDLE_CLOCK: u32 = 210;
 const BUSY_CLOCK: u32 = 1_410;
@@ -96,38 +96,30 @@ fn snapshots(handle: u64) -> Result<Vec<ProcessUsage>, CudaError> {
 }
 
 /// Percentage of the window in which a kernel of these processes ran.
-fn percent(snapshots: &[ProcessUsage]) -> u64 {
+fn percent(snapshots: &[ProcessUsage]) -> u32 {
     let now_ns = clock::now_ns();
-    let busy_ns = usage::busy_ns(snapshots, now_ns.saturating_sub(WINDOW_NS), now_ns);
-    (busy_ns * 100 + WINDOW_NS / 2) / WINDOW_NS
+    let busy_ns = usage::busy_ns(snapshots, now_ns - WINDOW_NS, now_ns);
+    ((busy_ns * 100 + WINDOW_NS / 2) / WINDOW_NS) as u32
 }
 
 fn utilization(handle: u64, target: *mut [u32; 2]) -> Status {
     session::count_query();
-    let gpu = u32::try_from(percent(&snapshots(handle)?)).unwrap_or(100);
+    let gpu = percent(&snapshots(handle)?);
     // Time in which memory was read or written: here, that of the kernels.
     c::write(target, [gpu, gpu])
 }
 
-/// Bytes in use, and in total.
-fn memory(handle: u64) -> Result<(u64, u64), CudaError> {
+fn memory(handle: u64) -> Result<MemoryV1, CudaError> {
     let (_, settings) = device(handle)?;
-    let used = snapshots(handle)?
-        .iter()
-        .map(|snapshot| snapshot.memory)
-        .sum();
-    Ok((used, settings.memory))
-}
-
-fn memory_v1(handle: u64, target: *mut MemoryV1) -> Status {
-    let (used, total) = memory(handle)?;
+    let used = snapshots(handle)?.iter().map(|one| one.memory).sum();
+    let total = settings.memory;
+    // Processes may have different settings.
     let free = total.saturating_sub(used);
-    c::write(target, MemoryV1 { total, free, used })
+    Ok(MemoryV1 { total, free, used })
 }
 
 fn memory_v2(handle: u64, target: *mut MemoryV2) -> Status {
-    let (used, total) = memory(handle)?;
-    let free = total.saturating_sub(used);
+    let MemoryV1 { total, free, used } = memory(handle)?;
     let version = c::read(target.cast::<u32>().cast_const())?;
     c::write(
         target,
@@ -155,24 +147,29 @@ fn list<T>(items: Vec<T>, count: *mut u32, target: *mut T) -> Status {
     Ok(())
 }
 
-fn processes_v1(handle: u64, count: *mut u32, target: *mut ProcessV1) -> Status {
-    let snapshots = snapshots(handle)?;
-    let items = snapshots.iter().map(|one| ProcessV1 {
-        pid: one.pid,
-        memory: one.memory,
-    });
+fn processes<T: From<ProcessUsage>>(handle: u64, count: *mut u32, target: *mut T) -> Status {
+    let items = snapshots(handle)?.into_iter().map(T::from);
     list(items.collect(), count, target)
 }
 
-fn processes_v2(handle: u64, count: *mut u32, target: *mut ProcessV2) -> Status {
-    let snapshots = snapshots(handle)?;
-    let items = snapshots.iter().map(|one| ProcessV2 {
-        pid: one.pid,
-        memory: one.memory,
-        gpu_instance: u32::MAX,
-        compute_instance: u32::MAX,
-    });
-    list(items.collect(), count, target)
+impl From<ProcessUsage> for ProcessV1 {
+    fn from(usage: ProcessUsage) -> Self {
+        Self {
+            pid: usage.pid,
+            memory: usage.memory,
+        }
+    }
+}
+
+impl From<ProcessUsage> for ProcessV2 {
+    fn from(usage: ProcessUsage) -> Self {
+        Self {
+            pid: usage.pid,
+            memory: usage.memory,
+            gpu_instance: u32::MAX,
+            compute_instance: u32::MAX,
+        }
+    }
 }
 
 fn process_samples(handle: u64, target: *mut ProcessSample, count: *mut u32) -> Status {
@@ -182,7 +179,7 @@ fn process_samples(handle: u64, target: *mut ProcessSample, count: *mut u32) -> 
         .map(|one| ProcessSample {
             pid: one.pid,
             timestamp_us,
-            sm: u32::try_from(percent(std::slice::from_ref(&one))).unwrap_or(100),
+            sm: percent(std::slice::from_ref(&one)),
             memory: 0,
             encoder: 0,
             decoder: 0,
@@ -195,8 +192,7 @@ fn process_samples(handle: u64, target: *mut ProcessSample, count: *mut u32) -> 
 }
 
 fn power(handle: u64) -> Result<u32, CudaError> {
-    let milliwatts = IDLE_POWER + BUSY_POWER * percent(&snapshots(handle)?).min(100) / 100;
-    u32::try_from(milliwatts).map_err(|_| INVALID_ARGUMENT)
+    Ok(IDLE_POWER + BUSY_POWER * percent(&snapshots(handle)?) / 100)
 }
 
 /// `nvmlClockType_t`: 0 graphics, 1 SM, 2 memory, 3 video.
@@ -223,18 +219,17 @@ fn pcie(handle: u64, counter: u32, target: *mut u32) -> Status {
         _ => return Err(INVALID_ARGUMENT),
     };
     let now_ns = clock::now_ns();
-    let from_ns = now_ns.saturating_sub(PCIE_WINDOW_NS);
+    let from_ns = now_ns - PCIE_WINDOW_NS;
     let snapshots = snapshots(handle)?;
     let intervals = snapshots.iter().flat_map(|snapshot| &snapshot.intervals);
     let bytes: u128 = intervals
-        .filter(|interval| !interval.is_kernel() && interval.bytes().1 == direction)
-        .map(|interval| {
-            let inside = interval
-                .end_ns
-                .min(now_ns)
-                .saturating_sub(interval.start_ns.max(from_ns));
-            let whole = interval.end_ns.saturating_sub(interval.start_ns).max(1);
-            u128::from(interval.bytes().0) * u128::from(inside) / u128::from(whole)
+        .filter_map(|interval| Some((interval, interval.copied()?)))
+        .filter(|(_, (_, copied_to))| *copied_to == direction)
+        .map(|(interval, (bytes, _))| {
+            let (start_ns, end_ns) = (interval.start_ns, interval.end_ns);
+            let inside = end_ns.min(now_ns).saturating_sub(start_ns.max(from_ns));
+            let whole = end_ns.saturating_sub(start_ns).max(1);
+            u128::from(bytes) * u128::from(inside) / u128::from(whole)
         })
         .sum();
     let kilobytes_per_second = bytes * 1_000_000 / u128::from(PCIE_WINDOW_NS);
@@ -254,7 +249,7 @@ fn fields(handle: u64, count: i32, values: *mut FieldValue) -> Status {
     for index in 0..usize::try_from(count).map_err(|_| INVALID_ARGUMENT)? {
         let place = values.wrapping_add(index);
         let mut value = c::read(place.cast_const())?;
-        value.timestamp_us = i64::try_from(clock::now_ns() / 1000).unwrap_or(0);
+        value.timestamp_us = (clock::now_ns() / 1000) as i64;
         value.latency_us = 0;
         value.result = NOT_SUPPORTED.0;
         if value.field == FIELD_POWER_INSTANT {
@@ -275,14 +270,14 @@ fn constant(handle: u64, target: *mut u32, value: u32) -> Status {
 
 exported! {
     fn nvmlDeviceGetUtilizationRates(handle: u64, rates: *mut [u32; 2]) => utilization(handle, rates);
-    fn nvmlDeviceGetMemoryInfo(handle: u64, info: *mut MemoryV1) => memory_v1(handle, info);
+    fn nvmlDeviceGetMemoryInfo(handle: u64, info: *mut MemoryV1) => c::write(info, memory(handle)?);
     fn nvmlDeviceGetMemoryInfo_v2(handle: u64, info: *mut MemoryV2) => memory_v2(handle, info);
     fn nvmlDeviceGetComputeRunningProcesses(handle: u64, count: *mut u32, infos: *mut ProcessV1) =>
-        processes_v1(handle, count, infos);
+        processes(handle, count, infos);
     fn nvmlDeviceGetComputeRunningProcesses_v2(handle: u64, count: *mut u32, infos: *mut ProcessV2) =>
-        processes_v2(handle, count, infos);
+        processes(handle, count, infos);
     fn nvmlDeviceGetComputeRunningProcesses_v3(handle: u64, count: *mut u32, infos: *mut ProcessV2) =>
-        processes_v2(handle, count, infos);
+        processes(handle, count, infos);
     fn nvmlDeviceGetGraphicsRunningProcesses_v3(handle: u64, count: *mut u32, infos: *mut ProcessV2) => {
         device(handle)?;
         list(Vec::new(), count, infos)

@@ -30,27 +30,20 @@ fn uuid_text(device: u32) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    let part = |range: std::ops::Range<usize>| hex.get(range).unwrap_or_default();
     format!(
         "GPU-{}-{}-{}-{}-{}",
-        part(0..8),
-        part(8..12),
-        part(12..16),
-        part(16..20),
-        part(20..32)
+        &hex[0..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..32]
     )
 }
 
 fn bytes<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
-    // The last byte stays zero.
-    for (place, byte) in bytes
-        .iter_mut()
-        .take(LENGTH.saturating_sub(1))
-        .zip(text.bytes())
-    {
-        *place = byte;
-    }
+    // Terminated: no text here fills it.
+    bytes[..text.len()].copy_from_slice(text.as_bytes());
     bytes
 }
 
@@ -58,7 +51,7 @@ fn pci_info(handle: u64, target: *mut PciInfo) -> Status {
     let (device, _) = device(handle)?;
     let bus_id = driver::bus_id(device);
     let info = PciInfo {
-        legacy_bus_id: bytes(bus_id.get(4..).unwrap_or_default()),
+        legacy_bus_id: bytes(&bus_id[4..]),
         domain: 0,
         bus: device + 1,
         device: 0,

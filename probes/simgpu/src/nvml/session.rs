@@ -9,6 +9,7 @@ use super::exported;
 use crate::c;
 use crate::error::CudaError;
 use crate::error::Status;
+use crate::handles;
 use crate::link;
 use crate::settings::SimFault;
 use crate::settings::SimSettings;
@@ -18,9 +19,6 @@ use std::sync::Mutex;
 
 /// Number of utilization queries after which the fault `nvml-lost` occurs.
 const QUERIES_UNTIL_LOST: u64 = 10;
-
-/// Base of device handles: this plus the number.
-const DEVICE: u64 = 0x5700_0000_0000;
 
 #[derive(Debug)]
 struct NvmlSession {
@@ -68,14 +66,14 @@ fn settings() -> SimSettings {
 fn end() -> Status {
     let mut session = SESSION.hold();
     let open = session.as_mut().ok_or(UNINITIALIZED)?;
-    open.users = open.users.saturating_sub(1);
+    open.users -= 1;
     if open.users == 0 {
         *session = None;
     }
     Ok(())
 }
 
-/// The settings, between `nvmlInit` and `nvmlShutdown`.
+/// The settings; an error unless `nvmlInit` was called and `nvmlShutdown` was not.
 pub(super) fn current() -> Result<SimSettings, CudaError> {
     let session = SESSION.hold();
     session
@@ -85,7 +83,7 @@ pub(super) fn current() -> Result<SimSettings, CudaError> {
 }
 
 pub(super) fn device_handle(device: u32) -> u64 {
-    DEVICE | u64::from(device)
+    handles::NVML_DEVICE.of(device)
 }
 
 /// The device of a handle, and the settings.
@@ -94,9 +92,7 @@ pub(super) fn device(handle: u64) -> Result<(u32, SimSettings), CudaError> {
     if lost(&settings) {
         return Err(GPU_IS_LOST);
     }
-    let number = handle
-        .checked_sub(DEVICE)
-        .and_then(|number| u32::try_from(number).ok());
+    let number = handles::NVML_DEVICE.id(handle).ok();
     let device = number
         .filter(|number| *number < settings.devices)
         .ok_or(INVALID_ARGUMENT)?;
@@ -104,8 +100,9 @@ pub(super) fn device(handle: u64) -> Result<(u32, SimSettings), CudaError> {
 }
 
 fn lost(settings: &SimSettings) -> bool {
-    let queries = SESSION.hold().as_ref().map_or(0, |session| session.queries);
-    settings.has(SimFault::NvmlLost) && queries >= QUERIES_UNTIL_LOST
+    let session = SESSION.hold();
+    let queries = session.as_ref().map(|session| session.queries);
+    settings.has(SimFault::NvmlLost) && queries >= Some(QUERIES_UNTIL_LOST)
 }
 
 /// Counts a utilization query.
@@ -117,11 +114,10 @@ pub(super) fn count_query() {
 
 /// Text into a C buffer.
 pub(super) fn text(target: *mut c_char, length: u32, text: &str) -> Status {
-    let length = usize::try_from(length).unwrap_or(0);
     if target.is_null() {
         return Err(INVALID_ARGUMENT);
     }
-    if c::write_text(target, length, text) {
+    if c::write_text(target, length as usize, text) {
         Ok(())
     } else {
         Err(INSUFFICIENT_SIZE)

@@ -10,7 +10,6 @@ use crate::call::exported;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::link::driver;
-use std::cell::Cell;
 use std::ffi::c_char;
 
 /// The runtime version that the copies under `.so.12` and `.so.13` both report.
@@ -19,7 +18,7 @@ const RUNTIME_VERSION: i32 = 12_080;
 fn set_device(device: i32) -> Status {
     driver::cuInit(0)?;
     use_device(device)?;
-    let _ = READY.try_with(|ready| ready.set(true));
+    READY.set(true);
     Ok(())
 }
 
@@ -45,12 +44,12 @@ exported! { Runtime;
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetLastError() -> i32 {
-    LAST_ERROR.try_with(Cell::take).unwrap_or(0)
+    LAST_ERROR.take()
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaPeekAtLastError() -> i32 {
-    LAST_ERROR.try_with(Cell::get).unwrap_or(0)
+    LAST_ERROR.get()
 }
 
 #[unsafe(no_mangle)]

@@ -44,7 +44,7 @@ fn allocations_per_round(python: &Path, kind: &str) -> f64 {
     printed["allocations"].as_f64().unwrap() / printed["rounds"].as_f64().unwrap()
 }
 
-/// Most recordings of one program: other load on the machine may spoil one.
+/// Maximum number of recordings of one program: other load on the machine may spoil one.
 const ATTEMPTS: usize = 3;
 
 /// Records `allocate.py KIND` and compares the estimated allocations with the true ones.

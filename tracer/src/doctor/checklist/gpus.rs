@@ -1,7 +1,6 @@
 //! The line on NVML, which is optional.
 
 use super::CheckLine;
-use super::CheckStatus;
 use super::HostFacts;
 use crate::doctor::machine::GpuFacts;
 use gctrace_event::GpuDevice;
@@ -16,10 +15,11 @@ pub(super) fn line(machine: &HostFacts) -> CheckLine {
     match &machine.gpus {
         Ok(gpus) => there(gpus),
         Err(NvmlError::NoLibrary { reason, .. }) => {
-            CheckLine::new(CheckStatus::Note, WHAT, format!("none: {reason}")).with_fix(WITHOUT)
+            CheckLine::note(WHAT, format!("none: {reason}")).with_fix(WITHOUT)
         }
-        Err(error) => CheckLine::new(CheckStatus::Note, WHAT, "not available")
-            .with_fix(format!("{error}\n{WITHOUT}")),
+        Err(error) => {
+            CheckLine::note(WHAT, "not available").with_fix(format!("{error}\n{WITHOUT}"))
+        }
     }
 }
 
@@ -31,14 +31,10 @@ fn there(gpus: &GpuFacts) -> CheckLine {
         version(&gpus.nvml)
     );
     if gpus.devices.is_empty() {
-        return CheckLine::new(CheckStatus::Note, WHAT, format!("{versions}: no GPU"))
+        return CheckLine::note(WHAT, format!("{versions}: no GPU"))
             .with_fix("nvidia-smi -L lists the GPUs of the driver.");
     }
-    CheckLine::new(
-        CheckStatus::Ok,
-        WHAT,
-        format!("{versions}\n{}", models(&gpus.devices)),
-    )
+    CheckLine::ok(WHAT, format!("{versions}\n{}", models(&gpus.devices)))
 }
 
 /// `NVIDIA H100 80GB HBM3: GPU 0, 1`, one line per model.
@@ -58,6 +54,7 @@ fn models(devices: &[GpuDevice]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::CheckStatus;
     use super::*;
 
     fn drawn(gpus: GpuFacts) -> (CheckStatus, String) {

@@ -15,7 +15,7 @@ pub(super) fn lines(machine: &HostFacts) -> Vec<CheckLine> {
 fn library(machine: &HostFacts) -> CheckLine {
     let what = "library";
     match &machine.within.library {
-        Ok(path) => CheckLine::new(CheckStatus::Ok, what, clean::path(path)),
+        Ok(path) => CheckLine::ok(what, clean::path(path)),
         Err(error) => {
             let verdict = match machine.within.choice {
                 Ok(_) => CheckStatus::Note,
@@ -31,16 +31,14 @@ fn cuda(machine: &HostFacts) -> CheckLine {
     let within = &machine.within;
     let Some(driver) = &within.cuda else {
         let absent = "none: no driver with a device was found; GPU times need one";
-        return CheckLine::new(CheckStatus::Ok, what, absent);
+        return CheckLine::ok(what, absent);
     };
     let driver = driver.display();
     match within.cupti.first() {
-        Some(cupti) => CheckLine::new(
-            CheckStatus::Ok,
-            what,
+        Some(cupti) => CheckLine::ok(what,
             format!("{driver}\n{}", cupti.display()),
         ),
-        None => CheckLine::new(CheckStatus::Note, what, format!("{driver}\nCUPTI was not found")).with_fix(
+        None => CheckLine::note(what, format!("{driver}\nCUPTI was not found")).with_fix(
             "GPU times need libcupti, which is part of PyTorch's wheels (nvidia-cuda-cupti) and of the CUDA toolkit.",
         ),
     }
@@ -51,7 +49,7 @@ fn auto(machine: &HostFacts) -> CheckLine {
     let decision = match &machine.within.choice {
         Ok(decision) => decision,
         Err(refused) => {
-            return CheckLine::new(CheckStatus::Missing, what, format!("none: {refused}"));
+            return CheckLine::missing(what, format!("none: {refused}"));
         }
     };
     let verdict = match (decision.collections, decision.notes.is_empty()) {

@@ -40,7 +40,7 @@ fn good_machine() -> HostFacts {
             group: "root".into(),
             effective: Capabilities(u64::MAX),
             bounding: Capabilities(u64::MAX),
-            newest_capability: 40,
+            newest_capability: Some(40),
             no_new_privileges: false,
             foreign_user_namespace: false,
             foreign_pid_namespace: false,

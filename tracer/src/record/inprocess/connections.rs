@@ -21,7 +21,7 @@ const CONNECTION: u64 = u64::MAX - 1;
 pub(super) const ACCEPTED_AT_ONCE: usize = 8;
 /// Connections open without an offer; beyond that the oldest is closed.
 const MAX_OPEN: usize = 64;
-/// Of them, those of one process, which has two rings to offer; beyond that its oldest is closed.
+/// Maximum of these per process, which has two rings to offer; beyond that its oldest is closed.
 const MAX_PER_PROCESS: usize = 4;
 /// How long a connection may stay silent. The library sends at once, but on an overloaded machine
 /// its thread may wait in between.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
-/// What was written of the allocation counters that a process keeps in its ring's memory.
+/// Last written values of the allocation counters that a process keeps in its ring's memory.
 #[derive(Debug)]
 pub(super) struct CountedAllocations {
     pid: u32,

@@ -35,7 +35,7 @@ const SOCKET: &str = "socket";
 /// The owner of a younger folder may not have locked it yet.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// Most folders of other gctraces examined when leftovers are removed.
+/// Maximum number of folders of other gctraces that are examined to remove leftovers.
 const MAX_FOLDERS: usize = 1000;
 
 /// The user who owns the folder and whose programs connect to the socket in it.
@@ -237,7 +237,8 @@ fn remove_leftover(parent: &File, name: &OsStr, owner: FolderOwner) -> io::Resul
     let found = folder.metadata()?;
     let is_same_user = [owner.uid, Uid::effective().as_raw()].contains(&found.uid());
     let age = SystemTime::now().duration_since(found.modified()?);
-    if !is_same_user || found.mode() & 0o077 != 0 || age.unwrap_or_default() < SETTLED {
+    let is_settled = age.is_ok_and(|age| age >= SETTLED);
+    if !is_same_user || found.mode() & 0o077 != 0 || !is_settled {
         return Ok(());
     }
     match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {

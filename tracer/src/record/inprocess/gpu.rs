@@ -19,6 +19,7 @@ use gctrace_event::Record;
 use gctrace_ring::ApiLayer;
 use gctrace_ring::CuptiState;
 use gctrace_ring::GpuRecord;
+use gctrace_ring::RingGpuOp;
 use gctrace_ring::RingRecord as Raw;
 use gctrace_ring::TextId;
 use gctrace_ring::TimeInterval;
@@ -41,7 +42,7 @@ const MAX_EVENTS: usize = 1 << 16;
 const QUEUE_FULL: u32 = 6 << 16;
 
 /// Decoder of one process's ring of GPU work: what later records refer to, by id.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct GpuRing {
     pid: u32,
     texts: RingTexts,
@@ -80,13 +81,7 @@ impl GpuRing {
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
-            texts: RingTexts::default(),
-            names: HashMap::new(),
-            devices: HashMap::new(),
-            events: HashMap::new(),
-            calls: HashMap::new(),
-            waits: Vec::new(),
-            flushed_ns: 0,
+            ..Self::default()
         }
     }
 
@@ -94,7 +89,7 @@ impl GpuRing {
     pub(super) fn take(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
         match *record {
             Raw::Text(piece) => self.texts.take(&piece),
-            Raw::Gpu { .. } => self.work(record, ring_events),
+            Raw::Gpu(op) => self.work(&op, ring_events),
             Raw::Sync {
                 interval,
                 kind,
@@ -161,43 +156,28 @@ impl GpuRing {
         self.write_until(u64::MAX, ring_events);
     }
 
-    fn work(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
-        let Raw::Gpu {
-            interval,
-            work,
-            copy_kind,
-            device,
-            context,
-            stream,
-            correlation,
-            bytes,
-            name,
-            ..
-        } = *record
-        else {
-            return;
-        };
-        self.devices.insert(context, device);
-        let kind = match work {
+    fn work(&mut self, op: &RingGpuOp, ring_events: &mut Vec<RingEvent>) {
+        self.devices.insert(op.context, op.device);
+        let kind = match op.work {
             GpuRecord::Kernel => GpuOpKind::Kernel,
             GpuRecord::Memcpy | GpuRecord::PeerCopy => GpuOpKind::Memcpy,
             GpuRecord::Memset => GpuOpKind::Memset,
         };
         ring_events.push(RingEvent::Record(Record::GpuOp(GpuOp {
             pid: Some(self.pid),
-            device,
-            stream: u64::from(stream),
+            device: op.device,
+            stream: u64::from(op.stream),
             kind,
-            name: match work {
-                GpuRecord::Kernel => self.kernel(name),
-                GpuRecord::Memcpy => copy_name(copy_kind).to_owned(),
+            name: match op.work {
+                GpuRecord::Kernel => self.kernel(op.name),
+                GpuRecord::Memcpy => copy_name(op.copy_kind).to_owned(),
                 GpuRecord::PeerCopy => copy_name(PEER).to_owned(),
                 GpuRecord::Memset => "Memset (Device)".to_owned(),
             },
-            start_ns: interval.start_ns,
-            end_ns: interval.end_ns.max(interval.start_ns),
-            correlation: (correlation != 0).then_some(u64::from(correlation)),
-            bytes: (work != GpuRecord::Kernel).then_some(bytes),
+            start_ns: op.interval.start_ns,
+            end_ns: op.interval.end_ns.max(op.interval.start_ns),
+            correlation: (op.correlation != 0).then_some(u64::from(op.correlation)),
+            bytes: (op.work != GpuRecord::Kernel).then_some(op.bytes),
             collective: None,
         })));
     }
@@ -250,17 +230,12 @@ impl GpuRing {
 
     fn write_until(&mut self, until_ns: u64, ring_events: &mut Vec<RingEvent>) {
         let (pid, texts) = (self.pid, &self.texts);
-        self.calls.retain(|correlation, call| {
-            let is_due = call.interval.end_ns <= until_ns;
-            if is_due {
-                ring_events.push(RingEvent::Record(call.record(
-                    pid,
-                    Some(*correlation),
-                    texts,
-                )));
-            }
-            !is_due
-        });
+        let due = self
+            .calls
+            .extract_if(|_, call| call.interval.end_ns <= until_ns);
+        ring_events.extend(due.map(|(correlation, call)| {
+            RingEvent::Record(call.record(pid, Some(correlation), texts))
+        }));
         let due = self
             .waits
             .extract_if(.., |wait| wait.interval.end_ns <= until_ns);
@@ -302,7 +277,7 @@ impl GpuRing {
             CuptiState::Calibrated | CuptiState::Partial => {}
             _ => ring_events.push(RingEvent::NoCupti),
         }
-        let detail = self.texts.get(detail).unwrap_or_default();
+        let detail = self.texts.or_empty(detail);
         ring_events.push(RingEvent::Notice(InjectedNotice {
             at_ns,
             weight: match state {

@@ -8,6 +8,8 @@ use super::counted_allocations::CountedAllocations;
 use super::gpu::GpuRing;
 use super::python::MISSED;
 use super::python::PythonRing;
+use super::ring_event::InjectedNotice;
+use super::ring_event::NoticeLevel;
 use super::ring_event::RingEvent;
 use crate::record::clock;
 use crate::record::examination::Unexamined;
@@ -37,11 +39,13 @@ pub(super) struct InjectedProcess {
 /// The process as it is written to the trace.
 struct InjectedProcessFacts {
     process: gctrace_event::Process,
-    /// Something about it is to be written (again).
+    /// Its record must be written (again).
     is_new: bool,
     /// Its pid in its own pid namespace.
     own_pid: u32,
     threads: ProcessThreads,
+    /// The library switched recording off.
+    is_off: bool,
 }
 
 /// The threads of a process, with their ids in both pid namespaces.
@@ -64,6 +68,8 @@ struct OpenedRing {
     meaning: RingState,
     counted: Option<CountedAllocations>,
     damaged: u64,
+    /// The library switched recording off.
+    is_off: bool,
 }
 
 enum RingState {
@@ -113,6 +119,7 @@ impl InjectedProcess {
             },
             counted: (hello.role == RingRole::Python).then(|| CountedAllocations::new(pid)),
             damaged: 0,
+            is_off: false,
         });
     }
 
@@ -147,7 +154,7 @@ impl InjectedProcess {
     }
 
     /// Writes what is left after the process exited, at `ended_ns`, or else the recording ended.
-    /// Everything was drained.
+    /// All rings of the process were drained.
     pub(super) fn close(
         &mut self,
         ended_ns: Option<u64>,
@@ -183,6 +190,10 @@ impl OpenedRing {
             });
             self.damaged += read.damaged;
         }
+        if let Some((at_ns, reason)) = self.consumer.switched_off() {
+            self.is_off = true;
+            facts.switched_off(at_ns, &reason, trace, stats);
+        }
         if let Some(counted) = &mut self.counted
             && let Some(record) = counted.look(&self.consumer, false)
         {
@@ -202,7 +213,8 @@ impl OpenedRing {
         let lost = self.consumer.lost();
         match (&mut self.meaning, ended_ns) {
             (RingState::Python(ring), Some(ended_ns)) => {
-                ring.ended(ended_ns, lost.of(LostKind::Pauses) > 0, &mut ring_events);
+                let may_have_ended = self.is_off || lost.of(LostKind::Pauses) > 0;
+                ring.ended(ended_ns, may_have_ended, &mut ring_events);
             }
             (RingState::Python(_), None) => {}
             (RingState::Gpu(ring), _) => ring.finish(&mut ring_events),
@@ -251,29 +263,49 @@ fn lost_name(kind: LostKind) -> &'static str {
 impl InjectedProcessFacts {
     fn look(pid: u32, hello: &RingHello, origin: ProcessOrigin) -> Self {
         let status = proc_status::status(pid).ok();
-        let command = proc_status::command_line(pid).unwrap_or_default();
-        let name = || proc_status::thread_name(pid, pid).map(|name| vec![name]);
-        let parent = status.as_ref().map(|status| status.parent);
         Self {
             process: gctrace_event::Process {
                 pid,
                 namespace_pid: status
                     .as_ref()
                     .and_then(proc_status::ProcessStatus::inner_pid),
-                parent: parent.filter(|parent| *parent > 0),
+                parent: status.as_ref().and_then(|status| status.parent),
                 origin,
                 since_ns: hello.at_ns,
-                command: match command.is_empty() {
-                    true => name().unwrap_or_default(),
-                    false => command,
-                },
+                // Empty in the trace if it is unknown.
+                command: proc_status::command_or_name(pid).unwrap_or_default(),
                 rank: proc_status::rank(pid).ok().flatten(),
                 interpreter: None,
             },
             is_new: true,
             own_pid: hello.own_pid,
             threads: ProcessThreads::default(),
+            is_off: false,
         }
+    }
+
+    /// The library switched recording off in the process, because of a fault in itself: reported
+    /// and counted once, although each ring has it.
+    fn switched_off(
+        &mut self,
+        at_ns: u64,
+        reason: &str,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        if std::mem::replace(&mut self.is_off, true) {
+            return;
+        }
+        let pid = self.process.pid;
+        let notice = InjectedNotice {
+            at_ns,
+            weight: NoticeLevel::Warning,
+            text: format!(
+                "recording in process {pid} was switched off: gctrace's library is faulty at {reason}"
+            ),
+        };
+        trace.examination.unexamined(pid, Unexamined::SwitchedOff);
+        stats.notices.report(pid, notice, &mut trace.output);
     }
 
     /// Writes the records and applies the other events of a ring.
@@ -400,7 +432,7 @@ impl InjectedProcessFacts {
 impl ProcessThreads {
     /// Reads the ids of new threads in the process's own pid namespace.
     fn look(&mut self, pid: u32) {
-        for tid in proc_status::threads(pid).unwrap_or_default() {
+        for tid in proc_status::threads(pid).into_iter().flatten() {
             if self.asked.insert(tid) {
                 let own = proc_status::status(tid)
                     .ok()

@@ -7,6 +7,7 @@ use super::texts::NAME_LOST;
 use super::texts::RingTexts;
 use crate::record::frames::FrameNode;
 use crate::record::frames::FrameTree;
+use gctrace_event::Collector;
 use gctrace_event::EventSource;
 use gctrace_event::FrameId;
 use gctrace_event::GcReason;
@@ -15,6 +16,7 @@ use gctrace_event::Interpreter;
 use gctrace_event::Pause;
 use gctrace_event::Record;
 use gctrace_ring::HookState;
+use gctrace_ring::RingPause;
 use gctrace_ring::TextId;
 use gctrace_ring::TimeInterval;
 use std::collections::HashMap;
@@ -29,7 +31,7 @@ const MAX_FRAMES: usize = 1 << 20;
 const MAX_OPEN: usize = 1 << 14;
 
 /// Decoder of one process's ring of collections: frames by id, and pauses that have not ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PythonRing {
     pid: u32,
     texts: RingTexts,
@@ -50,9 +52,7 @@ impl PythonRing {
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
-            texts: RingTexts::default(),
-            frames: HashMap::new(),
-            open: HashMap::new(),
+            ..Self::default()
         }
     }
 
@@ -115,26 +115,17 @@ impl PythonRing {
                 let begun = OpenPause { at_ns, generation };
                 self.open.insert((tid, interpreter), begun);
             }
-            From::Pause {
-                interval,
-                tid,
-                generation,
-                interpreter,
-                collected,
-                uncollectable,
-                frame,
-                at_exit,
-            } => {
-                self.open.remove(&(tid, interpreter));
+            From::Pause(pause) => {
+                self.open.remove(&(pause.tid, pause.interpreter));
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
-                    reason: match at_exit {
+                    reason: match pause.at_exit {
                         true => GcReason::Shutdown,
                         false => GcReason::Unknown,
                     },
-                    collected: Some(collected),
-                    uncollectable: Some(uncollectable),
-                    stack: self.frames.get(&frame).copied(),
-                    ..self.pause(interval, tid, generation, interpreter)
+                    collected: Some(pause.collected),
+                    uncollectable: Some(pause.uncollectable),
+                    stack: self.frames.get(&pause.frame).copied(),
+                    ..self.pause(&pause)
                 })));
             }
             From::Hook {
@@ -152,27 +143,33 @@ impl PythonRing {
     /// were lost, so that those in progress may have ended.
     pub(super) fn ended(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
         for ((tid, interpreter), begun) in std::mem::take(&mut self.open) {
-            let interval = TimeInterval {
-                start_ns: begun.at_ns,
-                end_ns: at_ns,
+            let pause = RingPause {
+                interval: TimeInterval {
+                    start_ns: begun.at_ns,
+                    end_ns: at_ns,
+                },
+                tid,
+                generation: begun.generation,
+                interpreter,
+                ..RingPause::default()
             };
             if !lost {
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
                     unfinished: true,
-                    ..self.pause(interval, tid, begun.generation, interpreter)
+                    ..self.pause(&pause)
                 })));
             }
         }
     }
 
-    fn pause(&self, interval: TimeInterval, tid: u32, generation: u8, interpreter: i64) -> Pause {
+    fn pause(&self, pause: &RingPause) -> Pause {
         Pause {
             pid: self.pid,
-            tid,
-            start_ns: interval.start_ns,
-            end_ns: interval.end_ns.max(interval.start_ns),
-            generation,
-            interpreter: Some(interpreter),
+            tid: pause.tid,
+            start_ns: pause.interval.start_ns,
+            end_ns: pause.interval.end_ns.max(pause.interval.start_ns),
+            generation: pause.generation,
+            interpreter: Some(pause.interpreter),
             source: EventSource::Injected,
             ..Pause::default()
         }
@@ -184,13 +181,13 @@ impl PythonRing {
 
     fn interpreter(&self, version: TextId, file: TextId, free_threaded: bool) -> Interpreter {
         // `3.11.7 (main, Dec  4 2023, 18:10:11) [Clang 15.0.7 ]`
-        let words = self.texts.or_empty(version).split_whitespace();
-        let version = words.into_iter().next().unwrap_or_default();
+        let version = self.texts.or_empty(version).trim_ascii_start();
+        let version = version.split_whitespace().next().unwrap_or(version);
         Interpreter {
             file: self.texts.or_empty(file).to_owned(),
             version: version.to_owned(),
             free_threaded,
-            collector: collector(version, free_threaded).to_owned(),
+            collector: collector(version, free_threaded),
             found_by: "injected library".to_owned(),
             build_id: None,
         }
@@ -238,7 +235,7 @@ impl PythonRing {
 }
 
 /// Only 3.14.0 - 3.14.4 have an incremental collector.
-fn collector(version: &str, free_threaded: bool) -> &'static str {
+fn collector(version: &str, free_threaded: bool) -> Collector {
     let mut numbers = version.split('.').map(|part| {
         let digits = part.find(|letter: char| !letter.is_ascii_digit());
         part.get(..digits.unwrap_or(part.len()))?
@@ -247,9 +244,9 @@ fn collector(version: &str, free_threaded: bool) -> &'static str {
     });
     let mut next = || numbers.next().flatten();
     match (free_threaded, next(), next(), next()) {
-        (true, ..) => "free-threaded",
-        (false, Some(3), Some(14), Some(0..=4)) => "incremental",
-        _ => "generational",
+        (true, ..) => Collector::FreeThreaded,
+        (false, Some(3), Some(14), Some(0..=4)) => Collector::Incremental,
+        _ => Collector::Generational,
     }
 }
 

@@ -49,9 +49,9 @@ pub(super) struct InjectedNotice {
 pub(super) enum NoticeLevel {
     /// Normal operation: shown on request (`-v`).
     Detail,
-    /// As requested, but a reader of the trace should know.
+    /// Expected, but of interest to a reader of the trace: written to it.
     Note,
-    /// Something does not work as it should: for user and reader.
+    /// A malfunction: printed, and written to the trace.
     Warning,
 }
 

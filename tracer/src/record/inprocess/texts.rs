@@ -8,7 +8,8 @@ use std::collections::HashMap;
 /// Stands for a text whose pieces were lost.
 pub(super) const NAME_LOST: &str = "[name lost]";
 
-/// Bytes of texts kept per ring: the kernel names of the largest frameworks take some megabytes.
+/// Maximum size of the texts of a ring, in bytes: the kernel names of the largest frameworks take
+/// some megabytes.
 const MAX_BYTES: usize = 32 << 20;
 /// Incomplete texts kept: one for each thread that is writing.
 const MAX_PARTS: usize = 4096;
@@ -36,7 +37,7 @@ impl RingTexts {
             }
             return;
         }
-        if self.bytes.saturating_add(text.len()) <= MAX_BYTES {
+        if self.bytes + text.len() <= MAX_BYTES {
             self.bytes += text.len();
             let text = String::from_utf8_lossy(&text).into();
             self.whole.insert(piece.id, text);

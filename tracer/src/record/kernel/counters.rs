@@ -46,7 +46,8 @@ impl CounterRecording {
                 Err(error) => counting.missing.push((counter, error)),
             }
         }
-        counting.cpus = cpus.unwrap_or_default();
+        // Without them no counter of a CPU is counted.
+        counting.cpus.extend(cpus.into_iter().flatten());
         counting
     }
 
@@ -146,7 +147,7 @@ impl CounterRecording {
     ) {
         self.visit_cpus();
         let found = session.living_processes(at_ns);
-        for totals in self.warn_once(found).unwrap_or_default() {
+        for totals in self.warn_once(found).into_iter().flatten() {
             self.write(totals, processes, output);
         }
     }

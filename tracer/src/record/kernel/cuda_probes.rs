@@ -168,13 +168,8 @@ impl CudaProbes {
             self.looked_at_all = now;
             pids.extend(processes.pids());
         }
-        self.due.retain(|(at, pid)| {
-            let due = *at <= now;
-            if due {
-                pids.insert(*pid);
-            }
-            !due
-        });
+        let due = self.due.extract_if(.., |(at, _)| *at <= now);
+        pids.extend(due.map(|(_, pid)| pid));
         pids
     }
 
@@ -314,8 +309,13 @@ impl CudaProbes {
         let Some(programs) = &mut self.programs else {
             return Vec::new();
         };
-        let counted =
-            KINDS.map(|(kind, name, both)| (name, both, programs.counts(kind).unwrap_or_default()));
+        let counted = KINDS.iter().filter_map(|(kind, name, both)| {
+            let counts = programs.counts(*kind).inspect_err(|error| {
+                tracing::warn!("the number of {name} is unknown: {error}");
+            });
+            Some((*name, *both, counts.ok()?))
+        });
+        let counted: Vec<_> = counted.collect();
         let prices = programs
             .calibrate(session)
             .inspect_err(|error| {
@@ -348,7 +348,7 @@ impl CudaProbes {
 /// Every kind of call, its name for the user, and whether both its ends are probed.
 const KINDS: [(CallKind, &str, bool); 10] = [
     (CallKind::Launch, "launches", false),
-    (CallKind::Synchronize, "synchronisations", true),
+    (CallKind::Synchronize, "synchronizations", true),
     (CallKind::Copy, "copies", true),
     (CallKind::Set, "fills", true),
     (CallKind::Allocate, "device memory allocations", true),
@@ -366,11 +366,8 @@ pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
     const LOOKS: usize = 50;
     const BETWEEN: Duration = Duration::from_micros(200);
     for _ in 0..LOOKS {
-        let mappings = gctrace_probes::maps::mappings(pid).unwrap_or_default();
-        let is_there = |mapping: &gctrace_probes::maps::FileMapping| {
-            mapping.inode == inode && mapping.executable
-        };
-        if mappings.iter().any(is_there) {
+        let mut mappings = gctrace_probes::maps::mappings(pid).into_iter().flatten();
+        if mappings.any(|mapping| mapping.inode == inode && mapping.executable) {
             return;
         }
         std::thread::sleep(BETWEEN);

@@ -3,12 +3,12 @@
 //! Owns which processes were examined, when, and with what result. `gctrace_probes` decides whether
 //! a file is an interpreter; `kernel.rs` follows children and places probes.
 
+use crate::record::clock;
 use crate::record::kernel::recorded_processes::RESCAN_DELAYS;
 use gctrace_probes::ProgramKind;
 use gctrace_probes::maps;
 use gctrace_probes::proc_status;
 use gctrace_probes::proc_status::ListedProcess;
-use nix::time::ClockId;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::fs::Metadata;
@@ -25,7 +25,7 @@ const OLD_PROCESSES_PER_SCAN: usize = 100;
 /// and shims (pyenv's, conda's) run some other program first, and become Python in seconds.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Most programs remembered; beyond that all are forgotten and examined again.
+/// Maximum number of cached programs; beyond that the cache is cleared.
 const PROGRAMS: usize = 4096;
 
 /// Finds Python processes by scanning `/proc` repeatedly.
@@ -120,7 +120,7 @@ impl ProcessDiscovery {
         {
             return false;
         }
-        let Ok(started_ns) = proc_status::started_ns(listed.pid) else {
+        let Ok(proc_status::ProcessStat { started_ns, .. }) = proc_status::stat(listed.pid) else {
             return false;
         };
         if let Some(known) = known.filter(|known| known.started_ns == started_ns) {
@@ -169,10 +169,9 @@ impl ProcessDiscovery {
 
     /// Young processes that are not due but have executed another program.
     fn became_another(&mut self, now: Instant) -> Vec<u32> {
-        let since_boot = since_boot();
         let mut changed = Vec::new();
         for (pid, known) in &mut self.known {
-            let age = since_boot.saturating_sub(Duration::from_nanos(known.started_ns));
+            let age = age(known.started_ns);
             let ScanState::Waiting {
                 due,
                 looked,
@@ -197,7 +196,7 @@ impl ProcessDiscovery {
             known.state = match (seen, &known.state) {
                 (ScanResult::NotYet, ScanState::Waiting { looked, .. }) => ScanState::Waiting {
                     due: now + wait(*looked),
-                    looked: looked.saturating_add(1),
+                    looked: looked + 1,
                     program,
                 },
                 _ => ScanState::Settled,
@@ -236,7 +235,7 @@ impl ProcessDiscovery {
         }
     }
 
-    /// What kind of program a process runs; each file is read once.
+    /// Kind of the program that a process runs; each file is read once.
     fn kind(&mut self, pid: u32, file: &Metadata) -> ProgramKind {
         let program = identity(file);
         if let Some(kind) = self.programs.get(&program) {
@@ -262,11 +261,7 @@ fn belongs_to(pid: u32, owner: u32) -> bool {
 }
 
 fn wait(looked: usize) -> Duration {
-    RESCAN_DELAYS
-        .get(looked)
-        .or(RESCAN_DELAYS.last())
-        .copied()
-        .unwrap_or_default()
+    RESCAN_DELAYS[looked.min(RESCAN_DELAYS.len() - 1)]
 }
 
 /// The executable of a process.
@@ -283,14 +278,10 @@ fn scans_before(age: Duration) -> usize {
     RESCAN_DELAYS.iter().filter(|wait| **wait <= age).count()
 }
 
+/// A process that starts now may seem to start later, as its time is rounded: its age is 0.
 fn age(started_ns: u64) -> Duration {
-    since_boot().saturating_sub(Duration::from_nanos(started_ns))
-}
-
-fn since_boot() -> Duration {
-    nix::time::clock_gettime(ClockId::CLOCK_BOOTTIME)
-        .map(Duration::from)
-        .unwrap_or_default()
+    let now = clock::boot_ns().saturating_sub(started_ns);
+    Duration::from_nanos(now)
 }
 
 #[cfg(test)]

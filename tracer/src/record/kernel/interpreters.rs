@@ -16,10 +16,10 @@ use gctrace_ebpf::ProbePointKind;
 use gctrace_event::Interpreter;
 use gctrace_probes::ProgramKind;
 use gctrace_probes::Resolution;
-use gctrace_probes::ResolveOptions;
 use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::maps::FileIdentity;
 use gctrace_probes::maps::MappedFile;
+use gctrace_probes::maps::identity;
 use gctrace_probes::proc_status;
 use gctrace_probes::proc_status::ProcessError;
 use std::collections::HashMap;
@@ -34,6 +34,7 @@ use std::path::PathBuf;
 pub(crate) type InterpreterIndex = usize;
 
 /// Interpreters with probes, and the files that were examined for them, each once.
+#[derive(Default)]
 pub(crate) struct ProbedInterpreters {
     cache: Option<CacheDir>,
     armed: Vec<ProbedInterpreter>,
@@ -60,7 +61,7 @@ struct ProbedInterpreter {
     since_ns: u64,
 }
 
-/// What to probe for a program that starts.
+/// Interpreter to probe for a program that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeNeed {
     /// It contains a collector itself, which is probed now.
@@ -81,13 +82,7 @@ impl ProbedInterpreters {
     pub(crate) fn new(cache: Option<CacheDir>) -> Self {
         Self {
             cache,
-            armed: Vec::new(),
-            files: HashMap::new(),
-            unprobed: HashMap::new(),
-            unprobed_in: HashMap::new(),
-            entries: HashMap::new(),
-            warned: HashSet::new(),
-            warnings: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -304,7 +299,10 @@ impl ProbedInterpreters {
         identity: FileIdentity,
     ) -> anyhow::Result<Option<InterpreterIndex>> {
         let opened = File::open(open)?;
-        let Some(resolution) = gctrace_probes::resolve(open, &self.options(pid, open)?)? else {
+        let owner = std::fs::metadata(open)?.uid();
+        let root = proc_status::root(pid);
+        let options = CacheDir::resolve_options(self.cache.as_ref(), Some(owner), &root);
+        let Some(resolution) = gctrace_probes::resolve(open, &options)? else {
             return Ok(None);
         };
         self.unprobed.insert(identity, Unexamined::Unprobed);
@@ -342,24 +340,6 @@ impl ProbedInterpreters {
         Ok(Some(index))
     }
 
-    /// Debug files of a container are below its own root.
-    fn options(&self, pid: u32, file: &Path) -> std::io::Result<ResolveOptions> {
-        let owner = std::fs::metadata(file)?.uid();
-        let cache = self
-            .cache
-            .as_ref()
-            .and_then(|cache| cache.for_file_of(owner));
-        let debug = "usr/lib/debug";
-        Ok(ResolveOptions {
-            cache: cache.map(Path::to_owned),
-            debug_roots: vec![
-                proc_status::root(pid).join(debug),
-                Path::new("/").join(debug),
-            ],
-            ..ResolveOptions::default()
-        })
-    }
-
     /// Whether Python runs there, or its pauses, are unknown: must never count as "no Python".
     fn not_probed(&mut self, pid: u32, file: &Path, error: &anyhow::Error) {
         self.unprobed_in.entry(pid).or_insert(Unexamined::Forbidden);
@@ -393,10 +373,6 @@ impl ProbedInterpreters {
 /// A path to an open file.
 fn by_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-fn identity(path: &Path) -> std::io::Result<FileIdentity> {
-    std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// The name of an executable as its process sees it.

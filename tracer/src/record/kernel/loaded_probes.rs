@@ -1,4 +1,4 @@
-//! What probes need before a program is touched: the BPF programs, the counters, the guardian.
+//! Prepared before a program is touched: the BPF programs, the counters, the guardian.
 
 use crate::args::CounterChoice;
 use crate::args::RecordConfig;

@@ -37,7 +37,7 @@ pub(crate) fn check(pid: u32) -> Result<(), AttachRefusal> {
     match std::fs::read_link(proc_status::executable_link(pid)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(AttachRefusal {
             pid,
-            name: proc_status::thread_name(pid, pid).unwrap_or_default(),
+            name: proc_status::thread_name(pid, pid).unwrap_or_else(|_| "unknown".to_owned()),
             owner: owner(pid),
         }),
         _ => Ok(()),
@@ -82,15 +82,10 @@ pub(crate) fn attachable(pid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the flags, field 9 of proc_pid_stat(5); `PF_KTHREAD` from include/linux/sched.h.
+/// `PF_KTHREAD` of include/linux/sched.h.
 fn is_kernel_thread(pid: u32) -> bool {
-    const PF_KTHREAD: u64 = 0x0020_0000;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let flags = fields.split_whitespace().nth(6);
-    flags
-        .and_then(|flags| flags.parse::<u64>().ok())
-        .is_some_and(|flags| flags & PF_KTHREAD != 0)
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    proc_status::stat(pid).is_ok_and(|stat| stat.flags & PF_KTHREAD != 0)
 }
 
 /// Why a process is not recorded.

@@ -28,7 +28,7 @@ pub(crate) struct PressureIntervals {
     written: Instant,
 }
 
-/// What a process allocated since its last record.
+/// Allocations of a process since its last record.
 struct PressureInterval {
     pressure: Pressure,
     /// Arenas at its start.
@@ -157,6 +157,7 @@ impl PressureInterval {
     /// extended.
     fn write(&mut self, arenas: Option<Arenas>, now_ns: u64, output: &mut RecordOutput) {
         if let (Some(size), Some(now)) = (self.size, arenas) {
+            // The kernel counts from 0.
             let before = self.arenas.unwrap_or_default();
             let ((mapped, unmapped), (mapped_before, unmapped_before)) =
                 (size.counts(&now), size.counts(&before));
@@ -165,10 +166,8 @@ impl PressureInterval {
         }
         let pressure = &mut self.pressure;
         pressure.at_ns = now_ns.max(pressure.since_ns);
-        let idle = pressure.collections == 0
-            && pressure.arenas_mapped.unwrap_or(0) == 0
-            && pressure.arenas_unmapped.unwrap_or(0) == 0;
-        if idle {
+        let counts = [pressure.arenas_mapped, pressure.arenas_unmapped];
+        if pressure.collections == 0 && !counts.into_iter().flatten().any(|count| count > 0) {
             return;
         }
         output.write(&Record::Pressure(pressure.clone()));

@@ -13,7 +13,7 @@ use std::time::Instant;
 /// Time between two scans of the machine's processes.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Most time to attach in one turn of the recording: rings must be drained in between.
+/// Maximum time to attach in one turn of the recording: rings must be drained in between.
 const TURN: Duration = Duration::from_millis(100);
 
 /// How often to try a process that could not be recorded.
@@ -70,7 +70,7 @@ impl ProcessAttacher {
         let Ok(status) = gctrace_probes::proc_status::status(pid) else {
             return;
         };
-        let Err(error) = probes.attach_to(trace, pid, Some(status.parent)) else {
+        let Err(error) = probes.attach_to(trace, pid, status.parent) else {
             return;
         };
         if tries + 1 < TRIES {

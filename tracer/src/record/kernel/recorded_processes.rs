@@ -2,12 +2,12 @@
 //!
 //! Owns the table of processes and their records. Does not place probes.
 
+use crate::launch::CommandEnd;
 use crate::record::kernel::interpreters::InterpreterIndex;
 use crate::record::kernel::interpreters::ProbedInterpreters;
 use crate::record::output::RecordOutput;
 use crate::record::output::RecordSink as _;
 use gctrace_event::Process;
-use gctrace_event::ProcessExit;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use gctrace_probes::proc_status;
@@ -66,7 +66,8 @@ impl RecordedProcesses {
     ) {
         let inherited = parent.and_then(|parent| self.table.get(&parent));
         let interpreter = inherited.and_then(|parent| parent.interpreter);
-        let command = command(pid)
+        // Empty in the trace if it is unknown.
+        let command = proc_status::command_or_name(pid)
             .or_else(|| inherited.map(|parent| parent.command.clone()))
             .unwrap_or_default();
         self.seen += 1;
@@ -97,7 +98,7 @@ impl RecordedProcesses {
             entry.looked = 0;
             entry.titled = (Instant::now(), 0);
             entry.threads.clear();
-            entry.command = command(pid).unwrap_or_default();
+            entry.command = proc_status::command_or_name(pid).unwrap_or_default();
         }
     }
 
@@ -245,21 +246,7 @@ impl RecordedProcesses {
     /// Removes an exited process; `status` is that of wait(2).
     pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut RecordOutput) {
         self.forget(pid, output);
-        // The low seven bits are the signal, the next byte the code (wait(2)).
-        let signal = status & 0x7f;
-        output.write(&Record::ProcessExit(ProcessExit {
-            pid,
-            at_ns,
-            code: (signal == 0).then_some((status >> 8) & 0xff),
-            signal: (signal != 0).then_some(signal),
-        }));
+        let end = CommandEnd::from_status(status);
+        output.write(&Record::ProcessExit(end.exit(pid, at_ns)));
     }
-}
-
-/// The command line; for a process without one (it is exiting), the kernel's name for it.
-fn command(pid: u32) -> Option<Vec<String>> {
-    let line = proc_status::command_line(pid)
-        .ok()
-        .filter(|line| !line.is_empty());
-    line.or_else(|| Some(vec![proc_status::thread_name(pid, pid).ok()?]))
 }

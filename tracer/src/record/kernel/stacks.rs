@@ -104,7 +104,8 @@ impl StackResolver {
     /// Forgets exited processes, once every event up to their exit was handled.
     pub(crate) fn forget_ended(&mut self) {
         for pid in self.ended.drain(..) {
-            for stack in self.processes.remove(&pid).unwrap_or_default().stacks {
+            let process = self.processes.remove(&pid).into_iter();
+            for stack in process.flat_map(|process| process.stacks) {
                 self.innermost.remove(&stack);
             }
         }

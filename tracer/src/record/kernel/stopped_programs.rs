@@ -132,8 +132,11 @@ impl StoppedPrograms {
                 "process {pid} was stopped at exec and cannot be resumed ({errno}); run: kill -CONT {pid}"
             ),
         }
-        if !parent_was_stopped && let Ok(status) = proc_status::status(pid) {
-            self.watch_parent(status.parent, pid);
+        if !parent_was_stopped
+            && let Ok(status) = proc_status::status(pid)
+            && let Some(parent) = status.parent
+        {
+            self.watch_parent(parent, pid);
         }
     }
 
@@ -183,7 +186,7 @@ impl StoppedPrograms {
         let map = &self.map;
         self.parents.retain(|parent| {
             let (pid, since) = (parent.pid, parent.since.elapsed());
-            let is_stopped = state(pid) == Some('T') && state(parent.child) != Some('T');
+            let is_stopped = is_stopped(pid) && !is_stopped(parent.child);
             if is_stopped && since <= PARENTS {
                 let _ = map.resume(pid);
             } else if is_stopped && since >= STOPPED_LONG {
@@ -198,13 +201,10 @@ impl StoppedPrograms {
 
 /// Whether a process exists and has not exited; a zombie has.
 pub(super) fn is_running(pid: u32) -> bool {
-    state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    proc_status::stat(pid).is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// The state field of `pid (name) state ...` (proc_pid_stat(5)); the name may contain any
-/// character.
-fn state(pid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.chars().next()
+/// Whether a process is stopped by a signal.
+fn is_stopped(pid: u32) -> bool {
+    proc_status::stat(pid).is_ok_and(|stat| stat.state == 'T')
 }

@@ -41,7 +41,7 @@ impl KernelSource {
             let costs = costs(&counters, Some(known), StopTimes::default());
             let each = costs
                 .iter()
-                .map(|cost| cost.hits as f64 * cost.ns_per_hit.unwrap_or(0.0));
+                .filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));
             each.sum::<f64>() as u64
         });
         if let Some(cuda) = &self.cuda {
@@ -133,9 +133,9 @@ fn lose_unprobed(
     sources: Option<merge::SourceTotals>,
     lost: &mut BTreeMap<String, u64>,
 ) {
+    // Without the library none was seen by it.
     let seen = sources.map_or(0, |counts| counts.only_injected);
-    let missing = unprobed.saturating_sub(seen);
-    if missing > 0 {
+    if let Some(missing @ 1..) = unprobed.checked_sub(seen) {
         lost.insert(UNPROBED.to_owned(), missing);
     }
 }

@@ -108,7 +108,7 @@ fn from_kernel(config: &RecordConfig, facts: &ModeFacts) -> Result<(), ModeError
     }
 }
 
-/// What works without privileges.
+/// The command line that works without privileges.
 fn instead(config: &RecordConfig) -> String {
     match &config.target {
         RecordTarget::Command(words) => format!(
@@ -174,7 +174,7 @@ fn certain(config: &RecordConfig, facts: &ModeFacts) -> Option<PreloadObstacle> 
     facts.obstacles.iter().find(certain).cloned()
 }
 
-/// What may be missing although the library is loaded.
+/// Warnings about data that may be missing although the library is loaded.
 fn warnings(config: &RecordConfig, facts: &ModeFacts) -> Vec<String> {
     let mut notes: Vec<String> = facts.obstacles.iter().map(ToString::to_string).collect();
     if let Some(other) = &facts.foreign_injection
@@ -202,7 +202,10 @@ fn privileged(config: &RecordConfig, facts: &ModeFacts) -> ModeDecision {
     };
     match (library, certain(config, facts)) {
         (_, Some(obstacle)) => without(obstacle.to_string()),
-        (Err(error), None) => without(format!("{error}\n{}", error.remedy())),
+        (Err(error), None) => {
+            let remedy = error.remedy().replace("\n    ", " ");
+            without(format!("{error}. {remedy}"))
+        }
         (Ok(library), None) => ModeDecision {
             injection: Some(InjectionPlan {
                 library: library.clone(),

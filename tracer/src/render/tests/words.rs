@@ -15,6 +15,7 @@ use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::PlannedInterval;
 use gctrace_analysis::report::PredictedLength;
 use gctrace_analysis::report::PredictedRange;
+use gctrace_analysis::report::PredictionMethod;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::Saving;
 use gctrace_analysis::report::ScenarioId;
@@ -48,7 +49,7 @@ fn replayed() -> Report {
         }),
         change: String::new(),
         basis: Basis::Predicted,
-        method: "replay".to_owned(),
+        method: PredictionMethod::Replay,
         pause_time_saved_ns: PredictedRange {
             at_least_ns: 1_000_000_000,
             at_most_ns: 1_200_000_000,

@@ -1,23 +1,24 @@
 //! The words of each advice.
 
 use super::places;
+use crate::units;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::three_digits;
 use gctrace_analysis::PauseTimes;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::AdviceId;
+use gctrace_analysis::report::GroupName;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
+use gctrace_analysis::report::SettingsReport;
 use gctrace_analysis::report::WhatIf;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::three_digits;
+use gctrace_event::Collector;
 use gctrace_event::Counter;
-
-/// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
-const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
 /// The text of an advice; `code` and `risk` are empty where there are none.
 #[derive(Default)]
@@ -68,7 +69,7 @@ fn most(report: &Report) -> &ProcessReport {
     first.expect("invariant: settings are advised only if a process has pauses")
 }
 
-/// By what the prediction differs from the bound, and what it assumes.
+/// Length of a step by replay, and the assumptions.
 fn replayed(what: &WhatIf) -> String {
     let step = what.step.map_or(String::new(), |step| {
         format!(
@@ -245,12 +246,12 @@ fn freeze(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceTe
 /// 3.14.5 on; `gc_free_threading.c`, `gc_should_collect`).
 fn full_collection_rule(process: &ProcessReport) -> &'static str {
     let collector = process.interpreter.as_ref();
-    match collector.map(|interpreter| interpreter.collector.as_str()) {
-        Some("incremental") => {
+    match collector.map(|interpreter| &interpreter.collector) {
+        Some(Collector::Incremental) => {
             "This interpreter collects the old generation in increments, so its automatic \
              collections never traverse the whole heap at once."
         }
-        Some("free-threaded") => {
+        Some(Collector::FreeThreaded) => {
             "This free-threaded interpreter collects the whole heap each time; a collection \
              starts when new objects exceed threshold 0 and a quarter of those that survived the \
              last one."
@@ -267,11 +268,12 @@ fn full_collection_rule(process: &ProcessReport) -> &'static str {
 fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
     let most = most(report);
     let settings = most.settings.as_ref();
-    let [young, middle, old] = settings.map_or(DEFAULT_THRESHOLDS, |settings| settings.thresholds);
+    let thresholds = settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds);
     let advised = advice.settings.as_ref().and_then(|own| own.thresholds);
-    let [raised, middle_raised, old_raised] =
-        advised.unwrap_or([young.max(100).saturating_mul(10), middle, old]);
-    let youngest = report.by_generation.iter().find(|group| group.name == "0");
+    let raised = advised.unwrap_or_else(|| SettingsReport::raised(thresholds));
+    let youngest = GroupName::Generation(Some(0));
+    let mut groups = report.by_generation.iter();
+    let youngest = groups.find(|group| group.name == youngest);
     let freed_nothing = youngest.map_or(0, |group| group.pauses.freed_nothing.count);
     AdviceText {
         action: "Raise the first threshold to make collections less frequent.",
@@ -286,19 +288,24 @@ fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> Advi
             most.pid,
             three_digits(most.young_per_s.unwrap_or(0.0)),
             match settings {
-                Some(_) => format!("{young}, {middle}, {old}"),
+                Some(_) => listed(thresholds),
                 None => "not in the trace".to_owned(),
             },
             places::automatic_partial(report, times.automatic_partial),
         ),
         code: format!(
-            "import gc\n# first, before other imports:\ngc.set_threshold({raised}, {middle_raised}, {old_raised})"
+            "import gc\n# first, before other imports:\ngc.set_threshold({})",
+            listed(raised)
         ),
         risk: format!(
             "{}; each collection of generation 0 traverses up to ten times as many objects.",
             super::THRESHOLDS_RISK
         ),
     }
+}
+
+fn listed([young, middle, old]: [i32; 3]) -> String {
+    format!("{young}, {middle}, {old}")
 }
 
 /// With the interval that the replay or the simulation chose; every 1000 steps if neither did.
@@ -354,9 +361,9 @@ fn planned_by_time(every_ns: u64) -> String {
 }
 
 fn waiting_risk(advice: &Advice, objects: u64) -> String {
-    let bytes = advice.memory_bytes.map_or(String::new(), |bytes| {
-        format!(" ({})", gctrace_analysis::units::bytes(bytes))
-    });
+    let bytes = advice
+        .memory_bytes
+        .map_or(String::new(), |bytes| format!(" ({})", units::bytes(bytes)));
     format!(
         "Up to {}{bytes} of garbage wait for each collection; tensors in cycles keep their GPU \
          memory until then. gc.collect(1) would be cheaper, but what survives two collections is \
@@ -388,7 +395,7 @@ fn swapped_out(report: &Report, times: &PauseTimes) -> AdviceText {
     let counters = report.counters.as_ref();
     let pauses = counters.map_or(PauseTotal::default(), |own| own.major_fault_pauses);
     let faults = counters.into_iter().flat_map(|own| &own.counters);
-    let faults = faults.filter(|counter| counter.name == Counter::MajorFaults.as_str());
+    let faults = faults.filter(|counter| counter.name == Counter::MajorFaults);
     AdviceText {
         action: "Add memory, or make the program use less: its heap is swapped out.",
         why: format!(

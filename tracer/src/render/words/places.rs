@@ -1,13 +1,13 @@
 //! Where in the program an advice applies: the words for Python lines.
 
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
 use gctrace_analysis::paths;
 use gctrace_analysis::report::LineTotal;
 use gctrace_analysis::report::Location;
 use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
 
 /// Lines named in one sentence.
 const NAMED: usize = 3;

@@ -1,5 +1,9 @@
 //! The answer in one sentence.
 
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
 use gctrace_analysis::report::GpuCost;
 use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::Level;
@@ -7,10 +11,6 @@ use gctrace_analysis::report::PhasesReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TraceReport;
 use gctrace_analysis::report::TrainingMark;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::counted;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
 use gctrace_event::GcReason;
 use gctrace_event::RecordingMode;
 

@@ -1,14 +1,14 @@
 //! The words of the predictions.
 
+use crate::units::bytes;
+use crate::units::count;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::short_count;
 use gctrace_analysis::report::Change;
 use gctrace_analysis::report::Garbage;
 use gctrace_analysis::report::PlannedInterval;
 use gctrace_analysis::report::WhatIf;
-use gctrace_analysis::units::bytes;
-use gctrace_analysis::units::count;
-use gctrace_analysis::units::duration;
-use gctrace_analysis::units::percent;
-use gctrace_analysis::units::short_count;
 
 /// Fills in the sentences of a prediction.
 pub(super) fn word(what: &mut WhatIf) {

@@ -1,5 +1,6 @@
 //! Access to the page, and redaction of command lines.
 
+use crate::top::view::text::file_name;
 use std::net::IpAddr;
 
 /// Whether a `Host` is acceptable for a server on a loopback address: only addresses and
@@ -15,9 +16,11 @@ pub(super) fn is_local(host: &str) -> bool {
 /// A command line without arguments, which may contain secrets: the program, and for Python the
 /// script or module.
 pub(super) fn without_arguments(line: &str) -> String {
-    let mut words = line.split(' ');
-    let program = words.next().unwrap_or_default();
-    let name = program.rsplit('/').next().unwrap_or(program);
+    let (program, rest) = line
+        .split_once(' ')
+        .map_or((line, None), |(a, b)| (a, Some(b)));
+    let mut words = rest.into_iter().flat_map(|rest| rest.split(' '));
+    let name = file_name(program);
     let mut kept = vec![program];
     if name.starts_with("python") || name.starts_with("pypy") {
         kept.extend(script(&mut words));

@@ -5,17 +5,21 @@
 
 mod processes;
 
+use self::MetricValue::Real;
+use self::MetricValue::Signed;
+use self::MetricValue::Whole;
 use crate::top::metrics::families;
 use crate::top::metrics::families::MetricFamily;
 use crate::top::metrics::labels;
 use crate::top::metrics::labels::GENERATION_NAMES;
 use crate::top::metrics::labels::Label;
 use gctrace_analysis::live::CollectionCounts;
-use gctrace_analysis::live::GENERATIONS;
+use gctrace_analysis::live::GpuFigures;
 use gctrace_analysis::live::Histogram;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::report::PauseTotal;
+use gctrace_event::GcReason;
 use gctrace_event::RecordingMode;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::CounterValueEncoder;
@@ -28,7 +32,6 @@ use prometheus_client::encoding::NoLabelSet;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Unit;
-use std::collections::BTreeMap;
 use std::fmt::Error;
 
 /// The figures of one page, all from one snapshot.
@@ -63,41 +66,26 @@ impl MetricsFigures {
             labels::text("mode", snapshot.mode.as_str()),
             labels::text("host", &snapshot.host),
         ];
-        page.write(
-            &families::RECORDING,
-            [(of_recording, MetricValue::Whole(1))],
-        )?;
+        page.write(&families::RECORDING, [(of_recording, Whole(1))])?;
         page.one(&families::STARTED, self.unix(snapshot.started_ns))?;
         let alive = totals.processes - totals.ended;
-        page.one(&families::PROCESSES, MetricValue::Whole(alive))?;
-        page.one(
-            &families::PROCESSES_SEEN,
-            MetricValue::Whole(totals.processes),
-        )?;
-        page.one(
-            &families::PROCESSES_LEFT_OUT,
-            MetricValue::Whole(self.left_out),
-        )
+        page.one(&families::PROCESSES, Whole(alive))?;
+        page.one(&families::PROCESSES_SEEN, Whole(totals.processes))?;
+        page.one(&families::PROCESSES_LEFT_OUT, Whole(self.left_out))
     }
 
     fn totals(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let all = &self.snapshot.totals.collections;
         let by_reason = by_reason(all, &[], self.usual_reason());
-        let count = |(labels, value): &OfReason| (labels.clone(), MetricValue::Whole(value.count));
+        let count = |(labels, value): &OfReason| (labels.clone(), Whole(value.count));
         let time = |(labels, value): &OfReason| (labels.clone(), seconds(value.time_ns));
         page.write(&families::PAUSES, by_reason.iter().map(count))?;
         page.write(&families::PAUSE_TIME, by_reason.iter().map(time))?;
         page.histograms(&families::PAUSE_DURATION, all)?;
         page.one(&families::LONGEST_PAUSE, seconds(all.longest_ns))?;
-        page.one(&families::COLLECTED, MetricValue::Whole(all.collected))?;
-        page.one(
-            &families::UNCOLLECTABLE,
-            MetricValue::Whole(all.uncollectable),
-        )?;
-        page.one(
-            &families::WITH_COLLECTED,
-            MetricValue::Whole(all.with_collected),
-        )
+        page.one(&families::COLLECTED, Whole(all.collected))?;
+        page.one(&families::UNCOLLECTABLE, Whole(all.uncollectable))?;
+        page.one(&families::WITH_COLLECTED, Whole(all.with_collected))
     }
 
     fn gpus(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
@@ -105,59 +93,61 @@ impl MetricsFigures {
         let named = |index| vec![labels::number("gpu", index)];
         let described = gpus.iter().map(|gpu| {
             let name = labels::text("name", gpu.name.as_deref().unwrap_or(""));
-            (labels::with(&named(gpu.index), name), MetricValue::Whole(1))
+            (labels::with(&named(gpu.index), name), Whole(1))
         });
         page.write(&families::GPU, described)?;
         let utilization = gpus.iter().filter_map(|gpu| {
             let percent = f64::from(gpu.utilization_percent?);
-            Some((named(gpu.index), MetricValue::Real(percent / 100.0)))
+            Some((named(gpu.index), Real(percent / 100.0)))
         });
         page.write(&families::GPU_UTILIZATION, utilization)?;
-        let used = gpus
-            .iter()
-            .filter_map(|gpu| Some((named(gpu.index), MetricValue::Whole(gpu.memory_used_bytes?))));
-        page.write(&families::GPU_MEMORY_USED, used)?;
-        let has = gpus.iter().filter_map(|gpu| {
-            Some((
-                named(gpu.index),
-                MetricValue::Whole(gpu.memory_total_bytes?),
-            ))
-        });
-        page.write(&families::GPU_MEMORY_CAPACITY, has)
+        let memory = |bytes: fn(&GpuFigures) -> Option<u64>| {
+            gpus.iter()
+                .filter_map(move |gpu| Some((named(gpu.index), Whole(bytes(gpu)?))))
+        };
+        page.write(
+            &families::GPU_MEMORY_USED,
+            memory(|gpu| gpu.memory_used_bytes),
+        )?;
+        page.write(
+            &families::GPU_MEMORY_CAPACITY,
+            memory(|gpu| gpu.memory_total_bytes),
+        )
     }
 
     fn recorder(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let recorder = &self.snapshot.recorder;
         // Always at least one series, so that alerts on losses can detect an absent metric.
-        let nowhere: Sample<'_> = (vec![labels::word("where", "")], MetricValue::Whole(0));
+        let nowhere: Sample<'_> = (vec![labels::word("where", "")], Whole(0));
         let lost = recorder.lost.iter();
         let lost = lost.map(|(place, count)| {
             let place = labels::text("where", place);
-            (vec![place], MetricValue::Whole(*count))
+            (vec![place], Whole(*count))
         });
         let none = recorder.lost.is_empty().then_some(nowhere);
         page.write(&families::LOST, lost.chain(none))?;
-        page.one(&families::HITS, MetricValue::Whole(recorder.hits))?;
+        page.one(&families::HITS, Whole(recorder.hits))?;
         let cost = recorder.probe_overhead_ns;
         let cost = cost.map(|cost| (Vec::new(), seconds(cost)));
         page.write(&families::PROBE_COST, cost)?;
-        page.one(&families::OWN_CPU, seconds(recorder.cpu_ns))?;
-        page.one(
-            &families::OWN_RESIDENT,
-            MetricValue::Whole(recorder.resident_bytes),
-        )
+        let cpu = recorder.cpu_ns.map(|ns| (Vec::new(), seconds(ns)));
+        page.write(&families::OWN_CPU, cpu)?;
+        let resident = recorder.resident_bytes.map(Whole);
+        let resident = resident.map(|bytes| (Vec::new(), bytes));
+        page.write(&families::OWN_RESIDENT, resident)
     }
 
     /// The reason of most collections. In-process recording does not see reasons.
-    fn usual_reason(&self) -> &'static str {
+    fn usual_reason(&self) -> GcReason {
         match self.snapshot.mode {
-            RecordingMode::Inject => "unknown",
-            _ => "automatic",
+            RecordingMode::Inject => GcReason::Unknown,
+            _ => GcReason::Automatic,
         }
     }
 
     /// A timestamp of CLOCK_MONOTONIC as Unix time in seconds.
     fn unix(&self, at_ns: u64) -> MetricValue {
+        // A process that was first seen after the time of the snapshot counts as seen at it.
         let ago = self.snapshot.at_ns.saturating_sub(at_ns);
         seconds(self.snapshot.at_unix_ns.saturating_sub(ago))
     }
@@ -181,9 +171,9 @@ type OfReason = (Vec<Label<'static>>, PauseTotal);
 fn by_reason(
     of: &CollectionCounts,
     labels: &[Label<'static>],
-    usual_reason: &'static str,
+    usual_reason: GcReason,
 ) -> Vec<OfReason> {
-    let mut reasons: BTreeMap<&'static str, [PauseTotal; GENERATIONS]> = of.by_reason.clone();
+    let mut reasons = of.by_reason.clone();
     reasons.entry(usual_reason).or_default();
     let mut samples = Vec::new();
     for (reason, generations) in reasons {
@@ -193,7 +183,7 @@ fn by_reason(
             }
             let mut all = labels.to_vec();
             all.push(labels::word("generation", name));
-            all.push(labels::word("reason", reason));
+            all.push(labels::word("reason", reason.as_str()));
             samples.push((all, value));
         }
     }
@@ -247,11 +237,8 @@ impl FamilyWriter<'_> {
         let mut encoder = self
             .encoder
             .encode_descriptor(name, help, unit.as_ref(), family.kind)?;
-        for (index, name) in GENERATION_NAMES.into_iter().enumerate() {
-            let (Some(classes), Some(time_ns)) = (of.histogram.get(index), of.pause_ns.get(index))
-            else {
-                continue;
-            };
+        let generations = of.histogram.iter().zip(of.pause_ns);
+        for (name, (classes, time_ns)) in GENERATION_NAMES.into_iter().zip(generations) {
             let count = classes.iter().sum();
             if name == "unknown" && count == 0 {
                 continue;
@@ -259,7 +246,7 @@ impl FamilyWriter<'_> {
             let labels = vec![labels::word("generation", name)];
             let mut sample = encoder.encode_family(&labels)?;
             let buckets = buckets(classes);
-            sample.encode_histogram::<NoLabelSet>(in_seconds(*time_ns), count, &buckets, None)?;
+            sample.encode_histogram::<NoLabelSet>(in_seconds(time_ns), count, &buckets, None)?;
         }
         Ok(())
     }
@@ -291,7 +278,7 @@ fn unit(family: &MetricFamily) -> Option<Unit> {
 }
 
 fn seconds(ns: u64) -> MetricValue {
-    MetricValue::Real(in_seconds(ns))
+    Real(in_seconds(ns))
 }
 
 /// Nanoseconds are exact in a double up to 104 days.
@@ -302,10 +289,10 @@ fn in_seconds(ns: u64) -> f64 {
 impl EncodeCounterValue for MetricValue {
     fn encode(&self, encoder: &mut CounterValueEncoder<'_>) -> Result<(), Error> {
         match self {
-            Self::Whole(value) => EncodeCounterValue::encode(value, encoder),
+            Whole(value) => EncodeCounterValue::encode(value, encoder),
             // No counter is signed.
-            Self::Signed(value) => EncodeCounterValue::encode(&value.unsigned_abs(), encoder),
-            Self::Real(value) => EncodeCounterValue::encode(value, encoder),
+            Signed(value) => EncodeCounterValue::encode(&value.unsigned_abs(), encoder),
+            Real(value) => EncodeCounterValue::encode(value, encoder),
         }
     }
 }
@@ -313,9 +300,9 @@ impl EncodeCounterValue for MetricValue {
 impl EncodeGaugeValue for MetricValue {
     fn encode(&self, encoder: &mut GaugeValueEncoder<'_>) -> Result<(), Error> {
         match self {
-            Self::Whole(value) => EncodeGaugeValue::encode(value, encoder),
-            Self::Signed(value) => EncodeGaugeValue::encode(value, encoder),
-            Self::Real(value) => EncodeGaugeValue::encode(value, encoder),
+            Whole(value) => EncodeGaugeValue::encode(value, encoder),
+            Signed(value) => EncodeGaugeValue::encode(value, encoder),
+            Real(value) => EncodeGaugeValue::encode(value, encoder),
         }
     }
 }

@@ -24,6 +24,7 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
@@ -61,7 +62,7 @@ const FRONT: &str = concat!(
     "</h1>\n<p><a href=\"/metrics\">Metrics</a> of Python's garbage collector on this host.</p></body></html>\n"
 );
 
-/// What is left to send: head and body. Connections share the body.
+/// The rest of a response: head and body. Connections share the body.
 type HttpResponse = io::Chain<Cursor<Vec<u8>>, Cursor<Arc<[u8]>>>;
 
 /// The pages, and the access rule.
@@ -121,7 +122,7 @@ struct HttpConnection {
     stream: TcpStream,
     accepted: Instant,
     received: Vec<u8>,
-    /// What remains to be sent, once the head of the request is complete.
+    /// The rest of the response, once the head of the request is complete.
     response: Option<HttpResponse>,
 }
 
@@ -223,7 +224,10 @@ type Answer = (&'static str, &'static str, Arc<[u8]>);
 
 /// Serves GET and HEAD of two paths.
 fn answer(request: &Request<'_, '_>, site: &mut MetricsSite) -> Answer {
-    let target = request.path.unwrap_or_default();
+    // A parsed request has a path.
+    let Some(target) = request.path else {
+        return plain("400 Bad Request", "not an HTTP/1 request\n");
+    };
     let (host, path) = match target.strip_prefix("http://") {
         Some(absolute) => {
             let (host, path) = absolute.split_at(absolute.find('/').unwrap_or(absolute.len()));
@@ -237,22 +241,28 @@ fn answer(request: &Request<'_, '_>, site: &mut MetricsSite) -> Answer {
             "gctrace listens on localhost only: use an IP address or localhost as host name\n",
         );
     }
-    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let path = path.split_once(['?', '#']).map_or(path, |(path, _)| path);
     match (request.method, path) {
-        (Some("GET" | "HEAD"), "/metrics") => match site.pages.page() {
-            Ok(page) => ("200 OK", OPEN_METRICS, page),
-            Err(error) => {
-                tracing::warn!("cannot encode the metrics page: {error}");
-                plain(
-                    "500 Internal Server Error",
-                    "the page could not be encoded; see the messages of gctrace\n",
-                )
-            }
-        },
+        (Some("GET" | "HEAD"), "/metrics") => metrics(|| site.pages.page()),
         (Some("GET" | "HEAD"), "/") => ("200 OK", HTML, FRONT.as_bytes().into()),
         (_, "/metrics" | "/") => plain("405 Method Not Allowed", "only GET and HEAD\n"),
         _ => plain("404 Not Found", "not found; the metrics are at /metrics\n"),
     }
+}
+
+/// The metrics page. A panic while it is made is a bug of gctrace, whose message has been printed:
+/// this request fails, and later ones are served.
+fn metrics(make: impl FnOnce() -> Result<Arc<[u8]>, std::fmt::Error>) -> Answer {
+    // The cache and the figures are replaced as a whole, so that none is left half-made.
+    match std::panic::catch_unwind(AssertUnwindSafe(make)) {
+        Ok(Ok(page)) => return ("200 OK", OPEN_METRICS, page),
+        Ok(Err(error)) => tracing::warn!("cannot encode the metrics page: {error}"),
+        Err(_panic) => tracing::error!("the metrics page failed; this is a bug of gctrace"),
+    }
+    plain(
+        "500 Internal Server Error",
+        "the page could not be encoded; see the messages of gctrace\n",
+    )
 }
 
 /// Checks each `Host` header. A request without one (HTTP/1.0) does not come from a browser.

@@ -3,16 +3,18 @@
 use super::text;
 use super::theme;
 use gctrace_analysis::live::GENERATIONS;
+use gctrace_analysis::live::GpuBusy;
 use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::ProcessGpu;
 use gctrace_analysis::live::Snapshot;
 use ratatui::style::Style;
 
 /// A column of the table of processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Column {
     Rank,
     Pid,
+    /// Sorted by at first.
+    #[default]
     Rate,
     History,
     Share,
@@ -169,6 +171,16 @@ impl Column {
         matches!(self, Self::Command | Self::History | Self::Interpreter)
     }
 
+    /// Width on a screen of this width.
+    fn width_on(self, screen: u16) -> u16 {
+        let wider = match self {
+            Self::History => WIDE.iter().find(|(from, _)| screen >= *from),
+            Self::Command => Some(&COMMAND_WIDE).filter(|(from, _)| screen >= *from),
+            _ => None,
+        };
+        wider.map_or(self.def().width, |(_, columns)| *columns)
+    }
+
     /// Whether any process has a value for it. Empty columns are hidden.
     fn is_needed(self, snapshot: &Snapshot) -> bool {
         let any = |has: fn(&ProcessFigures) -> bool| snapshot.processes.iter().any(has);
@@ -199,62 +211,43 @@ pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<Column
     let mut places = Vec::new();
     let mut x = 0_u16;
     for column in wanted {
-        let left = width.saturating_sub(x);
-        if left == 0 {
+        if x >= width {
             break;
         }
         let own = match column {
-            Column::Command => left,
-            Column::History => history_width(width),
-            column => column.def().width.min(left),
+            Column::Command => width,
+            column => column.width_on(width),
         };
-        let own = own.min(left);
+        let own = own.min(width - x);
         places.push(ColumnPosition {
             column,
             x,
             width: own,
         });
-        x = x.saturating_add(own).saturating_add(1);
+        // At most one past the width of the screen.
+        x += own + 1;
     }
     places
 }
 
 /// Maximum number of columns that can be scrolled away.
 pub(crate) fn most_scrolled(snapshot: &Snapshot) -> usize {
-    let needed = all().filter(|column| column.is_needed(snapshot));
-    let movable = needed.filter(|column| !matches!(column, Column::Rank | Column::Pid));
-    movable.count().saturating_sub(1)
-}
-
-fn command_width(width: u16) -> u16 {
-    let (from, columns) = COMMAND_WIDE;
-    if width >= from { columns } else { COMMAND }
-}
-
-fn history_width(width: u16) -> u16 {
-    let wide = WIDE.iter().find(|(from, _)| width >= *from);
-    wide.map_or(HISTORY, |(_, columns)| *columns)
+    // The command never moves out of the table.
+    scrolling(snapshot).1.len() - 1
 }
 
 fn by_importance(width: u16, snapshot: &Snapshot) -> Vec<Column> {
     let mut chosen: Vec<Column> = Vec::new();
-    let mut used = 0_u16;
-    let candidates = BASE.into_iter().map(|column| (column, true));
-    for (column, base) in candidates.chain(EXTRA.into_iter().map(|column| (column, false))) {
-        if !column.is_needed(snapshot) {
-            continue;
-        }
-        let own = match column {
-            Column::History => history_width(width),
-            Column::Command => command_width(width),
-            column => column.def().width,
+    let mut used = 0;
+    let candidates = BASE.into_iter().chain(EXTRA);
+    for column in candidates.filter(|column| column.is_needed(snapshot)) {
+        let replaced = match column {
+            Column::ByGeneration => Column::Pauses.def().width + 1,
+            _ => 0,
         };
-        let mut needed = own.saturating_add(1);
-        if column == Column::ByGeneration {
-            needed = needed.saturating_sub(Column::Pauses.def().width + 1);
-        }
-        if base && chosen.is_empty() || used.saturating_add(needed) <= width.saturating_add(1) {
-            used = used.saturating_add(needed);
+        let needed = column.width_on(width) + 1 - replaced;
+        if chosen.is_empty() || used + needed <= width + 1 {
+            used += needed;
             chosen.push(column);
         }
     }
@@ -265,13 +258,15 @@ fn by_importance(width: u16, snapshot: &Snapshot) -> Vec<Column> {
 }
 
 fn scrolled(from: usize, snapshot: &Snapshot) -> Vec<Column> {
+    let (fixed, movable) = scrolling(snapshot);
+    let shown = movable.into_iter().skip(from);
+    fixed.into_iter().chain(shown).collect()
+}
+
+/// The columns that do not scroll, and those that do.
+fn scrolling(snapshot: &Snapshot) -> (Vec<Column>, Vec<Column>) {
     let needed = all().filter(|column| column.is_needed(snapshot));
-    let (fixed, movable): (Vec<Column>, Vec<Column>) =
-        needed.partition(|column| matches!(column, Column::Rank | Column::Pid));
-    fixed
-        .into_iter()
-        .chain(movable.into_iter().skip(from))
-        .collect()
+    needed.partition(|column| matches!(column, Column::Rank | Column::Pid))
 }
 
 /// The cell of a column for a process, `-` if unknown.
@@ -292,11 +287,8 @@ pub(crate) fn cell(
 
 /// Share of the interval in pauses, in ppm.
 pub(crate) fn interval_ppm(process: &ProcessFigures, snapshot: &Snapshot) -> u64 {
-    let scaled = u128::from(process.interval_pause_ns).saturating_mul(1_000_000);
-    let ppm = scaled
-        .checked_div(u128::from(snapshot.interval_ns))
-        .unwrap_or(0);
-    u64::try_from(ppm).unwrap_or(u64::MAX)
+    // No interval has passed before the first snapshot.
+    ppm(process.interval_pause_ns, snapshot.interval_ns).unwrap_or(0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -323,22 +315,12 @@ pub(crate) fn per_second(count: u64, snapshot: &Snapshot) -> f64 {
 
 /// `  40  3.1  0.2`, aligned with the title; with a fourth number if any generation is unknown.
 fn by_generation(process: &ProcessFigures, snapshot: &Snapshot) -> String {
-    let unknown = process
-        .interval_pauses
-        .last()
-        .is_some_and(|count| *count > 0);
-    let shown = if unknown {
-        GENERATIONS
-    } else {
-        GENERATIONS - 1
-    };
-    let rates = process.interval_pauses.iter().take(shown);
-    let rates = rates.map(|count| text::short_rate(per_second(*count, snapshot)));
-    let cells: Vec<String> = match unknown {
-        true => rates.collect(),
-        false => rates.map(|rate| format!("{rate:>4}")).collect(),
-    };
-    cells.join(" ")
+    let rate = |count| text::short_rate(per_second(count, snapshot));
+    let [young, middle, old, unknown] = process.interval_pauses.map(rate);
+    match process.interval_pauses[GENERATIONS - 1] {
+        0 => format!("{young:>4} {middle:>4} {old:>4}"),
+        _ => [young, middle, old, unknown].join(" "),
+    }
 }
 
 fn heap(process: &ProcessFigures) -> Option<String> {
@@ -350,15 +332,8 @@ fn heap(process: &ProcessFigures) -> Option<String> {
 /// Percentage of the window in which any GPU operation of the process ran, or else NVML's
 /// utilization.
 fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> Option<String> {
-    let exact = process.gpus.iter().filter_map(|gpu| gpu.busy);
-    let (busy, window) = exact.fold((0_u64, 0_u64), |(busy, window), exact| {
-        (
-            busy.saturating_add(exact.busy_ns),
-            window.saturating_add(exact.window_ns),
-        )
-    });
-    if let Some(ppm) = ppm(busy, window) {
-        return Some((ppm.saturating_add(5_000) / 10_000).to_string());
+    if let Some(ppm) = window_ppm(process, |exact| exact.busy_ns) {
+        return Some(((ppm + 5_000) / 10_000).to_string());
     }
     let sampled = process.gpus.iter().filter_map(|gpu| {
         let index = gpu.nvml_index?;
@@ -368,33 +343,29 @@ fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> Option<String> {
     sampled.max().map(|percent| format!("~{percent}"))
 }
 
-/// `a` / `b` in ppm.
+/// `a` / `b` in ppm; `None` if `b` is 0.
 fn ppm(a: u64, b: u64) -> Option<u64> {
-    let ppm = u128::from(a)
-        .saturating_mul(1_000_000)
-        .checked_div(u128::from(b))?;
-    Some(u64::try_from(ppm).unwrap_or(u64::MAX))
+    let ppm = (u128::from(a) * 1_000_000).checked_div(u128::from(b))?;
+    // The largest number stands for all that are larger; no share is.
+    Some(ppm.try_into().unwrap_or(u64::MAX))
+}
+
+/// Part of the windows of all GPUs of the process, as CUPTI reported it, in ppm.
+fn window_ppm(process: &ProcessFigures, part: fn(&GpuBusy) -> u64) -> Option<u64> {
+    let exact = process.gpus.iter().filter_map(|gpu| gpu.busy);
+    let parts = exact.clone().map(|exact| part(&exact)).sum();
+    ppm(parts, exact.map(|exact| exact.window_ns).sum())
 }
 
 /// Memory of the process on all GPUs, in bytes.
 pub(crate) fn gpu_memory(process: &ProcessFigures) -> Option<u64> {
-    let known = process
-        .gpus
-        .iter()
-        .filter_map(|gpu: &ProcessGpu| gpu.memory_bytes);
-    known.reduce(u64::saturating_add)
+    let known = process.gpus.iter().filter_map(|gpu| gpu.memory_bytes);
+    known.reduce(|sum, bytes| sum + bytes)
 }
 
 /// Share of the window in which the GPU was idle while the process was in a pause, in ppm.
 pub(crate) fn overlap_ppm(process: &ProcessFigures) -> Option<u64> {
-    let exact = process.gpus.iter().filter_map(|gpu| gpu.busy);
-    let (overlap, window) = exact.fold((0_u64, 0_u64), |(overlap, window), exact| {
-        (
-            overlap.saturating_add(exact.idle_in_gc_ns),
-            window.saturating_add(exact.window_ns),
-        )
-    });
-    ppm(overlap, window)
+    window_ppm(process, |exact| exact.idle_in_gc_ns)
 }
 
 /// GPU busy time for sorting, in percent.
@@ -419,11 +390,7 @@ fn devices(process: &ProcessFigures) -> Option<String> {
 
 /// Time in collections since the process was first seen, in ns.
 pub(crate) fn total_ns(process: &ProcessFigures) -> u64 {
-    process
-        .collections
-        .pause_ns
-        .iter()
-        .fold(0, |sum, time| sum.saturating_add(*time))
+    process.collections.pause_ns.iter().sum()
 }
 
 fn command(process: &ProcessFigures) -> String {

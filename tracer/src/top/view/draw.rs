@@ -31,7 +31,7 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::text::Span;
 
-/// Everything that a frame shows, and nothing that drawing changes.
+/// All input of a frame; drawing does not change it.
 #[derive(Debug)]
 pub(crate) struct ViewFrame<'a> {
     /// The figures to show, all as of one time.
@@ -62,18 +62,15 @@ const DETAIL: u16 = 13;
 /// Draws a frame. Returns the positions of its parts.
 pub(crate) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer) -> Geometry {
     let screen = buffer.area;
-    let mut left = screen;
     let heads = header::lines(frame, screen);
-    header::draw(&heads, buffer, top(&mut left, length(&heads)));
     let feet = footer::lines(frame, screen);
-    let foot = bottom(&mut left, length(&feet));
-    for (line, row) in feet.into_iter().zip(0..) {
-        put(buffer, foot, row, line);
-    }
-    let head = top(&mut left, 1);
-    let height = lower_height(frame, screen.height, left.height);
-    let lower = bottom(&mut left, height);
-    let mut geometry = processes::draw(frame, buffer, head, left);
+    let (header, left) = top(screen, length(&heads));
+    let (left, foot) = bottom(left, length(&feet));
+    let (head, left) = top(left, 1);
+    let (body, lower) = bottom(left, lower_height(frame, screen.height, left.height));
+    put_lines(buffer, header, heads);
+    put_lines(buffer, foot, feet);
+    let mut geometry = processes::draw(frame, buffer, head, body);
     geometry.lower = lower;
     geometry.most_scrolled = draw_lower(frame, buffer, lower);
     geometry.most_of_help = help::most_scrolled(screen);
@@ -86,8 +83,9 @@ pub(crate) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer) -> Geometry {
     geometry
 }
 
+/// The number of lines, or the largest height of an area.
 fn length<T>(lines: &[T]) -> u16 {
-    u16::try_from(lines.len()).unwrap_or(u16::MAX)
+    text::cells(lines.len())
 }
 
 /// Height of the lower pane: what the table leaves, but at least a useful minimum.
@@ -101,14 +99,14 @@ fn lower_height(frame: &ViewFrame<'_>, screen: u16, left: u16) -> u16 {
         LowerPane::Detail => DETAIL.max(left / 2),
         LowerPane::Output | LowerPane::Notices => (left / 2).max(4),
     };
-    let rows = length(&frame.state.rows).max(1);
-    let spare = left.saturating_sub(rows);
-    let most = left.saturating_sub(if left > 6 { 3 } else { 1 });
-    spare.max(least).min(most)
+    // Three rows of the table stay, or one on a small screen.
+    let kept = if left > 6 { 3 } else { 1 };
+    let (_, spare) = top(Rect::new(0, 0, 1, left), length(&frame.state.rows).max(1));
+    spare.height.max(least).min(left.max(kept) - kept)
 }
 
 /// Draws the lower pane. Returns the number of lines that can be scrolled away.
-fn draw_lower(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
+fn draw_lower(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> usize {
     match frame.state.lower {
         LowerPane::Log => log::draw(frame, buffer, area, true),
         LowerPane::Output => output::draw(frame, buffer, area),
@@ -116,8 +114,9 @@ fn draw_lower(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usi
         LowerPane::Detail => {
             if buffer.area.height >= WITH_BOTH && area.height > DETAIL + 5 {
                 let most = (area.height / 4 * 3).min(detail::wanted(frame).max(DETAIL));
-                let scrolled = detail::draw(frame, buffer, top(&mut area, most));
-                log::draw(frame, buffer, area, false);
+                let (upper, lower) = top(area, most);
+                let scrolled = detail::draw(frame, buffer, upper);
+                log::draw(frame, buffer, lower, false);
                 scrolled
             } else {
                 detail::draw(frame, buffer, area)
@@ -126,55 +125,72 @@ fn draw_lower(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usi
     }
 }
 
-/// Takes lines from the top of an area.
-fn top(area: &mut Rect, height: u16) -> Rect {
-    let height = height.min(area.height);
-    let taken = Rect { height, ..*area };
-    area.y = area.y.saturating_add(height);
-    area.height -= height;
-    taken
+/// Splits at most `height` lines off the top of an area. Not by a `Layout`, whose solver takes far
+/// longer than the rest of a frame.
+fn top(area: Rect, height: u16) -> (Rect, Rect) {
+    let upper = Rect {
+        height: height.min(area.height),
+        ..area
+    };
+    let lower = Rect {
+        y: upper.bottom(),
+        height: area.height - upper.height,
+        ..area
+    };
+    (upper, lower)
 }
 
-/// Takes lines from the bottom of an area.
-fn bottom(area: &mut Rect, height: u16) -> Rect {
-    let height = height.min(area.height);
-    area.height -= height;
-    Rect {
-        y: area.y.saturating_add(area.height),
-        height,
-        ..*area
-    }
+/// Splits at most `height` lines off the bottom of an area.
+fn bottom(area: Rect, height: u16) -> (Rect, Rect) {
+    top(area, area.height - height.min(area.height))
 }
 
 /// Writes a line into row `row` of an area, clipped; does nothing if there is no such row.
-fn put(buffer: &mut Buffer, area: Rect, row: u16, line: Line<'_>) {
-    let area = area.intersection(buffer.area);
-    if row < area.height && area.width > 0 {
-        buffer.set_line(area.x, area.y + row, &line, area.width);
-    }
+fn put<'a>(buffer: &mut Buffer, area: Rect, row: u16, line: impl Into<Line<'a>>) {
+    put_at(buffer, area, (0, row), line);
 }
 
 /// Like [`put`], starting at column `x` of the area.
-fn put_at(buffer: &mut Buffer, area: Rect, (x, row): (u16, u16), line: Line<'_>) {
-    let part = Rect {
-        x: area.x.saturating_add(x),
-        width: area.width.saturating_sub(x),
-        ..area
-    };
-    if part.width > 0 {
-        put(buffer, part, row, line);
+fn put_at<'a>(buffer: &mut Buffer, area: Rect, (x, row): (u16, u16), line: impl Into<Line<'a>>) {
+    let area = area.intersection(buffer.area);
+    if x < area.width && row < area.height {
+        buffer.set_line(area.x + x, area.y + row, &line.into(), area.width - x);
     }
 }
 
+/// Writes lines into the rows of an area, as many as there are.
+fn put_lines<'a>(
+    buffer: &mut Buffer,
+    area: Rect,
+    lines: impl IntoIterator<Item = impl Into<Line<'a>>>,
+) {
+    for (line, row) in lines.into_iter().zip(0..area.height) {
+        put(buffer, area, row, line);
+    }
+}
+
+/// Writes the lines after the first `scrolled`. Returns the number that can be scrolled away.
+fn put_scrolled<'a>(
+    buffer: &mut Buffer,
+    area: Rect,
+    lines: Vec<impl Into<Line<'a>>>,
+    scrolled: usize,
+) -> usize {
+    let most = text::rest(lines.len(), area.height.into());
+    put_lines(buffer, area, lines.into_iter().skip(scrolled.min(most)));
+    most
+}
+
 /// Draws the title of a pane with a rule across the width; reversed if the pane has the focus.
+/// Returns the area below it.
 fn title(
     frame: &ViewFrame<'_>,
     buffer: &mut Buffer,
     area: Rect,
-    words: &str,
-    hint: &str,
+    (words, hint): (&str, &str),
     focused: bool,
-) {
+) -> Rect {
+    let (area, below) = top(area, 1);
     let width = usize::from(area.width);
     let focused = focused && frame.state.focus == Focus::Lower;
     let words = text::cut(&format!("── {words} "), width);
@@ -183,13 +199,9 @@ fn title(
     } else {
         format!(" {hint} ──")
     };
-    let rule = width.saturating_sub(text::width(&words) + text::width(&hint));
-    let hint = if text::width(&words) + text::width(&hint) > width {
-        String::new()
-    } else {
-        hint
-    };
-    let rule = "─".repeat(rule);
+    let used = text::width(&words) + text::width(&hint);
+    let rule = "─".repeat(text::rest(width, used));
+    let hint = if used > width { String::new() } else { hint };
     let style = if focused {
         theme::reversed()
     } else {
@@ -201,6 +213,7 @@ fn title(
         Span::styled(hint, theme::dim()),
     ]);
     put(buffer, area, 0, line);
+    below
 }
 
 /// Name of a process: its rank, or else its pid.
@@ -258,11 +271,8 @@ fn bar(part: u64, whole: u64) -> &'static str {
     if part == 0 || whole == 0 {
         return " ";
     }
-    let eighths = u128::from(part)
-        .saturating_mul(8)
-        .div_ceil(u128::from(whole));
-    let index = usize::try_from(eighths).unwrap_or(usize::MAX);
-    BARS[index.clamp(1, 8)]
+    let eighths = (u128::from(part.min(whole)) * 8).div_ceil(u128::from(whole));
+    BARS[eighths as usize]
 }
 
 #[cfg(test)]

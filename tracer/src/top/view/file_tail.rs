@@ -7,7 +7,8 @@ use super::text;
 use crate::top::output::CommandFile;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::io::Read as _;
+use std::io::Seek as _;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -64,6 +65,7 @@ impl FileTail {
         if self.seen == Some(now) {
             return Ok(false);
         }
+        // A shorter file is read as a whole.
         let from = about.len().saturating_sub(KEPT);
         let bytes = read_from(file, from).map_err(|error| error.to_string())?;
         self.lines = lines(&bytes, from > 0);
@@ -73,18 +75,11 @@ impl FileTail {
     }
 }
 
-/// Reads at most [`KEPT`] bytes from the offset.
-fn read_from(file: &File, from: u64) -> io::Result<Vec<u8>> {
+/// Reads at most [`KEPT`] bytes from the offset. No other thread uses the file's position.
+fn read_from(mut file: &File, from: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut part = [0; 8192];
-    while bytes.len() as u64 <= KEPT - part.len() as u64 {
-        match file.read_at(&mut part, from.saturating_add(bytes.len() as u64)) {
-            Ok(0) => break,
-            Ok(read) => bytes.extend_from_slice(part.get(..read).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    file.seek(io::SeekFrom::Start(from))?;
+    file.take(KEPT).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -102,9 +97,9 @@ fn lines(bytes: &[u8], cut: bool) -> Vec<String> {
 /// The final appearance of a line on a terminal.
 fn line(raw: &str) -> String {
     let plain = without_escapes(raw);
-    let last = plain.trim_end_matches('\r').rsplit('\r').next();
-    let last = last.unwrap_or_default().replace('\t', " ");
-    text::clean(&last).trim_end().to_owned()
+    let shown = plain.trim_end_matches('\r');
+    let last = shown.rsplit_once('\r').map_or(shown, |(_, last)| last);
+    text::clean(&last.replace('\t', " ")).trim_end().to_owned()
 }
 
 /// Strips ECMA-48 sequences: CSI, and OSC and similar strings.

@@ -1,13 +1,13 @@
 //! Parses terminal input into keys and clicks.
 //!
-//! Pure: bytes in, events out. Events are crossterm's, but not its reader, which spins forever on a
-//! closed terminal and blocks on an incomplete sequence (crossterm 0.29, `source/unix/mio.rs`).
+//! Pure: bytes in, events out. Events are crossterm's (0.29), but not its reader and parser.
 //! Supports the keys of xterm, tmux, screen and the Linux console (terminfo `k*`), and mouse reports
 //! in SGR coordinates (xterm mode 1006). Other sequences are skipped as a whole.
 //!
-//! By hand: of the parsers in libraries, terminput 0.5 overflows on a mouse report of column 0,
-//! termina 0.4 keeps all input after `ESC ]`, vte lacks the Esc key and SS3, and termwiz 0.23 comes
-//! with 100 packages.
+//! By hand, as crossterm fails, tried on a pty: `ESC` and `[A` in two reads are Esc, `[`, `A`; after
+//! `ESC [` or `ESC O M` its reader blocks; it never returns after a hangup; it panics (or wraps) on
+//! `ESC [ < 0 ; 0 ; 5 M`. Of others, terminput 0.5 overflows there too, termina 0.4 keeps all input
+//! after `ESC ]`, vte lacks the Esc key and SS3, and termwiz 0.23 comes with 100 packages.
 
 use ratatui::crossterm::event::Event;
 use ratatui::crossterm::event::KeyCode;
@@ -93,7 +93,7 @@ fn first(bytes: &[u8]) -> ParsedInput {
         [0x7f | 0x08, ..] => ParsedInput::Event(plain(KeyCode::Backspace), 1),
         [0, ..] => ParsedInput::Nothing(1),
         [control @ 0x01..=0x1a, ..] => {
-            let letter = char::from(control.saturating_add(b'a' - 1));
+            let letter = char::from(control - 1 + b'a');
             ParsedInput::Event(key(KeyCode::Char(letter), KeyModifiers::CONTROL), 1)
         }
         [0x1c..=0x1f, ..] => ParsedInput::Nothing(1),
@@ -164,9 +164,8 @@ fn control_sequence(rest: &[u8]) -> ParsedInput {
     let Some(length) = rest.iter().position(|byte| !(0x20..=0x3f).contains(byte)) else {
         return ParsedInput::Incomplete;
     };
-    let (parameters, last) = (rest.get(..length).unwrap_or_default(), rest.get(length));
+    let (parameters, last) = (&rest[..length], rest[length]);
     let used = length + 3;
-    let last = last.copied().unwrap_or_default();
     if !(0x40..=0x7e).contains(&last) {
         // Aborted by another byte, which is parsed again.
         return ParsedInput::Nothing(used - 1);
@@ -180,32 +179,28 @@ fn control_sequence(rest: &[u8]) -> ParsedInput {
     })
 }
 
-fn numbers(parameters: &[u8]) -> Vec<u16> {
+/// Parameters; `None` if left out or not a number.
+fn numbers(parameters: &[u8]) -> Vec<Option<u16>> {
     let parts = parameters.split(|byte| *byte == b';');
-    let number = |part: &[u8]| {
-        std::str::from_utf8(part)
-            .ok()
-            .and_then(|text| text.parse().ok())
-    };
-    parts.map(|part| number(part).unwrap_or(0)).collect()
+    let number = |part| str::from_utf8(part).ok()?.parse().ok();
+    parts.map(number).collect()
 }
 
 /// `ESC [ 5 ~`, `ESC [ 1 ; 5 A`.
 fn numbered(parameters: &[u8], last: u8) -> Option<Event> {
     let numbers = numbers(parameters);
-    let modifiers = numbers
-        .get(1)
-        .map_or(KeyModifiers::NONE, |bits| modifiers(*bits));
-    let code = match (last, numbers.first().copied().unwrap_or(0)) {
-        (b'~', 1 | 7) => KeyCode::Home,
-        (b'~', 2) => KeyCode::Insert,
-        (b'~', 3) => KeyCode::Delete,
-        (b'~', 4 | 8) => KeyCode::End,
-        (b'~', 5) => KeyCode::PageUp,
-        (b'~', 6) => KeyCode::PageDown,
-        (b'~', number @ 11..=15) => KeyCode::F(u8::try_from(number - 10).ok()?),
-        (b'~', number @ 17..=21) => KeyCode::F(u8::try_from(number - 11).ok()?),
-        (b'~', number @ 23..=24) => KeyCode::F(u8::try_from(number - 12).ok()?),
+    let modifiers = numbers.get(1).copied().flatten();
+    let modifiers = modifiers.map_or(KeyModifiers::NONE, self::modifiers);
+    let code = match (last, numbers[0]) {
+        (b'~', Some(1 | 7)) => KeyCode::Home,
+        (b'~', Some(2)) => KeyCode::Insert,
+        (b'~', Some(3)) => KeyCode::Delete,
+        (b'~', Some(4 | 8)) => KeyCode::End,
+        (b'~', Some(5)) => KeyCode::PageUp,
+        (b'~', Some(6)) => KeyCode::PageDown,
+        (b'~', Some(number @ 11..=15)) => KeyCode::F(number as u8 - 10),
+        (b'~', Some(number @ 17..=21)) => KeyCode::F(number as u8 - 11),
+        (b'~', Some(number @ 23..=24)) => KeyCode::F(number as u8 - 12),
         (b'~' | b'M', _) => return None,
         (letter, _) => function_key(letter)?,
     };
@@ -214,23 +209,20 @@ fn numbered(parameters: &[u8], last: u8) -> Option<Event> {
 
 /// xterm's encoding: 1 + shift (1) + alt (2) + control (4).
 fn modifiers(parameter: u16) -> KeyModifiers {
-    let bits = parameter.saturating_sub(1);
-    let mut modifiers = KeyModifiers::NONE;
-    for (bit, modifier) in [
+    let bits = parameter.max(1) - 1;
+    [
         (1, KeyModifiers::SHIFT),
         (2, KeyModifiers::ALT),
         (4, KeyModifiers::CONTROL),
-    ] {
-        if bits & bit != 0 {
-            modifiers |= modifier;
-        }
-    }
-    modifiers
+    ]
+    .into_iter()
+    .filter_map(|(bit, modifier)| (bits & bit != 0).then_some(modifier))
+    .collect()
 }
 
-/// An xterm SGR report: button, column and row, both from 1.
+/// An xterm SGR report: button, column and row, both from 1. `None` for one with a column or row 0.
 fn mouse(report: &[u8], pressed: bool) -> Option<Event> {
-    let &[button, column, row] = numbers(report).as_slice() else {
+    let &[Some(button), Some(column), Some(row)] = numbers(report).as_slice() else {
         return None;
     };
     let kind = match (button & 0b1110_0011, pressed) {
@@ -241,8 +233,8 @@ fn mouse(report: &[u8], pressed: bool) -> Option<Event> {
     };
     Some(Event::Mouse(MouseEvent {
         kind,
-        column: column.saturating_sub(1),
-        row: row.saturating_sub(1),
+        column: column.checked_sub(1)?,
+        row: row.checked_sub(1)?,
         modifiers: KeyModifiers::NONE,
     }))
 }
@@ -293,6 +285,8 @@ mod tests {
         assert_eq!(input.flush(), Some(plain(KeyCode::Esc)));
         assert!(input.take(b"\x1b[").is_empty());
         assert_eq!(input.take(b"A"), [plain(KeyCode::Up)]);
+        assert!(input.take(b"\x1b").is_empty());
+        assert_eq!(input.take(b"[A"), [plain(KeyCode::Up)]);
         assert_eq!(
             input.take(b"\x1bx"),
             [key(KeyCode::Char('x'), KeyModifiers::ALT)]
@@ -317,6 +311,8 @@ mod tests {
         assert_eq!(codes(b"\x1b[?1;2cq"), [KeyCode::Char('q')]);
         assert_eq!(codes(b"\x1b]0;title\x07")[..1], [KeyCode::Char(']')]);
         assert_eq!(codes(b"\xff\xfeq"), [KeyCode::Char('q')]);
+        // Columns and rows start at 1.
+        assert_eq!(InputBuffer::default().take(b"\x1b[<0;0;5M"), []);
     }
 
     proptest! {

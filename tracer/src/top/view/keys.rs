@@ -8,7 +8,7 @@ use ratatui::crossterm::event::KeyModifiers;
 use ratatui::crossterm::event::MouseEvent;
 use ratatui::crossterm::event::MouseEventKind;
 
-/// What the user wants, independent of the key or mouse event that requested it.
+/// A command of the user, independent of the key or mouse event that requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyAction {
     /// Move the selected row, or scroll a pane, by this number of lines.

@@ -46,7 +46,7 @@ impl Painter {
     /// Draws a frame of this size.
     pub(crate) fn paint(
         &mut self,
-        size: (u16, u16),
+        size: Option<(u16, u16)>,
         draw: impl FnOnce(&mut Buffer),
     ) -> io::Result<()> {
         let area = area(size);
@@ -63,11 +63,7 @@ impl Painter {
     }
 }
 
-fn area((columns, lines): (u16, u16)) -> Rect {
-    let (columns, lines) = if columns == 0 || lines == 0 {
-        USUAL
-    } else {
-        (columns, lines)
-    };
+fn area(size: Option<(u16, u16)>) -> Rect {
+    let (columns, lines) = size.unwrap_or(USUAL);
     Rect::new(0, 0, columns.min(LARGEST.0), lines.min(LARGEST.1))
 }

@@ -7,7 +7,7 @@ use gctrace_analysis::live::Snapshot;
 use std::cmp::Ordering;
 
 /// The column that rows are sorted by, and the direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SortOrder {
     /// The column whose values are compared.
     pub(crate) by: Column,
@@ -41,11 +41,11 @@ fn compare(by: Column, a: &ProcessFigures, b: &ProcessFigures, snapshot: &Snapsh
     }
 }
 
-fn missing_last(rank: Option<u32>) -> (bool, u32) {
-    (rank.is_none(), rank.unwrap_or(0))
+fn missing_last(rank: Option<u32>) -> (bool, Option<u32>) {
+    (rank.is_none(), rank)
 }
 
-fn device(process: &ProcessFigures) -> (bool, u32) {
+fn device(process: &ProcessFigures) -> (bool, Option<u32>) {
     missing_last(process.gpus.first().map(|gpu| gpu.device))
 }
 

@@ -53,7 +53,7 @@ enum ScreenState {
     Leave,
 }
 
-/// What the view's thread owns: terminal, input, the user's choices and the shown snapshot.
+/// State of the view's thread: terminal, input, the user's choices and the shown snapshot.
 #[derive(Debug)]
 pub(super) struct ViewScreen {
     shared: Arc<LiveHandle>,
@@ -68,7 +68,7 @@ pub(super) struct ViewScreen {
     phase: LivePhase,
     tail: Option<FileTail>,
     drawn: Geometry,
-    size: (u16, u16),
+    size: Option<(u16, u16)>,
     /// When the next frame is due.
     due: Instant,
     /// Number of intervals that have passed.
@@ -229,7 +229,7 @@ impl ViewScreen {
         };
         self.shared.live().snapshot(&SnapshotRequest {
             now_ns,
-            interval_ns: crate::top::nanoseconds(self.state.interval),
+            interval_ns: crate::record::nanoseconds(self.state.interval),
             detail,
         })
     }

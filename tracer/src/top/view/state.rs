@@ -11,6 +11,7 @@ use super::columns::ColumnPosition;
 use super::keys::KeyAction;
 use super::rows;
 use super::rows::SortOrder;
+use super::text;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
 use ratatui::layout::Rect;
@@ -94,8 +95,8 @@ pub(crate) struct Geometry {
     pub(crate) most_of_help: usize,
 }
 
-/// What the user has chosen and typed; independent of the terminal.
-#[derive(Clone, Debug)]
+/// The choices and the input of the user; independent of the terminal.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ViewState {
     /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
     pub(crate) interval: Duration,
@@ -130,21 +131,7 @@ impl ViewState {
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             interval,
-            sort: SortOrder {
-                by: Column::Rate,
-                reverse: false,
-            },
-            filter: String::new(),
-            selected: None,
-            row: 0,
-            lower: LowerPane::default(),
-            focus: Focus::default(),
-            scrolled: 0,
-            columns_from: 0,
-            paused: false,
-            overlay: Overlay::default(),
-            message: None,
-            rows: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -156,11 +143,16 @@ impl ViewState {
             (Some(_), Some(row)) => self.row = row,
             // The process is gone: select the one that took its row.
             (Some(_), None) => {
-                self.row = self.row.min(self.rows.len().saturating_sub(1));
+                self.row = self.row.min(self.last_row());
                 self.selected = self.process(snapshot).map(|process| process.pid);
             }
             (None, _) => self.row = 0,
         }
+    }
+
+    /// Index of the last row; 0 if there is none.
+    fn last_row(&self) -> usize {
+        text::rest(self.rows.len(), 1)
     }
 
     fn row_of(&self, pid: u32, snapshot: &Snapshot) -> Option<usize> {
@@ -228,17 +220,15 @@ impl ViewState {
     }
 
     fn on_panes(&mut self, action: KeyAction, snapshot: &Snapshot, drawn: &Geometry) -> ViewEffect {
-        let page = |area: Rect| i32::from(area.height.saturating_sub(1).max(1));
+        let page = |area: Rect| i32::from(area.height.max(2) - 1);
         let in_table = self.focus == Focus::Table;
         match action {
             KeyAction::Move(by) if in_table => self.choose(by, snapshot),
-            KeyAction::Page(by) if in_table => {
-                self.choose(by.saturating_mul(page(drawn.body)), snapshot);
-            }
+            KeyAction::Page(by) if in_table => self.choose(by * page(drawn.body), snapshot),
             KeyAction::Home if in_table => self.choose(i32::MIN, snapshot),
             KeyAction::End if in_table => self.choose(i32::MAX, snapshot),
             KeyAction::Move(by) => self.scroll(by, drawn),
-            KeyAction::Page(by) => self.scroll(by.saturating_mul(page(drawn.lower)), drawn),
+            KeyAction::Page(by) => self.scroll(by * page(drawn.lower), drawn),
             KeyAction::Home => self.scroll(i32::MIN, drawn),
             KeyAction::End => self.scroll(i32::MAX, drawn),
             KeyAction::Sideways(by) => {
@@ -298,8 +288,7 @@ impl ViewState {
     }
 
     fn choose(&mut self, by: i32, snapshot: &Snapshot) {
-        let last = self.rows.len().saturating_sub(1);
-        self.row = moved(self.row, by).min(last);
+        self.row = moved(self.row, by).min(self.last_row());
         self.selected = self.process(snapshot).map(|process| process.pid);
         if self.lower == LowerPane::Detail {
             self.scrolled = 0;
@@ -308,10 +297,10 @@ impl ViewState {
 
     /// Scrolls the lower pane. Output is shown from its end, so its direction is reversed.
     fn scroll(&mut self, by: i32, drawn: &Geometry) {
-        let by = if self.lower == LowerPane::Output {
-            by.saturating_neg()
-        } else {
-            by
+        let by = match self.lower {
+            // Home is the smallest number, and the largest is the furthest.
+            LowerPane::Output => by.checked_neg().unwrap_or(i32::MAX),
+            _ => by,
         };
         let most = drawn.most_scrolled;
         self.scrolled = moved(self.scrolled.min(most), by).min(most);
@@ -345,12 +334,11 @@ impl ViewState {
 
     fn click(&mut self, column: u16, row: u16, snapshot: &Snapshot, drawn: &Geometry) {
         if row == drawn.head {
-            let at = column.saturating_sub(drawn.body.x);
-            let hit = drawn
-                .places
-                .iter()
-                .find(|place| (place.x..place.x.saturating_add(place.width)).contains(&at));
-            if let Some(place) = hit {
+            let mut places = drawn.places.iter();
+            if let Some(place) = places.find(|place| {
+                let start = drawn.body.x + place.x;
+                (start..start + place.width).contains(&column)
+            }) {
                 self.sort_by(place.column, snapshot);
             }
         } else if (drawn.body.y..drawn.body.bottom()).contains(&row) {
@@ -379,10 +367,11 @@ impl ViewState {
         let shown = drawn.places.iter().map(|place| place.column);
         let shown: Vec<Column> = shown.filter(|column| *column != Column::History).collect();
         let now = shown.iter().position(|column| *column == self.sort.by);
-        let next = now
-            .map_or(0, |now| moved(now, by))
-            .min(shown.len().saturating_sub(1));
-        if let Some(column) = shown.get(next).filter(|column| **column != self.sort.by) {
+        let next = match now {
+            Some(now) => shown.get(moved(now, by)),
+            None => shown.first(),
+        };
+        if let Some(column) = next.filter(|column| **column != self.sort.by) {
             self.sort_by(*column, snapshot);
         }
     }

@@ -72,9 +72,9 @@ impl TerminalDevice {
         })
     }
 
-    /// Columns and lines; (0, 0) if unknown.
-    pub(crate) fn size(&self) -> (u16, u16) {
-        print::terminal_size(self.descriptor.as_fd()).unwrap_or_default()
+    /// Columns and lines; `None` if unknown.
+    pub(crate) fn size(&self) -> Option<(u16, u16)> {
+        print::terminal_size(self.descriptor.as_fd())
     }
 
     /// The current terminal mode (tcgetattr(3)), to be restored later.
@@ -134,7 +134,7 @@ impl TerminalDevice {
     ) -> io::Result<()> {
         while !bytes.is_empty() {
             match nix::unistd::write(&self.descriptor, bytes) {
-                Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+                Ok(written) => bytes = &bytes[written..],
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => self.wait_for_room(wake, deadline)?,
                 Err(errno) => return Err(errno.into()),

@@ -1,9 +1,10 @@
 //! Text for screen cells: escapes untrusted names, cuts text by display width, formats figures.
 //!
-//! Independent of what is shown. `gctrace_analysis::units` has the formats of reports.
+//! Independent of what is shown. `units.rs` has the formats of reports.
 
 use crate::print::clean;
-use gctrace_analysis::units;
+pub(crate) use crate::text::file_name;
+use crate::units;
 use std::time::Duration;
 use unicode_width::UnicodeWidthChar as _;
 use unicode_width::UnicodeWidthStr as _;
@@ -15,8 +16,18 @@ const LONGEST: usize = 4096;
 pub(crate) fn clean(text: &str) -> String {
     let start = text.char_indices().nth(LONGEST).map(|(end, _)| end);
     let text = clean::line(start.and_then(|end| text.get(..end)).unwrap_or(text));
-    let shown = |char: &char| char.width().unwrap_or(0) > 0;
+    let shown = |char: &char| char.width().is_some_and(|width| width > 0);
     text.chars().filter(shown).take(LONGEST).collect()
+}
+
+/// What is left of `whole` columns or lines after `used`; 0 if that is more.
+pub(crate) fn rest(whole: usize, used: usize) -> usize {
+    whole.saturating_sub(used)
+}
+
+/// A number of columns or lines as a coordinate; no area is larger than the largest.
+pub(crate) fn cells(count: usize) -> u16 {
+    count.try_into().unwrap_or(u16::MAX)
 }
 
 /// Display width of `text` in columns.
@@ -47,7 +58,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 /// `text` cut or padded to exactly `width` columns, left- or right-aligned.
 pub(crate) fn fill(text: &str, width: usize, left: bool) -> String {
     let text = cut(text, width);
-    let blanks = " ".repeat(width.saturating_sub(text.width()));
+    let blanks = " ".repeat(rest(width, text.width()));
     if left { text + &blanks } else { blanks + &text }
 }
 
@@ -63,22 +74,32 @@ pub(crate) fn brief(ns: u64) -> String {
 /// Memory in at most six columns: `812`, `1.5K`, `34.2G`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn memory(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["K", "M", "G", "T", "P", "E"];
     if bytes < 1000 {
         return bytes.to_string();
     }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let unit = UNITS.get(unit).copied().unwrap_or_default();
+    let (value, unit) = scaled(
+        bytes as f64 / 1024.0,
+        1024.0,
+        ["K", "M", "G", "T", "P", "E"],
+    );
     match value {
         value if value >= 99.95 => format!("{value:.0}{unit}"),
         value if value >= 9.995 => format!("{value:.1}{unit}"),
         value => format!("{value:.2}{unit}"),
     }
+}
+
+/// The value in the first unit in which it has at most three digits, or else in the last.
+fn scaled<const N: usize>(value: f64, factor: f64, units: [&str; N]) -> (f64, &str) {
+    let (mut value, mut chosen) = (value, "");
+    for (index, unit) in units.into_iter().enumerate() {
+        value /= if index == 0 { 1.0 } else { factor };
+        chosen = unit;
+        if value < 999.5 {
+            break;
+        }
+    }
+    (value, chosen)
 }
 
 /// A count in at most six columns: `12,345`, `4.42M`.
@@ -107,14 +128,7 @@ pub(crate) fn rate(value: f64) -> String {
 
 /// A rate in at most four columns, for several side by side: `0`, `<0.1`, `3.1`, `48`, `999`, `1.9K`, `12M`.
 pub(crate) fn short_rate(value: f64) -> String {
-    const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
-    let mut value = value;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let unit = UNITS.get(unit).copied().unwrap_or_default();
+    let (value, unit) = scaled(value, 1000.0, ["", "K", "M", "G", "T"]);
     match value {
         value if value <= 0.0 => "0".to_owned(),
         value if value < 0.05 => "<0.1".to_owned(),
@@ -178,16 +192,9 @@ fn without_directory(word: &str) -> &str {
 
 /// Options of python that take no value and do not select what runs.
 fn is_plain_option(word: &str) -> bool {
-    let letters = word.strip_prefix('-').unwrap_or_default();
-    !letters.is_empty()
-        && letters
-            .chars()
-            .all(|letter| "bBdEiIOPqsSuvx".contains(letter))
-}
-
-/// The name of a file without its directory.
-pub(crate) fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+    let is_plain = |letter| "bBdEiIOPqsSuvx".contains(letter);
+    word.strip_prefix('-')
+        .is_some_and(|letters| !letters.is_empty() && letters.chars().all(is_plain))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(crate) const NOTICEABLE_PPM: u64 = 10_000;
 /// Minimum share of time in pauses for a problem, in ppm.
 pub(crate) const HEAVY_PPM: u64 = 50_000;
 
-/// What the terminal can show, to which finished frames are reduced.
+/// Capabilities of the terminal, to which finished frames are reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Theme {
     /// Whether it shows the eight colors of ECMA-48.

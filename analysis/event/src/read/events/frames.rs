@@ -1,6 +1,6 @@
 //! The section `stackFrames`.
 //!
-//! Owns the parsing of its entries; their meaning is in `decode/frames.rs`.
+//! Owns the parsing of its entries; their meaning is in `trace/frames.rs`.
 
 use super::EventReader;
 use super::ReaderState;

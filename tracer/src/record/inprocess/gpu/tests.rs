@@ -24,7 +24,7 @@ fn call(layer: ApiLayer, interval: TimeInterval, correlation: u32, name: u32) ->
 }
 
 fn kernel(interval: TimeInterval, correlation: u32, name: u32) -> Raw {
-    Raw::Gpu {
+    Raw::Gpu(RingGpuOp {
         interval,
         work: GpuRecord::Kernel,
         copy_kind: 0,
@@ -35,7 +35,7 @@ fn kernel(interval: TimeInterval, correlation: u32, name: u32) -> Raw {
         bytes: 0,
         name,
         graph: 0,
-    }
+    })
 }
 
 fn wait(kind: u8, interval: TimeInterval, correlation: u32) -> Raw {
@@ -232,7 +232,7 @@ proptest! {
             words[0] = words[0] & !0xffff | u64::from(kind) | 1 << 8;
             decoded.extend(Raw::decode(words));
         }
-        let expected = decoded.iter().filter(|raw| matches!(raw, Raw::Gpu { .. })).count();
+        let expected = decoded.iter().filter(|raw| matches!(raw, Raw::Gpu(_))).count();
         let ring_events = ring_events(&decoded);
         let work = records(&ring_events).into_iter().filter(|record| matches!(record, Record::GpuOp(_)));
         prop_assert_eq!(work.count(), expected);

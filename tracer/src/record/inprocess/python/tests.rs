@@ -23,16 +23,15 @@ fn start(at_ns: u64, tid: u32) -> Raw {
 }
 
 fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
-    Raw::Pause {
+    Raw::Pause(RingPause {
         interval: TimeInterval { start_ns, end_ns },
         tid,
         generation: 2,
-        interpreter: 0,
         collected: 5,
         uncollectable: 1,
         frame,
-        at_exit: false,
-    }
+        ..RingPause::default()
+    })
 }
 
 fn frame(id: u32, parent: u32, line: u32) -> Raw {
@@ -135,13 +134,13 @@ fn missed_collections_are_counted_and_reported() {
 
 #[test]
 fn collectors_by_version() {
-    assert_eq!(collector("3.14.0rc2", false), "incremental");
-    assert_eq!(collector("3.14.4+", false), "incremental");
-    assert_eq!(collector("3.14.5", false), "generational");
-    assert_eq!(collector("3.14.10", false), "generational");
-    assert_eq!(collector("3.14.2", true), "free-threaded");
-    assert_eq!(collector("3.9.18", false), "generational");
-    assert_eq!(collector("", false), "generational");
+    assert_eq!(collector("3.14.0rc2", false), Collector::Incremental);
+    assert_eq!(collector("3.14.4+", false), Collector::Incremental);
+    assert_eq!(collector("3.14.5", false), Collector::Generational);
+    assert_eq!(collector("3.14.10", false), Collector::Generational);
+    assert_eq!(collector("3.14.2", true), Collector::FreeThreaded);
+    assert_eq!(collector("3.9.18", false), Collector::Generational);
+    assert_eq!(collector("", false), Collector::Generational);
 }
 
 proptest! {

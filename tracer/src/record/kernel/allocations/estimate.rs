@@ -16,6 +16,7 @@ use super::steps::SCALES;
 use super::steps::TORN;
 use super::steps::between_steps;
 use super::steps::by_distance;
+use super::steps::median;
 use super::steps::presence;
 use gctrace_probes::progress::MarkerKey;
 use gctrace_probes::progress::MarkerKind;
@@ -189,10 +190,8 @@ impl WindowObservations {
 
     /// Nanoseconds per hit in this process, as far as windows measured it.
     pub(crate) fn hit_ns(&self) -> Option<f64> {
-        let mut costs = self.costs.clone();
-        costs.sort_by(f64::total_cmp);
-        let enough = costs.len() >= FEWEST_WINDOWS;
-        costs.get(costs.len() / 2).copied().filter(|_| enough)
+        let median = median(self.costs.iter().copied());
+        median.filter(|_| self.costs.len() >= FEWEST_WINDOWS)
     }
 
     /// The mean of the rates around the windows, if nearly all of them have one: of all windows, or
@@ -236,7 +235,8 @@ impl WindowObservations {
         })
     }
 
-    /// By one marker's steps in all windows together: for steps so long that a window contains few.
+    /// The rate by one marker's steps in all windows together: for steps so long that a window
+    /// contains few.
     pub(crate) fn of_all_windows(&self) -> Option<RateEstimate> {
         let mut candidates: Vec<(usize, RateEstimate)> = self
             .markers
@@ -269,10 +269,7 @@ impl WindowObservations {
                 format!("{forward}+ {backward}- {units:.0} in {length:.0}")
             };
             let free: Vec<String> = (0..SCALES)
-                .map(|scale| {
-                    move |cycle: &WindowCycle| cycle.free.get(scale).copied().unwrap_or_default()
-                })
-                .map(|of| in_words(total(&cycles, of, None)))
+                .map(|scale| in_words(total(&cycles, |cycle| cycle.free[scale], None)))
                 .collect();
             tracing::debug!(
                 "{key:?}, {} of {} windows: {:?}\n  undisturbed {free:?}\n  windows {}",
@@ -322,14 +319,10 @@ fn clear_torn(
     cycles: &mut [WindowCycle],
     of: impl Fn(&mut WindowCycle) -> &mut [MarkerSteps; SCALES],
 ) {
-    let mut speeds: Vec<f64> = cycles
-        .iter_mut()
-        .flat_map(|cycle| *of(cycle))
-        .filter(|steps| steps.units > 0.0 && steps.length > 0.0)
-        .map(|steps| steps.units / steps.length)
-        .collect();
-    speeds.sort_by(f64::total_cmp);
-    let usual = speeds.get(speeds.len() / 2).copied().unwrap_or(0.0);
+    let speeds = cycles.iter_mut().flat_map(|cycle| *of(cycle));
+    let speeds = speeds.filter(|steps| steps.units > 0.0 && steps.length > 0.0);
+    // Without a speed, only the least number of units counts.
+    let usual = median(speeds.map(|steps| steps.units / steps.length)).unwrap_or(0.0);
     for steps in cycles.iter_mut().flat_map(&of) {
         if steps.units > NEVER_TORN + TORN * usual * steps.length {
             *steps = MarkerSteps::default();
@@ -340,12 +333,10 @@ fn clear_torn(
 /// A variable that changes faster than it is read can be read only while the program is not
 /// running: such readings make it look too slow.
 fn is_readable(readings: &[MarkerReading], index: usize) -> bool {
-    let value = |reading: &MarkerReading| reading.values.get(index).copied().flatten();
     let there = readings
         .iter()
-        .filter(|reading| value(reading).is_some())
-        .count();
-    there as f64 >= READABLE * readings.len() as f64
+        .filter(|reading| reading.value(index).is_some());
+    there.count() as f64 >= READABLE * readings.len() as f64
 }
 
 fn total(
@@ -367,13 +358,7 @@ fn longest(
     cycles: &[WindowCycle],
     of: impl Fn(&WindowCycle) -> &[MarkerSteps; SCALES],
 ) -> Option<usize> {
-    let scale = |scale: usize| {
-        total(
-            cycles,
-            |cycle| of(cycle).get(scale).copied().unwrap_or_default(),
-            None,
-        )
-    };
+    let scale = |scale: usize| total(cycles, |cycle| of(cycle)[scale], None);
     let mut shorter = MarkerSteps::default();
     let mut found = None;
     for (index, steps) in (0..SCALES).map(scale).enumerate() {
@@ -401,8 +386,7 @@ fn enough(
 ) -> MarkerSteps {
     let mut sum = MarkerSteps::default();
     for scale in (0..=longest).rev() {
-        let steps = |cycle: &WindowCycle| of(cycle).get(scale).copied().unwrap_or_default();
-        sum.add(&total(cycles, steps, left_out));
+        sum.add(&total(cycles, |cycle| of(cycle)[scale], left_out));
         if sum.units >= ENOUGH_UNITS {
             break;
         }

@@ -27,7 +27,7 @@ const MAX_COST: f64 = 0.6;
 const COST_ERROR: f64 = 0.1;
 const ASSUMED_COST_ERROR: f64 = 0.3;
 
-/// What was read in one window: markers, hits and CPU time.
+/// Readings of one window: markers, hits and CPU time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowSample<'a> {
     /// Markers at times given in hits.
@@ -62,7 +62,7 @@ pub(crate) fn rate(
     by_marker(keys, free, window).or_else(|| by_cost(window))
 }
 
-/// By the marker with most steps around it.
+/// The rate by the marker with the most steps around the window.
 fn by_marker(
     keys: &[MarkerKey],
     free: &[MarkerReading],
@@ -97,8 +97,8 @@ fn by_marker(
     })
 }
 
-/// By the CPU time of the window minus what its hits cost: for programs that allocate so rarely
-/// that the rest is substantial.
+/// The rate by the CPU time of the window minus the cost of its hits: for programs that allocate
+/// so rarely that the rest is substantial.
 fn by_cost(window: &WindowSample<'_>) -> Option<LocalRate> {
     let (hit_ns, unknown) = match window.hit_ns {
         Some(hit_ns) => (hit_ns, COST_ERROR),

@@ -66,7 +66,7 @@ const STEPPED_HIT_NS: f64 = 16_000.0;
 const MIN_HIT_NS: f64 = 100.0;
 const MAX_HIT_NS: f64 = 30_000.0;
 
-/// What does not change: the interpreter.
+/// The constant part: the interpreter.
 pub(crate) struct SampledInterpreter {
     pub file: PathBuf,
     pub layout_index: u32,
@@ -100,7 +100,7 @@ pub(crate) struct SampledProcess {
     budget: f64,
     observations: WindowObservations,
     markers: Vec<Marker>,
-    /// Those that moved the last time.
+    /// Markers that advanced in an earlier window.
     known: Vec<Marker>,
     free: Vec<MarkerReading>,
     seen: AllocationCounts,
@@ -186,11 +186,9 @@ impl SampledProcess {
     /// Drops markers that do not move: each word that is read takes its cache line from the
     /// program.
     fn keep_moving(&mut self) {
-        let value =
-            |reading: &MarkerReading, index: usize| reading.values.get(index).copied().flatten();
         let moving = |index: usize| {
-            let first = self.free.iter().find_map(|reading| value(reading, index));
-            let mut values = self.free.iter().filter_map(|reading| value(reading, index));
+            let mut values = self.free.iter().filter_map(|reading| reading.value(index));
+            let first = values.next();
             values.any(|value| Some(value) != first)
         };
         // One that moved before and does not now is informative too.

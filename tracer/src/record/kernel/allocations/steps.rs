@@ -103,7 +103,8 @@ pub(crate) fn between_steps(readings: &[MarkerReading], index: usize) -> MarkerS
         .iter()
         .filter_map(|reading| Some((reading.at, reading.value(index)?)))
         .collect();
-    let usual = usual_speed(&known);
+    // Without a step that goes forward, the usual one does not matter.
+    let usual = median(speeds(&known)).unwrap_or(0.0);
     let mut sum = MarkerSteps::default();
     let mut first: Option<(f64, i64)> = None;
     for pair in known.windows(2) {
@@ -128,19 +129,21 @@ pub(crate) fn between_steps(readings: &[MarkerReading], index: usize) -> MarkerS
     sum
 }
 
-/// The median of the steps per length, if there are any.
-fn usual_speed(known: &[(f64, i64)]) -> f64 {
-    let mut speeds: Vec<f64> = known
-        .windows(2)
-        .filter_map(|pair| match pair {
-            [(at, value), (next_at, next)] if next > value && next_at > at => {
-                Some(next.saturating_sub(*value) as f64 / (next_at - at))
-            }
-            _ => None,
-        })
-        .collect();
-    speeds.sort_by(f64::total_cmp);
-    speeds.get(speeds.len() / 2).copied().unwrap_or(0.0)
+/// The steps per length, where there are any.
+fn speeds(known: &[(f64, i64)]) -> impl Iterator<Item = f64> {
+    known.windows(2).filter_map(|pair| match pair {
+        [(at, value), (next_at, next)] if next > value && next_at > at => {
+            Some(next.saturating_sub(*value) as f64 / (next_at - at))
+        }
+        _ => None,
+    })
+}
+
+/// The median, the upper one of an even number; `None` of none.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl TaskClock {
 
     /// Counts threads that are new, too.
     pub(crate) fn add_threads(&mut self) {
-        for tid in proc_status::threads(self.pid).unwrap_or_default() {
+        for tid in proc_status::threads(self.pid).into_iter().flatten() {
             if self.threads.len() < MAX_THREADS && !self.threads.contains_key(&tid) {
                 self.threads.extend(open(tid).map(|counter| (tid, counter)));
             }

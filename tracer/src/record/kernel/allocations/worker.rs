@@ -15,10 +15,10 @@ use gctrace_probes::Memory as _;
 use gctrace_probes::ProcessMemory;
 use gctrace_probes::Resolution;
 use gctrace_probes::maps::MappedFile;
+use gctrace_probes::maps::identity;
 use gctrace_probes::progress::ProgressLayout;
 use gctrace_probes::progress::TypeAddresses;
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -270,14 +270,10 @@ fn probe(point: &gctrace_probes::AllocationPoint) -> AllocationProbe {
 
 /// The mapping of the interpreter's file in a process.
 fn candidate(pid: u32, resolution: &Resolution) -> Option<MappedFile> {
-    let identity = |path: &Path| {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    };
-    let wanted = identity(&resolution.file);
+    let wanted = identity(&resolution.file).ok();
     let all = gctrace_probes::maps::candidates(pid).ok()?;
     let same =
-        |candidate: &&MappedFile| wanted.is_some() && identity(&candidate.openable) == wanted;
+        |candidate: &&MappedFile| wanted.is_some() && identity(&candidate.openable).ok() == wanted;
     let found = all.iter().find(same).or(match all.as_slice() {
         [only] => Some(only),
         _ => None,

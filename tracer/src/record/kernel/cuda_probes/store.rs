@@ -31,7 +31,8 @@ const SETTLED_NS: u64 = 10 * MILLISECOND_NS;
 /// seconds of a heavily used allocator.
 const KEPT: usize = 1 << 16;
 
-/// What must be remembered between two events: open launch counts, memory and backward passes.
+/// State between two events: open launch counts, memory and backward passes.
+#[derive(Default)]
 pub(super) struct CudaStore {
     counts_launches: bool,
     /// By process, thread and stream.
@@ -64,9 +65,7 @@ impl CudaStore {
     pub(super) fn new(mode: CudaMode) -> Self {
         Self {
             counts_launches: mode != CudaMode::All,
-            launches: HashMap::new(),
-            devices: HashMap::new(),
-            steps: HashMap::new(),
+            ..Self::default()
         }
     }
 
@@ -104,13 +103,9 @@ impl CudaStore {
     }
 
     fn write_steps(&mut self, sink: &mut impl RecordSink, which: impl Fn(&BackwardStep) -> bool) {
-        self.steps.retain(|_, step| {
-            let written = which(step);
-            if written {
-                sink.write(&Record::Step(*step));
-            }
-            !written
-        });
+        for (_, step) in self.steps.extract_if(|_, step| which(step)) {
+            sink.write(&Record::Step(step));
+        }
     }
 
     fn launch(&mut self, call: &Call, sink: &mut impl RecordSink) {
@@ -141,7 +136,7 @@ impl CudaStore {
         let device = self.devices.entry(key).or_default();
         let due = device
             .written_ns
-            .is_none_or(|written| event.at_ns >= written.saturating_add(MILLISECOND_NS));
+            .is_none_or(|written| event.at_ns >= written + MILLISECOND_NS);
         if due {
             device.written_ns = Some(event.at_ns);
             sink.write(&memory(event));
@@ -170,9 +165,7 @@ impl CudaStore {
 
     /// Writes counts of launches that are complete.
     pub(super) fn tick(&mut self, now_ns: u64, sink: &mut impl RecordSink) {
-        self.write_launches(sink, |launches| {
-            launches.first_ns.saturating_add(SETTLED_NS) < now_ns
-        });
+        self.write_launches(sink, |launches| launches.first_ns + SETTLED_NS < now_ns);
     }
 
     pub(super) fn ended(&mut self, pid: u32, sink: &mut impl RecordSink) {
@@ -199,13 +192,9 @@ impl CudaStore {
         sink: &mut impl RecordSink,
         which: impl Fn(&CudaLaunches) -> bool,
     ) {
-        self.launches.retain(|_, launches| {
-            let complete = which(launches);
-            if complete {
-                sink.write(&Record::CudaLaunches(*launches));
-            }
-            !complete
-        });
+        for (_, launches) in self.launches.extract_if(|_, launches| which(launches)) {
+            sink.write(&Record::CudaLaunches(launches));
+        }
     }
 }
 

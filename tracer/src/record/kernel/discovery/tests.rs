@@ -261,7 +261,7 @@ fn cost_of_a_scan() {
 }
 
 fn cpu_time() -> Duration {
-    nix::time::clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
         .unwrap()
         .into()
 }

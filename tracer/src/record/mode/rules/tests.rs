@@ -79,6 +79,8 @@ fn outcome(config: &RecordConfig, facts: &ModeFacts) -> String {
                 injects.is_some_and(|options| options.collections),
                 decision.collections != CollectionSource::Probes
             );
+            let is_one_line = |note: &String| !note.contains('\n');
+            assert!(decision.notes.iter().all(is_one_line));
             format!("{by}, {} notes", decision.notes.len())
         }
         Err(error) => match error {

@@ -2,6 +2,8 @@
 
 use super::FamilyWriter;
 use super::MetricValue;
+use super::MetricValue::Signed;
+use super::MetricValue::Whole;
 use super::MetricsFigures;
 use super::Sample;
 use super::by_reason;
@@ -14,7 +16,7 @@ use crate::top::metrics::labels::Label;
 use gctrace_analysis::live::GpuBusy;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::ProcessGpu;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt::Error;
 
 /// Maximum number of processes with metrics of their own, about 20 series each.
@@ -23,26 +25,18 @@ pub(super) const PROCESSES: usize = 1000;
 /// Keeps the latest process for each pid, and at most [`PROCESSES`] of them: those with the most
 /// time in pauses. Returns the number left out.
 pub(super) fn choose(processes: &mut Vec<ProcessFigures>) -> u64 {
-    let last: HashMap<u32, usize> = processes
-        .iter()
-        .enumerate()
-        .map(|(index, process)| (process.pid, index))
-        .collect();
-    let mut index = 0;
-    processes.retain(|process| {
-        let is_last = last.get(&process.pid) == Some(&index);
-        index += 1;
-        is_last
-    });
-    let left_out = processes.len().saturating_sub(PROCESSES);
-    if left_out > 0 {
-        processes.sort_by_cached_key(|process| {
-            let time: u64 = process.collections.pause_ns.iter().sum();
-            (std::cmp::Reverse(time), process.pid)
-        });
-        processes.truncate(PROCESSES);
+    let mut seen = HashSet::new();
+    processes.reverse();
+    processes.retain(|process| seen.insert(process.pid));
+    processes.reverse();
+    if processes.len() <= PROCESSES {
+        return 0;
     }
-    u64::try_from(left_out).unwrap_or(u64::MAX)
+    processes.sort_by_cached_key(|process| {
+        let time: u64 = process.collections.pause_ns.iter().sum();
+        (std::cmp::Reverse(time), process.pid)
+    });
+    processes.drain(PROCESSES..).count() as u64
 }
 
 impl MetricsFigures {
@@ -61,7 +55,7 @@ impl MetricsFigures {
     fn collections(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         page.write(
             &families::PROCESS_PAUSES,
-            self.reasons(|value| MetricValue::Whole(value.count)),
+            self.reasons(|value| Whole(value.count)),
         )?;
         page.write(
             &families::PROCESS_PAUSE_TIME,
@@ -74,10 +68,10 @@ impl MetricsFigures {
             Some(seconds(one.collections.longest_ns))
         })?;
         self.plain(page, &families::PROCESS_COLLECTED, |one| {
-            Some(MetricValue::Whole(one.collections.collected))
+            Some(Whole(one.collections.collected))
         })?;
         self.plain(page, &families::PROCESS_UNCOLLECTABLE, |one| {
-            Some(MetricValue::Whole(one.collections.uncollectable))
+            Some(Whole(one.collections.uncollectable))
         })
     }
 
@@ -86,17 +80,12 @@ impl MetricsFigures {
             let heap = one.heap_objects?;
             let scope = labels::word("scope", if heap.all { "all" } else { "oldest" });
             let labels = labels::with(&labels::process(one), scope);
-            Some((labels, MetricValue::Whole(heap.count)))
+            Some((labels, Whole(heap.count)))
         });
         page.write(&families::PROCESS_HEAP, heap)?;
         page.write(
             &families::PROCESS_ENABLED,
-            self.running(|one| {
-                Some((
-                    labels::process(one),
-                    MetricValue::Whole(one.enabled?.into()),
-                ))
-            }),
+            self.running(|one| Some((labels::process(one), Whole(one.enabled?.into())))),
         )?;
         let thresholds = self.alive().flat_map(|one| {
             let named = GENERATION_NAMES
@@ -105,7 +94,7 @@ impl MetricsFigures {
             named.map(|(name, threshold)| {
                 let generation = labels::word("generation", name);
                 let labels = labels::with(&labels::process(one), generation);
-                (labels, MetricValue::Signed(threshold.into()))
+                (labels, Signed(threshold.into()))
             })
         });
         page.write(&families::PROCESS_THRESHOLD, thresholds)
@@ -117,40 +106,36 @@ impl MetricsFigures {
         };
         page.write(
             &families::PROCESS_CONTAINERS,
-            of(|one| Some(MetricValue::Whole(one.pressure?.net_containers_per_second?))),
+            of(|one| Some(Whole(one.pressure?.net_containers_per_second?))),
         )?;
         page.write(
             &families::PROCESS_ARENAS,
-            of(|one| Some(MetricValue::Signed(one.pressure?.arena_bytes_per_second?))),
+            of(|one| Some(Signed(one.pressure?.arena_bytes_per_second?))),
         )?;
         page.write(
             &families::PROCESS_ALLOCATIONS,
-            of(|one| {
-                Some(MetricValue::Whole(
-                    one.pressure?.allocations_per_cpu_second?,
-                ))
-            }),
+            of(|one| Some(Whole(one.pressure?.allocations_per_cpu_second?))),
         )?;
         page.write(
             &families::PROCESS_RESIDENT,
-            of(|one| Some(MetricValue::Whole(one.resident_bytes?))),
+            of(|one| Some(Whole(one.resident_bytes?))),
         )
     }
 
     fn gpu_use(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let same = self.on_gpus(|labels, gpu| {
             let gpu = labels::number("gpu", gpu.nvml_index.filter(|_| !gpu.by_nvml)?);
-            Some((labels::with(&labels, gpu), MetricValue::Whole(1)))
+            Some((labels::with(&labels, gpu), Whole(1)))
         });
         page.write(&families::PROCESS_GPU, same)?;
         let allocated = self.on_gpus(|labels, gpu| {
             let bytes = gpu.torch_allocated_bytes?;
-            Some((labels, MetricValue::Whole(bytes)))
+            Some((labels, Whole(bytes)))
         });
         page.write(&families::PROCESS_TORCH_ALLOCATED, allocated)?;
         let reserved = self.on_gpus(|labels, gpu| {
             let bytes = gpu.torch_reserved_bytes?;
-            Some((labels, MetricValue::Whole(bytes)))
+            Some((labels, Whole(bytes)))
         });
         page.write(&families::PROCESS_TORCH_RESERVED, reserved)?;
         page.write(&families::PROCESS_GPU_MEMORY, self.gpu_memory())?;
@@ -180,7 +165,7 @@ impl MetricsFigures {
                 let own = gpu.by_nvml.then_some(gpu.device);
                 let index = labels::number("gpu", own.or(gpu.nvml_index)?);
                 let labels = labels::with(&labels::process(one), index);
-                Some((labels, MetricValue::Whole(gpu.memory_bytes?)))
+                Some((labels, Whole(gpu.memory_bytes?)))
             })
         })
     }
@@ -249,7 +234,7 @@ fn described(one: &ProcessFigures) -> Sample<'_> {
     all.extend(one.parent.map(|parent| labels::number("parent", parent)));
     let inner = one.namespace_pid;
     all.extend(inner.map(|pid| labels::number("namespace_pid", pid)));
-    (all, MetricValue::Whole(1))
+    (all, Whole(1))
 }
 
 /// Labels of a device, with CUDA's index in the process.

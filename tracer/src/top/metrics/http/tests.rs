@@ -189,3 +189,12 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
     });
     prop_oneof![prop::collection::vec(any::<u8>(), 0..300), changed]
 }
+
+#[test]
+fn a_page_that_panics_is_an_error_of_that_request_alone() {
+    let (status, _, body) = metrics(|| panic!("a broken invariant, on purpose"));
+    assert_eq!(status, "500 Internal Server Error");
+    assert!(body.ends_with(b"see the messages of gctrace\n"));
+    let (status, _, body) = metrics(|| Ok(b"page"[..].into()));
+    assert_eq!((status, &body[..]), ("200 OK", &b"page"[..]));
+}

@@ -2,6 +2,7 @@
 
 use gctrace_analysis::live::*;
 use gctrace_analysis::report::PauseTotal;
+use gctrace_event::GcReason;
 use std::collections::BTreeMap;
 
 const SECOND: u64 = 1_000_000_000;
@@ -38,9 +39,9 @@ fn recorder() -> RecorderCost {
     RecorderCost {
         unexamined: 0,
         lost: BTreeMap::from([("pauses".to_owned(), 12), ("a \"b\"".to_owned(), 1)]),
-        cpu_ns: 2_500_000_000,
-        cpu_ppm: 1,
-        resident_bytes: 40_000_000,
+        cpu_ns: Some(2_500_000_000),
+        cpu_ppm: Some(1),
+        resident_bytes: Some(40_000_000),
         hits: 5000,
         probe_overhead_ns: Some(1_500_000),
         trace: None,
@@ -56,7 +57,11 @@ fn collections(factor: u64) -> CollectionCounts {
         longest_ns: 1_234_567_891 * factor,
         ..CollectionCounts::default()
     };
-    let reasons = [("automatic", 7), ("manual", 3), ("shutdown", 1)];
+    let reasons = [
+        (GcReason::Automatic, 7),
+        (GcReason::Manual, 3),
+        (GcReason::Shutdown, 1),
+    ];
     for (reason, weight) in reasons {
         let mut generations = [PauseTotal::default(); GENERATIONS];
         for (index, figures) in generations.iter_mut().enumerate().take(3) {
@@ -66,7 +71,7 @@ fn collections(factor: u64) -> CollectionCounts {
         }
         made.by_reason.insert(reason, generations);
     }
-    made.by_reason.entry("automatic").or_default()[3] = PauseTotal {
+    made.by_reason.entry(GcReason::Automatic).or_default()[3] = PauseTotal {
         count: factor,
         time_ns: 77,
     };

@@ -3,19 +3,22 @@
 use super::ViewFrame;
 use super::bottom;
 use super::histogram;
+use super::length;
 use super::log;
 use super::name;
 use super::plain;
 use super::put;
+use super::put_lines;
+use super::put_scrolled;
 use super::strips;
 use super::styled;
 use super::title;
 use super::top;
 use crate::top::view::text;
 use crate::top::view::theme;
+use crate::units;
 use gctrace_analysis::live::ProcessDetail;
 use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -28,42 +31,21 @@ const STRIPS: usize = 4;
 const HISTOGRAM: u16 = 60;
 
 /// Draws the details. Returns the number of lines that can be scrolled away.
-pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
-    let heading = top(&mut area, 1);
-    let Some(process) = frame.state.process(frame.snapshot) else {
-        title(
-            frame,
-            buffer,
-            heading,
-            "No process selected",
-            "Esc: back",
-            true,
-        );
+pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> usize {
+    let process = frame.state.process(frame.snapshot);
+    let heading = process.map_or("No process selected".to_owned(), about);
+    let area = title(frame, buffer, area, (&heading, "Esc: back"), true);
+    let Some(process) = process else {
         return 0;
     };
-    title(frame, buffer, heading, &about(process), "Esc: back", true);
-    let detail = frame
-        .snapshot
-        .detail
-        .as_ref()
-        .filter(|detail| detail.pid == process.pid);
-    let Some(detail) = detail else {
-        put(
-            buffer,
-            area,
-            0,
-            Line::from(styled("No details yet.", theme::dim())),
-        );
+    let detail = frame.snapshot.detail.as_ref();
+    let Some(detail) = detail.filter(|detail| detail.pid == process.pid) else {
+        put(buffer, area, 0, styled("No details yet.", theme::dim()));
         return 0;
     };
     let strips = strips::lines(process, detail, usize::from(area.width));
-    let height = u16::try_from(strips.len())
-        .unwrap_or(u16::MAX)
-        .min(area.height / 2);
-    let below = bottom(&mut area, height);
-    for (line, row) in strips.into_iter().zip(0..) {
-        put(buffer, below, row, line);
-    }
+    let (area, below) = bottom(area, length(&strips).min(area.height / 2));
+    put_lines(buffer, below, strips);
     let (left, right) = halves(area);
     histogram::draw(buffer, left, &process.collections.histogram);
     draw_lines(buffer, right, detail, frame.state.scrolled)
@@ -75,9 +57,9 @@ pub(super) fn wanted(frame: &ViewFrame<'_>) -> u16 {
         return 0;
     };
     let detail = frame.snapshot.detail.as_ref();
-    let lines = detail.map_or(0, |detail| detail.lines.len() + 2);
-    let upper = histogram::wanted(&process.collections.histogram).max(lines);
-    u16::try_from(upper + 1 + STRIPS).unwrap_or(u16::MAX)
+    let lines = detail.map(|detail| detail.lines.len() + 2);
+    let histogram = histogram::wanted(&process.collections.histogram);
+    text::cells(lines.unwrap_or(histogram).max(histogram) + 1 + STRIPS)
 }
 
 fn about(process: &ProcessFigures) -> String {
@@ -97,38 +79,28 @@ fn about(process: &ProcessFigures) -> String {
     if let Some([young, middle, old]) = process.thresholds {
         parts.push(format!("threshold {young},{middle},{old}"));
     }
-    if let Some(bytes) = process
-        .pressure
-        .and_then(|pressure| pressure.arena_bytes_per_second)
-    {
+    let pressure = process.pressure;
+    if let Some(bytes) = pressure.and_then(|pressure| pressure.arena_bytes_per_second) {
         let sign = if bytes < 0 { "-" } else { "+" };
-        parts.push(format!(
-            "arenas {sign}{}/s",
-            text::memory(bytes.unsigned_abs())
-        ));
+        let size = text::memory(bytes.unsigned_abs());
+        parts.push(format!("arenas {sign}{size}/s"));
     }
-    if let Some(rate) = process
-        .pressure
-        .and_then(|pressure| pressure.allocations_per_cpu_second)
-    {
-        parts.push(format!(
-            "~{} allocations per CPU s",
-            text::brief_count(rate)
-        ));
+    if let Some(rate) = pressure.and_then(|pressure| pressure.allocations_per_cpu_second) {
+        let rate = text::brief_count(rate);
+        parts.push(format!("~{rate} allocations per CPU s"));
     }
     parts.join(" · ")
 }
 
 /// Two areas side by side, or one below the other if the screen is narrow.
-fn halves(mut area: Rect) -> (Rect, Rect) {
+fn halves(area: Rect) -> (Rect, Rect) {
     if area.width < SIDE_BY_SIDE {
-        let half = area.height / 2;
-        return (top(&mut area, half), area);
+        return top(area, area.height / 2);
     }
     let width = (area.width / 2).min(HISTOGRAM);
     let left = Rect { width, ..area };
     let right = Rect {
-        x: area.x + width + 1,
+        x: left.right() + 1,
         width: area.width - width - 1,
         ..area
     };
@@ -138,8 +110,9 @@ fn halves(mut area: Rect) -> (Rect, Rect) {
 /// Draws the table of lines. Returns the number of lines that can be scrolled away.
 fn draw_lines(buffer: &mut Buffer, area: Rect, detail: &ProcessDetail, scrolled: usize) -> usize {
     let heading = "GC TIME  PAUSES  LINE WITH MOST GC TIME";
-    put(buffer, area, 0, Line::from(styled(heading, theme::bold())));
-    let width = usize::from(area.width).saturating_sub(17);
+    let (head, body) = top(area, 1);
+    put(buffer, head, 0, styled(heading, theme::bold()));
+    let width = text::rest(area.width.into(), 17);
     let mut rows: Vec<Line<'_>> = Vec::new();
     for figures in &detail.lines {
         let place = log::place(&figures.line, figures.below.as_ref(), width);
@@ -153,16 +126,7 @@ fn draw_lines(buffer: &mut Buffer, area: Rect, detail: &ProcessDetail, scrolled:
     if rows.is_empty() {
         rows.push(Line::from(styled("No collection yet.", theme::dim())));
     }
-    let room = usize::from(area.height.saturating_sub(1));
-    let most = rows.len().saturating_sub(room);
-    for (line, row) in rows
-        .into_iter()
-        .skip(scrolled.min(most))
-        .zip(1..area.height)
-    {
-        put(buffer, area, row, line);
-    }
-    most
+    put_scrolled(buffer, body, rows, scrolled)
 }
 
 fn row(time_ns: u64, count: u64, place: String) -> Line<'static> {

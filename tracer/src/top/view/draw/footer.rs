@@ -4,14 +4,15 @@ use super::ViewFrame;
 use super::plain;
 use super::styled;
 use super::with_parts;
+use crate::record::lost_events;
 use crate::top::live_handle::LivePhase;
 use crate::top::view::state::Overlay;
 use crate::top::view::text;
 use crate::top::view::theme;
+use crate::units;
 use gctrace_analysis::live::Notice;
 use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::units;
 use gctrace_event::RecordingMode;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -40,18 +41,17 @@ pub(super) fn lines(frame: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
 /// The newest notice, unless it is older than [`NOTICE_NS`].
 fn notice(snapshot: &Snapshot) -> Option<&Notice> {
     let newest = snapshot.notes.last()?;
-    let age = snapshot.at_ns.saturating_sub(newest.at_ns);
-    (age < NOTICE_NS).then_some(newest)
+    let age = snapshot.at_ns.checked_sub(newest.at_ns);
+    age.is_none_or(|age| age < NOTICE_NS).then_some(newest)
 }
 
 fn notice_line(snapshot: &Snapshot, notice: &Notice, width: usize) -> Line<'static> {
-    let more = snapshot.notes.len().saturating_sub(1);
-    let hint = match more {
-        0 => " (n)".to_owned(),
-        more => format!(" (n: {more} more)"),
+    let hint = match snapshot.notes.len() {
+        1 => " (n)".to_owned(),
+        all => format!(" (n: {} more)", all - 1),
     };
     let words = super::notice_words(snapshot, notice);
-    let room = width.saturating_sub(text::width(&hint) + 3);
+    let room = text::rest(width, text::width(&hint) + 3);
     Line::from(vec![
         styled("! ", theme::warning()),
         plain(text::cut(&words, room)),
@@ -61,13 +61,8 @@ fn notice_line(snapshot: &Snapshot, notice: &Notice, width: usize) -> Line<'stat
 
 fn totals(snapshot: &Snapshot, width: usize) -> Line<'static> {
     let collections = &snapshot.totals.collections;
-    let sum = |values: &[u64]| {
-        values
-            .iter()
-            .fold(0_u64, |sum, value| sum.saturating_add(*value))
-    };
-    let count = sum(&collections.pauses);
-    let time = units::duration(sum(&collections.pause_ns));
+    let count = collections.pauses.iter().sum();
+    let time = units::duration(collections.pause_ns.iter().sum());
     let spans = vec![
         plain(format!("Total {}, {time}", units::counted(count, "pause"))),
         plain(" · "),
@@ -78,10 +73,7 @@ fn totals(snapshot: &Snapshot, width: usize) -> Line<'static> {
 
 fn losses(snapshot: &Snapshot) -> Span<'static> {
     let recorder = &snapshot.recorder;
-    let lost = recorder
-        .lost
-        .values()
-        .fold(0_u64, |sum, count| sum.saturating_add(*count));
+    let lost = lost_events(&recorder.lost);
     match (lost, recorder.unexamined) {
         // Processes that do not load the library are not counted.
         (0, 0) if snapshot.mode == RecordingMode::Inject => return plain("no event lost"),
@@ -104,10 +96,11 @@ fn losses(snapshot: &Snapshot) -> Span<'static> {
 }
 
 fn own_cost(recorder: &RecorderCost) -> Vec<String> {
+    let known = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
     let mut parts = vec![format!(
         "gctrace {} % of a core, {}",
-        text::percent(recorder.cpu_ppm),
-        text::memory(recorder.resident_bytes)
+        known(recorder.cpu_ppm.map(text::percent)),
+        known(recorder.resident_bytes.map(text::memory))
     )];
     if let Some(trace) = &recorder.trace {
         parts.push(format!("to {}", text::clean(text::file_name(trace))));
@@ -165,19 +158,17 @@ fn ended_in(words: &str, width: usize) -> String {
         return words.to_owned();
     }
     let sentence = words.strip_suffix(OUT).unwrap_or(words).trim_end();
-    text::cut(sentence, width.saturating_sub(text::width(OUT) + 1)) + " " + OUT
+    text::cut(sentence, text::rest(width, text::width(OUT) + 1)) + " " + OUT
 }
 
 fn prompt(label: &str, typed: &str, hint: &str, width: usize) -> Line<'static> {
-    let typed = text::clean(typed);
-    let room = width.saturating_sub(text::width(label) + 1);
+    let room = text::rest(width, text::width(label) + 1);
     // Keep the end of the typed text visible.
-    let mut shown: String = typed;
+    let mut shown = text::clean(typed);
     while text::width(&shown) > room && !shown.is_empty() {
         shown.remove(0);
     }
-    let spare = room.saturating_sub(text::width(&shown));
-    let hint = if spare > text::width(hint) + 2 {
+    let hint = if room > text::width(&shown) + text::width(hint) + 2 {
         format!("  {hint}")
     } else {
         String::new()
@@ -192,40 +183,29 @@ fn prompt(label: &str, typed: &str, hint: &str, width: usize) -> Line<'static> {
 
 fn keys(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
     let state = frame.state;
-    let mut keys: Vec<(&str, String)> = Vec::new();
-    if !state.filter.is_empty() {
-        keys.push((
-            "/",
-            format!("Filter: {}", text::cut(&text::clean(&state.filter), 20)),
-        ));
-    }
-    let pause = if state.paused { "Resume" } else { "Pause" };
-    for (key, words) in [
-        ("?", "Help"),
-        ("q", "Quit"),
-        ("Enter", "Expand"),
-        ("/", "Filter"),
-        ("< >", "Sort"),
-        ("Space", pause),
-    ] {
-        if key != "/" || state.filter.is_empty() {
-            keys.push((key, words.to_owned()));
-        }
-    }
-    if frame.tail.is_some() {
-        keys.push(("o", "Output".to_owned()));
-    }
-    keys.push(("l", "Log".to_owned()));
-    keys.push(("d", "Interval".to_owned()));
-    keys.push(("← →", "Columns".to_owned()));
+    let filters = !state.filter.is_empty();
+    let filter = format!("Filter: {}", text::cut(&text::clean(&state.filter), 20));
+    let keys = [
+        (filters, "/", filter.as_str()),
+        (true, "?", "Help"),
+        (true, "q", "Quit"),
+        (true, "Enter", "Expand"),
+        (!filters, "/", "Filter"),
+        (true, "< >", "Sort"),
+        (true, "Space", if state.paused { "Resume" } else { "Pause" }),
+        (frame.tail.is_some(), "o", "Output"),
+        (true, "l", "Log"),
+        (true, "d", "Interval"),
+        (true, "← →", "Columns"),
+    ];
     let mut spans = Vec::new();
     let mut used = 0;
-    for (key, words) in keys {
-        used += text::width(key) + text::width(&words) + 3;
+    for (_, key, words) in keys.into_iter().filter(|(shown, ..)| *shown) {
+        used += text::width(key) + text::width(words) + 3;
         if used > width + 2 {
             break;
         }
-        spans.push(styled(key.to_owned(), theme::key()));
+        spans.push(styled(key, theme::key()));
         spans.push(plain(format!(" {words}  ")));
     }
     Line::from(spans)

@@ -3,7 +3,6 @@
 use super::ViewFrame;
 use super::name;
 use super::plain;
-use super::put;
 use super::styled;
 use super::with_parts;
 use crate::top::live_handle::LivePhase;
@@ -11,12 +10,11 @@ use crate::top::local_time;
 use crate::top::view::columns;
 use crate::top::view::text;
 use crate::top::view::theme;
+use crate::units;
 use gctrace_analysis::live::GpuFigures;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::units;
 use gctrace_event::RecordingMode;
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -37,12 +35,6 @@ pub(super) fn lines(frame: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
         lines.push(gpus(frame.snapshot, usize::from(screen.width)));
     }
     lines
-}
-
-pub(super) fn draw(lines: &[Line<'static>], buffer: &mut Buffer, area: Rect) {
-    for (line, row) in lines.iter().zip(0..) {
-        put(buffer, area, row, line.clone());
-    }
 }
 
 /// Name, processes, elapsed time, mode and host; on the right the state, interval and time of day.
@@ -66,7 +58,7 @@ fn about(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
         }
         left = longer;
     }
-    let gap = width.saturating_sub(fixed + text::width(&left));
+    let gap = text::rest(width, fixed + text::width(&left));
     Line::from(vec![
         styled(NAME, theme::bold()),
         plain(left),
@@ -83,8 +75,10 @@ fn parts(snapshot: &Snapshot) -> Vec<String> {
     if snapshot.totals.ended > 0 {
         parts.push(format!("{} ended", units::count(snapshot.totals.ended)));
     }
-    let age = snapshot.at_ns.saturating_sub(snapshot.started_ns);
-    parts.push(text::elapsed(age));
+    // 0 before the first snapshot.
+    parts.push(text::elapsed(
+        snapshot.at_ns.saturating_sub(snapshot.started_ns),
+    ));
     parts.push(match snapshot.mode {
         RecordingMode::Inject => "in-process".to_owned(),
         RecordingMode::Both => "eBPF, in-process".to_owned(),
@@ -118,15 +112,13 @@ fn in_the_end(snapshot: &Snapshot) -> Option<Line<'static>> {
     let processes = snapshot.processes.iter();
     let most = processes.max_by_key(|process| process.share_ppm)?;
     let share = format!("{} %", text::percent(most.share_ppm));
-    let worst = most.worst.map_or(0, |worst| worst.duration_ns);
+    let worst = most.worst.map(|worst| units::duration(worst.duration_ns));
+    let worst = worst.map_or(String::new(), |worst| format!(" · worst {worst}"));
+    let of = format!(" of the wall time of {}{worst}", name(most));
     Some(Line::from(vec![
         plain("GC took "),
         styled(share, theme::bold().patch(judged(most.share_ppm))),
-        plain(format!(
-            " of the wall time of {} · worst {}",
-            name(most),
-            units::duration(worst)
-        )),
+        plain(of),
     ]))
 }
 
@@ -197,7 +189,7 @@ fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
 /// The GPUs, with as much detail as fits.
 fn gpus(snapshot: &Snapshot, width: usize) -> Line<'static> {
     const LABEL: &str = "GPUs (NVML, sampled): ";
-    let room = width.saturating_sub(text::width(LABEL));
+    let room = text::rest(width, text::width(LABEL));
     let words = |detail| {
         let words = snapshot.gpus.iter().map(|gpu| gpu_words(gpu, detail));
         words.collect::<Vec<_>>().join(" · ")

@@ -1,47 +1,37 @@
 //! Overlays: the help (keys and columns), and the sort menu.
 
+use super::bottom;
 use super::plain;
 use super::put;
+use super::put_lines;
+use super::put_scrolled;
 use super::styled;
+use super::top;
 use crate::top::view::columns;
 use crate::top::view::keys;
+use crate::top::view::text;
 use crate::top::view::theme;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
+use ratatui::widgets::Clear;
+use ratatui::widgets::Widget as _;
 
 /// Draws the help on the whole screen, from line `from` on.
 pub(super) fn draw(buffer: &mut Buffer, screen: Rect, from: usize) {
-    clear(buffer, screen);
-    let lines = lines();
-    let height = usize::from(screen.height.saturating_sub(1));
-    let from = from.min(lines.len().saturating_sub(height));
-    let more = lines.len() > from + height;
-    for (line, row) in lines
-        .into_iter()
-        .skip(from)
-        .zip(0..screen.height.saturating_sub(1))
-    {
-        put(buffer, screen, row, line);
-    }
-    let words = if more {
+    Clear.render(screen, buffer);
+    let (body, last) = bottom(screen, 1);
+    let words = if from < put_scrolled(buffer, body, lines(), from) {
         "Down: more  Any other key: back"
     } else {
         "Any key: back"
     };
-    let last = screen.height.saturating_sub(1);
-    put(
-        buffer,
-        screen,
-        last,
-        Line::from(styled(words, theme::reversed())),
-    );
+    put(buffer, last, 0, styled(words, theme::reversed()));
 }
 
 /// Maximum number of lines that can be scrolled away.
 pub(super) fn most_scrolled(screen: Rect) -> usize {
-    let height = usize::from(screen.height.saturating_sub(1));
-    lines().len().saturating_sub(height)
+    text::rest(lines().len(), bottom(screen, 1).0.height.into())
 }
 
 fn lines() -> Vec<Line<'static>> {
@@ -81,10 +71,16 @@ fn lines() -> Vec<Line<'static>> {
 
 /// Draws the sort menu in the middle of the screen.
 pub(super) fn draw_sort_menu(buffer: &mut Buffer, screen: Rect, chosen: usize) {
-    let columns = columns::COLUMNS;
-    let height = u16::try_from(columns.len() + 2)
-        .unwrap_or(u16::MAX)
-        .min(screen.height);
+    let columns = columns::COLUMNS.iter().enumerate();
+    let lines = columns.map(|(index, column)| {
+        let style = if index == chosen {
+            theme::reversed()
+        } else {
+            theme::bold()
+        };
+        styled(format!("  {:<24}", column.title), style)
+    });
+    let height = text::cells(lines.len() + 2).min(screen.height);
     let width = 26.min(screen.width);
     let area = Rect {
         x: screen.x + (screen.width - width) / 2,
@@ -92,45 +88,12 @@ pub(super) fn draw_sort_menu(buffer: &mut Buffer, screen: Rect, chosen: usize) {
         width,
         height,
     };
-    clear(buffer, area);
-    put(
-        buffer,
-        area,
-        0,
-        Line::from(styled(format!("{:<26}", " Sort by"), theme::reversed())),
-    );
-    let room = usize::from(height.saturating_sub(2));
-    let from = chosen.saturating_sub(room.saturating_sub(1));
-    for ((index, column), row) in columns
-        .iter()
-        .enumerate()
-        .skip(from)
-        .zip(1..height.saturating_sub(1))
-    {
-        let words = format!("  {:<24}", column.title);
-        let style = if index == chosen {
-            theme::reversed()
-        } else {
-            theme::bold()
-        };
-        put(buffer, area, row, Line::from(styled(words, style)));
-    }
-    let last = height.saturating_sub(1);
-    put(
-        buffer,
-        area,
-        last,
-        Line::from(styled(
-            format!("{:<26}", " Enter: select  Esc: back"),
-            theme::reversed(),
-        )),
-    );
-}
-
-fn clear(buffer: &mut Buffer, area: Rect) {
-    for position in area.intersection(buffer.area).positions() {
-        if let Some(cell) = buffer.cell_mut(position) {
-            cell.reset();
-        }
-    }
+    Clear.render(area, buffer);
+    let (head, left) = top(area, 1);
+    let (body, last) = bottom(left, 1);
+    let bar = |words: &str| styled(format!("{words:<26}"), theme::reversed());
+    put(buffer, head, 0, bar(" Sort by"));
+    let from = text::rest(chosen + 1, body.height.into());
+    put_lines(buffer, body, lines.skip(from));
+    put(buffer, last, 0, bar(" Enter: select  Esc: back"));
 }

@@ -2,13 +2,15 @@
 
 use super::plain;
 use super::put;
+use super::put_lines;
 use super::styled;
+use super::top;
 use crate::top::view::text;
 use crate::top::view::theme;
+use crate::units;
 use gctrace_analysis::live::GENERATIONS;
 use gctrace_analysis::live::Histogram;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
-use gctrace_analysis::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -37,20 +39,21 @@ impl HistogramBar {
 }
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, histograms: &[Histogram; GENERATIONS]) {
-    let classes = classes(histograms, usize::from(area.height.saturating_sub(1)));
+    let (head, body) = top(area, 1);
+    let width = usize::from(area.width);
+    let classes = classes(histograms, body.height.into());
     let shown = shown(histograms);
     put(
         buffer,
-        area,
+        head,
         0,
-        Line::from(styled(
-            heading(&shown, usize::from(area.width)),
-            theme::bold(),
-        )),
+        styled(heading(&shown, width), theme::bold()),
     );
-    let most = classes.iter().map(HistogramBar::total).max().unwrap_or(0);
-    let room = usize::from(area.width).saturating_sub(LABEL + COUNT * shown.len() + 1);
-    for (class, row) in classes.iter().zip(1..area.height) {
+    let Some(most) = classes.iter().map(HistogramBar::total).max() else {
+        return;
+    };
+    let room = text::rest(width, LABEL + COUNT * shown.len() + 1);
+    let lines = classes.iter().map(|class| {
         let mut line = label(class);
         for generation in &shown {
             let count = class.counts[*generation];
@@ -62,24 +65,15 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, histograms: &[Histogram; GEN
             line += &text::fill(&words, COUNT, false);
         }
         let bar = "▇".repeat(logarithmic(class.total(), most, room));
-        put(
-            buffer,
-            area,
-            row,
-            Line::from(vec![plain(line), plain(" "), styled(bar, theme::warning())]),
-        );
-    }
+        Line::from(vec![plain(line), plain(" "), styled(bar, theme::warning())])
+    });
+    put_lines(buffer, body, lines);
 }
 
 /// Generations with pauses, or the first three if there are none.
 fn shown(histograms: &[Histogram; GENERATIONS]) -> Vec<usize> {
-    let used: Vec<usize> = (0..GENERATIONS)
-        .filter(|generation| {
-            histograms
-                .get(*generation)
-                .is_some_and(|of| of.iter().any(|count| *count > 0))
-        })
-        .collect();
+    let is_used = |generation: &usize| histograms[*generation].iter().any(|count| *count > 0);
+    let used: Vec<usize> = (0..GENERATIONS).filter(is_used).collect();
     if used.is_empty() { vec![0, 1, 2] } else { used }
 }
 

@@ -4,15 +4,15 @@ use super::ViewFrame;
 use super::name_of;
 use super::plain;
 use super::put;
+use super::put_lines;
 use super::styled;
 use super::title;
-use super::top;
 use crate::top::local_time;
 use crate::top::view::text;
 use crate::top::view::theme;
+use crate::units;
 use gctrace_analysis::live::CodeLine as SourceLine;
 use gctrace_analysis::live::LongPause;
-use gctrace_analysis::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -23,45 +23,26 @@ use ratatui::text::Line;
 const FELT_NS: u64 = 100_000_000;
 
 /// Draws the log. Returns the number of lines that can be scrolled away.
-pub(super) fn draw(
-    frame: &ViewFrame<'_>,
-    buffer: &mut Buffer,
-    mut area: Rect,
-    focused: bool,
-) -> usize {
+pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, focused: bool) -> usize {
     let pauses = &frame.snapshot.long_pauses;
     let least = units::duration(frame.snapshot.long_pause_ns);
     let heading = format!(
         "Pauses of at least {least}: {}",
         units::count(pauses.len() as u64)
     );
-    title(
-        frame,
-        buffer,
-        top(&mut area, 1),
-        &heading,
-        "newest first",
-        focused,
-    );
-    let height = usize::from(area.height);
-    let most = pauses.len().saturating_sub(height);
+    let area = title(frame, buffer, area, (&heading, "newest first"), focused);
+    let most = text::rest(pauses.len(), area.height.into());
     let scrolled = if focused {
         frame.state.scrolled.min(most)
     } else {
         0
     };
     if pauses.is_empty() {
-        put(
-            buffer,
-            area,
-            0,
-            Line::from(styled("None so far.", theme::dim())),
-        );
+        put(buffer, area, 0, styled("None so far.", theme::dim()));
     }
-    let width = usize::from(area.width);
-    for (pause, row) in pauses.iter().rev().skip(scrolled).zip(0..area.height) {
-        put(buffer, area, row, entry(pause, frame.utc_offset_s, width));
-    }
+    let shown = pauses.iter().rev().skip(scrolled);
+    let line = |pause| entry(pause, frame.utc_offset_s, area.width.into());
+    put_lines(buffer, area, shown.map(line));
     most
 }
 
@@ -78,7 +59,10 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
         .generation
         .map_or("gen -".to_owned(), |number| format!("gen {number}"));
     let freed = pause.collected.map_or("-".to_owned(), text::brief_count);
-    let mut what = format!(" {generation} {:<9} freed {freed:>6}", pause.reason);
+    let mut what = format!(
+        " {generation} {:<9} freed {freed:>6}",
+        pause.reason.as_str()
+    );
     if pause.unfinished {
         what += " unfinished";
     }
@@ -87,7 +71,7 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     }
     let used = 12 + 1 + 11 + 1 + 7 + text::width(&what) + 2;
     let line = pause.line.as_ref().map_or("-".to_owned(), |line| {
-        place(line, pause.below.as_ref(), width.saturating_sub(used))
+        place(line, pause.below.as_ref(), text::rest(width, used))
     });
     Line::from(vec![
         styled(when, theme::dim()),

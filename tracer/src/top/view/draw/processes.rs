@@ -1,6 +1,7 @@
 //! The table of processes.
 
 use super::ViewFrame;
+use super::put;
 use super::put_at;
 use super::styled;
 use crate::top::view::columns;
@@ -39,12 +40,7 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, head: Rect, body:
             "Nothing matches \"{}\"; Esc clears the filter.",
             text::clean(&state.filter)
         );
-        put_at(
-            buffer,
-            body,
-            (0, 0),
-            Line::from(styled(words, theme::dim())),
-        );
+        put(buffer, body, 0, styled(words, theme::dim()));
     }
     Geometry {
         head: head.y,
@@ -58,12 +54,8 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, head: Rect, body:
 /// The first visible row, such that the selected one is visible.
 fn first_row(chosen: usize, rows: usize, height: u16) -> usize {
     let height = usize::from(height);
-    if height == 0 {
-        return 0;
-    }
-    let last_page = rows.saturating_sub(height);
     // In a list longer than the screen, the selected row stays in the middle.
-    chosen.saturating_sub(height / 2).min(last_page)
+    text::rest(chosen, height / 2).min(text::rest(rows, height))
 }
 
 fn draw_head(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &[ColumnPosition]) {
@@ -77,7 +69,7 @@ fn draw_head(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &[C
         let mut title = place.column.def().title.to_owned();
         let width = usize::from(place.width);
         if by {
-            title.truncate(width.saturating_sub(1));
+            title.truncate(text::rest(width, 1));
             title += if sort.reverse { "▲" } else { "▼" };
         }
         let title = text::fill(&title, width, place.column.is_left());
@@ -86,15 +78,10 @@ fn draw_head(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &[C
         } else {
             theme::reversed()
         };
-        put_at(buffer, area, (place.x, 0), Line::from(styled(title, style)));
+        put_at(buffer, area, (place.x, 0), styled(title, style));
     }
-    if frame.state.columns_from > 0 && area.width > 0 {
-        put_at(
-            buffer,
-            area,
-            (0, 0),
-            Line::from(styled("‹", theme::reversed())),
-        );
+    if frame.state.columns_from > 0 {
+        put(buffer, area, 0, styled("‹", theme::reversed()));
     }
 }
 
@@ -124,16 +111,13 @@ fn draw_row(
 
 /// Marks the selected row: reversed if the table has the focus, otherwise bold.
 fn choose(frame: &ViewFrame<'_>, buffer: &mut Buffer, body: Rect, row: u16) {
-    let area = Rect {
-        y: body.y.saturating_add(row),
-        height: 1,
-        ..body
-    };
     let style = match frame.state.focus {
         Focus::Table => theme::reversed(),
         Focus::Lower => theme::bold(),
     };
-    buffer.set_style(area.intersection(buffer.area), style);
+    for area in body.rows().skip(row.into()).take(1) {
+        buffer.set_style(area, style);
+    }
 }
 
 /// Upper bounds of the steps in ns per second, the same for all rows so that they are comparable.
@@ -149,14 +133,10 @@ const STEPS_NS: [u64; 7] = [
 
 /// The bars of the last minute, several seconds per cell.
 fn history(process: &ProcessFigures, width: usize) -> Vec<Span<'static>> {
-    let per_cell = HISTORY_SECONDS.div_ceil(width.max(1)).max(1);
-    let means: Vec<u64> = process
-        .history_ns
-        .rchunks(per_cell)
-        .take(width)
-        .map(mean)
-        .collect();
-    let blank = width.saturating_sub(means.len());
+    let per_cell = HISTORY_SECONDS.div_ceil(width.max(1));
+    let means = process.history_ns.rchunks(per_cell).take(width).map(mean);
+    let means: Vec<u64> = means.collect();
+    let blank = width - means.len();
     let mut spans = vec![Span::raw(" ".repeat(blank))];
     spans.extend(means.into_iter().rev().map(|ns| {
         let step = STEPS_NS.iter().filter(|bound| ns >= **bound).count();
@@ -166,11 +146,9 @@ fn history(process: &ProcessFigures, width: usize) -> Vec<Span<'static>> {
     spans
 }
 
+/// Of at least one second.
 fn mean(seconds: &[u64]) -> u64 {
-    let sum = seconds
-        .iter()
-        .fold(0_u64, |sum, ns| sum.saturating_add(*ns));
-    sum.checked_div(seconds.len() as u64).unwrap_or(0)
+    seconds.iter().sum::<u64>() / seconds.len() as u64
 }
 
 fn color(ns_per_second: u64) -> Style {

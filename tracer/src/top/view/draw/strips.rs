@@ -6,11 +6,12 @@ use super::styled;
 use crate::top::view::columns;
 use crate::top::view::text;
 use crate::top::view::theme;
+use crate::units;
 use gctrace_analysis::live::ProcessDetail;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::StepFigures;
 use gctrace_analysis::live::TimelineCell;
-use gctrace_analysis::units;
+use gctrace_analysis::report::StepSource;
 use ratatui::text::Line;
 use ratatui::text::Span;
 
@@ -31,7 +32,7 @@ pub(super) fn lines(
     width: usize,
 ) -> Vec<Line<'static>> {
     let words = if width < NARROW { 0 } else { WORDS };
-    let room = width.saturating_sub(LABEL + words);
+    let room = text::rest(width, LABEL + words);
     let mut lines = steps(detail, room);
     lines.extend(timeline(process, detail, room));
     lines
@@ -42,12 +43,11 @@ fn label(words: &str) -> Span<'static> {
 }
 
 fn steps(detail: &ProcessDetail, room: usize) -> Vec<Line<'static>> {
-    let from = detail.steps.len().saturating_sub(room);
-    let shown = detail.steps.get(from..).unwrap_or_default();
-    let Some(last) = shown.last() else {
+    let shown = &detail.steps[text::rest(detail.steps.len(), room)..];
+    let longest = shown.iter().map(|step| step.duration_ns).max();
+    let (Some(last), Some(longest)) = (shown.last(), longest) else {
         return Vec::new();
     };
-    let longest = shown.iter().map(|step| step.duration_ns).max().unwrap_or(0);
     let mut bars = vec![label("steps")];
     let mut marks = vec![label("GC")];
     for step in shown {
@@ -72,16 +72,8 @@ fn step_words(
     shown: &[StepFigures],
     last: &StepFigures,
 ) -> (String, String) {
-    let basis = if detail.step_basis.is_empty() {
-        "step"
-    } else {
-        &detail.step_basis
-    };
-    let first = format!(
-        "last {}: {}",
-        text::cut(&text::clean(basis), 14),
-        units::duration(last.duration_ns)
-    );
+    let basis = detail.step_basis.map_or("step", StepSource::basis);
+    let first = format!("last {}: {}", basis, units::duration(last.duration_ns));
     let with_gc = shown.iter().filter(|step| step.pauses.count > 0).count();
     let second = format!(
         "GC in it: {}; in {with_gc} of {}",
@@ -95,26 +87,16 @@ fn timeline(process: &ProcessFigures, detail: &ProcessDetail, room: usize) -> Ve
     if detail.timeline.is_empty() || room == 0 || detail.cell_ns == 0 {
         return Vec::new();
     }
-    let together = usize::try_from(SPAN_NS / detail.cell_ns)
-        .unwrap_or(usize::MAX)
-        .div_ceil(room)
-        .max(1);
-    let from = detail
-        .timeline
-        .len()
-        .saturating_sub(together.saturating_mul(room));
-    let shown = detail.timeline.get(from..).unwrap_or_default();
-    let cells = shown.rchunks(together);
-    let cells: Vec<StripCell> = cells
-        .rev()
-        .map(|cells| StripCell::of(cells, detail.cell_ns))
-        .collect();
+    let all = &detail.timeline;
+    let together = ((SPAN_NS / detail.cell_ns) as usize).div_ceil(room).max(1);
+    let shown = &all[text::rest(all.len(), together * room)..];
+    let cells = shown.rchunks(together).rev();
+    let cells = cells.map(|cells| StripCell::of(cells, detail.cell_ns));
+    let cells: Vec<StripCell> = cells.collect();
     let mut lines = Vec::new();
-    let exact = shown.iter().any(|cell| cell.gpu_busy_ns.is_some());
-    let sampled = shown
-        .iter()
-        .any(|cell| cell.gpu_utilization_percent.is_some());
-    let span = units::duration(detail.cell_ns.saturating_mul(shown.len() as u64));
+    let exact = cells.iter().any(|cell| cell.busy.is_some());
+    let sampled = cells.iter().any(|cell| cell.percent.is_some());
+    let span = units::duration(detail.cell_ns * shown.len() as u64);
     if exact || sampled {
         let mut gpu = vec![label(if exact { "GPU" } else { "~GPU" })];
         gpu.extend(cells.iter().map(|cell| cell.gpu(exact)));
@@ -122,11 +104,8 @@ fn timeline(process: &ProcessFigures, detail: &ProcessDetail, room: usize) -> Ve
         lines.push(Line::from(gpu));
     }
     let mut gc = vec![label("GC")];
-    gc.extend(
-        cells
-            .iter()
-            .map(|cell| styled(bar(cell.gc_ns, cell.length_ns), theme::warning())),
-    );
+    let bars = cells.iter().map(|cell| bar(cell.gc_ns, cell.length_ns));
+    gc.extend(bars.map(|bar| styled(bar, theme::warning())));
     gc.push(plain(format!("  last {span}, now on the right")));
     lines.push(Line::from(gc));
     lines
@@ -153,14 +132,12 @@ struct StripCell {
 impl StripCell {
     fn of(cells: &[TimelineCell], cell_ns: u64) -> Self {
         let known = cells.iter().filter_map(|cell| cell.gpu_busy_ns);
-        let busy = known.clone().fold(0_u64, u64::saturating_add);
+        let busy = known.clone().sum();
         let reported = known.count() as u64;
         Self {
-            length_ns: cell_ns.saturating_mul(cells.len() as u64),
-            gc_ns: cells
-                .iter()
-                .fold(0, |sum, cell| sum.saturating_add(cell.gc_ns)),
-            busy: (reported > 0).then_some((busy, cell_ns.saturating_mul(reported))),
+            length_ns: cell_ns * cells.len() as u64,
+            gc_ns: cells.iter().map(|cell| cell.gc_ns).sum(),
+            busy: (reported > 0).then_some((busy, cell_ns * reported)),
             percent: cells
                 .iter()
                 .filter_map(|cell| cell.gpu_utilization_percent)

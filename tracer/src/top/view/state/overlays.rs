@@ -17,15 +17,15 @@ const LONGEST_PROMPT: usize = 200;
 
 impl ViewState {
     pub(super) fn step_interval(&mut self, by: i32) -> ViewEffect {
-        let now = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX);
+        let mut steps = INTERVALS_MS.map(Duration::from_millis).into_iter();
         let next = if by > 0 {
-            INTERVALS_MS.iter().find(|step| **step > now)
+            steps.find(|step| *step > self.interval)
         } else {
-            INTERVALS_MS.iter().rev().find(|step| **step < now)
+            steps.rev().find(|step| *step < self.interval)
         };
         match next {
             Some(next) => {
-                self.interval = Duration::from_millis(*next);
+                self.interval = next;
                 ViewEffect::Interval
             }
             None => ViewEffect::Draw,
@@ -36,11 +36,11 @@ impl ViewState {
         let Overlay::Help(from) = &mut self.overlay else {
             return ViewEffect::Draw;
         };
-        let page = i32::from(drawn.body.height.saturating_add(drawn.lower.height).max(1));
+        let page = (i32::from(drawn.body.height) + i32::from(drawn.lower.height)).max(1);
         let most = drawn.most_of_help;
         match action {
             KeyAction::Move(by) | KeyAction::Wheel { by, .. } => *from = moved(*from, by).min(most),
-            KeyAction::Page(by) => *from = moved(*from, by.saturating_mul(page)).min(most),
+            KeyAction::Page(by) => *from = moved(*from, by * page).min(most),
             KeyAction::Home => *from = 0,
             KeyAction::End => *from = most,
             _ => self.overlay = Overlay::None,

@@ -63,8 +63,8 @@ fn live() -> Live {
         live.recorder(
             START + at_ms * MS,
             RecorderCost {
-                cpu_ns: cpu_ms * MS,
-                resident_bytes: 22 << 20,
+                cpu_ns: Some(cpu_ms * MS),
+                resident_bytes: Some(22 << 20),
                 hits: 9_000,
                 probe_overhead_ns: Some(13_500_000),
                 ..RecorderCost::default()

@@ -20,6 +20,8 @@ use gctrace_analysis::live::SnapshotTotals;
 use gctrace_analysis::live::StepFigures;
 use gctrace_analysis::live::TimelineCell;
 use gctrace_analysis::report::PauseTotal;
+use gctrace_analysis::report::StepSource;
+use gctrace_event::GcReason;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -48,9 +50,9 @@ pub(super) fn training() -> Snapshot {
             interval_pause_ns: 150 * MS,
         },
         recorder: RecorderCost {
-            cpu_ns: 4 * SECOND,
-            cpu_ppm: 4_200,
-            resident_bytes: 24 << 20,
+            cpu_ns: Some(4 * SECOND),
+            cpu_ppm: Some(4_200),
+            resident_bytes: Some(24 << 20),
             hits: 41_230,
             probe_overhead_ns: Some(40_000_000),
             trace: Some("/home/a/trace.json".to_owned()),
@@ -168,9 +170,9 @@ fn long_pause(number: u64) -> LongPause {
         duration_ns: (11 + number * number * 2) * MS,
         generation: Some(2),
         reason: if number % 5 == 4 {
-            "manual"
+            GcReason::Manual
         } else {
-            "automatic"
+            GcReason::Automatic
         },
         collected: (number % 3 != 2).then_some(number * 1_234),
         uncollectable: Some(0),
@@ -210,7 +212,7 @@ fn detail(pid: u32) -> ProcessDetail {
             .collect(),
         other_lines: counted(21_000, 900 * MS),
         steps: (0..48).map(step).collect(),
-        step_basis: "backward pass".to_owned(),
+        step_basis: Some(StepSource::BackwardPass),
         timeline: (0..100).map(cell).collect(),
         cell_ns: 100 * MS,
         timeline_end_ns: NOW,

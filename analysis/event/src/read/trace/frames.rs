@@ -12,7 +12,7 @@ use crate::Record;
 use crate::read::StackFrameEntry;
 use std::collections::HashMap;
 
-/// Most frames that are named by something else than a number; others are left out.
+/// Maximum number of frames whose key is not a number; others are ignored.
 const MAX_NAMES: usize = 1 << 20;
 /// Longest such name, in bytes. A name is usually a hash or an address.
 const MAX_NAME_BYTES: usize = 256;

@@ -1,4 +1,4 @@
-//! What the PyTorch profiler writes: calls, GPU work, waits for it, annotations and device memory,
+//! Events of the PyTorch profiler: calls, GPU work, waits for it, annotations and device memory,
 //! which gctrace writes in the same form, and metadata of the trace.
 //!
 //! Owns when such an event is usable. The profiler's `pid` of GPU work is the device; in gctrace's

@@ -1,9 +1,8 @@
 //! Figures as people read them: three significant digits, the unit that fits.
 
 /// A duration: `812 ns`, `1.23 ms`, `163 s`, `16.7 min`, `2.05 h`.
-#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub fn duration(ns: u64) -> String {
+pub(crate) fn duration(ns: u64) -> String {
     let exact = ns as f64;
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -16,8 +15,7 @@ pub fn duration(ns: u64) -> String {
 }
 
 /// A share of 1 as percent: `12.3 %`, `0.046 %`; never more than three decimals.
-#[must_use]
-pub fn percent(ratio: f64) -> String {
+pub(crate) fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;
     if percent == 0.0 {
         "0 %".to_owned()
@@ -31,8 +29,7 @@ pub fn percent(ratio: f64) -> String {
 }
 
 /// A whole number with thousands separators: `1,234,567`.
-#[must_use]
-pub fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -45,9 +42,8 @@ pub fn count(value: u64) -> String {
 }
 
 /// A count for narrow columns: as [`count`], from a million on `4.42 M`.
-#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub fn short_count(value: u64) -> String {
+pub(crate) fn short_count(value: u64) -> String {
     match value {
         0..1_000_000 => count(value),
         1_000_000..999_500_000 => format!("{} M", three_digits(value as f64 / 1e6)),
@@ -56,9 +52,8 @@ pub fn short_count(value: u64) -> String {
 }
 
 /// An amount of memory: `812 bytes`, `1.50 KiB`, `12.3 MiB`, `2.05 GiB`.
-#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     let exact = bytes as f64;
     match bytes {
         0..1_024 => format!("{bytes} bytes"),
@@ -69,8 +64,7 @@ pub fn bytes(bytes: u64) -> String {
 }
 
 /// A count with its noun: `1 pause`, `2 pauses`.
-#[must_use]
-pub fn counted(value: u64, singular: &str) -> String {
+pub(crate) fn counted(value: u64, singular: &str) -> String {
     let plural = match (value, singular.strip_suffix("ss")) {
         (1, _) => "",
         (_, Some(_)) => "es",
@@ -80,8 +74,7 @@ pub fn counted(value: u64, singular: &str) -> String {
 }
 
 /// A number of at least 0.001 with three significant digits, no exponent.
-#[must_use]
-pub fn three_digits(value: f64) -> String {
+pub(crate) fn three_digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),

@@ -1,0 +1,48 @@
+//! Keeps faults of this library from the program: what cannot happen, or panics, switches recording
+//! off in the process, and gctrace reports it.
+
+use crate::process_ring::switch_off;
+use std::panic::AssertUnwindSafe;
+use std::panic::Location;
+
+/// Has panics switch recording off, and print nothing: the program's terminal is not ours. Sets the
+/// hook of the standard library copy inside this file.
+pub(crate) fn begin() {
+    std::panic::set_hook(Box::new(|panic| {
+        if let Some(place) = panic.location() {
+            switch_off(place);
+        }
+    }));
+}
+
+/// Runs code that must not unwind into C; `None` if it panicked. Around every function that the
+/// program, CPython, CUPTI or the loader calls, and every thread.
+#[track_caller]
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let result = std::panic::catch_unwind(AssertUnwindSafe(work)).ok();
+    expected(result)
+}
+
+/// A value that an invariant of this library, and nothing else, ensures: without it recording is
+/// switched off.
+#[track_caller]
+#[inline]
+pub(crate) fn expected<T>(value: Option<T>) -> Option<T> {
+    if value.is_none() {
+        switch_off(Location::caller());
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process_ring::is_off;
+
+    #[test]
+    fn a_panic_switches_recording_off() {
+        assert_eq!((guarded(|| 3), is_off()), (Some(3), false));
+        assert_eq!(guarded(|| panic!("expected by the test")), None::<()>);
+        assert!(is_off());
+    }
+}

@@ -8,6 +8,8 @@
 mod collector;
 mod curves;
 mod price;
+#[cfg(test)]
+mod tests;
 
 use self::curves::RecordedCurves;
 use crate::gpu::pause_span::PauseSpan;

@@ -30,7 +30,7 @@ const LINES: usize = 30;
 /// Advice shown.
 const ADVICE_SHOWN: usize = 3;
 /// Characters of a line that are reserved for the figures beside a change.
-const BESIDE_CHANGE: usize = 26;
+const BESIDE_CHANGE: usize = 46;
 /// Lines of the program shown.
 const PLACES_SHOWN: usize = 3;
 
@@ -181,17 +181,30 @@ fn is_change(advice: &Advice) -> bool {
 
 /// The change in a few words.
 fn change(advice: &Advice) -> String {
-    advice.action.trim_end_matches('.').to_owned()
+    let settings = advice.settings.clone().unwrap_or_default();
+    if let Some([young, middle, old]) = settings.thresholds {
+        return format!("gc.set_threshold({young}, {middle}, {old})");
+    }
+    if settings.freeze {
+        return "gc.freeze() after setup".to_owned();
+    }
+    match (settings.collect_every_steps, settings.collect_every_ns) {
+        (Some(1), _) => "collect every step only".to_owned(),
+        (Some(steps), _) => format!("collect every {} steps only", count(steps)),
+        (None, Some(ns)) => format!("collect every {} only", duration(ns)),
+        (None, None) if advice.id == AdviceId::ExplicitCalls => {
+            "remove gc.collect() from the loop".to_owned()
+        }
+        (None, None) => advice.action.trim_end_matches('.').to_owned(),
+    }
 }
 
 /// The predicted saving as a range.
 fn saving(advice: &Advice) -> Option<String> {
     let most = duration(advice.saves_at_most_ns?);
     if let Some(likely_ns) = advice.saves_likely_ns {
-        return Some(format!(
-            "{}, at most {most}",
-            duration(likely_ns.max(0).unsigned_abs())
-        ));
+        let likely = duration(likely_ns.max(0).unsigned_abs());
+        return Some(format!("{likely} (up to {most})"));
     }
     Some(match advice.saves_at_least_ns {
         None | Some(..=0) => format!("0 - {most}"),
@@ -204,7 +217,7 @@ fn memory(advice: &Advice) -> Option<String> {
     Some(match (advice.memory_objects?, advice.memory_bytes) {
         (0, _) => "+0".to_owned(),
         (_, Some(more)) => format!("+{}", bytes(more)),
-        (objects, None) => format!("+{}", counted(objects, "object")),
+        (_, None) => "unknown".to_owned(),
     })
 }
 

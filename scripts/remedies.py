@@ -5,8 +5,8 @@
 
 Each program is recorded in-process, then run again with each remedy that the report advises, applied by
 tests/python/remedies/apply.py where the advice says, and without any. Compared is the collector's CPU time in the
-training phase: medians of --repeat runs, in turns. The pauses of the recording get their CPU time for their length, so
-that other programs on the machine change neither side; predicted ranges are scaled by the median of the runs without a
+training phase: the least of --repeat runs, in turns, as load only adds to it. The pauses of the recording get their CPU time for their length, so
+that other programs on the machine change neither side; predicted ranges are scaled by the least of the runs without a
 remedy over the recorded one. An interval in seconds is applied as the same share of the training steps. Where nothing
 is advised, a tenfold threshold is applied: it has to save less than 1 % of the training time.
 
@@ -108,10 +108,10 @@ def measure(options, name):
         without.append(run(options, name, folder / f"{name}.none.log"))
         for label, remedy, _ in tried:
             applied[label].append(run(options, name, folder / f"{name}.remedy.log", remedy))
-    before = statistics.median(cost_ms(log, since) for log in without)
+    before = min(cost_ms(log, since) for log in without)
     scale = before / cost_ms(recorded, since) if cost_ms(recorded, since) else 1.0
     for label, _, (least, likely, most) in tried:
-        saved = before - statistics.median(cost_ms(log, since) for log in applied[label])
+        saved = before - min(cost_ms(log, since) for log in applied[label])
         memory = [statistics.median(log["max_rss_kb"] for log in own) / 1024 for own in (without, applied[label])]
         inside = saved <= most * scale and (least is None or saved >= least * scale)
         limits = [f"{limit * scale:.0f}" if limit is not None else "-" for limit in (least, likely, most)]

@@ -19,5 +19,6 @@ pub mod ranks;
 pub mod replay;
 pub(crate) mod steps;
 pub(crate) mod summary;
+pub mod thread;
 pub mod timeline;
 pub mod what_if;

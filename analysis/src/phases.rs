@@ -18,6 +18,7 @@ use crate::report::PhaseReport;
 use crate::report::PhasesReport;
 use crate::report::ProcessReport;
 use crate::report::TrainingMark;
+use crate::time;
 use crate::time::intervals::Intervals;
 use crate::time::stats;
 use gctrace_event::GcReason;
@@ -110,7 +111,7 @@ impl RunPhases {
         let duration_ns = end_ns - start_ns;
         let paused_ns = paused.length_within(start_ns, end_ns);
         PhaseReport {
-            after_start_ns: start_ns.saturating_sub(origin_ns),
+            after_start_ns: time::duration(origin_ns, start_ns),
             duration_ns,
             pauses: sum,
             paused_ns,
@@ -143,12 +144,12 @@ fn training_steps(timeline: &Timeline) -> Vec<StepSpan> {
         .iter()
         .filter(|step| Some(step.thread) == thread);
     let steps: Vec<StepSpan> = own.copied().collect();
-    let length_ns = |step: &StepSpan| step.end_ns.saturating_sub(step.start_ns);
+    let length_ns = |step: &StepSpan| time::duration(step.start_ns, step.end_ns);
     let mut lengths: Vec<u64> = steps.iter().map(length_ns).collect();
     let Some(median_ns) = stats::median_low(&mut lengths) else {
         return Vec::new();
     };
-    let long_ns = median_ns.saturating_mul(WARM_UP_FACTOR);
+    let long_ns = time::times(median_ns, WARM_UP_FACTOR);
     let trained = steps.iter().skip_while(|step| length_ns(step) > long_ns);
     let trained: Vec<StepSpan> = trained.copied().collect();
     match trained.len() {
@@ -180,8 +181,9 @@ pub(crate) struct JudgedRun<'a> {
 
 impl<'a> JudgedRun<'a> {
     /// Of the processes with training steps the one with the most, otherwise the one that was
-    /// paused for longest. `None` if no process collected, and for free-threaded builds, where a
-    /// collection stops the program for only a part of its time.
+    /// paused for longest. `None` if no process collected or its observed time is unknown, and
+    /// for free-threaded builds, where a collection stops the program for only a part of its
+    /// time.
     pub(crate) fn of(
         timelines: &[Timeline],
         processes: &'a [ProcessReport],
@@ -207,11 +209,14 @@ impl<'a> JudgedRun<'a> {
         let origin_ns = traces.get(timeline.trace)?.started_ns();
         let span_ns = match timeline.trace == timeline.process_trace {
             true => {
-                let start_ns = trace.started_ns().saturating_add(process.since_start_ns);
-                (start_ns, start_ns.saturating_add(process.observed_ns))
+                let start_ns = time::after(trace.started_ns(), process.since_start_ns);
+                (start_ns, time::after(start_ns, process.observed_ns))
             }
             false => activity(&timeline),
         };
+        if span_ns.0 >= span_ns.1 {
+            return None;
+        }
         Some(Self {
             process,
             phases: RunPhases::of(&timeline, span_ns),
@@ -239,6 +244,111 @@ impl<'a> JudgedRun<'a> {
             start_up: row(Phase::StartUp),
             training: row(Phase::Training),
             exit: row(Phase::Exit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::index::Index;
+    use proptest::prelude::*;
+
+    fn pause(start_ns: u64, end_ns: u64, reason: GcReason) -> PauseSpan {
+        PauseSpan {
+            start_ns,
+            end_ns,
+            thread: Index::new(0),
+            collected: None,
+            objects: None,
+            generation: 0,
+            reason,
+        }
+    }
+
+    fn steps(lengths: &[u64], from_ns: u64) -> Vec<StepSpan> {
+        let mut start_ns = from_ns;
+        let step = |(number, length_ns): (usize, &u64)| {
+            let end_ns = start_ns + length_ns;
+            let step = StepSpan {
+                start_ns,
+                end_ns,
+                thread: Index::new(0),
+                number: number as u64,
+                source: StepSource::BackwardPass,
+            };
+            start_ns = end_ns;
+            step
+        };
+        lengths.iter().enumerate().map(step).collect()
+    }
+
+    #[test]
+    fn training_is_from_the_first_step_after_the_warm_up_to_the_last() {
+        let timeline = Timeline {
+            steps: steps(&[900, 500, 100, 100, 110, 90, 100, 400, 100], 1_000),
+            ..Timeline::default()
+        };
+        let phases = RunPhases::of(&timeline, (0, 10_000));
+        assert_eq!(phases.training_ns, (2_400, 3_400));
+        assert_eq!(phases.steps, Some(7));
+        assert_eq!(phases.mark, TrainingMark::BackwardPasses);
+    }
+
+    #[test]
+    fn without_steps_it_is_the_second_half_until_the_interpreter_finalizes() {
+        let timeline = Timeline {
+            steps: steps(&[100; FEWEST_STEPS - 1], 0),
+            pauses: vec![
+                pause(100, 200, GcReason::Automatic),
+                pause(600, 650, GcReason::Manual),
+                pause(800, 900, GcReason::Shutdown),
+            ],
+            ..Timeline::default()
+        };
+        let phases = RunPhases::of(&timeline, (0, 1_000));
+        assert_eq!(phases.training_ns, (400, 800));
+        assert_eq!(
+            (phases.mark, phases.steps),
+            (TrainingMark::SecondHalf, None)
+        );
+        let of = |phase| phases.row(phase, &timeline.pauses, 0);
+        let counts = [Phase::StartUp, Phase::Training, Phase::Exit].map(|one| of(one).pauses.count);
+        assert_eq!(counts, [1, 1, 1]);
+        let training = of(Phase::Training);
+        assert_eq!(training.paused_ns, 50);
+        assert_eq!(training.paused_ratio, Some(0.125));
+    }
+
+    proptest! {
+        #[test]
+        fn every_pause_is_in_one_phase_and_none_is_longer_than_its_phase(
+            lengths in prop::collection::vec(0u64..1_000, 0..20),
+            pauses in prop::collection::vec((0u64..30_000, 0u64..3_000, 0usize..4), 0..20),
+            span_ns in (0u64..10_000, 10_001u64..40_000),
+        ) {
+            let reasons = [GcReason::Automatic, GcReason::Manual, GcReason::Shutdown, GcReason::Unknown];
+            let pauses = pauses.into_iter().map(|(start_ns, length_ns, reason)| {
+                pause(start_ns, start_ns + length_ns, reasons[reason])
+            });
+            let timeline = Timeline {
+                steps: steps(&lengths, 5_000),
+                pauses: pauses.collect(),
+                ..Timeline::default()
+            };
+            let phases = RunPhases::of(&timeline, span_ns);
+            let (start_ns, end_ns) = phases.span_ns;
+            prop_assert!(start_ns <= phases.training_ns.0);
+            prop_assert!(phases.training_ns.0 <= phases.training_ns.1);
+            prop_assert!(phases.training_ns.1 <= end_ns);
+            let mut count = 0;
+            for phase in [Phase::StartUp, Phase::Training, Phase::Exit] {
+                let row = phases.row(phase, &timeline.pauses, 0);
+                count += row.pauses.count;
+                prop_assert!(row.paused_ns <= row.duration_ns);
+                prop_assert!(row.over_time_ns.iter().sum::<u64>() <= row.paused_ns);
+            }
+            prop_assert_eq!(count, timeline.pauses.len() as u64);
         }
     }
 }

@@ -295,11 +295,11 @@ pub struct ProcessStat {
     pub state: char,
     /// Parent process; 0 if it has none in this pid namespace.
     pub parent: u32,
-    /// Process group.
+    /// Id of its process group, in this pid namespace.
     pub group: u32,
-    /// Session.
+    /// Id of its session, in this pid namespace.
     pub session: u32,
-    /// The kernel's flags (`PF_*`, include/linux/sched.h).
+    /// The kernel's flags of the main thread (`PF_*`, include/linux/sched.h).
     pub flags: u32,
     /// Start time in ns of `CLOCK_BOOTTIME`, exact to 10 ms.
     pub started_ns: u64,

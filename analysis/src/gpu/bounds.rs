@@ -39,7 +39,7 @@ pub struct BoundsContext {
 /// What one pause cost the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseBounds {
-    /// The pause.
+    /// The pause, in the timeline of its process.
     pub pause: PauseIndex,
     /// Length of the pause; of one that overlaps another, the part after it.
     pub length_ns: u64,

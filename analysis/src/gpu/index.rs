@@ -11,7 +11,7 @@ use std::hash::Hasher;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
-/// A number below `u32::MAX`.
+/// A number from 0 to `u32::MAX - 1`, such as a count or a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SmallNumber(
     /// One more than the number.
@@ -19,7 +19,7 @@ pub struct SmallNumber(
 );
 
 impl SmallNumber {
-    /// The largest one.
+    /// The largest number: `u32::MAX - 1`.
     pub const MAX: Self = Self(NonZeroU32::MAX);
 
     /// A number; `None` if it is larger than [`Self::MAX`].
@@ -35,7 +35,7 @@ impl SmallNumber {
         Self::new(number).unwrap_or(Self::MAX)
     }
 
-    /// The number.
+    /// The number as an integer, at most `u32::MAX - 1`.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0.get() - 1
@@ -64,7 +64,7 @@ impl<T> Index<T> {
         Self(at.expect("a list of fewer than 2^32 entries"), PhantomData)
     }
 
-    /// The place in the list.
+    /// The place in the list, from 0.
     #[must_use]
     pub fn at(self) -> usize {
         self.0.get() as usize

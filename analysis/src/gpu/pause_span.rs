@@ -5,7 +5,7 @@
 //! instead of 32 for the pauses of a 1 GB trace, 54 MB in all (docs/measurements.md, section 4).
 
 use super::index::SmallNumber;
-use super::timeline::ThreadIndex;
+use super::thread::ThreadIndex;
 use crate::time::duration;
 use gctrace_event::GcReason;
 
@@ -16,7 +16,7 @@ pub struct PauseSpan {
     pub start_ns: u64,
     /// End of the pause, in ns on the timeline's clock.
     pub end_ns: u64,
-    /// The collecting thread.
+    /// The thread that ran the collector.
     pub thread: ThreadIndex,
     /// Objects freed, at most [`SmallNumber::MAX`]; `None` if unknown.
     pub collected: Option<SmallNumber>,

@@ -87,7 +87,7 @@ pub struct ReplayCollective {
 pub struct CollectiveMember {
     /// Index of the rank's timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// The kernel.
+    /// The kernel of the collective, in that timeline.
     pub op: OpIndex,
 }
 
@@ -106,7 +106,7 @@ pub struct ReplayChange {
 pub struct PauseLength {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// The pause.
+    /// The pause whose length changes, in that timeline.
     pub pause: PauseIndex,
     /// Nanoseconds; 0 removes it, more than measured is allowed.
     pub length_ns: u64,
@@ -117,7 +117,7 @@ pub struct PauseLength {
 pub struct InsertedPause {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// The collecting thread.
+    /// The thread that collects, in that timeline.
     pub thread: ThreadIndex,
     /// Measured time at which the pause starts, on the clock of its own timeline. If it is in the
     /// middle of a call: after the call.

@@ -8,6 +8,8 @@ use super::index::Index;
 use super::index::SmallNumber;
 use super::pause_span::PackedPauses;
 use super::pause_span::PauseSpan;
+pub use super::thread::Thread;
+pub use super::thread::ThreadIndex;
 pub use crate::report::StepSource;
 use crate::time::duration;
 use gctrace_event::GpuOpKind;
@@ -15,17 +17,15 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Index in [`Timeline::ops`].
+/// Place of an operation in [`Timeline::ops`].
 pub type OpIndex = Index<Op>;
-/// Index in [`Timeline::calls`].
+/// Place of a call in [`Timeline::calls`].
 pub type CallIndex = Index<Call>;
-/// Index in [`Timeline::streams`].
+/// Place of a stream in [`Timeline::streams`].
 pub type StreamIndex = Index<Stream>;
-/// Index in [`Timeline::threads`].
-pub type ThreadIndex = Index<Thread>;
-/// Index in [`Timeline::pauses`].
+/// Place of a pause in [`Timeline::pauses`].
 pub type PauseIndex = Index<PauseSpan>;
-/// Index in [`Timeline::names`].
+/// Place of a string in [`Timeline::names`].
 pub type NameIndex = Index<String>;
 
 /// The recorded work of one process. All times are nanoseconds on the clock of its trace; every
@@ -83,15 +83,6 @@ pub struct Stream {
     pub number: u64,
 }
 
-/// A thread of the process that appears in its records.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Thread {
-    /// Thread id as the trace states it: in gctrace's, the kernel's on the host.
-    pub tid: u32,
-    /// Name of the thread; `None` if unknown.
-    pub name: Option<String>,
-}
-
 /// An operation as a GPU ran it: a kernel, a memcpy or a memset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
@@ -99,7 +90,7 @@ pub struct Op {
     pub start_ns: u64,
     /// End of the execution on the GPU, in ns on the timeline's clock.
     pub end_ns: u64,
-    /// The stream that ran it.
+    /// The stream that the operation ran on.
     pub stream: StreamIndex,
     /// Name of the kernel or direction of the copy.
     pub name: NameIndex,
@@ -133,9 +124,9 @@ pub struct Call {
     pub start_ns: u64,
     /// End of the call; equal to the start if `timed` is false.
     pub end_ns: u64,
-    /// The calling thread.
+    /// The thread that made the call.
     pub thread: ThreadIndex,
-    /// Name of the function.
+    /// Name of the function that was called.
     pub function: NameIndex,
     /// Its effect on streams and threads.
     pub kind: CallEffect,
@@ -168,7 +159,7 @@ pub struct CountedLaunches {
     pub last_ns: u64,
     /// Number of launches, the first and the last included.
     pub count: u64,
-    /// The launching thread.
+    /// The thread that made the launches.
     pub thread: ThreadIndex,
     /// The stream they were put into; `None` if unknown.
     pub stream: Option<StreamIndex>,
@@ -194,9 +185,9 @@ pub struct AnnotationSpan {
     pub start_ns: u64,
     /// End of the annotation, in ns on the timeline's clock.
     pub end_ns: u64,
-    /// The annotated thread.
+    /// The thread that made the annotation.
     pub thread: ThreadIndex,
-    /// The annotation's text.
+    /// Text of the annotation, as the program named it.
     pub name: NameIndex,
 }
 
@@ -208,7 +199,7 @@ pub struct StepSpan {
     /// End of the step, in ns on the timeline's clock; never after the start of the thread's next
     /// step.
     pub end_ns: u64,
-    /// The thread that ran it.
+    /// The thread that ran the step.
     pub thread: ThreadIndex,
     /// Its number in the trace, otherwise counted from 0.
     pub number: u64,
@@ -249,7 +240,7 @@ impl StringTable {
         index
     }
 
-    /// The text of an index.
+    /// The string that an index refers to.
     #[must_use]
     pub fn text(&self, index: NameIndex) -> &str {
         &self.texts[index]

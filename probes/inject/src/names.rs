@@ -10,13 +10,13 @@ const MAX_TEXTS: u32 = 1 << 16;
 const MAX_FRAMES: u32 = 1 << 17;
 
 /// Key of a frame: caller's frame, function, file, line.
-pub(crate) type Node = (u32, TextId, TextId, u32);
+pub(crate) type FrameKey = (u32, TextId, TextId, u32);
 
 /// The texts and frames of a ring that have numbers.
 #[derive(Default)]
 pub(crate) struct RingNames {
     texts: HashMap<Box<str>, TextId>,
-    frames: HashMap<Node, u32>,
+    frames: HashMap<FrameKey, u32>,
     last_text: TextId,
     last_frame: u32,
 }
@@ -35,7 +35,7 @@ impl RingNames {
         self.texts.insert(text.into(), id);
     }
 
-    pub(crate) fn frame(&self, node: Node) -> Option<u32> {
+    pub(crate) fn frame(&self, node: FrameKey) -> Option<u32> {
         self.frames.get(&node).copied()
     }
 
@@ -44,7 +44,7 @@ impl RingNames {
         next(&mut self.last_frame, MAX_FRAMES)
     }
 
-    pub(crate) fn keep_frame(&mut self, node: Node, id: u32) {
+    pub(crate) fn keep_frame(&mut self, node: FrameKey, id: u32) {
         self.frames.insert(node, id);
     }
 }

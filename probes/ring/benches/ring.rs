@@ -9,6 +9,7 @@ use criterion::Criterion;
 use criterion::Throughput;
 use gctrace_ring::PYTHON_RECORDS;
 use gctrace_ring::RingConsumer;
+use gctrace_ring::RingPause;
 use gctrace_ring::RingProducer;
 use gctrace_ring::RingRecord;
 use gctrace_ring::TimeInterval;
@@ -37,7 +38,7 @@ fn main() {
 }
 
 fn pause(n: u64) -> RingRecord {
-    RingRecord::Pause {
+    RingRecord::Pause(RingPause {
         interval: TimeInterval {
             start_ns: n * 1_000_000,
             end_ns: n * 1_000_000 + 12_345,
@@ -49,5 +50,5 @@ fn pause(n: u64) -> RingRecord {
         uncollectable: 0,
         frame: 1,
         at_exit: false,
-    }
+    })
 }

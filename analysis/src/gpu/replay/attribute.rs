@@ -60,7 +60,7 @@ pub struct PauseAttribution {
 pub struct PauseId {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// The pause in that timeline.
+    /// Index of the pause in that timeline.
     pub pause: PauseIndex,
 }
 

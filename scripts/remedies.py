@@ -5,9 +5,9 @@
 
 Each program is recorded in-process, then run again with each remedy that the report advises, applied by
 tests/python/remedies/apply.py where the advice says, and without any. Compared is the collector's CPU time in the
-training phase: the least of --repeat runs, in turns, as load only adds to it. The pauses of the recording get their CPU time for their length, so
-that other programs on the machine change neither side; predicted ranges are scaled by the least of the runs without a
-remedy over the recorded one. An interval in seconds is applied as the same share of the training steps. Where nothing
+training phase, from its first whole step on: the least of --repeat runs, in turns, as load only adds to it. The pauses
+of the recording get their CPU time for their length, so that other programs on the machine change neither side;
+predicted ranges are scaled by the least of the runs without a remedy over the recorded one. An interval in seconds is applied as the same share of the training steps. Where nothing
 is advised, a tenfold threshold is applied: it has to save less than 1 % of the training time.
 
 libgctrace_inject.so must lie beside FILE, in a folder that only root can write if run as root.
@@ -101,7 +101,7 @@ def measure(options, name):
     (folder / f"{name}.report.json").write_text(analyzed.stdout)
     steps = len(recorded["steps"])
     training_ns = started_ns + (report["phases"]["training"]["after_start_ns"] if report["phases"] else 0)
-    since = max(1, bisect.bisect(recorded["steps"], training_ns))
+    since = bisect.bisect(recorded["steps"], training_ns) + 1  # the first whole step
     tried = list(remedies(report, since, steps))
     without, applied = [], {label: [] for label, _, _ in tried}
     for turn in range(options.repeat):
@@ -113,7 +113,8 @@ def measure(options, name):
     for label, _, (least, likely, most) in tried:
         saved = before - min(cost_ms(log, since) for log in applied[label])
         memory = [statistics.median(log["max_rss_kb"] for log in own) / 1024 for own in (without, applied[label])]
-        inside = saved <= most * scale and (least is None or saved >= least * scale)
+        rounding = 0.005 * before
+        inside = saved <= most * scale + rounding and (least is None or saved >= least * scale - rounding)
         limits = [f"{limit * scale:.0f}" if limit is not None else "-" for limit in (least, likely, most)]
         cells = [name, label, f"{before:.0f}", " .. ".join(limits), f"{saved:.0f}", f"{memory[1] - memory[0]:+.0f}"]
         print(f"| {' | '.join(cells)} | {'yes' if inside else '**no**'} |", flush=True)

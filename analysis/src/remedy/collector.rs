@@ -80,13 +80,22 @@ pub(super) fn full_collections(
             interval,
             curves,
             step,
-            promoted_part(setting, interval, assumption),
+            promoted_part(curves, setting, interval, assumption),
         );
         if state.middle > old && state.pending_ns >= state.total_ns / 4.0 {
             state.collect(curves, window, assumption, &mut sum);
         }
     }
     sum.most_garbage = sum.most_garbage.max(state.garbage);
+    if setting.raised > 1.0 && assumption == Assumption::Likely {
+        // Where in its cycle the collector is when training ends is not known: the part of the next
+        // full collection that it has come near to.
+        let waited = (state.middle / (old + 1.0)).min(1.0);
+        let promoted = quotient(state.pending_ns, state.total_ns / 4.0).min(1.0);
+        let mut next = SimulatedFulls::default();
+        state.collect(curves, end, assumption, &mut next);
+        sum.time_ns += next.time_ns * waited.min(promoted);
+    }
     sum
 }
 
@@ -117,24 +126,30 @@ fn begin(
         // With the setting in force from the start of the run, the last full collection was at
         // another time.
         match assumption {
-            Assumption::Cheap => (state.middle, state.pending_ns, state.garbage) = (0.0, 0.0, 0.0),
-            Assumption::Likely => {}
+            Assumption::Cheap | Assumption::Likely => {
+                (state.middle, state.pending_ns, state.garbage) = (0.0, 0.0, 0.0);
+            }
             Assumption::Costly => state.middle = setting.thresholds[1],
         }
     }
     Some(state)
 }
 
-/// The part of what was promoted that still is if the younger generations are collected later: all
-/// that stays, and of the rest, which died soon after, all, some or nothing.
-fn promoted_part(setting: Setting, interval: &FullCollection, assumption: Assumption) -> f64 {
+/// The part of what was promoted that still is if the younger generations are collected later: of
+/// what died soon after, nothing, as much as died at a tenth of the age, or all.
+fn promoted_part(
+    curves: &RecordedCurves,
+    setting: Setting,
+    interval: &FullCollection,
+    assumption: Assumption,
+) -> f64 {
     if setting.raised <= 1.0 {
         return 1.0;
     }
     let stays = quotient(interval.growth_ns, interval.promoted_ns).min(1.0);
     match assumption {
         Assumption::Cheap => stays,
-        Assumption::Likely => stays.sqrt(),
+        Assumption::Likely => stays.max(1.0 - curves.died_young()),
         Assumption::Costly => 1.0,
     }
 }

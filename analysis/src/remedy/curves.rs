@@ -245,6 +245,12 @@ impl RecordedCurves {
         drops.any(|drop| drop)
     }
 
+    /// The part of the middle generation's objects that its collections freed, in training.
+    pub(super) fn died_young(&self) -> f64 {
+        let [_, middle, _] = self.automatic;
+        quotient(middle.freed, middle.count * self.containers.1).min(1.0)
+    }
+
     /// Objects that all automatic collections of training freed.
     pub(super) fn garbage(&self) -> f64 {
         self.automatic.iter().map(|sum| sum.freed).sum()

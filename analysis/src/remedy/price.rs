@@ -73,14 +73,13 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
     let youngest = Estimate::around(young.time_ns * freed + middle.time_ns, YOUNGEST_RAISED);
     let promoted = (middle.count * curves.containers.1 - middle.freed).max(old.freed);
     let of_middle = Estimate::of(|assumption| {
-        let traversed = promoted - old.freed;
-        match assumption {
-            Assumption::Cheap => curves.middle_ns * promoted,
-            _ => {
-                traversed * curves.traversing_ns.at(assumption)
-                    + curves.to_free_ns(old.freed, assumption)
-            }
-        }
+        let dies = match assumption {
+            Assumption::Cheap => return curves.middle_ns * promoted,
+            Assumption::Likely => old.freed * curves.died_young(),
+            Assumption::Costly => old.freed,
+        };
+        (promoted - dies) * curves.traversing_ns.at(assumption)
+            + curves.to_free_ns(dies, assumption)
     });
     let of_fulls = Estimate::of(|assumption| fulls(assumption).time_ns);
     let now = full_collections(curves, setting(run), Assumption::Likely);

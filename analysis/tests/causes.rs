@@ -157,7 +157,11 @@ fn lines_of_explicit_and_automatic_collections() {
     records.push(Record::Pause(at(Some(2), 200, 40, 0)));
     let report = report(records, Some(end(1000)));
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
-    assert_eq!(ids, [AdviceId::Leave], "they were in the first half of the run");
+    assert_eq!(
+        ids,
+        [AdviceId::Leave],
+        "they were in the first half of the run"
+    );
     let lines = report.lines.unwrap();
     let first = |lines: &[LineTotal]| {
         let LineTotal {
@@ -330,5 +334,9 @@ fn counters_inside_against_outside() {
         "no total was read"
     );
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
-    assert_eq!(ids, [AdviceId::Leave], "they were in the first half of the run");
+    assert_eq!(
+        ids,
+        [AdviceId::Leave],
+        "they were in the first half of the run"
+    );
 }

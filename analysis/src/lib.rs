@@ -44,6 +44,7 @@ pub mod paths;
 mod phases;
 mod recorded;
 mod regression;
+mod remedy;
 pub mod report;
 mod summary;
 mod time;

@@ -22,6 +22,7 @@ use crate::time;
 use crate::time::intervals::Intervals;
 use crate::time::stats;
 use gctrace_event::GcReason;
+use std::borrow::Cow;
 
 /// Fewer steps than this do not show where training begins.
 const FEWEST_STEPS: usize = 5;
@@ -167,61 +168,84 @@ fn exit_ns(timeline: &Timeline) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// The phases of the process that the verdict is about: of those with training steps the one with
-/// the most, otherwise the one that was paused for longest. `None` if no process collected or its
-/// observed time is unknown, and for free-threaded builds, where a collection stops the program for only a part of its time.
-pub(crate) fn report(
-    timelines: &[Timeline],
-    processes: &[ProcessReport],
-    traces: &[TraceState],
-) -> Option<PhasesReport> {
-    let timeline_of = |process: &ProcessReport| {
-        let mut own = timelines.iter();
-        own.find(|own| own.process_trace == process.trace && own.pid == process.pid)
-    };
-    let with_steps = processes.iter().filter_map(|process| {
-        let steps = timeline_of(process)?.steps.len();
-        (steps >= FEWEST_STEPS).then_some((steps, process))
-    });
-    let most = with_steps.reduce(|one, other| if other.0 > one.0 { other } else { one });
-    let process = most.map_or(processes.first(), |(_, process)| Some(process))?;
-    if process
-        .interpreter
-        .as_ref()
-        .is_some_and(|interpreter| interpreter.free_threaded)
-    {
-        return None;
-    }
-    let timeline = timeline_of(process)?.unpacked();
-    let trace = traces.get(process.trace)?;
-    // A merged timeline has the clock of the other trace.
-    let origin_ns = traces.get(timeline.trace)?.started_ns();
-    let span_ns = match timeline.trace == timeline.process_trace {
-        true => {
-            let start_ns = time::after(trace.started_ns(), process.since_start_ns);
-            (start_ns, time::after(start_ns, process.observed_ns))
+/// The run of the process that the verdict is about.
+#[derive(Clone, Debug)]
+pub(crate) struct JudgedRun<'a> {
+    pub(crate) process: &'a ProcessReport,
+    /// Its pauses by start, on the clock of the phases.
+    pub(crate) pauses: Vec<PauseSpan>,
+    pub(crate) phases: RunPhases,
+    /// Start of the trace on that clock.
+    origin_ns: u64,
+}
+
+impl<'a> JudgedRun<'a> {
+    /// Of the processes with training steps the one with the most, otherwise the one that was
+    /// paused for longest. `None` if no process collected or its observed time is unknown, and
+    /// for free-threaded builds, where a collection stops the program for only a part of its
+    /// time.
+    pub(crate) fn of(
+        timelines: &[Timeline],
+        processes: &'a [ProcessReport],
+        traces: &[TraceState],
+    ) -> Option<Self> {
+        let timeline_of = |process: &ProcessReport| {
+            let mut own = timelines.iter();
+            own.find(|own| own.process_trace == process.trace && own.pid == process.pid)
+        };
+        let with_steps = processes.iter().filter_map(|process| {
+            let steps = timeline_of(process)?.steps.len();
+            (steps >= FEWEST_STEPS).then_some((steps, process))
+        });
+        let most = with_steps.reduce(|one, other| if other.0 > one.0 { other } else { one });
+        let process = most.map_or(processes.first(), |(_, process)| Some(process))?;
+        let interpreter = process.interpreter.as_ref();
+        if interpreter.is_some_and(|interpreter| interpreter.free_threaded) {
+            return None;
         }
-        false => activity(&timeline),
-    };
-    if span_ns.0 >= span_ns.1 {
-        return None;
+        let timeline = timeline_of(process)?.unpacked();
+        let trace = traces.get(process.trace)?;
+        // A merged timeline has the clock of the other trace.
+        let origin_ns = traces.get(timeline.trace)?.started_ns();
+        let span_ns = match timeline.trace == timeline.process_trace {
+            true => {
+                let start_ns = time::after(trace.started_ns(), process.since_start_ns);
+                (start_ns, time::after(start_ns, process.observed_ns))
+            }
+            false => activity(&timeline),
+        };
+        if span_ns.0 >= span_ns.1 {
+            return None;
+        }
+        Some(Self {
+            process,
+            phases: RunPhases::of(&timeline, span_ns),
+            pauses: match timeline {
+                Cow::Borrowed(own) => own.pauses.clone(),
+                Cow::Owned(own) => own.pauses,
+            },
+            origin_ns,
+        })
     }
-    let phases = RunPhases::of(&timeline, span_ns);
-    let row = |phase| phases.row(phase, &timeline.pauses, origin_ns);
-    Some(PhasesReport {
-        basis: match phases.mark {
-            TrainingMark::SecondHalf => Basis::Inferred,
-            TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => Basis::Measured,
-        },
-        trace: process.trace,
-        pid: process.pid,
-        rank: process.rank,
-        training_by: phases.mark,
-        steps: phases.steps,
-        start_up: row(Phase::StartUp),
-        training: row(Phase::Training),
-        exit: row(Phase::Exit),
-    })
+
+    /// What its pauses took in each phase.
+    pub(crate) fn report(&self) -> PhasesReport {
+        let row = |phase| self.phases.row(phase, &self.pauses, self.origin_ns);
+        PhasesReport {
+            basis: match self.phases.mark {
+                TrainingMark::SecondHalf => Basis::Inferred,
+                TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => Basis::Measured,
+            },
+            trace: self.process.trace,
+            pid: self.process.pid,
+            rank: self.process.rank,
+            training_by: self.phases.mark,
+            steps: self.phases.steps,
+            start_up: row(Phase::StartUp),
+            training: row(Phase::Training),
+            exit: row(Phase::Exit),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod what_if;
 
 pub use advice::Advice;
 pub use advice::AdviceId;
+pub use advice::AdvisedSettings;
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
 pub use allocations::SizeClass;

@@ -19,7 +19,7 @@ use crate::analysis::TraceState;
 use crate::analysis::UnlistedSums;
 use crate::gpu;
 use crate::gpu::merge::MergedTimelines;
-use crate::phases;
+use crate::phases::JudgedRun;
 use crate::report::Basis;
 use crate::report::CountersReport;
 use crate::report::GpuReport;
@@ -66,7 +66,9 @@ impl Analysis {
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
         let runs = runs(&self.traces);
-        let phases = phases::report(timelines, &processes, &self.traces).filter(|_| runs < 2);
+        let judged = JudgedRun::of(timelines, &processes, &self.traces).filter(|_| runs < 2);
+        let phases = judged.as_ref().map(JudgedRun::report);
+        let remedies = judged.as_ref().and_then(advice::remedies);
         let training = phases.as_ref().map(|phases| &phases.training);
         let verdict = verdict::verdict(&totals, training, &traces, outlook.cost.as_ref());
         let verdict = match runs {
@@ -115,7 +117,7 @@ impl Analysis {
             missing,
             gpu_cost: outlook.cost,
         };
-        report.advice = advice::advice(&report);
+        report.advice = advice::advice(&report, remedies);
         report
     }
 

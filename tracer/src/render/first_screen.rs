@@ -13,6 +13,7 @@ use super::table::cut;
 use super::table::width;
 use super::table::wrap;
 use super::text;
+use crate::units::bytes;
 use crate::units::count;
 use crate::units::counted;
 use crate::units::duration;
@@ -30,7 +31,7 @@ pub(super) const LINES: usize = 30;
 /// Advice shown.
 const ADVICE_SHOWN: usize = 3;
 /// Characters of a line that are reserved for the figures beside a change.
-const BESIDE_CHANGE: usize = 26;
+const BESIDE_CHANGE: usize = 46;
 /// Lines of the program shown.
 const PLACES_SHOWN: usize = 3;
 
@@ -163,12 +164,14 @@ fn advice(report: &Report) -> Vec<String> {
     if changes.is_empty() {
         return vec![format!("{INDENT}Nothing to change.")];
     }
-    let mut table = TextTable::new(&["", "", "saves (predicted)"], &[1]);
+    let mut table = TextTable::new(&["", "", "saves (predicted)", "memory", "risk"], &[1, 4]);
     for (index, advice) in changes.into_iter().take(ADVICE_SHOWN) {
         table.row(vec![
             (index + 1).to_string(),
             cut(&change(advice), width() - BESIDE_CHANGE),
             saving(advice).unwrap_or_else(|| "-".to_owned()),
+            memory(advice).unwrap_or_default(),
+            risk(advice.id).to_owned(),
         ]);
     }
     table.lines()
@@ -176,24 +179,58 @@ fn advice(report: &Report) -> Vec<String> {
 
 /// Whether an advice is a change to make.
 fn is_change(advice: &Advice) -> bool {
-    !matches!(
-        advice.id,
-        AdviceId::Leave | AdviceId::NoCollection | AdviceId::Shutdown | AdviceId::Preempted
-    )
+    !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
 }
 
 /// The change in a few words.
 fn change(advice: &Advice) -> String {
-    advice.action.trim_end_matches('.').to_owned()
+    let settings = advice.settings.clone().unwrap_or_default();
+    if let Some([young, middle, old]) = settings.thresholds {
+        return format!("gc.set_threshold({young}, {middle}, {old})");
+    }
+    if settings.freeze {
+        return "gc.freeze() after setup".to_owned();
+    }
+    match (settings.collect_every_steps, settings.collect_every_ns) {
+        (Some(1), _) => "collect every step only".to_owned(),
+        (Some(steps), _) => format!("collect every {} steps only", count(steps)),
+        (None, Some(ns)) => format!("collect every {} only", duration(ns)),
+        (None, None) if advice.id == AdviceId::ExplicitCalls => {
+            "remove gc.collect() from the loop".to_owned()
+        }
+        (None, None) => advice.action.trim_end_matches('.').to_owned(),
+    }
 }
 
 /// The predicted saving as a range.
 fn saving(advice: &Advice) -> Option<String> {
     let most = duration(advice.saves_at_most_ns?);
+    if let Some(likely_ns) = advice.saves_likely_ns {
+        let likely = duration(likely_ns.max(0).unsigned_abs());
+        return Some(format!("{likely} (up to {most})"));
+    }
     Some(match advice.saves_at_least_ns {
         None | Some(..=0) => format!("0 - {most}"),
         Some(least_ns) => format!("{} - {most}", duration(least_ns.unsigned_abs())),
     })
+}
+
+/// How much more garbage waits in memory.
+fn memory(advice: &Advice) -> Option<String> {
+    Some(match (advice.memory_objects?, advice.memory_bytes) {
+        (0, _) => "+0".to_owned(),
+        (_, Some(more)) => format!("+{}", bytes(more)),
+        (_, None) => "unknown".to_owned(),
+    })
+}
+
+/// The risk in a word; the full report explains it.
+fn risk(id: AdviceId) -> &'static str {
+    match id {
+        AdviceId::RaiseThreshold => "low",
+        AdviceId::Freeze | AdviceId::Planned | AdviceId::ExplicitCalls => "medium",
+        _ => "",
+    }
 }
 
 /// What the figures rest on: overhead, and what is missing.

@@ -182,7 +182,7 @@ pub(crate) fn activity(timeline: &Timeline) -> (u64, u64) {
 
 /// The peak memory of pymalloc arenas, per object of the largest heap. Not for processes that were
 /// already running: the arenas they had mapped before are unknown.
-fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
+pub(crate) fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
     let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;
     let objects = process.growth.as_ref()?.largest.objects;

@@ -65,6 +65,9 @@ pub(crate) struct PricedRun {
 /// All advice for a report, in the order to try it.
 pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> Vec<Advice> {
     let level = report.verdict.level;
+    if report.runs > 1 {
+        return Vec::new();
+    }
     let Some(most) = report.processes.first() else {
         return vec![match level {
             Level::Unknown => plain(AdviceId::RecordCollections),

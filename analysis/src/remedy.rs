@@ -34,26 +34,26 @@ pub(crate) struct RecordedRun<'a> {
 /// What is assumed where the recording leaves it open, by its effect on the time of collections
 /// under the new setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Assumption {
+enum CostAssumption {
     Cheap,
     Likely,
     Costly,
 }
 
-/// A figure under each [`Assumption`].
+/// A figure under each [`CostAssumption`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Estimate {
+struct RemedyEstimate {
     cheap: f64,
     likely: f64,
     costly: f64,
 }
 
-impl Estimate {
-    fn of(mut figure: impl FnMut(Assumption) -> f64) -> Self {
+impl RemedyEstimate {
+    fn of(mut figure: impl FnMut(CostAssumption) -> f64) -> Self {
         Self {
-            cheap: figure(Assumption::Cheap),
-            likely: figure(Assumption::Likely),
-            costly: figure(Assumption::Costly),
+            cheap: figure(CostAssumption::Cheap),
+            likely: figure(CostAssumption::Likely),
+            costly: figure(CostAssumption::Costly),
         }
     }
 
@@ -66,11 +66,11 @@ impl Estimate {
         }
     }
 
-    fn at(&self, assumption: Assumption) -> f64 {
+    fn at(&self, assumption: CostAssumption) -> f64 {
         match assumption {
-            Assumption::Cheap => self.cheap,
-            Assumption::Likely => self.likely,
-            Assumption::Costly => self.costly,
+            CostAssumption::Cheap => self.cheap,
+            CostAssumption::Likely => self.likely,
+            CostAssumption::Costly => self.costly,
         }
     }
 

@@ -15,6 +15,7 @@ mod values;
 
 pub(crate) use advice::AdviceConfig;
 pub(crate) use analyze::AnalyzeConfig;
+pub(crate) use choices::CounterChoice;
 pub(crate) use choices::CudaMode;
 pub(crate) use choices::OutputFormat;
 pub(crate) use choices::RecordMode;
@@ -34,7 +35,6 @@ use clap::FromArgMatches;
 use clap::Parser;
 use clap::Subcommand;
 use clap::error::ErrorKind;
-use gctrace_event::Counter;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -292,40 +292,6 @@ pub(crate) struct RecordConfig {
     pub verbosity: Verbosity,
     /// Time after which the recording of a command stops; the command keeps running.
     pub duration: Option<Duration>,
-}
-
-/// Which performance counters the user asked for (`--counters`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CounterChoice {
-    /// The default set, as far as the machine has them.
-    Default,
-    /// The named ones; may be empty.
-    Named(Vec<Counter>),
-}
-
-impl CounterChoice {
-    /// The set without `--counters`: all but cpu-clock, which duplicates task-clock.
-    const DEFAULT: [Counter; 11] = [
-        Counter::Cycles,
-        Counter::Instructions,
-        Counter::CacheMisses,
-        Counter::LlcLoadMisses,
-        Counter::DtlbLoadMisses,
-        Counter::BranchMisses,
-        Counter::PageFaults,
-        Counter::MajorFaults,
-        Counter::ContextSwitches,
-        Counter::CpuMigrations,
-        Counter::TaskClock,
-    ];
-
-    /// The requested counters, whether or not this machine has them.
-    pub(crate) fn counters(&self) -> &[Counter] {
-        match self {
-            Self::Default => &Self::DEFAULT,
-            Self::Named(counters) => counters,
-        }
-    }
 }
 
 /// Which processes to record; [`RecordConfig::follow`] adds their descendants.

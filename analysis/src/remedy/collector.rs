@@ -5,8 +5,8 @@
 //! more collections of the middle generation than threshold 2, and pending objects of at least a
 //! quarter of those that survived the last full one.
 
-use super::Assumption;
-use super::Estimate;
+use super::CostAssumption;
+use super::RemedyEstimate;
 use super::curves::FullCollection;
 use super::curves::RecordedCurves;
 use super::curves::quotient;
@@ -52,7 +52,7 @@ struct OldGeneration {
 pub(super) fn full_collections(
     curves: &RecordedCurves,
     setting: Setting,
-    assumption: Assumption,
+    assumption: CostAssumption,
 ) -> SimulatedFulls {
     let mut sum = SimulatedFulls::default();
     let [middle, old] = setting.thresholds;
@@ -87,7 +87,7 @@ pub(super) fn full_collections(
         }
     }
     sum.most_garbage = sum.most_garbage.max(state.garbage);
-    if setting.raised > 1.0 && assumption == Assumption::Likely {
+    if setting.raised > 1.0 && assumption == CostAssumption::Likely {
         // Where in its cycle the collector is when training ends is not known: the part of the next
         // full collection that it has come near to.
         let waited = (state.middle / (old + 1.0)).min(1.0);
@@ -103,7 +103,7 @@ pub(super) fn full_collections(
 fn begin(
     curves: &RecordedCurves,
     setting: Setting,
-    assumption: Assumption,
+    assumption: CostAssumption,
     sum: &mut SimulatedFulls,
 ) -> Option<OldGeneration> {
     let (start, _) = curves.windows;
@@ -126,10 +126,10 @@ fn begin(
         // With the setting in force from the start of the run, the last full collection was at
         // another time.
         match assumption {
-            Assumption::Cheap | Assumption::Likely => {
+            CostAssumption::Cheap | CostAssumption::Likely => {
                 (state.middle, state.pending_ns, state.garbage) = (0.0, 0.0, 0.0);
             }
-            Assumption::Costly => state.middle = setting.thresholds[1],
+            CostAssumption::Costly => state.middle = setting.thresholds[1],
         }
     }
     Some(state)
@@ -141,16 +141,16 @@ fn promoted_part(
     curves: &RecordedCurves,
     setting: Setting,
     interval: &FullCollection,
-    assumption: Assumption,
+    assumption: CostAssumption,
 ) -> f64 {
     if setting.raised <= 1.0 {
         return 1.0;
     }
     let stays = quotient(interval.growth_ns, interval.promoted_ns).min(1.0);
     match assumption {
-        Assumption::Cheap => stays,
-        Assumption::Likely => stays.max(1.0 - curves.died_young()),
-        Assumption::Costly => 1.0,
+        CostAssumption::Cheap => stays,
+        CostAssumption::Likely => stays.max(1.0 - curves.died_young()),
+        CostAssumption::Costly => 1.0,
     }
 }
 
@@ -174,7 +174,7 @@ impl OldGeneration {
         &mut self,
         curves: &RecordedCurves,
         window: f64,
-        assumption: Assumption,
+        assumption: CostAssumption,
         sum: &mut SimulatedFulls,
     ) {
         let live_ns = curves.live_ns(window);
@@ -184,9 +184,9 @@ impl OldGeneration {
             false => least_ns,
         };
         let traversing_ns = match assumption {
-            Assumption::Cheap => least_ns,
-            Assumption::Likely => f64::midpoint(least_ns, most_ns),
-            Assumption::Costly => most_ns,
+            CostAssumption::Cheap => least_ns,
+            CostAssumption::Likely => f64::midpoint(least_ns, most_ns),
+            CostAssumption::Costly => most_ns,
         };
         sum.time_ns += traversing_moved_ns(traversing_ns, assumption)
             + curves.to_free_ns(self.garbage, assumption);
@@ -199,6 +199,6 @@ impl OldGeneration {
 }
 
 /// Time to traverse under the new setting what took `recorded_ns`.
-pub(super) fn traversing_moved_ns(recorded_ns: f64, assumption: Assumption) -> f64 {
-    Estimate::around(recorded_ns, TRAVERSING_MOVED).at(assumption)
+pub(super) fn traversing_moved_ns(recorded_ns: f64, assumption: CostAssumption) -> f64 {
+    RemedyEstimate::around(recorded_ns, TRAVERSING_MOVED).at(assumption)
 }

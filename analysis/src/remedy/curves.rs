@@ -4,9 +4,9 @@
 //! container more than threshold 0. The size of the heap is measured by the time that a full
 //! collection spends on it, as object counts are not always recorded.
 
-use super::Assumption;
-use super::Estimate;
+use super::CostAssumption;
 use super::RecordedRun;
+use super::RemedyEstimate;
 use super::float;
 use crate::gpu::pause_span::PauseSpan;
 use gctrace_event::GcReason;
@@ -79,9 +79,9 @@ pub(super) struct RecordedCurves {
     /// Time per object of the middle generation, in ns.
     pub(super) middle_ns: f64,
     /// Time per object that a full collection traverses, in ns.
-    pub(super) traversing_ns: Estimate,
+    pub(super) traversing_ns: RemedyEstimate,
     /// Time per object to free garbage that waited, in ns.
-    pub(super) freeing_ns: Estimate,
+    pub(super) freeing_ns: RemedyEstimate,
 }
 
 impl RecordedCurves {
@@ -97,8 +97,8 @@ impl RecordedCurves {
             middle_before: 0.0,
             containers,
             middle_ns: 0.0,
-            traversing_ns: Estimate::default(),
-            freeing_ns: Estimate::default(),
+            traversing_ns: RemedyEstimate::default(),
+            freeing_ns: RemedyEstimate::default(),
         };
         let mut middle_sum = CollectionSum::default();
         let mut traversed = (0.0, 0.0);
@@ -169,17 +169,17 @@ impl RecordedCurves {
         self.middle_ns = quotient(middle.time_ns, middle.count * self.containers.1);
         self.traversing_ns = match traversed {
             (objects, time_ns) if objects > 0.0 => {
-                Estimate::around(time_ns / objects, TRAVERSING_KNOWN)
+                RemedyEstimate::around(time_ns / objects, TRAVERSING_KNOWN)
             }
-            _ => Estimate::around(self.middle_ns, TRAVERSING_FULL),
+            _ => RemedyEstimate::around(self.middle_ns, TRAVERSING_FULL),
         };
         let each = self.fulls.iter();
         let most = each
             .filter(|full| full.freed > float(FEWEST_FREED))
             .map(|full| full.time_ns / full.freed);
         let most_ns = most.fold(f64::INFINITY, f64::min);
-        self.freeing_ns =
-            Estimate::around(young_ns.max(self.middle_ns), FREEING_COLD).map(|ns| ns.min(most_ns));
+        self.freeing_ns = RemedyEstimate::around(young_ns.max(self.middle_ns), FREEING_COLD)
+            .map(|ns| ns.min(most_ns));
     }
 
     /// What each interval between full collections promoted. Where more collections of the middle
@@ -262,7 +262,7 @@ impl RecordedCurves {
     }
 
     /// Time to free garbage that waited, in ns.
-    pub(super) fn to_free_ns(&self, objects: f64, assumption: Assumption) -> f64 {
+    pub(super) fn to_free_ns(&self, objects: f64, assumption: CostAssumption) -> f64 {
         objects * self.freeing_ns.at(assumption)
     }
 }

@@ -1,9 +1,9 @@
 //! The price of each remedy: recorded time of collections, less their time under the new setting.
 
-use super::Assumption;
-use super::Estimate;
+use super::CostAssumption;
 use super::PricedRemedy;
 use super::RecordedRun;
+use super::RemedyEstimate;
 use super::collector::Setting;
 use super::collector::full_collections;
 use super::collector::traversing_moved_ns;
@@ -70,20 +70,20 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
     // Generation 0 now has the age that the middle one had, and the middle one that of what was
     // promoted.
     let freed = quotient(young.freed, young.count * curves.containers.0).min(1.0);
-    let youngest = Estimate::around(young.time_ns * freed + middle.time_ns, YOUNGEST_RAISED);
+    let youngest = RemedyEstimate::around(young.time_ns * freed + middle.time_ns, YOUNGEST_RAISED);
     let promoted = (middle.count * curves.containers.1 - middle.freed).max(old.freed);
-    let of_middle = Estimate::of(|assumption| {
+    let of_middle = RemedyEstimate::of(|assumption| {
         let dies = match assumption {
-            Assumption::Cheap => return curves.middle_ns * promoted,
-            Assumption::Likely => old.freed * curves.died_young(),
-            Assumption::Costly => old.freed,
+            CostAssumption::Cheap => return curves.middle_ns * promoted,
+            CostAssumption::Likely => old.freed * curves.died_young(),
+            CostAssumption::Costly => old.freed,
         };
         (promoted - dies) * curves.traversing_ns.at(assumption)
             + curves.to_free_ns(dies, assumption)
     });
-    let of_fulls = Estimate::of(|assumption| fulls(assumption).time_ns);
-    let now = full_collections(curves, setting(run), Assumption::Likely);
-    let later = fulls(Assumption::Likely).most_garbage - now.most_garbage;
+    let of_fulls = RemedyEstimate::of(|assumption| fulls(assumption).time_ns);
+    let now = full_collections(curves, setting(run), CostAssumption::Likely);
+    let later = fulls(CostAssumption::Likely).most_garbage - now.most_garbage;
     let more = curves.containers.1 * f64::from(RAISED - 1);
     PricedRemedy {
         settings: AdvisedSettings {
@@ -105,7 +105,7 @@ fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
         freeze: true,
         ..setting(run)
     };
-    let of_fulls = Estimate::of(|own| full_collections(curves, frozen, own).time_ns);
+    let of_fulls = RemedyEstimate::of(|own| full_collections(curves, frozen, own).time_ns);
     let recorded_ns = curves.automatic[2].time_ns + curves.explicit.time_ns;
     PricedRemedy {
         settings: AdvisedSettings {
@@ -128,7 +128,7 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
     let each = fits.map(|count| {
         let at = |index: u32| start + (end - start) * f64::from(index) / f64::from(*count);
         let traversing_ns: f64 = (1..=*count).map(|own| curves.live_ns(at(own))).sum();
-        let of_planned = Estimate::of(|own| {
+        let of_planned = RemedyEstimate::of(|own| {
             traversing_moved_ns(traversing_ns, own) + curves.to_free_ns(garbage, own)
         });
         let waiting = garbage / f64::from(*count);
@@ -159,15 +159,15 @@ fn without_explicit(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRem
     let [young, _, _] = curves.automatic;
     let calls = curves.explicit;
     let mean_ns = quotient(calls.time_ns, calls.count);
-    let added = Estimate::of(|assumption| {
+    let added = RemedyEstimate::of(|assumption| {
         let freeing_ns = curves.to_free_ns(calls.freed, assumption);
         let windows = young.count + calls.count;
         let middle = windows * curves.containers.0 / curves.containers.1;
         let fulls = middle / (setting(run).thresholds[1] + 1.0);
         let fulls = match assumption {
-            Assumption::Cheap => 0.0,
-            Assumption::Likely => (fulls / 2.0).floor(),
-            Assumption::Costly => fulls.ceil(),
+            CostAssumption::Cheap => 0.0,
+            CostAssumption::Likely => (fulls / 2.0).floor(),
+            CostAssumption::Costly => fulls.ceil(),
         };
         freeing_ns + fulls.min(calls.count) * mean_ns
     });
@@ -186,18 +186,18 @@ fn priced(
     id: AdviceId,
     curves: &RecordedCurves,
     recorded_ns: f64,
-    parts: &[Estimate],
+    parts: &[RemedyEstimate],
     waiting: f64,
 ) -> PricedRemedy {
     let all_ns = curves.automatic_ns() + curves.explicit.time_ns;
     let likely_ns = recorded_ns - parts.iter().map(|part| part.likely).sum::<f64>();
-    let deviation_ns = |side: Assumption| {
+    let deviation_ns = |side: CostAssumption| {
         let own = parts.iter().map(|part| part.at(side) - part.likely);
         let squares: f64 = own.map(|ns| ns * ns).sum();
         (squares + (all_ns * RUN_TO_RUN).powi(2)).sqrt()
     };
-    let most_ns = (likely_ns + deviation_ns(Assumption::Cheap)).min(recorded_ns);
-    let least_ns = likely_ns - deviation_ns(Assumption::Costly);
+    let most_ns = (likely_ns + deviation_ns(CostAssumption::Cheap)).min(recorded_ns);
+    let least_ns = likely_ns - deviation_ns(CostAssumption::Costly);
     let live = quotient(
         curves.live_ns(curves.windows.1),
         curves.traversing_ns.likely,

@@ -47,7 +47,7 @@ pub struct AdvisedSettings {
     pub thresholds: Option<[i32; 3]>,
     /// `gc.collect()` and `gc.freeze()` once, where training begins.
     pub freeze: bool,
-    /// `gc.disable()`, where training begins.
+    /// Whether to call `gc.disable()` where training begins.
     pub disable: bool,
     /// `gc.collect()` after each so many steps; `null` if steps are unknown.
     pub collect_every_steps: Option<u64>,

@@ -18,7 +18,7 @@ pub struct PhasesReport {
     pub pid: u32,
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// What training was recognized by.
+    /// What the start and the end of training were recognized by.
     pub training_by: TrainingMark,
     /// Number of training steps, without those of the warm-up; `null` if no steps are known.
     pub steps: Option<u64>,

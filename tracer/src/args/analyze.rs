@@ -1,6 +1,7 @@
 //! The command line of `gctrace analyze`.
 
 use super::choices::OutputFormat;
+use super::limits;
 use super::limits::ReportLimit;
 use super::values;
 use crate::files::is_stdout;
@@ -23,7 +24,7 @@ pub(super) struct AnalyzeArgs {
     #[arg(long)]
     full: bool,
     /// Exit with 3 if a limit is exceeded in training: gc_share>PERCENT, longest>TIME; repeatable
-    #[arg(long, value_name = "LIMIT")]
+    #[arg(long, value_name = "LIMIT", value_parser = limits::limit)]
     fail_if: Vec<ReportLimit>,
     /// Price of a GPU per hour, to show what the collector costs in money
     #[arg(long, value_name = "PRICE", value_parser = values::price)]

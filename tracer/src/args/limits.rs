@@ -1,7 +1,6 @@
 //! Limits of `gctrace analyze --fail-if`.
 
 use super::values;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// A limit that a report must not exceed, such as `gc_share>2%`.
@@ -17,18 +16,16 @@ pub(crate) enum ReportLimit {
 const FORMS: &str = "expected gc_share>PERCENT or longest>TIME, such as 'gc_share>2%' or \
                      'longest>50ms'";
 
-impl FromStr for ReportLimit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (figure, limit) = text.split_once('>').ok_or_else(|| FORMS.to_owned())?;
-        match (figure.trim(), limit.trim()) {
-            ("gc_share", limit) => {
-                values::percent(limit).map(|percent| Self::GcShare(percent / 100.0))
-            }
-            ("longest", limit) => values::time(limit).map(Self::Longest),
-            _ => Err(FORMS.to_owned()),
+/// Reads a limit.
+pub(super) fn limit(text: &str) -> Result<ReportLimit, String> {
+    let (figure, limit) = text.split_once('>').ok_or_else(|| FORMS.to_owned())?;
+    match (figure.trim(), limit.trim()) {
+        ("gc_share", limit) => {
+            let percent = values::percent(limit)?;
+            Ok(ReportLimit::GcShare(percent / 100.0))
         }
+        ("longest", limit) => values::time(limit).map(ReportLimit::Longest),
+        _ => Err(FORMS.to_owned()),
     }
 }
 
@@ -38,7 +35,6 @@ mod tests {
 
     #[test]
     fn limits_are_read_or_refused() {
-        let limit = |text: &str| text.parse::<ReportLimit>();
         assert_eq!(limit("gc_share>2%"), Ok(ReportLimit::GcShare(0.02)));
         assert_eq!(limit("gc_share > 0.5 %"), Ok(ReportLimit::GcShare(0.005)));
         let long = Duration::from_millis(50);

@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::ValueEnum as _;
+use gctrace_event::Counter;
 use std::path::Path;
 
 fn parsed(line: &str) -> Result<Invocation, clap::Error> {

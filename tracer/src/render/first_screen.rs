@@ -20,6 +20,7 @@ use crate::units::duration;
 use crate::units::percent;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::AdviceId;
+use gctrace_analysis::report::Level;
 use gctrace_analysis::report::PhaseReport;
 use gctrace_analysis::report::PhasesReport;
 use gctrace_analysis::report::Report;
@@ -162,7 +163,13 @@ fn advice(report: &Report) -> Vec<String> {
         .filter(|(_, advice)| is_change(advice))
         .collect();
     if changes.is_empty() {
-        return vec![format!("{INDENT}Nothing to change.")];
+        let nothing = match report.verdict.level {
+            Level::None | Level::Negligible => "Nothing to change.",
+            Level::RareLongPauses | Level::Noticeable | Level::Heavy | Level::Unknown => {
+                "No change of the collector's settings is likely to save time."
+            }
+        };
+        return vec![format!("{INDENT}{nothing}")];
     }
     let mut table = TextTable::new(&["", "", "saves (predicted)", "memory", "risk"], &[1, 4]);
     for (index, advice) in changes.into_iter().take(ADVICE_SHOWN) {

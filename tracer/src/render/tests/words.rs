@@ -148,7 +148,10 @@ fn the_advice_names_the_lines_and_the_settings() {
         assert!(why(id).contains(part), "{}", why(id));
     }
     let code = of(&report, AdviceId::RaiseThreshold).code.as_deref();
-    assert_eq!(code, Some("import gc\ngc.set_threshold(7000, 10, 10)"));
+    assert_eq!(
+        code,
+        Some("import gc\n# first, before other imports:\ngc.set_threshold(7000, 10, 10)")
+    );
 }
 
 #[test]

@@ -313,7 +313,8 @@ fn planned(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
     let chosen = report.prediction(AdviceId::Planned);
     let chosen = chosen.and_then(|what| Some((what.every_steps?, what)));
     let reason = chosen.and_then(|(_, what)| what.why_every.as_ref());
-    let settings = advice.settings.as_ref();
+    // The replay's choice, if there is one.
+    let settings = advice.settings.as_ref().filter(|_| chosen.is_none());
     let advised = settings.and_then(|own| own.collect_every_steps);
     let step = advised.or(chosen.map(|(every, _)| every)).unwrap_or(1000);
     let every_ns = settings.and_then(|own| own.collect_every_ns);
@@ -339,8 +340,8 @@ fn planned(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
             ),
         },
         risk: match (chosen, advice.memory_objects) {
-            (_, Some(objects)) => waiting_risk(advice, objects),
-            (Some((every, what)), None) => format!("Every {} steps: {}", count(every), what.risk),
+            (Some((every, what)), _) => format!("Every {} steps: {}", count(every), what.risk),
+            (None, Some(objects)) => waiting_risk(advice, objects),
             (None, None) => planned_risk(most(report)),
         },
     }

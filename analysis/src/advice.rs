@@ -1,23 +1,30 @@
 //! What to do next: rules from evidence to advice.
 //!
-//! Owns when an advice is given and how much it can save. The saving is derived from this recording
-//! and is no promise: gctrace has not seen the program with the change. Without GPU times it is an
-//! upper bound, with them the prediction of the replay.
+//! Owns when an advice is given and in which order. What it saves is derived from this recording:
+//! gctrace has not seen the program with the change. With GPU times it is the prediction of the
+//! replay, otherwise that of a simulated collector (`remedy.rs`); for collectors that are not
+//! simulated, an upper bound.
 
+use crate::gpu::what_if::report::bytes_per_object;
+use crate::phases::JudgedRun;
+use crate::remedy;
+use crate::remedy::PricedRemedy;
+use crate::remedy::RecordedRun;
 use crate::report::Advice;
 use crate::report::AdviceId;
 use crate::report::Basis;
 use crate::report::GpuCost;
+use crate::report::GroupName;
 use crate::report::Level;
 use crate::report::PauseTotal;
 use crate::report::ProcessReport;
 use crate::report::Report;
+use crate::report::SettingsReport;
+use gctrace_event::Collector;
 use gctrace_event::GcReason;
 
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
-/// Off CPU for this share of the pauses: the machine has too few CPUs.
-const PREEMPTED_RATIO: f64 = 0.2;
 /// Raising threshold 0 tenfold makes collections of younger generations at most ten times less
 /// frequent.
 const RARER_SAVES: f64 = 0.9;
@@ -25,24 +32,99 @@ const RARER_SAVES: f64 = 0.9;
 /// it.
 const REPORTED_FRACTION: u64 = 1_000;
 
+/// The remedies for the run that the verdict is about, with the bytes of an object. `None` if its
+/// collector is not simulated: it is not generational, or the trace has no generations.
+pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
+    let interpreter = run.process.interpreter.as_ref();
+    if interpreter.is_some_and(|own| own.collector != Collector::Generational) {
+        return None;
+    }
+    let settings = run.process.settings.as_ref();
+    let (start_ns, end_ns) = run.phases.training_ns;
+    Some(PricedRun {
+        training_ns: end_ns.saturating_sub(start_ns),
+        bytes_per_object: bytes_per_object(run.process),
+        remedies: remedy::price(&RecordedRun {
+            pauses: &run.pauses,
+            training_ns: run.phases.training_ns,
+            steps: run.phases.steps,
+            thresholds: settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds),
+            enabled: settings.and_then(|own| own.enabled),
+        })?,
+    })
+}
+
+/// Remedies for one run.
+#[derive(Clone, Debug)]
+pub(crate) struct PricedRun {
+    training_ns: u64,
+    bytes_per_object: Option<u64>,
+    remedies: Vec<PricedRemedy>,
+}
+
 /// All advice for a report, in the order to try it.
-pub(crate) fn advice(report: &Report) -> Vec<Advice> {
+pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> Vec<Advice> {
     let level = report.verdict.level;
+    if report.runs > 1 {
+        return Vec::new();
+    }
     let Some(most) = report.processes.first() else {
         return vec![match level {
             Level::Unknown => plain(AdviceId::RecordCollections),
             _ => plain(AdviceId::NoCollection),
         }];
     };
-    let mut list = match (level, &report.gpu_cost) {
-        (Level::None | Level::Negligible, _) => vec![plain(AdviceId::Leave)],
-        (_, Some(cost)) => predicted(worthwhile(report, most), report, cost),
-        (_, None) => worthwhile(report, most),
+    let mut list = match (level, &report.gpu_cost, priced) {
+        (Level::None | Level::Negligible, _, _) => vec![plain(AdviceId::Leave)],
+        (_, Some(cost), _) => predicted(worthwhile(report, most), report, cost),
+        (_, None, Some(priced)) => simulated(report, priced),
+        (_, None, None) => worthwhile(report, most),
     };
     if report.totals.pauses.uncollectable > 0 {
         list.push(plain(AdviceId::Uncollectable));
     }
     list
+}
+
+/// The remedies that are likely to save a part of the run, best first. Those that may cost more than
+/// they are likely to save are left out.
+fn simulated(report: &Report, mut priced: PricedRun) -> Vec<Advice> {
+    let least_ns = priced.training_ns / REPORTED_FRACTION;
+    let worth = |remedy: &PricedRemedy| {
+        let likely_ns = remedy.likely_ns();
+        let reported = u64::try_from(likely_ns).is_ok_and(|ns| ns >= least_ns.max(1));
+        reported && remedy.saves_ns[0] > likely_ns.saturating_neg()
+    };
+    priced.remedies.retain(worth);
+    let by_rank = |one: &PricedRemedy, other: &PricedRemedy| other.rank().total_cmp(&one.rank());
+    priced.remedies.sort_by(by_rank);
+    let bytes = priced.bytes_per_object;
+    let mut list: Vec<Advice> = priced
+        .remedies
+        .into_iter()
+        .map(|remedy| Advice {
+            saves_at_least_ns: Some(remedy.saves_ns[0]),
+            saves_likely_ns: Some(remedy.likely_ns()),
+            saves_at_most_ns: Some(u64::try_from(remedy.saves_ns[2]).unwrap_or(0)),
+            memory_objects: Some(remedy.waiting_objects),
+            memory_bytes: bytes.map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
+            settings: Some(remedy.settings),
+            ..plain(remedy.id)
+        })
+        .collect();
+    list.extend(swapped_out(report, &PauseTimes::of(report)));
+    if list.is_empty() {
+        list.push(plain(AdviceId::Leave));
+    }
+    list
+}
+
+/// `None` unless many pauses waited for a disk.
+fn swapped_out(report: &Report, times: &PauseTimes) -> Option<Advice> {
+    let waited = report.counters.as_ref()?.major_fault_pauses;
+    times
+        .worth(waited)
+        .then(|| saving(AdviceId::SwappedOut, waited.time_ns))
 }
 
 fn plain(id: AdviceId) -> Advice {
@@ -53,7 +135,11 @@ fn plain(id: AdviceId) -> Advice {
         code: None,
         risk: None,
         saves_at_least_ns: None,
+        saves_likely_ns: None,
         saves_at_most_ns: None,
+        memory_objects: None,
+        memory_bytes: None,
+        settings: None,
         basis: Basis::Predicted,
     }
 }
@@ -68,9 +154,6 @@ fn saving(id: AdviceId, at_most_ns: u64) -> Advice {
 fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
     let times = PauseTimes::of(report);
     let mut list = Vec::new();
-    if times.worth(times.shutdown) {
-        list.push(plain(AdviceId::Shutdown));
-    }
     if times.worth(times.manual) {
         list.push(saving(AdviceId::ExplicitCalls, times.manual.time_ns));
     }
@@ -80,18 +163,7 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
     if times.worth(times.automatic_partial) {
         list.push(saving(AdviceId::RaiseThreshold, times.rarer_saves_ns()));
     }
-    if let Some(cpu) = &report.totals.pauses.cpu
-        && cpu.off_cpu_ratio >= PREEMPTED_RATIO
-    {
-        let off_cpu_ns = cpu.pause_ns.saturating_sub(cpu.on_cpu_ns);
-        list.push(saving(AdviceId::Preempted, off_cpu_ns));
-    }
-    if let Some(counters) = &report.counters
-        && times.worth(counters.major_fault_pauses)
-    {
-        let waited_ns = counters.major_fault_pauses.time_ns;
-        list.push(saving(AdviceId::SwappedOut, waited_ns));
-    }
+    list.extend(swapped_out(report, &times));
     let growing = most.growth.as_ref().is_some_and(|own| own.still_growing());
     list.sort_by_key(|advice| {
         let doubtful = advice.id == AdviceId::Freeze && growing;
@@ -179,6 +251,35 @@ impl PauseTimes {
             manual: of(GcReason::Manual),
             shutdown: of(GcReason::Shutdown),
             unknown: of(GcReason::Unknown),
+        }
+    }
+
+    /// The same with pauses of unknown reason counted as automatic, as most of them are.
+    #[must_use]
+    pub fn unknown_as_automatic(report: &Report) -> Self {
+        let known = Self::of(report);
+        let of = |generation| {
+            let name = GroupName::Generation(Some(generation));
+            let group = report.by_generation.iter().find(|group| group.name == name);
+            group.map_or(PauseTotal::default(), |group| PauseTotal {
+                count: group.pauses.count,
+                time_ns: group.pauses.time_ns,
+            })
+        };
+        if known.automatic().count > 0 {
+            return known;
+        }
+        // Collections at shutdown are full.
+        let full = of(2);
+        let mut partial = of(0);
+        partial.add_all(&of(1));
+        Self {
+            automatic_full: PauseTotal {
+                count: full.count.saturating_sub(known.shutdown.count),
+                time_ns: full.time_ns.saturating_sub(known.shutdown.time_ns),
+            },
+            automatic_partial: partial,
+            ..known
         }
     }
 

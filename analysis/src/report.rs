@@ -19,6 +19,7 @@ mod gpu_work;
 mod gpus;
 mod launching;
 mod lines;
+mod phases;
 mod pressure;
 mod processes;
 mod ranks;
@@ -28,6 +29,7 @@ mod what_if;
 
 pub use advice::Advice;
 pub use advice::AdviceId;
+pub use advice::AdvisedSettings;
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
 pub use allocations::SizeClass;
@@ -94,6 +96,9 @@ pub use lines::LineTotal;
 pub use lines::LinesReport;
 pub use lines::Location;
 pub use lines::StackReport;
+pub use phases::PhaseReport;
+pub use phases::PhasesReport;
+pub use phases::TrainingMark;
 pub use pressure::ArenasReport;
 pub use pressure::PressureReport;
 pub use processes::InterpreterReport;
@@ -163,6 +168,9 @@ pub struct Report {
     pub verdict: Verdict,
     /// Changes to make, in the order to try them, each with its predicted effect.
     pub advice: Vec<Advice>,
+    /// Number of separate runs that the traces are of, as far as their times are known: traces of
+    /// one run overlap in time. Of several runs there is no common verdict.
+    pub runs: u64,
     /// Sums over all traces, including processes that `processes` does not list.
     pub totals: Totals,
     /// One entry per trace, in the order of the command line; other members refer to a trace by its
@@ -192,6 +200,9 @@ pub struct Report {
     /// Predictions for other settings of the collector, for processes that used a GPU or took
     /// training steps. Empty if no pause would change.
     pub what_if: Vec<WhatIf>,
+    /// Start-up, training and exit of the process that the verdict is about; `null` if no process
+    /// collected, and for free-threaded builds.
+    pub phases: Option<PhasesReport>,
     /// Training steps; `null` unless a trace contains profiler steps or backward passes.
     pub steps: Option<StepsReport>,
     /// NVML samples, by trace and GPU index; empty if NVML was not polled.

@@ -19,11 +19,13 @@ use crate::analysis::TraceState;
 use crate::analysis::UnlistedSums;
 use crate::gpu;
 use crate::gpu::merge::MergedTimelines;
+use crate::phases::JudgedRun;
 use crate::report::Basis;
 use crate::report::CountersReport;
 use crate::report::GpuReport;
 use crate::report::GpuWorkReport;
 use crate::report::GroupName;
+use crate::report::Level;
 use crate::report::LinesReport;
 use crate::report::MissingData;
 use crate::report::PauseGroup;
@@ -32,8 +34,10 @@ use crate::report::Report;
 use crate::report::SCHEMA;
 use crate::report::Totals;
 use crate::report::TraceReport;
+use crate::report::Verdict;
+use crate::time::after;
+use crate::time::duration;
 use crate::verdict;
-use gctrace_event::GcReason;
 use std::collections::HashSet;
 
 impl Analysis {
@@ -57,15 +61,23 @@ impl Analysis {
         let missing = self.missing();
         let totals = self.totals(&processes, &missing);
         let by_reason = self.groups(REASONS.map(GroupName::Reason), &self.by_reason);
-        let shutdown = by_reason
-            .iter()
-            .find(|group| group.name == GroupName::Reason(GcReason::Shutdown));
-        let shutdown = shutdown.map(|group| &group.pauses);
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
-        let verdict = verdict::verdict(&totals, shutdown, &traces, outlook.cost.as_ref());
+        let runs = runs(&self.traces);
+        let judged = JudgedRun::of(timelines, &processes, &self.traces).filter(|_| runs < 2);
+        let phases = judged.as_ref().map(JudgedRun::report);
+        let remedies = judged.as_ref().and_then(advice::remedies);
+        let training = phases.as_ref().map(|phases| &phases.training);
+        let verdict = verdict::verdict(&totals, training, &traces, outlook.cost.as_ref());
+        let verdict = match runs {
+            0 | 1 => verdict,
+            _ => Verdict {
+                level: Level::Unknown,
+                ..verdict
+            },
+        };
         let cuda = crate::accumulate::cuda::report(
             self.traces.iter().map(|trace| &trace.cuda).enumerate(),
         );
@@ -74,6 +86,7 @@ impl Analysis {
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
             verdict,
             advice: Vec::new(),
+            runs,
             by_generation: self.groups(
                 [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
                 &self.by_generation,
@@ -92,6 +105,7 @@ impl Analysis {
             gpu,
             what_if: outlook.what_if,
             gpu_bounds: gpu::bounds::report::report(self, timelines),
+            phases,
             steps: gpu::steps::report(timelines, &self.only_full()),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
@@ -103,7 +117,7 @@ impl Analysis {
             missing,
             gpu_cost: outlook.cost,
         };
-        report.advice = advice::advice(&report);
+        report.advice = advice::advice(&report, remedies);
         report
     }
 
@@ -231,6 +245,25 @@ impl Analysis {
             })
             .collect()
     }
+}
+
+/// The number of separate runs that the traces are of: traces of one run overlap in time. Traces
+/// without Unix time may be of any run and are not counted.
+fn runs(traces: &[TraceState]) -> u64 {
+    let span = |trace: &TraceState| {
+        let start_ns = trace.started_unix_ns()?;
+        let length_ns = duration(trace.started_ns(), trace.last_ns());
+        Some((start_ns, after(start_ns, length_ns)))
+    };
+    let mut spans: Vec<(u64, u64)> = traces.iter().filter_map(span).collect();
+    spans.sort_unstable();
+    let mut runs = 0;
+    let mut last_ns = None;
+    for (start_ns, end_ns) in spans {
+        runs += u64::from(last_ns < Some(start_ns));
+        last_ns = last_ns.max(Some(end_ns));
+    }
+    runs
 }
 
 /// Share of time stopped, over the processes with a known observed time.

@@ -6,7 +6,7 @@
 use crate::report::Basis;
 use crate::report::GpuCost;
 use crate::report::Level;
-use crate::report::PausesReport;
+use crate::report::PhaseReport;
 use crate::report::Totals;
 use crate::report::TraceReport;
 use crate::report::Verdict;
@@ -18,20 +18,19 @@ const HEAVY: f64 = 0.05;
 /// From this length on a single pause is felt.
 const LONG_PAUSE_NS: u64 = 100_000_000;
 
-/// `shutdown`: the pauses of interpreters that were ending. No step waits for them, so they do not
-/// make the collector a problem. `cost`: if GPU times are known.
+/// `training`: that phase of the process that the verdict is about; without it, all pauses of all
+/// processes count. `cost`: if GPU times are known.
 pub(crate) fn verdict(
     totals: &Totals,
-    shutdown: Option<&PausesReport>,
+    training: Option<&PhaseReport>,
     traces: &[TraceReport],
     cost: Option<&GpuCost>,
 ) -> Verdict {
-    let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
     let is_unreported = totals.pauses.count == 0 && is_unreported(traces);
     let level = match cost {
         _ if is_unreported => Level::Unknown,
         Some(cost) => level_by_cost(cost),
-        None => level(totals, at_shutdown_ns),
+        None => level(totals, training),
     };
     Verdict {
         level,
@@ -45,24 +44,18 @@ pub(crate) fn verdict(
     }
 }
 
-fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {
-    let running_ns = totals.stopped_ns.saturating_sub(at_shutdown_ns);
-    let ratio = totals
-        .stopped_ratio
-        .map(|_| running_ns as f64 / totals.observed_ns.max(1) as f64);
-    let Some(ratio) = ratio else {
-        return match totals.pauses.count {
-            0 => Level::None,
-            _ => Level::Unknown,
-        };
+fn level(totals: &Totals, training: Option<&PhaseReport>) -> Level {
+    let (ratio, longest_ns) = match training {
+        Some(training) => (training.paused_ratio, training.longest_ns),
+        None => (totals.stopped_ratio, totals.pauses.max_ns),
     };
-    let longest = totals.pauses.max_ns.unwrap_or(0);
-    match () {
-        () if totals.pauses.count == 0 => Level::None,
-        () if ratio >= HEAVY => Level::Heavy,
-        () if ratio >= NOTICEABLE => Level::Noticeable,
-        () if longest >= LONG_PAUSE_NS => Level::RareLongPauses,
-        () => Level::Negligible,
+    match (totals.pauses.count, ratio) {
+        (0, _) => Level::None,
+        (_, None) => Level::Unknown,
+        (_, Some(HEAVY..)) => Level::Heavy,
+        (_, Some(NOTICEABLE..)) => Level::Noticeable,
+        _ if longest_ns >= Some(LONG_PAUSE_NS) => Level::RareLongPauses,
+        _ => Level::Negligible,
     }
 }
 

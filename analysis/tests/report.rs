@@ -47,7 +47,6 @@ fn overlaps_of_one_process_count_once_and_processes_add_up() {
     assert_eq!(report.totals.observed_ns, 1200 * MS);
     assert!((report.totals.stopped_ratio.unwrap() - 50.0 / 1200.0).abs() < 1e-12);
     assert_eq!(report.totals.basis, Basis::Measured);
-    assert_eq!(report.verdict.level, Level::Noticeable);
     let pids: Vec<u32> = report.processes.iter().map(|process| process.pid).collect();
     assert_eq!(pids, [1, 2]);
     assert_eq!(report.processes[0].threads, 2);
@@ -164,7 +163,6 @@ fn growth_of_the_full_collection() {
     assert_eq!(prediction.objects, 20_000_000);
     assert_eq!(prediction.basis, Basis::Predicted);
     assert!(prediction.duration_ns.abs_diff(1_001 * MS) < 1000);
-    assert!(ids(&report).contains(&AdviceId::Freeze));
 }
 
 #[test]
@@ -199,10 +197,7 @@ fn collections_that_freed_nothing_and_explicit_calls() {
     assert_eq!(report.explicit_calls.pauses.count, 2);
     assert!((report.explicit_calls.rate_per_s.unwrap() - 20.0).abs() < 1e-9);
     assert_eq!(report.verdict.level, Level::Heavy);
-    assert_eq!(
-        ids(&report),
-        [AdviceId::ExplicitCalls, AdviceId::Freeze, AdviceId::Planned]
-    );
+    assert_eq!(ids(&report), [AdviceId::ExplicitCalls, AdviceId::Freeze]);
 }
 
 #[test]
@@ -300,7 +295,8 @@ fn levels_of_the_verdict() {
         records.extend(
             pauses
                 .iter()
-                .map(|(from, to)| Record::Pause(pause(1, *from, *to))),
+                .map(|(from, to)| (from + length_ms * 3 / 4, to + length_ms * 3 / 4))
+                .map(|(from, to)| Record::Pause(pause(1, from, to))),
         );
         let report = report(records, Some(end(length_ms)));
         (report.verdict.level, report.advice[0].id)
@@ -309,10 +305,7 @@ fn levels_of_the_verdict() {
     assert_eq!(level(&[(0, 1)], 1000), (Level::Negligible, AdviceId::Leave));
     assert_eq!(level(&[(0, 150)], 100_000).0, Level::RareLongPauses);
     assert_eq!(level(&[(0, 10)], 1000).0, Level::Noticeable);
-    assert_eq!(
-        level(&[(0, 50)], 1000),
-        (Level::Heavy, AdviceId::RaiseThreshold)
-    );
+    assert_eq!(level(&[(0, 50)], 1000).0, Level::Heavy);
 }
 
 #[test]
@@ -349,5 +342,5 @@ fn distinguishes_collections_at_shutdown() {
         vec![process(1, 0, "generational"), Record::Pause(last)],
         Some(end(1000)),
     );
-    assert_eq!(ids(&report), [AdviceId::Shutdown]);
+    assert_eq!(ids(&report), [AdviceId::Leave], "they slow no training");
 }

@@ -120,7 +120,7 @@ fn the_end_of_the_interpreter_is_not_charged() {
     );
 }
 
-/// Without GPU times the saving is a bound, and the level is that of the pause time.
+/// Without GPU times what-if's saving is a bound, the advice is simulated, and the level is that of the pause time.
 #[test]
 fn without_gpu_times_there_are_upper_bounds() {
     let mut measured = run(far_ahead(), DEFAULT);
@@ -134,12 +134,8 @@ fn without_gpu_times_there_are_upper_bounds() {
         assert_eq!(what.saved_ns.at_least_ns, None);
         assert!(what.run.is_none() && what.step.is_none());
     }
-    assert!(
-        report
-            .advice
-            .iter()
-            .all(|own| own.saves_at_least_ns.is_none())
-    );
+    let mut simulated = report.advice.iter().filter(|own| own.settings.is_some());
+    assert!(simulated.all(|own| own.saves_at_least_ns <= own.saves_likely_ns));
 }
 
 /// Traces of the PyTorch profiler contain neither generation nor reason nor objects.

@@ -97,7 +97,7 @@ def behaves_alike(one, untraced, traced):
 def reports(machine, traced):
     """gctrace's statements on completeness: its own last lines and the report."""
     done = subprocess.run(
-        [machine.gctrace, "analyze", traced.trace], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
+        [machine.gctrace, "analyze", "--full", traced.trace], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
     )
     report = " ".join(done.stdout.split())
     return done, "Nothing was lost" in report, "nothing lost" in traced.own_words

@@ -70,6 +70,16 @@ def stack(frame):
     return frames
 
 
+def stats_at():
+    """gc.get_stats() and a time at which they were these: reading them allocates, which may start a
+    collection between the two."""
+    while True:
+        before = [dict(entry) for entry in gc.get_stats()]
+        now = time.monotonic_ns()
+        if gc.get_stats() == before:
+            return before, now
+
+
 class Recorder:
     """Records from install() on; `stacks`: also where each collection started. `base` is
     gc.get_stats() at its creation: a process or interpreter starts at 0, a forked child at its
@@ -80,8 +90,7 @@ class Recorder:
         self.stacks = stacks
         self.collections = []
         self.open = {}
-        self.base = [dict(entry) for entry in gc.get_stats()]
-        self.made_ns = time.monotonic_ns()
+        self.base, self.made_ns = stats_at()
         self.sections = {}
         self.section = None
 

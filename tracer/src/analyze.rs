@@ -3,6 +3,7 @@
 //! Owns the sequence of files, errors and output. `gctrace_event::read` reads traces,
 //! `gctrace_analysis` analyzes them, `render` formats the report.
 
+mod limits;
 mod progress;
 
 use crate::args::AnalyzeConfig;
@@ -22,11 +23,15 @@ use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use progress::ReadProgress;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
 /// Exit code if a trace could not be read, or only partly.
 const SOME_UNREADABLE: u8 = 1;
+
+/// Exit code if a limit of `--fail-if` is exceeded.
+const LIMIT_EXCEEDED: u8 = 3;
 
 /// Prints one report on all traces, or writes it to a file. Unreadable traces are reported on
 /// standard error, and the report covers the others. Returns the exit code: 0, or 1 if an error kept
@@ -39,26 +44,67 @@ pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     let report = render::report(&mut analysis);
     match &config.output {
         Some(path) => {
-            let content = |out: &mut dyn io::Write| write(&report, config.format, out);
+            let content = |out: &mut dyn io::Write| write(&report, config, out);
             let invoker = Invoker::detect();
             write_export(path, &invoker, &config.traces, config.force, &content)?;
         }
-        None => print::unless_closed(show(&report, config.format))
+        None => print::unless_closed(show(&report, config))
             .context("cannot write the report to standard output")?,
     }
-    Ok(code)
+    let exceeded = limits::exceeded(&report, &config.fail_if);
+    exceeded.iter().for_each(print::message);
+    Ok(match exceeded.is_empty() {
+        true => code,
+        false => LIMIT_EXCEEDED,
+    })
+}
+
+/// Largest trace that is read for [`verdict`], in bytes: read in well under a second.
+const VERDICT_BYTES: u64 = 64 << 20;
+/// The same for a compressed trace, which is about eight times larger when read.
+const VERDICT_GZ_BYTES: u64 = 8 << 20;
+
+/// The verdict on a trace that was just recorded, in at most five lines; none if nothing was
+/// recorded, or if reading the trace would take more than a moment.
+pub(crate) fn verdict(path: &Path) -> Vec<String> {
+    let compressed = path.extension().is_some_and(|end| end == "gz");
+    let most = if compressed {
+        VERDICT_GZ_BYTES
+    } else {
+        VERDICT_BYTES
+    };
+    // The file may have been replaced since: a link or a pipe is not followed.
+    let metadata = path.symlink_metadata();
+    if !metadata.is_ok_and(|found| found.is_file() && found.len() <= most) {
+        return Vec::new();
+    }
+    let mut analysis = Analysis::default();
+    let mut progress = ReadProgress::new(1);
+    let read = read(path, &mut analysis, &mut progress);
+    progress.finish();
+    match read {
+        Ok(()) => render::verdict_lines(&render::report(&mut analysis)),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// Reads traces, and reports unreadable ones on standard error. Returns the analysis and the exit
 /// code.
 ///
 /// # Errors
-/// No trace can be read.
+/// No trace can be read, or one is named twice.
 pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
     let mut analysis = Analysis::default();
     let mut progress = ReadProgress::new(traces.len());
     let mut failures = Vec::new();
-    for path in traces {
+    for (index, path) in traces.iter().enumerate() {
+        if let Some(same) = traces[..index].iter().find(|other| is_same(path, other)) {
+            anyhow::bail!(
+                "{} is the same trace as {}: name each trace once",
+                path.display(),
+                same.display()
+            );
+        }
         if let Err(error) = read(path, &mut analysis, &mut progress) {
             failures.push(error);
         }
@@ -77,6 +123,15 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
     Ok((analysis, code))
 }
 
+/// Whether both names are of the same existing file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| {
+        let found = path.metadata().ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
 /// Prints all errors except the last one, which is returned.
 fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     let last = failures.pop();
@@ -86,18 +141,30 @@ fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     last.unwrap_or_else(|| anyhow::anyhow!("no trace given: gctrace analyze trace.json"))
 }
 
-fn show(report: &Report, format: OutputFormat) -> io::Result<()> {
-    match format {
-        OutputFormat::Text => print::answer(&render::text(report, Style::of_output())),
+fn show(report: &Report, config: &AnalyzeConfig) -> io::Result<()> {
+    match config.format {
+        OutputFormat::Text => print::answer(&text_report(report, config, Style::of_output())),
         OutputFormat::Json => {
             print::exactly(|out| render::json(report, &mut print::JsonEscaper(out)))
         }
     }
 }
 
-fn write(report: &Report, format: OutputFormat, out: &mut dyn io::Write) -> io::Result<()> {
-    match format {
-        OutputFormat::Text => print::answer_to(out, &render::text(report, Style::OF_FILES)),
+fn text_report(report: &Report, config: &AnalyzeConfig, style: Style) -> String {
+    let name = |trace: &PathBuf| trace.display().to_string();
+    let traces: Vec<String> = config.traces.iter().map(name).collect();
+    match config.full {
+        true => render::text(report, style),
+        false => {
+            let money = config.gpu_hour.map(|price| (price, config.gpus));
+            render::first_screen(report, &traces, money, style)
+        }
+    }
+}
+
+fn write(report: &Report, config: &AnalyzeConfig, out: &mut dyn io::Write) -> io::Result<()> {
+    match config.format {
+        OutputFormat::Text => print::answer_to(out, &text_report(report, config, Style::OF_FILES)),
         OutputFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
     }
 }

@@ -3,15 +3,19 @@
 //! Owns every option, its help and its validation. Executes nothing. No other module depends on
 //! clap, except `manual.rs`, which renders this description.
 
+mod advice;
 mod analyze;
 mod choices;
 mod demo;
 mod export;
+mod limits;
 mod sources;
 mod top;
 mod values;
 
+pub(crate) use advice::AdviceConfig;
 pub(crate) use analyze::AnalyzeConfig;
+pub(crate) use choices::CounterChoice;
 pub(crate) use choices::CudaMode;
 pub(crate) use choices::OutputFormat;
 pub(crate) use choices::RecordMode;
@@ -19,6 +23,7 @@ pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
 pub(crate) use export::StackWeight;
+pub(crate) use limits::ReportLimit;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
 
@@ -30,7 +35,6 @@ use clap::FromArgMatches;
 use clap::Parser;
 use clap::Subcommand;
 use clap::error::ErrorKind;
-use gctrace_event::Counter;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,6 +57,7 @@ Examples:
   sudo gctrace record -p 4242 -d 30s         record a running process for 30 seconds
   sudo gctrace top -- python train.py        live view
   gctrace analyze trace.json                 report what the collector cost, and why
+  gctrace advice trace.json 1                the code of a change, its risk, how to check it
   gctrace export trace.json -o gc.svg        flame graph of the Python lines that trigger it
   gctrace doctor                             check what works on this machine
 
@@ -101,6 +106,7 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace record [OPTIONS] -p PID\n       \
                       gctrace top [OPTIONS] [-p PID | -- COMMAND...]\n       \
                       gctrace analyze TRACE...\n       \
+                      gctrace advice TRACE... N\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
                       gctrace demo"
@@ -157,6 +163,9 @@ enum Subcommands {
     /// Report on traces: what the collector cost, why it ran, what to do next
     #[command(after_help = ANALYZE_EXAMPLES)]
     Analyze(analyze::AnalyzeArgs),
+    /// Print the code of one advice, its risk and how to check it
+    #[command(after_help = advice::EXAMPLES)]
+    Advice(advice::AdviceArgs),
     /// Write flame graphs of collection time by the Python stack that triggered it
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
@@ -230,6 +239,8 @@ pub(crate) enum Invocation {
     Top(TopConfig),
     /// Report on traces.
     Analyze(AnalyzeConfig),
+    /// Print an advice.
+    Advice(AdviceConfig),
     /// Write flame graphs.
     Export(ExportConfig),
     /// Record and explain the demo program on a simulated GPU.
@@ -281,40 +292,6 @@ pub(crate) struct RecordConfig {
     pub verbosity: Verbosity,
     /// Time after which the recording of a command stops; the command keeps running.
     pub duration: Option<Duration>,
-}
-
-/// Which performance counters the user asked for (`--counters`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CounterChoice {
-    /// The default set, as far as the machine has them.
-    Default,
-    /// The named ones; may be empty.
-    Named(Vec<Counter>),
-}
-
-impl CounterChoice {
-    /// The set without `--counters`: all but cpu-clock, which duplicates task-clock.
-    const DEFAULT: [Counter; 11] = [
-        Counter::Cycles,
-        Counter::Instructions,
-        Counter::CacheMisses,
-        Counter::LlcLoadMisses,
-        Counter::DtlbLoadMisses,
-        Counter::BranchMisses,
-        Counter::PageFaults,
-        Counter::MajorFaults,
-        Counter::ContextSwitches,
-        Counter::CpuMigrations,
-        Counter::TaskClock,
-    ];
-
-    /// The requested counters, whether or not this machine has them.
-    pub(crate) fn counters(&self) -> &[Counter] {
-        match self {
-            Self::Default => &Self::DEFAULT,
-            Self::Named(counters) => counters,
-        }
-    }
 }
 
 /// Which processes to record; [`RecordConfig::follow`] adds their descendants.
@@ -419,6 +396,7 @@ fn interpret(
         Some(Subcommands::Record(record)) => Invocation::Record(record_config(record, verbosity)?),
         Some(Subcommands::Top(top)) => Invocation::Top(top::config(top, verbosity)?),
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
+        Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
         Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {

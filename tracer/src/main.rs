@@ -2,6 +2,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod advice;
 mod analyze;
 mod args;
 mod demo;
@@ -62,6 +63,7 @@ fn run(action: Invocation) -> anyhow::Result<u8> {
         }
         Invocation::Man(Some(directory)) => Ok(manual::write(&directory).map(|()| 0)?),
         Invocation::Analyze(config) => analyze::run(&config),
+        Invocation::Advice(config) => advice::run(&config),
         Invocation::Export(config) => export::run(&config),
         Invocation::Demo(config) => demo::run(&config),
     }

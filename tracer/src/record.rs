@@ -23,6 +23,7 @@ mod sources;
 mod supervision;
 mod trace;
 
+use crate::analyze;
 use crate::args::RecordConfig;
 use crate::args::RecordTarget;
 use crate::args::Verbosity;
@@ -90,6 +91,11 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
             matches!(config.target, RecordTarget::Process { .. }) && !outcome.has_python;
         if config.verbosity > Verbosity::Quiet {
             outcome.sentences.iter().for_each(print::message);
+            if let Some(trace) = &outcome.trace {
+                analyze::verdict(trace).iter().for_each(print::message);
+                let trace = crate::text::shell_line(&[trace]);
+                print::message(format!("Next: gctrace analyze {trace}"));
+            }
         }
     }
     Ok(match command.exit_code(why, closed)? {

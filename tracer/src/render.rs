@@ -9,6 +9,7 @@ mod clocks;
 mod counters;
 mod cuda;
 mod evidence;
+mod first_screen;
 mod gpu_bounds;
 mod gpu_devices;
 mod gpu_gaps;
@@ -28,7 +29,10 @@ mod text;
 mod what_if;
 mod words;
 
+pub(crate) use first_screen::first_screen;
+pub(crate) use first_screen::verdict_lines;
 pub(crate) use style::Style;
+pub(crate) use table::wrap;
 pub(crate) use text::text;
 
 use gctrace_analysis::Analysis;

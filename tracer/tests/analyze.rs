@@ -20,7 +20,7 @@ struct Outcome {
 
 fn gctrace(arguments: &[&Path], input: &[u8]) -> Outcome {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gctrace"))
-        .arg("analyze")
+        .args(["analyze", "--full"])
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -222,7 +222,8 @@ fn one_bad_trace_among_good_ones() {
     let files = Files::new();
     let good = files.add("good.json", format!("[{PAUSE}]"));
     let bad = files.add("bad.json", "hello");
-    let outcome = gctrace(&[&good, &bad, &good], b"");
+    let other = files.add("other.json", format!("[{PAUSE}]"));
+    let outcome = gctrace(&[&good, &bad, &other], b"");
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.err.contains("bad.json"), "{}", outcome.err);
     assert!(outcome.out.contains("in 2 pauses"), "{}", outcome.out);
@@ -328,4 +329,18 @@ fn closed_pipe() {
         .unwrap();
     assert_eq!(child.status_in_time().unwrap().code(), Some(0), "{err}");
     assert_eq!(err, "");
+}
+
+#[test]
+fn a_trace_is_not_counted_twice() {
+    let files = Files::new();
+    let trace = files.add("trace.json", format!("[{PAUSE}]"));
+    let link = files.0.path().join("link.json");
+    std::os::unix::fs::symlink("trace.json", &link).unwrap();
+    for second in [&trace, &link] {
+        let twice = gctrace(&[&trace, second], b"");
+        assert_eq!(twice.code, Some(1), "{}", twice.err);
+        assert!(twice.err.contains("name each trace once"), "{}", twice.err);
+        assert!(twice.out.is_empty(), "{}", twice.out);
+    }
 }

@@ -23,7 +23,7 @@ fn the_demonstration_records_and_explains() {
     assert!(printed.contains("is simulated"), "{printed}");
     assert!(printed.contains("200 steps in"), "{printed}");
     assert!(printed.contains("gctrace simulated GPU"), "{printed}");
-    assert!(printed.contains("What to do next"), "{printed}");
+    assert!(printed.contains("Do this"), "{printed}");
     let trace = Trace::read(&place.path().join("demo.json"));
     assert!(trace.pauses().len() > 100);
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();

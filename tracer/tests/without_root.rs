@@ -100,7 +100,7 @@ fn auto_records_in_process_and_reports_it_once() {
             .all(|pause| pause.args["source"] == "injected")
     );
 
-    let report = place.run(&["analyze", "t.json"]);
+    let report = place.run(&["analyze", "--full", "t.json"]);
     let report = String::from_utf8_lossy(&report.stdout).into_owned();
     assert!(report.contains("--mode inject"), "{report}");
     assert_eq!(report.matches("first milliseconds").count(), 1, "{report}");
@@ -196,7 +196,7 @@ fn the_demo_needs_no_privileges() {
 fn unexamined(place: &TestDir, trace: &str) -> (serde_json::Value, String) {
     let read = Trace::read(&place.work.join(trace));
     let end = read.end();
-    let report = place.run(&["analyze", trace]);
+    let report = place.run(&["analyze", "--full", trace]);
     let report = String::from_utf8_lossy(&report.stdout).replace("\n    ", " ");
     assert!(!report.contains("Nothing was lost"), "{report}");
     (end["processes"]["unexamined"].clone(), report)

@@ -68,7 +68,7 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_reported() {
         let lost = end["lost"].as_object().unwrap();
         let lost: u64 = lost.values().filter_map(serde_json::Value::as_u64).sum();
         let report = Command::new(recording::binary())
-            .args(["analyze", name])
+            .args(["analyze", "--full", name])
             .current_dir(place.path())
             .output()
             .unwrap();

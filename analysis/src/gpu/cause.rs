@@ -128,6 +128,7 @@ fn longest(
     let of_pause = |cost: &PauseCost| {
         let span = &timeline.pauses[cost.pause.pause];
         PauseCostReport {
+            start_ns: span.start_ns,
             after_start_ns: since(span.start_ns, start_ns),
             tid: timeline.threads[span.thread].tid,
             length_ns: cost.length_ns,

@@ -222,7 +222,7 @@ impl<'a> StepTable<'a> {
 }
 
 /// The thread with the most steps; of several the first.
-fn busiest_thread(timeline: &Timeline) -> Option<ThreadIndex> {
+pub(crate) fn busiest_thread(timeline: &Timeline) -> Option<ThreadIndex> {
     let mut counts: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
     for step in &timeline.steps {
         *counts.entry(step.thread).or_default() += 1;

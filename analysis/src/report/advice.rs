@@ -17,15 +17,42 @@ pub struct Advice {
     pub code: Option<String>,
     /// What can go wrong; `null` if nothing is known.
     pub risk: Option<String>,
-    /// Lower bound of the time saved of the run, in ns, by replay under pessimistic assumptions;
-    /// negative if the run may become longer. `null` without GPU times.
+    /// Lower bound of the time saved, in ns; negative if the change may cost time. With GPU times of
+    /// the run, by replay under pessimistic assumptions; otherwise of the collector's time in the
+    /// training phase of the process that `phases` is about, by simulation of the collector. `null`
+    /// if the collector cannot be simulated.
     pub saves_at_least_ns: Option<i64>,
-    /// Upper bound of the time saved, in ns, if the program behaves as recorded: time of the run,
-    /// by replay, if `saves_at_least_ns` is given, otherwise pause time. `null` if the change saves
-    /// no time.
+    /// The likely saving of the collector's time in training, by simulation, in ns; `null` if the
+    /// collector cannot be simulated, and with GPU times.
+    pub saves_likely_ns: Option<i64>,
+    /// Upper bound of the time saved, in ns: of the same time as `saves_at_least_ns`, of the time of
+    /// all pauses without it. `null` if the change saves no time.
     pub saves_at_most_ns: Option<u64>,
+    /// Garbage that waits longer for its collection, at most, in objects; `null` if unknown.
+    pub memory_objects: Option<u64>,
+    /// The memory of these objects, in bytes; `null` if unknown: the trace needs the allocator's
+    /// arenas.
+    pub memory_bytes: Option<u64>,
+    /// The exact settings to apply; `null` if the advice changes no setting or nothing was
+    /// simulated.
+    pub settings: Option<AdvisedSettings>,
     /// Always predicted: the basis of both bounds.
     pub basis: Basis,
+}
+
+/// Settings of the collector that an advice is about; what is `null` or `false` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct AdvisedSettings {
+    /// Arguments of `gc.set_threshold()`, at the start of the program.
+    pub thresholds: Option<[i32; 3]>,
+    /// `gc.collect()` and `gc.freeze()` once, where training begins.
+    pub freeze: bool,
+    /// Whether to call `gc.disable()` where training begins.
+    pub disable: bool,
+    /// `gc.collect()` after each so many steps; `null` if steps are unknown.
+    pub collect_every_steps: Option<u64>,
+    /// The same in time, in ns.
+    pub collect_every_ns: Option<u64>,
 }
 
 /// The kinds of advice, in no order.
@@ -38,8 +65,6 @@ pub enum AdviceId {
     RecordCollections,
     /// Leave the collector as it is.
     Leave,
-    /// Ignore the collections at interpreter shutdown.
-    Shutdown,
     /// Remove the program's own calls of `gc.collect()`.
     ExplicitCalls,
     /// Call `gc.freeze()` once, after setup.
@@ -48,8 +73,6 @@ pub enum AdviceId {
     RaiseThreshold,
     /// Disable automatic collection and collect between steps.
     Planned,
-    /// Give the processes more CPU time.
-    Preempted,
     /// Add memory: the heap is swapped out.
     SwappedOut,
     /// Record the reasons of the collections.

@@ -95,6 +95,8 @@ pub struct PauseCostParts {
 /// What one pause cost, by replay without it, and its share in the cost of all pauses.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct PauseCostReport {
+    /// Measured: start of the pause, in ns on the clock of the trace.
+    pub start_ns: u64,
     /// Measured: start of the pause, in ns after the first call or operation of the process;
     /// negative if before it.
     pub after_start_ns: i64,

@@ -1,6 +1,9 @@
 //! The command line of `gctrace analyze`.
 
 use super::choices::OutputFormat;
+use super::limits;
+use super::limits::ReportLimit;
+use super::values;
 use crate::files::is_stdout;
 use clap::Args;
 use std::path::PathBuf;
@@ -17,6 +20,18 @@ pub(super) struct AnalyzeArgs {
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
+    /// Print all sections instead of the first screen
+    #[arg(long)]
+    full: bool,
+    /// Exit with 3 if a limit is exceeded in training: gc_share>PERCENT, longest>TIME; repeatable
+    #[arg(long, value_name = "LIMIT", value_parser = limits::limit)]
+    fail_if: Vec<ReportLimit>,
+    /// Price of a GPU per hour, to show what the collector costs in money
+    #[arg(long, value_name = "PRICE", value_parser = values::price)]
+    gpu_hour: Option<f64>,
+    /// GPUs that wait for the program [default: the GPUs in the traces, at least 1]
+    #[arg(long, value_name = "N", requires = "gpu_hour", value_parser = clap::value_parser!(u32).range(1..))]
+    gpus: Option<u32>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -32,6 +47,14 @@ pub(crate) struct AnalyzeConfig {
     pub traces: Vec<PathBuf>,
     /// Format as requested, else JSON if `output` ends in `.json`, else text.
     pub format: OutputFormat,
+    /// Whether the text report has all sections.
+    pub full: bool,
+    /// Limits that make the exit code 3.
+    pub fail_if: Vec<ReportLimit>,
+    /// Price of a GPU per hour; a positive number.
+    pub gpu_hour: Option<f64>,
+    /// Number of GPUs that cost `gpu_hour`; `None`: those in the traces.
+    pub gpus: Option<u32>,
     /// File to write; `None` is standard output.
     pub output: Option<PathBuf>,
     /// Replace an existing `output`; without it, one with content is an error.
@@ -52,6 +75,10 @@ impl From<AnalyzeArgs> for AnalyzeConfig {
         Self {
             traces: args.traces,
             format,
+            full: args.full,
+            fail_if: args.fail_if,
+            gpu_hour: args.gpu_hour,
+            gpus: args.gpus,
             output,
             force: args.force,
         }

@@ -1,6 +1,7 @@
 //! Enumerations for options that take one of a few values.
 
 use clap::ValueEnum;
+use gctrace_event::Counter;
 
 /// Whether output is for people or for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,6 +46,40 @@ impl RecordMode {
             Self::Ebpf => "ebpf",
             Self::Inject => "inject",
             Self::Both => "both",
+        }
+    }
+}
+
+/// Which performance counters the user asked for (`--counters`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CounterChoice {
+    /// The default set, as far as the machine has them.
+    Default,
+    /// The named ones; may be empty.
+    Named(Vec<Counter>),
+}
+
+impl CounterChoice {
+    /// The set without `--counters`: all but cpu-clock, which duplicates task-clock.
+    const DEFAULT: [Counter; 11] = [
+        Counter::Cycles,
+        Counter::Instructions,
+        Counter::CacheMisses,
+        Counter::LlcLoadMisses,
+        Counter::DtlbLoadMisses,
+        Counter::BranchMisses,
+        Counter::PageFaults,
+        Counter::MajorFaults,
+        Counter::ContextSwitches,
+        Counter::CpuMigrations,
+        Counter::TaskClock,
+    ];
+
+    /// The requested counters, whether or not this machine has them.
+    pub(crate) fn counters(&self) -> &[Counter] {
+        match self {
+            Self::Default => &Self::DEFAULT,
+            Self::Named(counters) => counters,
         }
     }
 }

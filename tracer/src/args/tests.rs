@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::ValueEnum as _;
+use gctrace_event::Counter;
 use std::path::Path;
 
 fn parsed(line: &str) -> Result<Invocation, clap::Error> {
@@ -159,6 +160,10 @@ fn the_other_subcommands() {
         Invocation::Analyze(AnalyzeConfig {
             traces: traces.iter().map(PathBuf::from).collect(),
             format,
+            full: false,
+            fail_if: Vec::new(),
+            gpu_hour: None,
+            gpus: None,
             output: None,
             force: false,
         })

@@ -12,13 +12,15 @@ use gctrace_event::ExaminedProcesses;
 use gctrace_event::TraceEnd;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Summary of a recording that could be closed.
 pub(crate) struct Outcome {
-    /// Lines for the user: totals and losses, then the `gctrace analyze` command if there is a
-    /// trace file.
+    /// Lines for the user: totals and losses.
     pub sentences: Vec<String>,
+    /// The trace file; `None` for a pipe and for `top` without `--record`.
+    pub trace: Option<PathBuf>,
     /// Whether at least one examined process contained Python.
     pub has_python: bool,
 }
@@ -69,13 +71,9 @@ pub(crate) fn finish(
         tracing::warn!("{first}");
         return Err(error.into());
     }
-    let mut sentences = vec![first];
-    sentences.extend(path.map(|path| {
-        let path = crate::text::shell_line(&[path]);
-        format!("gctrace analyze {path}")
-    }));
     Ok(Outcome {
-        sentences,
+        sentences: vec![first],
+        trace: path,
         has_python,
     })
 }

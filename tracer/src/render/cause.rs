@@ -1,5 +1,6 @@
 //! The section on the cost of pauses for GPU work.
 
+use super::evidence::after_start;
 use super::section::INDENT;
 use super::section::ReportSection;
 use super::section::paragraph;
@@ -28,7 +29,7 @@ pub(crate) fn cause(report: &Report) -> ReportSection {
         if several {
             lines.push(format!("{INDENT}{}:", name(cause, report)));
         }
-        lines.extend(of_process(cause));
+        lines.extend(of_process(cause, started_ns(report, cause.trace)));
     }
     if causes.len() > PROCESSES_SHOWN {
         let others = causes.len() - PROCESSES_SHOWN;
@@ -49,7 +50,12 @@ fn name(cause: &CauseReport, report: &Report) -> String {
     }
 }
 
-fn of_process(cause: &CauseReport) -> Vec<String> {
+/// Start of a trace on its own clock, which times in tables count from.
+pub(super) fn started_ns(report: &Report, trace: usize) -> u64 {
+    report.traces.get(trace).map_or(0, |trace| trace.started_ns)
+}
+
+fn of_process(cause: &CauseReport, started_ns: u64) -> Vec<String> {
     let mut lines = Vec::new();
     let mut add_sentence = |sentence: &str| lines.extend(paragraph(sentence));
     add_sentence(&verdict(cause));
@@ -59,7 +65,7 @@ fn of_process(cause: &CauseReport) -> Vec<String> {
     if let Some(sentence) = unexplained(cause) {
         add_sentence(&sentence);
     }
-    lines.extend(table(cause));
+    lines.extend(table(cause, started_ns));
     lines.extend(paragraph(&legend(cause)));
     lines
 }
@@ -126,7 +132,7 @@ fn unexplained(cause: &CauseReport) -> Option<String> {
     ))
 }
 
-fn table(cause: &CauseReport) -> Vec<String> {
+fn table(cause: &CauseReport, started_ns: u64) -> Vec<String> {
     let head = [
         "after start",
         "gen",
@@ -138,19 +144,15 @@ fn table(cause: &CauseReport) -> Vec<String> {
     ];
     let mut table = TextTable::new(&head, &[]);
     for pause in cause.longest.iter().take(PAUSES_SHOWN) {
-        table.row(row(pause));
+        table.row(row(pause, started_ns));
     }
     table.lines()
 }
 
-fn row(pause: &PauseCostReport) -> Vec<String> {
-    let after_start = match u64::try_from(pause.after_start_ns) {
-        Ok(after) => duration(after),
-        Err(_) => format!("-{}", duration(pause.after_start_ns.unsigned_abs())),
-    };
+fn row(pause: &PauseCostReport, started_ns: u64) -> Vec<String> {
     let generation = pause.generation;
     vec![
-        after_start,
+        after_start(pause.start_ns.saturating_sub(started_ns)),
         generation.map_or_else(|| "-".to_owned(), |generation| generation.to_string()),
         duration(pause.length_ns),
         duration(pause.parts.exposed_ns),

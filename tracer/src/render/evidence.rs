@@ -114,7 +114,8 @@ fn file_and_line(location: &Location) -> String {
 }
 
 /// Seconds with milliseconds, precise enough to find the pause in a trace viewer.
-fn after_start(ns: u64) -> String {
+/// A time on the clock of all tables: seconds after the start of the trace.
+pub(super) fn after_start(ns: u64) -> String {
     format!("{}.{:03} s", ns / 1_000_000_000, ns / 1_000_000 % 1000)
 }
 
@@ -251,6 +252,9 @@ pub(crate) fn explicit_calls(report: &Report) -> ReportSection {
     section("Explicit gc.collect() calls", &sentences)
 }
 
+/// From this share of the pauses off CPU on, the machine is named as a cause.
+const BUSY_MACHINE: f64 = 0.2;
+
 pub(crate) fn processor(report: &Report) -> ReportSection {
     let all = &report.totals.pauses;
     let mut sentences = Vec::new();
@@ -266,6 +270,13 @@ pub(crate) fn processor(report: &Report) -> ReportSection {
             duration(cpu.pause_ns),
             percent(cpu.off_cpu_ratio),
         ));
+        if cpu.off_cpu_ratio >= BUSY_MACHINE {
+            sentences.push(
+                "The machine has too few CPUs for its load, or memory was paged in; on an idle \
+                 one the pauses would be shorter."
+                    .to_owned(),
+            );
+        }
     }
     if let Some(world) = &all.stop_the_world {
         sentences.push(format!(

@@ -1,5 +1,7 @@
 //! The section on gaps: idle intervals of devices.
 
+use super::cause::started_ns;
+use super::evidence::after_start;
 use super::gpu_devices::name;
 use super::section::INDENT;
 use super::section::ReportSection;
@@ -44,7 +46,7 @@ pub(crate) fn gpu_gaps(report: &Report) -> ReportSection {
         lines.extend(sums(gaps));
         let ids: Vec<DeviceId> = gaps.devices.iter().map(|device| device.id).collect();
         for (at, gap) in gaps.longest.iter().take(GAPS_SHOWN).enumerate() {
-            lines.extend(one_gap(at + 1, gap, &ids));
+            lines.extend(one_gap(at + 1, gap, &ids, started_ns(report, gap.id.trace)));
         }
     }
     ReportSection::new("GPU gaps", lines)
@@ -95,7 +97,7 @@ fn collecting(gap: &GapReport) -> String {
     format!(" Collections ran on thread {}.", threads.join(", "))
 }
 
-fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId]) -> Vec<String> {
+fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId], started_ns: u64) -> Vec<String> {
     let mut parts = named(gap.host);
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let whole_ns = gap.duration_ns.max(1) as f64;
@@ -109,9 +111,9 @@ fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId]) -> Vec<String> {
         _ => format!(" on {}", name(gap.id, ids)),
     };
     let sentence = format!(
-        "{number}. {} idle{on}, {} after the first operation: {}.{}",
+        "{number}. {} idle{on}, {} after start: {}.{}",
         duration(gap.duration_ns),
-        duration(gap.after_first_ns),
+        after_start(gap.start_ns.saturating_sub(started_ns)),
         parts.join(", "),
         collecting(gap)
     );

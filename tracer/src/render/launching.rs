@@ -20,7 +20,8 @@ use gctrace_analysis::report::Report;
 /// Minimum mean depth to draw: below it, the host is practically never ahead.
 const MIN_MEAN: f64 = 0.01;
 /// Bars of 0 to 8 eighths of a character cell.
-const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Bars from empty to full.
+pub(super) const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Launch latency and run-ahead per device.
 pub(crate) fn launching(report: &Report) -> ReportSection {

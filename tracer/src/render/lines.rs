@@ -69,6 +69,20 @@ pub(crate) fn stacks(report: &Report) -> ReportSection {
     ReportSection::new("Stacks that trigger collections", text)
 }
 
+/// The lines of the program with the largest shares of the pause time, at most `most`.
+pub(crate) fn costliest(report: &Report, most: usize) -> Vec<String> {
+    let Some(lines) = &report.lines else {
+        return Vec::new();
+    };
+    let names = FileNames::new(lines);
+    let mut table = TextTable::new(&["", ""], &[1]);
+    let own = |line: &&LineReport| !line.location.file.starts_with("<frozen ");
+    for line in shown(lines).filter(own).take(most) {
+        table.row(vec![percent(line.time_ratio), names.place(&line.location)]);
+    }
+    table.lines().split_off(1)
+}
+
 /// Shortens file names: those of libraries start at the package, those of the program lose their
 /// common directory.
 struct FileNames<'a> {

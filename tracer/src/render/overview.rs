@@ -280,6 +280,14 @@ fn process_row(process: &ProcessReport) -> Vec<String> {
 }
 
 pub(crate) fn missing(report: &Report) -> ReportSection {
+    let items = missing_items(report);
+    let lines = items.iter().flat_map(|item| wrap(item, INDENT, "    "));
+    ReportSection::new("Missing", lines.collect())
+}
+
+/// What the figures lack, a sentence each; one that nothing is known to be missing if there is
+/// none.
+pub(super) fn missing_items(report: &Report) -> Vec<String> {
     let missing = &report.missing;
     let mut items: Vec<String> = missing
         .lost
@@ -343,13 +351,7 @@ pub(crate) fn missing(report: &Report) -> ReportSection {
     if items.is_empty() {
         items.push(nothing_known(missing.every_process_examined).to_owned());
     }
-    ReportSection::new(
-        "Missing",
-        items
-            .iter()
-            .flat_map(|item| wrap(item, INDENT, "    "))
-            .collect(),
-    )
+    items
 }
 
 /// The sentence if no loss is known. "Nothing was lost" requires that every process was examined.

@@ -2,6 +2,7 @@
 
 mod cause;
 mod causes;
+mod first_screen;
 mod gpu_work;
 mod gpus;
 mod modes;

@@ -75,7 +75,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
     text
 }
 
-fn verdict(report: &Report, style: Style) -> String {
+pub(super) fn verdict(report: &Report, style: Style) -> String {
     let sentence = wrap(&report.verdict.sentence, "", "").join("\n");
     let colored = match report.verdict.level {
         Level::None | Level::Negligible => style.good(&sentence),
@@ -106,6 +106,14 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
 
 fn saves(advice: &Advice, max_ns: u64) -> String {
     let most = duration(max_ns);
+    if let Some(likely_ns) = advice.saves_likely_ns {
+        return format!(
+            "Likely saves {} of the collector's time in training, {} at least, {most} at most \
+             (predicted).",
+            signed(likely_ns),
+            signed(advice.saves_at_least_ns.unwrap_or(likely_ns)),
+        );
+    }
     match advice.saves_at_least_ns {
         None => format!("Saves at most {most} (predicted)."),
         Some(min_ns @ ..0) => format!(
@@ -118,6 +126,12 @@ fn saves(advice: &Advice, max_ns: u64) -> String {
             least => format!("Saves {least} to {most} of the run (predicted by replay)."),
         },
     }
+}
+
+/// A duration that may be negative.
+fn signed(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    format!("{sign}{}", duration(ns.unsigned_abs()))
 }
 
 fn footnote(report: &Report) -> String {

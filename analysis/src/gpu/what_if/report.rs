@@ -169,7 +169,7 @@ fn program<'a>(
 }
 
 /// First and last time of anything in it.
-fn activity(timeline: &Timeline) -> (u64, u64) {
+pub(crate) fn activity(timeline: &Timeline) -> (u64, u64) {
     let ops = timeline.gpu_span();
     let calls = timeline.calls.iter().map(|own| (own.start_ns, own.end_ns));
     let pauses = timeline.pauses.iter().map(|own| (own.start_ns, own.end_ns));
@@ -182,7 +182,7 @@ fn activity(timeline: &Timeline) -> (u64, u64) {
 
 /// The peak memory of pymalloc arenas, per object of the largest heap. Not for processes that were
 /// already running: the arenas they had mapped before are unknown.
-fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
+pub(crate) fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
     let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;
     let objects = process.growth.as_ref()?.largest.objects;

@@ -42,7 +42,7 @@ fn sections(text: &str, headings: &[&str]) -> String {
 }
 
 impl Trace {
-    fn backward(self, pid: u32, at_ms: f64) -> Self {
+    pub(super) fn backward(self, pid: u32, at_ms: f64) -> Self {
         let ts = 5_000_000.0 + at_ms * 1000.0;
         self.line(&format!(
             r#"{{"ph":"X","cat":"user_annotation","name":"backward","pid":{pid},"tid":{pid},"ts":{ts:.3},"dur":900.000}}"#

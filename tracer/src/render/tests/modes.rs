@@ -49,7 +49,6 @@ fn several_modes() {
         "1 of 3 traces recorded by kernel probes and in-process (--mode both): 1 pause seen by both (p50 2.00 µs apart, p99 2.00 µs), \
          1 by probes only, 1 in-process only.",
         "unknown",
-        "look for calls",
     ] {
         assert!(joined.contains(expected), "{expected}: {text}");
     }

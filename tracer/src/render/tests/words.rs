@@ -128,9 +128,9 @@ fn the_advice_names_the_lines_and_the_settings() {
         .python(1)
         .line(&frame(1, 30))
         .line(&frame(2, 20))
-        .line(&pause(5100, 2, "manual", 1))
-        .line(&pause(5200, 2, "automatic", 2))
-        .line(&pause(5300, 0, "automatic", 2))
+        .line(&pause(5600, 2, "manual", 1))
+        .line(&pause(5700, 2, "automatic", 2))
+        .line(&pause(5800, 0, "automatic", 2))
         .end(1000, PROBES);
     let report = report(&[("trace.json", trace.json())]);
     let why = |id| of(&report, id).why.as_str();
@@ -148,7 +148,10 @@ fn the_advice_names_the_lines_and_the_settings() {
         assert!(why(id).contains(part), "{}", why(id));
     }
     let code = of(&report, AdviceId::RaiseThreshold).code.as_deref();
-    assert_eq!(code, Some("import gc\ngc.set_threshold(7000, 10, 10)"));
+    assert_eq!(
+        code,
+        Some("import gc\n# first, before other imports:\ngc.set_threshold(7000, 10, 10)")
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The words of each advice.
 
 use super::places;
+use crate::units;
 use crate::units::count;
 use crate::units::counted;
 use crate::units::duration;
@@ -30,17 +31,18 @@ struct AdviceText {
 
 /// Fills in the sentences of an advice of this report.
 pub(super) fn word(advice: &mut Advice, report: &Report) {
-    let times = PauseTimes::of(report);
+    let times = match advice.saves_likely_ns {
+        Some(_) => PauseTimes::unknown_as_automatic(report),
+        None => PauseTimes::of(report),
+    };
     let text = match advice.id {
         AdviceId::NoCollection => no_collection(report),
         AdviceId::RecordCollections => record_collections(),
         AdviceId::Leave => leave(report),
-        AdviceId::Shutdown => shutdown(&times),
         AdviceId::ExplicitCalls => explicit_calls(report, &times),
         AdviceId::Freeze => freeze(report, most(report), &times),
-        AdviceId::RaiseThreshold => raise_threshold(report, most(report), &times),
-        AdviceId::Planned => planned(report, most(report), &times),
-        AdviceId::Preempted => preempted(report),
+        AdviceId::RaiseThreshold => raise_threshold(report, advice, &times),
+        AdviceId::Planned => planned(report, advice, &times),
         AdviceId::SwappedOut => swapped_out(report, &times),
         AdviceId::RecordReasons => record_reasons(report, &times),
         AdviceId::Uncollectable => uncollectable(report),
@@ -156,20 +158,6 @@ fn leave(report: &Report) -> AdviceText {
     }
 }
 
-fn shutdown(times: &PauseTimes) -> AdviceText {
-    AdviceText {
-        action: "Ignore the collections at interpreter shutdown.",
-        why: format!(
-            "{} of the pause time ({} in {}) was at interpreter shutdown. It does not slow the \
-             work itself; in a longer run its share shrinks.",
-            percent(times.share(times.shutdown)),
-            duration(times.shutdown.time_ns),
-            counted(times.shutdown.count, "collection"),
-        ),
-        ..AdviceText::default()
-    }
-}
-
 fn explicit_calls(report: &Report, times: &PauseTimes) -> AdviceText {
     let calls = &report.explicit_calls;
     let rate = calls.rate_per_s.map_or(String::new(), |rate| match rate {
@@ -277,9 +265,12 @@ fn full_collection_rule(process: &ProcessReport) -> &'static str {
     }
 }
 
-fn raise_threshold(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceText {
+fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
+    let most = most(report);
     let settings = most.settings.as_ref();
     let thresholds = settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds);
+    let advised = advice.settings.as_ref().and_then(|own| own.thresholds);
+    let raised = advised.unwrap_or_else(|| SettingsReport::raised(thresholds));
     let youngest = GroupName::Generation(Some(0));
     let mut groups = report.by_generation.iter();
     let youngest = groups.find(|group| group.name == youngest);
@@ -303,8 +294,8 @@ fn raise_threshold(report: &Report, most: &ProcessReport, times: &PauseTimes) ->
             places::automatic_partial(report, times.automatic_partial),
         ),
         code: format!(
-            "import gc\ngc.set_threshold({})",
-            listed(SettingsReport::raised(thresholds))
+            "import gc\n# first, before other imports:\ngc.set_threshold({})",
+            listed(raised)
         ),
         risk: format!(
             "{}; each collection of generation 0 traverses up to ten times as many objects.",
@@ -317,12 +308,16 @@ fn listed([young, middle, old]: [i32; 3]) -> String {
     format!("{young}, {middle}, {old}")
 }
 
-/// With the number of steps that the replay chose, if steps are known.
-fn planned(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceText {
+/// With the interval that the replay or the simulation chose; every 1000 steps if neither did.
+fn planned(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
     let chosen = report.prediction(AdviceId::Planned);
     let chosen = chosen.and_then(|what| Some((what.every_steps?, what)));
     let reason = chosen.and_then(|(_, what)| what.why_every.as_ref());
-    let step = chosen.map_or(1000, |(every, _)| every);
+    // The replay's choice, if there is one.
+    let settings = advice.settings.as_ref().filter(|_| chosen.is_none());
+    let advised = settings.and_then(|own| own.collect_every_steps);
+    let step = advised.or(chosen.map(|(every, _)| every)).unwrap_or(1000);
+    let every_ns = settings.and_then(|own| own.collect_every_ns);
     AdviceText {
         action: "Disable automatic collection and call gc.collect() between steps.",
         why: format!(
@@ -333,48 +328,67 @@ fn planned(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceT
             percent(times.share(times.automatic())),
             reason.map_or(String::new(), |reason| format!(" {reason}")),
         ),
-        code: format!(
-            "import gc\n\
-             gc.disable()\n\
-             for step, batch in enumerate(loader):\n\
-             \x20   train_step(batch)\n\
-             \x20   if step % {step} == 0:   # the same step on every rank\n\
-             \x20       gc.collect()"
-        ),
-        risk: match (chosen, most.freed_per_s) {
+        code: match (advised, every_ns) {
+            (None, Some(every_ns)) => planned_by_time(every_ns),
+            _ => format!(
+                "import gc\n\
+                 gc.disable()\n\
+                 for step, batch in enumerate(loader):\n\
+                 \x20   train_step(batch)\n\
+                 \x20   if step % {step} == 0:   # the same step on every rank\n\
+                 \x20       gc.collect()"
+            ),
+        },
+        risk: match (chosen, advice.memory_objects) {
             (Some((every, what)), _) => format!("Every {} steps: {}", count(every), what.risk),
-            (None, Some(freed)) if freed >= 0.5 => format!(
-                "Memory grows by the garbage of up to 1000 steps: in process {} automatic \
-                 collections freed {} objects per second, so a million accumulate in {}. Tensors \
-                 in cycles keep their GPU memory until then. Choose the interval accordingly.",
-                most.pid,
-                count(freed as u64),
-                duration((1e15 / freed) as u64)
-            ),
-            (None, _) => format!(
-                "Memory grows by the garbage of up to 1000 steps. In process {} automatic \
-                 collections freed almost nothing in this recording, so this is little if other \
-                 phases (validation, checkpoints) behave the same.",
-                most.pid
-            ),
+            (None, Some(objects)) => waiting_risk(advice, objects),
+            (None, None) => planned_risk(most(report)),
         },
     }
 }
 
-fn preempted(report: &Report) -> AdviceText {
-    let cpu = report.totals.pauses.cpu.as_ref();
-    AdviceText {
-        action: "Give the processes more CPU time.",
-        why: format!(
-            "For {} of the pause time the collecting thread was off CPU (measured over {}): it \
-             was preempted, or memory was being paged in.",
-            percent(cpu.map_or(0.0, |cpu| cpu.off_cpu_ratio)),
-            counted(cpu.map_or(0, |cpu| cpu.pauses), "pause"),
+fn planned_by_time(every_ns: u64) -> String {
+    let seconds = three_digits(every_ns as f64 / 1e9);
+    format!(
+        "import gc, time\n\
+         gc.disable()\n\
+         collected = time.monotonic()\n\
+         for batch in loader:\n\
+         \x20   train_step(batch)\n\
+         \x20   if time.monotonic() - collected > {seconds}:   # better: every N steps\n\
+         \x20       gc.collect()\n\
+         \x20       collected = time.monotonic()"
+    )
+}
+
+fn waiting_risk(advice: &Advice, objects: u64) -> String {
+    let bytes = advice
+        .memory_bytes
+        .map_or(String::new(), |bytes| format!(" ({})", units::bytes(bytes)));
+    format!(
+        "Up to {}{bytes} of garbage wait for each collection; tensors in cycles keep their GPU \
+         memory until then. gc.collect(1) would be cheaper, but what survives two collections is \
+         then never freed.",
+        counted(objects, "object")
+    )
+}
+
+fn planned_risk(most: &ProcessReport) -> String {
+    match most.freed_per_s {
+        Some(freed) if freed >= 0.5 => format!(
+            "Memory grows by the garbage of up to 1000 steps: in process {} automatic \
+             collections freed {} objects per second, so a million accumulate in {}. Tensors in \
+             cycles keep their GPU memory until then. Choose the interval accordingly.",
+            most.pid,
+            count(freed as u64),
+            duration((1e15 / freed) as u64)
         ),
-        code: "nproc; uptime   # is the load above the number of CPUs?\n\
-               OMP_NUM_THREADS=4 python train.py   # and fewer DataLoader workers"
-            .to_owned(),
-        ..AdviceText::default()
+        _ => format!(
+            "Memory grows by the garbage of up to 1000 steps. In process {} automatic collections \
+             freed almost nothing in this recording, so this is little if other phases \
+             (validation, checkpoints) behave the same.",
+            most.pid
+        ),
     }
 }
 

@@ -7,8 +7,10 @@ use crate::units::percent;
 use gctrace_analysis::report::GpuCost;
 use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::Level;
+use gctrace_analysis::report::PhasesReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TraceReport;
+use gctrace_analysis::report::TrainingMark;
 use gctrace_event::GcReason;
 use gctrace_event::RecordingMode;
 
@@ -19,10 +21,14 @@ pub(super) fn sentence(report: &Report) -> String {
     let level = report.verdict.level;
     let cost = report.gpu_cost.as_ref();
     let mut sentence = match (level, cost) {
+        _ if report.runs > 1 => return separate_runs(report),
         (Level::Unknown, _) if report.totals.pauses.count == 0 => undetermined(&report.traces),
         (_, Some(cost)) => with_cost(level, cost, report.gpu.as_ref()),
         (Level::None, None) => no_collection(report),
-        _ => with_collections(report),
+        _ => match &report.phases {
+            Some(phases) => in_training(level, phases, report.totals.processes > 1),
+            None => with_collections(report),
+        },
     };
     let shutdown = report.pauses_of(GcReason::Shutdown);
     let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
@@ -31,13 +37,25 @@ pub(super) fn sentence(report: &Report) -> String {
             " The {} of collections at interpreter shutdown are not included.",
             duration(at_shutdown_ns)
         );
-    } else if at_shutdown_ns > 0 && at_shutdown_ns >= report.totals.stopped_ns / REPORTED_FRACTION {
+    } else if report.phases.is_none()
+        && at_shutdown_ns > 0
+        && at_shutdown_ns >= report.totals.stopped_ns / REPORTED_FRACTION
+    {
         sentence += &format!(
             " {} of it was at interpreter shutdown, which delays no step.",
             duration(at_shutdown_ns)
         );
     }
     sentence + &lost(report) + &cut_off(&report.traces)
+}
+
+fn separate_runs(report: &Report) -> String {
+    format!(
+        "These {} traces are of {} separate runs, which have no common verdict: analyze each run \
+         alone.",
+        report.traces.len(),
+        report.runs
+    )
 }
 
 fn lost(report: &Report) -> String {
@@ -95,6 +113,49 @@ fn no_collection(report: &Report) -> String {
              omitted took {} in total.",
             counted(some, "shorter pause"),
             duration(omitted.time_ns)
+        ),
+    }
+}
+
+/// What the collector cost the training phase of the busiest process, which is named if there are
+/// others.
+fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
+    let training = &phases.training;
+    let share = percent(training.paused_ratio.unwrap_or(0.0));
+    let longest = duration(training.longest_ns.unwrap_or(0));
+    let of = match (phases.training_by, phases.steps) {
+        (TrainingMark::SecondHalf, _) | (_, None) => "the second half of the run".to_owned(),
+        (_, Some(steps)) => counted(steps, "training step"),
+    };
+    let of = match (named, phases.rank) {
+        (false, _) => of,
+        (true, Some(rank)) => format!("{of} of rank {rank}"),
+        (true, None) => format!("{of} of process {}", phases.pid),
+    };
+    let time = format!(
+        "{} of {}",
+        duration(training.paused_ns),
+        duration(training.duration_ns)
+    );
+    match level {
+        Level::Heavy => format!(
+            "The garbage collector is a problem: it paused {share} of {of} ({time}), for up to \
+             {longest} at a time."
+        ),
+        Level::Noticeable => format!(
+            "The garbage collector costs {share} of {of} ({time}), in pauses of up to {longest}."
+        ),
+        Level::RareLongPauses => format!(
+            "The garbage collector takes little of {of} ({share}: {time}), but individual pauses \
+             are long: up to {longest}."
+        ),
+        _ if training.pauses.count == 0 => format!(
+            "The garbage collector is not the problem: it did not run in {of} ({}).",
+            duration(training.duration_ns)
+        ),
+        _ => format!(
+            "The garbage collector is not the problem: it took {share} of {of} ({time}), and the \
+             longest pause was {longest}."
         ),
     }
 }

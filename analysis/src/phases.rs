@@ -1,0 +1,354 @@
+//! A run cut into start-up, training and exit.
+//!
+//! Owns where training begins and ends in a process, and which process of a report the verdict is
+//! about. What a collection costs matters in training; at start-up and exit it is reported, but no
+//! remedy is credited with it.
+
+use crate::accumulate::tally::ratio;
+use crate::analysis::TraceState;
+use crate::gpu::pause_span::PauseSpan;
+use crate::gpu::steps::busiest_thread;
+use crate::gpu::timeline::StepSource;
+use crate::gpu::timeline::StepSpan;
+use crate::gpu::timeline::Timeline;
+use crate::gpu::what_if::report::activity;
+use crate::report::Basis;
+use crate::report::PauseTotal;
+use crate::report::PhaseReport;
+use crate::report::PhasesReport;
+use crate::report::ProcessReport;
+use crate::report::TrainingMark;
+use crate::time;
+use crate::time::intervals::Intervals;
+use crate::time::stats;
+use gctrace_event::GcReason;
+use std::borrow::Cow;
+
+/// Fewer steps than this do not show where training begins.
+const FEWEST_STEPS: usize = 5;
+/// The first steps are warm-up, thus part of start-up, as long as each is this many times longer
+/// than the median step: compiling and autotuning take seconds, a slow step seldom the triple.
+const WARM_UP_FACTOR: u64 = 3;
+/// Parts of a phase in [`PhaseReport::over_time_ns`].
+const PARTS: u64 = 24;
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    StartUp,
+    Training,
+    Exit,
+}
+
+/// The phases of one process; timestamps in ns on the clock of its timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunPhases {
+    /// Start and end of what is recorded of it.
+    pub(crate) span_ns: (u64, u64),
+    /// Start and end of training; within the span.
+    pub(crate) training_ns: (u64, u64),
+    pub(crate) mark: TrainingMark,
+    /// Training steps in `training_ns`; `None` if unknown.
+    pub(crate) steps: Option<u64>,
+}
+
+impl RunPhases {
+    /// The phases of a process. `span_ns`: start and end of what is recorded of it.
+    pub(crate) fn of(timeline: &Timeline, span_ns: (u64, u64)) -> Self {
+        let (start_ns, end_ns) = span_ns;
+        match training_steps(timeline).as_slice() {
+            steps @ [first, .., last] => Self {
+                span_ns: (start_ns.min(first.start_ns), end_ns.max(last.end_ns)),
+                training_ns: (first.start_ns, last.end_ns),
+                mark: match first.source {
+                    StepSource::ProfilerStep => TrainingMark::ProfilerSteps,
+                    StepSource::BackwardPass => TrainingMark::BackwardPasses,
+                },
+                steps: Some(steps.len() as u64),
+            },
+            _ => {
+                let exit_ns = exit_ns(timeline).clamp(start_ns, end_ns);
+                Self {
+                    span_ns,
+                    training_ns: (start_ns + (exit_ns - start_ns) / 2, exit_ns),
+                    mark: TrainingMark::SecondHalf,
+                    steps: None,
+                }
+            }
+        }
+    }
+
+    /// Start and end of a phase.
+    fn span_of(&self, phase: Phase) -> (u64, u64) {
+        match phase {
+            Phase::StartUp => (self.span_ns.0, self.training_ns.0),
+            Phase::Training => self.training_ns,
+            Phase::Exit => (self.training_ns.1, self.span_ns.1),
+        }
+    }
+
+    /// The phase that a pause is counted in. Collections of a finalizing interpreter are at exit,
+    /// whatever the time.
+    pub(crate) fn phase_of(&self, pause: &PauseSpan) -> Phase {
+        match pause.start_ns {
+            _ if pause.reason == GcReason::Shutdown => Phase::Exit,
+            start_ns if start_ns < self.training_ns.0 => Phase::StartUp,
+            start_ns if start_ns < self.training_ns.1 => Phase::Training,
+            _ => Phase::Exit,
+        }
+    }
+
+    fn row(&self, phase: Phase, pauses: &[PauseSpan], origin_ns: u64) -> PhaseReport {
+        let (start_ns, end_ns) = self.span_of(phase);
+        let own = pauses.iter().filter(|pause| self.phase_of(pause) == phase);
+        let mut sum = PauseTotal::default();
+        let mut longest_ns = None;
+        for pause in own.clone() {
+            sum.add(pause.duration_ns());
+            longest_ns = longest_ns.max(Some(pause.duration_ns()));
+        }
+        let paused = Intervals::from_iter(own.map(PauseSpan::span));
+        let duration_ns = end_ns - start_ns;
+        let paused_ns = paused.length_within(start_ns, end_ns);
+        PhaseReport {
+            after_start_ns: time::duration(origin_ns, start_ns),
+            duration_ns,
+            pauses: sum,
+            paused_ns,
+            paused_ratio: ratio(paused_ns, duration_ns),
+            longest_ns,
+            over_time_ns: over_time(&paused, (start_ns, end_ns)),
+        }
+    }
+}
+
+/// Paused time in equal parts of a phase; empty if nothing paused or the phase is too short.
+fn over_time(paused: &Intervals, (start_ns, end_ns): (u64, u64)) -> Vec<u64> {
+    let part_ns = (end_ns - start_ns) / PARTS;
+    if part_ns == 0 || paused.length_within(start_ns, end_ns) == 0 {
+        return Vec::new();
+    }
+    let parts = (0..PARTS).map(|part| {
+        let from_ns = start_ns + part * part_ns;
+        paused.length_within(from_ns, from_ns + part_ns)
+    });
+    parts.collect()
+}
+
+/// The steps of the thread with the most steps, without those of the warm-up; empty for fewer than
+/// [`FEWEST_STEPS`].
+fn training_steps(timeline: &Timeline) -> Vec<StepSpan> {
+    let thread = busiest_thread(timeline);
+    let own = timeline
+        .steps
+        .iter()
+        .filter(|step| Some(step.thread) == thread);
+    let steps: Vec<StepSpan> = own.copied().collect();
+    let length_ns = |step: &StepSpan| time::duration(step.start_ns, step.end_ns);
+    let mut lengths: Vec<u64> = steps.iter().map(length_ns).collect();
+    let Some(median_ns) = stats::median_low(&mut lengths) else {
+        return Vec::new();
+    };
+    let long_ns = time::times(median_ns, WARM_UP_FACTOR);
+    let trained = steps.iter().skip_while(|step| length_ns(step) > long_ns);
+    let trained: Vec<StepSpan> = trained.copied().collect();
+    match trained.len() {
+        0..FEWEST_STEPS => Vec::new(),
+        _ => trained,
+    }
+}
+
+/// When the interpreter began to finalize, by its collections; `u64::MAX` if unknown.
+fn exit_ns(timeline: &Timeline) -> u64 {
+    let pauses = timeline.pauses.iter();
+    let shutdown = pauses.filter(|pause| pause.reason == GcReason::Shutdown);
+    shutdown
+        .map(|pause| pause.start_ns)
+        .min()
+        .unwrap_or(u64::MAX)
+}
+
+/// The run of the process that the verdict is about.
+#[derive(Clone, Debug)]
+pub(crate) struct JudgedRun<'a> {
+    pub(crate) process: &'a ProcessReport,
+    /// Its pauses by start, on the clock of the phases.
+    pub(crate) pauses: Vec<PauseSpan>,
+    pub(crate) phases: RunPhases,
+    /// Start of the trace on that clock.
+    origin_ns: u64,
+}
+
+impl<'a> JudgedRun<'a> {
+    /// Of the processes with training steps the one with the most, otherwise the one that was
+    /// paused for longest. `None` if no process collected or its observed time is unknown, and
+    /// for free-threaded builds, where a collection stops the program for only a part of its
+    /// time.
+    pub(crate) fn of(
+        timelines: &[Timeline],
+        processes: &'a [ProcessReport],
+        traces: &[TraceState],
+    ) -> Option<Self> {
+        let timeline_of = |process: &ProcessReport| {
+            let mut own = timelines.iter();
+            own.find(|own| own.process_trace == process.trace && own.pid == process.pid)
+        };
+        let with_steps = processes.iter().filter_map(|process| {
+            let steps = timeline_of(process)?.steps.len();
+            (steps >= FEWEST_STEPS).then_some((steps, process))
+        });
+        let most = with_steps.reduce(|one, other| if other.0 > one.0 { other } else { one });
+        let process = most.map_or(processes.first(), |(_, process)| Some(process))?;
+        let interpreter = process.interpreter.as_ref();
+        if interpreter.is_some_and(|interpreter| interpreter.free_threaded) {
+            return None;
+        }
+        let timeline = timeline_of(process)?.unpacked();
+        let trace = traces.get(process.trace)?;
+        // A merged timeline has the clock of the other trace.
+        let origin_ns = traces.get(timeline.trace)?.started_ns();
+        let span_ns = match timeline.trace == timeline.process_trace {
+            true => {
+                let start_ns = time::after(trace.started_ns(), process.since_start_ns);
+                (start_ns, time::after(start_ns, process.observed_ns))
+            }
+            false => activity(&timeline),
+        };
+        if span_ns.0 >= span_ns.1 {
+            return None;
+        }
+        Some(Self {
+            process,
+            phases: RunPhases::of(&timeline, span_ns),
+            pauses: match timeline {
+                Cow::Borrowed(own) => own.pauses.clone(),
+                Cow::Owned(own) => own.pauses,
+            },
+            origin_ns,
+        })
+    }
+
+    /// What its pauses took in each phase.
+    pub(crate) fn report(&self) -> PhasesReport {
+        let row = |phase| self.phases.row(phase, &self.pauses, self.origin_ns);
+        PhasesReport {
+            basis: match self.phases.mark {
+                TrainingMark::SecondHalf => Basis::Inferred,
+                TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => Basis::Measured,
+            },
+            trace: self.process.trace,
+            pid: self.process.pid,
+            rank: self.process.rank,
+            training_by: self.phases.mark,
+            steps: self.phases.steps,
+            start_up: row(Phase::StartUp),
+            training: row(Phase::Training),
+            exit: row(Phase::Exit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::index::Index;
+    use proptest::prelude::*;
+
+    fn pause(start_ns: u64, end_ns: u64, reason: GcReason) -> PauseSpan {
+        PauseSpan {
+            start_ns,
+            end_ns,
+            thread: Index::new(0),
+            collected: None,
+            objects: None,
+            generation: 0,
+            reason,
+        }
+    }
+
+    fn steps(lengths: &[u64], from_ns: u64) -> Vec<StepSpan> {
+        let mut start_ns = from_ns;
+        let step = |(number, length_ns): (usize, &u64)| {
+            let end_ns = start_ns + length_ns;
+            let step = StepSpan {
+                start_ns,
+                end_ns,
+                thread: Index::new(0),
+                number: number as u64,
+                source: StepSource::BackwardPass,
+            };
+            start_ns = end_ns;
+            step
+        };
+        lengths.iter().enumerate().map(step).collect()
+    }
+
+    #[test]
+    fn training_is_from_the_first_step_after_the_warm_up_to_the_last() {
+        let timeline = Timeline {
+            steps: steps(&[900, 500, 100, 100, 110, 90, 100, 400, 100], 1_000),
+            ..Timeline::default()
+        };
+        let phases = RunPhases::of(&timeline, (0, 10_000));
+        assert_eq!(phases.training_ns, (2_400, 3_400));
+        assert_eq!(phases.steps, Some(7));
+        assert_eq!(phases.mark, TrainingMark::BackwardPasses);
+    }
+
+    #[test]
+    fn without_steps_it_is_the_second_half_until_the_interpreter_finalizes() {
+        let timeline = Timeline {
+            steps: steps(&[100; FEWEST_STEPS - 1], 0),
+            pauses: vec![
+                pause(100, 200, GcReason::Automatic),
+                pause(600, 650, GcReason::Manual),
+                pause(800, 900, GcReason::Shutdown),
+            ],
+            ..Timeline::default()
+        };
+        let phases = RunPhases::of(&timeline, (0, 1_000));
+        assert_eq!(phases.training_ns, (400, 800));
+        assert_eq!(
+            (phases.mark, phases.steps),
+            (TrainingMark::SecondHalf, None)
+        );
+        let of = |phase| phases.row(phase, &timeline.pauses, 0);
+        let counts = [Phase::StartUp, Phase::Training, Phase::Exit].map(|one| of(one).pauses.count);
+        assert_eq!(counts, [1, 1, 1]);
+        let training = of(Phase::Training);
+        assert_eq!(training.paused_ns, 50);
+        assert_eq!(training.paused_ratio, Some(0.125));
+    }
+
+    proptest! {
+        #[test]
+        fn every_pause_is_in_one_phase_and_none_is_longer_than_its_phase(
+            lengths in prop::collection::vec(0u64..1_000, 0..20),
+            pauses in prop::collection::vec((0u64..30_000, 0u64..3_000, 0usize..4), 0..20),
+            span_ns in (0u64..10_000, 10_001u64..40_000),
+        ) {
+            let reasons = [GcReason::Automatic, GcReason::Manual, GcReason::Shutdown, GcReason::Unknown];
+            let pauses = pauses.into_iter().map(|(start_ns, length_ns, reason)| {
+                pause(start_ns, start_ns + length_ns, reasons[reason])
+            });
+            let timeline = Timeline {
+                steps: steps(&lengths, 5_000),
+                pauses: pauses.collect(),
+                ..Timeline::default()
+            };
+            let phases = RunPhases::of(&timeline, span_ns);
+            let (start_ns, end_ns) = phases.span_ns;
+            prop_assert!(start_ns <= phases.training_ns.0);
+            prop_assert!(phases.training_ns.0 <= phases.training_ns.1);
+            prop_assert!(phases.training_ns.1 <= end_ns);
+            let mut count = 0;
+            for phase in [Phase::StartUp, Phase::Training, Phase::Exit] {
+                let row = phases.row(phase, &timeline.pauses, 0);
+                count += row.pauses.count;
+                prop_assert!(row.paused_ns <= row.duration_ns);
+                prop_assert!(row.over_time_ns.iter().sum::<u64>() <= row.paused_ns);
+            }
+            prop_assert_eq!(count, timeline.pauses.len() as u64);
+        }
+    }
+}

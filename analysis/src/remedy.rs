@@ -1,0 +1,127 @@
+//! What each remedy would have saved in the training phase of a recorded run.
+//!
+//! The recorded collections are taken apart into curves (`curves.rs`), a generational collector
+//! runs over them under the new setting (`collector.rs`), and the difference is the saving
+//! (`price.rs`). A saving is a range: what the recording leaves unknown is assumed for the worse,
+//! as likely, and for the better. docs/measurements.md compares ranges with measured savings.
+
+mod collector;
+mod curves;
+mod price;
+#[cfg(test)]
+mod tests;
+
+use self::curves::RecordedCurves;
+use crate::gpu::pause_span::PauseSpan;
+use crate::report::AdviceId;
+use crate::report::AdvisedSettings;
+
+/// A run to price remedies for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordedRun<'a> {
+    /// All pauses of the process, by start.
+    pub(crate) pauses: &'a [PauseSpan],
+    /// Start and end of training, on the clock of the pauses.
+    pub(crate) training_ns: (u64, u64),
+    /// Training steps within; `None` if unknown.
+    pub(crate) steps: Option<u64>,
+    /// `gc.get_threshold()` while it trained.
+    pub(crate) thresholds: [i32; 3],
+    /// `gc.isenabled()`; `None` if unknown.
+    pub(crate) enabled: Option<bool>,
+}
+
+/// What is assumed where the recording leaves it open, by its effect on the time of collections
+/// under the new setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CostAssumption {
+    Cheap,
+    Likely,
+    Costly,
+}
+
+/// A figure under each [`CostAssumption`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct RemedyEstimate {
+    cheap: f64,
+    likely: f64,
+    costly: f64,
+}
+
+impl RemedyEstimate {
+    fn of(mut figure: impl FnMut(CostAssumption) -> f64) -> Self {
+        Self {
+            cheap: figure(CostAssumption::Cheap),
+            likely: figure(CostAssumption::Likely),
+            costly: figure(CostAssumption::Costly),
+        }
+    }
+
+    /// Multiples of a figure.
+    fn around(figure: f64, [cheap, likely, costly]: [f64; 3]) -> Self {
+        Self {
+            cheap: figure * cheap,
+            likely: figure * likely,
+            costly: figure * costly,
+        }
+    }
+
+    fn at(&self, assumption: CostAssumption) -> f64 {
+        match assumption {
+            CostAssumption::Cheap => self.cheap,
+            CostAssumption::Likely => self.likely,
+            CostAssumption::Costly => self.costly,
+        }
+    }
+
+    fn map(self, figure: impl Fn(f64) -> f64) -> Self {
+        Self::of(|assumption| figure(self.at(assumption)))
+    }
+}
+
+/// A remedy and its price.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PricedRemedy {
+    pub(crate) id: AdviceId,
+    pub(crate) settings: AdvisedSettings,
+    /// Collector time that training needs less, in ns: least, likely, most; negative if it needs
+    /// more.
+    pub(crate) saves_ns: [i64; 3],
+    /// Garbage that waits for its collection, beyond what did in the recording, in objects.
+    pub(crate) waiting_objects: u64,
+    /// The same as a share of the live heap; 0 if the heap is unknown.
+    waiting_ratio: f64,
+}
+
+impl PricedRemedy {
+    pub(crate) fn likely_ns(&self) -> i64 {
+        self.saves_ns[1]
+    }
+
+    /// By which remedies are ranked: the likely saving, less a tenth for thresholds and a quarter
+    /// for what needs care (freezing keeps what it froze, planned collection depends on its
+    /// interval, an explicit call may have a reason), divided by the memory that the waiting
+    /// garbage makes of the heap (1 = no more than before).
+    pub(crate) fn rank(&self) -> f64 {
+        let care = match self.id {
+            AdviceId::RaiseThreshold => 0.9,
+            _ => 0.75,
+        };
+        float(self.likely_ns().max(0).unsigned_abs()) * care / (1.0 + self.waiting_ratio)
+    }
+}
+
+/// The remedies that apply, priced, in no order. Without any that is not in force already, empty.
+/// `None` if the collector cannot be simulated: a generation is unknown.
+pub(crate) fn price(run: &RecordedRun<'_>) -> Option<Vec<PricedRemedy>> {
+    let curves = RecordedCurves::of(run)?;
+    Some(price::remedies(run, &curves))
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a prediction needs no more than 52 bits"
+)]
+fn float(number: u64) -> f64 {
+    number as f64
+}

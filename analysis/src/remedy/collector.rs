@@ -1,0 +1,204 @@
+//! A generational collector that runs over recorded curves: which full collections a setting has,
+//! and what they take.
+//!
+//! CPython 3.8 - 3.13 and from 3.14.5 on (`gc.c`, `gc_select_generation`): a full collection needs
+//! more collections of the middle generation than threshold 2, and pending objects of at least a
+//! quarter of those that survived the last full one.
+
+use super::CostAssumption;
+use super::RemedyEstimate;
+use super::curves::FullCollection;
+use super::curves::RecordedCurves;
+use super::curves::quotient;
+
+/// Time to traverse a heap that was laid out under another setting, in times of the recorded one.
+const TRAVERSING_MOVED: [f64; 3] = [0.9, 1.0, 1.15];
+
+/// The new setting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// Recorded windows per new window: by how much threshold 0 was raised.
+    pub(super) raised: f64,
+    /// Thresholds 1 and 2.
+    pub(super) thresholds: [f64; 2],
+    /// Collect and freeze at the start of training.
+    pub(super) freeze: bool,
+}
+
+/// Full collections in training.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SimulatedFulls {
+    pub(super) time_ns: f64,
+    /// Most garbage that one of them, or the end of training, found, in objects.
+    pub(super) most_garbage: f64,
+}
+
+/// State of the collector; times are what a full collection spends on those objects, in ns.
+#[derive(Clone, Copy, Debug)]
+struct OldGeneration {
+    /// Collections of the middle generation since the last full one.
+    middle: f64,
+    pending_ns: f64,
+    /// Survivors of the last full collection.
+    total_ns: f64,
+    frozen_ns: f64,
+    /// Promoted since the freeze, and not found dead since.
+    unfrozen_ns: f64,
+    /// Objects.
+    garbage: f64,
+}
+
+/// Runs the collector from start to end of training.
+pub(super) fn full_collections(
+    curves: &RecordedCurves,
+    setting: Setting,
+    assumption: CostAssumption,
+) -> SimulatedFulls {
+    let mut sum = SimulatedFulls::default();
+    let [middle, old] = setting.thresholds;
+    let (mut window, end) = curves.windows;
+    let Some(mut state) = begin(curves, setting, assumption, &mut sum) else {
+        return sum;
+    };
+    let mut explicit = curves
+        .fulls
+        .iter()
+        .filter(|full| full.in_training && !full.automatic)
+        .peekable();
+    let step = setting.raised * (middle + 1.0);
+    loop {
+        let next = window + step;
+        while let Some(full) = explicit.next_if(|full| full.window <= next) {
+            state.collect(curves, full.window, assumption, &mut sum);
+        }
+        let interval = curves.interval(next).filter(|_| next <= end);
+        let Some(interval) = interval else {
+            break;
+        };
+        window = next;
+        state.promote(
+            interval,
+            curves,
+            step,
+            promoted_part(curves, setting, interval, assumption),
+        );
+        if state.middle > old && state.pending_ns >= state.total_ns / 4.0 {
+            state.collect(curves, window, assumption, &mut sum);
+        }
+    }
+    sum.most_garbage = sum.most_garbage.max(state.garbage);
+    if setting.raised > 1.0 && assumption == CostAssumption::Likely {
+        // Where in its cycle the collector is when training ends is not known: the part of the next
+        // full collection that it has come near to.
+        let waited = (state.middle / (old + 1.0)).min(1.0);
+        let promoted = quotient(state.pending_ns, state.total_ns / 4.0).min(1.0);
+        let mut next = SimulatedFulls::default();
+        state.collect(curves, end, assumption, &mut next);
+        sum.time_ns += next.time_ns * waited.min(promoted);
+    }
+    sum
+}
+
+/// The state at the start of training. `None` without a recorded full collection.
+fn begin(
+    curves: &RecordedCurves,
+    setting: Setting,
+    assumption: CostAssumption,
+    sum: &mut SimulatedFulls,
+) -> Option<OldGeneration> {
+    let (start, _) = curves.windows;
+    let interval = curves.interval(start)?;
+    let last = curves.last_before(start);
+    let since = start - last.map_or(0.0, |full| full.window);
+    let mut state = OldGeneration {
+        middle: curves.middle_before / setting.raised,
+        pending_ns: interval.promoted_ns * since,
+        total_ns: last.map_or(0.0, |full| curves.live_ns(full.window)),
+        frozen_ns: 0.0,
+        unfrozen_ns: 0.0,
+        garbage: interval.garbage * since,
+    };
+    if setting.freeze {
+        state.collect(curves, start, assumption, sum);
+        state.total_ns = curves.live_ns(start);
+        state.frozen_ns = state.total_ns;
+    } else if setting.raised > 1.0 {
+        // With the setting in force from the start of the run, the last full collection was at
+        // another time.
+        match assumption {
+            CostAssumption::Cheap | CostAssumption::Likely => {
+                (state.middle, state.pending_ns, state.garbage) = (0.0, 0.0, 0.0);
+            }
+            CostAssumption::Costly => state.middle = setting.thresholds[1],
+        }
+    }
+    Some(state)
+}
+
+/// The part of what was promoted that still is if the younger generations are collected later: of
+/// what died soon after, nothing, as much as died at a tenth of the age, or all.
+fn promoted_part(
+    curves: &RecordedCurves,
+    setting: Setting,
+    interval: &FullCollection,
+    assumption: CostAssumption,
+) -> f64 {
+    if setting.raised <= 1.0 {
+        return 1.0;
+    }
+    let stays = quotient(interval.growth_ns, interval.promoted_ns).min(1.0);
+    match assumption {
+        CostAssumption::Cheap => stays,
+        CostAssumption::Likely => stays.max(1.0 - curves.died_young()),
+        CostAssumption::Costly => 1.0,
+    }
+}
+
+impl OldGeneration {
+    fn promote(
+        &mut self,
+        interval: &FullCollection,
+        curves: &RecordedCurves,
+        windows: f64,
+        part: f64,
+    ) {
+        let garbage_ns = interval.garbage * curves.traversing_ns.likely;
+        let passing_ns = (interval.promoted_ns - garbage_ns - interval.growth_ns).max(0.0);
+        self.pending_ns += interval.promoted_ns * windows * part;
+        self.garbage += interval.garbage * windows * part;
+        self.unfrozen_ns += passing_ns * windows;
+        self.middle += 1.0;
+    }
+
+    fn collect(
+        &mut self,
+        curves: &RecordedCurves,
+        window: f64,
+        assumption: CostAssumption,
+        sum: &mut SimulatedFulls,
+    ) {
+        let live_ns = curves.live_ns(window);
+        let least_ns = (live_ns - self.frozen_ns).max(0.0);
+        let most_ns = match self.frozen_ns > 0.0 {
+            true => live_ns.min(least_ns + self.unfrozen_ns),
+            false => least_ns,
+        };
+        let traversing_ns = match assumption {
+            CostAssumption::Cheap => least_ns,
+            CostAssumption::Likely => f64::midpoint(least_ns, most_ns),
+            CostAssumption::Costly => most_ns,
+        };
+        sum.time_ns += traversing_moved_ns(traversing_ns, assumption)
+            + curves.to_free_ns(self.garbage, assumption);
+        sum.most_garbage = sum.most_garbage.max(self.garbage);
+        self.total_ns = traversing_ns;
+        self.pending_ns = 0.0;
+        self.garbage = 0.0;
+        self.middle = 0.0;
+    }
+}
+
+/// Time to traverse under the new setting what took `recorded_ns`.
+pub(super) fn traversing_moved_ns(recorded_ns: f64, assumption: CostAssumption) -> f64 {
+    RemedyEstimate::around(recorded_ns, TRAVERSING_MOVED).at(assumption)
+}

@@ -1,0 +1,277 @@
+//! The recorded collections as curves over allocations.
+//!
+//! The unit of allocations is the *window*: what passes between two automatic collections, one
+//! container more than threshold 0. The size of the heap is measured by the time that a full
+//! collection spends on it, as object counts are not always recorded.
+
+use super::CostAssumption;
+use super::RecordedRun;
+use super::RemedyEstimate;
+use super::float;
+use crate::gpu::pause_span::PauseSpan;
+use gctrace_event::GcReason;
+
+/// Time per object that a full collection traverses, in times of that in the middle generation, if
+/// object counts are unknown: a heap does not fit the caches (docs/measurements.md).
+const TRAVERSING_FULL: [f64; 3] = [1.0, 2.0, 4.0];
+/// The same if they are known: it varies between collections.
+const TRAVERSING_KNOWN: [f64; 3] = [0.8, 1.0, 1.25];
+/// Time per object to free garbage that left the caches, in times of that per object of the younger
+/// generations.
+const FREEING_COLD: [f64; 3] = [1.5, 4.0, 8.0];
+/// A heap of which less than this part is left was frozen: programs seldom free so much at once.
+const FROZEN: f64 = 0.3;
+/// Fewer freed objects do not show the most that freeing one takes.
+const FEWEST_FREED: u64 = 100;
+
+/// Collections of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CollectionSum {
+    pub(super) count: f64,
+    pub(super) time_ns: f64,
+    /// Objects freed.
+    pub(super) freed: f64,
+}
+
+impl CollectionSum {
+    fn add(&mut self, pause: &PauseSpan) {
+        self.count += 1.0;
+        self.time_ns += float(pause.duration_ns());
+        self.freed += freed(pause);
+    }
+}
+
+/// A full collection, and what the interval before it promoted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FullCollection {
+    /// When, in windows.
+    pub(super) window: f64,
+    pub(super) automatic: bool,
+    pub(super) in_training: bool,
+    time_ns: f64,
+    freed: f64,
+    /// Collections of the middle generation since the full one before.
+    middle: f64,
+    /// Time on the objects that it left, in ns.
+    live_ns: f64,
+    /// Per window since the full collection before: what joined the oldest generation, in ns of its
+    /// traversal; by how much the live heap grew, in the same; garbage that it freed, in objects.
+    pub(super) promoted_ns: f64,
+    pub(super) growth_ns: f64,
+    pub(super) garbage: f64,
+}
+
+/// What the simulated collector runs over.
+#[derive(Clone, Debug)]
+pub(super) struct RecordedCurves {
+    /// Start and end of training, in windows.
+    pub(super) windows: (f64, f64),
+    /// Automatic collections in training, by generation.
+    pub(super) automatic: [CollectionSum; 3],
+    /// Full collections in training that the program asked for.
+    pub(super) explicit: CollectionSum,
+    /// Of the whole run, in order.
+    pub(super) fulls: Vec<FullCollection>,
+    /// Collections of the middle generation between the last full one and training.
+    pub(super) middle_before: f64,
+    /// Containers per window, and per collection of the middle generation.
+    pub(super) containers: (f64, f64),
+    /// Time per object of the middle generation, in ns.
+    pub(super) middle_ns: f64,
+    /// Time per object that a full collection traverses, in ns.
+    pub(super) traversing_ns: RemedyEstimate,
+    /// Time per object to free garbage that waited, in ns.
+    pub(super) freeing_ns: RemedyEstimate,
+}
+
+impl RecordedCurves {
+    /// `None` if a generation is unknown.
+    pub(super) fn of(run: &RecordedRun<'_>) -> Option<Self> {
+        let [young, middle, old] = run.thresholds.map(|threshold| f64::from(threshold.max(0)));
+        let containers = (young + 1.0, (young + 1.0) * (middle + 1.0));
+        let mut curves = Self {
+            windows: (0.0, 0.0),
+            automatic: [CollectionSum::default(); 3],
+            explicit: CollectionSum::default(),
+            fulls: Vec::new(),
+            middle_before: 0.0,
+            containers,
+            middle_ns: 0.0,
+            traversing_ns: RemedyEstimate::default(),
+            freeing_ns: RemedyEstimate::default(),
+        };
+        let mut middle_sum = CollectionSum::default();
+        let mut traversed = (0.0, 0.0);
+        let (mut window, mut since_full) = (0.0, 0.0);
+        for pause in run.pauses {
+            if pause.reason == GcReason::Shutdown || pause.start_ns >= run.training_ns.1 {
+                continue;
+            }
+            let in_training = pause.start_ns >= run.training_ns.0;
+            let automatic = match pause.reason {
+                GcReason::Automatic => true,
+                // CPython runs an automatic full collection only if threshold 2 is exceeded.
+                GcReason::Unknown => pause.generation != 2 || since_full > old,
+                GcReason::Manual | GcReason::Shutdown => false,
+            };
+            let sum = match automatic {
+                true => curves.automatic.get_mut(usize::from(pause.generation))?,
+                false => &mut curves.explicit,
+            };
+            if in_training {
+                sum.add(pause);
+            }
+            match pause.generation {
+                2 => {
+                    if let Some(objects) = pause.objects {
+                        traversed.0 += f64::from(objects.get()) + freed(pause);
+                        traversed.1 += float(pause.duration_ns());
+                    }
+                    curves.fulls.push(FullCollection {
+                        window,
+                        automatic,
+                        in_training,
+                        time_ns: float(pause.duration_ns()),
+                        freed: freed(pause),
+                        middle: since_full,
+                        live_ns: 0.0,
+                        promoted_ns: 0.0,
+                        growth_ns: 0.0,
+                        garbage: 0.0,
+                    });
+                    since_full = 0.0;
+                }
+                1 => {
+                    middle_sum.add(pause);
+                    since_full += 1.0;
+                }
+                _ => {}
+            }
+            if automatic {
+                window += 1.0;
+            }
+            if !in_training {
+                curves.windows.0 = window;
+                curves.middle_before = since_full;
+            }
+        }
+        curves.windows.1 = window;
+        curves.price_objects(middle_sum, traversed);
+        curves.promote(old);
+        Some(curves)
+    }
+
+    /// Time per object. `traversed`: objects and time of full collections with known counts.
+    fn price_objects(&mut self, middle: CollectionSum, traversed: (f64, f64)) {
+        let [young, _, _] = self.automatic;
+        let young_objects = (young.count * self.containers.0).max(young.freed);
+        let young_ns = quotient(young.time_ns, young_objects);
+        self.middle_ns = quotient(middle.time_ns, middle.count * self.containers.1);
+        self.traversing_ns = match traversed {
+            (objects, time_ns) if objects > 0.0 => {
+                RemedyEstimate::around(time_ns / objects, TRAVERSING_KNOWN)
+            }
+            _ => RemedyEstimate::around(self.middle_ns, TRAVERSING_FULL),
+        };
+        let each = self.fulls.iter();
+        let most = each
+            .filter(|full| full.freed > float(FEWEST_FREED))
+            .map(|full| full.time_ns / full.freed);
+        let most_ns = most.fold(f64::INFINITY, f64::min);
+        self.freeing_ns = RemedyEstimate::around(young_ns.max(self.middle_ns), FREEING_COLD)
+            .map(|ns| ns.min(most_ns));
+    }
+
+    /// What each interval between full collections promoted. Where more collections of the middle
+    /// generation passed than threshold 2 asks for, a quarter of the heap was awaited.
+    fn promote(&mut self, threshold: f64) {
+        let mut before: Option<FullCollection> = None;
+        for full in &mut self.fulls {
+            let freeing_ns = self.freeing_ns.likely * full.freed;
+            full.live_ns = (full.time_ns - freeing_ns).max(full.time_ns * 0.1);
+            let (window, live_ns) = before.map_or((0.0, 0.0), |own| (own.window, own.live_ns));
+            let windows = (full.window - window).max(1.0);
+            let growth_ns = (full.live_ns - live_ns).max(0.0);
+            let quarter_ns = live_ns / 4.0;
+            let promoted_ns = match full.automatic {
+                true if full.middle > threshold + 1.0 => quarter_ns * (1.0 + 0.5 / full.middle),
+                automatic => {
+                    let least_ns = if automatic { quarter_ns } else { 0.0 };
+                    (growth_ns + self.traversing_ns.likely * full.freed).max(least_ns)
+                }
+            };
+            full.promoted_ns = promoted_ns / windows;
+            full.growth_ns = growth_ns / windows;
+            full.garbage = full.freed / windows;
+            before = Some(*full);
+        }
+    }
+
+    /// The full collection that ends the interval at a window; after the last one, that one.
+    pub(super) fn interval(&self, window: f64) -> Option<&FullCollection> {
+        self.fulls.get(self.next(window)).or(self.fulls.last())
+    }
+
+    /// The last full collection before a window.
+    pub(super) fn last_before(&self, window: f64) -> Option<&FullCollection> {
+        self.fulls.get(self.next(window).checked_sub(1)?)
+    }
+
+    fn next(&self, window: f64) -> usize {
+        self.fulls.partition_point(|full| full.window < window)
+    }
+
+    /// Time to traverse the objects alive at a window, in ns.
+    pub(super) fn live_ns(&self, window: f64) -> f64 {
+        match (self.last_before(window), self.fulls.get(self.next(window))) {
+            (None, None) => 0.0,
+            (None, Some(next)) => next.live_ns * quotient(window, next.window.max(1.0)),
+            (Some(last), None) => last.live_ns + last.growth_ns * (window - last.window),
+            (Some(last), Some(next)) => {
+                let part = quotient(window - last.window, next.window - last.window);
+                last.live_ns + (next.live_ns - last.live_ns) * part
+            }
+        }
+    }
+
+    /// Whether a full collection went through far fewer objects than the one before it had left:
+    /// the others were frozen.
+    pub(super) fn frozen(&self) -> bool {
+        let pairs = self.fulls.windows(2);
+        let mut drops = pairs.map(|pair| match pair {
+            [before, after] => after.time_ns < before.live_ns * FROZEN,
+            _ => false,
+        });
+        drops.any(|drop| drop)
+    }
+
+    /// The part of the middle generation's objects that its collections freed, in training.
+    pub(super) fn died_young(&self) -> f64 {
+        let [_, middle, _] = self.automatic;
+        quotient(middle.freed, middle.count * self.containers.1).min(1.0)
+    }
+
+    /// Objects that all automatic collections of training freed.
+    pub(super) fn garbage(&self) -> f64 {
+        self.automatic.iter().map(|sum| sum.freed).sum()
+    }
+
+    /// Time of all automatic collections of training, in ns.
+    pub(super) fn automatic_ns(&self) -> f64 {
+        self.automatic.iter().map(|sum| sum.time_ns).sum()
+    }
+
+    /// Time to free garbage that waited, in ns.
+    pub(super) fn to_free_ns(&self, objects: f64, assumption: CostAssumption) -> f64 {
+        objects * self.freeing_ns.at(assumption)
+    }
+}
+
+/// 0 where there is nothing to divide by.
+pub(super) fn quotient(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+fn freed(pause: &PauseSpan) -> f64 {
+    pause.collected.map_or(0.0, |freed| f64::from(freed.get()))
+}

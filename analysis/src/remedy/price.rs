@@ -1,0 +1,217 @@
+//! The price of each remedy: recorded time of collections, less their time under the new setting.
+
+use super::CostAssumption;
+use super::PricedRemedy;
+use super::RecordedRun;
+use super::RemedyEstimate;
+use super::collector::Setting;
+use super::collector::full_collections;
+use super::collector::traversing_moved_ns;
+use super::curves::RecordedCurves;
+use super::curves::quotient;
+use crate::report::AdviceId;
+use crate::report::AdvisedSettings;
+use crate::report::SettingsReport;
+
+/// By how much [`SettingsReport::raised`] raises threshold 0. More is no better: 50,000 new
+/// containers do not fit the caches, so that collections of generation 0 take more than they save.
+const RAISED: u8 = 10;
+/// Up to this threshold 0 (that of CPython 3.13) raising it is advised.
+const LARGEST_RAISED: i32 = 2_000;
+/// Time of collections of generation 0 under the raised threshold, in times of that of the recorded
+/// ones that went through objects of the same age.
+const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 2.0];
+/// Planned collections in training that are tried.
+const PLANNED: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
+/// Recorded and predicted run differ by this share of all collector time, whatever changes.
+const RUN_TO_RUN: f64 = 0.1;
+
+/// All remedies that apply.
+pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<PricedRemedy> {
+    let enabled = run.enabled != Some(false) && run.thresholds[0] > 0;
+    let automatic = enabled && curves.automatic_ns() > 0.0;
+    let in_training = |automatic| {
+        let mut own = curves.fulls.iter();
+        own.any(|full| full.in_training && full.automatic == automatic)
+    };
+    let mut list = Vec::new();
+    if curves.explicit.count > 0.0 {
+        list.push(without_explicit(run, curves));
+    }
+    if (in_training(true) || in_training(false)) && !curves.frozen() {
+        list.push(freeze(run, curves));
+    }
+    if automatic && run.thresholds[0] <= LARGEST_RAISED {
+        list.push(raise_threshold(run, curves));
+    }
+    if automatic && !curves.fulls.is_empty() {
+        list.extend(planned(run, curves));
+    }
+    list
+}
+
+fn setting(run: &RecordedRun<'_>) -> Setting {
+    let [_, middle, old] = run.thresholds.map(|threshold| f64::from(threshold.max(0)));
+    Setting {
+        raised: 1.0,
+        thresholds: [middle, old],
+        freeze: false,
+    }
+}
+
+fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+    let [young, middle, old] = curves.automatic;
+    let raised = Setting {
+        raised: (f64::from(run.thresholds[0]) * f64::from(RAISED)).max(1_000.0)
+            / f64::from(run.thresholds[0].max(1)),
+        ..setting(run)
+    };
+    let fulls = |assumption| full_collections(curves, raised, assumption);
+    // Generation 0 now has the age that the middle one had, and the middle one that of what was
+    // promoted.
+    let freed = quotient(young.freed, young.count * curves.containers.0).min(1.0);
+    let youngest = RemedyEstimate::around(young.time_ns * freed + middle.time_ns, YOUNGEST_RAISED);
+    let promoted = (middle.count * curves.containers.1 - middle.freed).max(old.freed);
+    let of_middle = RemedyEstimate::of(|assumption| {
+        let dies = match assumption {
+            CostAssumption::Cheap => return curves.middle_ns * promoted,
+            CostAssumption::Likely => old.freed * curves.died_young(),
+            CostAssumption::Costly => old.freed,
+        };
+        (promoted - dies) * curves.traversing_ns.at(assumption)
+            + curves.to_free_ns(dies, assumption)
+    });
+    let of_fulls = RemedyEstimate::of(|assumption| fulls(assumption).time_ns);
+    let now = full_collections(curves, setting(run), CostAssumption::Likely);
+    let later = fulls(CostAssumption::Likely).most_garbage - now.most_garbage;
+    let more = curves.containers.1 * f64::from(RAISED - 1);
+    PricedRemedy {
+        settings: AdvisedSettings {
+            thresholds: Some(SettingsReport::raised(run.thresholds)),
+            ..AdvisedSettings::default()
+        },
+        ..priced(
+            AdviceId::RaiseThreshold,
+            curves,
+            curves.automatic_ns() + curves.explicit.time_ns,
+            &[youngest, of_middle, of_fulls],
+            later.max(0.0) + more.min(curves.garbage()),
+        )
+    }
+}
+
+fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+    let frozen = Setting {
+        freeze: true,
+        ..setting(run)
+    };
+    let of_fulls = RemedyEstimate::of(|own| full_collections(curves, frozen, own).time_ns);
+    let recorded_ns = curves.automatic[2].time_ns + curves.explicit.time_ns;
+    PricedRemedy {
+        settings: AdvisedSettings {
+            freeze: true,
+            ..AdvisedSettings::default()
+        },
+        ..priced(AdviceId::Freeze, curves, recorded_ns, &[of_fulls], 0.0)
+    }
+}
+
+/// The number of planned collections that is likely to save most among those whose garbage at most
+/// doubles the heap.
+fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemedy> {
+    let garbage = curves.garbage();
+    let (start, end) = curves.windows;
+    let live = quotient(curves.live_ns(end), curves.traversing_ns.likely);
+    let most = run.steps.unwrap_or(u64::from(u32::MAX)).max(1);
+    let tried = PLANNED.iter().filter(|count| u64::from(**count) <= most);
+    let fits = tried.filter(|count| garbage / f64::from(**count) <= live);
+    let each = fits.map(|count| {
+        let at = |index: u32| start + (end - start) * f64::from(index) / f64::from(*count);
+        let traversing_ns: f64 = (1..=*count).map(|own| curves.live_ns(at(own))).sum();
+        let of_planned = RemedyEstimate::of(|own| {
+            traversing_moved_ns(traversing_ns, own) + curves.to_free_ns(garbage, own)
+        });
+        let waiting = garbage / f64::from(*count);
+        let count = u64::from(*count);
+        let (start_ns, end_ns) = run.training_ns;
+        PricedRemedy {
+            settings: AdvisedSettings {
+                disable: true,
+                collect_every_steps: run.steps.map(|steps| (steps / count).max(1)),
+                collect_every_ns: Some((end_ns.saturating_sub(start_ns) / count).max(1)),
+                ..AdvisedSettings::default()
+            },
+            ..priced(
+                AdviceId::Planned,
+                curves,
+                curves.automatic_ns(),
+                &[of_planned],
+                waiting,
+            )
+        }
+    });
+    each.max_by(|one, other| one.rank().total_cmp(&other.rank()))
+}
+
+/// Without the program's own calls. What they freed the automatic collections free, which also come
+/// more often: each call had set back the counters.
+fn without_explicit(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+    let [young, _, _] = curves.automatic;
+    let calls = curves.explicit;
+    let mean_ns = quotient(calls.time_ns, calls.count);
+    let added = RemedyEstimate::of(|assumption| {
+        let freeing_ns = curves.to_free_ns(calls.freed, assumption);
+        let windows = young.count + calls.count;
+        let middle = windows * curves.containers.0 / curves.containers.1;
+        let fulls = middle / (setting(run).thresholds[1] + 1.0);
+        let fulls = match assumption {
+            CostAssumption::Cheap => 0.0,
+            CostAssumption::Likely => (fulls / 2.0).floor(),
+            CostAssumption::Costly => fulls.ceil(),
+        };
+        freeing_ns + fulls.min(calls.count) * mean_ns
+    });
+    priced(
+        AdviceId::ExplicitCalls,
+        curves,
+        calls.time_ns,
+        &[added],
+        calls.freed,
+    )
+}
+
+/// `recorded_ns`: of the collections that change. `parts`: the time that replaces it; what is
+/// unknown of one says nothing of another, so their deviations are added as independent ones.
+fn priced(
+    id: AdviceId,
+    curves: &RecordedCurves,
+    recorded_ns: f64,
+    parts: &[RemedyEstimate],
+    waiting: f64,
+) -> PricedRemedy {
+    let all_ns = curves.automatic_ns() + curves.explicit.time_ns;
+    let likely_ns = recorded_ns - parts.iter().map(|part| part.likely).sum::<f64>();
+    let deviation_ns = |side: CostAssumption| {
+        let own = parts.iter().map(|part| part.at(side) - part.likely);
+        let squares: f64 = own.map(|ns| ns * ns).sum();
+        (squares + (all_ns * RUN_TO_RUN).powi(2)).sqrt()
+    };
+    let most_ns = (likely_ns + deviation_ns(CostAssumption::Cheap)).min(recorded_ns);
+    let least_ns = likely_ns - deviation_ns(CostAssumption::Costly);
+    let live = quotient(
+        curves.live_ns(curves.windows.1),
+        curves.traversing_ns.likely,
+    );
+    PricedRemedy {
+        id,
+        settings: AdvisedSettings::default(),
+        saves_ns: [least_ns, likely_ns, most_ns].map(whole),
+        waiting_objects: whole(waiting).max(0).unsigned_abs(),
+        waiting_ratio: quotient(waiting, live),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "casts of floats saturate")]
+fn whole(figure: f64) -> i64 {
+    figure.round() as i64
+}

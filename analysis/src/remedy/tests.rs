@@ -1,0 +1,164 @@
+//! Remedies for runs whose collector and heap are known.
+
+use super::*;
+use crate::gpu::index::Index;
+use crate::gpu::index::SmallNumber;
+use gctrace_event::GcReason;
+use gctrace_event::Pause;
+use proptest::prelude::*;
+
+/// Time between two collections, in ns.
+const BETWEEN_NS: u64 = 1_000_000;
+
+fn pause(start_ns: u64, length_ns: u64, generation: u8, collected: u64) -> PauseSpan {
+    PauseSpan {
+        start_ns,
+        end_ns: start_ns + length_ns,
+        thread: Index::new(0),
+        collected: SmallNumber::new(collected),
+        objects: None,
+        generation,
+        reason: GcReason::Unknown,
+    }
+}
+
+/// Collections of a program that only allocates, by CPython's rules: 50 ns for each object.
+fn growing(windows: u64) -> Vec<PauseSpan> {
+    let (mut young, mut middle, mut pending, mut total, mut fresh) = (0, 0, 0, 0, 0);
+    let mut pauses = Vec::new();
+    for window in 1..=windows {
+        fresh += 701;
+        let generation = match () {
+            () if middle > 10 && pending >= total / 4 => 2,
+            () if young > 10 => 1,
+            () => 0,
+        };
+        let traversed = match generation {
+            2 => {
+                total += pending + fresh;
+                (young, middle, pending, fresh) = (0, 0, 0, 0);
+                total
+            }
+            1 => {
+                pending += fresh;
+                let traversed = fresh;
+                (young, middle, fresh) = (0, middle + 1, 0);
+                traversed
+            }
+            _ => {
+                young += 1;
+                701
+            }
+        };
+        pauses.push(pause(window * BETWEEN_NS, traversed * 50, generation, 0));
+    }
+    pauses
+}
+
+fn run(pauses: &[PauseSpan], thresholds: [i32; 3], enabled: bool) -> Vec<PricedRemedy> {
+    let end_ns = pauses.last().map_or(0, |last| last.end_ns + 1);
+    let run = RecordedRun {
+        pauses,
+        training_ns: (end_ns / 2, end_ns),
+        steps: Some(1_000),
+        thresholds,
+        enabled: Some(enabled),
+    };
+    price(&run).unwrap()
+}
+
+fn of(remedies: &[PricedRemedy], id: AdviceId) -> Option<&PricedRemedy> {
+    remedies.iter().find(|remedy| remedy.id == id)
+}
+
+#[test]
+fn a_growing_heap_needs_fewer_full_collections() {
+    let pauses = growing(3_000);
+    let remedies = run(&pauses, [700, 10, 10], true);
+    let in_training = pauses
+        .iter()
+        .filter(|own| own.start_ns >= pauses[1_498].end_ns);
+    let recorded: u64 = in_training.map(PauseSpan::duration_ns).sum();
+    let threshold = of(&remedies, AdviceId::RaiseThreshold).unwrap();
+    assert_eq!(threshold.settings.thresholds, Some([7_000, 10, 10]));
+    assert!(threshold.likely_ns() > 0, "{threshold:?}");
+    assert!(
+        threshold.saves_ns[2].unsigned_abs() <= recorded,
+        "{threshold:?}"
+    );
+    let planned = of(&remedies, AdviceId::Planned).unwrap();
+    assert_eq!(planned.waiting_objects, 0, "it makes no garbage");
+    assert_eq!(planned.settings.collect_every_steps, Some(1_000));
+}
+
+#[test]
+fn what_is_in_force_is_not_given_again() {
+    let pauses = growing(20_000);
+    let raised = run(&pauses, [7_000, 10, 10], true);
+    assert_eq!(of(&raised, AdviceId::RaiseThreshold), None);
+    let disabled = run(&pauses, [700, 10, 10], false);
+    assert_eq!(of(&disabled, AdviceId::RaiseThreshold), None);
+    assert_eq!(of(&disabled, AdviceId::Planned), None);
+}
+
+#[test]
+fn a_frozen_heap_is_not_frozen_again() {
+    let mut pauses = growing(20_000);
+    let (first, rest) = pauses.split_at_mut(15_000);
+    assert!(first.iter().any(|own| own.generation == 2));
+    for own in rest.iter_mut().filter(|own| own.generation == 2) {
+        own.end_ns = own.start_ns + 1_000;
+    }
+    assert_eq!(
+        of(&run(&pauses, [700, 10, 10], true), AdviceId::Freeze),
+        None
+    );
+}
+
+#[test]
+fn full_collections_that_no_threshold_starts_are_the_program_s() {
+    let at = |window: u64| pause(window * BETWEEN_NS, 5_000_000, 2, 0);
+    let pauses: Vec<PauseSpan> = (1..100).map(|own| at(own * 10)).collect();
+    let remedies = run(&pauses, [700, 10, 10], true);
+    let explicit = of(&remedies, AdviceId::ExplicitCalls).unwrap();
+    assert!(explicit.likely_ns() > 200_000_000, "{explicit:?}");
+    assert_eq!(of(&remedies, AdviceId::RaiseThreshold), None);
+}
+
+#[test]
+fn nothing_is_known_of_unknown_generations() {
+    let pauses = [pause(5, 5, Pause::UNKNOWN_GENERATION, 0)];
+    let run = RecordedRun {
+        pauses: &pauses,
+        training_ns: (0, 100),
+        steps: None,
+        thresholds: [700, 10, 10],
+        enabled: None,
+    };
+    assert_eq!(price(&run), None);
+}
+
+proptest! {
+    #[test]
+    fn ranges_are_in_order(
+        pauses in prop::collection::vec((0..u64::MAX / 2, 0..u64::MAX / 4, 0u8..4, any::<u32>()), 0..60),
+        training in (any::<u64>(), any::<u64>()),
+        steps in any::<Option<u64>>(),
+        thresholds in any::<[i32; 3]>(),
+        known in any::<bool>(),
+    ) {
+        let mut pauses: Vec<PauseSpan> = pauses
+            .into_iter()
+            .map(|(start, length, generation, collected)| PauseSpan {
+                objects: SmallNumber::new(u64::from(collected)).filter(|_| known),
+                ..pause(start, length, generation, u64::from(collected))
+            })
+            .collect();
+        pauses.sort_by_key(|own| own.start_ns);
+        let run = RecordedRun { pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
+        for remedy in price(&run).unwrap_or_default() {
+            let [least, likely, most] = remedy.saves_ns;
+            prop_assert!(least <= likely && likely <= most, "{remedy:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The part of a report about the phases of the run.
+
+use super::Basis;
+use super::PauseTotal;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The run of one process, the one that the verdict is about, cut into start-up, training and exit:
+/// of the processes with training steps the one with the most, otherwise the one that was paused
+/// for longest.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PhasesReport {
+    /// Basis of the times that separate the phases: measured by training steps, otherwise inferred.
+    pub basis: Basis,
+    /// Index of its trace in `traces`, from 0.
+    pub trace: usize,
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
+    pub pid: u32,
+    /// Rank in a distributed job; `null` if unknown.
+    pub rank: Option<u32>,
+    /// What the start and the end of training were recognized by.
+    pub training_by: TrainingMark,
+    /// Number of training steps, without those of the warm-up; `null` if no steps are known.
+    pub steps: Option<u64>,
+    /// Imports, setup, and the first steps while they last more than three times the median.
+    pub start_up: PhaseReport,
+    /// Training steps; without known steps the second half of the run.
+    pub training: PhaseReport,
+    /// Everything after training, and all collections of the finalizing interpreter.
+    pub exit: PhaseReport,
+}
+
+/// What marks the start and the end of training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrainingMark {
+    /// Annotations `ProfilerStep#n`: from the first one after the warm-up to the end of the last.
+    ProfilerSteps,
+    /// Backward passes: from the first one after the warm-up to the end of the last.
+    BackwardPasses,
+    /// No step is known: the second half of the run, up to the shutdown of the interpreter.
+    SecondHalf,
+}
+
+/// The collections of one phase. A pause belongs to the phase that it starts in.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PhaseReport {
+    /// Start of the phase after the start of the trace, in ns.
+    pub after_start_ns: u64,
+    /// Length of the phase, in ns.
+    pub duration_ns: u64,
+    /// Its pauses: count and summed time.
+    pub pauses: PauseTotal,
+    /// Time within the phase during which the collector ran, in ns; overlapping pauses count once.
+    pub paused_ns: u64,
+    /// `paused_ns` / `duration_ns`; `null` for a phase without length.
+    pub paused_ratio: Option<f64>,
+    /// Its longest pause, in ns; `null` without pauses.
+    pub longest_ns: Option<u64>,
+    /// `paused_ns` by time, in 24 equal parts of the phase, in ns; empty without pauses.
+    pub over_time_ns: Vec<u64>,
+}

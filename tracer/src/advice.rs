@@ -1,0 +1,77 @@
+//! `gctrace advice`: the code of one advice, and how to check that it helped.
+//!
+//! Owns the form: Python that can be pasted, everything else as comments.
+
+use crate::analyze;
+use crate::args::AdviceConfig;
+use crate::print;
+use crate::print::clean;
+use crate::render;
+use crate::units::duration;
+use anyhow::Context;
+use gctrace_analysis::report::Advice;
+use gctrace_analysis::report::Report;
+
+/// Prints an advice of the report on these traces. Returns the exit code: 0, or 1 if a trace was
+/// read only in part.
+///
+/// # Errors
+/// No trace can be read, there is no advice of this number, or the output cannot be written.
+pub(crate) fn run(config: &AdviceConfig) -> anyhow::Result<u8> {
+    let (mut analysis, code) = analyze::read_all(&config.traces)?;
+    let report = render::report(&mut analysis);
+    let index = config.number.checked_sub(1);
+    let advice = index.and_then(|index| report.advice.get(index));
+    let advice = advice.with_context(|| no_such(config, &report))?;
+    print::unless_closed(print::answer(&text(advice, &report)))
+        .context("cannot write the advice to standard output")?;
+    Ok(code)
+}
+
+fn no_such(config: &AdviceConfig, report: &Report) -> String {
+    let traces: Vec<String> = config
+        .traces
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    format!(
+        "there is no advice {} in this report, which has {}: gctrace analyze {}",
+        config.number,
+        report.advice.len(),
+        traces.join(" ")
+    )
+}
+
+fn text(advice: &Advice, report: &Report) -> String {
+    let mut text = comment(&advice.action);
+    text += &comment(&advice.why);
+    if let Some(code) = &advice.code {
+        for line in code.lines() {
+            text.push_str(&clean::line(line));
+            text.push('\n');
+        }
+    }
+    if let Some(risk) = &advice.risk {
+        text += &comment(&format!("Risk: {risk}"));
+    }
+    if let Some(phases) = &report.phases
+        && let Some(most_ns) = advice.saves_at_most_ns
+    {
+        let least_ns = advice.saves_at_least_ns.unwrap_or(0).max(0).unsigned_abs();
+        text += &comment(&format!(
+            "To check: record the run again and compare the verdict. The collector took {} of {}; \
+             with this change {} to {} less are predicted.",
+            duration(phases.training.paused_ns),
+            duration(phases.training.duration_ns),
+            duration(least_ns),
+            duration(most_ns),
+        ));
+    }
+    text
+}
+
+/// A paragraph as Python comments.
+fn comment(paragraph: &str) -> String {
+    let lines = render::wrap(paragraph, "# ", "# ");
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}

@@ -1,0 +1,292 @@
+//! The short report: what the collector costs, what to change, where it comes from.
+//!
+//! Owns the default output of `gctrace analyze`, at most [`LINES`] lines, and the verdict at the end
+//! of a recording. The full report has the evidence.
+
+use super::launching::BARS;
+use super::lines;
+use super::overview;
+use super::section::INDENT;
+use super::style::Style;
+use super::table::TextTable;
+use super::table::cut;
+use super::table::width;
+use super::table::wrap;
+use super::text;
+use crate::units::bytes;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use gctrace_analysis::report::Advice;
+use gctrace_analysis::report::AdviceId;
+use gctrace_analysis::report::Level;
+use gctrace_analysis::report::PhaseReport;
+use gctrace_analysis::report::PhasesReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::TrainingMark;
+
+/// Maximum lines of the short report, at 80 columns.
+#[cfg(test)]
+pub(super) const LINES: usize = 30;
+/// Advice shown.
+const ADVICE_SHOWN: usize = 3;
+/// Characters of a line that are reserved for the figures beside a change.
+const BESIDE_CHANGE: usize = 46;
+/// Lines of the program shown.
+const PLACES_SHOWN: usize = 3;
+
+/// The short report on `traces`, names as the user gave them. `money`: the price of a GPU per hour,
+/// and how many GPUs wait for the program, if that is not their number in the traces.
+pub(crate) fn first_screen(
+    report: &Report,
+    traces: &[String],
+    money: Option<(f64, Option<u32>)>,
+    style: Style,
+) -> String {
+    super::table::fit(style.width());
+    let mut text = text::verdict(report, style);
+    if let Some(cost) = money.and_then(|(price, gpus)| hourly_cost(report, price, gpus)) {
+        text.push_str(&cost);
+        text.push('\n');
+    }
+    let mut section = |heading: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            let heading = (!heading.is_empty()).then(|| style.bold(heading));
+            text.push('\n');
+            for line in heading.into_iter().chain(lines) {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        }
+    };
+    section("", report.phases.as_ref().map_or_else(Vec::new, phases));
+    if report.runs < 2 {
+        section("Do this", advice(report));
+    }
+    section(
+        "Where it comes from",
+        lines::costliest(report, PLACES_SHOWN),
+    );
+    section("", trust(report));
+    section("", next(report, traces));
+    text
+}
+
+/// The verdict and the costliest change, for the end of a recording: at most five lines.
+pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
+    let mut lines = wrap(&report.verdict.sentence, "", "");
+    if let Some(first) = report.advice.iter().find(|advice| is_change(advice)) {
+        let saving = saving(first).map_or(String::new(), |saving| format!(" (saves {saving})"));
+        lines.extend(wrap(&format!("Try: {}{saving}.", change(first)), "", "  "));
+    }
+    lines
+}
+
+/// What the collector costs per hour of training: its share of the time, or with GPU times of the
+/// run, of all GPUs. `None` if the share is unknown.
+fn hourly_cost(report: &Report, price: f64, gpus: Option<u32>) -> Option<String> {
+    let share = match (&report.gpu_cost, &report.phases) {
+        (Some(cost), _) => cost.ratio(),
+        (None, Some(phases)) => phases.training.paused_ratio?,
+        (None, None) => return None,
+    };
+    let recorded = report.gpus.len().max(1);
+    let gpus = gpus.map_or(recorded, |gpus| gpus as usize);
+    let each = counted(gpus as u64, "GPU");
+    let cost = share * price * gpus as f64;
+    Some(format!(
+        "At {price:.2} per GPU hour, {each}: {cost:.2} per hour (inferred)."
+    ))
+}
+
+fn phases(phases: &PhasesReport) -> Vec<String> {
+    let head = ["", "run", "paused", "share", "longest", ""];
+    let mut table = TextTable::new(&head, &[0, 5]);
+    let training = match phases.training_by {
+        TrainingMark::SecondHalf => "second half",
+        TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => "training",
+    };
+    let start_up = match phases.training_by {
+        TrainingMark::SecondHalf => "first half",
+        TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => "start-up",
+    };
+    let rows = [
+        (start_up, &phases.start_up, String::new()),
+        (training, &phases.training, sparkline(&phases.training)),
+        ("exit", &phases.exit, "slows no step".to_owned()),
+    ];
+    for (name, phase, remark) in rows {
+        let pauses = phase.pauses.count > 0;
+        table.row(vec![
+            name.to_owned(),
+            duration(phase.duration_ns),
+            duration(phase.paused_ns),
+            phase.paused_ratio.map_or_else(|| "-".to_owned(), percent),
+            phase.longest_ns.map_or_else(|| "-".to_owned(), duration),
+            if pauses { remark } else { String::new() },
+        ]);
+    }
+    let mut lines = table.lines();
+    lines.extend(match (phases.training_by, phases.steps) {
+        (TrainingMark::SecondHalf, _) => wrap(
+            "No training steps are known, so the second half of the run stands for training.",
+            INDENT,
+            INDENT,
+        ),
+        (_, steps) => steps.map_or_else(Vec::new, |steps| {
+            let mean = duration(phases.training.duration_ns / steps.max(1));
+            vec![format!(
+                "{INDENT}{}, {mean} each.",
+                counted(steps, "training step")
+            )]
+        }),
+    });
+    lines
+}
+
+/// Paused time over the phase, as bars.
+fn sparkline(phase: &PhaseReport) -> String {
+    let top = phase.over_time_ns.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |ns: &u64| {
+        let height = usize::try_from(ns.saturating_mul(8).div_ceil(top)).unwrap_or(8);
+        BARS.get(height).copied().unwrap_or('█')
+    };
+    phase.over_time_ns.iter().map(bar).collect()
+}
+
+fn advice(report: &Report) -> Vec<String> {
+    let changes: Vec<(usize, &Advice)> = report
+        .advice
+        .iter()
+        .enumerate()
+        .filter(|(_, advice)| is_change(advice))
+        .collect();
+    if changes.is_empty() {
+        let nothing = match report.verdict.level {
+            Level::None | Level::Negligible => "Nothing to change.",
+            Level::RareLongPauses | Level::Noticeable | Level::Heavy | Level::Unknown => {
+                "No change of the collector's settings is likely to save time."
+            }
+        };
+        return vec![format!("{INDENT}{nothing}")];
+    }
+    let mut table = TextTable::new(&["", "", "saves (predicted)", "memory", "risk"], &[1, 4]);
+    for (index, advice) in changes.into_iter().take(ADVICE_SHOWN) {
+        table.row(vec![
+            (index + 1).to_string(),
+            cut(&change(advice), width() - BESIDE_CHANGE),
+            saving(advice).unwrap_or_else(|| "-".to_owned()),
+            memory(advice).unwrap_or_default(),
+            risk(advice.id).to_owned(),
+        ]);
+    }
+    table.lines()
+}
+
+/// Whether an advice is a change to make.
+fn is_change(advice: &Advice) -> bool {
+    !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
+}
+
+/// The change in a few words.
+fn change(advice: &Advice) -> String {
+    let settings = advice.settings.clone().unwrap_or_default();
+    if let Some([young, middle, old]) = settings.thresholds {
+        return format!("gc.set_threshold({young}, {middle}, {old})");
+    }
+    if settings.freeze {
+        return "gc.freeze() after setup".to_owned();
+    }
+    match (settings.collect_every_steps, settings.collect_every_ns) {
+        (Some(1), _) => "collect every step only".to_owned(),
+        (Some(steps), _) => format!("collect every {} steps only", count(steps)),
+        (None, Some(ns)) => format!("collect every {} only", duration(ns)),
+        (None, None) if advice.id == AdviceId::ExplicitCalls => {
+            "remove gc.collect() from the loop".to_owned()
+        }
+        (None, None) => advice.action.trim_end_matches('.').to_owned(),
+    }
+}
+
+/// The predicted saving as a range.
+fn saving(advice: &Advice) -> Option<String> {
+    let most = duration(advice.saves_at_most_ns?);
+    if let Some(likely_ns) = advice.saves_likely_ns {
+        let likely = duration(likely_ns.max(0).unsigned_abs());
+        return Some(format!("{likely} (up to {most})"));
+    }
+    Some(match advice.saves_at_least_ns {
+        None | Some(..=0) => format!("0 - {most}"),
+        Some(least_ns) => format!("{} - {most}", duration(least_ns.unsigned_abs())),
+    })
+}
+
+/// How much more garbage waits in memory.
+fn memory(advice: &Advice) -> Option<String> {
+    Some(match (advice.memory_objects?, advice.memory_bytes) {
+        (0, _) => "+0".to_owned(),
+        (_, Some(more)) => format!("+{}", bytes(more)),
+        (_, None) => "unknown".to_owned(),
+    })
+}
+
+/// The risk in a word; the full report explains it.
+fn risk(id: AdviceId) -> &'static str {
+    match id {
+        AdviceId::RaiseThreshold => "low",
+        AdviceId::Freeze | AdviceId::Planned | AdviceId::ExplicitCalls => "medium",
+        _ => "",
+    }
+}
+
+/// What the figures rest on: overhead, and what is missing.
+fn trust(report: &Report) -> Vec<String> {
+    let overhead = match report.overhead.observed_ratio {
+        Some(ratio) => format!(
+            "gctrace slowed the program by {} (inferred)",
+            percent(ratio)
+        ),
+        None => "The overhead of recording is unknown".to_owned(),
+    };
+    let pauses = counted(report.totals.pauses.count, "pause");
+    let processes = match report.totals.processes {
+        0 | 1 => String::new(),
+        many => format!(" of {} processes", count(many)),
+    };
+    let missing = overview::missing_items(report);
+    let first = missing.first().map_or("", String::as_str);
+    let more = match missing.len() {
+        0 | 1 => String::new(),
+        all => format!(" And {} (--full).", counted(all as u64 - 1, "more remark")),
+    };
+    let sentence = format!("{pauses}{processes} measured. {first}{more} {overhead}.");
+    wrap(&sentence, "", "")
+}
+
+/// What to run next.
+fn next(report: &Report, traces: &[String]) -> Vec<String> {
+    let traces = traces.join(" ");
+    let mut lines = Vec::new();
+    if let Some(index) = report.advice.iter().position(is_change) {
+        lines.push(format!(
+            "Code and risks:   gctrace advice {traces} {}",
+            index + 1
+        ));
+    }
+    lines.push(format!("All evidence:     gctrace analyze --full {traces}"));
+    if report.lines.is_some() {
+        lines.push(format!(
+            "Flame graph:      gctrace export {traces} -o gc.svg"
+        ));
+    }
+    let fits = |line: &String| line.chars().count() <= width();
+    match lines.iter().all(fits) {
+        true => lines,
+        false => wrap(
+            "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.",
+            "",
+            "",
+        ),
+    }
+}

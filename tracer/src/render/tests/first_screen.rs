@@ -1,0 +1,117 @@
+//! The first screen and the verdict at the end of a recording.
+
+use super::PROBES;
+use super::Trace;
+use super::report;
+use super::training;
+use super::without_escapes;
+use crate::render::Style;
+use crate::render::first_screen;
+use crate::render::first_screen::LINES;
+use crate::render::table::WIDTH;
+use crate::render::verdict_lines;
+use gctrace_analysis::report::Report;
+
+/// The first screen, after checks that apply to every one.
+fn screen(report: &Report) -> String {
+    let traces = ["trace.json".to_owned()];
+    let money = Some((2.5, Some(8)));
+    let text = first_screen(report, &traces, money, Style::OF_FILES);
+    assert!(text.lines().count() <= LINES, "{text}");
+    for line in text.lines() {
+        assert!(line.chars().count() <= WIDTH, "too wide: {line}");
+        assert_eq!(line, line.trim_end(), "blanks at the end: {line:?}");
+    }
+    let colored = first_screen(report, &traces, money, Style::COLORED);
+    assert_eq!(without_escapes(&colored), text);
+    assert!(
+        verdict_lines(report).len() <= 5,
+        "{:?}",
+        verdict_lines(report)
+    );
+    text
+}
+
+#[test]
+fn a_training_without_known_steps() {
+    let report = report(&[("trace.json", training())]);
+    insta::assert_snapshot!(screen(&report) + "\n" + &verdict_lines(&report).join("\n"));
+}
+
+#[test]
+fn steps_after_a_warm_up() {
+    let mut trace =
+        Trace::new()
+            .python(4242)
+            .pause(4242, 100.0, 400.0, 2, r#""reason":"automatic""#);
+    let starts = [1000.0, 1900.0]
+        .into_iter()
+        .chain((0..20).map(|n| 2000.0 + f64::from(n) * 50.0));
+    for (n, at_ms) in starts.enumerate() {
+        trace = trace.backward(4242, at_ms);
+        if n % 4 == 3 {
+            trace = trace.pause(
+                4242,
+                at_ms + 10.0,
+                1.0 + n as f64,
+                1,
+                r#""reason":"automatic""#,
+            );
+        }
+    }
+    let trace = trace
+        .pause(4242, 3500.0, 60.0, 2, r#""reason":"shutdown""#)
+        .end(4000, PROBES);
+    insta::assert_snapshot!(screen(&report(&[("trace.json", trace.json())])));
+}
+
+#[test]
+fn nothing_to_change() {
+    let trace = Trace::new()
+        .python(4242)
+        .pause(4242, 10.0, 0.5, 0, r#""reason":"automatic","collected":3"#)
+        .end(10_000, PROBES);
+    insta::assert_snapshot!(screen(&report(&[("trace.json", trace.json())])));
+}
+
+#[test]
+fn no_collection() {
+    let trace = Trace::new().process(1, "").end(1000, "");
+    insta::assert_snapshot!(screen(&report(&[("trace.json", trace.json())])));
+}
+
+fn run(host: &str, started_unix_ns: u64) -> String {
+    let trace = Trace::new()
+        .python(1)
+        .pause(1, 10.0, 5.0, 2, r#""reason":"automatic""#);
+    let started = format!(r#""started_unix_ns":{started_unix_ns}"#);
+    let json = trace.end(1000, PROBES).json();
+    assert!(json.contains(r#""started_unix_ns":"#), "{json}");
+    let start = json.find(r#""started_unix_ns":"#).unwrap();
+    let end = start + json[start..].find([',', '}']).unwrap();
+    let json = json[..start].to_owned() + &started + &json[end..];
+    json.replace(r#""host":"box""#, &format!(r#""host":"{host}""#))
+}
+
+#[test]
+fn separate_runs_have_no_common_verdict() {
+    let day = 86_400_000_000_000;
+    let report = report(&[("a.json", run("a", day)), ("b.json", run("b", 2 * day))]);
+    let sentence = &report.verdict.sentence;
+    assert!(sentence.contains("2 separate runs"), "{sentence}");
+    assert!(!screen(&report).contains("Do this"));
+}
+
+#[test]
+fn traces_of_one_run_overlap_in_time() {
+    let day = 86_400_000_000_000;
+    let report = report(&[
+        ("a.json", run("a", day)),
+        ("b.json", run("b", day + 500_000_000)),
+    ]);
+    assert_eq!(report.runs, 1);
+    assert_ne!(
+        report.verdict.level,
+        gctrace_analysis::report::Level::Unknown
+    );
+}

@@ -87,13 +87,16 @@ pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> Vec<Advice> 
 }
 
 /// The remedies that are likely to save a part of the run, best first. Those that may cost more than
-/// they are likely to save are left out.
+/// they are likely to save, and more than half of what they may save, are left out.
 fn simulated(report: &Report, mut priced: PricedRun) -> Vec<Advice> {
     let least_ns = priced.training_ns / REPORTED_FRACTION;
     let worth = |remedy: &PricedRemedy| {
         let likely_ns = remedy.likely_ns();
         let reported = u64::try_from(likely_ns).is_ok_and(|ns| ns >= least_ns.max(1));
-        reported && remedy.saves_ns[0] > likely_ns.saturating_neg()
+        let [least_ns, _, most_ns] = remedy.saves_ns;
+        let may_cost_ns = least_ns.min(0).unsigned_abs();
+        let cheap = may_cost_ns < likely_ns.unsigned_abs();
+        reported && (cheap || most_ns.unsigned_abs() / 2 >= may_cost_ns)
     };
     priced.remedies.retain(worth);
     let by_rank = |one: &PricedRemedy, other: &PricedRemedy| other.rank().total_cmp(&one.rank());

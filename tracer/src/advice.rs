@@ -57,13 +57,14 @@ fn text(advice: &Advice, report: &Report) -> String {
     if let Some(phases) = &report.phases
         && let Some(most_ns) = advice.saves_at_most_ns
     {
-        let least_ns = advice.saves_at_least_ns.unwrap_or(0).max(0).unsigned_abs();
+        let least_ns = advice.saves_at_least_ns.unwrap_or(0);
+        let sign = if least_ns < 0 { "-" } else { "" };
         text += &comment(&format!(
             "To check: record the run again and compare the verdict. The collector took {} of {}; \
-             with this change {} to {} less are predicted.",
+             with this change {sign}{} to {} less are predicted.",
             duration(phases.training.paused_ns),
             duration(phases.training.duration_ns),
-            duration(least_ns),
+            duration(least_ns.unsigned_abs()),
             duration(most_ns),
         ));
     }

@@ -1,6 +1,6 @@
 //! The short report: what the collector costs, what to change, where it comes from.
 //!
-//! Owns the default output of `gctrace analyze`, at most [`LINES`] lines, and the verdict at the end
+//! Owns the default output of `gctrace analyze`, at most 30 lines, and the verdict at the end
 //! of a recording. The full report has the evidence.
 
 use super::launching::BARS;
@@ -209,16 +209,18 @@ fn change(advice: &Advice) -> String {
     }
 }
 
-/// The predicted saving as a range.
+/// The predicted saving: what is likely, if that was simulated, and the range.
 fn saving(advice: &Advice) -> Option<String> {
     let most = duration(advice.saves_at_most_ns?);
-    if let Some(likely_ns) = advice.saves_likely_ns {
-        let likely = duration(likely_ns.max(0).unsigned_abs());
-        return Some(format!("{likely} (up to {most})"));
-    }
-    Some(match advice.saves_at_least_ns {
-        None | Some(..=0) => format!("0 - {most}"),
-        Some(least_ns) => format!("{} - {most}", duration(least_ns.unsigned_abs())),
+    let least_ns = advice.saves_at_least_ns.unwrap_or(0);
+    let sign = if least_ns < 0 { "-" } else { "" };
+    let range = format!("{sign}{}..{most}", duration(least_ns.unsigned_abs()));
+    Some(match advice.saves_likely_ns {
+        None => range,
+        Some(likely_ns) => {
+            let likely = duration(likely_ns.max(0).unsigned_abs());
+            format!("{likely} ({range})")
+        }
     })
 }
 

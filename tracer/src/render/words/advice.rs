@@ -279,14 +279,18 @@ fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> Advi
         action: "Raise the first threshold to make collections less frequent.",
         why: format!(
             "{} of younger generations took {} ({} of the pause time); {} of generation 0 freed \
-             nothing. In process {} generation 0 was collected {} times per second; its thresholds \
-             are {}.{}",
+             nothing. In process {}{} the thresholds are {}.{}",
             counted(times.automatic_partial.count, "automatic collection"),
             duration(times.automatic_partial.time_ns),
             percent(times.share(times.automatic_partial)),
             count(freed_nothing),
             most.pid,
-            three_digits(most.young_per_s.unwrap_or(0.0)),
+            most.young_per_s
+                .filter(|rate| *rate > 0.0)
+                .map_or(String::new(), |rate| format!(
+                    " generation 0 was collected {} times per second;",
+                    three_digits(rate)
+                )),
             match settings {
                 Some(_) => listed(thresholds),
                 None => "not in the trace".to_owned(),

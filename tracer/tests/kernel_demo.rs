@@ -22,8 +22,10 @@ fn the_demonstration_records_and_explains() {
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.contains("is simulated"), "{printed}");
     assert!(printed.contains("200 steps in"), "{printed}");
-    assert!(printed.contains("gctrace simulated GPU"), "{printed}");
     assert!(printed.contains("Do this"), "{printed}");
+    let full = recording::gctrace(&["analyze", "--full", "demo.json"], place.path());
+    let full = String::from_utf8(full.stdout).unwrap();
+    assert!(full.contains("gctrace simulated GPU"), "{full}");
     let trace = Trace::read(&place.path().join("demo.json"));
     assert!(trace.pauses().len() > 100);
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();

@@ -174,13 +174,17 @@ fn the_demo_needs_no_privileges() {
     let output = place.run(&["demo", "--steps", "60"]);
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8(output.stdout).unwrap();
+    for expected in ["60 steps in", "Do this"] {
+        assert!(printed.contains(expected), "{expected}: {printed}");
+    }
+    let full = place.run(&["analyze", "--full", "demo.json"]);
+    let full = String::from_utf8(full.stdout).unwrap();
     for expected in [
-        "60 steps in",
         "--mode inject",
         "measured by CUPTI",
         "gctrace simulated GPU",
     ] {
-        assert!(printed.contains(expected), "{expected}: {printed}");
+        assert!(full.contains(expected), "{expected}: {full}");
     }
     let left = fs::read_dir(&place.work).unwrap().flatten();
     let mut left: Vec<_> = left

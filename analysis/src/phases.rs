@@ -180,8 +180,8 @@ pub(crate) struct JudgedRun<'a> {
 }
 
 impl<'a> JudgedRun<'a> {
-    /// Of the processes with training steps the one with the most, otherwise the one that was
-    /// paused for longest. `None` if no process collected or its observed time is unknown, and
+    /// Of the processes with training steps the one with the most (of several the one that
+    /// was paused for longest), otherwise the one that was paused for longest. `None` if no process collected or its observed time is unknown, and
     /// for free-threaded builds, where a collection stops the program for only a part of its
     /// time.
     pub(crate) fn of(
@@ -193,12 +193,17 @@ impl<'a> JudgedRun<'a> {
             let mut own = timelines.iter();
             own.find(|own| own.process_trace == process.trace && own.pid == process.pid)
         };
-        let with_steps = processes.iter().filter_map(|process| {
-            let steps = timeline_of(process)?.steps.len();
-            (steps >= FEWEST_STEPS).then_some((steps, process))
+        let with_steps = timelines
+            .iter()
+            .filter(|own| own.steps.len() >= FEWEST_STEPS);
+        let with_steps = with_steps.filter_map(|own| {
+            let mut processes = processes.iter();
+            let process = processes
+                .find(|process| process.trace == own.process_trace && process.pid == own.pid)?;
+            Some((own.steps.len(), process.stopped_ns, process))
         });
-        let most = with_steps.reduce(|one, other| if other.0 > one.0 { other } else { one });
-        let process = most.map_or(processes.first(), |(_, process)| Some(process))?;
+        let most = with_steps.max_by_key(|(steps, stopped_ns, _)| (*steps, *stopped_ns));
+        let process = most.map_or(processes.first(), |(_, _, process)| Some(process))?;
         let interpreter = process.interpreter.as_ref();
         if interpreter.is_some_and(|interpreter| interpreter.free_threaded) {
             return None;

@@ -340,3 +340,18 @@ fn counters_inside_against_outside() {
         "they were in the first half of the run"
     );
 }
+
+/// A heap that is swapped out makes pauses in training wait for a disk.
+#[test]
+fn pauses_that_waited_for_a_disk() {
+    let waited = [(Counter::TaskClock, MS), (Counter::MajorFaults, 30)];
+    let pauses = [600, 700, 800].map(|from_ms| Record::Pause(counted(from_ms, &waited)));
+    let records = [process(1, 0, "generational")].into_iter().chain(pauses);
+    let report = report(records.collect(), Some(end(1000)));
+    let mut ids = report.advice.iter().map(|advice| advice.id);
+    assert!(
+        ids.any(|id| id == AdviceId::SwappedOut),
+        "{:?}",
+        report.advice
+    );
+}

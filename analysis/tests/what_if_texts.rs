@@ -120,7 +120,8 @@ fn the_end_of_the_interpreter_is_not_charged() {
     );
 }
 
-/// Without GPU times what-if's saving is a bound, the advice is simulated, and the level is that of the pause time.
+/// Without GPU times what-if's saving is a bound, the advice is simulated, and the level is that of
+/// the pause time.
 #[test]
 fn without_gpu_times_there_are_upper_bounds() {
     let mut measured = run(far_ahead(), DEFAULT);

@@ -153,8 +153,8 @@ pub(crate) fn switch_off(place: &Location<'_>) {
     for ring in [&PYTHON, &GPU] {
         // Never freed: threads that have it finish what they write.
         if let Some(ring) = published(ring.swap(refused(), Ordering::AcqRel)) {
-            let reason = format_args!("{}:{}", place.file(), place.line());
-            ring.producer.switch_off(now_ns(), reason);
+            ring.producer
+                .switch_off(now_ns(), format_args!("{}:{}", place.file(), place.line()));
             has_ring = true;
         }
     }

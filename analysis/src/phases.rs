@@ -180,10 +180,10 @@ pub(crate) struct JudgedRun<'a> {
 }
 
 impl<'a> JudgedRun<'a> {
-    /// Of the processes with training steps the one with the most (of several the one that
-    /// was paused for longest), otherwise the one that was paused for longest. `None` if no process collected or its observed time is unknown, and
-    /// for free-threaded builds, where a collection stops the program for only a part of its
-    /// time.
+    /// Of the processes with training steps the one with the most (of several the one that was
+    /// paused for longest), otherwise the one that was paused for longest. `None` if no process
+    /// collected or its observed time is unknown, and for free-threaded builds, where a collection
+    /// stops the program for only a part of its time.
     pub(crate) fn of(
         timelines: &[Timeline],
         processes: &'a [ProcessReport],

@@ -88,8 +88,8 @@ pub(super) fn full_collections(
     }
     sum.most_garbage = sum.most_garbage.max(state.garbage);
     if setting.raised > 1.0 && assumption == CostAssumption::Likely {
-        // Training may end anywhere between two full collections, so it is charged the part of the next
-        // one that it has come near to.
+        // Training may end anywhere between two full collections, so it is charged the part of the
+        // next one that it has come near to.
         let waited = (state.middle / (old + 1.0)).min(1.0);
         let promoted = quotient(state.pending_ns, state.total_ns / 4.0).min(1.0);
         let mut next = SimulatedFulls::default();

@@ -195,17 +195,17 @@ fn change(advice: &Advice) -> String {
     if let Some([young, middle, old]) = settings.thresholds {
         return format!("gc.set_threshold({young}, {middle}, {old})");
     }
-    if settings.freeze {
-        return "gc.freeze() after setup".to_owned();
-    }
     match (settings.collect_every_steps, settings.collect_every_ns) {
         (Some(1), _) => "collect every step only".to_owned(),
         (Some(steps), _) => format!("collect every {} steps only", count(steps)),
         (None, Some(ns)) => format!("collect every {} only", duration(ns)),
-        (None, None) if advice.id == AdviceId::ExplicitCalls => {
-            "remove gc.collect() from the loop".to_owned()
-        }
-        (None, None) => advice.action.trim_end_matches('.').to_owned(),
+        (None, None) => match advice.id {
+            AdviceId::Freeze => "gc.freeze() after setup".to_owned(),
+            AdviceId::Planned => "gc.collect() between steps only".to_owned(),
+            AdviceId::RaiseThreshold => "raise the first threshold".to_owned(),
+            AdviceId::ExplicitCalls => "remove gc.collect() from the loop".to_owned(),
+            _ => advice.action.trim_end_matches('.').to_owned(),
+        },
     }
 }
 
@@ -214,7 +214,11 @@ fn saving(advice: &Advice) -> Option<String> {
     let most = duration(advice.saves_at_most_ns?);
     let least_ns = advice.saves_at_least_ns.unwrap_or(0);
     let sign = if least_ns < 0 { "-" } else { "" };
-    let range = format!("{sign}{}..{most}", duration(least_ns.unsigned_abs()));
+    let least = format!("{sign}{}", duration(least_ns.unsigned_abs()));
+    let range = match least == most {
+        true => most,
+        false => format!("{least}..{most}"),
+    };
     Some(match advice.saves_likely_ns {
         None => range,
         Some(likely_ns) => {

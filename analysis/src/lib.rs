@@ -36,6 +36,7 @@ mod accumulate;
 mod advice;
 mod analysis;
 mod bootstrap;
+pub mod compare;
 mod coverage;
 mod distribution;
 pub mod gpu;

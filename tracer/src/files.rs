@@ -11,6 +11,7 @@ mod existing;
 mod export;
 mod manual;
 mod name;
+mod small;
 mod trace;
 
 pub(crate) use command_output::create_command_output;
@@ -22,6 +23,7 @@ pub(crate) use manual::write_manual_pages;
 pub(crate) use name::NameValues;
 pub(crate) use name::check_pattern;
 pub(crate) use name::expand;
+pub(crate) use small::read_small;
 pub(crate) use trace::NewTrace;
 
 use crate::launch::Invoker;

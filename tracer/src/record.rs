@@ -7,6 +7,7 @@ mod call_sources;
 mod clock;
 mod examination;
 mod frames;
+mod git;
 mod header;
 mod inprocess;
 pub(crate) mod kernel;
@@ -21,6 +22,7 @@ mod shutdown;
 mod source;
 mod sources;
 mod supervision;
+mod torch_version;
 mod trace;
 
 use crate::analyze;

@@ -194,9 +194,10 @@ prop_compose! {
         since_ns in time(),
         command in vec(any::<String>(), 0..4),
         interpreter in of(interpreter()),
+        torch in of(any::<String>()),
     ) -> Record {
         Record::Process(Process {
-            pid, namespace_pid, parent, origin, since_ns, command, rank, interpreter,
+            pid, namespace_pid, parent, origin, since_ns, command, rank, interpreter, torch,
         })
     }
 }

@@ -35,7 +35,6 @@
 mod accumulate;
 mod advice;
 mod analysis;
-mod bootstrap;
 pub mod compare;
 mod coverage;
 mod distribution;
@@ -47,6 +46,7 @@ mod recorded;
 mod regression;
 mod remedy;
 pub mod report;
+pub mod statistics;
 mod summary;
 mod time;
 mod verdict;

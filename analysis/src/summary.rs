@@ -17,6 +17,7 @@ use crate::advice;
 use crate::analysis::Analysis;
 use crate::analysis::TraceState;
 use crate::analysis::UnlistedSums;
+
 use crate::compare::TrainingSeries;
 use crate::gpu;
 use crate::gpu::merge::MergedTimelines;

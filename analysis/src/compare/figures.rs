@@ -120,7 +120,7 @@ impl Sides<'_> {
         let mut found = FigureComparison::of(figure, basis, mean(&before), mean(&after));
         if let (Some(before), Some(after)) = (before, after) {
             found.set_intervals(bootstrap::difference(&after, &before), None);
-            found.p = permutation::welch(&after, &before).filter(|_| {
+            found.p = statistics::welch(&after, &before).filter(|_| {
                 found
                     .difference
                     .is_some_and(|difference| difference.low.is_some())
@@ -204,7 +204,7 @@ fn p_of_parts(before: &[Vec<f64>], after: &[Vec<f64>]) -> Option<f64> {
         let means = |runs: &[Vec<f64>]| -> Option<Vec<f64>> {
             runs.iter().map(|run| statistics::mean(run)).collect()
         };
-        return permutation::welch(&means(after)?, &means(before)?);
+        return statistics::welch(&means(after)?, &means(before)?);
     }
     permutation::two_samples(&after.concat(), &before.concat())
 }

@@ -3,7 +3,7 @@
 use super::Basis;
 use super::NoComparison;
 use super::Worded;
-use crate::bootstrap;
+use crate::statistics::bootstrap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -141,7 +141,8 @@ impl StepComparison {
 }
 
 /// A difference of means with its 95 % confidence interval by bootstrap (10,000 resamples with a
-/// fixed seed, percentile method; Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
+/// fixed seed, percentile method; Efron and Tibshirani, An Introduction to the Bootstrap, 1993;
+/// its ends moved outwards for few steps, Hesterberg, The American Statistician 69, 2015).
 /// More than 256 steps are first averaged to 256 batches of neighbors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepDifference {

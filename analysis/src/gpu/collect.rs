@@ -120,6 +120,7 @@ impl TimelineCollector {
             objects: objects.map(SmallNumber::at_most_max),
             generation: pause.generation,
             reason: pause.reason,
+            stack: pause.stack.filter(|frame| *frame > 0),
         });
     }
 

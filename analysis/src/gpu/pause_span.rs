@@ -1,12 +1,13 @@
 //! A pause in a timeline, and compact storage of pauses for processes without GPU work, which are
 //! read only if a PyTorch trace of the same process is given.
 //!
-//! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128): 11
-//! instead of 32 for the pauses of a 1 GB trace, 54 MB in all (docs/measurements.md, section 4).
+//! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128): 12
+//! instead of 40 for the pauses of a 1 GB trace, 54 MB in all (docs/measurements.md, section 4).
 
 use super::index::SmallNumber;
 use super::thread::ThreadIndex;
 use crate::time::duration;
+use gctrace_event::FrameId;
 use gctrace_event::GcReason;
 
 /// A pause: one run of the collector on one thread.
@@ -27,6 +28,9 @@ pub struct PauseSpan {
     pub generation: u8,
     /// Why the collection ran; [`GcReason::Unknown`] if the source does not report it.
     pub reason: GcReason,
+    /// The innermost frame of its Python stack, by its id in the trace of the process; `None`
+    /// without a stack.
+    pub stack: Option<FrameId>,
 }
 
 impl PauseSpan {
@@ -55,6 +59,8 @@ struct DeltaBase {
     start_ns: u64,
     /// As by [`unknown_or`].
     objects: u64,
+    /// 0 without a stack; frames are counted from 1.
+    stack: u64,
 }
 
 impl PackedPauses {
@@ -79,9 +85,13 @@ impl PackedPauses {
             GcReason::Shutdown => 2,
             GcReason::Unknown => 3,
         });
+        let stack = pause.stack.map_or(0, u64::from);
+        let since = stack.cast_signed() - self.last.stack.cast_signed();
+        self.number(zigzag(since));
         self.last = DeltaBase {
             start_ns: pause.start_ns,
             objects,
+            stack,
         };
     }
 
@@ -156,6 +166,10 @@ fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
             2 => GcReason::Shutdown,
             _ => GcReason::Unknown,
         },
+        stack: {
+            last.stack = last.stack.checked_add_signed(unzigzag(number(rest)?))?;
+            u32::try_from(last.stack).ok().filter(|frame| *frame > 0)
+        },
     })
 }
 
@@ -194,15 +208,16 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_packed_is_unpacked(
-            values in prop::collection::vec(any::<(u64, u64, u16, u64, u64, u8)>(), 0..20),
+            values in prop::collection::vec(any::<(u64, u64, u16, u64, u64, u8, u32)>(), 0..20),
             reason in reason(),
         ) {
             let mut packed = PackedPauses::default();
             let mut pauses: Vec<PauseSpan> = Vec::new();
-            for (start_ns, end_ns, thread, collected, objects, generation) in values {
+            for (start_ns, end_ns, thread, collected, objects, generation, frame) in values {
+                let stack = Some(frame).filter(|frame| *frame > 0);
                 let thread = ThreadIndex::new(usize::from(thread));
                 let (collected, objects) = (SmallNumber::new(collected >> 31), SmallNumber::new(objects >> 31));
-                pauses.push(PauseSpan { start_ns, end_ns, thread, collected, objects, generation, reason });
+                pauses.push(PauseSpan { start_ns, end_ns, thread, collected, objects, generation, reason, stack });
             }
             pauses.iter().for_each(|pause| packed.push(pause));
             prop_assert_eq!(packed.is_empty(), pauses.is_empty());

@@ -1,6 +1,7 @@
 //! The part of a report about the phases of the run.
 
 use super::Basis;
+use super::LinesReport;
 use super::PauseTotal;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,10 +25,13 @@ pub struct PhasesReport {
     pub steps: Option<u64>,
     /// Imports, setup, and the first steps while they last more than three times the median.
     pub start_up: PhaseReport,
-    /// Training steps; without known steps the second half of the run.
+    /// Training steps; without known steps the second half of the run, or what follows the imports.
     pub training: PhaseReport,
     /// Everything after training, and all collections of the finalizing interpreter.
     pub exit: PhaseReport,
+    /// The lines that trigger the collections of training; `null` if none of its pauses has a
+    /// stack.
+    pub lines: Option<LinesReport>,
 }
 
 /// What marks the start and the end of training.
@@ -40,6 +44,9 @@ pub enum TrainingMark {
     BackwardPasses,
     /// No step is known: the second half of the run, up to the shutdown of the interpreter.
     SecondHalf,
+    /// No step is known, and in the second half of the run most of the time of pauses with a stack
+    /// was spent importing modules: what follows the last such pause.
+    AfterImports,
 }
 
 /// The collections of one phase. A pause belongs to the phase that it starts in.

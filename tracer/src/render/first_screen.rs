@@ -103,13 +103,10 @@ fn hourly_cost(report: &Report, price: f64, gpus: Option<u32>) -> Option<String>
 fn phases(phases: &PhasesReport) -> Vec<String> {
     let head = ["", "run", "paused", "share", "longest", ""];
     let mut table = TextTable::new(&head, &[0, 5]);
-    let training = match phases.training_by {
-        TrainingMark::SecondHalf => "second half",
-        TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => "training",
-    };
-    let start_up = match phases.training_by {
-        TrainingMark::SecondHalf => "first half",
-        TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => "start-up",
+    let (start_up, training) = match phases.training_by {
+        TrainingMark::SecondHalf => ("first half", "second half"),
+        TrainingMark::AfterImports => ("imports", "after them"),
+        _ => ("start-up", "training"),
     };
     let rows = [
         (start_up, &phases.start_up, String::new()),
@@ -131,6 +128,12 @@ fn phases(phases: &PhasesReport) -> Vec<String> {
     lines.extend(match (phases.training_by, phases.steps) {
         (TrainingMark::SecondHalf, _) => wrap(
             "No training steps are known, so the second half of the run stands for training.",
+            INDENT,
+            INDENT,
+        ),
+        (TrainingMark::AfterImports, _) => wrap(
+            "No training step was seen: the second half of the run still imported modules. What \
+             follows the last import stands for training.",
             INDENT,
             INDENT,
         ),

@@ -155,7 +155,11 @@ impl TimelineMerge<'_> {
                 true => self.repeated.push(pause.start_ns),
                 false => {
                     clock.pauses_of_profiler_only += 1;
-                    pauses.push(*pause);
+                    // Frame ids are those of gctrace's trace.
+                    pauses.push(PauseSpan {
+                        stack: None,
+                        ..*pause
+                    });
                 }
             }
         }

@@ -30,6 +30,7 @@ pub use series::TrainingSeries;
 use self::figures::Sides;
 use crate::accumulate::sum;
 use crate::report::Basis;
+use crate::report::PhasesReport;
 use crate::report::ProcessReport;
 use crate::report::Report;
 use crate::statistics::bootstrap;
@@ -66,7 +67,7 @@ pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
         unknown: facts.unknown,
         per,
         figures,
-        lines: lines::compare(&facts_before, &facts_after),
+        lines: lines::compare(&facts_before, &facts_after, per),
     }
 }
 
@@ -93,10 +94,8 @@ impl FigureComparison {
 
 /// What is compared of one run.
 struct RunFacts<'a> {
-    report: &'a Report,
-    /// The process that the verdict of its report is about.
-    process: Option<&'a ProcessReport>,
     series: Option<&'a TrainingSeries>,
+    phases: Option<&'a PhasesReport>,
     /// Cost of the pauses by replay, as a share of the run.
     gpu_cost: Option<f64>,
     /// Longest pause in training.
@@ -118,9 +117,8 @@ impl<'a> RunFacts<'a> {
         let cpu = process.and_then(|process| process.pauses.cpu.as_ref());
         let longest = phases.map(|phases| phases.training.longest_ns.unwrap_or(0));
         Self {
-            report,
-            process,
             series: report.series.as_ref(),
+            phases,
             gpu_cost: report.gpu_cost.as_ref().map(|cost| cost.ratio()),
             longest_ns: longest.map(float),
             off_cpu: cpu.map(|cpu| cpu.off_cpu_ratio),
@@ -135,6 +133,15 @@ impl<'a> RunFacts<'a> {
                 .and_then(|arenas| arenas.peak_balance_bytes)
                 .map(|bytes| float(bytes.max(0).unsigned_abs())),
         }
+    }
+
+    /// Steps or seconds of training.
+    fn training_units(&self, per: RateUnit) -> Option<f64> {
+        let phases = self.phases?;
+        Some(match per {
+            RateUnit::Step => float(phases.steps?),
+            RateUnit::Second => float(phases.training.duration_ns) / NS_PER_S,
+        })
     }
 
     fn has_generation(&self, generation: u8) -> bool {

@@ -216,8 +216,7 @@ pub enum LineChange {
     Same,
 }
 
-/// The collections that one own line triggered, before and after the change: in start-up, training
-/// and exit.
+/// The collections that one own line triggered in training, before and after the change.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LineComparison {
     /// The line; if it moved, as after the change.
@@ -226,10 +225,11 @@ pub struct LineComparison {
     pub before_line: Option<u32>,
     /// What became of it.
     pub change: LineChange,
-    /// Time of its collections before the change, in ns per second of the run, mean over the runs.
-    pub before_ns_per_s: f64,
+    /// Time of its collections before the change, in ns per step or second (`per`), mean over the
+    /// runs; 0 if it is not listed.
+    pub before_ns: f64,
     /// The same after the change.
-    pub after_ns_per_s: f64,
+    pub after_ns: f64,
 }
 
 /// What limits a comparison.

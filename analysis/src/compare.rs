@@ -29,10 +29,12 @@ pub use series::TrainingSeries;
 
 use self::figures::Sides;
 use crate::accumulate::sum;
+use crate::accumulate::tally::ratio;
 use crate::report::Basis;
 use crate::report::PhasesReport;
 use crate::report::ProcessReport;
 use crate::report::Report;
+use crate::statistics;
 use crate::statistics::bootstrap;
 
 const NS_PER_S: f64 = 1e9;
@@ -166,12 +168,25 @@ fn judged(report: &Report) -> Option<&ProcessReport> {
 fn compared(report: &Report) -> ComparedRun {
     let series = report.series.as_ref();
     let parts = || series.iter().flat_map(|series| &series.parts);
+    let steps = series.map(TrainingSeries::steps).filter(|steps| *steps > 0);
+    let training_ns = sum(parts().map(|part| part.duration_ns));
+    let paused_ns = sum(parts().map(|part| part.paused_ns));
+    let trace = report.traces.first();
+    let lengths: Vec<f64> = parts()
+        .filter(|part| part.steps > 0)
+        .map(|part| float(part.duration_ns) / float(part.steps))
+        .collect();
     ComparedRun {
+        started_unix_ns: trace.and_then(|trace| trace.started_unix_ns),
+        git_commit: trace.and_then(|trace| trace.git_commit.clone()),
+        step_mean_ns: steps.map(|steps| float(training_ns) / float(steps)),
+        step_sd_ns: statistics::standard_deviation(&lengths),
+        gc_ratio: ratio(paused_ns, training_ns),
         files: report.traces.iter().map(|trace| trace.file.clone()).collect(),
         pid: judged(report).map(|process| process.pid),
         training_by: series.map(|series| series.training_by),
-        steps: series.map(TrainingSeries::steps).filter(|steps| *steps > 0),
-        training_ns: sum(parts().map(|part| part.duration_ns)),
+        steps,
+        training_ns,
         parts: parts().count() as u64,
     }
 }

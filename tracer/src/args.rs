@@ -6,6 +6,7 @@
 mod advice;
 mod analyze;
 mod choices;
+mod compare;
 mod demo;
 mod export;
 mod limits;
@@ -19,10 +20,14 @@ pub(crate) use choices::CounterChoice;
 pub(crate) use choices::CudaMode;
 pub(crate) use choices::OutputFormat;
 pub(crate) use choices::RecordMode;
+pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
 pub(crate) use export::StackWeight;
+pub(crate) use limits::ChangeLimit;
+pub(crate) use limits::Increase;
+pub(crate) use limits::LimitedFigure;
 pub(crate) use limits::ReportLimit;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
@@ -58,6 +63,7 @@ Examples:
   sudo gctrace top -- python train.py        live view
   gctrace analyze trace.json                 report what the collector cost, and why
   gctrace advice trace.json 1                the code of a change, its risk, how to check it
+  gctrace compare before.json after.json     what changed, and whether it helped
   gctrace export trace.json -o gc.svg        flame graph of the Python lines that trigger it
   gctrace doctor                             check what works on this machine
 
@@ -107,6 +113,7 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace top [OPTIONS] [-p PID | -- COMMAND...]\n       \
                       gctrace analyze TRACE...\n       \
                       gctrace advice TRACE... N\n       \
+                      gctrace compare BEFORE... -- AFTER... | COMMAND...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
                       gctrace demo"
@@ -166,6 +173,9 @@ enum Subcommands {
     /// Print the code of one advice, its risk and how to check it
     #[command(after_help = advice::EXAMPLES)]
     Advice(advice::AdviceArgs),
+    /// Compare runs before and after a change: what changed, and whether it helped
+    #[command(after_help = compare::EXAMPLES, override_usage = compare::USAGE)]
+    Compare(compare::CompareArgs),
     /// Write flame graphs of collection time by the Python stack that triggered it
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
@@ -241,6 +251,8 @@ pub(crate) enum Invocation {
     Analyze(AnalyzeConfig),
     /// Print an advice.
     Advice(AdviceConfig),
+    /// Compare runs.
+    Compare(CompareConfig),
     /// Write flame graphs.
     Export(ExportConfig),
     /// Record and explain the demo program on a simulated GPU.
@@ -397,6 +409,7 @@ fn interpret(
         Some(Subcommands::Top(top)) => Invocation::Top(top::config(top, verbosity)?),
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
+        Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
         Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
@@ -419,6 +432,18 @@ pub(crate) fn usual_recording(command: &str) -> RecordConfig {
         // Unreachable: this line always parses as a recording.
         Ok(_) => usage_error(ErrorKind::InvalidSubcommand, "not a recording").exit(),
         Err(error) => error.exit(),
+    }
+}
+
+/// The configuration of `gctrace record` with these options, `-- COMMAND` included.
+///
+/// # Errors
+/// Usage errors.
+pub(crate) fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Error> {
+    let line = ["gctrace".into(), "record".into()];
+    match try_parse(line.into_iter().chain(options))? {
+        Invocation::Record(config) => Ok(config),
+        _ => Err(usage_error(ErrorKind::InvalidSubcommand, "not a recording")),
     }
 }
 

@@ -5,6 +5,7 @@
 mod advice;
 mod analyze;
 mod args;
+mod compare;
 mod demo;
 mod doctor;
 mod export;
@@ -64,6 +65,7 @@ fn run(action: Invocation) -> anyhow::Result<u8> {
         Invocation::Man(Some(directory)) => Ok(manual::write(&directory).map(|()| 0)?),
         Invocation::Analyze(config) => analyze::run(&config),
         Invocation::Advice(config) => advice::run(&config),
+        Invocation::Compare(config) => compare::run(&config),
         Invocation::Export(config) => export::run(&config),
         Invocation::Demo(config) => demo::run(&config),
     }

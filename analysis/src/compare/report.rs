@@ -73,6 +73,10 @@ pub enum Outcome {
 pub struct ComparedRun {
     /// Trace files of the run.
     pub files: Vec<String>,
+    /// Start of the recording, in ns of Unix time; `null` if unknown.
+    pub started_unix_ns: Option<u64>,
+    /// Git commit of the command's working directory; `null` if unknown.
+    pub git_commit: Option<String>,
     /// Process that is compared: the one that the verdict of a report is about; `null` if none
     /// collected.
     pub pid: Option<u32>,
@@ -84,6 +88,12 @@ pub struct ComparedRun {
     pub training_ns: u64,
     /// Number of parts that it is cut into, of which the tests know the noise within the run.
     pub parts: u64,
+    /// Mean length of its steps, in ns; `null` if no steps are known.
+    pub step_mean_ns: Option<f64>,
+    /// Standard deviation of the parts' mean step lengths, in ns; `null` with fewer than two parts.
+    pub step_sd_ns: Option<f64>,
+    /// Share of this time during which the collector ran, 0 to 1; `null` if unknown.
+    pub gc_ratio: Option<f64>,
 }
 
 /// A fact about a run that its figures may depend on.

@@ -13,6 +13,8 @@ use crate::statistics::bootstrap;
 use crate::statistics::permutation;
 
 const NS_PER_S: f64 = 1e9;
+/// A resample whose figure is lower than this share of the figure itself is as good as 0.
+const LEAST_RATIO: f64 = 1e-6;
 /// Fewer runs than this on a side do not show the noise between runs.
 const SEVERAL: usize = 2;
 
@@ -100,8 +102,13 @@ impl Sides<'_> {
         found.generation = generation;
         if let (Some(before), Some(after)) = (before, after) {
             let difference = bootstrap::nested(&after, &before, |after, before| after - before);
-            let ratio = bootstrap::nested(&after, &before, |after, before| after / before - 1.0);
-            found.set_intervals(difference, ratio);
+            // Of rare events, a resample may have none: the interval has no upper end then.
+            let least = mean_of_runs(&before).unwrap_or(0.0) * LEAST_RATIO;
+            let ratio = bootstrap::nested(&after, &before, |after, before| match before > least {
+                true => after / before - 1.0,
+                false => f64::INFINITY,
+            });
+            found.set_intervals(difference, ratio.filter(|ratio| ratio.high.is_finite()));
             found.p = p_of_parts(&before, &after).filter(|_| difference.is_some());
         }
         found

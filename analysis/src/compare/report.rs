@@ -194,7 +194,8 @@ pub struct FigureComparison {
     pub after: Option<f64>,
     /// `after` - `before`, in the unit of the figure; `null` if either is unknown.
     pub difference: Option<Interval>,
-    /// `after` / `before` - 1; `null` if either is unknown or `before` is 0.
+    /// `after` / `before` - 1; `null` if either is unknown or `before` is 0. If `before` may be 0 by
+    /// chance, its interval is that of `difference`, divided by `before`.
     pub change_ratio: Option<Interval>,
     /// Two-sided p of no difference, 0 to 1, of this figure alone: over the runs if both sides have
     /// several (Welch), otherwise over the parts of training (permutation). `null` without a test.

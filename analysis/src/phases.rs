@@ -264,6 +264,7 @@ mod tests {
             start_ns,
             end_ns,
             thread: Index::new(0),
+            cpu_ns: None,
             collected: None,
             objects: None,
             generation: 0,

@@ -116,6 +116,7 @@ impl TimelineCollector {
             start_ns: pause.start_ns,
             end_ns: pause.end_ns,
             thread,
+            cpu_ns: pause.cpu_ns.and_then(SmallNumber::new),
             collected: pause.collected.map(SmallNumber::at_most_max),
             objects: objects.map(SmallNumber::at_most_max),
             generation: pause.generation,

@@ -47,7 +47,7 @@ struct OldGeneration {
     /// Survivors of the last full collection.
     total_ns: f64,
     frozen_ns: f64,
-    /// Promoted since the freeze, and not found dead since.
+    /// Promoted since the freeze and still alive.
     unfrozen_ns: f64,
     /// Objects.
     garbage: f64,
@@ -126,7 +126,7 @@ fn run(
         };
         window = next;
         let promoted = promoted_part(curves, setting, interval, assumption);
-        state.promote(interval, curves, step, promoted);
+        state.promote(interval, curves, step, promoted, assumption);
         if state.middle > old && state.pending_ns >= state.total_ns / 4.0 {
             state.collect(curves, window, assumption, &mut sum);
         }
@@ -156,8 +156,16 @@ fn begin(
     };
     if setting.freeze {
         state.collect(curves, start, assumption, sum);
-        state.total_ns = curves.live_ns(start);
-        state.frozen_ns = state.total_ns;
+        // The heap at that time lies between those of the full collections around it.
+        let live_ns = curves.live_ns(start);
+        let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |own| own.live_ns));
+        sum.time_ns = match assumption {
+            CostAssumption::Cheap => around.iter().fold(sum.time_ns, |least, own| least.min(*own)),
+            CostAssumption::Likely => sum.time_ns,
+            CostAssumption::Costly => around.iter().fold(sum.time_ns, |most, own| most.max(*own)),
+        };
+        state.total_ns = live_ns;
+        state.frozen_ns = live_ns;
     }
     Some(state)
 }
@@ -188,9 +196,16 @@ impl OldGeneration {
         curves: &RecordedCurves,
         windows: f64,
         part: f64,
+        assumption: CostAssumption,
     ) {
         let garbage_ns = interval.garbage * curves.traversing_ns.likely;
         let passing_ns = (interval.promoted_ns - garbage_ns - interval.growth_ns).max(0.0);
+        // Costly: what was found dead is what was frozen, replaced by what was promoted since.
+        let passing_ns = match assumption {
+            CostAssumption::Cheap => passing_ns,
+            CostAssumption::Likely => f64::midpoint(passing_ns, interval.promoted_ns),
+            CostAssumption::Costly => interval.promoted_ns,
+        };
         self.pending_ns += interval.promoted_ns * windows * part;
         self.garbage += interval.garbage * windows * part;
         self.unfrozen_ns += passing_ns * windows;

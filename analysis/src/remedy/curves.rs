@@ -90,7 +90,7 @@ pub(super) struct FullCollection {
     /// Collections of the middle generation since the full one before.
     middle: f64,
     /// Time on the objects that it left, in ns.
-    live_ns: f64,
+    pub(super) live_ns: f64,
     /// Per window since the full collection before: what joined the oldest generation, in ns of its
     /// traversal; by how much the live heap grew, in the same; garbage that it freed, in objects.
     pub(super) promoted_ns: f64,

@@ -62,6 +62,23 @@ pub(crate) struct PricedRun {
     remedies: Vec<PricedRemedy>,
 }
 
+impl PricedRun {
+    /// All remedies that are not in force, without prices: those are of collector time, not of GPU
+    /// time.
+    fn candidates(self, report: &Report) -> Vec<Advice> {
+        let times = PauseTimes::of(report);
+        let own = self.remedies.into_iter().map(|remedy| Advice {
+            settings: Some(remedy.settings),
+            memory_objects: Some(remedy.waiting_objects),
+            memory_bytes: self
+                .bytes_per_object
+                .map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
+            ..saving(remedy.id, times.all_ns)
+        });
+        own.chain(swapped_out(report, &times)).collect()
+    }
+}
+
 /// All advice for a report, in the order to try it.
 pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> Vec<Advice> {
     let level = report.verdict.level;
@@ -76,7 +93,8 @@ pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> Vec<Advice> 
     };
     let mut list = match (level, &report.gpu_cost, priced) {
         (Level::None | Level::Negligible, _, _) => vec![plain(AdviceId::Leave)],
-        (_, Some(cost), _) => predicted(worthwhile(report, most), report, cost),
+        (_, Some(cost), Some(priced)) => predicted(priced.candidates(report), report, cost),
+        (_, Some(cost), None) => predicted(worthwhile(report, most), report, cost),
         (_, None, Some(priced)) => simulated(report, priced),
         (_, None, None) => worthwhile(report, most),
     };

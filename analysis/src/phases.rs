@@ -16,7 +16,6 @@ use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::busiest_thread;
-use crate::gpu::timeline::StepSource;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
 use crate::gpu::what_if::report::activity;
@@ -75,10 +74,7 @@ impl RunPhases {
             steps @ [first, .., last] => Self {
                 span_ns: (start_ns.min(first.start_ns), end_ns.max(last.end_ns)),
                 training_ns: (first.start_ns, last.end_ns),
-                mark: match first.source {
-                    StepSource::ProfilerStep => TrainingMark::ProfilerSteps,
-                    StepSource::BackwardPass => TrainingMark::BackwardPasses,
-                },
+                mark: first.source.into(),
                 steps: Some(steps.len() as u64),
             },
             _ => {
@@ -330,8 +326,10 @@ impl<'a> JudgedRun<'a> {
         let row = |phase| self.phases.row(phase, &self.pauses, self.origin_ns);
         PhasesReport {
             basis: match self.phases.mark {
-                TrainingMark::SecondHalf | TrainingMark::AfterImports => Basis::Inferred,
-                TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => Basis::Measured,
+                TrainingMark::SecondHalf
+                | TrainingMark::AfterImports
+                | TrainingMark::PeriodicLaunches => Basis::Inferred,
+                _ => Basis::Measured,
             },
             trace: self.process.trace,
             pid: self.process.pid,
@@ -356,6 +354,7 @@ fn node(stacks: &[&TraceStacks], pause: &PauseSpan) -> Option<NodeId> {
 mod tests {
     use super::*;
     use crate::gpu::index::Index;
+    use crate::report::StepSource;
     use proptest::prelude::*;
 
     fn pause(start_ns: u64, end_ns: u64, reason: GcReason) -> PauseSpan {

@@ -77,7 +77,8 @@ struct ProcessBuilder {
     pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
-    backward: Vec<StepMark>,
+    /// Times of the marks of steps, by thread.
+    marks: BTreeMap<(u32, StepMarker), Vec<u64>>,
 }
 
 impl ProcessBuilder {
@@ -197,21 +198,21 @@ impl TimelineCollector {
         }
     }
 
-    /// Adds a mark of a step, in any order. Backward passes delimit steps in a process without
-    /// `ProfilerStep#n`; other marks are annotations.
+    /// Adds a mark of a step, in any order. Marks delimit steps in a process without
+    /// `ProfilerStep#n`; those with a duration, except backward passes, are annotations too.
     pub fn add_step(&mut self, step: &StepMark) {
-        if step.marker == StepMarker::Backward {
-            let part = self.processes.entry(step.pid).or_default();
-            part.backward.push(step.clone());
-            return;
+        let part = self.processes.entry(step.pid).or_default();
+        let marks = part.marks.entry((step.tid, step.marker.clone()));
+        marks.or_default().push(step.at_ns());
+        if step.marker != StepMarker::Backward && step.end_ns > step.start_ns {
+            self.add_annotation(&Annotation {
+                pid: step.pid,
+                tid: step.tid,
+                name: step.marker.annotation().into_owned(),
+                start_ns: step.start_ns,
+                end_ns: step.end_ns,
+            });
         }
-        self.add_annotation(&Annotation {
-            pid: step.pid,
-            tid: step.tid,
-            name: step.marker.annotation().into_owned(),
-            start_ns: step.start_ns,
-            end_ns: step.end_ns,
-        });
     }
 
     /// The timelines of processes that did any work on a GPU or collected.

@@ -4,14 +4,16 @@ use super::Basis;
 use super::NoComparison;
 use super::Worded;
 use crate::bootstrap;
+use gctrace_event::StepMarker;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Training steps: annotations `ProfilerStep#n` of the PyTorch profiler, or the time from the start
-/// of one backward pass to the start of the next.
+/// Training steps: annotations `ProfilerStep#n` of the PyTorch profiler, or the time from one mark of
+/// a step to the next.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepsReport {
-    /// Basis of lengths: measured. Comparisons have their own.
+    /// Basis of lengths: measured, or inferred if any steps are periods of launches. Comparisons
+    /// have their own.
     pub basis: Basis,
     /// Processes with steps, the most steps first, at most 64.
     pub processes: Vec<ProcessSteps>,
@@ -30,7 +32,7 @@ pub struct ProcessSteps {
     pub rank: Option<u32>,
     /// Id of the thread that ran the steps.
     pub tid: u32,
-    /// What delimits the steps: the profiler's annotations, or backward passes.
+    /// What delimits the steps.
     pub source: StepSource,
     /// Number of steps of the thread `tid`, which the other figures are about.
     pub count: u64,
@@ -61,23 +63,46 @@ pub struct ProcessSteps {
     pub longest: Vec<StepReport>,
 }
 
-/// What delimits a step. Backward passes count only in a process without profiler steps.
+/// What delimits a step, in order of preference: the first that a process has any steps by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepSource {
     /// An annotation `ProfilerStep#n`.
     ProfilerStep,
+    /// From the start of one call of the function named by `--step-function` to that of the next.
+    Function,
+    /// From the end of one step of a torch optimizer to that of the next of the same class.
+    Optimizer,
     /// From the start of one backward pass to that of the next on the same thread.
     BackwardPass,
+    /// From one request for the next batch of a torch `DataLoader` to the next.
+    DataLoader,
+    /// From one launch of a kernel that recurs at constant distance to the next.
+    PeriodicLaunches,
 }
 
 impl StepSource {
-    /// What a step is, in a word: the annotation, or the pass whose starts delimit it.
+    /// What a step is, in a word: the annotation, or the mark that delimits it.
     #[must_use]
     pub fn basis(self) -> &'static str {
         match self {
             Self::ProfilerStep => "ProfilerStep",
+            Self::Function => "call of the step function",
+            Self::Optimizer => "optimizer step",
             Self::BackwardPass => "backward pass",
+            Self::DataLoader => "batch of the DataLoader",
+            Self::PeriodicLaunches => "period of launches",
+        }
+    }
+}
+
+impl From<&StepMarker> for StepSource {
+    fn from(marker: &StepMarker) -> Self {
+        match marker {
+            StepMarker::Function(_) => Self::Function,
+            StepMarker::Optimizer(_) => Self::Optimizer,
+            StepMarker::Backward => Self::BackwardPass,
+            StepMarker::DataLoader(_) => Self::DataLoader,
         }
     }
 }

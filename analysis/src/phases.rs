@@ -347,7 +347,7 @@ impl<'a> JudgedRun<'a> {
 /// The stack of a pause of these processes, of one id; `None` without one.
 fn node(stacks: &[&TraceStacks], pause: &PauseSpan) -> Option<NodeId> {
     let frame = pause.stack?;
-    stacks.iter().find_map(|own| own.node(frame))
+    stacks.iter().find_map(|own| own.node(frame.get()))
 }
 
 #[cfg(test)]
@@ -362,6 +362,7 @@ mod tests {
             start_ns,
             end_ns,
             thread: Index::new(0),
+            cpu_ns: None,
             collected: None,
             objects: None,
             generation: 0,

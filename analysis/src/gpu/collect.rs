@@ -31,6 +31,7 @@ use gctrace_event::StepMark;
 use gctrace_event::StepMarker;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Stands for the process of operations that cannot be given to one.
@@ -118,11 +119,12 @@ impl TimelineCollector {
             start_ns: pause.start_ns,
             end_ns: pause.end_ns,
             thread,
+            cpu_ns: pause.cpu_ns.and_then(SmallNumber::new),
             collected: pause.collected.map(SmallNumber::at_most_max),
             objects: objects.map(SmallNumber::at_most_max),
             generation: pause.generation,
             reason: pause.reason,
-            stack: pause.stack.filter(|frame| *frame > 0),
+            stack: pause.stack.and_then(NonZeroU32::new),
         });
     }
 

@@ -20,7 +20,7 @@ const RAISED: u8 = 10;
 const LARGEST_RAISED: i32 = 2_000;
 /// Time of collections of generation 0 under the raised threshold, in times of that of the recorded
 /// ones that went through objects of the same age.
-const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 2.0];
+const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 1.5];
 /// Planned collections in training that are tried.
 const PLANNED: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
 /// Recorded and predicted run differ by this share of all collector time, whatever changes.

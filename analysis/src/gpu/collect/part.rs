@@ -18,9 +18,11 @@ use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Stream;
 use crate::gpu::timeline::StreamIndex;
 use crate::gpu::timeline::StringTable;
+use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
 use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl ProcessBuilder {

@@ -35,7 +35,6 @@
 mod accumulate;
 mod advice;
 mod analysis;
-mod bootstrap;
 mod coverage;
 mod distribution;
 pub mod gpu;
@@ -46,6 +45,7 @@ mod recorded;
 mod regression;
 mod remedy;
 pub mod report;
+pub mod statistics;
 mod summary;
 mod time;
 mod verdict;

@@ -119,7 +119,11 @@ impl LiveSteps {
     /// Oldest first, and what they are.
     pub(super) fn figures(&self) -> (Vec<StepFigures>, Option<StepSource>) {
         let preferred = self.threads.iter().min_by_key(|thread| {
-            (thread.closed.is_empty(), thread.source(), Reverse(thread.count))
+            (
+                thread.closed.is_empty(),
+                thread.source(),
+                Reverse(thread.count),
+            )
         });
         let Some(most) = preferred else {
             return (Vec::new(), None);
@@ -175,7 +179,9 @@ impl StepFigures {
 
 impl ThreadSteps {
     fn source(&self) -> StepSource {
-        self.marker.as_ref().map_or(StepSource::ProfilerStep, StepSource::from)
+        self.marker
+            .as_ref()
+            .map_or(StepSource::ProfilerStep, StepSource::from)
     }
 
     /// Adds a step. It is cut where the next one starts.

@@ -160,7 +160,9 @@ fn begin(
         let live_ns = curves.live_ns(start);
         let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |own| own.live_ns));
         sum.time_ns = match assumption {
-            CostAssumption::Cheap => around.iter().fold(sum.time_ns, |least, own| least.min(*own)),
+            CostAssumption::Cheap => around
+                .iter()
+                .fold(sum.time_ns, |least, own| least.min(*own)),
             CostAssumption::Likely => sum.time_ns,
             CostAssumption::Costly => around.iter().fold(sum.time_ns, |most, own| most.max(*own)),
         };

@@ -161,7 +161,9 @@ impl RecordedCurves {
             }
             match pause.generation {
                 2 => {
-                    let objects = pause.objects.map(|left| f64::from(left.get()) + freed(pause));
+                    let objects = pause
+                        .objects
+                        .map(|left| f64::from(left.get()) + freed(pause));
                     curves.fulls.push(FullCollection {
                         window,
                         automatic,
@@ -222,7 +224,10 @@ impl RecordedCurves {
         let young_objects = (young.count * self.containers.0).max(young.freed);
         let young_ns = quotient(young.time_ns, young_objects);
         self.middle_ns = quotient(middle.time_ns, middle.count * self.containers.1);
-        let known = self.fulls.iter().filter_map(|full| Some((full.traversed?, full.time_ns)));
+        let known = self
+            .fulls
+            .iter()
+            .filter_map(|full| Some((full.traversed?, full.time_ns)));
         let sum = known.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
         self.traversing_ns = match sum {
             (objects, time_ns) if objects > 0.0 => {

@@ -3,7 +3,7 @@
 use super::Basis;
 use super::NoComparison;
 use super::Worded;
-use crate::bootstrap;
+use crate::statistics::bootstrap;
 use gctrace_event::StepMarker;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -56,9 +56,9 @@ pub struct ProcessSteps {
     pub full_collections: u64,
     /// Steps with a full collection compared with steps without one.
     pub with_full: StepComparison,
-    /// Steps after one with a full collection compared with the steps before it, in pairs without a
-    /// full collection of their own.
-    pub after_full: StepComparison,
+    /// Steps that follow one with a full collection compared with all others, both without a full
+    /// collection of their own and without the warm-up: after a full collection caches are cold.
+    pub after_full: MedianComparison,
     /// The longest steps, longest first, at most ten.
     pub longest: Vec<StepReport>,
 }
@@ -165,8 +165,47 @@ impl StepComparison {
     pub const FEWEST: usize = bootstrap::FEWEST;
 }
 
+/// A comparison of the median lengths of two kinds of steps.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MedianComparison {
+    /// Basis of `difference`: inferred, as in [`StepComparison`].
+    pub basis: Basis,
+    /// Number of steps of the kind in question.
+    pub count: u64,
+    /// Their median length, in ns; `null` if there are none.
+    pub median_ns: Option<u64>,
+    /// Number of steps to compare with.
+    pub other_count: u64,
+    /// Their median length, in ns; `null` if there are none.
+    pub other_median_ns: Option<u64>,
+    /// How much longer the former are, by their medians; `null` if there are too few steps.
+    pub difference: Option<MedianDifference>,
+    /// Why `difference` is `null`, as text.
+    pub missing: Option<Worded<NoComparison>>,
+}
+
+/// A difference of medians with its 95 % confidence interval by bootstrap, as [`StepDifference`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MedianDifference {
+    /// Difference of the medians, in ns; negative: shorter.
+    pub median_ns: i64,
+    /// Lower end of the confidence interval, in ns.
+    pub low_ns: i64,
+    /// Upper end of the confidence interval, in ns.
+    pub high_ns: i64,
+}
+
+impl MedianDifference {
+    /// Whether the interval excludes 0.
+    #[must_use]
+    pub fn is_significant(&self) -> bool {
+        self.low_ns > 0 || self.high_ns < 0
+    }
+}
+
 /// A difference of means with its 95 % confidence interval by bootstrap (10,000 resamples with a
-/// fixed seed, percentile method; Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
+/// fixed seed, percentile method; Efron and Tibshirani, An Introduction to the Bootstrap, 1993;
+/// its ends moved outwards for few steps, Hesterberg, The American Statistician 69, 2015).
 /// More than 256 steps are first averaged to 256 batches of neighbors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepDifference {

@@ -94,7 +94,8 @@ impl ProcessBuilder {
             }
         }
         for (source, threads) in by_source {
-            let of_thread = |(tid, marks): (u32, Vec<u64>)| steps_between(source, self.thread(tid), &marks);
+            let of_thread =
+                |(tid, marks): (u32, Vec<u64>)| steps_between(source, self.thread(tid), &marks);
             let steps: Vec<StepSpan> = threads.into_iter().flat_map(of_thread).collect();
             if !steps.is_empty() {
                 return steps;

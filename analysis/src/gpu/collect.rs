@@ -3,7 +3,7 @@
 //! Owns which process an operation belongs to. The links within a process are `collect/part.rs`.
 
 mod handles;
-mod part;
+pub(super) mod part;
 
 use super::calls::CallEffect;
 use super::index::Index;

@@ -9,6 +9,7 @@ use super::RawOp;
 use super::TimelineContext;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::index::Index;
+use crate::gpu::periods;
 use crate::gpu::timeline::Call;
 use crate::gpu::timeline::CallIndex;
 use crate::gpu::timeline::EventWait;
@@ -69,6 +70,9 @@ impl ProcessBuilder {
         timeline.steps = apart(self.steps);
         timeline.threads = self.threads;
         timeline.packed = Arc::new(self.pauses);
+        if timeline.steps.is_empty() {
+            timeline.steps = periods::steps(&timeline);
+        }
         let idle = timeline.ops.is_empty()
             && timeline.calls.is_empty()
             && timeline.counted_launches.is_empty()

@@ -160,8 +160,8 @@ impl Live {
             }
             Record::GpuOp(op) => self.op(op),
             Record::Step(step) => {
-                if let Some(process) = self.processes.at(step.pid, step.start_ns) {
-                    process.add_backward(step);
+                if let Some(process) = self.processes.at(step.pid, step.at_ns()) {
+                    process.add_mark(step);
                 }
             }
             Record::Annotation(annotation) => {

@@ -117,6 +117,8 @@ pub use ranks::UsefulBusy;
 pub use recorded::RecordedReport;
 pub use recorded::Sources;
 pub use steps::FullBy;
+pub use steps::MedianComparison;
+pub use steps::MedianDifference;
 pub use steps::ProcessSteps;
 pub use steps::StepComparison;
 pub use steps::StepDifference;

@@ -66,7 +66,7 @@ impl Analysis {
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
         let runs = runs(&self.traces);
-        let judged = JudgedRun::of(timelines, &processes, &self.traces).filter(|_| runs < 2);
+        let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
         let phases = judged.as_ref().map(JudgedRun::report);
         let remedies = judged.as_ref().and_then(advice::remedies);
         let training = phases.as_ref().map(|phases| &phases.training);

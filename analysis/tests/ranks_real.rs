@@ -168,6 +168,7 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
                 objects: None,
                 generation: 2,
                 reason: GcReason::Automatic,
+                stack: None,
             });
         }
         changed.push(moved);

@@ -3,7 +3,7 @@
 //! Owns which process an operation belongs to. The links within a process are `collect/part.rs`.
 
 mod handles;
-mod part;
+pub(super) mod part;
 
 use super::calls::CallEffect;
 use super::index::Index;
@@ -21,15 +21,17 @@ use super::timeline::Thread;
 use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
 use gctrace_event::Annotation;
-use gctrace_event::BackwardStep;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
 use gctrace_event::Pause;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Stands for the process of operations that cannot be given to one.
@@ -76,7 +78,8 @@ struct ProcessBuilder {
     pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
-    backward: Vec<BackwardStep>,
+    /// Times of the marks of steps, by thread.
+    marks: BTreeMap<(u32, StepMarker), Vec<u64>>,
 }
 
 impl ProcessBuilder {
@@ -121,6 +124,7 @@ impl TimelineCollector {
             objects: objects.map(SmallNumber::at_most_max),
             generation: pause.generation,
             reason: pause.reason,
+            stack: pause.stack.and_then(NonZeroU32::new),
         });
     }
 
@@ -196,11 +200,21 @@ impl TimelineCollector {
         }
     }
 
-    /// Adds a backward pass, in any order. Backward passes delimit steps in a process without
-    /// `ProfilerStep#n`.
-    pub fn add_backward(&mut self, step: &BackwardStep) {
+    /// Adds a mark of a step, in any order. Marks delimit steps in a process without
+    /// `ProfilerStep#n`; those with a duration, except backward passes, are annotations too.
+    pub fn add_step(&mut self, step: &StepMark) {
         let part = self.processes.entry(step.pid).or_default();
-        part.backward.push(*step);
+        let marks = part.marks.entry((step.tid, step.marker.clone()));
+        marks.or_default().push(step.at_ns());
+        if step.marker != StepMarker::Backward && step.end_ns > step.start_ns {
+            self.add_annotation(&Annotation {
+                pid: step.pid,
+                tid: step.tid,
+                name: step.marker.annotation().into_owned(),
+                start_ns: step.start_ns,
+                end_ns: step.end_ns,
+            });
+        }
     }
 
     /// The timelines of processes that did any work on a GPU or collected.

@@ -20,6 +20,7 @@ fn pause(start_ns: u64, length_ns: u64, generation: u8, collected: u64) -> Pause
         objects: None,
         generation,
         reason: GcReason::Unknown,
+        stack: None,
     }
 }
 

@@ -158,6 +158,7 @@ fn rewritten(
         objects: None,
         generation: 2,
         reason: GcReason::Automatic,
+        stack: None,
     });
     changed.pauses.sort_by_key(|pause| pause.start_ns);
     changed

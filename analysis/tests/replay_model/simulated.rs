@@ -267,6 +267,7 @@ pub(crate) fn pause(thread: usize, start_ns: u64, end_ns: u64) -> PauseSpan {
         objects: None,
         generation: 2,
         reason: GcReason::Automatic,
+        stack: None,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::busiest_thread;
-use crate::gpu::timeline::StepSource;
+use crate::gpu::steps::warm_up;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
 use crate::gpu::what_if::report::activity;
@@ -29,16 +29,12 @@ use crate::report::ProcessReport;
 use crate::report::TrainingMark;
 use crate::time;
 use crate::time::intervals::Intervals;
-use crate::time::stats;
 use gctrace_event::GcReason;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Fewer steps than this do not show where training begins.
 const FEWEST_STEPS: usize = 5;
-/// The first steps are warm-up, thus part of start-up, as long as each is this many times longer
-/// than the median step: compiling and autotuning take seconds, a slow step seldom the triple.
-const WARM_UP_FACTOR: u64 = 3;
 /// Parts of a phase in [`PhaseReport::over_time_ns`].
 const PARTS: u64 = 24;
 
@@ -75,10 +71,7 @@ impl RunPhases {
             steps @ [first, .., last] => Self {
                 span_ns: (start_ns.min(first.start_ns), end_ns.max(last.end_ns)),
                 training_ns: (first.start_ns, last.end_ns),
-                mark: match first.source {
-                    StepSource::ProfilerStep => TrainingMark::ProfilerSteps,
-                    StepSource::BackwardPass => TrainingMark::BackwardPasses,
-                },
+                mark: first.source.into(),
                 steps: Some(steps.len() as u64),
             },
             _ => {
@@ -164,17 +157,10 @@ fn training_steps(timeline: &Timeline) -> Vec<StepSpan> {
         .iter()
         .filter(|step| Some(step.thread) == thread);
     let steps: Vec<StepSpan> = own.copied().collect();
-    let length_ns = |step: &StepSpan| time::duration(step.start_ns, step.end_ns);
-    let mut lengths: Vec<u64> = steps.iter().map(length_ns).collect();
-    let Some(median_ns) = stats::median_low(&mut lengths) else {
-        return Vec::new();
-    };
-    let long_ns = time::times(median_ns, WARM_UP_FACTOR);
-    let trained = steps.iter().skip_while(|step| length_ns(step) > long_ns);
-    let trained: Vec<StepSpan> = trained.copied().collect();
+    let trained = steps.get(warm_up(&steps)..).unwrap_or_default();
     match trained.len() {
         0..FEWEST_STEPS => Vec::new(),
-        _ => trained,
+        _ => trained.to_vec(),
     }
 }
 
@@ -330,8 +316,10 @@ impl<'a> JudgedRun<'a> {
         let row = |phase| self.phases.row(phase, &self.pauses, self.origin_ns);
         PhasesReport {
             basis: match self.phases.mark {
-                TrainingMark::SecondHalf | TrainingMark::AfterImports => Basis::Inferred,
-                TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => Basis::Measured,
+                TrainingMark::SecondHalf
+                | TrainingMark::AfterImports
+                | TrainingMark::PeriodicLaunches => Basis::Inferred,
+                _ => Basis::Measured,
             },
             trace: self.process.trace,
             pid: self.process.pid,
@@ -349,13 +337,14 @@ impl<'a> JudgedRun<'a> {
 /// The stack of a pause of these processes, of one id; `None` without one.
 fn node(stacks: &[&TraceStacks], pause: &PauseSpan) -> Option<NodeId> {
     let frame = pause.stack?;
-    stacks.iter().find_map(|own| own.node(frame))
+    stacks.iter().find_map(|own| own.node(frame.get()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::gpu::index::Index;
+    use crate::report::StepSource;
     use proptest::prelude::*;
 
     fn pause(start_ns: u64, end_ns: u64, reason: GcReason) -> PauseSpan {
@@ -363,6 +352,7 @@ mod tests {
             start_ns,
             end_ns,
             thread: Index::new(0),
+            cpu_ns: None,
             collected: None,
             objects: None,
             generation: 0,

@@ -15,6 +15,8 @@ use self::curves::RecordedCurves;
 use crate::gpu::pause_span::PauseSpan;
 use crate::report::AdviceId;
 use crate::report::AdvisedSettings;
+#[cfg(doc)]
+use crate::report::SettingsReport;
 
 /// A run to price remedies for.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +118,24 @@ impl PricedRemedy {
 pub(crate) fn price(run: &RecordedRun<'_>) -> Option<Vec<PricedRemedy>> {
     let curves = RecordedCurves::of(run)?;
     Some(price::remedies(run, &curves))
+}
+
+/// What collections take under [`SettingsReport::raised`] thresholds, in parts of what the recorded
+/// ones took; each 1 or more if nothing is gained.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RaisedParts {
+    /// Of those of the younger generations.
+    pub(crate) partial: f64,
+    /// Of the full ones.
+    pub(crate) full: f64,
+}
+
+/// The parts for the better and for the worse; `None` as for [`price`], and where the run has no
+/// automatic collections.
+pub(crate) fn raised(run: &RecordedRun<'_>) -> Option<[RaisedParts; 2]> {
+    let curves = RecordedCurves::of(run)?;
+    let [cheap, _, costly] = price::raised_parts(run, &curves)?;
+    Some([cheap, costly])
 }
 
 #[expect(

@@ -91,6 +91,7 @@ impl Analysis {
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
             verdict,
             advice: Vec::new(),
+            not_advised: Vec::new(),
             runs,
             by_generation: self.groups(
                 [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
@@ -123,7 +124,7 @@ impl Analysis {
             gpu_cost: outlook.cost,
             series,
         };
-        report.advice = advice::advice(&report, remedies);
+        (report.advice, report.not_advised) = advice::advice(&report, remedies);
         report
     }
 

@@ -169,11 +169,12 @@ impl StackTree {
     /// The frames of a stack from the innermost to the outermost, without those of the import
     /// system, as in a traceback of Python.
     pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
-        let shown = |node: &&StackNode| node.line == node.location;
+        let innermost = &self.nodes[node];
+        let only_imports = self.location(innermost.line).is(IMPORT);
         let parent = |node: &&StackNode| Some(&self.nodes[node.parent?]);
-        let nodes = std::iter::successors(Some(&self.nodes[node]), parent);
-        let nodes = nodes.filter(shown);
-        nodes.map(|node| self.location(node.location))
+        let nodes = std::iter::successors(Some(innermost), parent);
+        let frames = nodes.map(|node| self.location(node.location));
+        frames.filter(move |frame| only_imports || !frame.is(IMPORT))
     }
 }
 

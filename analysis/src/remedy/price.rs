@@ -2,6 +2,7 @@
 
 use super::CostAssumption;
 use super::PricedRemedy;
+use super::RaisedParts;
 use super::RecordedRun;
 use super::RemedyEstimate;
 use super::collector::Setting;
@@ -20,7 +21,7 @@ const RAISED: u8 = 10;
 const LARGEST_RAISED: i32 = 2_000;
 /// Time of collections of generation 0 under the raised threshold, in times of that of the recorded
 /// ones that went through objects of the same age.
-const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 2.0];
+const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 1.5];
 /// Planned collections in training that are tried.
 const PLANNED: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
 /// Recorded and predicted run differ by this share of all collector time, whatever changes.
@@ -59,7 +60,17 @@ fn setting(run: &RecordedRun<'_>) -> Setting {
     }
 }
 
-fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+/// Time of collections under the raised threshold, in ns.
+#[derive(Clone, Copy, Debug)]
+struct RaisedTimes {
+    youngest: RemedyEstimate,
+    middle: RemedyEstimate,
+    full: RemedyEstimate,
+    /// Objects that are found dead later than recorded.
+    waiting: f64,
+}
+
+fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
     let [young, middle, old] = curves.automatic;
     let raised = Setting {
         raised: (f64::from(run.thresholds[0]) * f64::from(RAISED)).max(1_000.0)
@@ -81,10 +92,19 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
         (promoted - dies) * curves.traversing_ns.at(assumption)
             + curves.to_free_ns(dies, assumption)
     });
-    let of_fulls = RemedyEstimate::of(|assumption| fulls(assumption).time_ns);
     let now = full_collections(curves, setting(run), CostAssumption::Likely);
     let later = fulls(CostAssumption::Likely).most_garbage - now.most_garbage;
     let more = curves.containers.1 * f64::from(RAISED - 1);
+    RaisedTimes {
+        youngest,
+        middle: of_middle,
+        full: RemedyEstimate::of(|assumption| fulls(assumption).time_ns),
+        waiting: later.max(0.0) + more.min(curves.garbage()),
+    }
+}
+
+fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+    let times = raised_times(run, curves);
     PricedRemedy {
         settings: AdvisedSettings {
             thresholds: Some(SettingsReport::raised(run.thresholds)),
@@ -94,10 +114,38 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
             AdviceId::RaiseThreshold,
             curves,
             curves.automatic_ns() + curves.explicit.time_ns,
-            &[youngest, of_middle, of_fulls],
-            later.max(0.0) + more.min(curves.garbage()),
+            &[times.youngest, times.middle, times.full],
+            times.waiting,
         )
     }
+}
+
+/// Cheap, likely and costly; `None` without automatic collections.
+pub(super) fn raised_parts(
+    run: &RecordedRun<'_>,
+    curves: &RecordedCurves,
+) -> Option<[RaisedParts; 3]> {
+    if curves.automatic_ns() <= 0.0 {
+        return None;
+    }
+    let [young, middle, old] = curves.automatic;
+    let times = raised_times(run, curves);
+    let part = |new_ns: f64, recorded_ns: f64| match recorded_ns > 0.0 {
+        true => new_ns / recorded_ns,
+        false => 1.0,
+    };
+    let each = [
+        CostAssumption::Cheap,
+        CostAssumption::Likely,
+        CostAssumption::Costly,
+    ];
+    Some(each.map(|own| RaisedParts {
+        partial: part(
+            times.youngest.at(own) + times.middle.at(own),
+            young.time_ns + middle.time_ns,
+        ),
+        full: part(times.full.at(own), old.time_ns + curves.explicit.time_ns),
+    }))
 }
 
 fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {

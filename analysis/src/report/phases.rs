@@ -3,6 +3,7 @@
 use super::Basis;
 use super::LinesReport;
 use super::PauseTotal;
+use super::StepSource;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,7 +12,8 @@ use serde::Serialize;
 /// for longest.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PhasesReport {
-    /// Basis of the times that separate the phases: measured by training steps, otherwise inferred.
+    /// Basis of the times that separate the phases: measured by marks of training steps, otherwise
+    /// inferred.
     pub basis: Basis,
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
@@ -34,19 +36,41 @@ pub struct PhasesReport {
     pub lines: Option<LinesReport>,
 }
 
-/// What marks the start and the end of training.
+/// What marks the start and the end of training: steps, from the first one after the warm-up to the
+/// end of the last, or what stands for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingMark {
-    /// Annotations `ProfilerStep#n`: from the first one after the warm-up to the end of the last.
+    /// Annotations `ProfilerStep#n`.
     ProfilerSteps,
-    /// Backward passes: from the first one after the warm-up to the end of the last.
+    /// Calls of the function named by `--step-function`.
+    FunctionCalls,
+    /// Steps of a torch optimizer.
+    OptimizerSteps,
+    /// Backward passes.
     BackwardPasses,
+    /// Batches of a torch `DataLoader`.
+    Batches,
+    /// Periods of kernel launches.
+    PeriodicLaunches,
     /// No step is known: the second half of the run, up to the shutdown of the interpreter.
     SecondHalf,
     /// No step is known, and in the second half of the run most of the time of pauses with a stack
     /// was spent importing modules: what follows the last such pause.
     AfterImports,
+}
+
+impl From<StepSource> for TrainingMark {
+    fn from(source: StepSource) -> Self {
+        match source {
+            StepSource::ProfilerStep => Self::ProfilerSteps,
+            StepSource::Function => Self::FunctionCalls,
+            StepSource::Optimizer => Self::OptimizerSteps,
+            StepSource::BackwardPass => Self::BackwardPasses,
+            StepSource::DataLoader => Self::Batches,
+            StepSource::PeriodicLaunches => Self::PeriodicLaunches,
+        }
+    }
 }
 
 /// The collections of one phase. A pause belongs to the phase that it starts in.

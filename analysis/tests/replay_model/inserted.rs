@@ -153,6 +153,7 @@ fn rewritten(
         start_ns: pause.at_ns,
         end_ns: pause.at_ns + pause.length_ns,
         thread: pause.thread,
+        cpu_ns: None,
         collected: None,
         objects: None,
         generation: 2,

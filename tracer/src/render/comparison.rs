@@ -323,7 +323,7 @@ fn remark(note: ComparisonNote) -> &'static str {
             "Steps were recognized by different marks, so step time is not compared."
         }
         ComparisonNote::TooShort => "A run is too short for a test.",
-        ComparisonNote::NoTraining => "A run has no known training phase.",
+        ComparisonNote::NoTraining => "A run has no known training phase: no collection, or a free-threaded build.",
         ComparisonNote::Incomplete => {
             "A trace is incomplete (gctrace analyze has the details): figures may be too low."
         }

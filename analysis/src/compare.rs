@@ -158,9 +158,7 @@ fn judged(report: &Report) -> Option<&ProcessReport> {
     let phases = report.phases.as_ref();
     let mut processes = report.processes.iter();
     match phases {
-        Some(phases) => {
-            processes.find(|own| own.trace == phases.trace && own.pid == phases.pid)
-        }
+        Some(phases) => processes.find(|own| own.trace == phases.trace && own.pid == phases.pid),
         None => processes.next(),
     }
 }
@@ -182,7 +180,11 @@ fn compared(report: &Report) -> ComparedRun {
         step_mean_ns: steps.map(|steps| float(training_ns) / float(steps)),
         step_sd_ns: statistics::standard_deviation(&lengths),
         gc_ratio: ratio(paused_ns, training_ns),
-        files: report.traces.iter().map(|trace| trace.file.clone()).collect(),
+        files: report
+            .traces
+            .iter()
+            .map(|trace| trace.file.clone())
+            .collect(),
         pid: judged(report).map(|process| process.pid),
         training_by: series.map(|series| series.training_by),
         steps,
@@ -225,9 +227,10 @@ fn notes<'a>(
             .is_some_and(|series| series.parts.len() < bootstrap::FEWEST)
     };
     let incomplete = |report: &Report| {
-        report.traces.iter().any(|trace| {
-            trace.cut_at.is_some() || trace.damage.is_some() || trace.lost > 0
-        })
+        report
+            .traces
+            .iter()
+            .any(|trace| trace.cut_at.is_some() || trace.damage.is_some() || trace.lost > 0)
     };
     let found = [
         (ComparisonNote::NoTraining, !runs().all(known)),
@@ -258,4 +261,3 @@ fn notes<'a>(
 fn float(number: u64) -> f64 {
     number as f64
 }
-

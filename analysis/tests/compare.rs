@@ -1,5 +1,7 @@
 //! Comparisons of synthetic runs whose true difference is known.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use fastrand::Rng;
 use gctrace_analysis::compare::Comparison;
 use gctrace_analysis::compare::ComparisonNote;
@@ -142,7 +144,15 @@ fn identical_runs_seldom_differ() {
 
 #[test]
 fn swapping_the_sides_flips_the_signs() {
-    let (before, after) = (RUN.report(), Run { young_ns: 0.1e6, seed: 2, ..RUN }.report());
+    let (before, after) = (
+        RUN.report(),
+        Run {
+            young_ns: 0.1e6,
+            seed: 2,
+            ..RUN
+        }
+        .report(),
+    );
     let there = compare(std::slice::from_ref(&before), std::slice::from_ref(&after));
     let back = compare(&[after], &[before]);
     assert_eq!(there.verdict.outcome, Outcome::Better);
@@ -165,7 +175,11 @@ fn several_runs_show_the_noise_between_them() {
             seed: seed + index,
             ..RUN
         };
-        (0..).zip(means).map(run).map(Run::report).collect::<Vec<_>>()
+        (0..)
+            .zip(means)
+            .map(run)
+            .map(Run::report)
+            .collect::<Vec<_>>()
     };
     let before = runs([10.0e6, 10.4e6, 9.6e6], 1);
     let after = runs([10.3e6, 9.9e6, 10.5e6], 10);
@@ -183,8 +197,17 @@ fn several_runs_show_the_noise_between_them() {
 
 #[test]
 fn without_steps_rates_are_per_second_and_step_time_is_not_compared() {
-    let quiet = Run { steps: false, ..RUN };
-    let comparison = of_one(quiet, Run { young_ns: 0.1e6, ..quiet });
+    let quiet = Run {
+        steps: false,
+        ..RUN
+    };
+    let comparison = of_one(
+        quiet,
+        Run {
+            young_ns: 0.1e6,
+            ..quiet
+        },
+    );
     assert_eq!(comparison.per, RateUnit::Second);
     assert!(comparison.figure(FigureId::StepTime).is_none());
     assert!(comparison.notes.contains(&ComparisonNote::NoSteps));
@@ -194,7 +217,13 @@ fn without_steps_rates_are_per_second_and_step_time_is_not_compared() {
 
 #[test]
 fn what_changed_is_told_from_what_is_unknown() {
-    let comparison = of_one(RUN, Run { threshold: 7_000, ..RUN });
+    let comparison = of_one(
+        RUN,
+        Run {
+            threshold: 7_000,
+            ..RUN
+        },
+    );
     let changed: Vec<FactId> = comparison.changed.iter().map(|own| own.fact).collect();
     assert_eq!(changed, [FactId::Thresholds]);
     assert_eq!(comparison.changed[0].before, ["700, 10, 10"]);

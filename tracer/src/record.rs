@@ -94,7 +94,10 @@ pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<
     };
     let (closed, command) = recording.close(why);
     let mut found_nothing = false;
-    let trace = closed.as_ref().ok().and_then(|outcome| outcome.trace.clone());
+    let trace = closed
+        .as_ref()
+        .ok()
+        .and_then(|outcome| outcome.trace.clone());
     if let Ok(outcome) = &closed {
         found_nothing =
             matches!(config.target, RecordTarget::Process { .. }) && !outcome.has_python;

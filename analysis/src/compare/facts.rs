@@ -73,7 +73,11 @@ fn value(report: &Report, fact: FactId) -> Option<String> {
         FactId::Modified => trace.git_modified.map(yes_or_no),
         FactId::Interpreter => {
             let interpreter = process?.interpreter.as_ref()?;
-            let build = if interpreter.free_threaded { " free-threaded" } else { "" };
+            let build = if interpreter.free_threaded {
+                " free-threaded"
+            } else {
+                ""
+            };
             known(&interpreter.version).map(|version| version + build)
         }
         FactId::Torch => process?.torch.clone(),

@@ -36,10 +36,7 @@ pub(super) fn figures(sides: Sides<'_>, per: RateUnit, step_times: bool) -> Vec<
         let length: PartFigure = (|part| float(part.duration_ns), |part| float(part.steps));
         figures.push(sides.of_parts(FigureId::StepTime, None, length));
     }
-    let share: PartFigure = (
-        |part| float(part.paused_ns),
-        |part| float(part.duration_ns),
-    );
+    let share: PartFigure = (|part| float(part.paused_ns), |part| float(part.duration_ns));
     figures.push(sides.of_parts(FigureId::GcShare, None, share));
     figures.push(sides.of_runs(FigureId::GpuCost, Basis::Inferred, |run| run.gpu_cost));
     for generation in 0..4u8 {

@@ -24,20 +24,31 @@ struct LineOfSide<'a> {
 }
 
 /// The lines with the largest differences. Empty if a run has no stacks.
-pub(super) fn compare(before: &[RunFacts<'_>], after: &[RunFacts<'_>], per: RateUnit) -> Vec<LineComparison> {
-    let (Some((mut old, old_least)), Some((mut new, new_least))) = (lines(before, per), lines(after, per))
+pub(super) fn compare(
+    before: &[RunFacts<'_>],
+    after: &[RunFacts<'_>],
+    per: RateUnit,
+) -> Vec<LineComparison> {
+    let (Some((mut old, old_least)), Some((mut new, new_least))) =
+        (lines(before, per), lines(after, per))
     else {
         return Vec::new();
     };
     let mut found = Vec::new();
-    let same: Vec<_> = old.keys().filter(|key| new.contains_key(*key)).copied().collect();
+    let same: Vec<_> = old
+        .keys()
+        .filter(|key| new.contains_key(*key))
+        .copied()
+        .collect();
     for key in same {
         if let (Some(old), Some(new)) = (old.remove(&key), new.remove(&key)) {
             found.push(line(Some(old), new.location, new.time, LineChange::Same));
         }
     }
     for (key, new) in new {
-        let mut others = old.iter().filter(|(own, _)| (own.0, own.1) == (key.0, key.1));
+        let mut others = old
+            .iter()
+            .filter(|(own, _)| (own.0, own.1) == (key.0, key.1));
         match others.next().map(|(own, _)| *own) {
             Some(moved) => {
                 let old = old.remove(&moved);
@@ -82,7 +93,11 @@ fn lines<'a>(runs: &[RunFacts<'a>], per: RateUnit) -> Option<(SideLines<'a>, f64
         let whole = run.training_units(per).filter(|whole| *whole > 0.0)?;
         let share = |time_ns: u64| float(time_ns) / whole / float(runs.len() as u64);
         if own.own_total > own.own.len() as u64 {
-            let last = own.own.iter().map(|line| Reverse(line.pauses.time_ns)).max();
+            let last = own
+                .own
+                .iter()
+                .map(|line| Reverse(line.pauses.time_ns))
+                .max();
             least = least.max(last.map_or(0.0, |Reverse(ns)| share(ns)));
         }
         for line in &own.own {

@@ -54,8 +54,8 @@ impl TrainingSeries {
     /// `None` if training has no length.
     pub(crate) fn of(run: &JudgedRun<'_>, timelines: &[Timeline]) -> Option<Self> {
         let mut own = timelines.iter();
-        let timeline = own
-            .find(|own| own.process_trace == run.process.trace && own.pid == run.process.pid)?;
+        let timeline =
+            own.find(|own| own.process_trace == run.process.trace && own.pid == run.process.pid)?;
         let pauses: Vec<&PauseSpan> = run
             .pauses
             .iter()
@@ -124,7 +124,9 @@ fn step_parts(timeline: &Timeline, (start_ns, end_ns): (u64, u64)) -> Vec<PartSp
     let each = shortest.max(steps.len().div_ceil(MOST_PARTS));
     let part = |steps: &[&StepSpan]| {
         let [first, last] = [steps.first()?, steps.last()?];
-        let lengths = steps.iter().map(|step| duration(step.start_ns, step.end_ns));
+        let lengths = steps
+            .iter()
+            .map(|step| duration(step.start_ns, step.end_ns));
         Some(PartSpan {
             steps: steps.len() as u64,
             duration_ns: sum(lengths),

@@ -70,7 +70,9 @@ const CHANGE_FORMS: &str = "expected step_time>PERCENT, longest>PERCENT, step_ti
 /// Reads a limit of a change. Shares grow by points, which the `+` says; times by percent or, with
 /// `+`, by a time.
 pub(super) fn change_limit(text: &str) -> Result<ChangeLimit, String> {
-    let (figure, most) = text.split_once('>').ok_or_else(|| CHANGE_FORMS.to_owned())?;
+    let (figure, most) = text
+        .split_once('>')
+        .ok_or_else(|| CHANGE_FORMS.to_owned())?;
     let (figure, most) = (figure.trim(), most.trim());
     let named = match figure {
         "step_time" => LimitedFigure::StepTime,
@@ -101,7 +103,9 @@ fn increase(text: &str) -> Result<f64, String> {
     let percent = text.trim().strip_suffix('%').map(str::trim);
     match percent.and_then(|percent| percent.parse::<f64>().ok()) {
         Some(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err(format!("{text:?} is not a percentage of 0 up to 1000, such as 2%")),
+        _ => Err(format!(
+            "{text:?} is not a percentage of 0 up to 1000, such as 2%"
+        )),
     }
 }
 

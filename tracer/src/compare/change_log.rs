@@ -38,7 +38,8 @@ pub(super) fn append(path: &Path, comparison: &Comparison) -> anyhow::Result<()>
 fn row(comparison: &Comparison, now: SystemTime) -> String {
     let after = comparison.after.first();
     let started_ns = after.and_then(|run| run.started_unix_ns);
-    let date = started_ns.and_then(|ns| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(ns)));
+    let date =
+        started_ns.and_then(|ns| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(ns)));
     let date = humantime::format_rfc3339_seconds(date.unwrap_or(now)).to_string();
     let commit = after.and_then(|run| run.git_commit.as_deref());
     let gc = |before: bool| {
@@ -48,7 +49,10 @@ fn row(comparison: &Comparison, now: SystemTime) -> String {
     };
     let cells = [
         date.trim_end_matches('Z').replace('T', " "),
-        commit.map_or_else(|| "unknown".to_owned(), |hash| hash.chars().take(HASH).collect()),
+        commit.map_or_else(
+            || "unknown".to_owned(),
+            |hash| hash.chars().take(HASH).collect(),
+        ),
         changed(comparison),
         step(&comparison.before),
         step(&comparison.after),
@@ -97,7 +101,10 @@ fn step(runs: &[ComparedRun]) -> String {
 
 /// Text as a cell of a Markdown table.
 fn cell(text: &str) -> String {
-    clean::line(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
+    clean::line(text)
+        .replace('\\', "\\\\")
+        .replace('|', "\\|")
+        .replace('<', "&lt;")
 }
 
 #[cfg(test)]

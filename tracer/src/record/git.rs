@@ -71,7 +71,9 @@ fn commit(git: &Path) -> Option<String> {
     let common = common_directory(git);
     let mut name = "HEAD".to_owned();
     for _ in 0..DEPTH {
-        let found = [git, &common].into_iter().find_map(|at| line(&at.join(&name)));
+        let found = [git, &common]
+            .into_iter()
+            .find_map(|at| line(&at.join(&name)));
         let Some(found) = found else {
             return packed(&common, &name);
         };
@@ -121,7 +123,10 @@ fn modified(git: &Path, tree: &Path, hash_bytes: usize) -> Option<bool> {
     while entries.left > 0 {
         let entry = entries.next_entry()?;
         let path = Path::new(OsStr::from_bytes(entry.path));
-        if !path.components().all(|part| matches!(part, Component::Normal(_))) {
+        if !path
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)))
+        {
             return None;
         }
         if entry.is_elsewhere {

@@ -110,7 +110,10 @@ fn version(pid: u32, invoker: &Invoker) -> Option<String> {
 fn parse(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("__version__"))?;
     let value = line.split_once('=')?.1.trim();
-    let quote = value.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    let quote = value
+        .chars()
+        .next()
+        .filter(|quote| matches!(quote, '\'' | '"'))?;
     let version = value.strip_prefix(quote)?.strip_suffix(quote)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-_".contains(&byte);
     let usual = !version.is_empty() && version.len() <= 64 && version.bytes().all(plain);
@@ -126,8 +129,17 @@ mod tests {
         let file = "from typing import Optional\n\n__all__ = ['__version__', 'debug']\n\
                     __version__ = '2.9.0+cu128'\ndebug = False\n";
         assert_eq!(parse(file).as_deref(), Some("2.9.0+cu128"));
-        assert_eq!(parse("__version__ = \"2.15.0a0\"").as_deref(), Some("2.15.0a0"));
-        for other in ["", "__version__", "__version__ = f()", "__version__ = 'a b'", "__version__='"] {
+        assert_eq!(
+            parse("__version__ = \"2.15.0a0\"").as_deref(),
+            Some("2.15.0a0")
+        );
+        for other in [
+            "",
+            "__version__",
+            "__version__ = f()",
+            "__version__ = 'a b'",
+            "__version__='",
+        ] {
             assert_eq!(parse(other), None, "{other}");
         }
     }
@@ -145,9 +157,15 @@ mod tests {
         };
         assert_eq!(versions.described(&process("3.12.1")), None);
         assert!(versions.due().is_empty(), "not due yet");
-        let own = versions.processes.get_mut(&std::process::id()).expect("known");
+        let own = versions
+            .processes
+            .get_mut(&std::process::id())
+            .expect("known");
         own.process.torch = Some("2.9.0".to_owned());
-        assert_eq!(versions.described(&process("3.12.1")).as_deref(), Some("2.9.0"));
+        assert_eq!(
+            versions.described(&process("3.12.1")).as_deref(),
+            Some("2.9.0")
+        );
         assert_eq!(versions.described(&process("3.13.1")), None);
         versions.forget(std::process::id());
         assert!(versions.processes.is_empty());

@@ -49,7 +49,10 @@ pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
         ("What changed", changes(comparison)),
         ("", vec![verdict]),
         ("Figures", figures(comparison)),
-        ("Lines that trigger collections in training", lines(comparison)),
+        (
+            "Lines that trigger collections in training",
+            lines(comparison),
+        ),
         ("", remarks(comparison)),
     ];
     let mut text = String::new();
@@ -187,8 +190,12 @@ fn figures(comparison: &Comparison) -> Vec<String> {
         let change = shown_change(figure);
         table.row(vec![
             figure_name(figure, comparison.per),
-            figure.before.map_or_else(unknown, |own| value(figure.figure, own)),
-            figure.after.map_or_else(unknown, |own| value(figure.figure, own)),
+            figure
+                .before
+                .map_or_else(unknown, |own| value(figure.figure, own)),
+            figure
+                .after
+                .map_or_else(unknown, |own| value(figure.figure, own)),
             change.map_or_else(unknown, |(change, unit)| signed(change.value * 100.0, unit)),
             change.and_then(interval).unwrap_or_else(unknown),
             figure.p.map_or_else(unknown, p_value),
@@ -323,13 +330,13 @@ fn remark(note: ComparisonNote) -> &'static str {
             "Steps were recognized by different marks, so step time is not compared."
         }
         ComparisonNote::TooShort => "A run is too short for a test.",
-        ComparisonNote::NoTraining => "A run has no known training phase: no collection, or a free-threaded build.",
+        ComparisonNote::NoTraining => {
+            "A run has no known training phase: no collection, or a free-threaded build."
+        }
         ComparisonNote::Incomplete => {
             "A trace is incomplete (gctrace analyze has the details): figures may be too low."
         }
-        ComparisonNote::DifferentCommands => {
-            "The commands differ: is this the same work?"
-        }
+        ComparisonNote::DifferentCommands => "The commands differ: is this the same work?",
     }
 }
 

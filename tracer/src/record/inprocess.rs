@@ -92,6 +92,12 @@ struct InjectedStats {
     collections: u64,
     /// Calls that CUPTI reported.
     calls: u64,
+    /// There are probes on backward passes.
+    probes_see_backward: bool,
+    /// Marks of steps recorded in-process.
+    steps: u64,
+    /// The function of `--step-function` was called.
+    function_is_called: bool,
 }
 
 /// How long CUPTI itself kept the programs' threads busy.
@@ -131,6 +137,7 @@ impl InProcessSource {
             launched: None,
             stats: InjectedStats {
                 describes_processes,
+                probes_see_backward: !describes_processes && options.cuda,
                 ..InjectedStats::default()
             },
             lacks_python: options.collections,
@@ -331,7 +338,7 @@ impl Source for InProcessSource {
         losses: &mut RecordingLosses,
     ) -> anyhow::Result<()> {
         losses.lost.extend(self.stats.lost.clone());
-        losses.hits += self.stats.collections + self.stats.calls;
+        losses.hits += self.stats.collections + self.stats.calls + self.stats.steps;
         Ok(())
     }
 
@@ -405,6 +412,7 @@ impl InjectedStats {
         let hooks = [
             ("collection, in-process", self.collections),
             ("CUDA call, reported by CUPTI", self.calls),
+            ("mark of a step, in-process", self.steps),
         ];
         let used = hooks.into_iter().filter(|(_, hits)| *hits > 0);
         used.map(|(probe, hits)| ProbeCost {

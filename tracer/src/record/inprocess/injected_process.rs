@@ -332,6 +332,7 @@ impl InjectedProcessFacts {
                         trace.examination.examined(self.process.pid, true);
                     }
                 }
+                RingEvent::FunctionUnwatched => stats.function_is_settled = true,
                 RingEvent::Unhooked => {
                     if stats.describes_processes {
                         let pid = self.process.pid;
@@ -387,7 +388,7 @@ impl InjectedProcessFacts {
                 if step.marker == StepMarker::Backward && stats.probes_see_backward => {}
             Record::Step(mut step) => {
                 stats.steps += 1;
-                stats.function_is_called |= matches!(step.marker, StepMarker::Function(_));
+                stats.function_is_settled |= matches!(step.marker, StepMarker::Function(_));
                 step.tid = self.thread(step.tid);
                 self.name_thread(step.tid, trace, stats);
                 trace.output.write(&Record::Step(step));

@@ -250,6 +250,9 @@ impl PythonRing {
         if count > 0 {
             ring_events.push(RingEvent::Missed(MISSED, count));
         }
+        if state == HookState::NotWatchingFunction {
+            ring_events.push(RingEvent::FunctionUnwatched);
+        }
         if matches!(state, HookState::Failed | HookState::GivenUp) {
             ring_events.push(RingEvent::Unhooked);
         }

@@ -9,6 +9,7 @@ import hashlib
 import json
 import sys
 import threading
+import warnings
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -118,7 +119,23 @@ def loading(workers):
             return
 
 
+def compiled():
+    """Torch's compiler looks into the hooks behind the step that it compiles."""
+    from torch._dynamo.testing import CompileCounter
+
+    net, counter = model(), CompileCounter()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    compiled_step = torch.compile(optimizer.step, backend=counter)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            backward(loss_of(net))
+            compiled_step()
+    return [counter.frame_count, counter.op_count, [str(one.message) for one in caught]]
+
+
 scenario = sys.argv[1]
+graphs = None
 if scenario == "sgd":
     accumulating(torch.optim.SGD)
 elif scenario == "adam":
@@ -132,10 +149,13 @@ elif scenario == "unusual":
     thread.join()
     in_a_thread()
     of_threads //= 2
+elif scenario == "compiled":
+    graphs = compiled()
 elif scenario == "loading":
     loading(0)
     loading(2)
 seen = {
+    "graphs": graphs,
     "random": torch.randn(1).item(),
     "modules": hashlib.sha256(" ".join(sorted(sys.modules)).encode()).hexdigest(),
     "meta_path": [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path],

@@ -12,7 +12,14 @@ use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Trace;
 
-const SCENARIOS: [&str; 5] = ["sgd", "adam", "adversarial", "unusual", "loading"];
+const SCENARIOS: [&str; 6] = [
+    "sgd",
+    "adam",
+    "adversarial",
+    "unusual",
+    "compiled",
+    "loading",
+];
 
 /// Names of the annotations that mark steps.
 fn is_mark(name: &str) -> bool {

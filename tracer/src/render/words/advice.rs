@@ -229,6 +229,7 @@ fn freeze(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceTe
             );
         }
     }
+    why += &places::before_workers(report, most);
     AdviceText {
         action: "Call gc.freeze() once, after setup and before the loop.",
         why,
@@ -327,10 +328,11 @@ fn planned(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
         why: format!(
             "Automatic collections took {} ({} of the pause time) at unpredictable points. In a \
              distributed job different ranks are hit at different steps and stall the others; \
-             planned collections hit all ranks at the same step.{}",
+             planned collections hit all ranks at the same step.{}{}",
             duration(times.automatic().time_ns),
             percent(times.share(times.automatic())),
             reason.map_or(String::new(), |reason| format!(" {reason}")),
+            places::library_switch(report).map_or(String::new(), |switch| format!(" {switch}")),
         ),
         code: match (advised, every_ns) {
             (None, Some(every_ns)) => planned_by_time(every_ns),

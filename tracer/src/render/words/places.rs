@@ -1,5 +1,6 @@
 //! Where in the program an advice applies: the words for Python lines.
 
+use crate::units::count;
 use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
@@ -8,7 +9,9 @@ use gctrace_analysis::report::LineTotal;
 use gctrace_analysis::report::LinesReport;
 use gctrace_analysis::report::Location;
 use gctrace_analysis::report::PauseTotal;
+use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
+use gctrace_event::ProcessOrigin;
 
 /// Lines named in one sentence.
 const NAMED: usize = 3;
@@ -32,6 +35,55 @@ fn lines(report: &Report) -> Option<&LinesReport> {
         Some(phases) => phases.lines.as_ref(),
         None => report.lines.as_ref(),
     }
+}
+
+/// The switch of the training library that the stacks show, if its loop runs the program:
+/// `torchtitan has its own switch: --training.gc_freq N.`
+pub(crate) fn library_switch(report: &Report) -> Option<String> {
+    let library = lines(report)?.libraries.first()?.library;
+    let name = library.name();
+    Some(match library.switch() {
+        Some(switch) => {
+            let leak = match library.skips_full_collections() {
+                true => {
+                    " (it collects generation 1 only: what survives two collections is never freed)"
+                }
+                false => "",
+            };
+            format!("{name} has its own switch: {switch}{leak}.")
+        }
+        None => format!(
+            "{name} has no switch of its own: use a Callback that calls gc.collect() in \
+             on_train_batch_end."
+        ),
+    })
+}
+
+/// Why to freeze before the workers of this process are forked, if it has any and its heap is
+/// large. Forked processes have the command line of their parent.
+pub(super) fn before_workers(report: &Report, parent: &ProcessReport) -> String {
+    /// Fewer objects than this, some 50 MB, are copied within milliseconds.
+    const LARGE: u64 = 500_000;
+    let is_worker = |own: &&ProcessReport| {
+        let is_child = own.origin == Some(ProcessOrigin::Child);
+        let forked = own.command == parent.command;
+        is_child && forked && own.trace == parent.trace && own.parent == Some(parent.pid)
+    };
+    let workers = report.processes.iter().filter(is_worker).count() as u64;
+    let objects = parent
+        .growth
+        .as_ref()
+        .map_or(0, |growth| growth.last.objects);
+    if workers == 0 || objects < LARGE {
+        return String::new();
+    }
+    format!(
+        " Freeze before the workers are forked ({} here): a collection in a worker writes to each \
+         object that it traverses, so its copy of the {} objects would take memory of its own \
+         (copy on write).",
+        count(workers),
+        count(objects)
+    )
 }
 
 /// Which lines call `gc.collect()`; nothing where that is unknown.

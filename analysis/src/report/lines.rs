@@ -42,8 +42,12 @@ pub struct LinesReport {
     pub explicit: Vec<LineTotal>,
     /// Own lines that trigger automatic full collections, at most 5. Count and time of these only.
     pub automatic_full: Vec<LineTotal>,
+    /// Count and time of all automatic full collections with a stack.
+    pub automatic_full_total: PauseTotal,
     /// Own lines that trigger other automatic collections, at most 5. Count and time of these only.
     pub automatic_partial: Vec<LineTotal>,
+    /// Count and time of all other automatic collections with a stack.
+    pub automatic_partial_total: PauseTotal,
     /// Training libraries in these stacks, the most specific first.
     pub libraries: Vec<LibraryReport>,
 }

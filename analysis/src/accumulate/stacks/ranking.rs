@@ -94,7 +94,11 @@ impl<'a> StackRanking<'a> {
     pub(crate) fn add_stack(&mut self, node_id: NodeId, sums: &StackSums) {
         let node = &self.tree.nodes[node_id];
         let total = sums.total();
-        self.lines.with_stack.add_all(&total);
+        let lines = &mut self.lines;
+        lines.with_stack.add_all(&total);
+        lines.automatic_full_total.add_all(&sums.automatic_full);
+        let partial = sums.automatic_partial();
+        lines.automatic_partial_total.add_all(&partial);
         if node.cut {
             self.lines.stack_too_deep.add_all(&total);
             if node.own.is_none() {

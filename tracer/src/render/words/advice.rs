@@ -211,7 +211,7 @@ fn freeze(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceTe
         percent(times.share(times.automatic_full)),
         freed_nothing_clause(nothing),
     );
-    why += &places::automatic_full(report, times.automatic_full);
+    why += &places::automatic_full(report);
     if let Some(growth) = &most.growth
         && let Some(slope) = growth.ns_per_million_objects.filter(|slope| *slope > 0.0)
     {
@@ -296,7 +296,7 @@ fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> Advi
                 Some(_) => listed(thresholds),
                 None => "not in the trace".to_owned(),
             },
-            places::automatic_partial(report, times.automatic_partial),
+            places::automatic_partial(report),
         ),
         code: format!(
             "import gc\n# first, before other imports:\ngc.set_threshold({})",

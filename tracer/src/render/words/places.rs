@@ -108,39 +108,40 @@ pub(super) fn explicit(report: &Report) -> Option<String> {
     (!named.is_empty()).then(|| format!(" The calls come from {}{more}.", named.join("; ")))
 }
 
-/// The line that triggers the most time of automatic full collections, if one stands out. `all`:
-/// these collections in the whole run.
-pub(super) fn automatic_full(report: &Report, all: PauseTotal) -> String {
-    dominant_line(report, all, |lines| &lines.automatic_full)
+/// The line that triggers the most time of automatic full collections, if one stands out.
+pub(super) fn automatic_full(report: &Report) -> String {
+    let of_kind = |lines: &'_ LinesReport| lines.automatic_full_total;
+    dominant_line(report, |lines| &lines.automatic_full, of_kind)
         .map_or_else(String::new, |sentence| format!(" {sentence}."))
 }
 
 /// The line that triggers the most time of automatic partial collections, if one stands out.
-pub(super) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
-    dominant_line(report, all, |lines| &lines.automatic_partial).map_or_else(
-        String::new,
-        |sentence| {
-            format!(" {sentence}: allocating fewer containers there means fewer collections.")
-        },
-    )
+pub(super) fn automatic_partial(report: &Report) -> String {
+    let of_kind = |lines: &'_ LinesReport| lines.automatic_partial_total;
+    let sentence = dominant_line(report, |lines| &lines.automatic_partial, of_kind);
+    sentence.map_or_else(String::new, |sentence| {
+        format!(" {sentence}: allocating fewer containers there means fewer collections.")
+    })
 }
 
-/// What a line triggers: of the pause time of training, where that is known, otherwise of `all`.
+/// What the first line triggers of the collections of a kind, in training if that is known.
 fn dominant_line(
     report: &Report,
-    all: PauseTotal,
     of_kind: fn(&LinesReport) -> &Vec<LineTotal>,
+    all: fn(&LinesReport) -> PauseTotal,
 ) -> Option<String> {
-    let line = of_kind(lines(report)?).first()?;
-    let (all_ns, what) = match &report.phases {
-        Some(phases) => (phases.training.pauses.time_ns, "the pause time of training"),
-        None => (all.time_ns, "the time of these collections"),
-    };
+    let lines = lines(report)?;
+    let line = of_kind(lines).first()?;
+    let all_ns = all(lines).time_ns;
     let share = line.pauses.time_ns as f64 / all_ns as f64;
+    let when = match &report.phases {
+        Some(_) => " in training",
+        None => "",
+    };
     (all_ns > 0 && share >= MOST).then(|| {
         format!(
-            "{} of {what} was triggered by {}",
-            percent(share.min(1.0)),
+            "{} of the time of these collections{when} was triggered by {}",
+            percent(share),
             place(&line.location)
         )
     })

@@ -86,6 +86,7 @@ impl Analysis {
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
             verdict,
             advice: Vec::new(),
+            not_advised: Vec::new(),
             runs,
             by_generation: self.groups(
                 [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
@@ -117,7 +118,7 @@ impl Analysis {
             missing,
             gpu_cost: outlook.cost,
         };
-        report.advice = advice::advice(&report, remedies);
+        (report.advice, report.not_advised) = advice::advice(&report, remedies);
         report
     }
 

@@ -29,11 +29,12 @@ const THRESHOLDS_RISK: &str = "Cyclic garbage lives up to ten times longer befor
 pub(crate) fn put_into_words(report: &mut Report) {
     report.what_if.iter_mut().for_each(what_if::word);
     report.verdict.sentence = verdict::sentence(report);
-    let mut advice = std::mem::take(&mut report.advice);
-    for advice in &mut advice {
+    let [mut advice, mut not_advised] =
+        [&mut report.advice, &mut report.not_advised].map(std::mem::take);
+    for advice in advice.iter_mut().chain(&mut not_advised) {
         advice::word(advice, report);
     }
-    report.advice = advice;
+    (report.advice, report.not_advised) = (advice, not_advised);
     for gap in &mut report.not_covered {
         word(gap, |gap| findings::not_covered(*gap).to_owned());
     }

@@ -12,6 +12,7 @@ use crate::remedy::PricedRemedy;
 use crate::remedy::RecordedRun;
 use crate::report::Advice;
 use crate::report::AdviceId;
+use crate::report::AdvisedSettings;
 use crate::report::Basis;
 use crate::report::GpuCost;
 use crate::report::GroupName;
@@ -20,6 +21,7 @@ use crate::report::PauseTotal;
 use crate::report::ProcessReport;
 use crate::report::Report;
 use crate::report::SettingsReport;
+use crate::time;
 use gctrace_event::Collector;
 use gctrace_event::GcReason;
 
@@ -221,6 +223,9 @@ fn predicted(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> (Vec<Advice>
         Advice {
             saves_at_least_ns: what.saved_ns.at_least_ns,
             saves_at_most_ns: Some(u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0)),
+            settings: advice
+                .settings
+                .map(|own| at_interval(own, what.every_steps)),
             ..advice
         }
     };
@@ -235,6 +240,20 @@ fn predicted(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> (Vec<Advice>
         list.push(plain(AdviceId::Leave));
     }
     (list, rest)
+}
+
+/// The settings with the interval that the prediction is for.
+fn at_interval(settings: AdvisedSettings, every_steps: Option<u64>) -> AdvisedSettings {
+    let steps = settings.collect_every_steps.zip(every_steps);
+    let Some((old_steps, new_steps)) = steps.filter(|(old, _)| *old > 0) else {
+        return settings;
+    };
+    let every_ns = settings.collect_every_ns;
+    AdvisedSettings {
+        collect_every_steps: Some(new_steps),
+        collect_every_ns: every_ns.map(|ns| time::times(ns, new_steps) / old_steps),
+        ..settings
+    }
 }
 
 /// Twice the midpoint of the saving, in ns.

@@ -15,8 +15,6 @@ use self::curves::RecordedCurves;
 use crate::gpu::pause_span::PauseSpan;
 use crate::report::AdviceId;
 use crate::report::AdvisedSettings;
-#[cfg(doc)]
-use crate::report::SettingsReport;
 
 /// A run to price remedies for.
 #[derive(Clone, Copy, Debug)]
@@ -120,22 +118,25 @@ pub(crate) fn price(run: &RecordedRun<'_>) -> Option<Vec<PricedRemedy>> {
     Some(price::remedies(run, &curves))
 }
 
-/// What collections take under [`SettingsReport::raised`] thresholds, in parts of what the recorded
-/// ones took; each 1 or more if nothing is gained.
+/// What collections take under another setting, in parts of what the recorded ones took; 1 or more
+/// if nothing is gained.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RaisedParts {
+pub(crate) struct SimulatedParts {
     /// Of those of the younger generations.
     pub(crate) partial: f64,
     /// Of the full ones.
     pub(crate) full: f64,
 }
 
-/// The parts for the better and for the worse; `None` as for [`price`], and where the run has no
-/// automatic collections.
-pub(crate) fn raised(run: &RecordedRun<'_>) -> Option<[RaisedParts; 2]> {
+/// The parts for the better and for the worse under a setting that a simulated collector runs:
+/// [`AdviceId::RaiseThreshold`] or [`AdviceId::Freeze`]. `None` for others, as for [`price`], and
+/// where the run has no automatic collections.
+pub(crate) fn simulated_parts(
+    run: &RecordedRun<'_>,
+    remedy: AdviceId,
+) -> Option<[SimulatedParts; 2]> {
     let curves = RecordedCurves::of(run)?;
-    let [cheap, _, costly] = price::raised_parts(run, &curves)?;
-    Some([cheap, costly])
+    price::parts(run, &curves, remedy)
 }
 
 #[expect(

@@ -2,9 +2,9 @@
 
 use super::CostAssumption;
 use super::PricedRemedy;
-use super::RaisedParts;
 use super::RecordedRun;
 use super::RemedyEstimate;
+use super::SimulatedParts;
 use super::collector::Setting;
 use super::collector::full_collections;
 use super::collector::traversing_moved_ns;
@@ -120,40 +120,58 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
     }
 }
 
-/// Cheap, likely and costly; `None` without automatic collections.
-pub(super) fn raised_parts(
+/// See [`super::simulated_parts`].
+pub(super) fn parts(
     run: &RecordedRun<'_>,
     curves: &RecordedCurves,
-) -> Option<[RaisedParts; 3]> {
+    remedy: AdviceId,
+) -> Option<[SimulatedParts; 2]> {
     if curves.automatic_ns() <= 0.0 {
         return None;
     }
     let [young, middle, old] = curves.automatic;
-    let times = raised_times(run, curves);
-    let part = |new_ns: f64, recorded_ns: f64| match recorded_ns > 0.0 {
-        true => new_ns / recorded_ns,
+    let recorded = [
+        young.time_ns + middle.time_ns,
+        old.time_ns + curves.explicit.time_ns,
+    ];
+    let [partial, full] = match remedy {
+        AdviceId::RaiseThreshold => {
+            let times = raised_times(run, curves);
+            let partial = |own| times.youngest.at(own) + times.middle.at(own);
+            [RemedyEstimate::of(partial), times.full]
+        }
+        AdviceId::Freeze => [
+            RemedyEstimate::around(recorded[0], [1.0; 3]),
+            frozen_full(run, curves),
+        ],
+        _ => return None,
+    };
+    let part = |estimate: RemedyEstimate, side, more: f64, recorded_ns: f64| match recorded_ns > 0.0
+    {
+        true => (estimate.at(side) / recorded_ns + more).max(0.0),
         false => 1.0,
     };
-    let each = [
-        CostAssumption::Cheap,
-        CostAssumption::Likely,
-        CostAssumption::Costly,
+    let sides = [
+        (CostAssumption::Cheap, -RUN_TO_RUN),
+        (CostAssumption::Costly, RUN_TO_RUN),
     ];
-    Some(each.map(|own| RaisedParts {
-        partial: part(
-            times.youngest.at(own) + times.middle.at(own),
-            young.time_ns + middle.time_ns,
-        ),
-        full: part(times.full.at(own), old.time_ns + curves.explicit.time_ns),
+    Some(sides.map(|(side, more)| SimulatedParts {
+        partial: part(partial, side, more, recorded[0]),
+        full: part(full, side, more, recorded[1]),
     }))
 }
 
-fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+/// Time of full collections after `gc.freeze()`.
+fn frozen_full(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RemedyEstimate {
     let frozen = Setting {
         freeze: true,
         ..setting(run)
     };
-    let of_fulls = RemedyEstimate::of(|own| full_collections(curves, frozen, own).time_ns);
+    RemedyEstimate::of(|own| full_collections(curves, frozen, own).time_ns)
+}
+
+fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+    let of_fulls = frozen_full(run, curves);
     let recorded_ns = curves.automatic[2].time_ns + curves.explicit.time_ns;
     PricedRemedy {
         settings: AdvisedSettings {

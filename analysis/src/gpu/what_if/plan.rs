@@ -14,6 +14,7 @@ use crate::gpu::replay::InsertedPause;
 use crate::gpu::replay::PauseLength;
 use crate::gpu::replay::ReplayChange;
 use crate::gpu::timeline::PauseIndex;
+use crate::report::AdviceId;
 use crate::time::later;
 use crate::time::scaled;
 use crate::time::signed;
@@ -88,25 +89,29 @@ pub fn without_explicit(programs: &[ProgramModel<'_>], side: Assumption) -> Repl
 }
 
 /// `gc.freeze()` after setup: later full collections do not traverse the objects that existed then.
-/// Their length is assumed to be proportional to the objects they traverse.
+/// All together take what a simulated collector takes (`remedy.rs`), which may run more of them.
+/// Where it cannot be simulated, the length of each is assumed to be proportional to the objects
+/// that it traverses.
 #[must_use]
 pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
     let mut plan = ReplayChange::default();
     for (index, program) in (0..).zip(programs) {
         let warm_ns = program.warm_ns();
         let frozen = frozen(program, warm_ns, side);
+        let parts = program.simulated(AdviceId::Freeze, side);
         let later = program.pauses().filter(|(_, own)| own.start_ns >= warm_ns);
         for (pause, span) in later {
             if !program.full(span).or(side == Assumption::Optimistic) {
                 continue;
             }
-            let length_ns = match (traversed(span), side) {
-                (Some(traversed), _) => {
+            let length_ns = match (parts, traversed(span), side) {
+                (Some(parts), _, _) => part_of(span.duration_ns(), parts.full),
+                (None, Some(traversed), _) => {
                     let left = frozen.map_or(traversed, |frozen| traversed - frozen.min(traversed));
                     scaled(span.duration_ns(), left, traversed)
                 }
-                (None, Assumption::Pessimistic) => continue,
-                (None, Assumption::Optimistic) => 0,
+                (None, None, Assumption::Pessimistic) => continue,
+                (None, None, Assumption::Optimistic) => 0,
             };
             plan.lengths.push(PauseLength {
                 timeline: index,
@@ -160,7 +165,7 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
             .iter()
             .copied()
             .partition(|(_, own)| program.full(own) == Certainty::Yes);
-        let parts = program.raised(side);
+        let parts = program.simulated(AdviceId::RaiseThreshold, side);
         for group in partial.chunks(RAISED) {
             let sum_ns = sum(group.iter().map(|(_, own)| own.duration_ns()));
             let length_ns = match (&parts, side) {

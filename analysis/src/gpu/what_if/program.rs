@@ -10,8 +10,9 @@ use crate::gpu::timeline::PauseIndex;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
 use crate::remedy;
-use crate::remedy::RaisedParts;
 use crate::remedy::RecordedRun;
+use crate::remedy::SimulatedParts;
+use crate::report::AdviceId;
 use crate::time::after;
 use crate::time::duration;
 use gctrace_event::GcReason;
@@ -100,19 +101,20 @@ impl ProgramModel<'_> {
         }
     }
 
-    /// What collections take under a raised threshold, as a simulated collector predicts it for
-    /// the run after setup. `None` if the collector is not simulated.
-    pub(super) fn raised(&self, side: Assumption) -> Option<RaisedParts> {
+    /// What collections take under another setting, as a simulated collector predicts it for the
+    /// run after setup. `None` if the collector is not simulated.
+    pub(super) fn simulated(&self, remedy: AdviceId, side: Assumption) -> Option<SimulatedParts> {
         if self.free_threaded {
             return None;
         }
-        let [better, worse] = remedy::raised(&RecordedRun {
+        let run = RecordedRun {
             pauses: &self.timeline.pauses,
             training_ns: (self.warm_ns(), self.span_ns.1),
             steps: None,
             thresholds: self.thresholds,
             enabled: None,
-        })?;
+        };
+        let [better, worse] = remedy::simulated_parts(&run, remedy)?;
         Some(match side {
             Assumption::Optimistic => better,
             Assumption::Pessimistic => worse,

@@ -83,8 +83,8 @@ fn line(
     }
 }
 
-/// The own lines of training of all runs of a side, mean over the runs, and the most that a line can have that
-/// a run does not list. `None` if a run has no stacks.
+/// The own lines of training of all runs of a side, mean over the runs, and the most that a line can
+/// have that a run does not list. `None` if a run has no stacks.
 fn lines<'a>(runs: &[RunFacts<'a>], per: RateUnit) -> Option<(SideLines<'a>, f64)> {
     let mut sums = SideLines::new();
     let mut least = 0.0_f64;

@@ -96,6 +96,8 @@ fn options(header: &TraceHeader) -> Vec<OsString> {
         },
     ];
     options.extend(header.cuda.iter().map(|cuda| format!("--cuda={cuda}")));
+    let steps = header.step_function.iter();
+    options.extend(steps.map(|name| format!("--step-function={name}")));
     if !header.follow {
         options.push("--no-follow".to_owned());
     }
@@ -116,6 +118,7 @@ mod tests {
             stack_depth: 7,
             min_pause_ns: 1_500,
             cuda: Some("sync".to_owned()),
+            step_function: Some("train_step".to_owned()),
             counters: vec!["cycles".to_owned()],
             ..TraceHeader::default()
         };
@@ -126,6 +129,7 @@ mod tests {
         assert_eq!(config.stack_depth, 7);
         assert_eq!(config.min_pause, Duration::from_nanos(1_500));
         assert_eq!(config.cuda, args::CudaMode::Sync);
+        assert_eq!(config.step_function.as_deref(), Some("train_step"));
         assert!(!config.follow);
         let CounterChoice::Named(counters) = config.counters else {
             panic!("{:?}", config.counters);

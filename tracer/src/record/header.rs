@@ -68,6 +68,7 @@ pub(crate) fn header<'a>(
             .cuda
             .to_possible_value()
             .map(|value| value.get_name().to_owned()),
+        step_function: config.step_function.clone(),
         mode: collections.recording_mode(),
         ..TraceHeader::default()
     }

@@ -84,6 +84,10 @@ pub struct TraceHeader {
     /// traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
+    /// The Python function whose calls mark training steps (`--step-function`), as given; `None`
+    /// without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_function: Option<String>,
     /// How it was recorded (`--mode`, as decided).
     pub mode: RecordingMode,
     /// Names of the counters that were recorded ([`crate::Counter::as_str`]).

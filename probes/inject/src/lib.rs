@@ -14,7 +14,7 @@
 //! - `cupti`: GPU work.
 //!
 //! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`),
-//! and nothing else of its own. Needs the C library and its loader, of the version that it was
+//! `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library and its loader, of the version that it was
 //! linked with or newer, and no other library: libgcc is linked statically, see build.rs. Linked on
 //! Debian 12 (glibc 2.36, gcc 12) it requires glibc 2.35, for `_dl_find_object` (see `objdump -T`):
 //! to run in older containers it must be linked on a system as old. With an older C library the
@@ -49,7 +49,8 @@ extern "C" fn begin() {
         }
         exec::begin();
         process_ring::begin(options, rendezvous);
-        if options.collections || options.allocations {
+        if options.collections || options.allocations || options.steps {
+            python::steps::begin();
             python::begin();
         }
         if !options.follow {

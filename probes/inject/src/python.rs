@@ -4,6 +4,7 @@
 //! - `install`, `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
+//! - `steps`: marks of training steps;
 //! - `api`, `object`: CPython's C API.
 
 mod allocations;
@@ -16,6 +17,7 @@ mod late;
 mod object;
 mod raw_frame;
 mod start;
+pub(crate) mod steps;
 mod watch;
 
 pub(crate) use late::may_begin;
@@ -40,6 +42,12 @@ fn install(api: &'static PythonApi) {
     let Some(options) = options() else { return };
     if options.allocations {
         allocations::install(api);
+    }
+    if !install::is_first_time(api) {
+        return;
+    }
+    if options.steps {
+        steps::install(api);
     }
     if options.collections
         && let Err(reason) = install::install(api)

@@ -13,6 +13,7 @@ use crate::variables::VariableEffect;
 use crate::variables::variable;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
+use gctrace_ring::STEP_FUNCTION_VARIABLE;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
@@ -284,6 +285,9 @@ impl LaunchPlan {
         set(PRELOAD, preloaded);
         set(RENDEZVOUS_VARIABLE, rendezvous.into());
         set(OPTIONS_VARIABLE, options.into());
+        if let Some(function) = &injection.step_function {
+            set(STEP_FUNCTION_VARIABLE, function.into());
+        }
         let uses_cupti = injection.options.cuda && !injection.options.yields;
         if uses_cupti && self.foreign_cuda_injection().is_none() {
             self.environment

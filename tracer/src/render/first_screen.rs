@@ -14,6 +14,7 @@ use super::table::cut;
 use super::table::width;
 use super::table::wrap;
 use super::text;
+use super::words::places;
 use crate::units::bytes;
 use crate::units::count;
 use crate::units::counted;
@@ -203,7 +204,11 @@ fn advice(report: &Report) -> Vec<String> {
             risk(advice.id).to_owned(),
         ]);
     }
-    table.lines()
+    let mut lines = table.lines();
+    if let Some(switch) = places::library_switch(report) {
+        lines.extend(wrap(&switch, INDENT, INDENT));
+    }
+    lines
 }
 
 /// Whether an advice is a change to make.

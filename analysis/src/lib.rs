@@ -1,7 +1,7 @@
 //! gctrace's analysis: events in, report out.
 //!
 //! Pure: nothing here opens files or prints. Memory grows with the number of processes and of
-//! distinct stacks, by some 11 bytes per pause (32 more in processes that use a GPU), and by about
+//! distinct stacks, by some 12 bytes per pause (40 more in processes that use a GPU), and by about
 //! 50 bytes per CUDA call and per GPU operation; other events are not kept. The memory of [`live`]
 //! is bounded, however long it runs.
 //!
@@ -35,7 +35,6 @@
 mod accumulate;
 mod advice;
 mod analysis;
-mod bootstrap;
 mod coverage;
 mod distribution;
 pub mod gpu;
@@ -46,6 +45,7 @@ mod recorded;
 mod regression;
 mod remedy;
 pub mod report;
+pub mod statistics;
 mod summary;
 mod time;
 mod verdict;

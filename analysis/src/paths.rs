@@ -19,6 +19,30 @@ pub fn is_package(file: &str) -> bool {
         .any(|directory| matches!(directory, "site-packages" | "dist-packages"))
 }
 
+/// Whether a file belongs to Python's import system.
+#[must_use]
+pub fn is_import(file: &str) -> bool {
+    file.starts_with("<frozen importlib")
+        || file.starts_with("<frozen zipimport")
+        || after(file).is_some_and(|behind| behind.starts_with("importlib/"))
+}
+
+/// The module of a file: `torch.optim.adam` of `torch/optim/adam.py`, `torch` of
+/// `torch/__init__.py`; of the program's own files the last part of the path.
+#[must_use]
+pub fn module(file: &str) -> String {
+    let path = match after(file) {
+        Some(behind) => behind,
+        None => {
+            let package = file.strip_suffix("/__init__.py").unwrap_or(file);
+            package.rsplit('/').next().unwrap_or(package)
+        }
+    };
+    let path = path.strip_suffix(".py").unwrap_or(path);
+    let path = path.strip_suffix("/__init__").unwrap_or(path);
+    path.replace('/', ".")
+}
+
 /// A library's file from its package on: `torch/optim/adam.py`, `json/decoder.py`. Others as they
 /// are.
 #[must_use]
@@ -83,6 +107,38 @@ mod tests {
         ] {
             assert!(is_library(file), "{file}");
             assert_eq!(short(file), name);
+        }
+    }
+
+    #[test]
+    fn modules() {
+        for (file, name) in [
+            ("/v/lib/python3.12/site-packages/torch/__init__.py", "torch"),
+            (
+                "/v/lib/python3.12/site-packages/torch/optim/adam.py",
+                "torch.optim.adam",
+            ),
+            ("/usr/lib/python3.11/ast.py", "ast"),
+            ("/home/me/model/__init__.py", "model"),
+            ("/home/me/model/layers.py", "layers"),
+            ("train.py", "train"),
+            ("<frozen os>", "<frozen os>"),
+        ] {
+            assert_eq!(module(file), name);
+        }
+    }
+
+    #[test]
+    fn import_system() {
+        for (file, expected) in [
+            ("<frozen importlib._bootstrap_external>", true),
+            ("<frozen zipimport>", true),
+            ("/usr/lib/python3.11/importlib/__init__.py", true),
+            ("/usr/lib/python3.11/imp.py", false),
+            ("/home/me/importlib/__init__.py", false),
+            ("<frozen runpy>", false),
+        ] {
+            assert_eq!(is_import(file), expected, "{file}");
         }
     }
 

@@ -117,6 +117,8 @@ pub use ranks::UsefulBusy;
 pub use recorded::RecordedReport;
 pub use recorded::Sources;
 pub use steps::FullBy;
+pub use steps::MedianComparison;
+pub use steps::MedianDifference;
 pub use steps::ProcessSteps;
 pub use steps::StepComparison;
 pub use steps::StepDifference;
@@ -168,6 +170,9 @@ pub struct Report {
     pub verdict: Verdict,
     /// Changes to make, in the order to try them, each with its predicted effect.
     pub advice: Vec<Advice>,
+    /// Remedies that were priced and are not worth it, with their predicted effect: they are likely
+    /// to save less than a thousandth of the run, or may cost more than they save.
+    pub not_advised: Vec<Advice>,
     /// Number of separate runs that the traces are of, as far as their times are known: traces of
     /// one run overlap in time. Of several runs there is no common verdict.
     pub runs: u64,

@@ -52,7 +52,8 @@ pub struct Location {
     /// File (`co_filename`); empty for unknown frames.
     pub file: String,
     /// Qualified name of the function (CPython 3.11 and later) or its name.
-    /// `[outer frames not recorded]` and `[frame not readable]` stand for unknown frames.
+    /// `[outer frames not recorded]` and `[frame not readable]` stand for unknown frames,
+    /// `[import]` for a stack in the import system alone.
     pub function: String,
     /// Line number within the file; `null` if unknown.
     pub line: Option<u32>,
@@ -91,13 +92,16 @@ pub struct LineReport {
     pub with: Vec<LineTotal>,
     /// Number of distinct lines in `with`, listed or not.
     pub with_total: u64,
+    /// In `own`, if the line executes an import: the imported module, empty if only the import
+    /// system itself was running; `null` for other lines.
+    pub imports: Option<String>,
 }
 
 /// All pauses that one stack triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StackReport {
-    /// Frames of the stack, innermost first. If it was deeper than `--stack-depth`, the last is
-    /// `[outer frames not recorded]`.
+    /// Frames of the stack, innermost first, without those of the import system (`importlib`). If
+    /// it was deeper than `--stack-depth`, the last is `[outer frames not recorded]`.
     pub frames: Vec<Location>,
     /// Count and time of the pauses that started with exactly this stack.
     pub pauses: PauseTotal,

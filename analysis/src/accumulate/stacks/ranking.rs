@@ -58,6 +58,8 @@ pub(crate) struct StackRanking<'a> {
 struct LineGroup {
     sums: StackSums,
     with: BTreeMap<LocationId, PauseTotal>,
+    /// By imported module; empty if the line is not an import.
+    imports: BTreeMap<String, PauseTotal>,
 }
 
 impl<'a> StackRanking<'a> {
@@ -74,17 +76,16 @@ impl<'a> StackRanking<'a> {
 
     /// Adds the stacks of one process.
     pub(crate) fn add(&mut self, stacks: &TraceStacks) {
-        let lines = &mut self.lines;
-        lines.without_stack.add_all(&stacks.without_stack);
-        lines
-            .without_stack_at_shutdown
-            .add_all(&stacks.without_stack_at_shutdown);
+        self.add_without_stack(&stacks.without_stack);
+        let at_shutdown = &mut self.lines.without_stack_at_shutdown;
+        at_shutdown.add_all(&stacks.without_stack_at_shutdown);
         for (node, sums) in stacks.iter() {
             self.add_stack(node, sums);
         }
     }
 
-    fn add_stack(&mut self, node_id: NodeId, sums: &StackSums) {
+    /// Adds the pauses of one stack.
+    pub(crate) fn add_stack(&mut self, node_id: NodeId, sums: &StackSums) {
         let node = &self.tree.nodes[node_id];
         let total = sums.total();
         self.lines.with_stack.add_all(&total);
@@ -97,12 +98,21 @@ impl<'a> StackRanking<'a> {
         if self.tree.location(node.location).function == Frame::UNREADABLE {
             self.lines.unreadable.add_all(&total);
         }
-        let own = node.own.unwrap_or(node.location);
+        let own = node.own.unwrap_or(node.line);
         self.stacks.entry(node_id).or_default().merge(sums);
-        let innermost = self.innermost.entry(node.location).or_default();
-        innermost.add(sums, Some(own).filter(|own| *own != node.location));
-        let executed = Some(node.location).filter(|location| *location != own);
-        self.own.entry(own).or_default().add(sums, executed);
+        let innermost = self.innermost.entry(node.line).or_default();
+        innermost.add(sums, Some(own).filter(|own| *own != node.line));
+        let executed = Some(node.line).filter(|line| *line != own);
+        let own = self.own.entry(own).or_default();
+        own.add(sums, executed);
+        if let Some(module) = self.tree.imported(node) {
+            own.imports.entry(module).or_default().add_all(&total);
+        }
+    }
+
+    /// Adds pauses without a stack.
+    pub(crate) fn add_without_stack(&mut self, pauses: &PauseTotal) {
+        self.lines.without_stack.add_all(pauses);
     }
 
     /// The report on everything added, `None` if nothing had a stack.
@@ -153,6 +163,7 @@ impl<'a> StackRanking<'a> {
                 by_reason: sums.by_reason,
                 with: self.efforts(&group.with, WITH),
                 with_total: group.with.len() as u64,
+                imports: group.imported().cloned(),
             }
         };
         sorted.into_iter().take(limits.lines).map(report).collect()
@@ -201,5 +212,12 @@ impl LineGroup {
         if let Some(with) = with {
             self.with.entry(with).or_default().add_all(&sums.total());
         }
+    }
+
+    /// The module whose import took most of the time, named if possible.
+    fn imported(&self) -> Option<&String> {
+        let modules = self.imports.iter();
+        let most = modules.max_by_key(|(name, pauses)| (!name.is_empty(), pauses.time_ns));
+        most.map(|(name, _)| name)
     }
 }

@@ -1,5 +1,6 @@
 //! One process as the predictions see it: its timeline, its collector, what its garbage weighs.
 
+use super::plan::Assumption;
 use crate::accumulate::sum;
 use crate::gpu::index::Index;
 use crate::gpu::index::SmallNumber;
@@ -8,6 +9,10 @@ use crate::gpu::replay::main_steps;
 use crate::gpu::timeline::PauseIndex;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
+use crate::remedy;
+use crate::remedy::RecordedRun;
+use crate::remedy::SimulatedParts;
+use crate::report::AdviceId;
 use crate::time::after;
 use crate::time::duration;
 use gctrace_event::GcReason;
@@ -94,6 +99,26 @@ impl ProgramModel<'_> {
             [first, _, ..] => first.end_ns,
             _ => after(self.span_ns.0, self.recorded_ns() / 10),
         }
+    }
+
+    /// What collections take under another setting, as a simulated collector predicts it for the
+    /// run after setup. `None` if the collector is not simulated.
+    pub(super) fn simulated(&self, remedy: AdviceId, side: Assumption) -> Option<SimulatedParts> {
+        if self.free_threaded {
+            return None;
+        }
+        let run = RecordedRun {
+            pauses: &self.timeline.pauses,
+            training_ns: (self.warm_ns(), self.span_ns.1),
+            steps: None,
+            thresholds: self.thresholds,
+            enabled: None,
+        };
+        let [better, worse] = remedy::simulated_parts(&run, remedy)?;
+        Some(match side {
+            Assumption::Optimistic => better,
+            Assumption::Pessimistic => worse,
+        })
     }
 
     /// Objects that garbage collections started by themselves freed.

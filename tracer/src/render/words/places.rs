@@ -5,6 +5,7 @@ use crate::units::duration;
 use crate::units::percent;
 use gctrace_analysis::paths;
 use gctrace_analysis::report::LineTotal;
+use gctrace_analysis::report::LinesReport;
 use gctrace_analysis::report::Location;
 use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::Report;
@@ -25,9 +26,17 @@ fn place(location: &Location) -> String {
     }
 }
 
+/// The lines that the advice is about: those of training, where the phases are known.
+fn lines(report: &Report) -> Option<&LinesReport> {
+    match &report.phases {
+        Some(phases) => phases.lines.as_ref(),
+        None => report.lines.as_ref(),
+    }
+}
+
 /// Which lines call `gc.collect()`; nothing where that is unknown.
 pub(super) fn explicit(report: &Report) -> Option<String> {
-    let lines = &report.lines.as_ref()?.explicit;
+    let lines = &lines(report)?.explicit;
     let named: Vec<String> = lines
         .iter()
         .take(NAMED)
@@ -47,36 +56,40 @@ pub(super) fn explicit(report: &Report) -> Option<String> {
     (!named.is_empty()).then(|| format!(" The calls come from {}{more}.", named.join("; ")))
 }
 
-/// The line that triggers the most time of automatic full collections, if one stands out.
+/// The line that triggers the most time of automatic full collections, if one stands out. `all`:
+/// these collections in the whole run.
 pub(super) fn automatic_full(report: &Report, all: PauseTotal) -> String {
-    let line = report.lines.as_ref().and_then(|l| l.automatic_full.first());
-    dominant_line(line, all).map_or_else(String::new, |(line, share)| {
-        format!(
-            " {} of the time of these collections was triggered by {}.",
-            percent(share),
-            place(&line.location)
-        )
-    })
+    dominant_line(report, all, |lines| &lines.automatic_full)
+        .map_or_else(String::new, |sentence| format!(" {sentence}."))
 }
 
 /// The line that triggers the most time of automatic partial collections, if one stands out.
 pub(super) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
-    let line = report
-        .lines
-        .as_ref()
-        .and_then(|lines| lines.automatic_partial.first());
-    dominant_line(line, all).map_or_else(String::new, |(line, share)| {
+    dominant_line(report, all, |lines| &lines.automatic_partial).map_or_else(
+        String::new,
+        |sentence| {
+            format!(" {sentence}: allocating fewer containers there means fewer collections.")
+        },
+    )
+}
+
+/// What a line triggers: of the pause time of training, where that is known, otherwise of `all`.
+fn dominant_line(
+    report: &Report,
+    all: PauseTotal,
+    of_kind: fn(&LinesReport) -> &Vec<LineTotal>,
+) -> Option<String> {
+    let line = of_kind(lines(report)?).first()?;
+    let (all_ns, what) = match &report.phases {
+        Some(phases) => (phases.training.pauses.time_ns, "the pause time of training"),
+        None => (all.time_ns, "the time of these collections"),
+    };
+    let share = line.pauses.time_ns as f64 / all_ns as f64;
+    (all_ns > 0 && share >= MOST).then(|| {
         format!(
-            " {} of the time of these collections was triggered by {}: allocating fewer \
-             containers there means fewer collections.",
-            percent(share),
+            "{} of {what} was triggered by {}",
+            percent(share.min(1.0)),
             place(&line.location)
         )
     })
-}
-
-fn dominant_line(line: Option<&LineTotal>, all: PauseTotal) -> Option<(&LineTotal, f64)> {
-    let line = line.filter(|_| all.time_ns > 0)?;
-    let share = line.pauses.time_ns as f64 / all.time_ns as f64;
-    (share >= MOST).then_some((line, share.min(1.0)))
 }

@@ -1,0 +1,178 @@
+//! How sure a difference between two sets of measurements is.
+//!
+//! Means only: the cost of collections lies in few long pauses, which medians and trimmed means
+//! drop. Random numbers have a fixed seed, so that a report is the same every time. Every function
+//! accepts any values, and returns `None` for too few of them.
+
+pub mod bootstrap;
+pub mod permutation;
+mod quantiles;
+pub mod warm_up;
+
+/// A figure with its 95 % confidence interval, in the unit of the values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The figure itself.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+/// Arithmetic mean; `None` of no values.
+#[must_use]
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / count(values))
+}
+
+/// Standard deviation of the population that the values are a sample of (divisor n - 1); `None` of
+/// fewer than two values.
+#[must_use]
+pub fn standard_deviation(values: &[f64]) -> Option<f64> {
+    let mean = mean(values).filter(|_| values.len() > 1)?;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((squares / (count(values) - 1.0)).sqrt())
+}
+
+/// `these[i] - those[i]`, for as many pairs as there are.
+#[must_use]
+pub fn paired_differences(these: &[f64], those: &[f64]) -> Vec<f64> {
+    let pairs = these.iter().zip(those);
+    pairs.map(|(this, that)| this - that).collect()
+}
+
+/// The smallest true mean that `count` values with this standard deviation show, in four of five
+/// cases, to differ from 0 at 5 %: (t(0.975) + t(0.8)) times the standard error, with count - 1
+/// degrees of freedom. J. Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988,
+/// chapter 2. `None` for fewer than two values.
+#[must_use]
+pub fn detectable_mean(standard_deviation: f64, count: usize) -> Option<f64> {
+    let freedom = u32::try_from(count.checked_sub(1)?).ok()?;
+    let [significance, power] = [0.975, 0.8].map(|share| quantiles::student(share, freedom));
+    Some((significance? + power?) * standard_deviation / (f64::from(freedom) + 1.0).sqrt())
+}
+
+/// p values, adjusted because there are several: S. Holm, A Simple Sequentially Rejective Multiple
+/// Test Procedure, Scandinavian Journal of Statistics 6, 1979. In the order given; 0 to 1.
+#[must_use]
+pub fn holm(p_values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    let p_value = |at: usize| p_values.get(at).copied().unwrap_or(1.0);
+    order.sort_by(|one, other| p_value(*one).total_cmp(&p_value(*other)));
+    let mut adjusted = vec![1.0; p_values.len()];
+    let mut least = 0.0_f64;
+    for (done, at) in order.iter().enumerate() {
+        least = least.max(p_value(*at) * float(p_values.len() - done));
+        if let Some(p_value) = adjusted.get_mut(*at) {
+            *p_value = least.min(1.0);
+        }
+    }
+    adjusted
+}
+
+fn count(values: &[f64]) -> f64 {
+    float(values.len())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no list is as long as 2^52")]
+fn float(count: usize) -> f64 {
+    count as f64
+}
+
+/// The values, or, of more than `most`, the means of that many groups of neighbors: their mean is
+/// the same but for uneven groups, and spreads alike, at bounded cost.
+fn groups(values: &[f64], most: usize) -> Vec<f64> {
+    let total = values.len();
+    if total <= most {
+        return values.to_vec();
+    }
+    let group = |at: usize| values.get(at * total / most..(at + 1) * total / most);
+    (0..most).filter_map(|at| mean(group(at)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The sample of Student's first example (The Probable Error of a Mean, 1908): additional
+    /// hours of sleep by two drugs, as in R's data set `sleep`.
+    pub(super) const SLEEP: [[f64; 10]; 2] = [
+        [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0],
+        [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4],
+    ];
+
+    #[test]
+    fn sleep() {
+        let [first, second] = SLEEP;
+        let differences = paired_differences(&second, &first);
+        // R: mean(d) = 1.58, sd(d) = 1.229995, mean(second) = 2.33.
+        assert!((mean(&differences).unwrap() - 1.58).abs() < 1e-9);
+        assert!((standard_deviation(&differences).unwrap() - 1.229_995).abs() < 1e-6);
+        assert!((mean(&second).unwrap() - 2.33).abs() < 1e-9);
+        // t(0.975, 9) = 2.262157, t(0.8, 9) = 0.883404.
+        let detectable = detectable_mean(1.229_995, 10).unwrap();
+        assert!((detectable - 3.145_561 * 1.229_995 / 10.0_f64.sqrt()).abs() < 1e-5);
+    }
+
+    #[test]
+    fn too_few_values() {
+        assert_eq!(mean(&[]), None);
+        assert_eq!(standard_deviation(&[1.0]), None);
+        assert_eq!(detectable_mean(1.0, 1), None);
+        assert_eq!(detectable_mean(1.0, 0), None);
+        assert!(holm(&[]).is_empty());
+    }
+
+    /// R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm") is 0.03 0.06 0.06 0.02.
+    #[test]
+    fn holm_as_in_r() {
+        let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
+        for (found, expected) in adjusted.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            assert!((found - expected).abs() < 1e-12, "{adjusted:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn holm_keeps_the_order_and_never_lowers(p_values in prop::collection::vec(0.0..=1.0, 1..9)) {
+            let adjusted = holm(&p_values);
+            let pairs = || p_values.iter().zip(&adjusted);
+            prop_assert!(pairs().all(|(raw, adjusted)| raw <= adjusted && *adjusted <= 1.0));
+            for (raw, adjusted) in pairs() {
+                prop_assert!(pairs().all(|(other, theirs)| raw > other || adjusted <= theirs));
+            }
+            // Not beyond Bonferroni's.
+            let number = float(p_values.len());
+            prop_assert!(pairs().all(|(raw, adjusted)| *adjusted <= raw * number + 1e-12));
+        }
+
+        #[test]
+        fn groups_have_the_mean_of_the_values(
+            values in prop::collection::vec(-1e3..1e3, 1..400),
+            most in 1usize..50,
+        ) {
+            let found = groups(&values, most);
+            prop_assert!(found.len() == values.len().min(most));
+            if values.len() % most == 0 || values.len() <= most {
+                let (these, those) = (mean(&found).unwrap(), mean(&values).unwrap());
+                prop_assert!((these - those).abs() < 1e-9);
+            }
+        }
+
+        #[test]
+        fn spread_ignores_the_origin_and_follows_the_unit(
+            values in prop::collection::vec(-1e3..1e3_f64, 2..40),
+            shift in -1e3..1e3_f64,
+            scale in 0.1..10.0_f64,
+        ) {
+            let moved: Vec<f64> = values.iter().map(|value| value * scale + shift).collect();
+            let spread = |values: &[f64]| -> f64 { standard_deviation(values).unwrap() };
+            prop_assert!((spread(&values) * scale - spread(&moved)).abs() < 1e-6);
+            let mean_moved = mean(&values).unwrap() * scale + shift;
+            prop_assert!((mean(&moved).unwrap() - mean_moved).abs() < 1e-6);
+        }
+    }
+}

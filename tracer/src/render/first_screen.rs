@@ -302,7 +302,9 @@ fn trust(report: &Report) -> Vec<String> {
         many => format!(" of {} processes", count(many)),
     };
     let missing = overview::missing_items(report);
-    let first = missing.first().map_or("", String::as_str);
+    let first = missing.first().map_or(String::new(), |first| {
+        format!("{}.", first.trim_end_matches('.'))
+    });
     let more = match missing.len() {
         0 | 1 => String::new(),
         all => format!(" And {} (--full).", counted(all as u64 - 1, "more remark")),

@@ -4,11 +4,13 @@
 //! - `install`, `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
+//! - `apply`: settings of the collector, applied at steps;
 //! - `steps`: marks of training steps;
 //! - `api`, `object`: CPython's C API.
 
 mod allocations;
 mod api;
+pub(crate) mod apply;
 mod callback;
 mod frames;
 mod install;
@@ -39,17 +41,16 @@ use std::sync::atomic::Ordering;
 /// Hooks into the interpreter that the calling thread runs, whose lock it holds. No exception is
 /// set before or after.
 fn install(api: &'static PythonApi) {
-    let Some(options) = options() else { return };
-    if options.allocations {
+    let options = options();
+    if options.is_some_and(|options| options.allocations) {
         allocations::install(api);
     }
     if !install::is_first_time(api) {
         return;
     }
-    if options.steps {
-        steps::install(api);
-    }
-    if options.collections
+    apply::install(api);
+    steps::install(api);
+    if options.is_some_and(|options| options.collections)
         && let Err(reason) = install::install(api)
         && let Some(ring) = ring(RingRole::Python)
     {

@@ -16,6 +16,7 @@ mod optimizer;
 
 use super::api::PythonApi;
 use super::api::api;
+use super::apply;
 use super::object::OwnedRef;
 use crate::process_ring::now_ns;
 use crate::process_ring::options;
@@ -70,17 +71,21 @@ static IMPORTED: AtomicIsize = AtomicIsize::new(0);
 /// Whether marks are wanted.
 #[inline]
 fn are_wanted() -> bool {
-    options().is_some_and(|options| options.steps)
+    apply::is_active() || options().is_some_and(|options| options.steps)
 }
 
 /// Every mark but those of backward passes comes through here, with the interpreter's lock held and
 /// no exception set.
-fn mark(_api: &'static PythonApi, marker: StepMarker, name: &str) {
+fn mark(api: &'static PythonApi, marker: StepMarker, name: &str) {
     write(marker, name);
+    apply::step(api, marker);
 }
 
 /// Writes a mark. Needs no lock.
 fn write(marker: StepMarker, name: &str) {
+    if !options().is_some_and(|options| options.steps) {
+        return;
+    }
     let at_ns = now_ns();
     let Some(ring) = ring(RingRole::Python) else {
         return;
@@ -169,6 +174,7 @@ fn backward_begins() {
     const LOOKS: u8 = 8;
     static LOOKED: AtomicU8 = AtomicU8::new(0);
     write(StepMarker::Backward, "");
+    apply::step_without_lock(StepMarker::Backward);
     if SOUGHT.load(Ordering::Relaxed) & OPTIMIZER != 0
         && LOOKED.load(Ordering::Relaxed) < LOOKS
         && let Some(api) = api()

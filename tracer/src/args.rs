@@ -5,6 +5,7 @@
 
 mod advice;
 mod analyze;
+mod apply;
 mod choices;
 mod demo;
 mod export;
@@ -15,6 +16,9 @@ mod values;
 
 pub(crate) use advice::AdviceConfig;
 pub(crate) use analyze::AnalyzeConfig;
+pub(crate) use apply::ApplyConfig;
+pub(crate) use apply::ApplyStart;
+pub(crate) use apply::SettingSource;
 pub(crate) use choices::CounterChoice;
 pub(crate) use choices::CudaMode;
 pub(crate) use choices::OutputFormat;
@@ -58,6 +62,7 @@ Examples:
   sudo gctrace top -- python train.py        live view
   gctrace analyze trace.json                 report what the collector cost, and why
   gctrace advice trace.json 1                the code of a change, its risk, how to check it
+  gctrace apply --from trace.json -- python train.py     run with the change, without editing code
   gctrace export trace.json -o gc.svg        flame graph of the Python lines that trigger it
   gctrace doctor                             check what works on this machine
 
@@ -107,6 +112,7 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace top [OPTIONS] [-p PID | -- COMMAND...]\n       \
                       gctrace analyze TRACE...\n       \
                       gctrace advice TRACE... N\n       \
+                      gctrace apply --gc SETTING -- COMMAND...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
                       gctrace demo"
@@ -166,6 +172,9 @@ enum Subcommands {
     /// Print the code of one advice, its risk and how to check it
     #[command(after_help = advice::EXAMPLES)]
     Advice(advice::AdviceArgs),
+    /// Start a command with other settings of the collector, applied at its training steps
+    #[command(after_help = apply::EXAMPLES, override_usage = apply::USAGE)]
+    Apply(apply::ApplyArgs),
     /// Write flame graphs of collection time by the Python stack that triggered it
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
@@ -241,6 +250,8 @@ pub(crate) enum Invocation {
     Analyze(AnalyzeConfig),
     /// Print an advice.
     Advice(AdviceConfig),
+    /// Start a command with settings of the collector, or take them back.
+    Apply(ApplyConfig),
     /// Write flame graphs.
     Export(ExportConfig),
     /// Record and explain the demo program on a simulated GPU.
@@ -397,6 +408,7 @@ fn interpret(
         Some(Subcommands::Top(top)) => Invocation::Top(top::config(top, verbosity)?),
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
+        Some(Subcommands::Apply(apply)) => Invocation::Apply(apply::config(apply)?),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
         Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
@@ -429,6 +441,7 @@ pub(crate) fn command() -> clap::Command {
     Cli::command()
         .mut_subcommand("record", |record| record.mut_arg("command", last))
         .mut_subcommand("top", |top| top.mut_arg("command", last))
+        .mut_subcommand("apply", |apply| apply.mut_arg("command", last))
 }
 
 fn record_config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordConfig, clap::Error> {

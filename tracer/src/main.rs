@@ -4,6 +4,7 @@
 
 mod advice;
 mod analyze;
+mod apply;
 mod args;
 mod demo;
 mod doctor;
@@ -25,6 +26,7 @@ mod variables;
 mod wait;
 
 use crate::args::Invocation;
+use crate::args::Verbosity;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(args::explain(&error)),
     };
     log::start(verbosity);
-    match privileges::keep_what_is_needed().and_then(|()| run(action)) {
+    match privileges::keep_what_is_needed().and_then(|()| run(action, verbosity)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             print::message(text::chain(&error));
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(action: Invocation) -> anyhow::Result<u8> {
+fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8> {
     match action {
         Invocation::Record(config) => record::run(&config),
         Invocation::Top(config) => top::run(&config),
@@ -64,6 +66,7 @@ fn run(action: Invocation) -> anyhow::Result<u8> {
         Invocation::Man(Some(directory)) => Ok(manual::write(&directory).map(|()| 0)?),
         Invocation::Analyze(config) => analyze::run(&config),
         Invocation::Advice(config) => advice::run(&config),
+        Invocation::Apply(config) => apply::run(&config, verbosity),
         Invocation::Export(config) => export::run(&config),
         Invocation::Demo(config) => demo::run(&config),
     }

@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
+/// The settings to apply, see `apply/agent.py`.
+const APPLY_VARIABLE: &str = "GCTRACE_APPLY";
 const PRELOAD: &str = "LD_PRELOAD";
 const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
@@ -20,6 +22,11 @@ pub(crate) fn request() -> Option<(InjectOptions, Vec<u8>)> {
         InjectOptions::parse(options.as_bytes()),
         rendezvous.into_vec(),
     ))
+}
+
+/// Whether settings of the collector are to be applied in this program.
+pub(crate) fn applies() -> bool {
+    std::env::var_os(APPLY_VARIABLE).is_some_and(|setting| !setting.is_empty())
 }
 
 /// Removes this library and gctrace's own variables from the environment, so that programs started

@@ -1,8 +1,9 @@
-//! `libgctrace_inject.so`: in-process recording, without root.
+//! `libgctrace_inject.so`: in-process recording, and settings of the collector applied, without
+//! root.
 //!
 //! Loaded by `LD_PRELOAD` into every program that gctrace starts, and by the CUDA driver if
-//! `CUDA_INJECTION64_PATH` names it. Without `GCTRACE_RENDEZVOUS` in the environment it does
-//! nothing. It prints nothing, installs no signal handler, starts no thread in programs that do not
+//! `CUDA_INJECTION64_PATH` names it. Without `GCTRACE_RENDEZVOUS` or
+//! `GCTRACE_APPLY` in the environment it does nothing. It prints nothing, installs no signal handler, starts no thread in programs that do not
 //! use CUDA, opens nothing but its rings and CUPTI, and never lets a panic escape.
 //!
 //! - `dlopen`: libraries that the program opens at run time;
@@ -40,24 +41,35 @@ pub use find::find_library;
 /// Run by the loader before the program's own code.
 extern "C" fn begin() {
     recording::guarded(|| {
-        let Some((options, rendezvous)) = environment::request() else {
+        let (request, applies) = (environment::request(), environment::applies());
+        if request.is_none() && !applies {
             return;
-        };
-        recording::begin();
-        if seccomp::is_confined(options.filters) {
-            return gctrace_ring::Absence::Confined.report(&rendezvous);
         }
+        recording::begin();
         exec::begin();
-        process_ring::begin(options, rendezvous);
-        if options.collections || options.allocations {
+        if applies {
+            python::apply::request();
+        }
+        let records = request.is_some_and(|(options, rendezvous)| record(options, rendezvous));
+        if records || applies {
             python::begin();
         }
-        if !options.follow {
-            // SAFETY: the loader runs this before any thread of the program exists.
-            unsafe { environment::scrub() };
-            cupti::watch_for_driver();
-        }
     });
+}
+
+/// Starts to record; returns whether CPython is to be recorded.
+fn record(options: gctrace_ring::InjectOptions, rendezvous: Vec<u8>) -> bool {
+    if seccomp::is_confined(options.filters) {
+        gctrace_ring::Absence::Confined.report(&rendezvous);
+        return false;
+    }
+    process_ring::begin(options, rendezvous);
+    if !options.follow {
+        // SAFETY: the loader runs this before any thread of the program exists.
+        unsafe { environment::scrub() };
+        cupti::watch_for_driver();
+    }
+    options.collections || options.allocations
 }
 
 /// Only in the library: programs that link the crate (tests) do not record themselves.

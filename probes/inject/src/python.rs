@@ -4,10 +4,12 @@
 //! - `install`, `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
+//! - `apply`: settings of the collector, applied at steps;
 //! - `api`, `object`: CPython's C API.
 
 mod allocations;
 mod api;
+pub(crate) mod apply;
 mod callback;
 mod frames;
 mod install;
@@ -37,6 +39,7 @@ use std::sync::atomic::Ordering;
 /// Hooks into the interpreter that the calling thread runs, whose lock it holds. No exception is
 /// set before or after.
 fn install(api: &'static PythonApi) {
+    apply::install(api);
     let Some(options) = options() else { return };
     if options.allocations {
         allocations::install(api);

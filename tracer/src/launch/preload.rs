@@ -255,20 +255,14 @@ impl LaunchPlan {
         }
     }
 
-    /// Makes the loader and NVIDIA's driver load the library into the command and what it starts.
-    /// `rendezvous` is the socket, in gctrace's private folder. The user's own libraries stay
-    /// first; a `CUDA_INJECTION64_PATH` of another tool is kept, and the library then starts
-    /// without the driver's call.
+    /// Makes the loader load the library into the command and what it starts, after the user's own
+    /// libraries. `private`: gctrace's folder. Returns the path that it is loaded by.
     ///
     /// # Errors
     /// The loader would split the library's path, and it cannot be given another one in the private
     /// folder.
-    pub(crate) fn inject(
-        &mut self,
-        injection: &InjectionPlan,
-        rendezvous: &Path,
-    ) -> io::Result<()> {
-        let library = preloadable(&injection.library, rendezvous.parent())?;
+    pub(crate) fn preload(&mut self, library: &Path, private: &Path) -> io::Result<PathBuf> {
+        let library = preloadable(library, private)?;
         let own = self.environment.get(OsStr::new(PRELOAD));
         let mut preloaded = own.cloned().unwrap_or_default();
         if !split_preload(&preloaded).any(|entry| entry == library.as_os_str()) {
@@ -277,17 +271,33 @@ impl LaunchPlan {
             }
             preloaded.push(&library);
         }
-        let options = injection.options.to_string();
-        let mut set = |name: &str, value: OsString| {
-            self.environment.insert(name.into(), value);
-        };
-        set(PRELOAD, preloaded);
-        set(RENDEZVOUS_VARIABLE, rendezvous.into());
-        set(OPTIONS_VARIABLE, options.into());
+        self.set_variable(PRELOAD, preloaded);
+        Ok(library)
+    }
+
+    /// Sets a variable of the command's environment.
+    pub(crate) fn set_variable(&mut self, name: &str, value: OsString) {
+        self.environment.insert(name.into(), value);
+    }
+
+    /// Makes the loader and NVIDIA's driver load the library into the command and what it starts.
+    /// `rendezvous` is the socket, in gctrace's private folder. A `CUDA_INJECTION64_PATH` of another
+    /// tool is kept, and the library then starts without the driver's call.
+    ///
+    /// # Errors
+    /// As of [`Self::preload`].
+    pub(crate) fn inject(
+        &mut self,
+        injection: &InjectionPlan,
+        rendezvous: &Path,
+    ) -> io::Result<()> {
+        let private = rendezvous.parent().unwrap_or(Path::new("/"));
+        let library = self.preload(&injection.library, private)?;
+        self.set_variable(RENDEZVOUS_VARIABLE, rendezvous.into());
+        self.set_variable(OPTIONS_VARIABLE, injection.options.to_string().into());
         let uses_cupti = injection.options.cuda && !injection.options.yields;
         if uses_cupti && self.foreign_cuda_injection().is_none() {
-            self.environment
-                .insert(CUDA_INJECTION.into(), library.into());
+            self.set_variable(CUDA_INJECTION, library.into());
         }
         Ok(())
     }
@@ -318,12 +328,12 @@ fn split_preload(value: &OsStr) -> impl Iterator<Item = &OsStr> {
 
 /// A path that the loader does not split: the library's own, or that of a link to it in the private
 /// folder.
-fn preloadable(library: &Path, private: Option<&Path>) -> io::Result<PathBuf> {
+fn preloadable(library: &Path, private: &Path) -> io::Result<PathBuf> {
     let whole = |path: &Path| split_preload(path.as_os_str()).nth(1).is_none();
     if whole(library) {
         return Ok(library.to_owned());
     }
-    let link = private.unwrap_or(Path::new("/")).join(LIBRARY);
+    let link = private.join(LIBRARY);
     if !whole(&link) {
         return Err(io::Error::other(format!(
             "the loader would split {} and {} at a space or colon; set TMPDIR to a folder without them",

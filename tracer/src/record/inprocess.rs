@@ -6,7 +6,7 @@
 
 mod connections;
 mod counted_allocations;
-mod folder;
+pub(crate) mod folder;
 mod gpu;
 mod injected_process;
 mod notices;

@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
 
 /// Exit code of a recording that its user ended before the command did.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The command, if one was started, and gctrace's signals.
 pub(crate) struct CommandSupervisor {
@@ -150,18 +150,24 @@ impl CommandSupervisor {
         }
     }
 
-    /// Waits for the command as a recording would, without recording.
     fn stay(mut self) -> anyhow::Result<u8> {
+        let ended = self.wait_for_end()?;
+        Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
+    }
+
+    /// Waits for the command as a recording would, without recording; `None`: the user ended
+    /// gctrace before, and the command keeps running.
+    pub(crate) fn wait_for_end(&mut self) -> anyhow::Result<Option<CommandEnd>> {
         loop {
             let command = self.launched.as_ref().map(RunningCommand::as_fd);
             let descriptors = [self.signals.as_fd()].into_iter().chain(command);
             wait::readable(descriptors, PollTimeout::NONE)
                 .context("cannot wait for the command")?;
             if let Some(ended) = self.try_wait()? {
-                return Ok(ended.exit_code());
+                return Ok(Some(ended));
             }
             if self.handle_signals()? {
-                return Ok(INTERRUPTED);
+                return Ok(None);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use std::ffi::c_int;
 use std::ffi::c_long;
 use std::ffi::c_longlong;
+use std::ffi::c_ulonglong;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
@@ -94,6 +95,7 @@ functions! {
         fn PyUnicode_InternFromString(*const c_char) -> Object;
         fn PyUnicode_AsUTF8AndSize(Object, *mut isize) -> *const c_char;
         fn PyLong_AsLong(Object) -> c_long;
+        fn PyLong_FromUnsignedLongLong(c_ulonglong) -> Object;
         fn PyTuple_New(isize) -> Object;
         fn PyTuple_SetItem(Object, isize, Object) -> c_int;
         fn PyDict_New() -> Object;
@@ -105,6 +107,8 @@ functions! {
         fn PyCapsule_New(*mut c_void, *const c_char, Option<unsafe extern "C" fn(Object)>) -> Object;
         fn PyCapsule_GetPointer(Object, *const c_char) -> *mut c_void;
         fn PyCFunction_NewEx(*const MethodDef, Object, Object) -> Object;
+        fn Py_CompileString(*const c_char, *const c_char, c_int) -> Object;
+        fn PyEval_EvalCode(Object, Object, Object) -> Object;
         fn PyEval_GetFrame() -> Object;
         fn PyFrame_GetLineNumber(Object) -> c_int;
         fn PyInterpreterState_GetID(*mut c_void) -> c_longlong;

@@ -98,10 +98,14 @@ impl OwnedRef {
         }
     }
 
-    /// The items of a list or tuple.
+    /// The items of a list or tuple; none of anything else.
     pub(crate) fn items(&self) -> impl Iterator<Item = Self> {
         // SAFETY: the lock is held, the object alive.
         let length = unsafe { (self.api.PySequence_Size)(self.object) };
+        if length < 0 {
+            // SAFETY: as above.
+            unsafe { (self.api.PyErr_Clear)() };
+        }
         (0..length).map_while(|index| {
             // SAFETY: as above.
             unsafe { Self::new(self.api, (self.api.PySequence_GetItem)(self.object, index)) }

@@ -1,8 +1,8 @@
-//! The private folder of gctrace's socket.
+//! The private folder of gctrace and the programs that it starts.
 //!
 //! Owns its place, that no other user can enter it, and its removal: at the end, or, after a
-//! gctrace was killed, at the next start. It contains the socket, and files that the command must
-//! find at a path without spaces.
+//! gctrace was killed, at the next start. It contains the socket of a recording, the reports of
+//! `gctrace apply`, and files that the command must find at a path without spaces.
 
 use crate::variables::VariableEffect;
 use crate::variables::variable;
@@ -20,6 +20,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::BuildHasher;
 use std::io;
+use std::io::Read as _;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -40,14 +41,14 @@ const MAX_FOLDERS: usize = 1000;
 
 /// The user who owns the folder and whose programs connect to the socket in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FolderOwner {
+pub(crate) struct FolderOwner {
     pub uid: u32,
     pub gid: u32,
 }
 
-/// The private folder with the socket for rings; removed when dropped.
+/// The private folder; removed when dropped.
 #[derive(Debug)]
-pub(super) struct InjectFolder {
+pub(crate) struct InjectFolder {
     path: PathBuf,
     parent: File,
     name: String,
@@ -58,7 +59,7 @@ pub(super) struct InjectFolder {
 impl InjectFolder {
     /// Creates a folder that only `owner` and root can enter, in the first suitable place, after
     /// removing leftovers of killed gctraces of the same user there.
-    pub(super) fn make(places: &[PathBuf], owner: FolderOwner) -> anyhow::Result<Self> {
+    pub(crate) fn make(places: &[PathBuf], owner: FolderOwner) -> anyhow::Result<Self> {
         let mut refusals = Vec::new();
         for place in places {
             match open_place(place) {
@@ -119,13 +120,18 @@ impl InjectFolder {
         Ok(())
     }
 
+    /// Its path, for the programs' environment.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The path to bind the socket to.
     pub(super) fn socket(&self) -> PathBuf {
         self.path.join(SOCKET)
     }
 
     /// Creates a file in it, for programs of `owner` to write to.
-    pub(super) fn make_file(&self, name: &str, owner: FolderOwner) -> anyhow::Result<File> {
+    pub(crate) fn make_file(&self, name: &str, owner: FolderOwner) -> anyhow::Result<File> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         let file = nix::fcntl::openat(&*self.locked, name, flags, mode).context("openat")?;
@@ -136,22 +142,50 @@ impl InjectFolder {
         Ok(File::from(file))
     }
 
-    /// Gives the folder and its socket to the user of the programs, if gctrace runs as another
-    /// (root).
-    pub(super) fn hand_to(&self, owner: FolderOwner) -> anyhow::Result<()> {
+    /// Names of the files in it.
+    pub(crate) fn names(&self) -> Vec<String> {
+        // By the descriptor: its user may have renamed it.
+        let listed = std::fs::read_dir(format!("/proc/self/fd/{}", self.locked.as_raw_fd()));
+        let names = listed.into_iter().flatten().flatten();
+        names
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect()
+    }
+
+    /// Reads a file that a program has written; of another user's folder, only that user's files.
+    /// At most `most` bytes: a longer file is an error.
+    pub(crate) fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = nix::fcntl::openat(&*self.locked, name, flags, Mode::empty())?;
+        let file = File::from(file);
+        let (found, own) = (file.metadata()?, self.locked.metadata()?);
+        let is_owners = found.uid() == own.uid() && found.nlink() == 1;
+        if !found.is_file() || !is_owners || found.len() > most {
+            return Err(io::Error::other("not a report"));
+        }
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Gives the folder and its socket, if it has one, to the user of the programs, if gctrace runs
+    /// as another (root).
+    pub(crate) fn hand_to(&self, owner: FolderOwner) -> anyhow::Result<()> {
         if owner.uid == Uid::effective().as_raw() {
             return Ok(());
         }
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
         // The socket first: afterwards its user could replace it.
-        nix::unistd::fchownat(
+        let given = nix::unistd::fchownat(
             self.locked.as_fd(),
             SOCKET,
             Some(uid),
             Some(gid),
             AtFlags::AT_SYMLINK_NOFOLLOW,
-        )
-        .context("cannot give the socket to the command's user")?;
+        );
+        if given != Err(Errno::ENOENT) {
+            given.context("cannot give the socket to the command's user")?;
+        }
         nix::unistd::fchown(&*self.locked, Some(uid), Some(gid))
             .context("cannot give the private folder to the command's user")
     }
@@ -170,7 +204,7 @@ impl Drop for InjectFolder {
 
 /// Places in the order in which they are tried: in memory, and the user's own, first. Places from
 /// root's environment are not the user's.
-pub(super) fn places(owner: FolderOwner) -> Vec<PathBuf> {
+pub(crate) fn places(owner: FolderOwner) -> Vec<PathBuf> {
     let named = |name| {
         let value = variable(name, VariableEffect::Place).map(PathBuf::from);
         value.filter(|path| path.is_absolute() && owner.uid == Uid::effective().as_raw())

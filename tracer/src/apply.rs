@@ -1,0 +1,154 @@
+//! `gctrace apply`: starts a command with other settings of the collector, without touching the
+//! program.
+//!
+//! Owns the sequence; `probes/inject/src/apply/agent.py` applies the settings in the programs.
+//!
+//! - `setting`: the syntax of settings;
+//! - `session`: the library in the command, and the folder of its reports;
+//! - `report`: what a process reports;
+//! - `render`: the report of a command;
+//! - `undo`: takes the settings back.
+
+mod render;
+mod report;
+mod session;
+mod setting;
+mod undo;
+
+pub(crate) use report::AppliedProcess;
+pub(crate) use session::ApplyRequest;
+pub(crate) use session::ApplySession;
+pub(crate) use setting::GcSetting;
+
+use crate::analyze;
+use crate::args::ApplyConfig;
+use crate::args::ApplyStart;
+use crate::args::OutputFormat;
+use crate::args::SettingSource;
+use crate::args::Verbosity;
+use crate::files::write_export;
+use crate::launch::CommandEnd;
+use crate::launch::Invoker;
+use crate::launch::LaunchPlan;
+use crate::launch::Signals;
+use crate::print;
+use crate::record::CommandSupervisor;
+use crate::record::INTERRUPTED;
+use crate::render as report_words;
+use crate::text::chain;
+use anyhow::Context as _;
+use render::CommandReport;
+use std::io;
+use std::path::Path;
+
+/// Applies settings in a command, or takes them back. Returns the exit code, a command's own.
+///
+/// # Errors
+/// There is nothing to apply, the library cannot be loaded, the command cannot be started; or the
+/// settings cannot be taken back.
+pub(crate) fn run(config: &ApplyConfig, verbosity: Verbosity) -> anyhow::Result<u8> {
+    match config {
+        ApplyConfig::Start(start) => apply(start, verbosity),
+        ApplyConfig::Undo(pid) => undo::undo(*pid).map(|()| 0),
+    }
+}
+
+fn apply(config: &ApplyStart, verbosity: Verbosity) -> anyhow::Result<u8> {
+    // Before any thread is created, so that all of them inherit the mask.
+    let signals = Signals::block().context("cannot block signals")?;
+    let request = ApplyRequest {
+        settings: setting(&config.settings)?.to_string(),
+        step_function: config.step_function.clone(),
+        ..ApplyRequest::default()
+    };
+    let invoker = Invoker::detect();
+    if let Some(path) = output_file(config) {
+        anyhow::ensure!(
+            config.force || !path.exists(),
+            "{} exists and was not overwritten; --force overwrites it",
+            path.display()
+        );
+    }
+    let mut launch = LaunchPlan::new(&config.command, &invoker, config.as_root);
+    let session = ApplySession::prepare(&mut launch, &invoker, config.as_root, &request)?;
+    if config.prints_to_stdout() {
+        launch
+            .redirect_stdout()
+            .context("the command's standard output")?;
+    }
+    for note in launch.notes() {
+        tracing::warn!("{note}");
+    }
+    let mut command = CommandSupervisor::new(signals);
+    command.started(launch.spawn()?)?;
+    let ended = command.wait_for_end()?;
+    let report = CommandReport::new(&request.settings, &launch.words(), ended, &session);
+    if let Err(error) = write(&report, config, &invoker, verbosity) {
+        tracing::error!("{}", chain(&error));
+    }
+    Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
+}
+
+/// The file that the report is written to; `None`: one of the standard streams.
+fn output_file(config: &ApplyStart) -> Option<&Path> {
+    let file = config.output.as_deref();
+    file.filter(|_| !config.prints_to_stdout())
+}
+
+fn setting(source: &SettingSource) -> anyhow::Result<GcSetting> {
+    let (trace, number) = match source {
+        SettingSource::Given(setting) => return Ok(setting.clone()),
+        SettingSource::Advice(trace, number) => (trace, *number),
+    };
+    let (mut analysis, _) = analyze::read_all(std::slice::from_ref(trace))?;
+    let report = report_words::report(&mut analysis);
+    let trace = trace.display();
+    let index = number.checked_sub(1);
+    let advice = index.and_then(|index| report.advice.get(index));
+    let advice = advice.with_context(|| {
+        format!(
+            "there is no advice {number} in this report, which has {}: gctrace analyze {trace}",
+            report.advice.len()
+        )
+    })?;
+    let advised = advice.settings.as_ref().and_then(GcSetting::of_advice);
+    let setting = advised.with_context(|| {
+        let why = match advice.settings.as_ref().map(|settings| settings.disable) {
+            Some(true) => "plans collections between steps, and the trace has no steps",
+            _ => "changes no setting",
+        };
+        format!(
+            "advice {number} ({}) {why}: gctrace analyze {trace} lists the others; \
+             --gc names settings",
+            advice.action
+        )
+    })?;
+    print::message(format!("advice {number} of {trace}: --gc {setting}"));
+    Ok(setting)
+}
+
+fn write(
+    report: &CommandReport,
+    config: &ApplyStart,
+    invoker: &Invoker,
+    verbosity: Verbosity,
+) -> anyhow::Result<()> {
+    if let Some(path) = output_file(config) {
+        let content = |out: &mut dyn io::Write| match config.format {
+            OutputFormat::Text => print::answer_to(out, &(report.lines().join("\n") + "\n")),
+            OutputFormat::Json => report.json(&mut print::JsonEscaper(out)),
+        };
+        return Ok(write_export(path, invoker, &[], config.force, &content)?);
+    }
+    if !config.prints_to_stdout() {
+        if verbosity > Verbosity::Quiet {
+            report.lines().iter().for_each(print::message);
+        }
+        return Ok(());
+    }
+    let written = match config.format {
+        OutputFormat::Text => print::answer(&(report.lines().join("\n") + "\n")),
+        OutputFormat::Json => print::exactly(|out| report.json(&mut print::JsonEscaper(out))),
+    };
+    print::unless_closed(written).context("cannot write the report to standard output")
+}

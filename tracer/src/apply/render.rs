@@ -1,0 +1,307 @@
+//! The report of a command that applied settings: JSON, and lines for people.
+
+use super::report::AppliedProcess;
+use super::report::CollectionSums;
+use super::session::ApplySession;
+use crate::launch::CommandEnd;
+use crate::text::file_name;
+use crate::units::bytes;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::io;
+use std::io::Write;
+
+/// Name and version of the JSON report.
+const SCHEMA: &str = "gctrace.apply/1";
+/// Lines that undid settings or asked for collections, per process.
+const SHOWN_LINES: usize = 3;
+
+/// What a command did with the settings.
+#[derive(Debug, Serialize)]
+pub(super) struct CommandReport {
+    schema: &'static str,
+    gctrace: &'static str,
+    command: Vec<String>,
+    settings: String,
+    /// `None`: it still ran.
+    exit_code: Option<u8>,
+    /// By rank and pid.
+    processes: Vec<AppliedProcess>,
+    /// Processes whose report could not be read.
+    unreadable: Vec<u32>,
+}
+
+impl CommandReport {
+    pub(super) fn new(
+        settings: &str,
+        words: &[OsString],
+        ended: Option<CommandEnd>,
+        session: &ApplySession,
+    ) -> Self {
+        let (processes, unreadable) = session.processes();
+        let words = words.iter().map(|word| word.to_string_lossy().into_owned());
+        Self {
+            schema: SCHEMA,
+            gctrace: gctrace_ring::VERSION,
+            command: words.collect(),
+            settings: settings.to_owned(),
+            exit_code: ended.map(CommandEnd::exit_code),
+            processes,
+            unreadable,
+        }
+    }
+
+    /// Writes it as JSON, and a newline.
+    pub(super) fn json(&self, out: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, self)?;
+        out.write_all(b"\n")
+    }
+
+    /// The report for people.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let (stepping, others): (Vec<_>, Vec<_>) =
+            self.processes.iter().partition(|process| process.steps > 0);
+        let mut lines = Vec::new();
+        for process in &stepping {
+            lines.extend(process_lines(process));
+        }
+        lines.extend(others_lines(&others, stepping.is_empty()));
+        if self.processes.is_empty() {
+            lines.push(
+                "nothing was applied: no CPython of this command loaded the library \
+                 (gctrace doctor; -v shows more)"
+                    .to_owned(),
+            );
+        }
+        if !self.unreadable.is_empty() {
+            lines.push(format!(
+                "the reports of {} cannot be read",
+                counted(self.unreadable.len() as u64, "process")
+            ));
+        }
+        lines
+    }
+}
+
+/// A process with steps.
+fn process_lines(process: &AppliedProcess) -> Vec<String> {
+    let rank = process.rank.map_or(String::new(), |rank| format!(" (rank {rank})"));
+    let mut lines = vec![format!(
+        "process {}{rank}: {}, by {}: {}",
+        process.pid,
+        counted(process.steps, "step"),
+        process.marker.as_deref().unwrap_or("nothing"),
+        applied(process),
+    )];
+    let mut add = |text: String| lines.push(format!("  {text}"));
+    if process.before.steps > 0 && process.after.is_some() {
+        add(format!("before: {}", sums(&process.before)));
+    }
+    if let Some(after) = &process.after {
+        add(format!("after: {}{}", sums(after), planned(process)));
+    } else {
+        add(format!("collections: {}", sums(&process.before)));
+    }
+    if let Some(gain) = nothing_to_gain(process) {
+        add(gain);
+    }
+    held(process).into_iter().for_each(&mut add);
+    add(memory(process));
+    faults(process).into_iter().for_each(&mut add);
+    lines
+}
+
+fn applied(process: &AppliedProcess) -> String {
+    let point = |step| match step {
+        0 => "from the start".to_owned(),
+        step => format!("after step {}", count(step)),
+    };
+    let mut parts: Vec<String> = process
+        .applied
+        .iter()
+        .take(4)
+        .map(|one| format!("{} {}", one.setting, point(one.step)))
+        .collect();
+    if let Some(more) = process.applied.len().checked_sub(5) {
+        parts.push(format!("and {} more", more + 1));
+    }
+    match parts.is_empty() {
+        true => format!("nothing was applied of {}", process.settings.join(" | ")),
+        false => parts.join("; "),
+    }
+}
+
+fn sums(sums: &CollectionSums) -> String {
+    let [young, middle, old] = sums.collections;
+    if sums.count() == 0 {
+        return format!("no collection in {}", counted(sums.steps, "step"));
+    }
+    let each = match sums.all_pause_ns().checked_div(sums.steps) {
+        Some(ns) => format!(" ({} per step)", duration(ns)),
+        None => String::new(),
+    };
+    format!(
+        "{} in {}, {} + {} + {} of generations 0, 1, 2; {}{each}; {} of garbage",
+        counted(sums.count(), "collection"),
+        counted(sums.steps, "step"),
+        count(young),
+        count(middle),
+        count(old),
+        duration(sums.all_pause_ns()),
+        counted(sums.all_garbage(), "object"),
+    )
+}
+
+fn planned(process: &AppliedProcess) -> String {
+    match process.planned.count() {
+        0 => String::new(),
+        planned => format!("; {} of them planned", count(planned)),
+    }
+}
+
+/// Whether the settings changed nothing, as far as the process shows.
+fn nothing_to_gain(process: &AppliedProcess) -> Option<String> {
+    let after = process.after.as_ref().filter(|after| after.steps > 0)?;
+    let ran = after.count().saturating_sub(process.planned.count());
+    let is_quiet = process.most_waiting <= process.own_threshold;
+    let freezes_only = process.planned.count() == 0 && process.frozen_objects.is_some();
+    let step = process.applied.iter().map(|one| one.step).max()?;
+    match (ran, is_quiet || freezes_only) {
+        (0, true) => Some(format!(
+            "nothing to gain: after step {} no collection ran{}",
+            count(step),
+            match process.planned.count() {
+                0 => " at all",
+                _ => " but the planned ones, and at most \
+                      as many objects waited as the program's own threshold allows",
+            }
+        )),
+        _ => None,
+    }
+}
+
+/// Whether the settings held, and what the program itself did.
+fn held(process: &AppliedProcess) -> Vec<String> {
+    let mut lines: Vec<String> = process
+        .undone
+        .iter()
+        .take(SHOWN_LINES)
+        .map(|undone| {
+            format!(
+                "{} was undone {} by {} (first seen after step {}), and applied again",
+                undone.setting,
+                times(undone.times),
+                undone.by,
+                count(undone.step)
+            )
+        })
+        .collect();
+    if let Some(more) = process.undone.len().checked_sub(SHOWN_LINES + 1) {
+        lines.push(format!("and by {}", counted(more as u64 + 1, "other line")));
+    }
+    if process.undone.is_empty() && !process.applied.is_empty() && process.failure.is_none() {
+        lines.push("held at every step".to_owned());
+    }
+    let mut asked: Vec<_> = process.asked.iter().collect();
+    asked.sort_by_key(|line| std::cmp::Reverse(line.pause_ns));
+    lines.extend(asked.iter().take(SHOWN_LINES).map(|line| {
+        format!(
+            "the program itself collects, which no setting changes: {} at {}, {}, {} of garbage",
+            times(line.times),
+            line.by,
+            duration(line.pause_ns),
+            counted(line.garbage, "object")
+        )
+    }));
+    if process.taken_back {
+        lines.push("taken back when asked".to_owned());
+    }
+    lines
+}
+
+fn times(times: u64) -> String {
+    match times {
+        1 => "once".to_owned(),
+        times => format!("{} times", count(times)),
+    }
+}
+
+fn memory(process: &AppliedProcess) -> String {
+    let mut parts = Vec::new();
+    if let (Some(start), Some(end)) = (process.rss_bytes_at_start, process.rss_bytes_at_end) {
+        parts.push(format!("{} when applied, {} at the end", bytes(start), bytes(end)));
+    }
+    parts.extend(process.peak_rss_bytes.map(|peak| format!("peak {}", bytes(peak))));
+    if let Some(frozen) = process.frozen_objects {
+        let left = process.frozen_objects_at_end.map_or(String::new(), |left| {
+            format!(", {} of them freed since", count(frozen.saturating_sub(left)))
+        });
+        parts.push(format!("{} frozen{left}", counted(frozen, "object")));
+    }
+    if let (Some(start), Some(end)) =
+        (process.tracked_objects_at_start, process.tracked_objects_at_end)
+    {
+        parts.push(format!("{} tracked objects, then {}", count(start), count(end)));
+    }
+    match parts.is_empty() {
+        true => "memory: unknown".to_owned(),
+        false => format!("memory: {}", parts.join("; ")),
+    }
+}
+
+fn faults(process: &AppliedProcess) -> Vec<String> {
+    let mut lines: Vec<String> =
+        process.warnings.iter().map(|text| format!("note: {text}")).collect();
+    lines.extend(process.failure.as_ref().map(|why| {
+        format!("gctrace's code in the process failed, and took the settings back: {why}")
+    }));
+    if !process.ended {
+        lines.push("the process ended without its interpreter's end: \
+                    up to a second is missing".to_owned());
+    }
+    lines
+}
+
+/// Processes without steps, summed up. `alone`: there are no others.
+fn others_lines(others: &[&AppliedProcess], alone: bool) -> Vec<String> {
+    if others.is_empty() {
+        return Vec::new();
+    }
+    let total = |of: fn(&AppliedProcess) -> u64| {
+        others.iter().map(|process| of(process)).fold(0, u64::saturating_add)
+    };
+    let all = |process: &AppliedProcess, of: fn(&CollectionSums) -> u64| {
+        of(&process.before).saturating_add(process.after.as_ref().map_or(0, of))
+    };
+    let collections: u64 = others.iter().map(|process| all(process, CollectionSums::count)).sum();
+    let pause_ns: u64 =
+        others.iter().map(|process| all(process, CollectionSums::all_pause_ns)).sum();
+    let applied = total(|process| u64::from(!process.applied.is_empty()));
+    let mut lines = vec![format!(
+        "{} without steps: {}, {}; settings that need no step applied in {}",
+        counted(others.len() as u64, "process"),
+        counted(collections, "collection"),
+        duration(pause_ns),
+        count(applied),
+    )];
+    if alone {
+        lines.push(
+            "no step was seen: nothing was applied at a step; \
+             name the function of a step with --step-function"
+                .to_owned(),
+        );
+    }
+    for process in others {
+        let name = file_name(process.command.split(' ').nth(1).unwrap_or_default());
+        lines.extend(
+            faults(process)
+                .into_iter()
+                .filter(|_| process.failure.is_some())
+                .map(|fault| format!("  process {} ({name}): {fault}", process.pid)),
+        );
+    }
+    lines
+}

@@ -1,0 +1,147 @@
+//! A command that applies settings to itself: the library in it, the folder of its reports.
+
+use super::report::AppliedProcess;
+use crate::launch::Invoker;
+use crate::launch::LaunchPlan;
+use crate::launch::library_for;
+use crate::record::folder::FolderOwner;
+use crate::record::folder::InjectFolder;
+use crate::record::folder::places;
+use anyhow::Context as _;
+use nix::unistd::Gid;
+use nix::unistd::Uid;
+use std::io::Write as _;
+
+/// The file in which the processes look for a request: `1` takes the settings back.
+pub(super) const CONTROL: &str = "control";
+/// The variable that names the folder.
+pub(super) const FOLDER_VARIABLE: &str = "GCTRACE_APPLY_FOLDER";
+
+/// The variable that names the function whose calls are steps.
+const STEP_FUNCTION_VARIABLE: &str = "GCTRACE_STEP_FUNCTION";
+
+/// End of the name of a process's report, after its pid.
+const REPORT: &str = ".report.json";
+/// End of the name of a process's table of steps, after its pid.
+const STEPS: &str = ".steps";
+/// Largest report of a process that is read, in bytes: the agent writes a few thousand.
+const MAX_REPORT: u64 = 1 << 20;
+/// Largest table of steps that is read, in bytes: two million steps.
+const MAX_STEPS: u64 = 256 << 20;
+
+/// What the processes of a command are to apply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ApplyRequest {
+    /// One setting, or several joined by `|` that alternate in blocks of steps.
+    pub(crate) settings: String,
+    /// The function whose calls are steps; `None`: what PyTorch shows.
+    pub(crate) step_function: Option<String>,
+    /// The blocks; `None`: the agent's defaults.
+    pub(crate) blocks: Option<BlockLengths>,
+    /// Write the table of steps, also for one setting.
+    pub(crate) writes_steps: bool,
+}
+
+/// Lengths in steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockLengths {
+    /// Of each block, at least 1.
+    pub(crate) block: u64,
+    /// Before the first block.
+    pub(crate) warm_up: u64,
+}
+
+impl ApplyRequest {
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let mut variables = vec![("GCTRACE_APPLY", self.settings.clone())];
+        variables.extend(
+            self.step_function
+                .clone()
+                .map(|name| (STEP_FUNCTION_VARIABLE, name)),
+        );
+        if let Some(blocks) = self.blocks {
+            variables.push(("GCTRACE_APPLY_BLOCK", blocks.block.to_string()));
+            variables.push(("GCTRACE_APPLY_WARM_UP", blocks.warm_up.to_string()));
+        }
+        if self.writes_steps {
+            variables.push(("GCTRACE_APPLY_STEPS", "1".to_owned()));
+        }
+        variables
+    }
+}
+
+/// The private folder of a command's reports, removed when dropped.
+#[derive(Debug)]
+pub(crate) struct ApplySession {
+    folder: InjectFolder,
+}
+
+impl ApplySession {
+    /// Checks that the library can be loaded into the command, and adds it and the request to the
+    /// command's environment.
+    ///
+    /// # Errors
+    /// The library is unusable, the command cannot load it, or no private folder can be made.
+    pub(crate) fn prepare(
+        launch: &mut LaunchPlan,
+        invoker: &Invoker,
+        as_root: bool,
+        request: &ApplyRequest,
+    ) -> anyhow::Result<Self> {
+        let library = library_for(launch).context("cannot apply settings")?;
+        for obstacle in launch.obstacles() {
+            anyhow::ensure!(
+                !obstacle.is_certain(true),
+                "cannot apply settings in the command: {obstacle}"
+            );
+            tracing::warn!("{obstacle}");
+        }
+        let is_other = invoker.escalated_by().is_some() && !as_root;
+        let (uid, gid) = match is_other {
+            true => (invoker.uid, invoker.gid),
+            false => (Uid::effective().as_raw(), Gid::effective().as_raw()),
+        };
+        let owner = FolderOwner { uid, gid };
+        let folder = InjectFolder::make(&places(owner), owner)?;
+        let mut control = folder.make_file(CONTROL, owner)?;
+        control.write_all(b"0").context(CONTROL)?;
+        launch
+            .preload(&library, folder.path())
+            .with_context(|| format!("cannot load {} into the command", library.display()))?;
+        for (name, value) in request.variables() {
+            launch.set_variable(name, value.into());
+        }
+        launch.set_variable(FOLDER_VARIABLE, folder.path().into());
+        folder.hand_to(owner)?;
+        Ok(Self { folder })
+    }
+
+    /// The reports of the processes by now, by pid, and the pids of those that cannot be read.
+    pub(crate) fn processes(&self) -> (Vec<AppliedProcess>, Vec<u32>) {
+        let (mut processes, mut unreadable) = (Vec::new(), Vec::new());
+        for name in self.folder.names() {
+            let pid = name.strip_suffix(REPORT).and_then(|pid| pid.parse().ok());
+            let Some(pid) = pid else { continue };
+            let read = self.folder.read(&name, MAX_REPORT);
+            let report = read.map_err(anyhow::Error::from).and_then(|bytes| {
+                let report: AppliedProcess = serde_json::from_slice(&bytes)?;
+                Ok(report)
+            });
+            match report {
+                Ok(report) => processes.push(report),
+                Err(error) => {
+                    tracing::debug!("{name}: {error}");
+                    unreadable.push(pid);
+                }
+            }
+        }
+        processes.sort_by_key(|process| (process.rank, process.pid));
+        (processes, unreadable)
+    }
+
+    /// The table of steps of a process, as the agent wrote it (docs/architecture.md); `None` if it
+    /// wrote none or it cannot be read.
+    pub(crate) fn steps(&self, pid: u32) -> Option<Vec<u8>> {
+        self.folder.read(&format!("{pid}{STEPS}"), MAX_STEPS).ok()
+    }
+}

@@ -18,6 +18,7 @@ mod undo;
 pub(crate) use report::AppliedProcess;
 pub(crate) use session::ApplyRequest;
 pub(crate) use session::ApplySession;
+pub(crate) use session::BlockLengths;
 pub(crate) use setting::GcSetting;
 
 use crate::analyze;

@@ -12,6 +12,7 @@ mod export;
 mod limits;
 mod sources;
 mod top;
+mod tune;
 mod values;
 
 pub(crate) use advice::AdviceConfig;
@@ -30,6 +31,7 @@ pub(crate) use export::StackWeight;
 pub(crate) use limits::ReportLimit;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
+pub(crate) use tune::TuneConfig;
 
 use crate::print;
 use crate::print::clean;

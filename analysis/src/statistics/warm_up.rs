@@ -22,8 +22,9 @@ const SEED: u64 = 0xd134_2543_de82_ef95;
 ///
 /// A change is found by the cumulative sum of the deviations from the mean (E. S. Page, Continuous
 /// Inspection Schemes, Biometrika 41, 1954), and is one if few of the random orders of the same
-/// values have so large a sum (W. A. Taylor, Change-Point Analysis, 2000). A change in the second
-/// half is none of the warm-up.
+/// values have so large a sum (W. A. Taylor, Change-Point Analysis, 2000). What comes before is
+/// warm-up if it is also above or below every later part of its length: the speed of machines
+/// changes all the time. A change in the second half is none of the warm-up.
 #[must_use]
 pub fn warm_up(values: &[f64]) -> usize {
     let most = values.len() / 2;
@@ -34,7 +35,10 @@ pub fn warm_up(values: &[f64]) -> usize {
         let rest = values.get(dropped..end).unwrap_or_default();
         match change(rest, &mut rng) {
             Some(until) if dropped + until <= most => {
-                (dropped, end) = (dropped + until, values.len())
+                if !begins_unlike(values.get(dropped..).unwrap_or_default(), until) {
+                    break;
+                }
+                (dropped, end) = (dropped + until, values.len());
             }
             Some(until) => end = dropped + until,
             None => break,
@@ -53,6 +57,19 @@ fn change(values: &[f64], rng: &mut Rng) -> Option<usize> {
     });
     let p_value = (float(as_large.count()) + 1.0) / (float(DRAWN) + 1.0);
     (p_value < 0.01).then(|| at * values.len() / groups.len())
+}
+
+/// Whether the mean of so many first values is above or below those of all later parts as long.
+fn begins_unlike(values: &[f64], count: usize) -> bool {
+    let mut means = values.chunks_exact(count).filter_map(mean);
+    let Some(first) = means.next() else {
+        return false;
+    };
+    let (mut above, mut below) = (true, true);
+    for mean in means {
+        (above, below) = (above && first > mean, below && first < mean);
+    }
+    above || below
 }
 
 /// The number of values up to the largest cumulative sum, and this sum without its sign.
@@ -117,6 +134,18 @@ mod tests {
         assert_eq!(warm_up(&late), FEWEST);
         assert_eq!(warm_up(&[]), 0);
         assert_eq!(warm_up(&[1.0; 60]), 30);
+    }
+
+    /// A machine that is faster and slower by turns does not warm up.
+    #[test]
+    fn waves_are_no_warm_up() {
+        for seed in 0..10 {
+            let mut values = noise(seed, 2_000);
+            for (at, value) in (0_u32..).zip(&mut values) {
+                *value += 2.0 * (f64::from(at) / 50.0).sin();
+            }
+            assert!(warm_up(&values) < 150, "seed {seed}: {}", warm_up(&values));
+        }
     }
 
     proptest! {

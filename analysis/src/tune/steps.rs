@@ -219,7 +219,7 @@ mod tests {
             let line = |row: &[u64; 10]| row.map(|number| number.to_string()).join(",") + "\n";
             let text: String = rows.iter().map(line).collect();
             let table = StepTable::parse(text.as_bytes(), usize::MAX);
-            StepTable::of_job(&[table.clone(), table.clone()]);
+            let _ = StepTable::of_job(&[table.clone(), table.clone()]);
             prop_assert!(table.rows.windows(2).all(|pair| pair[0].step < pair[1].step));
         }
     }

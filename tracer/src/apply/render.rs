@@ -19,6 +19,9 @@ const SCHEMA: &str = "gctrace.apply/1";
 /// Lines that undid settings or asked for collections, per process.
 const SHOWN_LINES: usize = 3;
 
+/// Steps before the settings that are worth a line.
+const COMPARABLE: u64 = 5;
+
 /// What a command did with the settings.
 #[derive(Debug, Serialize)]
 pub(super) struct CommandReport {
@@ -97,7 +100,7 @@ fn process_lines(process: &AppliedProcess) -> Vec<String> {
         applied(process),
     )];
     let mut add = |text: String| lines.push(format!("  {text}"));
-    if process.before.steps > 0 && process.after.is_some() {
+    if process.before.steps >= COMPARABLE && process.after.is_some() {
         add(format!("before: {}", sums(&process.before)));
     }
     if let Some(after) = &process.after {
@@ -232,7 +235,7 @@ fn times(times: u64) -> String {
 fn memory(process: &AppliedProcess) -> String {
     let mut parts = Vec::new();
     if let (Some(start), Some(end)) = (process.rss_bytes_at_start, process.rss_bytes_at_end) {
-        parts.push(format!("{} when applied, {} at the end", bytes(start), bytes(end)));
+        parts.push(format!("{}, then {} at the end", bytes(start), bytes(end)));
     }
     parts.extend(process.peak_rss_bytes.map(|peak| format!("peak {}", bytes(peak))));
     if let Some(frozen) = process.frozen_objects {
@@ -244,7 +247,7 @@ fn memory(process: &AppliedProcess) -> String {
     if let (Some(start), Some(end)) =
         (process.tracked_objects_at_start, process.tracked_objects_at_end)
     {
-        parts.push(format!("{} tracked objects, then {}", count(start), count(end)));
+        parts.push(format!("{} tracked, then {}", counted(start, "object"), count(end)));
     }
     match parts.is_empty() {
         true => "memory: unknown".to_owned(),
@@ -265,6 +268,11 @@ fn faults(process: &AppliedProcess) -> Vec<String> {
     lines
 }
 
+/// A sum over a process that has no steps.
+fn without_steps(process: &AppliedProcess, of: fn(&CollectionSums) -> u64) -> u64 {
+    of(&process.before).saturating_add(process.after.as_ref().map_or(0, of))
+}
+
 /// Processes without steps, summed up. `alone`: there are no others.
 fn others_lines(others: &[&AppliedProcess], alone: bool) -> Vec<String> {
     if others.is_empty() {
@@ -273,12 +281,8 @@ fn others_lines(others: &[&AppliedProcess], alone: bool) -> Vec<String> {
     let total = |of: fn(&AppliedProcess) -> u64| {
         others.iter().map(|process| of(process)).fold(0, u64::saturating_add)
     };
-    let all = |process: &AppliedProcess, of: fn(&CollectionSums) -> u64| {
-        of(&process.before).saturating_add(process.after.as_ref().map_or(0, of))
-    };
-    let collections: u64 = others.iter().map(|process| all(process, CollectionSums::count)).sum();
-    let pause_ns: u64 =
-        others.iter().map(|process| all(process, CollectionSums::all_pause_ns)).sum();
+    let collections = total(|process| without_steps(process, CollectionSums::count));
+    let pause_ns = total(|process| without_steps(process, CollectionSums::all_pause_ns));
     let applied = total(|process| u64::from(!process.applied.is_empty()));
     let mut lines = vec![format!(
         "{} without steps: {}, {}; settings that need no step applied in {}",
@@ -288,11 +292,12 @@ fn others_lines(others: &[&AppliedProcess], alone: bool) -> Vec<String> {
         count(applied),
     )];
     if alone {
-        lines.push(
-            "no step was seen: nothing was applied at a step; \
-             name the function of a step with --step-function"
+        lines.push(match others.iter().any(|process| process.after.is_some()) {
+            true => "no step was seen; the settings hold from the start".to_owned(),
+            false => "no step was seen: nothing was applied at a step; \
+                      name the function of a step with --step-function"
                 .to_owned(),
-        );
+        });
     }
     for process in others {
         let name = file_name(process.command.split(' ').nth(1).unwrap_or_default());

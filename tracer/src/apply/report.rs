@@ -34,9 +34,11 @@ pub(crate) struct AppliedProcess {
     pub(crate) end_ns: u64,
     /// Time that gctrace's own code took at steps, without the collections that it ran.
     pub(crate) agent_ns: u64,
-    /// Collections until all settings were applied.
+    /// Collections until the first step began.
+    pub(crate) startup: CollectionSums,
+    /// Collections from then on until all settings were applied.
     pub(crate) before: CollectionSums,
-    /// Collections from then on; `None`: not all were applied.
+    /// Collections from then on, or from the first step; `None`: not all were applied.
     pub(crate) after: Option<CollectionSums>,
     /// Collections that a plan ran, also in `after`.
     pub(crate) planned: CollectionSums,
@@ -52,11 +54,11 @@ pub(crate) struct AppliedProcess {
     /// Frozen objects after the last `gc.freeze()` of gctrace; `None`: there was none.
     pub(crate) frozen_objects: Option<u64>,
     pub(crate) frozen_objects_at_end: Option<u64>,
-    /// Objects that the collector tracks, frozen ones not counted, when all settings were applied;
-    /// `None`: they were not.
+    /// Objects that the collector tracks, frozen ones not counted, when all settings were applied, or
+    /// at the first step if that was later; `None`: they were not applied.
     pub(crate) tracked_objects_at_start: Option<u64>,
     pub(crate) tracked_objects_at_end: Option<u64>,
-    /// Resident memory when all settings were applied, or at the process's start.
+    /// Resident memory at the same time, or at the process's start.
     pub(crate) rss_bytes_at_start: Option<u64>,
     pub(crate) rss_bytes_at_end: Option<u64>,
     pub(crate) peak_rss_bytes: Option<u64>,

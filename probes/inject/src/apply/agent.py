@@ -14,9 +14,6 @@ import sys
 from _thread import allocate_lock
 from time import monotonic_ns
 
-FREE_THREADED = "free-threading" in sys.version
-INCREMENTAL = (3, 14, 0) <= sys.version_info[:3] <= (3, 14, 4) and not FREE_THREADED
-
 # Preference of what marks a step; only an optimizer's mark ends one, the others begin one.
 MARKERS = {"function": 0, "optimizer": 1, "backward": 2, "dataloader": 3}
 # So many marks of the last two are awaited before they count: a better marker may come.
@@ -60,7 +57,8 @@ class Agent:
         self.last_call, self.unfrozen = {}, None
         self.freezes, self.frozen, self.tracked, self.rss = 0, None, None, rss_bytes()
         self.waiting, self.agent_ns = 0, 0
-        self.before, self.after, self.planned, self.own = Sums(), None, Sums(), Sums()
+        self.startup, self.before, self.after = Sums(), Sums(), None
+        self.planned, self.own = Sums(), Sums()
         self.start_ns = self.since_ns = self.written_ns = self.looked_ns = monotonic_ns()
         self.since = self.totals(True)
         self.row = None
@@ -166,9 +164,11 @@ class Agent:
         self.sum_up(monotonic_ns())
         self.after, self.waiting = Sums(), 0
         self.totals(True)
-        self.rss = rss_bytes()
-        self.tracked = len(gc.get_objects())
+        self.measure_heap()
         self.row = None
+
+    def measure_heap(self):
+        self.rss, self.tracked = rss_bytes(), len(gc.get_objects())
 
     def sum_up(self, now):
         sums, totals = self.after or self.before, self.totals()
@@ -267,6 +267,8 @@ class Agent:
     def mark(self, now):
         steps = self.steps = self.marks if self.key[0] == "optimizer" else self.marks - 1
         self.sum_up(now)
+        if self.marks == 1:
+            self.begin_steps()
         (self.after or self.before).steps += steps > 0
         closing = not self.taken_back and self.next_block(steps)
         if closing and ("disable" in self.active or "plan" in self.active):
@@ -290,6 +292,15 @@ class Agent:
         self.row = (began, self.totals())
         if "plan" in self.active and steps:
             self.plan(steps)
+
+    def begin_steps(self):
+        """What was before the first mark is start-up."""
+        if self.after is None:
+            self.startup, self.before = self.before, Sums()
+        else:
+            self.startup, self.after = self.after, Sums()
+            self.measure_heap()
+        self.totals(True)
 
     def setting_of(self, step):
         """The block and the setting of the step that follows `step` steps."""
@@ -389,6 +400,7 @@ class Agent:
             if wants_back and not self.taken_back:
                 self.flush()
                 self.give_back()
+                self.report()
         if now - self.written_ns > INTERVAL:
             self.report()
 
@@ -410,40 +422,13 @@ class Agent:
         if not self.folder:
             return
         self.sum_up(self.written_ns)
-        text = json(self.content())
+        text = json(content(self))
         try:
             write(self.path("report.tmp"), text.encode(), posix.O_TRUNC)
             posix.rename(self.path("report.tmp"), self.path("report.json"))
         except OSError:
             # The folder is gone, with the gctrace that made it.
             self.folder, self.wants_rows = "", False
-
-    def content(self):
-        command = read("/proc/self/cmdline").rstrip(b"\0").replace(b"\0", b" ")
-        return {
-            "pid": posix.getpid(), "parent": posix.getppid(), "rank": self.rank,
-            "command": command[:1000].decode("utf-8", "replace"),
-            "python": sys.version.split()[0], "free_threaded": FREE_THREADED,
-            "forked": self.forked, "ended": self.ended,
-            "settings": self.texts, "applied": self.applied, "taken_back": self.taken_back,
-            "marker": self.key and self.key[0], "steps": self.steps,
-            "start_ns": self.start_ns, "end_ns": monotonic_ns(), "agent_ns": self.agent_ns,
-            "before": self.before.json(), "after": self.after and self.after.json(),
-            "planned": self.planned.json(), "freezing": self.own.json(),
-            "asked": [{"by": by, "times": each[0], "garbage": each[1], "pause_ns": each[2]}
-                      for by, each in self.asked.items()],
-            "calls": listed(self.calls, "function"), "undone": listed(self.undone, "setting"),
-            "frozen_objects": self.frozen,
-            "frozen_objects_at_end":
-                gc.get_freeze_count() if self.ended and self.frozen is not None else None,
-            "tracked_objects_at_start": self.tracked,
-            "tracked_objects_at_end":
-                len(gc.get_objects()) if self.ended and self.tracked is not None else None,
-            "rss_bytes_at_start": self.rss, "rss_bytes_at_end": rss_bytes(),
-            "peak_rss_bytes": peak_rss_bytes(),
-            "most_waiting": self.waiting, "own_threshold": self.own_threshold[0],
-            "warnings": self.warnings, "failure": self.failure,
-        }
 
     def finish(self):
         """The end of the interpreter."""
@@ -455,28 +440,10 @@ class Agent:
                 self.flush()
             self.report()
             if prints and (self.steps or not self.forked):
-                write_error(self.sentence())
+                write_error(sentence(self))
         except BaseException as error:
             if not self.fail(error):
                 raise
-
-    def sentence(self):
-        setting = "|".join(self.texts)
-        if self.failure:
-            what = "switched off by a fault of its own: " + self.failure
-        elif not self.steps:
-            what = "no step was seen" + (
-                "; applied at the start" if self.applied else ": nothing was applied")
-        else:
-            what = "%d steps by %s; applied: %s; undone %d times" % (
-                self.steps, self.key[0],
-                ", ".join("%s after step %d" % (one["setting"], one["step"])
-                          for one in self.applied[:4]) or "nothing",
-                sum(one[1] for one in self.undone.values()))
-        sums = self.after or self.before
-        what += "; %d collections, %.1f ms" % (
-            sum(sums.totals[0:3]), sum(sums.totals[6:9]) / 1e6)
-        return "process %d: %s: %s" % (posix.getpid(), setting, what)
 
     def after_fork(self):
         """A child applies nothing at steps that it does not have, and reports for itself."""

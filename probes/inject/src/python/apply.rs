@@ -24,10 +24,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The agent's files, run in this order in one namespace.
-const SOURCES: [(&CStr, &str); 2] = [
+const SOURCES: [(&CStr, &str); 3] = [
     (
         c"<gctrace settings.py>",
         concat!(include_str!("../apply/settings.py"), "\0"),
+    ),
+    (
+        c"<gctrace report.py>",
+        concat!(include_str!("../apply/report.py"), "\0"),
     ),
     (
         c"<gctrace agent.py>",

@@ -13,6 +13,7 @@ pub use blocks::Measured;
 pub use blocks::MeasuredBlocks;
 pub use blocks::MeasuredSetting;
 pub use blocks::blocks;
+pub use blocks::whole_run;
 pub use compare::FEWEST_EVENTS;
 pub use compare::FEWEST_PAIRS;
 pub use compare::compare;

@@ -16,6 +16,7 @@ mod setting;
 mod undo;
 
 pub(crate) use report::AppliedProcess;
+pub(crate) use report::CollectionSums;
 pub(crate) use session::ApplyRequest;
 pub(crate) use session::ApplySession;
 pub(crate) use session::BlockLengths;

@@ -65,6 +65,7 @@ Examples:
   gctrace analyze trace.json                 report what the collector cost, and why
   gctrace advice trace.json 1                the code of a change, its risk, how to check it
   gctrace apply --from trace.json -- python train.py     run with the change, without editing code
+  gctrace tune -- python train.py            measure which settings are the fastest
   gctrace export trace.json -o gc.svg        flame graph of the Python lines that trigger it
   gctrace doctor                             check what works on this machine
 
@@ -115,6 +116,7 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace analyze TRACE...\n       \
                       gctrace advice TRACE... N\n       \
                       gctrace apply --gc SETTING -- COMMAND...\n       \
+                      gctrace tune [OPTIONS] -- COMMAND...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
                       gctrace demo"
@@ -177,6 +179,9 @@ enum Subcommands {
     /// Start a command with other settings of the collector, applied at its training steps
     #[command(after_help = apply::EXAMPLES, override_usage = apply::USAGE)]
     Apply(apply::ApplyArgs),
+    /// Measure which settings of the collector are the fastest, by turns in the program itself
+    #[command(after_help = tune::EXAMPLES)]
+    Tune(tune::TuneArgs),
     /// Write flame graphs of collection time by the Python stack that triggered it
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
@@ -254,6 +259,8 @@ pub(crate) enum Invocation {
     Advice(AdviceConfig),
     /// Start a command with settings of the collector, or take them back.
     Apply(ApplyConfig),
+    /// Measure settings against each other.
+    Tune(TuneConfig),
     /// Write flame graphs.
     Export(ExportConfig),
     /// Record and explain the demo program on a simulated GPU.
@@ -411,6 +418,7 @@ fn interpret(
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
         Some(Subcommands::Apply(apply)) => Invocation::Apply(apply::config(apply)?),
+        Some(Subcommands::Tune(tune)) => Invocation::Tune(tune::config(tune)?),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
         Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
@@ -444,6 +452,7 @@ pub(crate) fn command() -> clap::Command {
         .mut_subcommand("record", |record| record.mut_arg("command", last))
         .mut_subcommand("top", |top| top.mut_arg("command", last))
         .mut_subcommand("apply", |apply| apply.mut_arg("command", last))
+        .mut_subcommand("tune", |tune| tune.mut_arg("command", last))
 }
 
 fn record_config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordConfig, clap::Error> {

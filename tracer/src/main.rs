@@ -21,6 +21,7 @@ mod record;
 mod render;
 mod text;
 mod top;
+mod tune;
 mod units;
 mod variables;
 mod wait;
@@ -67,6 +68,7 @@ fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8> {
         Invocation::Analyze(config) => analyze::run(&config),
         Invocation::Advice(config) => advice::run(&config),
         Invocation::Apply(config) => apply::run(&config, verbosity),
+        Invocation::Tune(config) => tune::run(&config, verbosity),
         Invocation::Export(config) => export::run(&config),
         Invocation::Demo(config) => demo::run(&config),
     }

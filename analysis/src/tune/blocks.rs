@@ -4,6 +4,7 @@ use super::report::TuneMethod;
 use super::report::TuneUnit;
 use super::steps::StepRow;
 use super::steps::StepTable;
+use crate::statistics::warm_up::FEWEST;
 use crate::statistics::warm_up::warm_up;
 
 /// The means of one block of steps, or of one run.
@@ -73,6 +74,20 @@ pub fn blocks(table: &StepTable, settings: usize, block_steps: u64) -> MeasuredB
         warm_up_steps: dropped as u64,
         block_steps: Some(block_steps),
     }
+}
+
+/// The means of a whole run's steps after the warm-up; `None` of too few steps.
+#[must_use]
+pub fn whole_run(table: &StepTable, peak_rss_bytes: Option<u64>) -> Option<Measured> {
+    if table.rows.len() < 2 * FEWEST {
+        return None;
+    }
+    let walls: Vec<f64> = table.rows.iter().map(|row| float(row.wall_ns)).collect();
+    let rows = table.rows.get(warm_up(&walls)..)?;
+    Some(Measured {
+        peak_rss_bytes,
+        ..measured(rows)?
+    })
 }
 
 /// In the order of the settings; `None` if one is missing.

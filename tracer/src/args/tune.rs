@@ -175,9 +175,11 @@ pub(super) fn config(args: TuneArgs) -> Result<TuneConfig, clap::Error> {
 }
 
 fn precision(text: &str) -> Result<f64, String> {
-    let value: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| {
-        format!("{text:?} is not a number of percent (examples: 0.5, 2)")
-    })?;
+    let value: f64 = text
+        .trim_end_matches('%')
+        .trim()
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of percent (examples: 0.5, 2)"))?;
     match value > 0.0 && value <= 100.0 {
         true => Ok(value),
         false => Err("must be above 0 and at most 100 percent".to_owned()),

@@ -1,7 +1,9 @@
 //! The result as text: what can be shown at all, the verdict, the table, the command to use.
 
 use crate::args::TuneConfig;
+use crate::print;
 use crate::render::TextTable;
+use crate::render::fit;
 use crate::render::wrap;
 use crate::units::bytes;
 use crate::units::count;
@@ -17,8 +19,12 @@ use gctrace_analysis::tune::TuneReport;
 use gctrace_analysis::tune::TuneUnit;
 use gctrace_analysis::tune::TunedSetting;
 
+/// Width in characters, if standard output is not a terminal: the table's.
+const WIDTH: usize = 100;
+
 /// The report for people.
 pub(super) fn lines(report: &TuneReport, config: &TuneConfig) -> Vec<String> {
+    fit(print::columns().unwrap_or(WIDTH));
     let mut lines = wrap(&basis(report), "", "");
     lines.extend(table(report));
     lines.extend(wrap(&verdict(report), "", ""));
@@ -102,9 +108,8 @@ fn table(report: &TuneReport) -> Vec<String> {
         "setting",
         &mean,
         "sd",
-        "difference",
-        "95 % interval",
-        "p (Holm)",
+        "difference (95 %)",
+        "p",
         "pauses",
         "peak memory",
     ];
@@ -137,24 +142,21 @@ fn row(setting: &TunedSetting, measure: TuneMeasure) -> Vec<String> {
             TuneMeasure::Cpu => setting.cpu_ns,
         }),
         time(setting.standard_deviation_ns),
-        or_none(found.map(|found| signed(found.mean_ratio))),
-        or_none(found.map(interval)),
+        or_none(found.map(difference)),
         or_none(found.map(|found| format!("{:.4}", found.holm_p_value))),
         time(setting.pause_ns),
         setting.peak_rss_bytes.map_or("-".to_owned(), bytes),
     ]
 }
 
-fn signed(ratio: f64) -> String {
-    let sign = if ratio > 0.0 { "+" } else { "" };
-    format!("{sign}{}", percent(ratio))
-}
-
-fn interval(found: &MeasuredDifference) -> String {
+/// `-6.03 % (-8.50 to -3.76)`.
+fn difference(found: &MeasuredDifference) -> String {
+    let number = |ratio: f64| percent(ratio).trim_end_matches(" %").to_owned();
     format!(
-        "{} to {}",
-        signed(found.low_ratio),
-        signed(found.high_ratio)
+        "{} ({} to {})",
+        percent(found.mean_ratio),
+        number(found.low_ratio),
+        number(found.high_ratio)
     )
 }
 

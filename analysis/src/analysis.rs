@@ -33,6 +33,7 @@ use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use gctrace_event::Record;
+use gctrace_event::StepMarker;
 use gctrace_event::read::ChromeEvent;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
@@ -369,8 +370,10 @@ impl Analysis {
             }
             Record::PauseMemory(memory) => return trace.cuda.add_pause(memory),
             Record::Step(step) => {
-                trace.cuda.add_step(step);
-                self.current.gpu.add_backward(step);
+                if step.marker == StepMarker::Backward {
+                    trace.cuda.add_step(step);
+                }
+                self.current.gpu.add_step(step);
                 (step.pid, step.start_ns, step.end_ns)
             }
             Record::GpuOp(op) => {

@@ -56,6 +56,7 @@ use figures::BucketRange;
 use gctrace_event::GpuOp;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use gctrace_event::StepMarker;
 use gctrace_event::TraceHeader;
 use gpus::LiveGpus;
 use live_processes::ENDED_SHOWN_NS;
@@ -160,7 +161,9 @@ impl Live {
             }
             Record::GpuOp(op) => self.op(op),
             Record::Step(step) => {
-                if let Some(process) = self.processes.at(step.pid, step.start_ns) {
+                if step.marker == StepMarker::Backward
+                    && let Some(process) = self.processes.at(step.pid, step.start_ns)
+                {
                     process.add_backward(step);
                 }
             }

@@ -8,13 +8,14 @@ use gctrace_analysis::gpu::timeline::StreamIndex;
 use gctrace_analysis::gpu::timeline::ThreadIndex;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::Annotation;
-use gctrace_event::BackwardStep;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLayer;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -168,7 +169,7 @@ enum AnyRecord {
     Call(CudaCall),
     Sync(GpuSync),
     Annotation(Annotation),
-    Backward(BackwardStep),
+    Backward(StepMark),
     Pause(u32, u32, u64, u64),
 }
 
@@ -221,7 +222,7 @@ fn anything() -> impl Strategy<Value = AnyRecord> {
             AnyRecord::Annotation(Annotation { pid, tid, name: name.to_owned(), start_ns, end_ns })
         }),
         1 => span().prop_map(|(pid, tid, (start_ns, end_ns))| {
-            AnyRecord::Backward(BackwardStep { pid, tid, start_ns, end_ns })
+            AnyRecord::Backward(StepMark { pid, tid, marker: StepMarker::Backward, start_ns, end_ns })
         }),
         1 => span().prop_map(|(pid, tid, (start, end))| AnyRecord::Pause(pid, tid, start, end)),
     ]
@@ -235,7 +236,7 @@ fn timelines_of(records: &[AnyRecord], about: &TimelineContext) -> Vec<Timeline>
             AnyRecord::Call(call) => collector.add_call(call),
             AnyRecord::Sync(sync) => collector.add_sync(sync.clone()),
             AnyRecord::Annotation(annotation) => collector.add_annotation(annotation),
-            AnyRecord::Backward(step) => collector.add_backward(step),
+            AnyRecord::Backward(step) => collector.add_step(step),
             AnyRecord::Pause(pid, tid, start_ns, end_ns) => {
                 let mut pause = reports::pause(*pid, 0, 0);
                 (pause.tid, pause.start_ns, pause.end_ns) = (*tid, *start_ns, *end_ns);

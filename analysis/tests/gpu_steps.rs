@@ -12,11 +12,12 @@ use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::StepSource;
 use gctrace_analysis::report::StepsReport;
 use gctrace_event::Annotation;
-use gctrace_event::BackwardStep;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use test_kit::reports;
 use test_kit::reports::MS;
 use test_kit::reports::START;
@@ -26,7 +27,8 @@ use test_kit::reports::process;
 const PID: u32 = 1;
 
 fn backward(tid: u32, at_ms: u64) -> Record {
-    Record::Step(BackwardStep {
+    Record::Step(StepMark {
+        marker: StepMarker::Backward,
         pid: PID,
         tid,
         start_ns: START + at_ms * MS,

@@ -8,7 +8,6 @@ use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Allocations;
 use gctrace_event::Annotation;
-use gctrace_event::BackwardStep;
 use gctrace_event::CudaLaunches;
 use gctrace_event::DeviceMemory;
 use gctrace_event::Frame;
@@ -26,6 +25,8 @@ use gctrace_event::Pressure;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use test_kit::reports;
 use test_kit::reports::START;
 use test_kit::reports::header;
@@ -186,7 +187,8 @@ impl Day {
             net_containers: second,
             ..Pressure::default()
         }));
-        self.live.record(&Record::Step(BackwardStep {
+        self.live.record(&Record::Step(StepMark {
+            marker: StepMarker::Backward,
             pid: RANK,
             tid: RANK,
             start_ns: at(second),

@@ -16,12 +16,13 @@ use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::Report;
-use gctrace_event::BackwardStep;
 use gctrace_event::GcReason;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use gctrace_event::TraceHeader;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
@@ -361,7 +362,8 @@ fn simulated() -> Recording {
                 reported.push((op.end_ns + random.u64(0..3_000_000_000), Record::GpuOp(op)));
             }
             now = now.max(start + 5_000_000);
-            let pass = BackwardStep {
+            let pass = StepMark {
+                marker: StepMarker::Backward,
                 pid,
                 tid: pid,
                 start_ns: start,

@@ -8,7 +8,6 @@ use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Allocations;
-use gctrace_event::BackwardStep;
 use gctrace_event::DeviceMemory;
 use gctrace_event::Frame;
 use gctrace_event::GcSettings;
@@ -25,6 +24,8 @@ use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use test_kit::reports;
@@ -148,7 +149,8 @@ fn records() -> Vec<Record> {
     ];
     records.extend(gpu_records());
     let step = |from_ms: u64| {
-        Record::Step(BackwardStep {
+        Record::Step(StepMark {
+            marker: StepMarker::Backward,
             pid: 1,
             tid: 1,
             start_ns: START + from_ms * MS,

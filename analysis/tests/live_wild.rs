@@ -6,13 +6,14 @@ mod live_feed;
 
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Annotation;
-use gctrace_event::BackwardStep;
 use gctrace_event::Frame;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSample;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use live_feed::SECOND;
 use live_feed::fed;
 use proptest::prelude::*;
@@ -45,7 +46,8 @@ fn wild() -> impl Strategy<Value = Record> {
                 end_ns: end,
                 ..GpuOp::default()
             }),
-            4 => Record::Step(BackwardStep {
+            4 => Record::Step(StepMark {
+                marker: StepMarker::Backward,
                 pid,
                 tid: small,
                 start_ns: start,

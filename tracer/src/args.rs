@@ -306,6 +306,9 @@ pub(crate) struct RecordConfig {
     pub cuda: CudaMode,
     /// Requested source of collections and GPU work; `record/mode.rs` decides what `auto` means.
     pub mode: RecordMode,
+    /// The Python function whose calls mark training steps, never empty; `None`: only the marks of
+    /// PyTorch.
+    pub step_function: Option<String>,
     /// Leave CUPTI to the program's own profiler.
     pub gpu_yield: bool,
     /// How much gctrace itself prints on standard error, and whether it prints a summary.

@@ -31,9 +31,6 @@ pub(crate) const SEPARATOR: &[u8] = b",\n";
 /// After the last line: closes the array and the object.
 pub(crate) const FOOTER: &[u8] = b"\n]}\n";
 
-/// `name` of backward passes.
-pub(crate) const BACKWARD: &str = "backward";
-
 /// `pid` of events that are about the whole recording.
 const NO_PROCESS: u32 = 0;
 
@@ -130,7 +127,7 @@ impl RecordEncoder {
             }
             .push(out, memory),
             Record::Step(step) => EventHead::slice(
-                ("user_annotation", BACKWARD),
+                ("user_annotation", &step.marker.annotation()),
                 (step.pid, step.tid.into()),
                 (step.start_ns, step.end_ns),
             )

@@ -12,13 +12,13 @@ mod gpu;
 mod gpu_work;
 mod recording;
 mod source;
+mod step;
 
 pub use allocations::Allocations;
 pub use allocations::Pressure;
 pub use counters::Counter;
 pub use counters::Counters;
 pub use counters::ProcessCounters;
-pub use cuda::BackwardStep;
 pub use cuda::CudaCall;
 pub use cuda::CudaLaunches;
 pub use cuda::CudaLayer;
@@ -41,6 +41,8 @@ pub use recording::RecordingMode;
 pub use recording::TraceEnd;
 pub use recording::TraceHeader;
 pub use source::EventSource;
+pub use step::StepMark;
+pub use step::StepMarker;
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -406,8 +408,8 @@ pub enum Record {
     DeviceMemory(DeviceMemory),
     /// Device memory freed during a pause.
     PauseMemory(PauseMemory),
-    /// A backward pass.
-    Step(BackwardStep),
+    /// A mark of a training step.
+    Step(StepMark),
     /// An operation on a GPU.
     GpuOp(GpuOp),
     /// What a synchronizing call waited for.

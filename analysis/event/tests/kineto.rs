@@ -11,6 +11,7 @@ use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use gctrace_event::StepMarker;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::TraceCompletion;
@@ -254,7 +255,7 @@ fn annotations_but_not_their_copies_on_the_gpu() {
      "dur":165630.726,"args":{"External id":1,"Record function id":0,"Ev Idx":16}},
     {"ph":"X","cat":"gpu_user_annotation","name":"Optimizer.step#SGD.step","pid":0,"tid":7,"ts":5.0,"dur":1.0,
      "args":{"External id":21222}},
-    {"ph":"X","cat":"user_annotation","name":"backward","pid":914,"tid":914,"ts":5,"dur":1}]}"#;
+    {"ph":"X","cat":"user_annotation","name":"Optimizer.zero_grad#SGD.zero_grad","pid":914,"tid":914,"ts":5,"dur":1}]}"#;
     let contents = read(text, 64);
     let annotation = Annotation {
         pid: 914,
@@ -267,8 +268,52 @@ fn annotations_but_not_their_copies_on_the_gpu() {
         unreachable!("{:?}", contents.records)
     };
     assert_eq!(*first, Record::Annotation(annotation));
-    assert!(matches!(second, Record::Step(_)), "{second:?}");
+    assert!(matches!(second, Record::Annotation(_)), "{second:?}");
     assert_eq!(contents.ending.anomalies.count, 0);
+}
+
+#[test]
+fn annotations_that_mark_steps() {
+    let event = |name: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"user_annotation","name":"{name}","pid":914,"tid":915,"ts":5.0,"dur":1.5,
+            "args":{{"External id":21222}}}}"#
+        )
+    };
+    for (name, marker, at_ns) in [
+        ("backward", StepMarker::Backward, 5000),
+        (
+            "Optimizer.step#SGD.step",
+            StepMarker::Optimizer("SGD".to_owned()),
+            6500,
+        ),
+        (
+            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+            StepMarker::DataLoader("_MultiProcessingDataLoaderIter".to_owned()),
+            5000,
+        ),
+        (
+            "step function Trainer.step",
+            StepMarker::Function("Trainer.step".to_owned()),
+            5000,
+        ),
+    ] {
+        let Record::Step(mark) = record(&event(name)) else {
+            unreachable!("{name}")
+        };
+        assert_eq!((mark.marker.clone(), mark.at_ns()), (marker, at_ns));
+        assert_eq!((mark.pid, mark.tid), (914, 915));
+        assert_eq!((mark.start_ns, mark.end_ns), (5000, 6500));
+    }
+    for name in [
+        "Optimizer.step#SGD.steps",
+        "forward",
+        "step function",
+        ".step",
+    ] {
+        let other = record(&event(name));
+        assert!(matches!(other, Record::Annotation(_)), "{other:?}");
+    }
 }
 
 #[test]

@@ -8,11 +8,11 @@ use crate::accumulate::sum;
 use crate::report::CudaFunction;
 use crate::report::CudaReport;
 use crate::report::DeviceMemoryReport;
-use gctrace_event::BackwardStep;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
 use gctrace_event::DeviceMemory;
 use gctrace_event::PauseMemory;
+use gctrace_event::StepMark;
 use std::collections::BTreeMap;
 
 /// `c10::DeviceType` of CUDA devices.
@@ -93,7 +93,7 @@ impl CudaSums {
         }
     }
 
-    pub(crate) fn add_step(&mut self, step: &BackwardStep) {
+    pub(crate) fn add_step(&mut self, step: &StepMark) {
         self.steps += 1;
         let length_ns = step.end_ns.saturating_sub(step.start_ns);
         add_to(&mut self.steps_ns, length_ns);

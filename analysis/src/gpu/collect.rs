@@ -21,13 +21,14 @@ use super::timeline::Thread;
 use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
 use gctrace_event::Annotation;
-use gctrace_event::BackwardStep;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
 use gctrace_event::Pause;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ struct ProcessBuilder {
     pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
-    backward: Vec<BackwardStep>,
+    backward: Vec<StepMark>,
 }
 
 impl ProcessBuilder {
@@ -195,11 +196,21 @@ impl TimelineCollector {
         }
     }
 
-    /// Adds a backward pass, in any order. Backward passes delimit steps in a process without
-    /// `ProfilerStep#n`.
-    pub fn add_backward(&mut self, step: &BackwardStep) {
-        let part = self.processes.entry(step.pid).or_default();
-        part.backward.push(*step);
+    /// Adds a mark of a step, in any order. Backward passes delimit steps in a process without
+    /// `ProfilerStep#n`; other marks are annotations.
+    pub fn add_step(&mut self, step: &StepMark) {
+        if step.marker == StepMarker::Backward {
+            let part = self.processes.entry(step.pid).or_default();
+            part.backward.push(step.clone());
+            return;
+        }
+        self.add_annotation(&Annotation {
+            pid: step.pid,
+            tid: step.tid,
+            name: step.marker.annotation().into_owned(),
+            start_ns: step.start_ns,
+            end_ns: step.end_ns,
+        });
     }
 
     /// The timelines of processes that did any work on a GPU or collected.

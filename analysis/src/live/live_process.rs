@@ -19,11 +19,11 @@ use crate::accumulate::interval_union::IntervalUnion;
 use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
 use gctrace_event::Annotation;
-use gctrace_event::BackwardStep;
 use gctrace_event::GpuOp;
 use gctrace_event::Interpreter;
 use gctrace_event::Pause;
 use gctrace_event::Process;
+use gctrace_event::StepMark;
 use std::collections::VecDeque;
 
 /// Number of disjoint pause intervals, and of pause starts, that are kept for late records: at most
@@ -143,7 +143,7 @@ impl LiveProcess {
             .add(op.device, op.start_ns, op.end_ns, &self.sums.paused);
     }
 
-    pub(super) fn add_backward(&mut self, pass: &BackwardStep) {
+    pub(super) fn add_backward(&mut self, pass: &StepMark) {
         let pauses = StepPauses {
             covered: &self.sums.paused,
             starts: &self.starts,

@@ -14,7 +14,7 @@ use crate::accumulate::interval_union::IntervalUnion;
 use crate::report::PauseTotal;
 use crate::report::StepSource;
 use gctrace_event::Annotation;
-use gctrace_event::BackwardStep;
+use gctrace_event::StepMark;
 use std::collections::VecDeque;
 
 /// Number of threads of a process with steps; training programs have one.
@@ -58,7 +58,7 @@ impl StepPauses<'_> {
 
 impl LiveSteps {
     /// Adds a backward pass.
-    pub(super) fn add_backward(&mut self, pass: &BackwardStep, pauses: StepPauses<'_>) {
+    pub(super) fn add_backward(&mut self, pass: &StepMark, pauses: StepPauses<'_>) {
         let Some(thread) = thread(&mut self.backward, pass.tid) else {
             return;
         };

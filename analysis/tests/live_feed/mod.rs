@@ -11,10 +11,11 @@ use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::BackwardStep;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use test_kit::reports::MS;
 use test_kit::reports::START;
 use test_kit::reports::header;
@@ -62,7 +63,8 @@ pub(crate) fn op(pid: u32, from_ms: u64, to_ms: u64) -> Record {
 }
 
 pub(crate) fn backward(pid: u32, from_ms: u64, to_ms: u64) -> Record {
-    Record::Step(BackwardStep {
+    Record::Step(StepMark {
+        marker: StepMarker::Backward,
         pid,
         tid: pid,
         start_ns: START + from_ms * MS,

@@ -113,6 +113,23 @@ fn real() -> Option<Open> {
     unsafe { std::mem::transmute::<*mut c_void, Option<Open>>(known) }
 }
 
+/// The loaded library that contains an address, opened again; null if there is none.
+pub(crate) fn library_of(address: *const c_void) -> *mut c_void {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: dladdr fills it or leaves it zeroed, and both are valid values.
+    let found = unsafe {
+        libc::dladdr(address, found.as_mut_ptr());
+        found.assume_init()
+    };
+    match real() {
+        Some(open) if !found.dli_fname.is_null() => {
+            // SAFETY: the loader's name of a file that is loaded already, as the flag requires.
+            unsafe { open(found.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
+        }
+        _ => std::ptr::null_mut(),
+    }
+}
+
 fn notify(open: Open, name: Option<&CStr>, flags: i32) {
     let name = name.map(CStr::to_bytes).unwrap_or_default();
     crate::cupti::opens(name);

@@ -3,6 +3,7 @@
 use gctrace_ring::InjectOptions;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
+use gctrace_ring::STEP_FUNCTION_VARIABLE;
 use std::ffi::CStr;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -52,6 +53,7 @@ pub(crate) unsafe fn scrub() {
         }
         std::env::remove_var(OPTIONS_VARIABLE);
         std::env::remove_var(RENDEZVOUS_VARIABLE);
+        std::env::remove_var(STEP_FUNCTION_VARIABLE);
     }
 }
 

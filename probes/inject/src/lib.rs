@@ -15,7 +15,7 @@
 //! - `cupti`: GPU work.
 //!
 //! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`),
-//! and nothing else of its own. Needs the C library and its loader, of the version that it was
+//! `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library and its loader, of the version that it was
 //! linked with or newer, and no other library: libgcc is linked statically, see build.rs. Linked on
 //! Debian 12 (glibc 2.36, gcc 12) it requires glibc 2.35, for `_dl_find_object` (see `objdump -T`):
 //! to run in older containers it must be linked on a system as old. With an older C library the
@@ -52,6 +52,7 @@ extern "C" fn begin() {
         }
         let records = request.is_some_and(|(options, rendezvous)| record(options, rendezvous));
         if records || applies {
+            python::steps::begin();
             python::begin();
         }
     });
@@ -69,7 +70,7 @@ fn record(options: gctrace_ring::InjectOptions, rendezvous: Vec<u8>) -> bool {
         unsafe { environment::scrub() };
         cupti::watch_for_driver();
     }
-    options.collections || options.allocations
+    options.collections || options.allocations || options.steps
 }
 
 /// Only in the library: programs that link the crate (tests) do not record themselves.

@@ -5,6 +5,7 @@
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
 //! - `apply`: settings of the collector, applied at steps;
+//! - `steps`: marks of training steps;
 //! - `api`, `object`: CPython's C API.
 
 mod allocations;
@@ -18,6 +19,7 @@ mod late;
 mod object;
 mod raw_frame;
 mod start;
+pub(crate) mod steps;
 mod watch;
 
 pub(crate) use late::may_begin;
@@ -39,12 +41,16 @@ use std::sync::atomic::Ordering;
 /// Hooks into the interpreter that the calling thread runs, whose lock it holds. No exception is
 /// set before or after.
 fn install(api: &'static PythonApi) {
-    apply::install(api);
-    let Some(options) = options() else { return };
-    if options.allocations {
+    let options = options();
+    if options.is_some_and(|options| options.allocations) {
         allocations::install(api);
     }
-    if options.collections
+    if !install::is_first_time(api) {
+        return;
+    }
+    apply::install(api);
+    steps::install(api);
+    if options.is_some_and(|options| options.collections)
         && let Err(reason) = install::install(api)
         && let Some(ring) = ring(RingRole::Python)
     {

@@ -6,7 +6,7 @@ use crate::allocations::CLASSES;
 use std::sync::atomic::AtomicU64;
 
 /// First eight bytes; the digit is the version of this layout and of the records.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING3");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING4");
 
 /// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two records each) and
 /// a reader that polls every 40 ms, 8,000 are in use.
@@ -47,11 +47,19 @@ pub enum LostKind {
     GpuWork,
     /// CUDA calls.
     Calls,
+    /// Marks of training steps.
+    Steps,
 }
 
 impl LostKind {
     /// All kinds, in the order of their counts in the ring.
-    pub const ALL: [Self; 4] = [Self::Pauses, Self::Descriptions, Self::GpuWork, Self::Calls];
+    pub const ALL: [Self; 5] = [
+        Self::Pauses,
+        Self::Descriptions,
+        Self::GpuWork,
+        Self::Calls,
+        Self::Steps,
+    ];
 }
 
 /// Numbers of records that found the ring full, by kind.

@@ -8,6 +8,11 @@ use std::fmt;
 /// Environment variable that contains the [`InjectOptions`].
 pub const OPTIONS_VARIABLE: &str = "GCTRACE_INJECT";
 
+/// Environment variable with the name of the function whose calls mark steps: `train_step`,
+/// `Trainer.step` (its qualified name, or the last parts of it) or `train.py:train_step`. Not set or
+/// empty: none.
+pub const STEP_FUNCTION_VARIABLE: &str = "GCTRACE_STEP_FUNCTION";
+
 /// Options of the injected library, passed in [`OPTIONS_VARIABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InjectOptions {
@@ -17,6 +22,8 @@ pub struct InjectOptions {
     pub stack_depth: u32,
     /// Whether to count every allocation of the interpreter, by size class.
     pub allocations: bool,
+    /// Whether to record marks of training steps.
+    pub steps: bool,
     /// Record GPU work and the calls that enqueue it, by CUPTI.
     pub cuda: bool,
     /// Of calls, record only those that synchronize, copy or fill (`--cuda sync`).
@@ -40,6 +47,7 @@ impl Default for InjectOptions {
             collections: true,
             stack_depth: 16,
             allocations: false,
+            steps: true,
             cuda: true,
             only_waits: false,
             yields: false,
@@ -72,6 +80,7 @@ impl InjectOptions {
                 b"stack" => options.stack_depth = number,
                 b"gc" => options.collections = number != 0,
                 b"alloc" => options.allocations = number != 0,
+                b"steps" => options.steps = number != 0,
                 b"cuda" => options.cuda = number != 0,
                 b"waits" => options.only_waits = number != 0,
                 b"ring" => options.gpu_records = power_of_two(number),
@@ -116,10 +125,11 @@ impl fmt::Display for InjectOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "gc={},stack={},alloc={},cuda={},waits={},yield={},ring={},follow={},filters={}",
+            "gc={},stack={},alloc={},steps={},cuda={},waits={},yield={},ring={},follow={},filters={}",
             u8::from(self.collections),
             self.stack_depth,
             u8::from(self.allocations),
+            u8::from(self.steps),
             u8::from(self.cuda),
             u8::from(self.only_waits),
             u8::from(self.yields),
@@ -140,6 +150,7 @@ mod tests {
             collections: false,
             stack_depth: 3,
             allocations: true,
+            steps: false,
             cuda: false,
             only_waits: true,
             yields: true,

@@ -70,6 +70,8 @@ pub enum HookState {
     /// called, although it was in place: those of another collector (Nuitka's), or the program
     /// removed it, kept it and restored it.
     Bypassed = 7,
+    /// Calls of the function that the user named are not recorded; `detail` has the reason.
+    NotWatchingFunction = 8,
 }
 
 /// State of recording by CUPTI, and what `code` and `detail` of [`RingRecord::Cupti`] contain in
@@ -120,6 +122,22 @@ pub enum ApiLayer {
     Driver = 1,
     /// The runtime, libcudart.
     Runtime = 2,
+}
+
+/// What marks a training step.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Immutable, IntoBytes, KnownLayout, TryFromBytes,
+)]
+#[repr(u8)]
+pub enum StepMarker {
+    /// A call of the function that the user named; `name` is the function's qualified name.
+    Function = 1,
+    /// The end of a step of a torch optimizer; `name` is its class.
+    Optimizer = 2,
+    /// The start of a backward pass; without a name.
+    Backward = 3,
+    /// A torch `DataLoader` is asked for a batch; `name` is the class of its iterator.
+    DataLoader = 4,
 }
 
 /// A collection that ended, as CPython reports it to callbacks.
@@ -221,6 +239,17 @@ pub enum RingRecord {
     },
     /// A collection ended.
     Pause(RingPause),
+    /// A training step is marked.
+    StepMark {
+        /// Time of the mark.
+        at_ns: u64,
+        /// Thread id.
+        tid: u32,
+        /// What marks it.
+        marker: StepMarker,
+        /// See [`StepMarker`]; [`NO_TEXT`] also if there was no room for it.
+        name: TextId,
+    },
     /// The state of a hook in the interpreter changed.
     Hook {
         /// Time of the change.
@@ -319,6 +348,7 @@ impl RingRecord {
             Self::Pause(_) => LostKind::Pauses,
             Self::Gpu(_) | Self::Sync { .. } | Self::Event { .. } => LostKind::GpuWork,
             Self::Api { .. } | Self::Overhead { .. } => LostKind::Calls,
+            Self::StepMark { .. } => LostKind::Steps,
             _ => LostKind::Descriptions,
         })
     }

@@ -7,6 +7,7 @@ use gctrace_ring::HookState;
 use gctrace_ring::RingGpuOp;
 use gctrace_ring::RingPause;
 use gctrace_ring::RingRecord;
+use gctrace_ring::StepMarker;
 use gctrace_ring::TimeInterval;
 use gctrace_ring::pieces;
 use proptest::prelude::*;
@@ -74,7 +75,13 @@ fn python() -> impl Strategy<Value = RingRecord> {
             count,
         }
     });
-    prop_oneof![frame, interpreter, settings, start, pause, hook]
+    let step = any::<(u64, u32, u32)>().prop_map(|(at_ns, tid, name)| RingRecord::StepMark {
+        at_ns,
+        tid,
+        marker: StepMarker::DataLoader,
+        name,
+    });
+    prop_oneof![frame, interpreter, settings, start, pause, hook, step]
 }
 
 fn gpu() -> impl Strategy<Value = RingRecord> {

@@ -11,6 +11,7 @@ use gctrace_ring::RingHello;
 use gctrace_ring::RingListener;
 use gctrace_ring::RingPause;
 use gctrace_ring::RingRecord;
+use gctrace_ring::StepMarker;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -200,6 +201,18 @@ impl SeenRecords {
             _ => None,
         };
         self.records.iter().filter_map(settings).collect()
+    }
+
+    /// The marks of steps in order: what marks, its name, the thread.
+    pub fn steps(&self) -> Vec<(StepMarker, String, u32)> {
+        let texts = self.texts();
+        let step = |record: &RingRecord| match *record {
+            RingRecord::StepMark {
+                marker, name, tid, ..
+            } => Some((marker, texts.get(&name).cloned().unwrap_or_default(), tid)),
+            _ => None,
+        };
+        self.records.iter().filter_map(step).collect()
     }
 
     /// The texts that other records refer to, by id.

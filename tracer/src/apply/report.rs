@@ -34,12 +34,14 @@ pub(crate) struct AppliedProcess {
     pub(crate) end_ns: u64,
     /// Time that gctrace's own code took at steps, without the collections that it ran.
     pub(crate) agent_ns: u64,
-    /// Collections until the first step began.
-    pub(crate) startup: CollectionSums,
+    /// Collections until the first mark of a step; `None`: there was none.
+    pub(crate) startup: Option<CollectionSums>,
     /// Collections from then on until all settings were applied.
     pub(crate) before: CollectionSums,
     /// Collections from then on, or from the first step; `None`: not all were applied.
     pub(crate) after: Option<CollectionSums>,
+    /// Collections since the settings were taken back; `None`: they were not.
+    pub(crate) later: Option<CollectionSums>,
     /// Collections that a plan ran, also in `after`.
     pub(crate) planned: CollectionSums,
     /// Collections before `gc.freeze()`, in neither `before` nor `after`.

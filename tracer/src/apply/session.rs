@@ -8,6 +8,7 @@ use crate::record::folder::FolderOwner;
 use crate::record::folder::InjectFolder;
 use crate::record::folder::places;
 use anyhow::Context as _;
+use gctrace_ring::STEP_FUNCTION_VARIABLE;
 use nix::unistd::Gid;
 use nix::unistd::Uid;
 use std::fs::File;
@@ -19,9 +20,6 @@ use std::os::unix::fs::FileExt as _;
 pub(super) const CONTROL: &str = "control";
 /// The variable that names the folder.
 pub(super) const FOLDER_VARIABLE: &str = "GCTRACE_APPLY_FOLDER";
-
-/// The variable that names the function whose calls are steps.
-const STEP_FUNCTION_VARIABLE: &str = "GCTRACE_STEP_FUNCTION";
 
 /// End of the name of a process's report, after its pid.
 const REPORT: &str = ".report.json";

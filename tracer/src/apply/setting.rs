@@ -40,7 +40,8 @@ impl FromStr for GcSetting {
                 *last = kind;
                 continue;
             }
-            let same = |other: &ItemKind| std::mem::discriminant(other) == std::mem::discriminant(&kind);
+            let same =
+                |other: &ItemKind| std::mem::discriminant(other) == std::mem::discriminant(&kind);
             if items.iter().any(same) {
                 return Err(format!("{piece:?} is given twice"));
             }
@@ -49,7 +50,9 @@ impl FromStr for GcSetting {
         if items.contains(&ItemKind::Gen2) && !items.contains(&ItemKind::Plan) {
             return Err("gen2 belongs to a plan: plan:100,gen2:1000".to_owned());
         }
-        Ok(Self(text.split(',').map(str::trim).collect::<Vec<_>>().join(",")))
+        Ok(Self(
+            text.split(',').map(str::trim).collect::<Vec<_>>().join(","),
+        ))
     }
 }
 
@@ -89,9 +92,7 @@ fn item(piece: &str, last: Option<ItemKind>) -> Result<ItemKind, String> {
 }
 
 fn unknown(piece: &str) -> String {
-    format!(
-        "{piece:?} is none of threshold=T0,T1,T2, freeze@step:N, disable, plan:N, gen2:M"
-    )
+    format!("{piece:?} is none of threshold=T0,T1,T2, freeze@step:N, disable, plan:N, gen2:M")
 }
 
 fn is_point(point: &str) -> bool {
@@ -175,9 +176,15 @@ mod tests {
         let advised = AdvisedSettings::default;
         assert_eq!(text(advised()), None);
         let thresholds = Some([7000, 10, 10]);
-        let raised = AdvisedSettings { thresholds, ..advised() };
+        let raised = AdvisedSettings {
+            thresholds,
+            ..advised()
+        };
         assert_eq!(text(raised).as_deref(), Some("threshold=7000,10,10"));
-        let freeze = AdvisedSettings { freeze: true, ..advised() };
+        let freeze = AdvisedSettings {
+            freeze: true,
+            ..advised()
+        };
         assert_eq!(text(freeze).as_deref(), Some("freeze@step:2"));
         let planned = AdvisedSettings {
             disable: true,
@@ -186,7 +193,10 @@ mod tests {
             ..advised()
         };
         assert_eq!(text(planned.clone()).as_deref(), Some("plan:50,gen2:50"));
-        let without_steps = AdvisedSettings { collect_every_steps: None, ..planned };
+        let without_steps = AdvisedSettings {
+            collect_every_steps: None,
+            ..planned
+        };
         assert_eq!(text(without_steps), None);
     }
 }

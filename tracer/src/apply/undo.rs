@@ -36,9 +36,13 @@ pub(super) fn undo(pid: u32) -> anyhow::Result<()> {
         "process {pid} belongs to another user: run gctrace apply --undo -p {pid} as that user"
     );
     let environment = proc_status::environment(pid)?;
-    let folder = environment.get(OsStr::new(FOLDER_VARIABLE)).with_context(|| {
-        format!("process {pid} was not started by gctrace apply: {FOLDER_VARIABLE} is not set in it")
-    })?;
+    let folder = environment
+        .get(OsStr::new(FOLDER_VARIABLE))
+        .with_context(|| {
+            format!(
+                "process {pid} was not started by gctrace apply: {FOLDER_VARIABLE} is not set in it"
+            )
+        })?;
     let folder = open_folder(folder, own)
         .with_context(|| format!("the folder of process {pid}, {}", folder.display()))?;
     let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;

@@ -56,6 +56,10 @@ pub(super) struct SourceArgs {
         hide_possible_values = true
     )]
     mode: RecordMode,
+    /// Mark a training step at each call of this Python function: train_step, Trainer.step or
+    /// train.py:train_step; needs CPython 3.12 or later
+    #[arg(long, value_name = "NAME", value_parser = values::step_function)]
+    step_function: Option<String>,
     /// Leave CUPTI to the program's own profiler; GPU times are then not recorded
     #[arg(long)]
     gpu_yield: bool,
@@ -88,6 +92,7 @@ impl SourceArgs {
             nvml_hz: (self.nvml_hz > 0.0).then_some(self.nvml_hz),
             cuda: self.cuda,
             mode: self.mode,
+            step_function: self.step_function,
             gpu_yield: self.gpu_yield,
         }
     }

@@ -67,6 +67,20 @@ fn modes() {
         assert_eq!(asked.mode, *mode);
     }
     assert!(recording("gctrace --gpu-yield -- x").gpu_yield);
+    assert_eq!(usual.step_function, None);
+    for name in [
+        "train_step",
+        "Trainer.step",
+        "a/train.py:step",
+        "<string>:main.<locals>.f",
+    ] {
+        let asked = recording(&format!("gctrace --step-function {name} -- x"));
+        assert_eq!(asked.step_function.as_deref(), Some(name));
+    }
+    for name in ["", "train.py:", "train.py", "train_step()", "a:b/c"] {
+        let line = ["gctrace", "--step-function", name, "--", "x"].map(OsString::from);
+        assert_eq!(try_parse(line).is_ok(), name == "train.py", "{name}");
+    }
 }
 
 #[test]

@@ -19,6 +19,18 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The name of a Python function, with or without its file before a colon.
+pub(super) fn step_function(text: &str) -> Result<String, String> {
+    let name = text.rsplit_once(':').map_or(text, |(_, name)| name);
+    let is_one = !name.is_empty() && !name.contains(|sign: char| "/()".contains(sign));
+    match is_one && !text.contains(|sign: char| sign.is_control()) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("must be a function: train_step, Trainer.step or train.py:train_step".to_owned())
+        }
+    }
+}
+
 /// Parses a pid above 0; a list of pids is rejected with a message of its own.
 pub(super) fn pid(text: &str) -> Result<u32, String> {
     let several = text

@@ -92,7 +92,7 @@ impl InProcessFacts {
     fn gather() -> Self {
         let launch = LaunchPlan::new(&[PYTHON.into()], &Invoker::detect(), false);
         let config = usual_recording(PYTHON);
-        let facts = mode::ModeFacts::gather(config.mode, config.cuda, Some(&launch));
+        let facts = mode::ModeFacts::gather(&config, Some(&launch));
         Self {
             library: library_for(&launch),
             cupti: launch.cupti_libraries(),

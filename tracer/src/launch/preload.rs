@@ -13,6 +13,7 @@ use crate::variables::VariableEffect;
 use crate::variables::variable;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
+use gctrace_ring::STEP_FUNCTION_VARIABLE;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
@@ -295,6 +296,9 @@ impl LaunchPlan {
         let library = self.preload(&injection.library, private)?;
         self.set_variable(RENDEZVOUS_VARIABLE, rendezvous.into());
         self.set_variable(OPTIONS_VARIABLE, injection.options.to_string().into());
+        if let Some(function) = &injection.step_function {
+            self.set_variable(STEP_FUNCTION_VARIABLE, function.into());
+        }
         let uses_cupti = injection.options.cuda && !injection.options.yields;
         if uses_cupti && self.foreign_cuda_injection().is_none() {
             self.set_variable(CUDA_INJECTION, library.into());

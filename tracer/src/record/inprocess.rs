@@ -23,6 +23,7 @@ use crate::record::inprocess::folder::InjectFolder;
 use crate::record::inprocess::injected_process::InjectedProcess;
 use crate::record::inprocess::notices::NoticeCounts;
 use crate::record::losses::RecordingLosses;
+use crate::record::mode::InjectionPlan;
 use crate::record::output::RecordOutput;
 use crate::record::output::RecordSink as _;
 use crate::record::source::Source;
@@ -70,6 +71,8 @@ pub(crate) struct InProcessSource {
     lacks_python: bool,
     /// GPU work is to be recorded, and no process has handed over a ring for it yet.
     lacks_cuda: bool,
+    /// The function of `--step-function`, until the end of the recording.
+    step_function: Option<String>,
     /// The command handed over a ring.
     has_launched: bool,
     /// Counts the processes that hand over no ring, by reason.
@@ -92,6 +95,12 @@ struct InjectedStats {
     collections: u64,
     /// Calls that CUPTI reported.
     calls: u64,
+    /// There are probes on backward passes.
+    probes_see_backward: bool,
+    /// Marks of steps recorded in-process.
+    steps: u64,
+    /// The function of `--step-function` was called, or it is reported why that is not recorded.
+    function_is_settled: bool,
 }
 
 /// How long CUPTI itself kept the programs' threads busy.
@@ -104,13 +113,14 @@ struct CuptiOverhead {
 
 impl InProcessSource {
     /// Creates the private folder and listens in it. `describes_processes`: there are no probes to
-    /// describe them; `options`: what the library is to record.
+    /// describe them; `injection`: what the library is to record.
     pub(crate) fn start(
         invoker: &Invoker,
         as_root: bool,
         describes_processes: bool,
-        options: &InjectOptions,
+        injection: &InjectionPlan,
     ) -> anyhow::Result<Self> {
+        let options = &injection.options;
         let is_other = invoker.escalated_by().is_some() && !as_root;
         let (uid, gid) = match is_other {
             true => (invoker.uid, invoker.gid),
@@ -131,11 +141,13 @@ impl InProcessSource {
             launched: None,
             stats: InjectedStats {
                 describes_processes,
+                probes_see_backward: !describes_processes && options.cuda,
                 ..InjectedStats::default()
             },
             lacks_python: options.collections,
             // On a machine without a GPU its absence is expected.
             lacks_cuda: options.cuda && !options.yields && crate::record::mode::has_device(),
+            step_function: injection.step_function.clone(),
             has_launched: false,
             absent,
             folder,
@@ -331,7 +343,7 @@ impl Source for InProcessSource {
         losses: &mut RecordingLosses,
     ) -> anyhow::Result<()> {
         losses.lost.extend(self.stats.lost.clone());
-        losses.hits += self.stats.collections + self.stats.calls;
+        losses.hits += self.stats.collections + self.stats.calls + self.stats.steps;
         Ok(())
     }
 
@@ -362,6 +374,13 @@ impl Source for InProcessSource {
         }
         if self.lacks_python {
             self.warn(0, NO_PYTHON.to_owned(), trace);
+        } else if let Some(function) = &self.step_function
+            && !self.stats.function_is_settled
+        {
+            let text = format!(
+                "no function named {function} was called (--step-function): no step is marked by it"
+            );
+            self.warn(0, text, trace);
         } else if self.lacks_cuda {
             self.warn(0, NO_CUDA.to_owned(), trace);
         }
@@ -405,6 +424,7 @@ impl InjectedStats {
         let hooks = [
             ("collection, in-process", self.collections),
             ("CUDA call, reported by CUPTI", self.calls),
+            ("mark of a step, in-process", self.steps),
         ];
         let used = hooks.into_iter().filter(|(_, hits)| *hits > 0);
         used.map(|(probe, hits)| ProbeCost {

@@ -87,6 +87,8 @@ pub(crate) struct InjectionPlan {
     pub(crate) library: PathBuf,
     /// What the library is to record, as its environment variable will state it.
     pub(crate) options: gctrace_ring::InjectOptions,
+    /// The function of `--step-function`.
+    pub(crate) step_function: Option<String>,
 }
 
 /// Why the kernel accepts no probes from this process.
@@ -122,7 +124,7 @@ pub(crate) fn decide(
     config: &RecordConfig,
     launch: Option<&LaunchPlan>,
 ) -> anyhow::Result<ModeDecision> {
-    let facts = ModeFacts::gather(config.mode, config.cuda, launch);
+    let facts = ModeFacts::gather(config, launch);
     let mut decision = choose(config, &facts)?;
     if let Some(injection) = &mut decision.injection {
         let status = std::fs::read("/proc/self/status").ok();
@@ -135,7 +137,8 @@ pub(crate) fn decide(
 
 impl ModeFacts {
     /// Gathers no more facts than the mode needs.
-    pub(crate) fn gather(mode: RecordMode, cuda: CudaMode, launch: Option<&LaunchPlan>) -> Self {
+    pub(crate) fn gather(config: &RecordConfig, launch: Option<&LaunchPlan>) -> Self {
+        let mode = config.mode;
         let no_probes = match mode {
             RecordMode::Inject => None,
             RecordMode::Auto => no_probes(),
@@ -144,10 +147,13 @@ impl ModeFacts {
         };
         let may_inject = launch.filter(|_| mode != RecordMode::Ebpf);
         let cuda = may_inject
-            .filter(|_| cuda != CudaMode::Off)
+            .filter(|_| config.cuda != CudaMode::Off)
             .and_then(|launch| driver(&launch.cuda_libraries(), has_device()));
-        let needed = may_inject
-            .filter(|_| mode != RecordMode::Auto || no_probes.is_some() || cuda.is_some());
+        let is_needed = mode != RecordMode::Auto
+            || no_probes.is_some()
+            || cuda.is_some()
+            || config.step_function.is_some();
+        let needed = may_inject.filter(|_| is_needed);
         Self {
             no_probes,
             cuda,

@@ -57,8 +57,7 @@ impl<'a> RecordingPlan<'a> {
         let probes = by_probes.then(|| LoadedProbes::open(config)).transpose()?;
         let mut inprocess = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
-            let options = &injection.options;
-            let source = InProcessSource::start(&invoker, config.as_root, !by_probes, options)?;
+            let source = InProcessSource::start(&invoker, config.as_root, !by_probes, injection)?;
             let library = injection.library.display();
             launch
                 .inject(injection, &source.rendezvous())

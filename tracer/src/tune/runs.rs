@@ -158,8 +158,8 @@ fn peak_rss(processes: &[AppliedProcess]) -> Option<u64> {
 
 /// The collections of a process from its start to its end.
 fn all_sums(process: &AppliedProcess) -> impl Iterator<Item = &CollectionSums> {
-    let always = [&process.startup, &process.before, &process.freezing];
-    always.into_iter().chain(&process.after)
+    let always = [&process.before, &process.freezing];
+    always.into_iter().chain(&process.startup).chain(&process.after)
 }
 
 #[expect(

@@ -1,4 +1,4 @@
-//! Calls of CUDA and NCCL, torch's device memory, backward passes.
+//! Calls of CUDA and NCCL, torch's device memory.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -167,17 +167,4 @@ pub struct PauseMemory {
     pub freed_bytes: u64,
     /// Number of blocks freed; a pause that freed none has no such record.
     pub freed_blocks: u64,
-}
-
-/// A backward pass: the outermost call of `torch::autograd::Engine::execute` of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BackwardStep {
-    /// Process id in the host's initial pid namespace.
-    pub pid: u32,
-    /// Kernel id of the calling thread.
-    pub tid: u32,
-    /// Time of the entry, in ns of CLOCK_MONOTONIC.
-    pub start_ns: u64,
-    /// Time of the return; equal to the start if it was not seen.
-    pub end_ns: u64,
 }

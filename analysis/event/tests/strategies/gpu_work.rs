@@ -2,7 +2,7 @@
 
 use super::time;
 use gctrace_event::Annotation;
-use gctrace_event::BackwardStep;
+
 use gctrace_event::Collective;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
@@ -14,6 +14,8 @@ use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
 use gctrace_event::PauseMemory;
 use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use proptest::option::of;
 use proptest::prelude::*;
 
@@ -117,8 +119,8 @@ prop_compose! {
 prop_compose! {
     fn annotation()(
         (pid, tid) in any::<(u32, u32)>(),
-        // `backward` is a step.
-        name in any::<String>().prop_filter("a step", |name| name != "backward"),
+        name in any::<String>()
+            .prop_filter("a step", |name| StepMarker::from_annotation(name).is_none()),
         (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
     ) -> Record {
         Record::Annotation(Annotation { pid, tid, name, start_ns, end_ns: start_ns + length_ns })
@@ -161,11 +163,28 @@ prop_compose! {
     }
 }
 
+/// Names may contain the words around them.
+fn step_marker() -> impl Strategy<Value = StepMarker> {
+    let name = || {
+        prop_oneof![
+            any::<String>(),
+            "(Optimizer\\.step#|\\.step|backward| ){0,4}"
+        ]
+    };
+    prop_oneof![
+        name().prop_map(StepMarker::Function),
+        name().prop_map(StepMarker::Optimizer),
+        Just(StepMarker::Backward),
+        name().prop_map(StepMarker::DataLoader),
+    ]
+}
+
 prop_compose! {
     fn step()(
         (pid, tid) in any::<(u32, u32)>(),
+        marker in step_marker(),
         (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
     ) -> Record {
-        Record::Step(BackwardStep { pid, tid, start_ns, end_ns: start_ns + length_ns })
+        Record::Step(StepMark { pid, tid, marker, start_ns, end_ns: start_ns + length_ns })
     }
 }

@@ -82,7 +82,7 @@ impl ProcessBuilder {
     fn steps_between(&mut self) -> Vec<StepSpan> {
         let mut backward = std::mem::take(&mut self.backward);
         backward.sort_by_key(|pass| (pass.tid, pass.start_ns));
-        let pairs = backward.windows(2).map(|pair| (pair[0], pair[1]));
+        let pairs = backward.windows(2).map(|pair| (&pair[0], &pair[1]));
         let steps = (0..).zip(pairs.filter(|(this, next)| this.tid == next.tid));
         let steps = steps.map(|(number, (this, next))| StepSpan {
             start_ns: this.start_ns,

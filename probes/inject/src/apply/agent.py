@@ -29,6 +29,10 @@ class Agent:
         self.native = native
         self.real = {name: getattr(gc, name) for name in (
             "enable", "disable", "set_threshold", "freeze", "unfreeze", "collect")}
+        # As they are now: programs replace functions of modules.
+        self.get_threshold, self.is_enabled = gc.get_threshold, gc.isenabled
+        self.get_count, self.get_objects = gc.get_count, gc.get_objects
+        self.get_freeze_count = gc.get_freeze_count
         self.texts = variable("GCTRACE_APPLY").split("|")
         self.settings = [parse(text) for text in self.texts]
         self.function = variable("GCTRACE_STEP_FUNCTION")
@@ -40,24 +44,26 @@ class Agent:
         rank = variable("RANK")
         self.rank = int(rank) if rank.isdigit() else None
         # What the program itself asked for, given back when the settings are taken back.
-        self.own_threshold, self.own_enabled = gc.get_threshold(), gc.isenabled()
+        self.own_threshold, self.own_enabled = self.get_threshold(), self.is_enabled()
         self.warnings, self.failure = [], None
         self.active = {}
         self.reset(forked=False)
+        if self.function and sys.version_info < (3, 12):
+            self.warn("calls of a function are seen in CPython 3.12 and later only")
         self.warn_of_build()
 
     def reset(self, forked):
         """The state of a process that has just begun."""
         self.lock = allocate_lock()
         self.forked, self.ended, self.taken_back = forked, False, False
-        self.counts, self.key, self.marks, self.steps = {}, None, 0, 0
+        self.counts, self.marker, self.marks, self.steps = {}, None, 0, 0
         self.rows, self.has_rows = [], False
         self.index, self.block = 0, -1
         self.applied, self.undone, self.calls, self.asked = [], {}, {}, {}
         self.last_call, self.unfrozen = {}, None
         self.freezes, self.frozen, self.tracked, self.rss = 0, None, None, rss_bytes()
         self.waiting, self.agent_ns = 0, 0
-        self.startup, self.before, self.after = Sums(), Sums(), None
+        self.startup, self.before, self.after, self.later = None, Sums(), None, None
         self.planned, self.own = Sums(), Sums()
         self.start_ns = self.since_ns = self.written_ns = self.looked_ns = monotonic_ns()
         self.since = self.totals(True)
@@ -115,7 +121,7 @@ class Agent:
 
     def threshold(self, values):
         self.real["set_threshold"](*values)
-        self.wanted = gc.get_threshold()
+        self.wanted = self.get_threshold()
 
     def freeze(self):
         before = self.totals()
@@ -127,7 +133,7 @@ class Agent:
         self.since = tuple(s + b - a for s, a, b in zip(self.since, before, after))
         self.freezes += 1
         self.unfrozen = None
-        self.frozen = gc.get_freeze_count()
+        self.frozen = self.get_freeze_count()
         if not self.frozen:
             self.warn("gc.freeze() has no effect in this build")
 
@@ -168,10 +174,13 @@ class Agent:
         self.row = None
 
     def measure_heap(self):
-        self.rss, self.tracked = rss_bytes(), len(gc.get_objects())
+        self.rss, self.tracked = rss_bytes(), len(self.get_objects())
+
+    def sums(self):
+        return self.later or self.after or self.before
 
     def sum_up(self, now):
-        sums, totals = self.after or self.before, self.totals()
+        sums, totals = self.sums(), self.totals()
         sums.add(self.since, totals)
         sums.duration_ns += now - self.since_ns
         sums.longest_ns = max(self.longest, sums.longest_ns)
@@ -190,6 +199,8 @@ class Agent:
         self.active = {}
 
     def give_back(self, collects=True):
+        self.sum_up(monotonic_ns())
+        self.later = Sums()
         self.leave()
         self.taken_back = True
         if collects:
@@ -197,11 +208,11 @@ class Agent:
 
     def hold(self, step):
         """Applies again what was undone since the last step, and notes by whom."""
-        if "threshold" in self.active and gc.get_threshold() != self.wanted:
+        if "threshold" in self.active and self.get_threshold() != self.wanted:
             self.note_undone("threshold", "set_threshold", step)
             self.threshold(self.active["threshold"])
         for name in ("disable", "plan"):
-            if name in self.active and gc.isenabled():
+            if name in self.active and self.is_enabled():
                 self.note_undone(name, "enable", step)
                 self.real["disable"]()
         if "freeze" in self.active and self.unfrozen is not None:
@@ -229,14 +240,14 @@ class Agent:
 
     # Steps
 
-    def step(self, marker, name):
+    def step(self, marker):
         """A mark of a step, from the library, in the thread that made it."""
         lock = self.lock
         if self.failure or self.ended or not lock.acquire(False):
             return
         try:
             now = monotonic_ns()
-            if self.counts_as_step(marker, name):
+            if self.counts_as_step(marker):
                 self.mark(now)
         except BaseException as error:
             if not self.fail(error):
@@ -244,33 +255,33 @@ class Agent:
         finally:
             lock.release()
 
-    def counts_as_step(self, marker, name):
+    def counts_as_step(self, marker):
         rank = MARKERS[marker]
         if bool(self.function) != (rank == 0):
             return False
-        key = (marker, name if rank == 1 else "")
-        self.counts[key] = self.counts.get(key, 0) + 1
-        if self.key != key:
-            is_better = self.key is None or rank < MARKERS[self.key[0]]
-            if not is_better or rank > 1 and self.counts[key] < UNCERTAIN:
+        seen = self.counts[marker] = self.counts.get(marker, 0) + 1
+        if self.marker != marker:
+            is_better = self.marker is None or rank < MARKERS[self.marker]
+            if not is_better or rank > 1 and seen < UNCERTAIN:
                 return False
-            if self.key is not None:
+            if self.marker is not None:
                 self.warn("steps were counted by %s until the first by %s"
-                          % (self.key[0], marker))
-                self.rows, self.row = [], None
+                          % (self.marker, marker))
+                self.rows, self.row, self.has_rows = [], None, False
                 self.leave()
                 self.after = None
-            self.key, self.marks = key, self.counts[key] - 1
+            self.marker, self.marks = marker, seen - 1
         self.marks += 1
         return True
 
     def mark(self, now):
         cpu = thread_time_ns() if self.wants_rows else 0
-        steps = self.steps = self.marks if self.key[0] == "optimizer" else self.marks - 1
+        steps = self.steps = self.marks if self.marker == "optimizer" else self.marks - 1
         self.sum_up(now)
-        if self.marks == 1:
+        if self.startup is None:
             self.begin_steps()
-        (self.after or self.before).steps += steps > 0
+        else:
+            self.sums().steps += 1
         closing = not self.taken_back and self.next_block(steps)
         if closing and ("disable" in self.active or "plan" in self.active):
             # Its garbage is its own cost.
@@ -283,7 +294,7 @@ class Agent:
         if not self.taken_back:
             self.index = self.setting_of(steps)[1]
             if self.active:
-                self.waiting = max(self.waiting, gc.get_count()[0])
+                self.waiting = max(self.waiting, self.get_count()[0])
                 self.hold(steps)
             self.apply_due(steps)
         self.block = self.setting_of(steps)[0]
@@ -348,7 +359,7 @@ class Agent:
             self.called(name)
             result = real(*args, **kwargs)
             if name == "set_threshold":
-                self.own_threshold = gc.get_threshold()
+                self.own_threshold = self.get_threshold()
             return result
 
         def collect(*args, **kwargs):
@@ -436,15 +447,21 @@ class Agent:
         if self.ended:
             return
         self.ended, prints = True, not self.folder
-        try:
-            if not self.failure:
-                self.flush()
-            self.report()
-            if prints and (self.steps or not self.forked):
-                write_error(sentence(self))
-        except BaseException as error:
-            if not self.fail(error):
-                raise
+        interrupted = None
+        for _ in range(3):
+            try:
+                if not self.failure:
+                    self.flush()
+                self.report()
+                if prints and (self.steps or not self.forked):
+                    write_error(sentence(self))
+                break
+            except BaseException as error:
+                if self.fail(error):
+                    break
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
 
     def after_fork(self):
         """A child applies nothing at steps that it does not have, and reports for itself."""

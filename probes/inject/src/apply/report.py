@@ -1,6 +1,5 @@
 # The reports of the agent of `gctrace apply`: files, JSON, the line on standard error. Runs in the
 # same namespace as agent.py, before it.
-import gc
 import posix
 import sys
 from time import monotonic_ns
@@ -87,20 +86,20 @@ def content(agent):
         "python": sys.version.split()[0], "free_threaded": FREE_THREADED,
         "forked": agent.forked, "ended": agent.ended,
         "settings": agent.texts, "applied": agent.applied, "taken_back": agent.taken_back,
-        "marker": agent.key and agent.key[0], "steps": agent.steps,
+        "marker": agent.marker, "steps": agent.steps,
         "start_ns": agent.start_ns, "end_ns": monotonic_ns(), "agent_ns": max(agent.agent_ns, 0),
-        "startup": agent.startup.json(), "before": agent.before.json(),
-        "after": agent.after and agent.after.json(),
+        "startup": agent.startup and agent.startup.json(), "before": agent.before.json(),
+        "after": agent.after and agent.after.json(), "later": agent.later and agent.later.json(),
         "planned": agent.planned.json(), "freezing": agent.own.json(),
         "asked": [{"by": by, "times": each[0], "garbage": each[1], "pause_ns": each[2]}
                   for by, each in agent.asked.items()],
         "calls": listed(agent.calls, "function"), "undone": listed(agent.undone, "setting"),
         "frozen_objects": agent.frozen,
         "frozen_objects_at_end":
-            gc.get_freeze_count() if agent.ended and agent.frozen is not None else None,
+            agent.get_freeze_count() if agent.ended and agent.frozen is not None else None,
         "tracked_objects_at_start": agent.tracked,
         "tracked_objects_at_end":
-            len(gc.get_objects()) if agent.ended and agent.tracked is not None else None,
+            len(agent.get_objects()) if agent.ended and agent.tracked is not None else None,
         "rss_bytes_at_start": agent.rss, "rss_bytes_at_end": rss_bytes(),
         "peak_rss_bytes": peak_rss_bytes(),
         "most_waiting": agent.waiting, "own_threshold": agent.own_threshold[0],
@@ -117,7 +116,7 @@ def sentence(agent):
             "; applied at the start" if agent.applied else ": nothing was applied")
     else:
         what = "%d steps by %s; applied: %s; undone %d times" % (
-            agent.steps, agent.key[0],
+            agent.steps, agent.marker,
             ", ".join("%s after step %d" % (one["setting"], one["step"])
                       for one in agent.applied[:4]) or "nothing",
             sum(one[1] for one in agent.undone.values()))

@@ -90,15 +90,18 @@ functions! {
         fn PyErr_Fetch(*mut Object, *mut Object, *mut Object);
         fn PyErr_Restore(Object, Object, Object);
         fn PyImport_ImportModule(*const c_char) -> Object;
+        fn PyImport_GetModuleDict() -> Object;
         fn PyObject_GetAttrString(Object, *const c_char) -> Object;
         fn PyObject_Call(Object, Object, Object) -> Object;
         fn PyUnicode_InternFromString(*const c_char) -> Object;
         fn PyUnicode_AsUTF8AndSize(Object, *mut isize) -> *const c_char;
+        fn PyLong_FromLong(c_long) -> Object;
         fn PyLong_AsLong(Object) -> c_long;
         fn PyLong_FromUnsignedLongLong(c_ulonglong) -> Object;
         fn PyTuple_New(isize) -> Object;
         fn PyTuple_SetItem(Object, isize, Object) -> c_int;
         fn PyDict_New() -> Object;
+        fn PyDict_Size(Object) -> isize;
         fn PyDict_GetItemWithError(Object, Object) -> Object;
         fn PyDict_SetItemString(Object, *const c_char, Object) -> c_int;
         fn PyList_Append(Object, Object) -> c_int;
@@ -124,6 +127,8 @@ functions! {
         fn _PyInterpreterState_Get() -> *mut c_void;
         // 3.11
         fn PyFrame_GetLasti(Object) -> c_int;
+        // 3.12
+        fn PyFrame_GetVarString(Object, *const c_char) -> Object;
         // All versions.
         fn PyThreadState_Get() -> *mut c_void;
         fn PyCode_Addr2Line(Object, c_int) -> c_int;
@@ -170,6 +175,11 @@ impl PythonApi {
         // SAFETY: needs the lock, which callbacks have.
         unsafe { (self.Py_IncRef)(self.none) };
         self.none
+    }
+
+    /// Whether an object is None.
+    pub(crate) fn is_none(&self, object: Object) -> bool {
+        object == self.none
     }
 
     /// Result of `Py_GetVersion`.

@@ -15,6 +15,7 @@ use super::object::number;
 use crate::process_ring::is_off;
 use crate::process_ring::now_ns;
 use crate::recording::guarded;
+use gctrace_ring::StepMarker;
 use std::ffi::CStr;
 use std::ffi::c_int;
 use std::ffi::c_void;
@@ -42,8 +43,8 @@ const SOURCES: [(&CStr, &str); 3] = [
 /// `Py_file_input`.
 const WHOLE_FILE: c_int = 257;
 
-/// The mark in the interpreter's dictionary that the agent was started there.
-const STARTED: &CStr = c"gctrace_apply";
+/// `__name__` in the agent's namespace.
+const NAMESPACE: &CStr = c"gctrace_apply";
 
 /// Time between two calls of the agent's `idle` in ns, at least.
 const IDLE_EVERY_NS: u64 = 1_000_000_000;
@@ -87,22 +88,20 @@ pub(crate) fn request() {
     IS_REQUESTED.store(true, Relaxed);
 }
 
-/// Whether interpreters that start run the agent.
-pub(crate) fn is_requested() -> bool {
-    IS_REQUESTED.load(Relaxed)
+/// Whether the agent runs in this process.
+#[inline]
+pub(super) fn is_active() -> bool {
+    !AGENT.load(Relaxed).is_null()
 }
 
 /// Starts the agent in the interpreter that the calling thread runs, if that is the main one.
 pub(super) fn install(api: &'static PythonApi) {
-    if is_requested() && api.interpreter_id() == 0 {
+    if IS_REQUESTED.load(Relaxed) && api.interpreter_id() == 0 {
         start(api);
     }
 }
 
 fn start(api: &'static PythonApi) -> Option<()> {
-    if !is_first(api)? {
-        return None;
-    }
     // SAFETY: the lock is held; names and methods are static.
     let make =
         |function| unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(function, NULL, NULL)) };
@@ -119,7 +118,7 @@ fn start(api: &'static PythonApi) -> Option<()> {
     for (name, source) in SOURCES {
         execute(api, name, source, &namespace)?;
     }
-    let begin = namespace.value(&text(api, c"begin")?)?;
+    let begin = namespace.value(&OwnedRef::interned(api, c"begin")?)?;
     let functions = begin.call(Some(&native))?;
     let mut functions = functions.items();
     let agent = Agent {
@@ -130,29 +129,10 @@ fn start(api: &'static PythonApi) -> Option<()> {
     Some(())
 }
 
-/// Whether this is the first call in the interpreter: a module can be imported again, and an
-/// interpreter started again after its end.
-fn is_first(api: &'static PythonApi) -> Option<bool> {
-    let dictionary = api.interpreter_dictionary();
-    if dictionary.is_null() {
-        return None;
-    }
-    let mark = text(api, STARTED)?;
-    // SAFETY: the lock is held; the interpreter owns the dictionary.
-    unsafe {
-        let dictionary = OwnedRef::share(api, dictionary);
-        let is_first = dictionary.value(&mark).is_none();
-        if (api.PyDict_SetItemString)(dictionary.object(), STARTED.as_ptr(), mark.object()) != 0 {
-            (api.PyErr_Clear)();
-        }
-        Some(is_first)
-    }
-}
-
 /// A namespace for a module's code.
 fn namespace(api: &'static PythonApi) -> Option<OwnedRef> {
     let builtins = OwnedRef::import(api, c"builtins")?;
-    let name = text(api, STARTED)?;
+    let name = OwnedRef::interned(api, NAMESPACE)?;
     // SAFETY: the lock is held, objects are alive.
     unsafe {
         let namespace = OwnedRef::new(api, (api.PyDict_New)())?;
@@ -183,44 +163,76 @@ fn execute(
     }
 }
 
-fn text(api: &'static PythonApi, text: &CStr) -> Option<OwnedRef> {
-    // SAFETY: the lock is held.
-    unsafe { OwnedRef::new(api, (api.PyUnicode_InternFromString)(text.as_ptr())) }
+/// The name of a marker in the agent.
+fn marker_name(marker: StepMarker) -> &'static CStr {
+    match marker {
+        StepMarker::Function => c"function",
+        StepMarker::Optimizer => c"optimizer",
+        StepMarker::Backward => c"backward",
+        StepMarker::DataLoader => c"dataloader",
+    }
 }
 
-/// Passes a mark of a step to the agent; does nothing if there is none. `marker`: a key of `MARKERS`
-/// in agent.py; `name`: of the optimizer's class or the like. The lock is held; an exception that is
-/// set stays set, and none is set here: those of the program's signal handlers are raised soon
-/// after.
-pub(super) fn step(api: &'static PythonApi, marker: &CStr, name: &CStr) {
+/// Passes a mark of a step to the agent, if there is one. The interpreter's lock is held, and no
+/// exception is set before or after: those of the program's signal handlers are raised soon after.
+pub(super) fn step(api: &'static PythonApi, marker: StepMarker) {
     let agent = AGENT.load(Relaxed);
-    if agent.is_null() || is_off() {
+    if agent.is_null() || is_off() || api.interpreter_id() != 0 {
         return;
     }
     // SAFETY: never freed.
-    let agent = unsafe { &*agent };
-    let (mut kind, mut value, mut trace) = (NULL, NULL, NULL);
-    // SAFETY: the lock is held.
-    unsafe { (api.PyErr_Fetch)(&raw mut kind, &raw mut value, &raw mut trace) };
-    if let (Some(marker), Some(name)) = (text(api, marker), text(api, name)) {
-        // SAFETY: as above; SetItem takes over a reference.
+    let step = unsafe { OwnedRef::share(api, (*agent).step) };
+    if let Some(name) = OwnedRef::interned(api, marker_name(marker))
+        && let Some(arguments) = tuple(api, [name])
+    {
+        // SAFETY: the lock is held, objects are alive.
         unsafe {
-            let arguments = (api.PyTuple_New)(2);
-            if !arguments.is_null() {
-                (api.PyTuple_SetItem)(arguments, 0, marker.release());
-                (api.PyTuple_SetItem)(arguments, 1, name.release());
-                let result = (api.PyObject_Call)(agent.step, arguments, NULL);
-                (api.Py_DecRef)(arguments);
-                if result.is_null() {
-                    raise_later(api);
-                } else {
-                    (api.Py_DecRef)(result);
-                }
+            let result = (api.PyObject_Call)(step.object(), arguments.object(), NULL);
+            match result.is_null() {
+                true => raise_later(api),
+                false => (api.Py_DecRef)(result),
             }
         }
     }
-    // SAFETY: as fetched; clears what is set.
-    unsafe { (api.PyErr_Restore)(kind, value, trace) };
+}
+
+/// The same on a thread without the lock: the main thread passes it on.
+pub(super) fn step_without_lock(marker: StepMarker) {
+    if is_active()
+        && let Some(api) = api()
+    {
+        let marker = std::ptr::without_provenance_mut(marker as usize);
+        // SAFETY: may be called by any thread.
+        unsafe { (api.Py_AddPendingCall)(passed_on, marker) };
+    }
+}
+
+/// Runs in the main thread.
+unsafe extern "C" fn passed_on(marker: *mut c_void) -> c_int {
+    guarded(|| {
+        let all = [
+            StepMarker::Function,
+            StepMarker::Optimizer,
+            StepMarker::Backward,
+            StepMarker::DataLoader,
+        ];
+        let marker = all.into_iter().find(|one| *one as usize == marker.addr());
+        if let (Some(api), Some(marker)) = (api(), marker) {
+            step(api, marker);
+        }
+    });
+    0
+}
+
+fn tuple<const N: usize>(api: &'static PythonApi, items: [OwnedRef; N]) -> Option<OwnedRef> {
+    // SAFETY: the lock is held; SetItem takes over a reference.
+    unsafe {
+        let tuple = OwnedRef::new(api, (api.PyTuple_New)(items.len().cast_signed()))?;
+        for (index, item) in (0..).zip(items) {
+            (api.PyTuple_SetItem)(tuple.object(), index, item.release());
+        }
+        Some(tuple)
+    }
 }
 
 /// Moves the exception that is set to where Python code of the main thread runs next.
@@ -273,11 +285,12 @@ impl Sums {
         // SAFETY: as the caller promises.
         let (phase, info) = unsafe { (OwnedRef::share(api, phase), OwnedRef::share(api, info)) };
         if phase.text()? != "stop" {
-            self.start_ns.store(now_ns, Relaxed);
+            super::steps::look(api);
+            self.start_ns.store(crate::process_ring::now_ns(), Relaxed);
             return None;
         }
         let pause_ns = now_ns.saturating_sub(self.start_ns.load(Relaxed));
-        let entry = |key| info.value(&text(api, key)?)?.number();
+        let entry = |key| info.value(&OwnedRef::interned(api, key)?)?.number();
         let generation = usize::try_from(entry(c"generation")?).ok()?;
         let garbage = u64::try_from(entry(c"collected")?).ok()?;
         for (sums, value) in self.of_generations.iter().zip([1, garbage, pause_ns]) {
@@ -304,9 +317,9 @@ unsafe extern "C" fn idle(_argument: *mut c_void) -> c_int {
         if agent.is_null() || is_off() || unsafe { (api.Py_IsInitialized)() } == 0 {
             return None;
         }
+        let arguments = tuple(api, [])?;
         // SAFETY: the lock is held; the agent is never freed.
         unsafe {
-            let arguments = OwnedRef::new(api, (api.PyTuple_New)(0))?;
             let result = (api.PyObject_Call)((*agent).idle, arguments.object(), NULL);
             if result.is_null() {
                 return Some(-1);

@@ -14,6 +14,7 @@ use super::interpreter::InterpreterState;
 use super::interpreter::behind;
 use super::interpreter::method;
 use super::object::number;
+use super::steps;
 use crate::process_ring::ProcessRing;
 use crate::process_ring::existing_ring;
 use crate::process_ring::is_off;
@@ -135,6 +136,9 @@ impl HookedInterpreter {
     }
 
     fn begun(&self, state: &mut InterpreterState, ring: &ProcessRing, generation: u8) {
+        if self.id == 0 && state.live.is_some() {
+            steps::look(self.api);
+        }
         if std::mem::take(&mut state.settings_are_due) || generation == OLDEST {
             self.read_settings(ring, state);
         }

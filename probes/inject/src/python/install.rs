@@ -12,15 +12,11 @@ use super::interpreter::InterpreterState;
 use super::object::OwnedRef;
 use super::watch;
 use crate::process_ring::options;
-use std::ffi::CStr;
 use std::sync::Mutex;
 
 /// Hooks into the interpreter that the calling thread runs; `Err`: why not.
 pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
     let options = options().ok_or("not requested")?;
-    if !is_first_time(api) {
-        return Ok(());
-    }
     let gc = OwnedRef::import(api, c"gc").ok_or("there is no module gc")?;
     let missing = "the module gc lacks a function";
     let callbacks = gc.attribute(c"callbacks").ok_or(missing)?;
@@ -36,10 +32,14 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
         get_threshold: gc.attribute(c"get_threshold").ok_or(missing)?,
         is_enabled: gc.attribute(c"isenabled").ok_or(missing)?,
         get_stats: gc.attribute(c"get_stats").ok_or(missing)?,
-        collections: text(api, c"collections").ok_or(missing)?,
+        collections: OwnedRef::interned(api, c"collections").ok_or(missing)?,
     };
     let before = live.collections();
-    let key = |name| text(api, name).map(OwnedRef::release).ok_or(missing);
+    let key = |name| {
+        OwnedRef::interned(api, name)
+            .map(OwnedRef::release)
+            .ok_or(missing)
+    };
     let interpreter = HookedInterpreter {
         api,
         id,
@@ -73,9 +73,9 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
 }
 
 /// Whether this is the first call in the interpreter: a module can be imported again.
-fn is_first_time(api: &'static PythonApi) -> bool {
+pub(super) fn is_first_time(api: &'static PythonApi) -> bool {
     let dictionary = api.interpreter_dictionary();
-    let Some(mark) = text(api, CAPSULE) else {
+    let Some(mark) = OwnedRef::interned(api, CAPSULE) else {
         return true;
     };
     if dictionary.is_null() {
@@ -90,11 +90,6 @@ fn is_first_time(api: &'static PythonApi) -> bool {
         }
         is_first
     }
-}
-
-fn text(api: &'static PythonApi, text: &CStr) -> Option<OwnedRef> {
-    // SAFETY: the lock is held.
-    unsafe { OwnedRef::new(api, (api.PyUnicode_InternFromString)(text.as_ptr())) }
 }
 
 /// Whether a list of callbacks contains an entry of ours, of any interpreter.

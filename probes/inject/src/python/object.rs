@@ -41,6 +41,17 @@ impl OwnedRef {
         unsafe { Self::new(api, (api.PyImport_ImportModule)(name.as_ptr())) }
     }
 
+    /// An interned text.
+    pub(crate) fn interned(api: &'static PythonApi, text: &CStr) -> Option<Self> {
+        // SAFETY: the lock is held.
+        unsafe { Self::new(api, (api.PyUnicode_InternFromString)(text.as_ptr())) }
+    }
+
+    pub(crate) fn integer(api: &'static PythonApi, value: i64) -> Option<Self> {
+        // SAFETY: as above.
+        unsafe { Self::new(api, (api.PyLong_FromLong)(value)) }
+    }
+
     pub(crate) fn object(&self) -> Object {
         self.object
     }
@@ -64,7 +75,12 @@ impl OwnedRef {
 
     /// Calls it with one argument, or with none.
     pub(crate) fn call(&self, argument: Option<&Self>) -> Option<Self> {
-        self.call_with(argument, NULL)
+        self.call_with(argument.as_slice(), NULL)
+    }
+
+    /// Calls it with these arguments.
+    pub(crate) fn call_all(&self, arguments: &[&Self]) -> Option<Self> {
+        self.call_with(arguments, NULL)
     }
 
     /// Calls it with one keyword argument.
@@ -76,26 +92,48 @@ impl OwnedRef {
                 (self.api.PyErr_Clear)();
                 return None;
             }
-            self.call_with(None, keywords.object)
+            self.call_with(&[], keywords.object)
         }
     }
 
-    fn call_with(&self, argument: Option<&Self>, keywords: Object) -> Option<Self> {
+    fn call_with(&self, arguments: &[&Self], keywords: Object) -> Option<Self> {
+        let count = isize::try_from(arguments.len()).ok()?;
         // SAFETY: the lock is held, objects are alive; SetItem takes over a reference.
         unsafe {
-            let arguments = Self::new(
-                self.api,
-                (self.api.PyTuple_New)(isize::from(argument.is_some())),
-            )?;
-            if let Some(argument) = argument {
+            let tuple = Self::new(self.api, (self.api.PyTuple_New)(count))?;
+            for (at, argument) in (0..count).zip(arguments) {
                 let shared = Self::share(self.api, argument.object).release();
-                (self.api.PyTuple_SetItem)(arguments.object, 0, shared);
+                (self.api.PyTuple_SetItem)(tuple.object, at, shared);
             }
             Self::new(
                 self.api,
-                (self.api.PyObject_Call)(self.object, arguments.object, keywords),
+                (self.api.PyObject_Call)(self.object, tuple.object, keywords),
             )
         }
+    }
+
+    /// Number of entries of a dictionary; -1 if it is not one.
+    pub(crate) fn dictionary_size(&self) -> isize {
+        // SAFETY: the lock is held, the object alive.
+        unsafe {
+            let size = (self.api.PyDict_Size)(self.object);
+            if size < 0 {
+                (self.api.PyErr_Clear)();
+            }
+            size
+        }
+    }
+
+    /// `__name__` of its class.
+    pub(crate) fn class_name(&self) -> Option<Self> {
+        // SAFETY: the lock is held, the object alive.
+        let class = unsafe { Self::new(self.api, (self.api.PyObject_Type)(self.object)) }?;
+        class.attribute(c"__name__")
+    }
+
+    /// Whether it is None.
+    pub(crate) fn is_none(&self) -> bool {
+        self.api.is_none(self.object)
     }
 
     /// The items of a list or tuple; none of anything else.
@@ -117,7 +155,11 @@ impl OwnedRef {
         // SAFETY: the lock is held, objects are alive; the value is borrowed from the dictionary.
         unsafe {
             let value = (self.api.PyDict_GetItemWithError)(self.object, key.object);
-            (!value.is_null()).then(|| Self::share(self.api, value))
+            if value.is_null() {
+                (self.api.PyErr_Clear)();
+                return None;
+            }
+            Some(Self::share(self.api, value))
         }
     }
 

@@ -15,6 +15,7 @@ use super::interpreter::behind;
 use super::interpreter::callable;
 use super::interpreter::method;
 use super::object::OwnedRef;
+use super::steps;
 use crate::process_ring::existing_ring;
 use crate::recording::expected;
 use crate::recording::guarded;
@@ -135,6 +136,9 @@ impl HookedInterpreter {
     }
 
     fn end(&'static self) {
+        if self.id == 0 {
+            steps::end();
+        }
         let Ok(mut state) = self.state.try_lock() else {
             return;
         };

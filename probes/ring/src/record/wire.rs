@@ -10,6 +10,7 @@ use super::MalformedRecord;
 use super::RingGpuOp;
 use super::RingPause;
 use super::RingRecord;
+use super::StepMarker;
 use super::TextId;
 use super::TextPiece;
 use super::TimeInterval;
@@ -150,4 +151,5 @@ wire_records! {
     13 = Cupti { state: CuptiState, detail: TextId, at_ns: u64, code: i64 }
     14 = Dropped { at_ns: u64, count: u64 }
     15 = Flushed { at_ns: u64 }
+    16 = StepMark { marker: StepMarker, tid: u32, at_ns: u64, name: TextId }
 }

@@ -23,6 +23,7 @@ fn injection(library: &Path) -> InjectionPlan {
     InjectionPlan {
         library: library.to_owned(),
         options: InjectOptions::default(),
+        step_function: None,
     }
 }
 
@@ -88,10 +89,13 @@ fn without_cupti_the_driver_loads_nothing() {
         let injection = InjectionPlan {
             library: "/x/libgctrace_inject.so".into(),
             options,
+            step_function: Some("train_step".to_owned()),
         };
         plan.inject(&injection, Path::new(SOCKET))
             .expect("no link is needed");
         assert_eq!(plan.variable(CUDA_INJECTION), None);
+        let function = plan.variable(STEP_FUNCTION_VARIABLE);
+        assert_eq!(function, Some(OsStr::new("train_step")));
     }
 }
 

@@ -19,6 +19,7 @@ use crate::record::trace::RecordingTrace;
 use gctrace_event::Interpreter;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
+use gctrace_event::StepMarker;
 use gctrace_probes::proc_status;
 use gctrace_ring::LostKind;
 use gctrace_ring::RingConsumer;
@@ -256,6 +257,7 @@ fn lost_name(kind: LostKind) -> &'static str {
         LostKind::Pauses => "collections: the ring of the process was full",
         LostKind::Descriptions => "names and lines of code: the ring of the process was full",
         LostKind::GpuWork => "GPU work: the ring of the process was full (--ring-size)",
+        LostKind::Steps => "marks of steps: the ring of the process was full",
         LostKind::Calls => "CUDA calls: the ring of the process was full (--ring-size)",
     }
 }
@@ -330,6 +332,7 @@ impl InjectedProcessFacts {
                         trace.examination.examined(self.process.pid, true);
                     }
                 }
+                RingEvent::FunctionUnwatched => stats.function_is_settled = true,
                 RingEvent::Unhooked => {
                     if stats.describes_processes {
                         let pid = self.process.pid;
@@ -379,6 +382,16 @@ impl InjectedProcessFacts {
                 call.tid = self.thread(call.tid);
                 self.name_thread(call.tid, trace, stats);
                 trace.output.write(&Record::CudaCall(call));
+            }
+            // Probes record them with their lengths.
+            Record::Step(step)
+                if step.marker == StepMarker::Backward && stats.probes_see_backward => {}
+            Record::Step(mut step) => {
+                stats.steps += 1;
+                stats.function_is_settled |= matches!(step.marker, StepMarker::Function(_));
+                step.tid = self.thread(step.tid);
+                self.name_thread(step.tid, trace, stats);
+                trace.output.write(&Record::Step(step));
             }
             Record::Settings(settings) => trace.output.settings(settings),
             other => trace.output.write(&other),

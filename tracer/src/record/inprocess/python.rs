@@ -15,6 +15,8 @@ use gctrace_event::GcSettings;
 use gctrace_event::Interpreter;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use gctrace_ring::HookState;
 use gctrace_ring::RingPause;
 use gctrace_ring::TextId;
@@ -128,6 +130,18 @@ impl PythonRing {
                     ..self.pause(&pause)
                 })));
             }
+            From::StepMark {
+                at_ns,
+                tid,
+                marker,
+                name,
+            } => ring_events.push(RingEvent::Record(Record::Step(StepMark {
+                pid: self.pid,
+                tid,
+                marker: self.marker(marker, name),
+                start_ns: at_ns,
+                end_ns: at_ns,
+            }))),
             From::Hook {
                 at_ns,
                 state,
@@ -179,6 +193,16 @@ impl PythonRing {
         self.texts.get(text).unwrap_or(NAME_LOST)
     }
 
+    fn marker(&self, marker: gctrace_ring::StepMarker, name: TextId) -> StepMarker {
+        let name = self.name(name).to_owned();
+        match marker {
+            gctrace_ring::StepMarker::Function => StepMarker::Function(name),
+            gctrace_ring::StepMarker::Optimizer => StepMarker::Optimizer(name),
+            gctrace_ring::StepMarker::Backward => StepMarker::Backward,
+            gctrace_ring::StepMarker::DataLoader => StepMarker::DataLoader(name),
+        }
+    }
+
     fn interpreter(&self, version: TextId, file: TextId, free_threaded: bool) -> Interpreter {
         // `3.11.7 (main, Dec  4 2023, 18:10:11) [Clang 15.0.7 ]`
         let version = self.texts.or_empty(version).trim_ascii_start();
@@ -218,10 +242,16 @@ impl PythonRing {
                     .to_owned()
             }
             HookState::Failed => format!("collections cannot be recorded in-process{why}"),
+            HookState::NotWatchingFunction => {
+                format!("calls of the function of --step-function are not recorded{why}")
+            }
             HookState::NotCountingAllocations => format!("allocations are not counted{why}"),
         };
         if count > 0 {
             ring_events.push(RingEvent::Missed(MISSED, count));
+        }
+        if state == HookState::NotWatchingFunction {
+            ring_events.push(RingEvent::FunctionUnwatched);
         }
         if matches!(state, HookState::Failed | HookState::GivenUp) {
             ring_events.push(RingEvent::Unhooked);

@@ -19,6 +19,8 @@ pub(super) enum RingEvent {
     SeenSince(u64),
     /// Collections of one of its interpreters are not recorded, or no longer.
     Unhooked,
+    /// Calls of the function of `--step-function` are not recorded.
+    FunctionUnwatched,
     /// A sentence for user and reader; reported once for all processes.
     Notice(InjectedNotice),
     /// Lost events: place and number.

@@ -29,6 +29,13 @@ pub(crate) enum ModeError {
     /// Nothing can be injected into a running process.
     #[error("--mode {mode} records commands that gctrace starts, not running processes (-p)")]
     Attach { mode: &'static str },
+    /// Calls of a function are seen only by the library.
+    #[error("--step-function {function} is recorded in-process, which {without} excludes")]
+    StepFunction {
+        function: String,
+        /// The option that excludes it, or a running process.
+        without: &'static str,
+    },
     /// The kernel refuses our probes, and there is no other way to record a running process.
     #[error("cannot record from the kernel: {why}")]
     Kernel {
@@ -53,6 +60,9 @@ impl ModeError {
             Self::Attach { .. } => {
                 "It can be recorded from the kernel: sudo gctrace record -p PID".to_owned()
             }
+            Self::StepFunction { function, .. } => {
+                format!("It can be recorded with: gctrace --step-function {function} -- COMMAND")
+            }
             Self::Kernel { instead, .. } => instead.clone(),
             Self::Library(error) => error.remedy(),
             Self::Command { .. } => {
@@ -67,7 +77,12 @@ impl ModeError {
 /// # Errors
 /// The requested mode is not possible.
 pub(crate) fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDecision, ModeError> {
+    let by_both = config.step_function.is_some() && facts.no_probes.is_none();
+    if let Some(error) = step_function_unseen(config) {
+        return Err(error);
+    }
     match config.mode {
+        RecordMode::Auto if by_both => within(config, facts, CollectionSource::Both),
         RecordMode::Ebpf => from_kernel(config, facts).map(|()| probes_alone()),
         RecordMode::Inject => within(config, facts, CollectionSource::Injected),
         RecordMode::Both => {
@@ -89,6 +104,18 @@ fn probes_alone() -> ModeDecision {
         notes: Vec::new(),
         opening: None,
     }
+}
+
+/// The function of `--step-function` cannot be watched.
+fn step_function_unseen(config: &RecordConfig) -> Option<ModeError> {
+    let function = config.step_function.clone()?;
+    let without = match (&config.target, config.mode) {
+        (RecordTarget::Process { .. }, _) => "-p",
+        (RecordTarget::Everything, _) => "a view without a command",
+        (RecordTarget::Command(_), RecordMode::Ebpf) => "--mode ebpf",
+        (RecordTarget::Command(_), _) => return None,
+    };
+    Some(ModeError::StepFunction { function, without })
 }
 
 fn attached(config: &RecordConfig) -> Option<ModeError> {
@@ -149,7 +176,11 @@ fn within(
     };
     Ok(ModeDecision {
         collections,
-        injection: Some(InjectionPlan { library, options }),
+        injection: Some(InjectionPlan {
+            library,
+            options,
+            step_function: config.step_function.clone(),
+        }),
         notes: warnings(config, facts),
         opening: None,
     })
@@ -210,6 +241,7 @@ fn privileged(config: &RecordConfig, facts: &ModeFacts) -> ModeDecision {
             injection: Some(InjectionPlan {
                 library: library.clone(),
                 options: options(config),
+                step_function: None,
             }),
             notes: warnings(config, facts),
             ..decision

@@ -12,7 +12,6 @@ use super::Problem;
 use super::id;
 use super::time;
 use crate::Annotation;
-use crate::BackwardStep;
 use crate::Collective;
 use crate::CudaCall;
 use crate::CudaLaunches;
@@ -23,7 +22,8 @@ use crate::GpuOpKind;
 use crate::GpuSync;
 use crate::GpuSyncKind;
 use crate::Record;
-use crate::line::BACKWARD;
+use crate::StepMark;
+use crate::StepMarker;
 use crate::read::events::TraceMember;
 use crate::read::events::TraceMemberKey;
 
@@ -52,14 +52,12 @@ pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
     if let Some(kind) = GpuOpKind::from_category(category) {
         return Ok(Record::GpuOp(op(event, kind)?));
     }
-    let is_backward = event.name.raw_text() == Some(BACKWARD.as_bytes());
     Ok(match category {
         b"gctrace" if event.name.raw_text() == Some(b"cuda launches") => {
             Record::CudaLaunches(launches(event).ok_or(DecodeError::Other)?)
         }
         b"cuda_sync" => Record::GpuSync(sync(event)?),
-        b"user_annotation" if is_backward => Record::Step(step(event).ok_or(DecodeError::Other)?),
-        b"user_annotation" => Record::Annotation(annotation(event)?),
+        b"user_annotation" => marked(annotation(event)?),
         _ => return Err(DecodeError::Other),
     })
 }
@@ -130,14 +128,18 @@ fn launches(event: &ChromeEvent<'_>) -> Option<CudaLaunches> {
     })
 }
 
-fn step(event: &ChromeEvent<'_>) -> Option<BackwardStep> {
-    let (pid, tid, start_ns, end_ns) = thread_extent(event)?;
-    Some(BackwardStep {
-        pid,
-        tid,
-        start_ns,
-        end_ns,
-    })
+/// The record of an annotation: a mark of a training step, by its name, or any other.
+fn marked(annotation: Annotation) -> Record {
+    match StepMarker::from_annotation(&annotation.name) {
+        Some(marker) => Record::Step(StepMark {
+            pid: annotation.pid,
+            tid: annotation.tid,
+            marker,
+            start_ns: annotation.start_ns,
+            end_ns: annotation.end_ns,
+        }),
+        None => Record::Annotation(annotation),
+    }
 }
 
 fn small(value: JsonValue<'_>) -> Option<i8> {

@@ -7,7 +7,6 @@ use crate::record::output::RecordSink;
 use gctrace_ebpf::CallKind;
 use gctrace_ebpf::CudaCallEvent as Call;
 use gctrace_ebpf::DeviceMemoryEvent;
-use gctrace_event::BackwardStep;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
 use gctrace_event::CudaLayer;
@@ -15,6 +14,8 @@ use gctrace_event::DeviceMemory;
 use gctrace_event::Pause;
 use gctrace_event::PauseMemory;
 use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use gctrace_probes::cuda::BytesArgument;
 use gctrace_probes::cuda::FunctionLayer;
 use gctrace_probes::cuda::GridArgument;
@@ -39,7 +40,7 @@ pub(super) struct CudaStore {
     launches: HashMap<(u32, u32, u64), CudaLaunches>,
     devices: HashMap<MemoryKey, MemoryState>,
     /// Backward passes of threads that have started and not returned.
-    steps: HashMap<(u32, u32), BackwardStep>,
+    steps: HashMap<(u32, u32), StepMark>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,7 +86,8 @@ impl CudaStore {
     /// A backward pass starts, or has returned. One that raised an exception never returns: it is
     /// written, without its end, when the thread's next one starts or no more events can come.
     fn step(&mut self, call: &Call, sink: &mut impl RecordSink) {
-        let step = BackwardStep {
+        let step = StepMark {
+            marker: StepMarker::Backward,
             pid: call.pid,
             tid: call.tid,
             start_ns: call.start_ns,
@@ -102,7 +104,7 @@ impl CudaStore {
         }
     }
 
-    fn write_steps(&mut self, sink: &mut impl RecordSink, which: impl Fn(&BackwardStep) -> bool) {
+    fn write_steps(&mut self, sink: &mut impl RecordSink, which: impl Fn(&StepMark) -> bool) {
         for (_, step) in self.steps.extract_if(|_, step| which(step)) {
             sink.write(&Record::Step(step));
         }

@@ -87,6 +87,7 @@ fn outcome(config: &RecordConfig, facts: &ModeFacts) -> String {
             ModeError::Denied { .. } => "denied".to_owned(),
             ModeError::Kernel { .. } => "kernel".to_owned(),
             ModeError::Attach { .. } => "attach".to_owned(),
+            ModeError::StepFunction { .. } => "function".to_owned(),
             ModeError::Library(_) => "library".to_owned(),
             ModeError::Command { .. } => "command".to_owned(),
         },
@@ -260,6 +261,34 @@ fn options_reach_the_library() {
 }
 
 #[test]
+fn a_step_function_needs_the_library() {
+    let watching = |config: RecordConfig| RecordConfig {
+        step_function: Some("train_step".to_owned()),
+        ..config
+    };
+    let rows = [
+        (RecordMode::Auto, facts(), "both, 0 notes"),
+        (RecordMode::Auto, with_cuda(), "both, 0 notes"),
+        (RecordMode::Auto, unprivileged(), "injected, 0 notes"),
+        (RecordMode::Auto, no_library(facts()), "library"),
+        (RecordMode::Inject, facts(), "injected, 0 notes"),
+        (RecordMode::Both, facts(), "both, 0 notes"),
+        (RecordMode::Ebpf, facts(), "function"),
+    ];
+    for (mode, facts, expected) in rows {
+        let config = watching(asked(mode));
+        assert_eq!(outcome(&config, &facts), expected, "{mode:?}");
+        if let Ok(decision) = choose(&config, &facts) {
+            let function = decision.injection.expect("a library").step_function;
+            assert_eq!(function.as_deref(), Some("train_step"));
+        }
+    }
+    for mode in [RecordMode::Auto, RecordMode::Inject] {
+        assert_eq!(outcome(&watching(attach(mode)), &facts()), "function");
+    }
+}
+
+#[test]
 fn cupti_is_left_to_another_tool() {
     let yielding = RecordConfig {
         gpu_yield: true,
@@ -290,6 +319,13 @@ fn messages() {
         refusal(&attach(RecordMode::Auto), &unprivileged()),
         refusal(&asked(RecordMode::Auto), &no_library(unprivileged())),
         refusal(&attach(RecordMode::Inject), &facts()),
+        refusal(
+            &RecordConfig {
+                step_function: Some("train_step".to_owned()),
+                ..asked(RecordMode::Ebpf)
+            },
+            &facts(),
+        ),
         refusal(
             &asked(RecordMode::Inject),
             &ModeFacts {

@@ -5,7 +5,6 @@ use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::BackwardStep;
 use gctrace_event::Frame;
 use gctrace_event::GcReason;
 use gctrace_event::GcSettings;
@@ -22,6 +21,8 @@ use gctrace_event::ProcessExit;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use gctrace_event::RecordingMode;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
 use gctrace_event::TraceHeader;
 
 const MS: u64 = 1_000_000;
@@ -167,7 +168,8 @@ fn step_of(pid: u32, number: u64) -> Vec<Record> {
         _ => 0,
     };
     let mut records = vec![
-        Record::Step(BackwardStep {
+        Record::Step(StepMark {
+            marker: StepMarker::Backward,
             pid,
             tid: pid,
             start_ns: START + at_ms * MS,

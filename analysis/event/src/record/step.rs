@@ -1,0 +1,85 @@
+//! Marks of training steps.
+//!
+//! Owns how a mark is named in a trace: as the PyTorch profiler names its annotations, so that its
+//! own traces have steps from them too.
+
+use std::borrow::Cow;
+
+/// What marks a training step.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StepMarker {
+    /// A call of the function that the user named (`--step-function`): its name as given.
+    Function(String),
+    /// The end of a step of a torch optimizer: its class, for example `SGD`.
+    Optimizer(String),
+    /// A backward pass: the outermost call of `torch::autograd::Engine::execute` of a thread.
+    Backward,
+    /// The next batch of a torch `DataLoader`: the class of the iterator.
+    DataLoader(String),
+}
+
+const FUNCTION: &str = "step function ";
+const OPTIMIZER: (&str, &str) = ("Optimizer.step#", ".step");
+const BACKWARD: &str = "backward";
+const DATA_LOADER: (&str, &str) = ("enumerate(DataLoader)#", ".__next__");
+
+impl StepMarker {
+    /// Name of the mark's annotation: `step function train_step`, `Optimizer.step#SGD.step`,
+    /// `backward`, `enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`.
+    #[must_use]
+    pub fn annotation(&self) -> Cow<'static, str> {
+        let around = |class: &str, (before, after)| Cow::Owned(format!("{before}{class}{after}"));
+        match self {
+            Self::Function(name) => around(name, (FUNCTION, "")),
+            Self::Optimizer(class) => around(class, OPTIMIZER),
+            Self::Backward => Cow::Borrowed(BACKWARD),
+            Self::DataLoader(class) => around(class, DATA_LOADER),
+        }
+    }
+
+    /// The marker with this name ([`StepMarker::annotation`]); `None` for any other.
+    #[must_use]
+    pub fn from_annotation(name: &str) -> Option<Self> {
+        let between = |(before, after): (&str, &str)| {
+            let class = name.strip_prefix(before)?.strip_suffix(after)?;
+            Some(class.to_owned())
+        };
+        if name == BACKWARD {
+            return Some(Self::Backward);
+        }
+        between(OPTIMIZER)
+            .map(Self::Optimizer)
+            .or_else(|| between(DATA_LOADER).map(Self::DataLoader))
+            .or_else(|| between((FUNCTION, "")).map(Self::Function))
+    }
+}
+
+/// A mark of a training step: a step lasts from one mark ([`StepMark::at_ns`]) to the next of the
+/// same marker and thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepMark {
+    /// Process id in the host's initial pid namespace; of other tools' traces as written there.
+    pub pid: u32,
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// What marks the step.
+    pub marker: StepMarker,
+    /// Start of the call, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
+    pub start_ns: u64,
+    /// Its end, never before `start_ns`; equal to the start if only the mark itself was recorded,
+    /// as in-process, or if the end of a backward pass was not seen.
+    pub end_ns: u64,
+}
+
+impl StepMark {
+    /// The time of the mark: an optimizer's step is marked by its end, any other call by its start.
+    #[must_use]
+    pub fn at_ns(&self) -> u64 {
+        match self.marker {
+            StepMarker::Optimizer(_) => self.end_ns,
+            StepMarker::Function(_) | StepMarker::Backward | StepMarker::DataLoader(_) => {
+                self.start_ns
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Marks of training steps.
+//!
+//! - `optimizer`: the end of a step of torch's optimizer, by torch's own hook;
+//! - `backward`: backward passes of torch, by an interposed function;
+//! - `monitoring`: calls of the function that the user named, and of the `__next__` of torch's
+//!   `DataLoader`, by `sys.monitoring` (3.12 and later).
+//!
+//! Nothing is imported for this, and `sys.meta_path` stays as it is: `look` checks which modules
+//! the program itself has imported, at collections, which run all the time while torch is imported,
+//! and at the first backward passes.
+
+mod backward;
+mod function;
+mod monitoring;
+mod optimizer;
+
+use super::api::PythonApi;
+use super::api::api;
+use super::apply;
+use super::object::OwnedRef;
+use crate::process_ring::now_ns;
+use crate::process_ring::options;
+use crate::process_ring::ring;
+use crate::process_ring::tid;
+use crate::recording::guarded;
+use gctrace_ring::HookState;
+use gctrace_ring::NO_TEXT;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
+use gctrace_ring::StepMarker;
+use std::ffi::CStr;
+use std::ffi::c_int;
+use std::ffi::c_void;
+use std::sync::atomic::AtomicIsize;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering;
+
+pub(crate) use function::begin;
+
+/// A module of the program in which something is watched.
+struct WatchedModule {
+    name: &'static CStr,
+    /// Its bit in [`SOUGHT`].
+    bit: u8,
+    /// `None` if this version of it lacks what is needed.
+    watch: fn(&'static PythonApi, &OwnedRef) -> Option<()>,
+}
+
+const MODULES: [WatchedModule; 2] = [
+    WatchedModule {
+        name: c"torch.optim.optimizer",
+        bit: OPTIMIZER,
+        watch: optimizer::watch,
+    },
+    WatchedModule {
+        name: c"torch.utils.data.dataloader",
+        bit: DATA_LOADER,
+        watch: monitoring::watch_data_loader,
+    },
+];
+
+const OPTIMIZER: u8 = 1;
+const DATA_LOADER: u8 = 2;
+
+/// Modules that the main interpreter has not imported yet. Torch supports no other interpreter.
+static SOUGHT: AtomicU8 = AtomicU8::new(0);
+
+/// Number of the imported modules at the last look.
+static IMPORTED: AtomicIsize = AtomicIsize::new(0);
+
+/// Whether marks are wanted.
+#[inline]
+fn are_wanted() -> bool {
+    apply::is_active() || options().is_some_and(|options| options.steps)
+}
+
+/// Every mark but those of backward passes comes through here, with the interpreter's lock held and
+/// no exception set.
+fn mark(api: &'static PythonApi, marker: StepMarker, name: &str) {
+    write(marker, name);
+    apply::step(api, marker);
+}
+
+/// Writes a mark. Needs no lock.
+fn write(marker: StepMarker, name: &str) {
+    if !options().is_some_and(|options| options.steps) {
+        return;
+    }
+    let at_ns = now_ns();
+    let Some(ring) = ring(RingRole::Python) else {
+        return;
+    };
+    let name = match name {
+        "" => NO_TEXT,
+        _ => ring.text(name),
+    };
+    ring.push(&RingRecord::StepMark {
+        at_ns,
+        tid: tid(),
+        marker,
+        name,
+    });
+}
+
+/// Begins to watch in a new interpreter, whose lock is held.
+pub(super) fn install(api: &'static PythonApi) {
+    if !are_wanted() {
+        return;
+    }
+    let id = api.interpreter_id();
+    if id == 0 {
+        IMPORTED.store(0, Ordering::Relaxed);
+        SOUGHT.store(OPTIMIZER | DATA_LOADER, Ordering::Relaxed);
+    }
+    if function::named().is_some()
+        && let Err(reason) = monitoring::watch_function(api)
+        && let Some(ring) = ring(RingRole::Python)
+    {
+        ring.push(&RingRecord::Hook {
+            at_ns: now_ns(),
+            state: HookState::NotWatchingFunction,
+            interpreter: id,
+            detail: ring.text(reason),
+            count: 0,
+        });
+    }
+}
+
+/// The main interpreter ends: its modules are about to go.
+pub(super) fn end() {
+    SOUGHT.store(0, Ordering::Relaxed);
+}
+
+/// Watches the modules that the program has imported since the last look. The main interpreter's
+/// lock is held, and no exception is set.
+#[inline]
+pub(super) fn look(api: &'static PythonApi) {
+    if SOUGHT.load(Ordering::Relaxed) != 0 {
+        search(api);
+    }
+}
+
+fn search(api: &'static PythonApi) {
+    // SAFETY: the lock is held; the interpreter has its modules until `end`.
+    let modules = unsafe { OwnedRef::share(api, (api.PyImport_GetModuleDict)()) };
+    let count = modules.dictionary_size();
+    if IMPORTED.swap(count, Ordering::Relaxed) == count {
+        return;
+    }
+    for module in MODULES {
+        let name = OwnedRef::interned(api, module.name);
+        let Some(found) = name.and_then(|name| modules.value(&name)) else {
+            continue;
+        };
+        if is_initializing(&found) {
+            IMPORTED.store(0, Ordering::Relaxed);
+        } else if SOUGHT.fetch_and(!module.bit, Ordering::Relaxed) & module.bit != 0 {
+            let _ = (module.watch)(api, &found);
+        }
+    }
+}
+
+/// Whether a module's code is still running (`importlib._bootstrap._load_unlocked`).
+fn is_initializing(module: &OwnedRef) -> bool {
+    let spec = module.attribute(c"__spec__");
+    let state = spec.and_then(|spec| spec.attribute(c"_initializing"));
+    state.and_then(|state| state.number()) == Some(1)
+}
+
+/// A backward pass starts, on a thread that need not hold the interpreter's lock.
+fn backward_begins() {
+    /// Passes at which modules are looked for: the program may have collected nothing so far.
+    const LOOKS: u8 = 8;
+    static LOOKED: AtomicU8 = AtomicU8::new(0);
+    write(StepMarker::Backward, "");
+    apply::step_without_lock(StepMarker::Backward);
+    if SOUGHT.load(Ordering::Relaxed) & OPTIMIZER != 0
+        && LOOKED.load(Ordering::Relaxed) < LOOKS
+        && let Some(api) = api()
+    {
+        LOOKED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: may be called by any thread.
+        unsafe { (api.Py_AddPendingCall)(pending_look, std::ptr::null_mut()) };
+    }
+}
+
+/// Runs in the main thread of the main interpreter.
+unsafe extern "C" fn pending_look(_argument: *mut c_void) -> c_int {
+    guarded(|| {
+        if let Some(api) = api() {
+            look(api);
+        }
+    });
+    0
+}

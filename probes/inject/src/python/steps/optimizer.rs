@@ -1,0 +1,122 @@
+//! Steps of torch's optimizers: the global hook that torch (2.0 and later) has for it.
+
+use crate::python::api::MethodDef;
+use crate::python::api::NULL;
+use crate::python::api::Object;
+use crate::python::api::PythonApi;
+use crate::python::api::api;
+use crate::python::interpreter::method;
+use crate::python::object::OwnedRef;
+use crate::recording::expected;
+use crate::recording::guarded;
+use gctrace_ring::StepMarker;
+use std::sync::Mutex;
+
+static STEPPED: MethodDef = method(c"gctrace_stepped", stepped);
+
+/// Adds the hook.
+pub(super) fn watch(api: &'static PythonApi, module: &OwnedRef) -> Option<()> {
+    let register = module.attribute(c"register_optimizer_step_post_hook")?;
+    // SAFETY: the lock is held; the method is static.
+    let hook =
+        unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(&raw const STEPPED, NULL, NULL)) }?;
+    register.call(Some(&hook)).map(drop)
+}
+
+/// `hook(optimizer, args, kwargs)`, called at the end of each `step` of any optimizer.
+unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) -> Object {
+    // The function was created by it.
+    let Some(api) = expected(api()) else {
+        return NULL;
+    };
+    guarded(|| {
+        if count < 1 || !super::are_wanted() {
+            return;
+        }
+        // SAFETY: called by the interpreter, with its lock and this many arguments.
+        let optimizer = unsafe { OwnedRef::share(api, *arguments) };
+        let marks = MARKING.try_lock();
+        if marks.is_ok_and(|mut marking| marking.marks(optimizer.object().addr()))
+            && let Some(class) = optimizer.class_name()
+        {
+            super::mark(api, StepMarker::Optimizer, class.text().unwrap_or_default());
+        }
+    });
+    api.none()
+}
+
+static MARKING: Mutex<MarkingOptimizer> = Mutex::new(MarkingOptimizer {
+    marking: 0,
+    other: 0,
+    others: 0,
+});
+
+/// Which optimizer marks the steps, of several (those of generator and discriminator): the first,
+/// as long as it steps.
+struct MarkingOptimizer {
+    /// Address of the object; 0: none has stepped.
+    marking: usize,
+    /// Another one that has stepped since, and how often.
+    other: usize,
+    others: u32,
+}
+
+impl MarkingOptimizer {
+    /// Number of steps of another optimizer without one of the first after which it replaces that:
+    /// more than a discriminator has per step of its generator.
+    const REPLACED_AFTER: u32 = 8;
+
+    /// Whether a step of this object is a mark.
+    fn marks(&mut self, optimizer: usize) -> bool {
+        if self.marking == 0 {
+            self.marking = optimizer;
+        }
+        if self.marking != optimizer {
+            if self.others == 0 {
+                self.other = optimizer;
+            }
+            if self.other == optimizer {
+                self.others += 1;
+            }
+            if self.others < Self::REPLACED_AFTER {
+                return false;
+            }
+            self.marking = self.other;
+        }
+        self.others = 0;
+        self.marking == optimizer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The steps of which each of these optimizers is a mark.
+    fn marks(steps: &[usize]) -> Vec<bool> {
+        let mut marking = MarkingOptimizer {
+            marking: 0,
+            other: 0,
+            others: 0,
+        };
+        steps.iter().map(|step| marking.marks(*step)).collect()
+    }
+
+    #[test]
+    fn the_first_one_marks_while_it_steps() {
+        let gan: Vec<usize> = [1, 2, 2, 2, 2, 2].repeat(4);
+        let expected: Vec<bool> = gan.iter().map(|step| *step == 1).collect();
+        assert_eq!(marks(&gan), expected);
+        // One for each parameter.
+        let each: Vec<usize> = (1..=300).collect();
+        assert_eq!(
+            marks(&each.repeat(3)).iter().filter(|mark| **mark).count(),
+            3
+        );
+        // Another phase of training.
+        let phases = [vec![1; 5], vec![2; 20]].concat();
+        let marked = marks(&phases);
+        assert_eq!(marked.iter().filter(|mark| **mark).count(), 5 + 20 - 7);
+        assert!(marked.iter().skip(12).all(|mark| *mark));
+    }
+}

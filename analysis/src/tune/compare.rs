@@ -52,9 +52,8 @@ pub fn compare(
     for clock in [TuneMeasure::Wall, TuneMeasure::Cpu] {
         compare_by(clock, &mut tuned, &columns);
     }
-    let full = full_matters(&columns);
     for (at, setting) in tuned.iter_mut().enumerate().skip(1) {
-        setting.refused = refusal(at, settings, &columns, measured, full);
+        setting.refused = refusal(at, settings, &columns, measured);
     }
     let (outcome, best) = verdict(&tuned, measure);
     TuneReport {
@@ -184,24 +183,11 @@ fn difference(these: &[f64], first: &[f64]) -> Option<MeasuredDifference> {
     })
 }
 
-/// Whether full collections take a good part of the collections' time, with any setting.
-fn full_matters(columns: &[Vec<Measured>]) -> bool {
-    columns.iter().any(|column| {
-        let sum = |value: &dyn Fn(&Measured) -> f64| column.iter().map(value).sum::<f64>();
-        let (all, full) = (
-            sum(&|measured| measured.pause_ns.unwrap_or(0.0)),
-            sum(&|measured| measured.full_pause_ns.unwrap_or(0.0)),
-        );
-        all > 0.0 && full >= FULL_MATTERS * all
-    })
-}
-
 fn refusal(
     at: usize,
     settings: &[MeasuredSetting],
     columns: &[Vec<Measured>],
     measured: &MeasuredBlocks,
-    full: bool,
 ) -> Option<TuneRefusal> {
     let column = columns.get(at)?;
     if column.len() < FEWEST_PAIRS {
@@ -215,9 +201,9 @@ fn refusal(
     }
     let of_both = [0, at].into_iter().filter_map(|at| {
         let setting = settings.get(at).filter(|setting| setting.collects);
-        Some(events(columns.get(setting.map(|_| at)?)?, full))
+        Some(events(columns.get(setting.map(|_| at)?)?))
     });
-    let per_block = of_both.min_by(f64::total_cmp)?;
+    let (full, per_block) = of_both.min_by(|one, other| one.1.total_cmp(&other.1))?;
     (per_block < FEWEST_EVENTS).then(|| TuneRefusal::FewCollections {
         full,
         per_block,
@@ -229,8 +215,15 @@ fn refusal(
     })
 }
 
-/// Collections of the kind that matters per block.
-fn events(column: &[Measured], full: bool) -> f64 {
+/// Collections per block of the kind that matters: full ones, if they take a good part of the time
+/// of all (the first member), or all.
+fn events(column: &[Measured]) -> (bool, f64) {
+    let sum = |value: &dyn Fn(&Measured) -> f64| column.iter().map(value).sum::<f64>();
+    let (all, full) = (
+        sum(&|measured| measured.pause_ns.unwrap_or(0.0)),
+        sum(&|measured| measured.full_pause_ns.unwrap_or(0.0)),
+    );
+    let full = all > 0.0 && full >= FULL_MATTERS * all;
     let counts: Vec<f64> = column
         .iter()
         .map(|measured| match measured.collections {
@@ -238,7 +231,7 @@ fn events(column: &[Measured], full: bool) -> f64 {
             all => all.iter().sum(),
         })
         .collect();
-    mean(&counts).unwrap_or(0.0)
+    (full, mean(&counts).unwrap_or(0.0))
 }
 
 /// A block so many times as long, and a little more, to two digits.

@@ -125,7 +125,8 @@ pub enum TuneRefusal {
     /// A block contains too few of the collections that cost the most: what one block leaves
     /// behind would be the next one's cost.
     FewCollections {
-        /// Whether only full collections count, as they take at least a fifth of the time of all.
+        /// Whether only full collections count, as they take at least a fifth of the time of all
+        /// with this setting.
         full: bool,
         /// How many a block of this setting, or of the first, contains on the average.
         per_block: f64,

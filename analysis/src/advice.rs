@@ -12,6 +12,7 @@ use crate::remedy::PricedRemedy;
 use crate::remedy::RecordedRun;
 use crate::report::Advice;
 use crate::report::AdviceId;
+use crate::report::AdvisedSettings;
 use crate::report::Basis;
 use crate::report::GpuCost;
 use crate::report::GroupName;
@@ -20,6 +21,7 @@ use crate::report::PauseTotal;
 use crate::report::ProcessReport;
 use crate::report::Report;
 use crate::report::SettingsReport;
+use crate::time;
 use gctrace_event::Collector;
 use gctrace_event::GcReason;
 
@@ -62,33 +64,60 @@ pub(crate) struct PricedRun {
     remedies: Vec<PricedRemedy>,
 }
 
-/// All advice for a report, in the order to try it.
-pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> Vec<Advice> {
+impl PricedRun {
+    /// All remedies that are not in force, without prices: those are of collector time, not of GPU
+    /// time.
+    fn candidates(self, report: &Report) -> Vec<Advice> {
+        let times = PauseTimes::of(report);
+        let own = self.remedies.into_iter().map(|remedy| Advice {
+            settings: Some(remedy.settings),
+            memory_objects: Some(remedy.waiting_objects),
+            memory_bytes: self
+                .bytes_per_object
+                .map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
+            ..saving(remedy.id, times.all_ns)
+        });
+        own.chain(swapped_out(report, &times)).collect()
+    }
+}
+
+/// All advice for a report, in the order to try it; and the remedies that are not worth it.
+pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> (Vec<Advice>, Vec<Advice>) {
     let level = report.verdict.level;
     if report.runs > 1 {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
     let Some(most) = report.processes.first() else {
-        return vec![match level {
+        let only = match level {
             Level::Unknown => plain(AdviceId::RecordCollections),
             _ => plain(AdviceId::NoCollection),
-        }];
+        };
+        return (vec![only], Vec::new());
     };
-    let mut list = match (level, &report.gpu_cost, priced) {
-        (Level::None | Level::Negligible, _, _) => vec![plain(AdviceId::Leave)],
-        (_, Some(cost), _) => predicted(worthwhile(report, most), report, cost),
-        (_, None, Some(priced)) => simulated(report, priced),
-        (_, None, None) => worthwhile(report, most),
+    let (list, rest) = match (&report.gpu_cost, priced) {
+        (Some(cost), Some(priced)) => predicted(priced.candidates(report), report, cost),
+        (Some(cost), None) => predicted(worthwhile(report, most), report, cost),
+        (None, Some(priced)) => simulated(report, priced),
+        (None, None) => (worthwhile(report, most), Vec::new()),
+    };
+    let (mut list, rest) = match level {
+        Level::None | Level::Negligible => {
+            let priced = list.into_iter().chain(rest);
+            let rest = priced.filter(|advice| advice.settings.is_some()).collect();
+            (vec![plain(AdviceId::Leave)], rest)
+        }
+        _ => (list, rest),
     };
     if report.totals.pauses.uncollectable > 0 {
         list.push(plain(AdviceId::Uncollectable));
     }
-    list
+    (list, rest)
 }
 
-/// The remedies that are likely to save a part of the run, best first. Those that may cost more than
-/// they are likely to save, and more than half of what they may save, are left out.
-fn simulated(report: &Report, mut priced: PricedRun) -> Vec<Advice> {
+/// The remedies that are likely to save a part of the run, best first, and the others. Those that
+/// may cost more than they are likely to save, and more than half of what they may save, are among
+/// the others.
+fn simulated(report: &Report, mut priced: PricedRun) -> (Vec<Advice>, Vec<Advice>) {
     let least_ns = priced.training_ns / REPORTED_FRACTION;
     let worth = |remedy: &PricedRemedy| {
         let likely_ns = remedy.likely_ns();
@@ -98,28 +127,26 @@ fn simulated(report: &Report, mut priced: PricedRun) -> Vec<Advice> {
         let cheap = may_cost_ns < likely_ns.unsigned_abs();
         reported && (cheap || most_ns.unsigned_abs() / 2 >= may_cost_ns)
     };
-    priced.remedies.retain(worth);
     let by_rank = |one: &PricedRemedy, other: &PricedRemedy| other.rank().total_cmp(&one.rank());
     priced.remedies.sort_by(by_rank);
     let bytes = priced.bytes_per_object;
-    let mut list: Vec<Advice> = priced
-        .remedies
-        .into_iter()
-        .map(|remedy| Advice {
-            saves_at_least_ns: Some(remedy.saves_ns[0]),
-            saves_likely_ns: Some(remedy.likely_ns()),
-            saves_at_most_ns: Some(u64::try_from(remedy.saves_ns[2]).unwrap_or(0)),
-            memory_objects: Some(remedy.waiting_objects),
-            memory_bytes: bytes.map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
-            settings: Some(remedy.settings),
-            ..plain(remedy.id)
-        })
-        .collect();
+    let advice = |remedy: PricedRemedy| Advice {
+        saves_at_least_ns: Some(remedy.saves_ns[0]),
+        saves_likely_ns: Some(remedy.likely_ns()),
+        saves_at_most_ns: Some(u64::try_from(remedy.saves_ns[2]).unwrap_or(0)),
+        memory_objects: Some(remedy.waiting_objects),
+        memory_bytes: bytes.map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
+        settings: Some(remedy.settings),
+        ..plain(remedy.id)
+    };
+    let (worth, rest): (Vec<PricedRemedy>, Vec<PricedRemedy>) =
+        priced.remedies.into_iter().partition(worth);
+    let mut list: Vec<Advice> = worth.into_iter().map(advice).collect();
     list.extend(swapped_out(report, &PauseTimes::of(report)));
     if list.is_empty() {
         list.push(plain(AdviceId::Leave));
     }
-    list
+    (list, rest.into_iter().map(advice).collect())
 }
 
 /// `None` unless many pauses waited for a disk.
@@ -182,30 +209,51 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
     list
 }
 
-/// Replaces bounds by predictions, leaves out what saves nothing, and puts what saves most first.
-fn predicted(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> Vec<Advice> {
+/// Replaces bounds by predictions and puts what saves most first; and those that save nothing.
+fn predicted(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> (Vec<Advice>, Vec<Advice>) {
     let refine = |advice: Advice| {
         let Some(what) = report.prediction(advice.id) else {
             // Causes without a prediction save at most the cost of all pauses.
             let saves_at_most_ns = advice.saves_at_most_ns.map(|ns| ns.min(cost.cost_ns));
-            return Some(Advice {
+            return Advice {
                 saves_at_most_ns,
                 ..advice
-            });
+            };
         };
-        let max_ns = u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0);
-        (max_ns >= cost.run_ns / REPORTED_FRACTION).then_some(Advice {
+        Advice {
             saves_at_least_ns: what.saved_ns.at_least_ns,
-            saves_at_most_ns: Some(max_ns),
+            saves_at_most_ns: Some(u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0)),
+            settings: advice
+                .settings
+                .map(|own| at_interval(own, what.every_steps)),
             ..advice
-        })
+        }
     };
-    let mut list: Vec<Advice> = list.into_iter().filter_map(refine).collect();
+    let worth = |advice: &Advice| {
+        let most_ns = advice.saves_at_most_ns;
+        most_ns.is_none_or(|ns| ns >= cost.run_ns / REPORTED_FRACTION)
+    };
+    let (mut list, rest): (Vec<Advice>, Vec<Advice>) =
+        list.into_iter().map(refine).partition(worth);
     list.sort_by_key(|advice| std::cmp::Reverse(expected_ns(advice)));
     if list.is_empty() {
         list.push(plain(AdviceId::Leave));
     }
-    list
+    (list, rest)
+}
+
+/// The settings with the interval that the prediction is for.
+fn at_interval(settings: AdvisedSettings, every_steps: Option<u64>) -> AdvisedSettings {
+    let steps = settings.collect_every_steps.zip(every_steps);
+    let Some((old_steps, new_steps)) = steps.filter(|(old, _)| *old > 0) else {
+        return settings;
+    };
+    let every_ns = settings.collect_every_ns;
+    AdvisedSettings {
+        collect_every_steps: Some(new_steps),
+        collect_every_ns: every_ns.map(|ns| time::times(ns, new_steps) / old_steps),
+        ..settings
+    }
 }
 
 /// Twice the midpoint of the saving, in ns.

@@ -15,6 +15,7 @@ pub mod index;
 pub(crate) mod launching;
 pub mod merge;
 pub mod pause_span;
+mod periods;
 pub mod ranks;
 pub mod replay;
 pub(crate) mod steps;

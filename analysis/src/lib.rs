@@ -1,7 +1,7 @@
 //! gctrace's analysis: events in, report out.
 //!
 //! Pure: nothing here opens files or prints. Memory grows with the number of processes and of
-//! distinct stacks, by some 11 bytes per pause (32 more in processes that use a GPU), and by about
+//! distinct stacks, by some 12 bytes per pause (40 more in processes that use a GPU), and by about
 //! 50 bytes per CUDA call and per GPU operation; other events are not kept. The memory of [`live`]
 //! is bounded, however long it runs.
 //!

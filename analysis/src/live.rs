@@ -56,7 +56,6 @@ use figures::BucketRange;
 use gctrace_event::GpuOp;
 use gctrace_event::Pause;
 use gctrace_event::Record;
-use gctrace_event::StepMarker;
 use gctrace_event::TraceHeader;
 use gpus::LiveGpus;
 use live_processes::ENDED_SHOWN_NS;
@@ -161,10 +160,8 @@ impl Live {
             }
             Record::GpuOp(op) => self.op(op),
             Record::Step(step) => {
-                if step.marker == StepMarker::Backward
-                    && let Some(process) = self.processes.at(step.pid, step.start_ns)
-                {
-                    process.add_backward(step);
+                if let Some(process) = self.processes.at(step.pid, step.at_ns()) {
+                    process.add_mark(step);
                 }
             }
             Record::Annotation(annotation) => {

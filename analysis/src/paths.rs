@@ -2,6 +2,8 @@
 //!
 //! Judged by the path alone, as recorded in the code object; nothing here reads files.
 
+use crate::report::TrainingLibrary;
+
 /// Whether a file belongs to the standard library or to an installed package rather than to the
 /// program: it lies under `lib/pythonX.Y` (also `lib64`, and a zipped library `pythonXY.zip`),
 /// `site-packages` or Debian's `dist-packages`, or is frozen into the interpreter.
@@ -17,6 +19,50 @@ pub fn is_library(file: &str) -> bool {
 pub fn is_package(file: &str) -> bool {
     file.split('/')
         .any(|directory| matches!(directory, "site-packages" | "dist-packages"))
+}
+
+/// Whether a file belongs to Python's import system.
+#[must_use]
+pub fn is_import(file: &str) -> bool {
+    file.starts_with("<frozen importlib")
+        || file.starts_with("<frozen zipimport")
+        || after(file).is_some_and(|behind| behind.starts_with("importlib/"))
+}
+
+/// The module of a file: `torch.optim.adam` of `torch/optim/adam.py`, `torch` of
+/// `torch/__init__.py`; of the program's own files the last part of the path.
+#[must_use]
+pub fn module(file: &str) -> String {
+    let path = match after(file) {
+        Some(behind) => behind,
+        None => {
+            let package = file.strip_suffix("/__init__.py").unwrap_or(file);
+            package.rsplit('/').next().unwrap_or(package)
+        }
+    };
+    let path = path.strip_suffix(".py").unwrap_or(path);
+    let path = path.strip_suffix("/__init__").unwrap_or(path);
+    path.replace('/', ".")
+}
+
+/// The training library that a file belongs to, installed or not.
+pub(crate) fn training_library(file: &str) -> Option<TrainingLibrary> {
+    let (folders, _) = file.rsplit_once('/')?;
+    let folders: Vec<&str> = folders.split('/').collect();
+    let contains = |path: &[&str]| folders.windows(path.len()).any(|part| part == path);
+    let all = [
+        (&["torchtitan"][..], TrainingLibrary::Torchtitan),
+        (&["megatron", "bridge"], TrainingLibrary::MegatronBridge),
+        (&["megatron", "training"], TrainingLibrary::MegatronLm),
+        (&["nemo", "lightning"], TrainingLibrary::Nemo),
+        (&["nemo", "collections"], TrainingLibrary::Nemo),
+        (&["olmo_core"], TrainingLibrary::OlmoCore),
+        (&["torchtnt"], TrainingLibrary::Torchtnt),
+        (&["lightning", "pytorch"], TrainingLibrary::Lightning),
+        (&["pytorch_lightning"], TrainingLibrary::Lightning),
+    ];
+    let found = all.into_iter().find(|(path, _)| contains(path));
+    found.map(|(_, library)| library)
 }
 
 /// A library's file from its package on: `torch/optim/adam.py`, `json/decoder.py`. Others as they
@@ -83,6 +129,73 @@ mod tests {
         ] {
             assert!(is_library(file), "{file}");
             assert_eq!(short(file), name);
+        }
+    }
+
+    #[test]
+    fn training_libraries() {
+        for (file, library) in [
+            (
+                "/v/lib/python3.12/site-packages/torchtitan/train.py",
+                Some(TrainingLibrary::Torchtitan),
+            ),
+            (
+                "/home/me/torchtitan/torchtitan/train.py",
+                Some(TrainingLibrary::Torchtitan),
+            ),
+            (
+                "/opt/Megatron-LM/megatron/training/training.py",
+                Some(TrainingLibrary::MegatronLm),
+            ),
+            ("/opt/Megatron-LM/megatron/core/optimizer/a.py", None),
+            (
+                "a/nemo/lightning/pytorch/callbacks/peft.py",
+                Some(TrainingLibrary::Nemo),
+            ),
+            (
+                "a/site-packages/lightning/pytorch/loops/fit_loop.py",
+                Some(TrainingLibrary::Lightning),
+            ),
+            (
+                "a/site-packages/pytorch_lightning/loops/fit_loop.py",
+                Some(TrainingLibrary::Lightning),
+            ),
+            ("torchtitan.py", None),
+            ("a/site-packages/torch/optim/adam.py", None),
+        ] {
+            assert_eq!(training_library(file), library, "{file}");
+        }
+    }
+
+    #[test]
+    fn modules() {
+        for (file, name) in [
+            ("/v/lib/python3.12/site-packages/torch/__init__.py", "torch"),
+            (
+                "/v/lib/python3.12/site-packages/torch/optim/adam.py",
+                "torch.optim.adam",
+            ),
+            ("/usr/lib/python3.11/ast.py", "ast"),
+            ("/home/me/model/__init__.py", "model"),
+            ("/home/me/model/layers.py", "layers"),
+            ("train.py", "train"),
+            ("<frozen os>", "<frozen os>"),
+        ] {
+            assert_eq!(module(file), name);
+        }
+    }
+
+    #[test]
+    fn import_system() {
+        for (file, expected) in [
+            ("<frozen importlib._bootstrap_external>", true),
+            ("<frozen zipimport>", true),
+            ("/usr/lib/python3.11/importlib/__init__.py", true),
+            ("/usr/lib/python3.11/imp.py", false),
+            ("/home/me/importlib/__init__.py", false),
+            ("<frozen runpy>", false),
+        ] {
+            assert_eq!(is_import(file), expected, "{file}");
         }
     }
 

@@ -4,15 +4,24 @@
 //! about. What a collection costs matters in training; at start-up and exit it is reported, but no
 //! remedy is credited with it.
 
+use crate::accumulate::add_to;
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::stacks::NodeId;
+use crate::accumulate::stacks::RankingLimits;
+use crate::accumulate::stacks::StackRanking;
+use crate::accumulate::stacks::StackSums;
+use crate::accumulate::stacks::StackTree;
+use crate::accumulate::stacks::TraceStacks;
 use crate::accumulate::tally::ratio;
-use crate::analysis::TraceState;
+use crate::analysis::Analysis;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::busiest_thread;
-use crate::gpu::timeline::StepSource;
+use crate::gpu::steps::warm_up;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
 use crate::gpu::what_if::report::activity;
 use crate::report::Basis;
+use crate::report::LinesReport;
 use crate::report::PauseTotal;
 use crate::report::PhaseReport;
 use crate::report::PhasesReport;
@@ -20,15 +29,12 @@ use crate::report::ProcessReport;
 use crate::report::TrainingMark;
 use crate::time;
 use crate::time::intervals::Intervals;
-use crate::time::stats;
 use gctrace_event::GcReason;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Fewer steps than this do not show where training begins.
 const FEWEST_STEPS: usize = 5;
-/// The first steps are warm-up, thus part of start-up, as long as each is this many times longer
-/// than the median step: compiling and autotuning take seconds, a slow step seldom the triple.
-const WARM_UP_FACTOR: u64 = 3;
 /// Parts of a phase in [`PhaseReport::over_time_ns`].
 const PARTS: u64 = 24;
 
@@ -53,25 +59,32 @@ pub(crate) struct RunPhases {
 }
 
 impl RunPhases {
-    /// The phases of a process. `span_ns`: start and end of what is recorded of it.
-    pub(crate) fn of(timeline: &Timeline, span_ns: (u64, u64)) -> Self {
+    /// The phases of a process. `span_ns`: start and end of what is recorded of it; `stack`: what
+    /// the stack of a pause shows, `None` without one.
+    pub(crate) fn of(
+        timeline: &Timeline,
+        span_ns: (u64, u64),
+        stack: impl Fn(&PauseSpan) -> Option<At>,
+    ) -> Self {
         let (start_ns, end_ns) = span_ns;
         match training_steps(timeline).as_slice() {
             steps @ [first, .., last] => Self {
                 span_ns: (start_ns.min(first.start_ns), end_ns.max(last.end_ns)),
                 training_ns: (first.start_ns, last.end_ns),
-                mark: match first.source {
-                    StepSource::ProfilerStep => TrainingMark::ProfilerSteps,
-                    StepSource::BackwardPass => TrainingMark::BackwardPasses,
-                },
+                mark: first.source.into(),
                 steps: Some(steps.len() as u64),
             },
             _ => {
                 let exit_ns = exit_ns(timeline).clamp(start_ns, end_ns);
+                let half_ns = start_ns + (exit_ns - start_ns) / 2;
+                let imported_ns = imported_ns(&timeline.pauses, (half_ns, exit_ns), stack);
                 Self {
                     span_ns,
-                    training_ns: (start_ns + (exit_ns - start_ns) / 2, exit_ns),
-                    mark: TrainingMark::SecondHalf,
+                    training_ns: (imported_ns.unwrap_or(half_ns), exit_ns),
+                    mark: match imported_ns {
+                        Some(_) => TrainingMark::AfterImports,
+                        None => TrainingMark::SecondHalf,
+                    },
                     steps: None,
                 }
             }
@@ -144,18 +157,42 @@ fn training_steps(timeline: &Timeline) -> Vec<StepSpan> {
         .iter()
         .filter(|step| Some(step.thread) == thread);
     let steps: Vec<StepSpan> = own.copied().collect();
-    let length_ns = |step: &StepSpan| time::duration(step.start_ns, step.end_ns);
-    let mut lengths: Vec<u64> = steps.iter().map(length_ns).collect();
-    let Some(median_ns) = stats::median_low(&mut lengths) else {
-        return Vec::new();
-    };
-    let long_ns = time::times(median_ns, WARM_UP_FACTOR);
-    let trained = steps.iter().skip_while(|step| length_ns(step) > long_ns);
-    let trained: Vec<StepSpan> = trained.copied().collect();
+    let trained = steps.get(warm_up(&steps)..).unwrap_or_default();
     match trained.len() {
         0..FEWEST_STEPS => Vec::new(),
-        _ => trained,
+        _ => trained.to_vec(),
     }
+}
+
+/// What a stack shows of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// The program imports a module.
+    Import,
+    /// Anything else.
+    Elsewhere,
+}
+
+/// The end of the imports, if most of the time of the pauses between these timestamps that have a
+/// stack was spent importing; within them.
+fn imported_ns(
+    pauses: &[PauseSpan],
+    (from_ns, to_ns): (u64, u64),
+    stack: impl Fn(&PauseSpan) -> Option<At>,
+) -> Option<u64> {
+    let (mut importing_ns, mut elsewhere_ns, mut last_ns) = (0, 0, None);
+    let within = |pause: &&PauseSpan| (from_ns..to_ns).contains(&pause.start_ns);
+    for pause in pauses.iter().filter(within) {
+        match stack(pause) {
+            None => {}
+            Some(At::Elsewhere) => add_to(&mut elsewhere_ns, pause.duration_ns()),
+            Some(At::Import) => {
+                add_to(&mut importing_ns, pause.duration_ns());
+                last_ns = last_ns.max(Some(pause.end_ns.min(to_ns)));
+            }
+        }
+    }
+    last_ns.filter(|_| importing_ns > elsewhere_ns)
 }
 
 /// When the interpreter began to finalize, by its collections; `u64::MAX` if unknown.
@@ -177,6 +214,9 @@ pub(crate) struct JudgedRun<'a> {
     pub(crate) phases: RunPhases,
     /// Start of the trace on that clock.
     origin_ns: u64,
+    tree: &'a StackTree,
+    /// Of the processes that had its id.
+    stacks: Vec<&'a TraceStacks>,
 }
 
 impl<'a> JudgedRun<'a> {
@@ -185,9 +225,9 @@ impl<'a> JudgedRun<'a> {
     /// collected or its observed time is unknown, and for free-threaded builds, where a collection
     /// stops the program for only a part of its time.
     pub(crate) fn of(
+        analysis: &'a Analysis,
         timelines: &[Timeline],
         processes: &'a [ProcessReport],
-        traces: &[TraceState],
     ) -> Option<Self> {
         let timeline_of = |process: &ProcessReport| {
             let mut own = timelines.iter();
@@ -209,6 +249,7 @@ impl<'a> JudgedRun<'a> {
             return None;
         }
         let timeline = timeline_of(process)?.unpacked();
+        let traces = &analysis.traces;
         let trace = traces.get(process.trace)?;
         // A merged timeline has the clock of the other trace.
         let origin_ns = traces.get(timeline.trace)?.started_ns();
@@ -222,15 +263,52 @@ impl<'a> JudgedRun<'a> {
         if span_ns.0 >= span_ns.1 {
             return None;
         }
+        let of_process =
+            |own: &&ProcessState| own.trace == process.trace && own.sums.pid == process.pid;
+        let with_id = analysis.processes.iter().filter(of_process);
+        let stacks: Vec<&TraceStacks> = with_id.map(|own| &own.stacks).collect();
+        let shown = |pause: &PauseSpan| {
+            let node = node(&stacks, pause)?;
+            Some(match analysis.stacks.is_import(node) {
+                true => At::Import,
+                false => At::Elsewhere,
+            })
+        };
         Some(Self {
             process,
-            phases: RunPhases::of(&timeline, span_ns),
+            phases: RunPhases::of(&timeline, span_ns, shown),
             pauses: match timeline {
                 Cow::Borrowed(own) => own.pauses.clone(),
                 Cow::Owned(own) => own.pauses,
             },
             origin_ns,
+            tree: &analysis.stacks,
+            stacks,
         })
+    }
+
+    /// The lines that trigger the collections of training; `None` if no pause has a stack.
+    fn lines(&self) -> Option<LinesReport> {
+        let in_training = |pause: &&PauseSpan| self.phases.phase_of(pause) == Phase::Training;
+        let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), PauseTotal::default(), 0);
+        for pause in self.pauses.iter().filter(in_training) {
+            let time_ns = pause.duration_ns();
+            add_to(&mut all_ns, time_ns);
+            match node(&self.stacks, pause) {
+                None => without.add(time_ns),
+                Some(node) => {
+                    let sums: &mut StackSums = by_node.entry(node).or_default();
+                    let full = pause.generation == 2;
+                    sums.add(pause.generation, pause.reason, time_ns, full);
+                }
+            }
+        }
+        let mut ranking = StackRanking::new(self.tree, all_ns);
+        ranking.add_without_stack(&without);
+        for (node, sums) in &by_node {
+            ranking.add_stack(*node, sums);
+        }
+        ranking.report(RankingLimits::PROCESS)
     }
 
     /// What its pauses took in each phase.
@@ -238,8 +316,10 @@ impl<'a> JudgedRun<'a> {
         let row = |phase| self.phases.row(phase, &self.pauses, self.origin_ns);
         PhasesReport {
             basis: match self.phases.mark {
-                TrainingMark::SecondHalf => Basis::Inferred,
-                TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => Basis::Measured,
+                TrainingMark::SecondHalf
+                | TrainingMark::AfterImports
+                | TrainingMark::PeriodicLaunches => Basis::Inferred,
+                _ => Basis::Measured,
             },
             trace: self.process.trace,
             pid: self.process.pid,
@@ -249,14 +329,22 @@ impl<'a> JudgedRun<'a> {
             start_up: row(Phase::StartUp),
             training: row(Phase::Training),
             exit: row(Phase::Exit),
+            lines: self.lines(),
         }
     }
+}
+
+/// The stack of a pause of these processes, of one id; `None` without one.
+fn node(stacks: &[&TraceStacks], pause: &PauseSpan) -> Option<NodeId> {
+    let frame = pause.stack?;
+    stacks.iter().find_map(|own| own.node(frame.get()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::gpu::index::Index;
+    use crate::report::StepSource;
     use proptest::prelude::*;
 
     fn pause(start_ns: u64, end_ns: u64, reason: GcReason) -> PauseSpan {
@@ -264,10 +352,12 @@ mod tests {
             start_ns,
             end_ns,
             thread: Index::new(0),
+            cpu_ns: None,
             collected: None,
             objects: None,
             generation: 0,
             reason,
+            stack: None,
         }
     }
 
@@ -294,7 +384,7 @@ mod tests {
             steps: steps(&[900, 500, 100, 100, 110, 90, 100, 400, 100], 1_000),
             ..Timeline::default()
         };
-        let phases = RunPhases::of(&timeline, (0, 10_000));
+        let phases = RunPhases::of(&timeline, (0, 10_000), |_| None);
         assert_eq!(phases.training_ns, (2_400, 3_400));
         assert_eq!(phases.steps, Some(7));
         assert_eq!(phases.mark, TrainingMark::BackwardPasses);
@@ -311,7 +401,7 @@ mod tests {
             ],
             ..Timeline::default()
         };
-        let phases = RunPhases::of(&timeline, (0, 1_000));
+        let phases = RunPhases::of(&timeline, (0, 1_000), |_| None);
         assert_eq!(phases.training_ns, (400, 800));
         assert_eq!(
             (phases.mark, phases.steps),
@@ -323,6 +413,35 @@ mod tests {
         let training = of(Phase::Training);
         assert_eq!(training.paused_ns, 50);
         assert_eq!(training.paused_ratio, Some(0.125));
+    }
+
+    #[test]
+    fn a_run_that_still_imports_in_its_second_half_is_start_up_until_then() {
+        let pauses = [(100, 900), (600, 640), (700, 760), (900, 930)];
+        let timeline = Timeline {
+            pauses: pauses
+                .map(|(start, end)| pause(start, end, GcReason::Automatic))
+                .to_vec(),
+            ..Timeline::default()
+        };
+        let importing_until = |last_ns: u64| {
+            RunPhases::of(&timeline, (0, 1_000), |pause| match pause.start_ns {
+                900 => None,
+                start_ns if start_ns <= last_ns => Some(At::Import),
+                _ => Some(At::Elsewhere),
+            })
+        };
+        let phases = importing_until(700);
+        assert_eq!(
+            (phases.mark, phases.training_ns),
+            (TrainingMark::AfterImports, (760, 1_000))
+        );
+        // Most of the second half is not spent importing: a module is loaded late.
+        let phases = importing_until(600);
+        assert_eq!(
+            (phases.mark, phases.training_ns),
+            (TrainingMark::SecondHalf, (500, 1_000))
+        );
     }
 
     proptest! {
@@ -341,7 +460,7 @@ mod tests {
                 pauses: pauses.collect(),
                 ..Timeline::default()
             };
-            let phases = RunPhases::of(&timeline, span_ns);
+            let phases = RunPhases::of(&timeline, span_ns, |_| None);
             let (start_ns, end_ns) = phases.span_ns;
             prop_assert!(start_ns <= phases.training_ns.0);
             prop_assert!(phases.training_ns.0 <= phases.training_ns.1);

@@ -118,6 +118,33 @@ pub(crate) fn price(run: &RecordedRun<'_>) -> Option<Vec<PricedRemedy>> {
     Some(price::remedies(run, &curves))
 }
 
+/// What collections take under another setting, in parts of what the recorded ones took; 1 or more
+/// if nothing is gained.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SimulatedParts {
+    /// Of those of the younger generations.
+    pub(crate) partial: f64,
+    /// Of the full ones.
+    pub(crate) full: f64,
+}
+
+/// The parts for the better and for the worse under a setting that a simulated collector runs:
+/// [`AdviceId::RaiseThreshold`] or [`AdviceId::Freeze`]. `None` for others, as for [`price`], and
+/// where the run has no automatic collections.
+pub(crate) fn simulated_parts(
+    run: &RecordedRun<'_>,
+    remedy: AdviceId,
+) -> Option<[SimulatedParts; 2]> {
+    let curves = RecordedCurves::of(run)?;
+    price::parts(run, &curves, remedy)
+}
+
+/// Time to free an object of garbage that waited for a planned collection, in ns, at most; `None`
+/// as for [`price`].
+pub(crate) fn freeing_ns(run: &RecordedRun<'_>) -> Option<f64> {
+    Some(RecordedCurves::of(run)?.freeing_ns.costly)
+}
+
 #[expect(
     clippy::cast_precision_loss,
     reason = "a prediction needs no more than 52 bits"

@@ -91,11 +91,13 @@ pub use launching::DepthReport;
 pub use launching::DeviceLaunching;
 pub use launching::LatencyReport;
 pub use launching::LaunchingReport;
+pub use lines::LibraryReport;
 pub use lines::LineReport;
 pub use lines::LineTotal;
 pub use lines::LinesReport;
 pub use lines::Location;
 pub use lines::StackReport;
+pub use lines::TrainingLibrary;
 pub use phases::PhaseReport;
 pub use phases::PhasesReport;
 pub use phases::TrainingMark;
@@ -117,6 +119,8 @@ pub use ranks::UsefulBusy;
 pub use recorded::RecordedReport;
 pub use recorded::Sources;
 pub use steps::FullBy;
+pub use steps::MedianComparison;
+pub use steps::MedianDifference;
 pub use steps::ProcessSteps;
 pub use steps::StepComparison;
 pub use steps::StepDifference;
@@ -168,6 +172,9 @@ pub struct Report {
     pub verdict: Verdict,
     /// Changes to make, in the order to try them, each with its predicted effect.
     pub advice: Vec<Advice>,
+    /// Remedies that were priced and are not worth it, with their predicted effect: they are likely
+    /// to save less than a thousandth of the run, or may cost more than they save.
+    pub not_advised: Vec<Advice>,
     /// Number of separate runs that the traces are of, as far as their times are known: traces of
     /// one run overlap in time. Of several runs there is no common verdict.
     pub runs: u64,

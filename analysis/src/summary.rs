@@ -66,7 +66,7 @@ impl Analysis {
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
         let runs = runs(&self.traces);
-        let judged = JudgedRun::of(timelines, &processes, &self.traces).filter(|_| runs < 2);
+        let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
         let phases = judged.as_ref().map(JudgedRun::report);
         let remedies = judged.as_ref().and_then(advice::remedies);
         let training = phases.as_ref().map(|phases| &phases.training);
@@ -86,6 +86,7 @@ impl Analysis {
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
             verdict,
             advice: Vec::new(),
+            not_advised: Vec::new(),
             runs,
             by_generation: self.groups(
                 [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
@@ -117,7 +118,7 @@ impl Analysis {
             missing,
             gpu_cost: outlook.cost,
         };
-        report.advice = advice::advice(&report, remedies);
+        (report.advice, report.not_advised) = advice::advice(&report, remedies);
         report
     }
 

@@ -113,15 +113,64 @@ fn steps_with_a_full_collection_are_longer() {
     assert!(difference.low_ns > 48 * MS as i64 && difference.high_ns < 52 * MS as i64);
     assert!(difference.low_ns <= difference.mean_ns && difference.mean_ns <= difference.high_ns);
     let after = &steps.after_full;
-    assert_eq!((after.count, after.other_count), (6, 6));
-    let difference = after.difference.expect("enough pairs");
-    assert!(about(difference.mean_ns, 5), "{difference:?}");
+    assert_eq!((after.count, after.other_count), (6, 47));
+    let difference = after.difference.expect("enough steps");
+    assert!(about(difference.median_ns, 5), "{difference:?}");
+    assert!(difference.is_significant(), "{difference:?}");
     let longest: Vec<u64> = steps
         .longest
         .iter()
         .map(|step| step.full_collections)
         .collect();
     assert_eq!(longest, [1, 1, 1, 1, 1, 1, 0, 0, 0, 0]);
+}
+
+fn mark(marker: StepMarker, at_ms: u64) -> Record {
+    Record::Step(StepMark {
+        pid: PID,
+        tid: PID,
+        marker,
+        start_ns: START + at_ms * MS,
+        end_ns: START + at_ms * MS,
+    })
+}
+
+#[test]
+fn the_preferred_marker_that_has_steps_delimits_them() {
+    let optimizer = || StepMarker::Optimizer("SGD".to_owned());
+    let loader = || StepMarker::DataLoader("_SingleProcessDataLoaderIter".to_owned());
+    // Gradients of four backward passes are accumulated; a second optimizer steps seldom.
+    let mut records = vec![mark(StepMarker::Function("train_step".to_owned()), 0)];
+    for step in 0..21 {
+        let micro = (0..4).map(|pass| mark(StepMarker::Backward, step * 100 + pass * 20 + 5));
+        records.extend(micro);
+        records.push(mark(loader(), step * 100 + 1));
+        records.push(mark(optimizer(), step * 100 + 90));
+        if step % 7 == 0 {
+            records.push(mark(
+                StepMarker::Optimizer("Adam".to_owned()),
+                step * 100 + 95,
+            ));
+        }
+    }
+    let found = |records: &[Record]| {
+        let steps = only(records.to_vec());
+        (steps.source, steps.count, steps.length.p50_ns / MS)
+    };
+    assert_eq!(found(&records), (StepSource::Optimizer, 20, 100));
+    let without = |records: &mut Vec<Record>, gone: fn(&StepMarker) -> bool| {
+        records.retain(|record| !matches!(record, Record::Step(mark) if gone(&mark.marker)));
+    };
+    without(&mut records, |marker| {
+        matches!(marker, StepMarker::Optimizer(_))
+    });
+    assert_eq!(found(&records), (StepSource::BackwardPass, 83, 20));
+    without(&mut records, |marker| *marker == StepMarker::Backward);
+    assert_eq!(found(&records), (StepSource::DataLoader, 20, 100));
+    records.push(mark(StepMarker::Function("train_step".to_owned()), 2_100));
+    assert_eq!(found(&records), (StepSource::Function, 1, 2_100));
+    records.push(profiler_step(3, 100, 200));
+    assert_eq!(found(&records), (StepSource::ProfilerStep, 1, 100));
 }
 
 #[test]
@@ -135,7 +184,7 @@ fn too_few_steps_say_why() {
     assert_eq!(steps.after_full.count, 1);
     assert_eq!(
         steps.after_full.missing,
-        Some(NoComparison::FewBetweenSteps.into())
+        Some(NoComparison::FewAfterFull.into())
     );
 }
 

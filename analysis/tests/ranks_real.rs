@@ -163,10 +163,12 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
                 start_ns: inserted.at_ns,
                 end_ns: inserted.at_ns + length_ns,
                 thread: launch.thread,
+                cpu_ns: None,
                 collected: None,
                 objects: None,
                 generation: 2,
                 reason: GcReason::Automatic,
+                stack: None,
             });
         }
         changed.push(moved);

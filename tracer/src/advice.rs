@@ -3,10 +3,12 @@
 //! Owns the form: Python that can be pasted, everything else as comments.
 
 use crate::analyze;
+use crate::apply::GcSetting;
 use crate::args::AdviceConfig;
 use crate::print;
 use crate::print::clean;
 use crate::render;
+use crate::text::shell_line;
 use crate::units::duration;
 use anyhow::Context;
 use gctrace_analysis::report::Advice;
@@ -54,6 +56,7 @@ fn text(advice: &Advice, report: &Report) -> String {
     if let Some(risk) = &advice.risk {
         text += &comment(&format!("Risk: {risk}"));
     }
+    text += &without_code(advice, report);
     if let Some(phases) = &report.phases
         && let Some(most_ns) = advice.saves_at_most_ns
     {
@@ -69,6 +72,22 @@ fn text(advice: &Advice, report: &Report) -> String {
         ));
     }
     text
+}
+
+/// The command that applies the same settings without a change to the program, if there is one.
+fn without_code(advice: &Advice, report: &Report) -> String {
+    let setting = advice.settings.as_ref().and_then(GcSetting::of_advice);
+    let Some(setting) = setting else {
+        return String::new();
+    };
+    let recorded = report.traces.iter().map(|trace| trace.command.as_slice());
+    let recorded = recorded.into_iter().find(|command| !command.is_empty());
+    let command = recorded.map_or_else(|| "COMMAND".to_owned(), shell_line);
+    let apply = format!("gctrace apply --gc {setting} -- {command}");
+    format!(
+        "# Without a change to the program:\n#     {}\n",
+        clean::line(&apply)
+    )
 }
 
 /// A paragraph as Python comments.

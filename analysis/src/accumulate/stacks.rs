@@ -37,18 +37,37 @@ pub(crate) struct StackTree {
     node_ids: HashMap<(Option<NodeId>, LocationId), NodeId>,
 }
 
+/// Stands for all frames of the import system in a row, which no report lists.
+const IMPORT: &str = "[import]";
+
 #[derive(Debug, Clone, Copy)]
 struct StackNode {
     parent: Option<NodeId>,
     location: LocationId,
+    /// The innermost location outside the import system; [`IMPORT`] if there is none.
+    line: LocationId,
     /// The innermost location that is no library's.
     own: Option<LocationId>,
+    /// The import that `own` executes.
+    import: Option<Import>,
     /// Its outermost frames are unknown.
     cut: bool,
 }
 
+/// An import that is executed by the program, directly or in a library.
+#[derive(Debug, Clone, Copy)]
+struct Import {
+    /// The line of the program is the import statement.
+    direct: bool,
+    /// A line of the imported module; `None` while it is only loaded.
+    module: Option<LocationId>,
+}
+
 impl StackTree {
     fn frame(&mut self, frame: Frame) -> LocationId {
+        if paths::is_import(&frame.file) {
+            return self.special(IMPORT);
+        }
         let location = Location {
             library: paths::is_library(&frame.file),
             file: frame.file,
@@ -73,6 +92,10 @@ impl StackTree {
     fn node(&mut self, frames: impl Iterator<Item = LocationId>) -> Option<NodeId> {
         let mut parent = None;
         for location in frames {
+            let repeated = |above: &NodeId| self.nodes[*above].location == location;
+            if parent.as_ref().is_some_and(repeated) && self.locations[location].is(IMPORT) {
+                continue;
+            }
             parent = match self.node_ids.get(&(parent, location)) {
                 Some(known) => Some(*known),
                 None if self.nodes.len() >= FRAMES_KEPT => return parent,
@@ -87,13 +110,31 @@ impl StackTree {
         let line = &self.locations[location];
         let own = !line.library && !line.file.is_empty();
         let outer = line.function == Frame::OUTER;
+        let importing = line.is(IMPORT);
+        let import = above.and_then(|above| above.import);
         let id = self.nodes.len();
         self.nodes.push(StackNode {
             parent,
             location,
+            line: match above {
+                Some(above) if importing => above.line,
+                _ => location,
+            },
             own: match own {
                 true => Some(location),
                 false => above.and_then(|above| above.own),
+            },
+            import: match import {
+                _ if own => None,
+                None if importing => Some(Import {
+                    direct: above.is_some_and(|above| above.own == Some(above.location)),
+                    module: None,
+                }),
+                Some(import) if !importing => Some(Import {
+                    module: import.module.or(Some(location)),
+                    ..import
+                }),
+                import => import,
             },
             cut: outer || above.is_some_and(|above| above.cut),
         });
@@ -108,14 +149,39 @@ impl StackTree {
     /// The innermost line of a stack that is no library's; its innermost line where all are.
     pub(crate) fn own_line(&self, node: NodeId) -> &Location {
         let node = &self.nodes[node];
-        self.location(node.own.unwrap_or(node.location))
+        self.location(node.own.unwrap_or(node.line))
     }
 
-    /// The frames of a stack from the innermost to the outermost.
+    /// Whether the program's innermost own line executes an import; without such a line, whether
+    /// any does.
+    pub(crate) fn is_import(&self, node: NodeId) -> bool {
+        self.nodes[node].import.is_some()
+    }
+
+    /// The module that the own line of a stack imports, `torch.optim`; empty while it is searched
+    /// for. `None` if that line is not an import.
+    fn imported(&self, node: &StackNode) -> Option<String> {
+        let import = node.import.filter(|import| import.direct)?;
+        let module = import.module.map(|line| &self.location(line).file);
+        Some(module.map_or_else(String::new, |file| paths::module(file)))
+    }
+
+    /// The frames of a stack from the innermost to the outermost, without those of the import
+    /// system, as in a traceback of Python.
     pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
+        let innermost = &self.nodes[node];
+        let only_imports = self.location(innermost.line).is(IMPORT);
         let parent = |node: &&StackNode| Some(&self.nodes[node.parent?]);
-        let nodes = std::iter::successors(Some(&self.nodes[node]), parent);
-        nodes.map(|node| self.location(node.location))
+        let nodes = std::iter::successors(Some(innermost), parent);
+        let frames = nodes.map(|node| self.location(node.location));
+        frames.filter(move |frame| only_imports || !frame.is(IMPORT))
+    }
+}
+
+impl Location {
+    /// Whether it stands for frames without file and line.
+    fn is(&self, special: &str) -> bool {
+        self.file.is_empty() && self.function == special
     }
 }
 
@@ -187,6 +253,77 @@ mod tests {
         assert_eq!(second.resolve(7, &mut tree), Some(node));
         assert_eq!(lines(&tree, node), [Some(2), Some(1)]);
         assert_eq!(tree.nodes.len(), 2);
+    }
+
+    /// The tree and the node of a stack of these files, outermost first, line 1 and on.
+    fn stack(files: &[&str]) -> (StackTree, NodeId) {
+        let mut tree = StackTree::default();
+        let mut frames = TraceFrames::default();
+        for (id, file) in (1..).zip(files) {
+            let parent = Some(id - 1).filter(|parent| *parent > 0);
+            frames.add(frame(id, parent, file, id), &mut tree);
+        }
+        let node = frames.resolve(files.len() as FrameId, &mut tree).unwrap();
+        (tree, node)
+    }
+
+    #[test]
+    fn frames_of_the_import_system_are_left_out_and_name_the_import() {
+        const TORCH: &str = "/v/lib/python3.12/site-packages/torch/__init__.py";
+        const NUMPY: &str = "/v/lib/python3.12/site-packages/numpy/core/a.py";
+        const LOAD: &str = "<frozen importlib._bootstrap>";
+        const FILE: &str = "<frozen importlib._bootstrap_external>";
+        const IMPORTLIB: &str = "/usr/lib/python3.12/importlib/__init__.py";
+        for (files, shown, own, import) in [
+            (&["t.py"][..], &[1][..], 1, None),
+            (&["t.py", LOAD, FILE, TORCH], &[4, 1], 1, Some("torch")),
+            (
+                &["t.py", LOAD, TORCH, LOAD, NUMPY],
+                &[5, 3, 1],
+                1,
+                Some("torch"),
+            ),
+            (
+                &["t.py", IMPORTLIB, LOAD, NUMPY, FILE],
+                &[4, 1],
+                1,
+                Some("numpy.core.a"),
+            ),
+            (&["t.py", LOAD, FILE], &[1], 1, Some("")),
+            (
+                &["t.py", LOAD, "m.py", LOAD, TORCH],
+                &[5, 3, 1],
+                3,
+                Some("torch"),
+            ),
+            (&["t.py", LOAD, "m.py"], &[3, 1], 3, None),
+            // The library imports, not the program.
+            (&["t.py", TORCH, LOAD, NUMPY], &[4, 2, 1], 1, None),
+        ] {
+            let (tree, node) = stack(files);
+            let lines = lines(&tree, node);
+            assert_eq!(
+                lines,
+                shown.iter().copied().map(Some).collect::<Vec<_>>(),
+                "{files:?}"
+            );
+            assert_eq!(tree.own_line(node).line, Some(own), "{files:?}");
+            assert_eq!(
+                tree.imported(&tree.nodes[node]).as_deref(),
+                import,
+                "{files:?}"
+            );
+            let importing = files.iter().skip(own as usize).any(|file| *file == LOAD);
+            assert_eq!(tree.is_import(node), importing, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_stack_in_the_import_system_alone_is_one_line() {
+        let (tree, node) = stack(&["<frozen importlib._bootstrap>"; 3]);
+        assert!(tree.is_import(node));
+        assert_eq!(tree.own_line(node).function, IMPORT);
+        assert_eq!(lines(&tree, node), [None]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Owns which process an operation belongs to. The links within a process are `collect/part.rs`.
 
 mod handles;
-mod part;
+pub(super) mod part;
 
 use super::calls::CallEffect;
 use super::index::Index;
@@ -31,6 +31,7 @@ use gctrace_event::StepMark;
 use gctrace_event::StepMarker;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Stands for the process of operations that cannot be given to one.
@@ -77,7 +78,8 @@ struct ProcessBuilder {
     pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
-    backward: Vec<StepMark>,
+    /// Times of the marks of steps, by thread.
+    marks: BTreeMap<(u32, StepMarker), Vec<u64>>,
 }
 
 impl ProcessBuilder {
@@ -117,10 +119,12 @@ impl TimelineCollector {
             start_ns: pause.start_ns,
             end_ns: pause.end_ns,
             thread,
+            cpu_ns: pause.cpu_ns.and_then(SmallNumber::new),
             collected: pause.collected.map(SmallNumber::at_most_max),
             objects: objects.map(SmallNumber::at_most_max),
             generation: pause.generation,
             reason: pause.reason,
+            stack: pause.stack.and_then(NonZeroU32::new),
         });
     }
 
@@ -196,21 +200,21 @@ impl TimelineCollector {
         }
     }
 
-    /// Adds a mark of a step, in any order. Backward passes delimit steps in a process without
-    /// `ProfilerStep#n`; other marks are annotations.
+    /// Adds a mark of a step, in any order. Marks delimit steps in a process without
+    /// `ProfilerStep#n`; those with a duration, except backward passes, are annotations too.
     pub fn add_step(&mut self, step: &StepMark) {
-        if step.marker == StepMarker::Backward {
-            let part = self.processes.entry(step.pid).or_default();
-            part.backward.push(step.clone());
-            return;
+        let part = self.processes.entry(step.pid).or_default();
+        let marks = part.marks.entry((step.tid, step.marker.clone()));
+        marks.or_default().push(step.at_ns());
+        if step.marker != StepMarker::Backward && step.end_ns > step.start_ns {
+            self.add_annotation(&Annotation {
+                pid: step.pid,
+                tid: step.tid,
+                name: step.marker.annotation().into_owned(),
+                start_ns: step.start_ns,
+                end_ns: step.end_ns,
+            });
         }
-        self.add_annotation(&Annotation {
-            pid: step.pid,
-            tid: step.tid,
-            name: step.marker.annotation().into_owned(),
-            start_ns: step.start_ns,
-            end_ns: step.end_ns,
-        });
     }
 
     /// The timelines of processes that did any work on a GPU or collected.

@@ -1,13 +1,14 @@
 //! A pause in a timeline, and compact storage of pauses for processes without GPU work, which are
-//! read only if a PyTorch trace of the same process is given.
+//! read only if a PyTorch trace of the same process is given, or to price remedies.
 //!
-//! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128): 11
-//! instead of 32 for the pauses of a 1 GB trace, 54 MB in all (docs/measurements.md, section 4).
+//! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128): 12
+//! instead of 40 for the pauses of a 1 GB trace, 54 MB in all (docs/measurements.md, section 4).
 
 use super::index::SmallNumber;
 use super::thread::ThreadIndex;
 use crate::time::duration;
 use gctrace_event::GcReason;
+use std::num::NonZeroU32;
 
 /// A pause: one run of the collector on one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct PauseSpan {
     pub end_ns: u64,
     /// The thread that ran the collector.
     pub thread: ThreadIndex,
+    /// CPU time of the collecting thread, in ns; `None` if unknown or beyond [`SmallNumber::MAX`].
+    pub cpu_ns: Option<SmallNumber>,
     /// Objects freed, at most [`SmallNumber::MAX`]; `None` if unknown.
     pub collected: Option<SmallNumber>,
     /// Objects in the heap or the oldest generation afterwards, at most [`SmallNumber::MAX`];
@@ -27,6 +30,9 @@ pub struct PauseSpan {
     pub generation: u8,
     /// Why the collection ran; [`GcReason::Unknown`] if the source does not report it.
     pub reason: GcReason,
+    /// The innermost frame of its Python stack, by its id in the trace of the process; `None`
+    /// without a stack.
+    pub stack: Option<NonZeroU32>,
 }
 
 impl PauseSpan {
@@ -55,6 +61,8 @@ struct DeltaBase {
     start_ns: u64,
     /// As by [`unknown_or`].
     objects: u64,
+    /// 0 without a stack; frames are counted from 1.
+    stack: u64,
 }
 
 impl PackedPauses {
@@ -67,6 +75,16 @@ impl PackedPauses {
         self.number(zigzag(start));
         self.number(pause.end_ns.wrapping_sub(pause.start_ns));
         self.number(pause.thread.at() as u64);
+        // Most pauses are on the CPU for nearly all of their time.
+        let duration_ns = pause.end_ns.wrapping_sub(pause.start_ns);
+        self.number(match pause.cpu_ns {
+            None => 0,
+            Some(cpu_ns) => {
+                let cpu_ns = u64::from(cpu_ns.get());
+                let off_cpu_ns = zigzag(duration_ns.wrapping_sub(cpu_ns).cast_signed());
+                off_cpu_ns.wrapping_add(1)
+            }
+        });
         self.number(unknown_or(pause.collected));
         let objects = unknown_or(pause.objects);
         self.number(zigzag(
@@ -79,9 +97,13 @@ impl PackedPauses {
             GcReason::Shutdown => 2,
             GcReason::Unknown => 3,
         });
+        let stack = pause.stack.map_or(0, |frame| u64::from(frame.get()));
+        let since = stack.cast_signed() - self.last.stack.cast_signed();
+        self.number(zigzag(since));
         self.last = DeltaBase {
             start_ns: pause.start_ns,
             objects,
+            stack,
         };
     }
 
@@ -138,15 +160,20 @@ fn unzigzag(value: u64) -> i64 {
 fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
     let start = unzigzag(number(rest)?).cast_unsigned();
     last.start_ns = last.start_ns.wrapping_add(start);
-    let end_ns = last.start_ns.wrapping_add(number(rest)?);
+    let duration_ns = number(rest)?;
     let thread = ThreadIndex::new(number(rest)? as usize);
+    let cpu_ns = number(rest)?.checked_sub(1).and_then(|off_cpu_ns| {
+        let off_cpu_ns = unzigzag(off_cpu_ns).cast_unsigned();
+        SmallNumber::new(duration_ns.wrapping_sub(off_cpu_ns))
+    });
     let collected = known(number(rest)?);
     let objects = unzigzag(number(rest)?);
     last.objects = last.objects.checked_add_signed(objects)?;
     Some(PauseSpan {
         start_ns: last.start_ns,
-        end_ns,
+        end_ns: last.start_ns.wrapping_add(duration_ns),
         thread,
+        cpu_ns,
         collected,
         objects: known(last.objects),
         generation: byte(rest)?,
@@ -155,6 +182,10 @@ fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
             1 => GcReason::Manual,
             2 => GcReason::Shutdown,
             _ => GcReason::Unknown,
+        },
+        stack: {
+            last.stack = last.stack.checked_add_signed(unzigzag(number(rest)?))?;
+            u32::try_from(last.stack).ok().and_then(NonZeroU32::new)
         },
     })
 }
@@ -194,15 +225,26 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_packed_is_unpacked(
-            values in prop::collection::vec(any::<(u64, u64, u16, u64, u64, u8)>(), 0..20),
+            values in prop::collection::vec(any::<(u64, u64, u16, u64, u64, u64, u8, u32)>(), 0..20),
             reason in reason(),
         ) {
             let mut packed = PackedPauses::default();
             let mut pauses: Vec<PauseSpan> = Vec::new();
-            for (start_ns, end_ns, thread, collected, objects, generation) in values {
+            for (start_ns, end_ns, thread, cpu_ns, collected, objects, generation, frame) in values {
                 let thread = ThreadIndex::new(usize::from(thread));
-                let (collected, objects) = (SmallNumber::new(collected >> 31), SmallNumber::new(objects >> 31));
-                pauses.push(PauseSpan { start_ns, end_ns, thread, collected, objects, generation, reason });
+                let [cpu_ns, collected, objects] =
+                    [cpu_ns, collected, objects].map(|number| SmallNumber::new(number >> 31));
+                pauses.push(PauseSpan {
+                    start_ns,
+                    end_ns,
+                    thread,
+                    cpu_ns,
+                    collected,
+                    objects,
+                    generation,
+                    reason,
+                    stack: NonZeroU32::new(frame),
+                });
             }
             pauses.iter().for_each(|pause| packed.push(pause));
             prop_assert_eq!(packed.is_empty(), pauses.is_empty());

@@ -12,6 +12,8 @@ use crate::accumulate::tally::ratio;
 use crate::distribution::Distribution;
 use crate::report::Basis;
 use crate::report::FullBy;
+use crate::report::MedianComparison;
+use crate::report::MedianDifference;
 use crate::report::NoComparison;
 use crate::report::ProcessSteps;
 use crate::report::StepComparison;
@@ -23,11 +25,16 @@ use crate::statistics::Estimate;
 use crate::statistics::bootstrap;
 use crate::time::duration;
 use crate::time::intervals::Intervals;
+use crate::time::stats;
+use crate::time::times;
 use gctrace_event::Pause;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::HashSet;
 
+/// The first steps are warm-up, thus part of start-up, as long as each is this many times longer
+/// than the median step: compiling and autotuning take seconds, a slow step seldom the triple.
+const WARM_UP_FACTOR: u64 = 3;
 /// Significant digits of percentiles.
 const DIGITS: u8 = 3;
 /// Processes in the report.
@@ -58,9 +65,14 @@ pub(crate) fn report(
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
         StepTable::of(timeline, full)?.report()
     };
+    let processes: Vec<ProcessSteps> = with_steps.iter().filter_map(of_process).collect();
+    let periodic = |own: &ProcessSteps| own.source == StepSource::PeriodicLaunches;
     Some(StepsReport {
-        basis: Basis::Measured,
-        processes: with_steps.iter().filter_map(of_process).collect(),
+        basis: match processes.iter().any(periodic) {
+            true => Basis::Inferred,
+            false => Basis::Measured,
+        },
+        processes,
         processes_left_out: left_out as u64,
     })
 }
@@ -185,25 +197,37 @@ impl<'a> StepTable<'a> {
         comparison(&these, &others, estimate, missing)
     }
 
-    fn after_full(&self, known: bool) -> StepComparison {
-        let (mut after, mut before) = (Vec::new(), Vec::new());
-        for around in self.steps.windows(3) {
-            let [first, middle, last] = around else {
-                continue;
-            };
-            if first.full == 0 && middle.full > 0 && last.full == 0 {
-                before.push(first.duration_ns() as f64);
-                after.push(last.duration_ns() as f64);
+    fn after_full(&self, known: bool) -> MedianComparison {
+        let spans: Vec<StepSpan> = self.steps.iter().map(|step| step.span).collect();
+        let trained = self.steps.get(warm_up(&spans)..).unwrap_or_default();
+        let (mut after, mut others) = (Vec::new(), Vec::new());
+        for pair in trained.windows(2) {
+            match pair {
+                [_, step] if step.full > 0 => {}
+                [before, step] if before.full > 0 => after.push(step.duration_ns()),
+                [_, step] => others.push(step.duration_ns()),
+                _ => {}
             }
         }
-        let pairs = after.iter().zip(&before);
-        let differences: Vec<f64> = pairs.map(|(after, before)| after - before).collect();
-        let estimate = bootstrap::paired(&differences);
+        let lengths = |steps: &[u64]| steps.iter().map(|ns| *ns as f64).collect::<Vec<f64>>();
+        let estimate = bootstrap::median_difference(&lengths(&after), &lengths(&others));
         let missing = match known {
             false => NoComparison::UnknownCollections,
-            true => NoComparison::FewBetweenSteps,
+            true => NoComparison::FewAfterFull,
         };
-        comparison(&after, &before, estimate, missing)
+        MedianComparison {
+            basis: Basis::Inferred,
+            count: after.len() as u64,
+            median_ns: stats::median_low(&mut after),
+            other_count: others.len() as u64,
+            other_median_ns: stats::median_low(&mut others),
+            difference: estimate.map(|estimate| MedianDifference {
+                median_ns: whole(estimate.value),
+                low_ns: whole(estimate.low),
+                high_ns: whole(estimate.high),
+            }),
+            missing: estimate.is_none().then(|| missing.into()),
+        }
     }
 
     fn longest(&self) -> Vec<StepReport> {
@@ -219,6 +243,18 @@ impl<'a> StepTable<'a> {
         });
         reports.collect()
     }
+}
+
+/// Number of steps of the warm-up, of the steps of one thread in order.
+pub(crate) fn warm_up(steps: &[StepSpan]) -> usize {
+    let length_ns = |step: &StepSpan| duration(step.start_ns, step.end_ns);
+    let mut lengths: Vec<u64> = steps.iter().map(length_ns).collect();
+    let median_ns = stats::median_low(&mut lengths).unwrap_or(0);
+    let long_ns = times(median_ns, WARM_UP_FACTOR);
+    steps
+        .iter()
+        .take_while(|step| length_ns(step) > long_ns)
+        .count()
 }
 
 /// The thread with the most steps; of several the first.

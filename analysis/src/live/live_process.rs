@@ -143,13 +143,13 @@ impl LiveProcess {
             .add(op.device, op.start_ns, op.end_ns, &self.sums.paused);
     }
 
-    pub(super) fn add_backward(&mut self, pass: &StepMark) {
+    pub(super) fn add_mark(&mut self, mark: &StepMark) {
         let pauses = StepPauses {
             covered: &self.sums.paused,
             starts: &self.starts,
         };
         let steps = self.steps.get_or_insert_with(Box::default);
-        steps.add_backward(pass, pauses);
+        steps.add_mark(mark, pauses);
     }
 
     pub(super) fn add_annotation(&mut self, annotation: &Annotation) {

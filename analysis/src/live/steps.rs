@@ -1,8 +1,8 @@
 //! The last training steps of one process.
 //!
 //! Owns the definition of a step, as in the report of a trace: an annotation `ProfilerStep#n` if
-//! there are any, otherwise the time from the start of one backward pass to the start of the next;
-//! those of the thread with the most steps. For an annotation, which is reported at its end, pauses
+//! there are any, otherwise the time from one mark to the next, by the preferred marker that has
+//! any steps; those of the thread with the most steps. For an annotation, which is reported at its end, pauses
 //! are counted as far as they are kept: a minute, or the last 65,535. The report's `gpu/steps.rs`
 //! has all steps and pauses in order, keeps each step and compares them; here they arrive late, and
 //! the last ones are kept.
@@ -15,24 +15,26 @@ use crate::report::PauseTotal;
 use crate::report::StepSource;
 use gctrace_event::Annotation;
 use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// Number of threads of a process with steps; training programs have one.
-const THREADS: usize = 4;
+/// Threads of a process with steps, times markers of them: programs have one to three.
+const THREADS: usize = 16;
 
 /// Steps of one process, and what paused within them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveSteps {
-    profiler: Vec<ThreadSteps>,
-    backward: Vec<ThreadSteps>,
+    threads: Vec<ThreadSteps>,
 }
 
-/// The steps of one thread.
+/// The steps of one thread by one marker; `None`: by annotations.
 #[derive(Clone, Debug)]
 struct ThreadSteps {
     tid: u32,
+    marker: Option<StepMarker>,
     count: u64,
-    /// The step that started with the last backward pass, and the pauses in it so far.
+    /// The step that started with the last mark, and the pauses in it so far.
     open: Option<(u64, PauseTotal)>,
     /// By start; they do not overlap.
     closed: VecDeque<StepFigures>,
@@ -57,12 +59,12 @@ impl StepPauses<'_> {
 }
 
 impl LiveSteps {
-    /// Adds a backward pass.
-    pub(super) fn add_backward(&mut self, pass: &StepMark, pauses: StepPauses<'_>) {
-        let Some(thread) = thread(&mut self.backward, pass.tid) else {
+    /// Adds a mark of a step.
+    pub(super) fn add_mark(&mut self, mark: &StepMark, pauses: StepPauses<'_>) {
+        let Some(thread) = self.thread(mark.tid, Some(&mark.marker)) else {
             return;
         };
-        let start_ns = pass.start_ns;
+        let start_ns = mark.at_ns();
         if thread.open.is_some_and(|(open_ns, _)| start_ns <= open_ns) {
             return;
         }
@@ -78,7 +80,7 @@ impl LiveSteps {
 
     /// Adds an annotation that is a step.
     pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: StepPauses<'_>) {
-        if let Some(thread) = thread(&mut self.profiler, annotation.tid) {
+        if let Some(thread) = self.thread(annotation.tid, None) {
             let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
             let pauses = pauses.within(start_ns, end_ns);
             thread.close(StepFigures::new(start_ns, end_ns, pauses));
@@ -87,7 +89,7 @@ impl LiveSteps {
 
     /// Adds a pause.
     pub(super) fn add_pause(&mut self, start_ns: u64) {
-        for thread in self.threads() {
+        for thread in &mut self.threads {
             let pauses = match &mut thread.open {
                 Some((open_ns, pauses)) if *open_ns <= start_ns => Some(pauses),
                 _ => thread.around(start_ns).map(|step| &mut step.pauses),
@@ -100,7 +102,7 @@ impl LiveSteps {
 
     /// Adds time in which a pause ran and no other did.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
-        for thread in self.threads() {
+        for thread in &mut self.threads {
             if let Some((open_ns, pauses)) = &mut thread.open {
                 let within = end_ns.saturating_sub(start_ns.max(*open_ns));
                 add_to(&mut pauses.time_ns, within);
@@ -114,17 +116,16 @@ impl LiveSteps {
         }
     }
 
-    fn threads(&mut self) -> impl Iterator<Item = &mut ThreadSteps> {
-        self.profiler.iter_mut().chain(&mut self.backward)
-    }
-
     /// Oldest first, and what they are.
     pub(super) fn figures(&self) -> (Vec<StepFigures>, Option<StepSource>) {
-        let (threads, source) = match self.profiler.is_empty() {
-            true => (&self.backward, StepSource::BackwardPass),
-            false => (&self.profiler, StepSource::ProfilerStep),
-        };
-        let Some(most) = threads.iter().max_by_key(|thread| thread.count) else {
+        let preferred = self.threads.iter().min_by_key(|thread| {
+            (
+                thread.closed.is_empty(),
+                thread.source(),
+                Reverse(thread.count),
+            )
+        });
+        let Some(most) = preferred else {
             return (Vec::new(), None);
         };
         let steps = most.closed.iter().map(|step| {
@@ -132,7 +133,27 @@ impl LiveSteps {
             step.pauses.count = step.pauses.count.max(u64::from(step.pauses.time_ns > 0));
             step
         });
-        (steps.collect(), Some(source))
+        (steps.collect(), Some(most.source()))
+    }
+
+    /// The steps of a thread; `None` if there are too many threads.
+    fn thread(&mut self, tid: u32, marker: Option<&StepMarker>) -> Option<&mut ThreadSteps> {
+        let is_own = |own: &ThreadSteps| own.tid == tid && own.marker.as_ref() == marker;
+        let at = self.threads.iter().position(is_own);
+        let at = at.unwrap_or(self.threads.len());
+        if at == self.threads.len() {
+            if at >= THREADS {
+                return None;
+            }
+            self.threads.push(ThreadSteps {
+                tid,
+                marker: marker.cloned(),
+                count: 0,
+                open: None,
+                closed: VecDeque::new(),
+            });
+        }
+        self.threads.get_mut(at)
     }
 }
 
@@ -157,6 +178,12 @@ impl StepFigures {
 }
 
 impl ThreadSteps {
+    fn source(&self) -> StepSource {
+        self.marker
+            .as_ref()
+            .map_or(StepSource::ProfilerStep, StepSource::from)
+    }
+
     /// Adds a step. It is cut where the next one starts.
     fn close(&mut self, mut step: StepFigures) {
         add_to(&mut self.count, 1);
@@ -188,22 +215,4 @@ impl ThreadSteps {
         let step = self.closed.get_mut(behind.checked_sub(1)?)?;
         (at_ns < step.end_ns()).then_some(step)
     }
-}
-
-/// The steps of a thread; `None` if there are too many threads.
-fn thread(threads: &mut Vec<ThreadSteps>, tid: u32) -> Option<&mut ThreadSteps> {
-    let at = threads.iter().position(|thread| thread.tid == tid);
-    let at = at.unwrap_or(threads.len());
-    if at == threads.len() {
-        if at >= THREADS {
-            return None;
-        }
-        threads.push(ThreadSteps {
-            tid,
-            count: 0,
-            open: None,
-            closed: VecDeque::new(),
-        });
-    }
-    threads.get_mut(at)
 }

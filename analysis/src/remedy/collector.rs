@@ -10,9 +10,14 @@ use super::RemedyEstimate;
 use super::curves::FullCollection;
 use super::curves::RecordedCurves;
 use super::curves::quotient;
+use super::curves::windows_per_middle;
 
 /// Time to traverse a heap that was laid out under another setting, in times of the recorded one.
 const TRAVERSING_MOVED: [f64; 3] = [0.9, 1.0, 1.15];
+
+/// States at the start of training that are tried: one for each collection of the middle generation
+/// between two full ones under CPython's threshold 2.
+const PHASES: u8 = 11;
 
 /// The new setting.
 #[derive(Clone, Copy, Debug)]
@@ -42,17 +47,53 @@ struct OldGeneration {
     /// Survivors of the last full collection.
     total_ns: f64,
     frozen_ns: f64,
-    /// Promoted since the freeze, and not found dead since.
+    /// Promoted since the freeze and still alive.
     unfrozen_ns: f64,
     /// Objects.
     garbage: f64,
 }
 
 /// Runs the collector from start to end of training.
+///
+/// With a setting in force from the start of the run, training begins anywhere between two full
+/// collections: as likely is the mean over [`PHASES`], cheap and costly are a standard deviation
+/// less and more.
 pub(super) fn full_collections(
     curves: &RecordedCurves,
     setting: Setting,
     assumption: CostAssumption,
+) -> SimulatedFulls {
+    if setting.raised <= 1.0 {
+        return run(curves, setting, assumption, None);
+    }
+    let each = (0..PHASES).map(|phase| {
+        let phase = (f64::from(phase) + 0.5) / f64::from(PHASES);
+        run(curves, setting, assumption, Some(phase))
+    });
+    let of = |figure: fn(&SimulatedFulls) -> f64| {
+        let figures = each.clone().map(|sum| figure(&sum));
+        let mean = figures.clone().sum::<f64>() / f64::from(PHASES);
+        let squares: f64 = figures.map(|own| (own - mean).powi(2)).sum();
+        let deviation = (squares / f64::from(PHASES)).sqrt();
+        match assumption {
+            CostAssumption::Cheap => (mean - deviation).max(0.0),
+            CostAssumption::Likely => mean,
+            CostAssumption::Costly => mean + deviation,
+        }
+    };
+    SimulatedFulls {
+        time_ns: of(|sum| sum.time_ns),
+        most_garbage: of(|sum| sum.most_garbage),
+    }
+}
+
+/// `phase`: the part of the interval between two full collections, 0 to 1, that has passed when
+/// training begins; `None` as recorded.
+fn run(
+    curves: &RecordedCurves,
+    setting: Setting,
+    assumption: CostAssumption,
+    phase: Option<f64>,
 ) -> SimulatedFulls {
     let mut sum = SimulatedFulls::default();
     let [middle, old] = setting.thresholds;
@@ -60,12 +101,20 @@ pub(super) fn full_collections(
     let Some(mut state) = begin(curves, setting, assumption, &mut sum) else {
         return sum;
     };
+    let step = setting.raised * windows_per_middle(middle);
+    if let (Some(phase), Some(interval)) = (phase, curves.interval(window)) {
+        let promoted = promoted_part(curves, setting, interval, assumption);
+        let wait = (state.total_ns / 4.0).max(interval.promoted_ns * promoted * step * (old + 1.0));
+        let windows = quotient(wait * phase, interval.promoted_ns * promoted);
+        state.middle = windows / step;
+        state.pending_ns = wait * phase;
+        state.garbage = interval.garbage * promoted * windows;
+    }
     let mut explicit = curves
         .fulls
         .iter()
         .filter(|full| full.in_training && !full.automatic)
         .peekable();
-    let step = setting.raised * (middle + 1.0);
     loop {
         let next = window + step;
         while let Some(full) = explicit.next_if(|full| full.window <= next) {
@@ -76,26 +125,13 @@ pub(super) fn full_collections(
             break;
         };
         window = next;
-        state.promote(
-            interval,
-            curves,
-            step,
-            promoted_part(curves, setting, interval, assumption),
-        );
+        let promoted = promoted_part(curves, setting, interval, assumption);
+        state.promote(interval, curves, step, promoted, assumption);
         if state.middle > old && state.pending_ns >= state.total_ns / 4.0 {
             state.collect(curves, window, assumption, &mut sum);
         }
     }
     sum.most_garbage = sum.most_garbage.max(state.garbage);
-    if setting.raised > 1.0 && assumption == CostAssumption::Likely {
-        // Training may end anywhere between two full collections, so it is charged the part of the
-        // next one that it has come near to.
-        let waited = (state.middle / (old + 1.0)).min(1.0);
-        let promoted = quotient(state.pending_ns, state.total_ns / 4.0).min(1.0);
-        let mut next = SimulatedFulls::default();
-        state.collect(curves, end, assumption, &mut next);
-        sum.time_ns += next.time_ns * waited.min(promoted);
-    }
     sum
 }
 
@@ -111,7 +147,7 @@ fn begin(
     let last = curves.last_before(start);
     let since = start - last.map_or(0.0, |full| full.window);
     let mut state = OldGeneration {
-        middle: curves.middle_before / setting.raised,
+        middle: curves.middle_before,
         pending_ns: interval.promoted_ns * since,
         total_ns: last.map_or(0.0, |full| curves.live_ns(full.window)),
         frozen_ns: 0.0,
@@ -120,17 +156,18 @@ fn begin(
     };
     if setting.freeze {
         state.collect(curves, start, assumption, sum);
-        state.total_ns = curves.live_ns(start);
-        state.frozen_ns = state.total_ns;
-    } else if setting.raised > 1.0 {
-        // With the setting in force from the start of the run, the last full collection was at
-        // another time.
-        match assumption {
-            CostAssumption::Cheap | CostAssumption::Likely => {
-                (state.middle, state.pending_ns, state.garbage) = (0.0, 0.0, 0.0);
-            }
-            CostAssumption::Costly => state.middle = setting.thresholds[1],
-        }
+        // The heap at that time lies between those of the full collections around it.
+        let live_ns = curves.live_ns(start);
+        let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |own| own.live_ns));
+        sum.time_ns = match assumption {
+            CostAssumption::Cheap => around
+                .iter()
+                .fold(sum.time_ns, |least, own| least.min(*own)),
+            CostAssumption::Likely => sum.time_ns,
+            CostAssumption::Costly => around.iter().fold(sum.time_ns, |most, own| most.max(*own)),
+        };
+        state.total_ns = live_ns;
+        state.frozen_ns = live_ns;
     }
     Some(state)
 }
@@ -161,9 +198,16 @@ impl OldGeneration {
         curves: &RecordedCurves,
         windows: f64,
         part: f64,
+        assumption: CostAssumption,
     ) {
         let garbage_ns = interval.garbage * curves.traversing_ns.likely;
         let passing_ns = (interval.promoted_ns - garbage_ns - interval.growth_ns).max(0.0);
+        // Costly: what was found dead is what was frozen, replaced by what was promoted since.
+        let passing_ns = match assumption {
+            CostAssumption::Cheap => passing_ns,
+            CostAssumption::Likely => f64::midpoint(passing_ns, interval.promoted_ns),
+            CostAssumption::Costly => interval.promoted_ns,
+        };
         self.pending_ns += interval.promoted_ns * windows * part;
         self.garbage += interval.garbage * windows * part;
         self.unfrozen_ns += passing_ns * windows;

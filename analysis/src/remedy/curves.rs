@@ -34,10 +34,43 @@ pub(super) struct CollectionSum {
 }
 
 impl CollectionSum {
-    fn add(&mut self, pause: &PauseSpan) {
+    fn add(&mut self, pause: &PauseSpan, time_ns: f64) {
         self.count += 1.0;
-        self.time_ns += float(pause.duration_ns());
+        self.time_ns += time_ns;
         self.freed += freed(pause);
+    }
+}
+
+/// Times of the pauses as they would be if all were off the CPU for the same share: which of them
+/// other programs interrupted is chance.
+#[derive(Clone, Copy, Debug)]
+struct EvenTimes {
+    /// Time per time on the CPU.
+    per_cpu: f64,
+}
+
+impl EvenTimes {
+    fn of(run: &RecordedRun<'_>) -> Self {
+        let (start_ns, end_ns) = run.training_ns;
+        let (mut time_ns, mut on_cpu_ns) = (0.0, 0.0);
+        for pause in run.pauses {
+            let in_training = (start_ns..end_ns).contains(&pause.start_ns);
+            if let Some(cpu_ns) = pause.cpu_ns.filter(|_| in_training) {
+                time_ns += float(pause.duration_ns());
+                on_cpu_ns += f64::from(cpu_ns.get());
+            }
+        }
+        Self {
+            per_cpu: quotient(time_ns, on_cpu_ns),
+        }
+    }
+
+    /// In ns; its duration if its CPU time is unknown.
+    fn time_ns(self, pause: &PauseSpan) -> f64 {
+        match pause.cpu_ns {
+            Some(cpu_ns) if self.per_cpu > 0.0 => f64::from(cpu_ns.get()) * self.per_cpu,
+            _ => float(pause.duration_ns()),
+        }
     }
 }
 
@@ -49,11 +82,15 @@ pub(super) struct FullCollection {
     pub(super) automatic: bool,
     pub(super) in_training: bool,
     time_ns: f64,
+    /// Whether the time is without chance: its time on the CPU is known.
+    even: bool,
+    /// Objects that it went through; `None` if unknown.
+    traversed: Option<f64>,
     freed: f64,
     /// Collections of the middle generation since the full one before.
     middle: f64,
     /// Time on the objects that it left, in ns.
-    live_ns: f64,
+    pub(super) live_ns: f64,
     /// Per window since the full collection before: what joined the oldest generation, in ns of its
     /// traversal; by how much the live heap grew, in the same; garbage that it freed, in objects.
     pub(super) promoted_ns: f64,
@@ -88,7 +125,7 @@ impl RecordedCurves {
     /// `None` if a generation is unknown.
     pub(super) fn of(run: &RecordedRun<'_>) -> Option<Self> {
         let [young, middle, old] = run.thresholds.map(|threshold| f64::from(threshold.max(0)));
-        let containers = (young + 1.0, (young + 1.0) * (middle + 1.0));
+        let containers = (young + 1.0, (young + 1.0) * windows_per_middle(middle));
         let mut curves = Self {
             windows: (0.0, 0.0),
             automatic: [CollectionSum::default(); 3],
@@ -100,8 +137,8 @@ impl RecordedCurves {
             traversing_ns: RemedyEstimate::default(),
             freeing_ns: RemedyEstimate::default(),
         };
+        let times = EvenTimes::of(run);
         let mut middle_sum = CollectionSum::default();
-        let mut traversed = (0.0, 0.0);
         let (mut window, mut since_full) = (0.0, 0.0);
         for pause in run.pauses {
             if pause.reason == GcReason::Shutdown || pause.start_ns >= run.training_ns.1 {
@@ -118,20 +155,22 @@ impl RecordedCurves {
                 true => curves.automatic.get_mut(usize::from(pause.generation))?,
                 false => &mut curves.explicit,
             };
+            let time_ns = times.time_ns(pause);
             if in_training {
-                sum.add(pause);
+                sum.add(pause, time_ns);
             }
             match pause.generation {
                 2 => {
-                    if let Some(objects) = pause.objects {
-                        traversed.0 += f64::from(objects.get()) + freed(pause);
-                        traversed.1 += float(pause.duration_ns());
-                    }
+                    let objects = pause
+                        .objects
+                        .map(|left| f64::from(left.get()) + freed(pause));
                     curves.fulls.push(FullCollection {
                         window,
                         automatic,
                         in_training,
-                        time_ns: float(pause.duration_ns()),
+                        time_ns,
+                        even: pause.cpu_ns.is_some(),
+                        traversed: objects,
                         freed: freed(pause),
                         middle: since_full,
                         live_ns: 0.0,
@@ -142,7 +181,7 @@ impl RecordedCurves {
                     since_full = 0.0;
                 }
                 1 => {
-                    middle_sum.add(pause);
+                    middle_sum.add(pause, time_ns);
                     since_full += 1.0;
                 }
                 _ => {}
@@ -156,18 +195,41 @@ impl RecordedCurves {
             }
         }
         curves.windows.1 = window;
-        curves.price_objects(middle_sum, traversed);
+        curves.even_out();
+        curves.price_objects(middle_sum);
         curves.promote(old);
         Some(curves)
     }
 
-    /// Time per object. `traversed`: objects and time of full collections with known counts.
-    fn price_objects(&mut self, middle: CollectionSum, traversed: (f64, f64)) {
+    /// Full collections whose time on the CPU is unknown take at most the time per object of the
+    /// last one before them that has it, or else of the first one after.
+    fn even_out(&mut self) {
+        let per_object = |full: &FullCollection| {
+            let objects = full.traversed.filter(|_| full.even)?;
+            (objects > 0.0).then(|| full.time_ns / objects)
+        };
+        let known: Vec<Option<f64>> = self.fulls.iter().map(per_object).collect();
+        for (at, full) in self.fulls.iter_mut().enumerate() {
+            let (before, after) = known.split_at(at);
+            let nearest = before.iter().rev().chain(after).find_map(|known| *known);
+            if let (false, Some(ns), Some(objects)) = (full.even, nearest, full.traversed) {
+                full.time_ns = full.time_ns.min(ns * objects);
+            }
+        }
+    }
+
+    /// Time per object.
+    fn price_objects(&mut self, middle: CollectionSum) {
         let [young, _, _] = self.automatic;
         let young_objects = (young.count * self.containers.0).max(young.freed);
         let young_ns = quotient(young.time_ns, young_objects);
         self.middle_ns = quotient(middle.time_ns, middle.count * self.containers.1);
-        self.traversing_ns = match traversed {
+        let known = self
+            .fulls
+            .iter()
+            .filter_map(|full| Some((full.traversed?, full.time_ns)));
+        let sum = known.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+        self.traversing_ns = match sum {
             (objects, time_ns) if objects > 0.0 => {
                 RemedyEstimate::around(time_ns / objects, TRAVERSING_KNOWN)
             }
@@ -265,6 +327,12 @@ impl RecordedCurves {
     pub(super) fn to_free_ns(&self, objects: f64, assumption: CostAssumption) -> f64 {
         objects * self.freeing_ns.at(assumption)
     }
+}
+
+/// Windows from one collection of the middle generation to the next: that many of generation 0 as
+/// exceed threshold 1, and itself.
+pub(super) fn windows_per_middle(threshold: f64) -> f64 {
+    threshold + 2.0
 }
 
 /// 0 where there is nothing to divide by.

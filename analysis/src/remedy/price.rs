@@ -4,6 +4,7 @@ use super::CostAssumption;
 use super::PricedRemedy;
 use super::RecordedRun;
 use super::RemedyEstimate;
+use super::SimulatedParts;
 use super::collector::Setting;
 use super::collector::full_collections;
 use super::collector::traversing_moved_ns;
@@ -20,7 +21,7 @@ const RAISED: u8 = 10;
 const LARGEST_RAISED: i32 = 2_000;
 /// Time of collections of generation 0 under the raised threshold, in times of that of the recorded
 /// ones that went through objects of the same age.
-const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 2.0];
+const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 1.5];
 /// Planned collections in training that are tried.
 const PLANNED: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
 /// Recorded and predicted run differ by this share of all collector time, whatever changes.
@@ -59,7 +60,17 @@ fn setting(run: &RecordedRun<'_>) -> Setting {
     }
 }
 
-fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+/// Time of collections under the raised threshold, in ns.
+#[derive(Clone, Copy, Debug)]
+struct RaisedTimes {
+    youngest: RemedyEstimate,
+    middle: RemedyEstimate,
+    full: RemedyEstimate,
+    /// Objects that are found dead later than recorded.
+    waiting: f64,
+}
+
+fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
     let [young, middle, old] = curves.automatic;
     let raised = Setting {
         raised: (f64::from(run.thresholds[0]) * f64::from(RAISED)).max(1_000.0)
@@ -81,10 +92,19 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
         (promoted - dies) * curves.traversing_ns.at(assumption)
             + curves.to_free_ns(dies, assumption)
     });
-    let of_fulls = RemedyEstimate::of(|assumption| fulls(assumption).time_ns);
     let now = full_collections(curves, setting(run), CostAssumption::Likely);
     let later = fulls(CostAssumption::Likely).most_garbage - now.most_garbage;
     let more = curves.containers.1 * f64::from(RAISED - 1);
+    RaisedTimes {
+        youngest,
+        middle: of_middle,
+        full: RemedyEstimate::of(|assumption| fulls(assumption).time_ns),
+        waiting: later.max(0.0) + more.min(curves.garbage()),
+    }
+}
+
+fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+    let times = raised_times(run, curves);
     PricedRemedy {
         settings: AdvisedSettings {
             thresholds: Some(SettingsReport::raised(run.thresholds)),
@@ -94,18 +114,64 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
             AdviceId::RaiseThreshold,
             curves,
             curves.automatic_ns() + curves.explicit.time_ns,
-            &[youngest, of_middle, of_fulls],
-            later.max(0.0) + more.min(curves.garbage()),
+            &[times.youngest, times.middle, times.full],
+            times.waiting,
         )
     }
 }
 
-fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+/// See [`super::simulated_parts`].
+pub(super) fn parts(
+    run: &RecordedRun<'_>,
+    curves: &RecordedCurves,
+    remedy: AdviceId,
+) -> Option<[SimulatedParts; 2]> {
+    if curves.automatic_ns() <= 0.0 {
+        return None;
+    }
+    let [young, middle, old] = curves.automatic;
+    let recorded = [
+        young.time_ns + middle.time_ns,
+        old.time_ns + curves.explicit.time_ns,
+    ];
+    let [partial, full] = match remedy {
+        AdviceId::RaiseThreshold => {
+            let times = raised_times(run, curves);
+            let partial = |own| times.youngest.at(own) + times.middle.at(own);
+            [RemedyEstimate::of(partial), times.full]
+        }
+        AdviceId::Freeze => [
+            RemedyEstimate::around(recorded[0], [1.0; 3]),
+            frozen_full(run, curves),
+        ],
+        _ => return None,
+    };
+    let part = |estimate: RemedyEstimate, side, more: f64, recorded_ns: f64| match recorded_ns > 0.0
+    {
+        true => (estimate.at(side) / recorded_ns + more).max(0.0),
+        false => 1.0,
+    };
+    let sides = [
+        (CostAssumption::Cheap, -RUN_TO_RUN),
+        (CostAssumption::Costly, RUN_TO_RUN),
+    ];
+    Some(sides.map(|(side, more)| SimulatedParts {
+        partial: part(partial, side, more, recorded[0]),
+        full: part(full, side, more, recorded[1]),
+    }))
+}
+
+/// Time of full collections after `gc.freeze()`.
+fn frozen_full(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RemedyEstimate {
     let frozen = Setting {
         freeze: true,
         ..setting(run)
     };
-    let of_fulls = RemedyEstimate::of(|own| full_collections(curves, frozen, own).time_ns);
+    RemedyEstimate::of(|own| full_collections(curves, frozen, own).time_ns)
+}
+
+fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+    let of_fulls = frozen_full(run, curves);
     let recorded_ns = curves.automatic[2].time_ns + curves.explicit.time_ns;
     PricedRemedy {
         settings: AdvisedSettings {

@@ -15,10 +15,12 @@ fn pause(start_ns: u64, length_ns: u64, generation: u8, collected: u64) -> Pause
         start_ns,
         end_ns: start_ns + length_ns,
         thread: Index::new(0),
+        cpu_ns: None,
         collected: SmallNumber::new(collected),
         objects: None,
         generation,
         reason: GcReason::Unknown,
+        stack: None,
     }
 }
 

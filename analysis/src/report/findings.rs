@@ -111,6 +111,6 @@ pub enum NoComparison {
     UnknownCollections,
     /// Too few steps with or without a full collection.
     FewSteps,
-    /// Too few full collections between two steps without one.
-    FewBetweenSteps,
+    /// Too few steps without a full collection follow one with a full collection.
+    FewAfterFull,
 }

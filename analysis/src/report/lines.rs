@@ -42,8 +42,87 @@ pub struct LinesReport {
     pub explicit: Vec<LineTotal>,
     /// Own lines that trigger automatic full collections, at most 5. Count and time of these only.
     pub automatic_full: Vec<LineTotal>,
+    /// Count and time of all automatic full collections with a stack.
+    pub automatic_full_total: PauseTotal,
     /// Own lines that trigger other automatic collections, at most 5. Count and time of these only.
     pub automatic_partial: Vec<LineTotal>,
+    /// Count and time of all other automatic collections with a stack.
+    pub automatic_partial_total: PauseTotal,
+    /// Training libraries in these stacks, the most specific first.
+    pub libraries: Vec<LibraryReport>,
+}
+
+/// A training library whose files are in stacks.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LibraryReport {
+    /// The library.
+    pub library: TrainingLibrary,
+    /// Its own switch for planned collections, as the user writes it, `N` for the number of steps;
+    /// `null` if it has none.
+    pub switch: Option<&'static str>,
+    /// Count and time of the pauses with a stack through it.
+    pub pauses: PauseTotal,
+}
+
+/// Libraries that run training loops, the most specific first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrainingLibrary {
+    /// PyTorch's torchtitan.
+    Torchtitan,
+    /// NVIDIA's Megatron Bridge.
+    MegatronBridge,
+    /// NVIDIA's Megatron-LM: `megatron/training`.
+    MegatronLm,
+    /// NVIDIA's NeMo.
+    Nemo,
+    /// Ai2's OLMo-core.
+    OlmoCore,
+    /// PyTorch's TNT.
+    Torchtnt,
+    /// Lightning, under either of its names.
+    Lightning,
+}
+
+impl TrainingLibrary {
+    /// Its name, as its authors write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Torchtitan => "torchtitan",
+            Self::MegatronBridge => "Megatron Bridge",
+            Self::MegatronLm => "Megatron-LM",
+            Self::Nemo => "NeMo",
+            Self::OlmoCore => "OLMo-core",
+            Self::Torchtnt => "torchtnt",
+            Self::Lightning => "Lightning",
+        }
+    }
+
+    /// Its own switch: `Training.gc_freq` of torchtitan's `config/job_config.py` (000204a),
+    /// `--manual-gc` of Megatron-LM's `training/arguments.py` (core 0.15), `TrainingConfig` of
+    /// Megatron Bridge, `GarbageCollectionCallback` of NeMo (2.0, pull request 10261), OLMo-core's
+    /// `GarbageCollectorCallback` (2.x), `torchtnt.framework.callbacks.GarbageCollector` (0.2).
+    /// Lightning (2.x) has none.
+    #[must_use]
+    pub fn switch(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Torchtitan => "--training.gc_freq N",
+            Self::MegatronBridge => "train.manual_gc=true train.manual_gc_interval=N",
+            Self::MegatronLm => "--manual-gc --manual-gc-interval N",
+            Self::Nemo => "GarbageCollectionCallback(gc_interval_train=N, gc_interval_val=N)",
+            Self::OlmoCore => "GarbageCollectorCallback(gc_interval=N)",
+            Self::Torchtnt => "GarbageCollector(step_interval=N)",
+            Self::Lightning => return None,
+        })
+    }
+
+    /// Whether the switch collects generation 1 only, so that what survives two collections is
+    /// never freed.
+    #[must_use]
+    pub fn skips_full_collections(self) -> bool {
+        matches!(self, Self::Torchtitan | Self::OlmoCore | Self::Torchtnt)
+    }
 }
 
 /// A line of Python code, identified by file, function and line number.
@@ -52,7 +131,8 @@ pub struct Location {
     /// File (`co_filename`); empty for unknown frames.
     pub file: String,
     /// Qualified name of the function (CPython 3.11 and later) or its name.
-    /// `[outer frames not recorded]` and `[frame not readable]` stand for unknown frames.
+    /// `[outer frames not recorded]` and `[frame not readable]` stand for unknown frames,
+    /// `[import]` for a stack in the import system alone.
     pub function: String,
     /// Line number within the file; `null` if unknown.
     pub line: Option<u32>,
@@ -91,13 +171,16 @@ pub struct LineReport {
     pub with: Vec<LineTotal>,
     /// Number of distinct lines in `with`, listed or not.
     pub with_total: u64,
+    /// In `own`, if the line executes an import: the imported module, empty if only the import
+    /// system itself was running; `null` for other lines.
+    pub imports: Option<String>,
 }
 
 /// All pauses that one stack triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StackReport {
-    /// Frames of the stack, innermost first. If it was deeper than `--stack-depth`, the last is
-    /// `[outer frames not recorded]`.
+    /// Frames of the stack, innermost first, without those of the import system (`importlib`). If
+    /// it was deeper than `--stack-depth`, the last is `[outer frames not recorded]`.
     pub frames: Vec<Location>,
     /// Count and time of the pauses that started with exactly this stack.
     pub pauses: PauseTotal,

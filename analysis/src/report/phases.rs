@@ -1,7 +1,9 @@
 //! The part of a report about the phases of the run.
 
 use super::Basis;
+use super::LinesReport;
 use super::PauseTotal;
+use super::StepSource;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -10,7 +12,8 @@ use serde::Serialize;
 /// for longest.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PhasesReport {
-    /// Basis of the times that separate the phases: measured by training steps, otherwise inferred.
+    /// Basis of the times that separate the phases: measured by marks of training steps, otherwise
+    /// inferred.
     pub basis: Basis,
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
@@ -24,22 +27,50 @@ pub struct PhasesReport {
     pub steps: Option<u64>,
     /// Imports, setup, and the first steps while they last more than three times the median.
     pub start_up: PhaseReport,
-    /// Training steps; without known steps the second half of the run.
+    /// Training steps; without known steps the second half of the run, or what follows the imports.
     pub training: PhaseReport,
     /// Everything after training, and all collections of the finalizing interpreter.
     pub exit: PhaseReport,
+    /// The lines that trigger the collections of training; `null` if none of its pauses has a
+    /// stack.
+    pub lines: Option<LinesReport>,
 }
 
-/// What marks the start and the end of training.
+/// What marks the start and the end of training: steps, from the first one after the warm-up to the
+/// end of the last, or what stands for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingMark {
-    /// Annotations `ProfilerStep#n`: from the first one after the warm-up to the end of the last.
+    /// Annotations `ProfilerStep#n`.
     ProfilerSteps,
-    /// Backward passes: from the first one after the warm-up to the end of the last.
+    /// Calls of the function named by `--step-function`.
+    FunctionCalls,
+    /// Steps of a torch optimizer.
+    OptimizerSteps,
+    /// Backward passes.
     BackwardPasses,
+    /// Batches of a torch `DataLoader`.
+    Batches,
+    /// Periods of kernel launches.
+    PeriodicLaunches,
     /// No step is known: the second half of the run, up to the shutdown of the interpreter.
     SecondHalf,
+    /// No step is known, and in the second half of the run most of the time of pauses with a stack
+    /// was spent importing modules: what follows the last such pause.
+    AfterImports,
+}
+
+impl From<StepSource> for TrainingMark {
+    fn from(source: StepSource) -> Self {
+        match source {
+            StepSource::ProfilerStep => Self::ProfilerSteps,
+            StepSource::Function => Self::FunctionCalls,
+            StepSource::Optimizer => Self::OptimizerSteps,
+            StepSource::BackwardPass => Self::BackwardPasses,
+            StepSource::DataLoader => Self::Batches,
+            StepSource::PeriodicLaunches => Self::PeriodicLaunches,
+        }
+    }
 }
 
 /// The collections of one phase. A pause belongs to the phase that it starts in.

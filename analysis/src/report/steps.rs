@@ -4,14 +4,16 @@ use super::Basis;
 use super::NoComparison;
 use super::Worded;
 use crate::statistics::bootstrap;
+use gctrace_event::StepMarker;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Training steps: annotations `ProfilerStep#n` of the PyTorch profiler, or the time from the start
-/// of one backward pass to the start of the next.
+/// Training steps: annotations `ProfilerStep#n` of the PyTorch profiler, or the time from one mark of
+/// a step to the next.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepsReport {
-    /// Basis of lengths: measured. Comparisons have their own.
+    /// Basis of lengths: measured, or inferred if any steps are periods of launches. Comparisons
+    /// have their own.
     pub basis: Basis,
     /// Processes with steps, the most steps first, at most 64.
     pub processes: Vec<ProcessSteps>,
@@ -30,7 +32,7 @@ pub struct ProcessSteps {
     pub rank: Option<u32>,
     /// Id of the thread that ran the steps.
     pub tid: u32,
-    /// What delimits the steps: the profiler's annotations, or backward passes.
+    /// What delimits the steps.
     pub source: StepSource,
     /// Number of steps of the thread `tid`, which the other figures are about.
     pub count: u64,
@@ -54,30 +56,53 @@ pub struct ProcessSteps {
     pub full_collections: u64,
     /// Steps with a full collection compared with steps without one.
     pub with_full: StepComparison,
-    /// Steps after one with a full collection compared with the steps before it, in pairs without a
-    /// full collection of their own.
-    pub after_full: StepComparison,
+    /// Steps that follow one with a full collection compared with all others, both without a full
+    /// collection of their own and without the warm-up: after a full collection caches are cold.
+    pub after_full: MedianComparison,
     /// The longest steps, longest first, at most ten.
     pub longest: Vec<StepReport>,
 }
 
-/// What delimits a step. Backward passes count only in a process without profiler steps.
+/// What delimits a step, in order of preference: the first that a process has any steps by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepSource {
     /// An annotation `ProfilerStep#n`.
     ProfilerStep,
+    /// From the start of one call of the function named by `--step-function` to that of the next.
+    Function,
+    /// From the end of one step of a torch optimizer to that of the next of the same class.
+    Optimizer,
     /// From the start of one backward pass to that of the next on the same thread.
     BackwardPass,
+    /// From one request for the next batch of a torch `DataLoader` to the next.
+    DataLoader,
+    /// From one launch of a kernel that recurs at constant distance to the next.
+    PeriodicLaunches,
 }
 
 impl StepSource {
-    /// What a step is, in a word: the annotation, or the pass whose starts delimit it.
+    /// What a step is, in a word: the annotation, or the mark that delimits it.
     #[must_use]
     pub fn basis(self) -> &'static str {
         match self {
             Self::ProfilerStep => "ProfilerStep",
+            Self::Function => "call of the step function",
+            Self::Optimizer => "optimizer step",
             Self::BackwardPass => "backward pass",
+            Self::DataLoader => "batch of the DataLoader",
+            Self::PeriodicLaunches => "period of launches",
+        }
+    }
+}
+
+impl From<&StepMarker> for StepSource {
+    fn from(marker: &StepMarker) -> Self {
+        match marker {
+            StepMarker::Function(_) => Self::Function,
+            StepMarker::Optimizer(_) => Self::Optimizer,
+            StepMarker::Backward => Self::BackwardPass,
+            StepMarker::DataLoader(_) => Self::DataLoader,
         }
     }
 }
@@ -138,6 +163,44 @@ pub struct StepComparison {
 impl StepComparison {
     /// Fewer steps of a kind than this are not compared.
     pub const FEWEST: usize = bootstrap::FEWEST;
+}
+
+/// A comparison of the median lengths of two kinds of steps.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MedianComparison {
+    /// Basis of `difference`: inferred, as in [`StepComparison`].
+    pub basis: Basis,
+    /// Number of steps of the kind in question.
+    pub count: u64,
+    /// Their median length, in ns; `null` if there are none.
+    pub median_ns: Option<u64>,
+    /// Number of steps to compare with.
+    pub other_count: u64,
+    /// Their median length, in ns; `null` if there are none.
+    pub other_median_ns: Option<u64>,
+    /// How much longer the former are, by their medians; `null` if there are too few steps.
+    pub difference: Option<MedianDifference>,
+    /// Why `difference` is `null`, as text.
+    pub missing: Option<Worded<NoComparison>>,
+}
+
+/// A difference of medians with its 95 % confidence interval by bootstrap, as [`StepDifference`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MedianDifference {
+    /// Difference of the medians, in ns; negative: shorter.
+    pub median_ns: i64,
+    /// Lower end of the confidence interval, in ns.
+    pub low_ns: i64,
+    /// Upper end of the confidence interval, in ns.
+    pub high_ns: i64,
+}
+
+impl MedianDifference {
+    /// Whether the interval excludes 0.
+    #[must_use]
+    pub fn is_significant(&self) -> bool {
+        self.low_ns > 0 || self.high_ns < 0
+    }
 }
 
 /// A difference of means with its 95 % confidence interval by bootstrap (10,000 resamples with a

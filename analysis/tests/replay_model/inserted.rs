@@ -153,10 +153,12 @@ fn rewritten(
         start_ns: pause.at_ns,
         end_ns: pause.at_ns + pause.length_ns,
         thread: pause.thread,
+        cpu_ns: None,
         collected: None,
         objects: None,
         generation: 2,
         reason: GcReason::Automatic,
+        stack: None,
     });
     changed.pauses.sort_by_key(|pause| pause.start_ns);
     changed

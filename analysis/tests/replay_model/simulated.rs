@@ -262,10 +262,12 @@ pub(crate) fn pause(thread: usize, start_ns: u64, end_ns: u64) -> PauseSpan {
         start_ns,
         end_ns,
         thread: Index::new(thread),
+        cpu_ns: None,
         collected: None,
         objects: None,
         generation: 2,
         reason: GcReason::Automatic,
+        stack: None,
     }
 }
 

@@ -7,12 +7,14 @@ use super::launching::BARS;
 use super::lines;
 use super::overview;
 use super::section::INDENT;
+use super::steps;
 use super::style::Style;
 use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
 use super::table::wrap;
 use super::text;
+use super::words::places;
 use crate::units::bytes;
 use crate::units::count;
 use crate::units::counted;
@@ -60,7 +62,11 @@ pub(crate) fn first_screen(
             }
         }
     };
-    section("", report.phases.as_ref().map_or_else(Vec::new, phases));
+    let mut when = report.phases.as_ref().map_or_else(Vec::new, phases);
+    if let Some(sentence) = steps::cold_steps(report) {
+        when.extend(wrap(&sentence, INDENT, INDENT));
+    }
+    section("", when);
     if report.runs < 2 {
         section("Do this", advice(report));
     }
@@ -103,13 +109,10 @@ fn hourly_cost(report: &Report, price: f64, gpus: Option<u32>) -> Option<String>
 fn phases(phases: &PhasesReport) -> Vec<String> {
     let head = ["", "run", "paused", "share", "longest", ""];
     let mut table = TextTable::new(&head, &[0, 5]);
-    let training = match phases.training_by {
-        TrainingMark::SecondHalf => "second half",
-        TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => "training",
-    };
-    let start_up = match phases.training_by {
-        TrainingMark::SecondHalf => "first half",
-        TrainingMark::ProfilerSteps | TrainingMark::BackwardPasses => "start-up",
+    let (start_up, training) = match phases.training_by {
+        TrainingMark::SecondHalf => ("first half", "second half"),
+        TrainingMark::AfterImports => ("imports", "after them"),
+        _ => ("start-up", "training"),
     };
     let rows = [
         (start_up, &phases.start_up, String::new()),
@@ -134,15 +137,35 @@ fn phases(phases: &PhasesReport) -> Vec<String> {
             INDENT,
             INDENT,
         ),
+        (TrainingMark::AfterImports, _) => wrap(
+            "No training step was seen: the second half of the run still imported modules. What \
+             follows the last import stands for training.",
+            INDENT,
+            INDENT,
+        ),
         (_, steps) => steps.map_or_else(Vec::new, |steps| {
             let mean = duration(phases.training.duration_ns / steps.max(1));
             vec![format!(
-                "{INDENT}{}, {mean} each.",
-                counted(steps, "training step")
+                "{INDENT}{}, {mean} each, by {}.",
+                counted(steps, "training step"),
+                marks(phases.training_by)
             )]
         }),
     });
     lines
+}
+
+/// What the steps are known by.
+fn marks(mark: TrainingMark) -> &'static str {
+    match mark {
+        TrainingMark::ProfilerSteps => "the profiler's annotations",
+        TrainingMark::FunctionCalls => "calls of the step function",
+        TrainingMark::OptimizerSteps => "steps of the optimizer",
+        TrainingMark::BackwardPasses => "backward passes",
+        TrainingMark::Batches => "batches of the DataLoader",
+        TrainingMark::PeriodicLaunches => "periodic launches (inferred)",
+        TrainingMark::SecondHalf | TrainingMark::AfterImports => "its phases",
+    }
 }
 
 /// Paused time over the phase, as bars.
@@ -181,7 +204,11 @@ fn advice(report: &Report) -> Vec<String> {
             risk(advice.id).to_owned(),
         ]);
     }
-    table.lines()
+    let mut lines = table.lines();
+    if let Some(switch) = places::library_switch(report) {
+        lines.extend(wrap(&switch, INDENT, INDENT));
+    }
+    lines
 }
 
 /// Whether an advice is a change to make.

@@ -33,6 +33,8 @@ const PROCESSES_SHOWN: usize = 10;
 const STACKS_SHOWN: usize = 3;
 /// Maximum number of frames shown per stack.
 const FRAMES_SHOWN: usize = 8;
+/// Characters of a line of the short report that are reserved for the share beside a place.
+const BESIDE_PLACE: usize = 12;
 /// Minimum share of the pause time for a stack to be listed.
 const STACK_RATIO: f64 = 0.02;
 
@@ -69,16 +71,21 @@ pub(crate) fn stacks(report: &Report) -> ReportSection {
     ReportSection::new("Stacks that trigger collections", text)
 }
 
-/// The lines of the program with the largest shares of the pause time, at most `most`.
+/// The lines of the program with the largest shares of the pause time of training, at most `most`;
+/// of the whole run if its phases are unknown.
 pub(crate) fn costliest(report: &Report, most: usize) -> Vec<String> {
-    let Some(lines) = &report.lines else {
+    let phases = report.phases.as_ref();
+    let of_run = || report.lines.as_ref();
+    let Some(lines) = phases.map_or_else(of_run, |phases| phases.lines.as_ref()) else {
         return Vec::new();
     };
     let names = FileNames::new(lines);
     let mut table = TextTable::new(&["", ""], &[1]);
-    let own = |line: &&LineReport| !line.location.file.starts_with("<frozen ");
-    for line in shown(lines).filter(own).take(most) {
-        table.row(vec![percent(line.time_ratio), names.place(&line.location)]);
+    for line in shown(lines).take(most) {
+        let place = names.line(line);
+        let with = below(line, &names).map(|below| format!("{place}  {below}"));
+        let with = with.filter(|with| with.chars().count() <= width() - BESIDE_PLACE);
+        table.row(vec![percent(line.time_ratio), with.unwrap_or(place)]);
     }
     table.lines().split_off(1)
 }
@@ -112,6 +119,22 @@ impl<'a> FileNames<'a> {
                 .file
                 .strip_prefix(self.directory)
                 .unwrap_or(&location.file),
+        }
+    }
+
+    /// As [`Self::place`]; an import as `import torch (train.py:11)`.
+    fn line(&self, line: &LineReport) -> String {
+        match &line.imports {
+            None => self.place(&line.location),
+            Some(module) => {
+                let number = line.location.line;
+                let number = number.map_or(String::new(), |number| format!(":{number}"));
+                let space = if module.is_empty() { "" } else { " " };
+                format!(
+                    "import{space}{module} ({}{number})",
+                    self.file(&line.location)
+                )
+            }
         }
     }
 
@@ -169,7 +192,7 @@ fn line_table(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
             duration(line.pauses.time_ns),
             duration(line.max_ns),
             counts.join("/"),
-            names.place(&line.location),
+            names.line(line),
         ]);
         if let Some(below) = below(line, names) {
             let mut row = vec![String::new(); 4];
@@ -205,8 +228,12 @@ fn others(lines: &LinesReport) -> Option<String> {
     })
 }
 
-/// The library line that was executing most often below this line, if any.
+/// The library line that was executing most often below this line, if any; an import is named by
+/// its module.
 fn below(line: &LineReport, names: &FileNames<'_>) -> Option<String> {
+    if line.imports.is_some() {
+        return None;
+    }
     let place = names.place(&line.with.first()?.location);
     Some(match line.with_total {
         1 => format!("└ {place}"),
@@ -236,11 +263,7 @@ fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String>
             name,
             short_count(lines.with_stack.count),
             duration(lines.with_stack.time_ns),
-            format!(
-                "{} {}",
-                percent(line.time_ratio),
-                names.place(&line.location)
-            ),
+            format!("{} {}", percent(line.time_ratio), names.line(line)),
         ]);
     }
     let mut text = vec![String::new()];

@@ -9,16 +9,22 @@ use crate::units::count;
 use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
+use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::FullBy;
+use gctrace_analysis::report::MedianComparison;
 use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StepComparison;
 use gctrace_analysis::report::StepDifference;
 use gctrace_analysis::report::StepSource;
 use gctrace_analysis::report::StepsReport;
+use std::collections::BTreeSet;
 
 /// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
+
+/// What steps by the profiler's annotations are, to follow "A step".
+const PROFILERS: &str = "is the profiler's";
 
 /// Lengths of steps, and comparisons of steps with and without full collections.
 pub(crate) fn steps(report: &Report) -> ReportSection {
@@ -73,20 +79,36 @@ fn process(own: &ProcessSteps) -> String {
 }
 
 fn legend(steps: &StepsReport) -> String {
-    let by = |source| steps.processes.iter().any(|own| own.source == source);
-    let mut text = match (by(StepSource::ProfilerStep), by(StepSource::BackwardPass)) {
-        (true, false) => "Steps are the profiler's (measured).".to_owned(),
-        (false, true) => {
-            "A step lasts from one backward pass to the next of the same thread (measured)."
-                .to_owned()
-        }
-        _ => "Steps are the profiler's, or last from one backward pass to the next (measured)."
-            .to_owned(),
+    let sources: BTreeSet<StepSource> = steps.processes.iter().map(|own| own.source).collect();
+    let kinds: Vec<String> = sources.into_iter().map(lasts).collect();
+    let basis = match steps.basis {
+        Basis::Measured => " (measured)",
+        other => mark(other),
+    };
+    let mut text = match kinds.as_slice() {
+        [only] if only == PROFILERS => format!("Steps are the profiler's{basis}."),
+        kinds => format!("A step {}{basis}.", kinds.join(", or ")),
     };
     if steps.processes.iter().any(|own| own.gc_ns.is_none()) {
         text += " ?: the trace has no data on collections.";
     }
     text
+}
+
+/// How long a step lasts, to follow "A step".
+fn lasts(source: StepSource) -> String {
+    match source {
+        StepSource::ProfilerStep => PROFILERS.to_owned(),
+        StepSource::PeriodicLaunches => {
+            "lasts from one launch of a kernel that recurs after the same number of operations to \
+             the next"
+                .to_owned()
+        }
+        marked => format!(
+            "lasts from one {} to the next of the same thread",
+            marked.basis()
+        ),
+    }
 }
 
 fn comparisons(own: &ProcessSteps, one_of_several: bool) -> Vec<String> {
@@ -108,7 +130,13 @@ fn comparisons(own: &ProcessSteps, one_of_several: bool) -> Vec<String> {
     };
     vec![
         of + &with_full(&own.with_full) + full,
-        after_full(&own.after_full),
+        after_full(&own.after_full).unwrap_or_else(|| {
+            let missing = own.after_full.missing.as_deref();
+            format!(
+                "Steps that follow a full collection cannot be compared with others: {}.",
+                missing.unwrap_or("too few steps")
+            )
+        }),
     ]
 }
 
@@ -131,20 +159,33 @@ fn with_full(comparison: &StepComparison) -> String {
     )
 }
 
-fn after_full(comparison: &StepComparison) -> String {
-    let Some(difference) = comparison.difference else {
-        return format!(
-            "The step after a full collection cannot be compared with the one before it: {}.",
-            comparison.missing.as_deref().unwrap_or("too few steps")
-        );
+/// The line of the short report on steps that follow a full collection, if they differ from others.
+pub(crate) fn cold_steps(report: &Report) -> Option<String> {
+    let phases = report.phases.as_ref()?;
+    let mut processes = report.steps.as_ref()?.processes.iter();
+    let own = processes.find(|own| own.pid == phases.pid)?;
+    let difference = own.after_full.difference?;
+    difference.is_significant().then_some(())?;
+    after_full(&own.after_full)
+}
+
+fn after_full(comparison: &MedianComparison) -> Option<String> {
+    let difference = comparison.difference?;
+    let difference = StepDifference {
+        mean_ns: difference.median_ns,
+        low_ns: difference.low_ns,
+        high_ns: difference.high_ns,
     };
-    format!(
-        "The step after a full collection was {} than the one before it, on average over {}: {}{}.",
+    Some(format!(
+        "The {} after a full collection took {} (median), the {} others {}: {}, {}{}.",
+        counted(comparison.count, "step"),
+        duration(comparison.median_ns.unwrap_or(0)),
+        count(comparison.other_count),
+        duration(comparison.other_median_ns.unwrap_or(0)),
         longer(difference),
-        counted(comparison.count, "pair"),
         interval(difference),
         mark(comparison.basis)
-    )
+    ))
 }
 
 /// `48.2 ms longer`.

@@ -5,13 +5,13 @@
 
 mod advice;
 mod findings;
-mod places;
+pub(super) mod places;
 mod verdict;
 mod what_if;
 
 use gctrace_analysis::report::ClockReport;
+use gctrace_analysis::report::NoComparison;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::report::StepComparison;
 use gctrace_analysis::report::Worded;
 
 /// The risk of calling `gc.collect()` no more.
@@ -29,11 +29,12 @@ const THRESHOLDS_RISK: &str = "Cyclic garbage lives up to ten times longer befor
 pub(crate) fn put_into_words(report: &mut Report) {
     report.what_if.iter_mut().for_each(what_if::word);
     report.verdict.sentence = verdict::sentence(report);
-    let mut advice = std::mem::take(&mut report.advice);
-    for advice in &mut advice {
+    let [mut advice, mut not_advised] =
+        [&mut report.advice, &mut report.not_advised].map(std::mem::take);
+    for advice in advice.iter_mut().chain(&mut not_advised) {
         advice::word(advice, report);
     }
-    report.advice = advice;
+    (report.advice, report.not_advised) = (advice, not_advised);
     for gap in &mut report.not_covered {
         word(gap, |gap| findings::not_covered(*gap).to_owned());
     }
@@ -67,8 +68,10 @@ pub(crate) fn put_into_words(report: &mut Report) {
         }
     }
     for process in report.steps.iter_mut().flat_map(|own| &mut own.processes) {
-        comparison(&mut process.with_full);
-        comparison(&mut process.after_full);
+        let with = &mut process.with_full;
+        comparison(&mut with.missing, with.count, with.other_count);
+        let after = &mut process.after_full;
+        comparison(&mut after.missing, after.count, after.other_count);
     }
 }
 
@@ -83,9 +86,8 @@ fn merge(clock: &mut ClockReport) {
     }
 }
 
-fn comparison(comparison: &mut StepComparison) {
-    let (count, other_count) = (comparison.count, comparison.other_count);
-    if let Some(missing) = &mut comparison.missing {
+fn comparison(missing: &mut Option<Worded<NoComparison>>, count: u64, other_count: u64) {
+    if let Some(missing) = missing {
         word(missing, |why| {
             findings::no_comparison(*why, count, other_count)
         });

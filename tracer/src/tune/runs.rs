@@ -159,7 +159,8 @@ fn peak_rss(processes: &[AppliedProcess]) -> Option<u64> {
 /// The collections of a process from its start to its end.
 fn all_sums(process: &AppliedProcess) -> impl Iterator<Item = &CollectionSums> {
     let always = [&process.before, &process.freezing];
-    always.into_iter().chain(&process.startup).chain(&process.after)
+    let others = process.startup.iter().chain(&process.after);
+    always.into_iter().chain(others).chain(&process.later)
 }
 
 #[expect(

@@ -31,11 +31,11 @@ pub(crate) struct StackSums {
 }
 
 impl StackSums {
-    fn add(&mut self, pause: &Pause, full: bool) {
-        let time_ns = pause.duration_ns();
-        self.by_generation[generation_index(pause.generation)].add(time_ns);
-        self.by_reason[reason_index(pause.reason)].add(time_ns);
-        if full && pause.reason == GcReason::Automatic {
+    /// Counts a pause; `full`: it went through the whole heap.
+    pub(crate) fn add(&mut self, generation: u8, reason: GcReason, time_ns: u64, full: bool) {
+        self.by_generation[generation_index(generation)].add(time_ns);
+        self.by_reason[reason_index(reason)].add(time_ns);
+        if full && reason == GcReason::Automatic {
             self.automatic_full.add(time_ns);
         }
         self.max_ns = self.max_ns.max(time_ns);
@@ -77,6 +77,7 @@ impl StackSums {
 pub(crate) struct TraceStacks {
     by_frame: HashMap<FrameId, StackSums>,
     by_node: BTreeMap<NodeId, StackSums>,
+    nodes: HashMap<FrameId, NodeId>,
     pub(crate) without_stack: PauseTotal,
     pub(crate) without_stack_at_shutdown: PauseTotal,
 }
@@ -95,7 +96,8 @@ impl TraceStacks {
         if self.by_frame.len() >= STACKS_KEPT && !self.by_frame.contains_key(&frame) {
             frame = NO_FRAME;
         }
-        self.by_frame.entry(frame).or_default().add(pause, full);
+        let sums = self.by_frame.entry(frame).or_default();
+        sums.add(pause.generation, pause.reason, pause.duration_ns(), full);
     }
 
     /// Resolves the stacks, once all frames of the trace are known.
@@ -104,10 +106,18 @@ impl TraceStacks {
         let by_frame: BTreeMap<_, _> = std::mem::take(&mut self.by_frame).into_iter().collect();
         for (frame, sums) in by_frame {
             match frames.resolve(frame, tree) {
-                Some(node) => self.by_node.entry(node).or_default().merge(&sums),
+                Some(node) => {
+                    self.by_node.entry(node).or_default().merge(&sums);
+                    self.nodes.insert(frame, node);
+                }
                 None => self.without_stack.add_all(&sums.total()),
             }
         }
+    }
+
+    /// The stack of this name in the trace; `None` if no pause has it.
+    pub(crate) fn node(&self, frame: FrameId) -> Option<NodeId> {
+        self.nodes.get(&frame).copied()
     }
 
     /// Stacks and their sums.

@@ -9,6 +9,7 @@ use super::RawOp;
 use super::TimelineContext;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::index::Index;
+use crate::gpu::periods;
 use crate::gpu::timeline::Call;
 use crate::gpu::timeline::CallIndex;
 use crate::gpu::timeline::EventWait;
@@ -18,9 +19,11 @@ use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Stream;
 use crate::gpu::timeline::StreamIndex;
 use crate::gpu::timeline::StringTable;
+use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
 use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl ProcessBuilder {
@@ -59,7 +62,7 @@ impl ProcessBuilder {
         timeline.waits = waits(syncs, &correlations, &streams);
         timeline.streams = streams.sorted;
         if self.steps.is_empty() {
-            self.steps = self.steps_between();
+            self.steps = self.steps_between_marks();
         }
         self.annotations
             .sort_by_key(|annotation| annotation.start_ns);
@@ -67,6 +70,9 @@ impl ProcessBuilder {
         timeline.steps = apart(self.steps);
         timeline.threads = self.threads;
         timeline.packed = Arc::new(self.pauses);
+        if timeline.steps.is_empty() {
+            timeline.steps = periods::steps(&timeline);
+        }
         let idle = timeline.ops.is_empty()
             && timeline.calls.is_empty()
             && timeline.counted_launches.is_empty()
@@ -78,20 +84,28 @@ impl ProcessBuilder {
         timeline
     }
 
-    /// Steps from the start of one backward pass to that of the next of the same thread.
-    fn steps_between(&mut self) -> Vec<StepSpan> {
-        let mut backward = std::mem::take(&mut self.backward);
-        backward.sort_by_key(|pass| (pass.tid, pass.start_ns));
-        let pairs = backward.windows(2).map(|pair| (&pair[0], &pair[1]));
-        let steps = (0..).zip(pairs.filter(|(this, next)| this.tid == next.tid));
-        let steps = steps.map(|(number, (this, next))| StepSpan {
-            start_ns: this.start_ns,
-            end_ns: next.start_ns,
-            thread: self.thread(this.tid),
-            number,
-            source: StepSource::BackwardPass,
-        });
-        steps.collect()
+    /// Steps from one mark to the next of the same thread: of the preferred marker that has any, on
+    /// each thread of the one with the most marks (a program may have several optimizers).
+    fn steps_between_marks(&mut self) -> Vec<StepSpan> {
+        let mut by_source: BTreeMap<StepSource, BTreeMap<u32, Vec<u64>>> = BTreeMap::new();
+        for ((tid, marker), mut marks) in std::mem::take(&mut self.marks) {
+            marks.sort_unstable();
+            marks.dedup();
+            let threads = by_source.entry(StepSource::from(&marker)).or_default();
+            let most = threads.entry(tid).or_default();
+            if marks.len() > most.len() {
+                *most = marks;
+            }
+        }
+        for (source, threads) in by_source {
+            let of_thread =
+                |(tid, marks): (u32, Vec<u64>)| steps_between(source, self.thread(tid), &marks);
+            let steps: Vec<StepSpan> = threads.into_iter().flat_map(of_thread).collect();
+            if !steps.is_empty() {
+                return steps;
+            }
+        }
+        Vec::new()
     }
 
     /// Sorts the calls, leaves out nested ones, and returns the index of each correlation id: that
@@ -125,6 +139,23 @@ impl ProcessBuilder {
         }
         CorrelationMap::of(correlations)
     }
+}
+
+/// Steps from each mark to the next; marks are in order.
+pub(in crate::gpu) fn steps_between(
+    source: StepSource,
+    thread: ThreadIndex,
+    marks: &[u64],
+) -> Vec<StepSpan> {
+    let pairs = (0..).zip(marks.iter().zip(marks.iter().skip(1)));
+    let steps = pairs.map(|(number, (start_ns, end_ns))| StepSpan {
+        start_ns: *start_ns,
+        end_ns: *end_ns,
+        thread,
+        number,
+        source,
+    });
+    steps.collect()
 }
 
 /// Calls by correlation id; of several with one id, the first.

@@ -7,6 +7,7 @@ use super::thread_times::MatchedThread;
 use super::thread_times::TimelinePair;
 use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
+use crate::gpu::timeline::StepSource;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
@@ -155,7 +156,11 @@ impl TimelineMerge<'_> {
                 true => self.repeated.push(pause.start_ns),
                 false => {
                     clock.pauses_of_profiler_only += 1;
-                    pauses.push(*pause);
+                    // Frame ids are those of gctrace's trace.
+                    pauses.push(PauseSpan {
+                        stack: None,
+                        ..*pause
+                    });
                 }
             }
         }
@@ -164,11 +169,13 @@ impl TimelineMerge<'_> {
         self.timeline.pauses = pauses;
     }
 
-    /// The profiler's steps, or gctrace's if it has none.
+    /// The profiler's steps, or gctrace's if it has none or only inferred ones.
     fn take_steps(&mut self) {
         let TimelinePair { own, their } = self.pair;
-        if !their.steps.is_empty() {
-            return;
+        let inferred = |step: &StepSpan| step.source == StepSource::PeriodicLaunches;
+        match their.steps.first() {
+            Some(first) if own.steps.is_empty() || !inferred(first) => return,
+            _ => self.timeline.steps.clear(),
         }
         let (first, last) = self.window;
         for step in &own.steps {

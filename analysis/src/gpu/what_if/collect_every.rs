@@ -20,7 +20,9 @@ pub(super) fn choose(
     let step_ns = programs.iter().filter_map(mean_step_ns).max()?;
     let (_, length_ns) = lengths.range();
     let by_cost = times(length_ns, 1000).div_ceil(times(step_ns, COST_PER_MILLE));
-    let by_cost = round_up(by_cost.max(1));
+    // More steps than were recorded would not be tried by a run of this length.
+    let recorded = programs.iter().map(|own| own.steps().len() as u64).max()?;
+    let by_cost = round_up(by_cost.max(1)).min(round_down(recorded));
     let by_garbage = programs.iter().filter_map(allowed_by_garbage).min();
     let by_garbage = by_garbage.map(round_down);
     let steps = by_garbage.map_or(by_cost, |most| by_cost.min(most));

@@ -14,6 +14,8 @@ use crate::gpu::replay::InsertedPause;
 use crate::gpu::replay::PauseLength;
 use crate::gpu::replay::ReplayChange;
 use crate::gpu::timeline::PauseIndex;
+use crate::report::AdviceId;
+use crate::time::after;
 use crate::time::later;
 use crate::time::scaled;
 use crate::time::signed;
@@ -25,6 +27,16 @@ pub enum Assumption {
     Pessimistic,
     /// The version that saves the most time.
     Optimistic,
+}
+
+impl Assumption {
+    /// Of a figure for the better and one for the worse.
+    pub(super) fn of<T>(self, [better, worse]: [T; 2]) -> T {
+        match self {
+            Self::Optimistic => better,
+            Self::Pessimistic => worse,
+        }
+    }
 }
 
 /// Pause time removed minus pause time added, in ns.
@@ -88,25 +100,29 @@ pub fn without_explicit(programs: &[ProgramModel<'_>], side: Assumption) -> Repl
 }
 
 /// `gc.freeze()` after setup: later full collections do not traverse the objects that existed then.
-/// Their length is assumed to be proportional to the objects they traverse.
+/// All together take what a simulated collector takes (`remedy.rs`), which may run more of them.
+/// Where it cannot be simulated, the length of each is assumed to be proportional to the objects
+/// that it traverses.
 #[must_use]
 pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
     let mut plan = ReplayChange::default();
     for (index, program) in (0..).zip(programs) {
         let warm_ns = program.warm_ns();
         let frozen = frozen(program, warm_ns, side);
+        let parts = program.simulated(AdviceId::Freeze, side);
         let later = program.pauses().filter(|(_, own)| own.start_ns >= warm_ns);
         for (pause, span) in later {
             if !program.full(span).or(side == Assumption::Optimistic) {
                 continue;
             }
-            let length_ns = match (traversed(span), side) {
-                (Some(traversed), _) => {
+            let length_ns = match (parts, traversed(span), side) {
+                (Some(parts), _, _) => part_of(span.duration_ns(), parts.full),
+                (None, Some(traversed), _) => {
                     let left = frozen.map_or(traversed, |frozen| traversed - frozen.min(traversed));
                     scaled(span.duration_ns(), left, traversed)
                 }
-                (None, Assumption::Pessimistic) => continue,
-                (None, Assumption::Optimistic) => 0,
+                (None, None, Assumption::Pessimistic) => continue,
+                (None, None, Assumption::Optimistic) => 0,
             };
             plan.lengths.push(PauseLength {
                 timeline: index,
@@ -140,9 +156,13 @@ fn frozen(program: &ProgramModel<'_>, at_ns: u64, side: Assumption) -> Option<u6
 /// Factor by which threshold 0 is raised.
 pub const RAISED: usize = 10;
 
-/// Threshold 0 ten times as high. Pessimistic: each collection of younger generations takes as long
-/// as the ten it replaces; optimistic: as long as one of them. Full collections stay in the
-/// pessimistic version; in the optimistic one they become less frequent as far as threshold 2
+/// Threshold 0 ten times as high. Ten collections of younger generations become one, and full ones
+/// fewer, with the time that a simulated collector takes (`remedy.rs`): for the better on the
+/// optimistic side, for the worse on the pessimistic one.
+///
+/// Where the collector is not simulated (unknown generations, free-threaded builds), pessimistic:
+/// each collection of younger generations takes as long as the ten it replaces, and full ones stay;
+/// optimistic: as long as one of them, and full ones become less frequent as far as threshold 2
 /// delayed them, rather than CPython's rule that a quarter of the heap has to be new.
 #[must_use]
 pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
@@ -156,29 +176,56 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
             .iter()
             .copied()
             .partition(|(_, own)| program.full(own) == Certainty::Yes);
+        let parts = program.simulated(AdviceId::RaiseThreshold, side);
         for group in partial.chunks(RAISED) {
-            let lengths = group.iter().map(|(_, own)| own.duration_ns());
-            let sum_ns = sum(lengths);
-            let length_ns = match side {
-                Assumption::Pessimistic => sum_ns,
+            let sum_ns = sum(group.iter().map(|(_, own)| own.duration_ns()));
+            let length_ns = match (&parts, side) {
+                (Some(parts), _) => part_of(sum_ns, parts.partial),
+                (None, Assumption::Pessimistic) => sum_ns,
                 // Too few: the threshold would not have been passed before the end.
-                Assumption::Optimistic if group.len() < RAISED => 0,
-                Assumption::Optimistic => sum_ns / RAISED as u64,
+                (None, Assumption::Optimistic) if group.len() < RAISED => 0,
+                (None, Assumption::Optimistic) => sum_ns / RAISED as u64,
             };
             merge(&mut plan, index, group, length_ns);
         }
-        if side == Assumption::Optimistic {
-            let rarer = rarer(program, &automatic);
-            for group in full.chunks(rarer) {
-                let length_ns = match group {
-                    [.., (_, last)] if group.len() == rarer => last.duration_ns(),
-                    _ => 0,
-                };
-                merge(&mut plan, index, group, length_ns);
+        match (parts, side) {
+            (Some(parts), _) => {
+                for group in full.chunks(becoming_one(parts.full)) {
+                    let sum_ns = sum(group.iter().map(|(_, own)| own.duration_ns()));
+                    merge(&mut plan, index, group, part_of(sum_ns, parts.full));
+                }
+            }
+            (None, Assumption::Pessimistic) => {}
+            (None, Assumption::Optimistic) => {
+                let rarer = rarer(program, &automatic);
+                for group in full.chunks(rarer) {
+                    let length_ns = match group {
+                        [.., (_, last)] if group.len() == rarer => last.duration_ns(),
+                        _ => 0,
+                    };
+                    merge(&mut plan, index, group, length_ns);
+                }
             }
         }
     }
     plan
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a prediction needs no more than 52 bits; casts of floats saturate"
+)]
+pub(super) fn part_of(whole: u64, part: f64) -> u64 {
+    (whole as f64 * part) as u64
+}
+
+/// How many full collections become one if all take that part of their time: 1 to [`RAISED`].
+fn becoming_one(part: f64) -> usize {
+    (1..RAISED)
+        .find(|count| part * (*count as f64) >= 0.75)
+        .unwrap_or(RAISED)
 }
 
 /// Instead of several pauses one, at the time of the last.
@@ -263,7 +310,8 @@ impl FullLengths {
 }
 
 /// No automatic collections, and a full one at the start of every step whose number is divisible by
-/// `every`, on all ranks. The first step of a recording has none.
+/// `every`, on all ranks: as long as the recorded ones around it, at worst with the time to free the
+/// garbage that waited. The first step of a recording has none.
 #[must_use]
 pub fn planned(
     programs: &[ProgramModel<'_>],
@@ -273,6 +321,7 @@ pub fn planned(
 ) -> ReplayChange {
     let mut plan = disable(programs, side);
     for (index, program) in (0..).zip(programs) {
+        let freeing_ns = program.freeing_ns(every);
         for step in program.steps().iter().skip(1) {
             if !step.number.is_multiple_of(every.max(1)) {
                 continue;
@@ -282,10 +331,7 @@ pub fn planned(
                 timeline: index,
                 thread: step.thread,
                 at_ns: step.start_ns,
-                length_ns: match side {
-                    Assumption::Pessimistic => longer_ns,
-                    Assumption::Optimistic => shorter_ns,
-                },
+                length_ns: side.of([shorter_ns, after(longer_ns, freeing_ns)]),
             });
         }
     }

@@ -47,6 +47,12 @@ impl OwnedRef {
         unsafe { Self::new(api, (api.PyUnicode_InternFromString)(text.as_ptr())) }
     }
 
+    /// An empty dictionary.
+    pub(crate) fn dictionary(api: &'static PythonApi) -> Option<Self> {
+        // SAFETY: the lock is held.
+        unsafe { Self::new(api, (api.PyDict_New)()) }
+    }
+
     pub(crate) fn integer(api: &'static PythonApi, value: i64) -> Option<Self> {
         // SAFETY: as above.
         unsafe { Self::new(api, (api.PyLong_FromLong)(value)) }
@@ -87,7 +93,7 @@ impl OwnedRef {
     pub(crate) fn call_by_keyword(&self, name: &CStr, value: &Self) -> Option<Self> {
         // SAFETY: the lock is held, objects are alive.
         unsafe {
-            let keywords = Self::new(self.api, (self.api.PyDict_New)())?;
+            let keywords = Self::dictionary(self.api)?;
             if (self.api.PyDict_SetItemString)(keywords.object, name.as_ptr(), value.object) != 0 {
                 (self.api.PyErr_Clear)();
                 return None;

@@ -37,24 +37,24 @@ use std::sync::atomic::Ordering;
 
 pub(crate) use function::begin;
 
-/// A module of the program in which something is watched.
-struct WatchedModule {
-    name: &'static CStr,
-    /// Its bit in [`SOUGHT`].
+/// What is watched once the program has imported the modules that it needs.
+struct SoughtModules {
+    /// The bit in [`SOUGHT`].
     bit: u8,
-    /// `None` if this version of it lacks what is needed.
-    watch: fn(&'static PythonApi, &OwnedRef) -> Option<()>,
+    names: &'static [&'static CStr],
+    /// Called with the modules; `None` if this version of them lacks what is needed.
+    watch: fn(&'static PythonApi, &[OwnedRef]) -> Option<()>,
 }
 
-const MODULES: [WatchedModule; 2] = [
-    WatchedModule {
-        name: c"torch.optim.optimizer",
+const MODULES: [SoughtModules; 2] = [
+    SoughtModules {
         bit: OPTIMIZER,
+        names: &[c"torch.optim.optimizer", c"torch.compiler"],
         watch: optimizer::watch,
     },
-    WatchedModule {
-        name: c"torch.utils.data.dataloader",
+    SoughtModules {
         bit: DATA_LOADER,
+        names: &[c"torch.utils.data.dataloader"],
         watch: monitoring::watch_data_loader,
     },
 ];
@@ -147,15 +147,16 @@ fn search(api: &'static PythonApi) {
     if IMPORTED.swap(count, Ordering::Relaxed) == count {
         return;
     }
-    for module in MODULES {
-        let name = OwnedRef::interned(api, module.name);
-        let Some(found) = name.and_then(|name| modules.value(&name)) else {
+    for sought in MODULES {
+        let imported = |name: &&CStr| modules.value(&OwnedRef::interned(api, name)?);
+        let found: Option<Vec<OwnedRef>> = sought.names.iter().map(imported).collect();
+        let Some(found) = found else {
             continue;
         };
-        if is_initializing(&found) {
+        if found.iter().any(is_initializing) {
             IMPORTED.store(0, Ordering::Relaxed);
-        } else if SOUGHT.fetch_and(!module.bit, Ordering::Relaxed) & module.bit != 0 {
-            let _ = (module.watch)(api, &found);
+        } else if SOUGHT.fetch_and(!sought.bit, Ordering::Relaxed) & sought.bit != 0 {
+            let _ = (sought.watch)(api, &found);
         }
     }
 }

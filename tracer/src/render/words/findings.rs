@@ -147,9 +147,10 @@ pub(super) fn no_comparison(why: NoComparison, count: u64, other_count: u64) -> 
             (count, "step", "with a full collection"),
             (other_count, "step", "without"),
         ]),
-        NoComparison::FewBetweenSteps => {
-            too_few(&[(count, "full collection", "between two steps without one")])
-        }
+        NoComparison::FewAfterFull => too_few(&[
+            (count, "step", "after a full collection"),
+            (other_count, "other step", "without one"),
+        ]),
     }
 }
 
@@ -177,8 +178,8 @@ mod tests {
         for (why, sentence) in [
             (NoComparison::FewSteps, "only 1 step with a full collection"),
             (
-                NoComparison::FewBetweenSteps,
-                "only 1 full collection between two steps without one",
+                NoComparison::FewAfterFull,
+                "only 1 step after a full collection",
             ),
             (
                 NoComparison::UnknownCollections,

@@ -124,7 +124,8 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
     let share = percent(training.paused_ratio.unwrap_or(0.0));
     let longest = duration(training.longest_ns.unwrap_or(0));
     let of = match (phases.training_by, phases.steps) {
-        (TrainingMark::SecondHalf, _) | (_, None) => "the second half of the run".to_owned(),
+        (TrainingMark::AfterImports, _) => "the run after its imports".to_owned(),
+        (_, None) => "the second half of the run".to_owned(),
         (_, Some(steps)) => counted(steps, "training step"),
     };
     let of = match (named, phases.rank) {

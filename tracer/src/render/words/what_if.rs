@@ -63,13 +63,15 @@ fn why_every(interval: &PlannedInterval) -> String {
 fn assumes(what: &WhatIf) -> String {
     let specific = match what.made {
         Change::Freeze { .. } => {
-            "The time of a full collection is proportional to the objects it traverses; full \
-             collections are as frequent as before, and those of younger generations are \
-             unchanged."
+            "Full collections take what a collector simulated over the recorded ones takes, at \
+             worst and at best; where it cannot be simulated, their time is proportional to the \
+             objects that they traverse and they are as frequent as before. Those of younger \
+             generations are unchanged."
         }
         Change::Thresholds(_) => {
-            "At worst, a collection of younger generations takes as long as the ten it replaces; \
-             at best, as long as one of them."
+            "Collections take what a collector simulated over the recorded ones takes, at worst and \
+             at best; where it cannot be simulated, one of the younger generations takes as long \
+             as the ten it replaces, or as one of them."
         }
         Change::Planned(_) => {
             "A planned collection takes as long as the full collections recorded around that \

@@ -52,7 +52,8 @@ pub(super) fn watch_function(api: &'static PythonApi) -> Result<(), &'static str
 }
 
 /// Watches the calls of the iterator's `__next__`.
-pub(super) fn watch_data_loader(api: &'static PythonApi, module: &OwnedRef) -> Option<()> {
+pub(super) fn watch_data_loader(api: &'static PythonApi, modules: &[OwnedRef]) -> Option<()> {
+    let [module] = modules else { return None };
     let iterator = module.attribute(c"_BaseDataLoaderIter")?;
     let code = iterator.attribute(c"__next__")?.attribute(c"__code__")?;
     let tool = MonitoringTool::take(api).ok()?;

@@ -1,4 +1,9 @@
-//! Steps of torch's optimizers: the global hook that torch (2.0 and later) has for it.
+//! Steps of torch's optimizers: the global hook that torch (2.1 and later) has for it.
+//!
+//! A hook that torch's compiler does not know would end the graph that it compiles, with a warning,
+//! or fail a program that demands one graph (`fullgraph`). So the hook is a Python function that
+//! the compiler can look into: it calls ours, unless it is compiled. A step that is compiled
+//! (`torch.compile(optimizer.step)`) marks nothing.
 
 use crate::python::api::MethodDef;
 use crate::python::api::NULL;
@@ -10,20 +15,36 @@ use crate::python::object::OwnedRef;
 use crate::recording::expected;
 use crate::recording::guarded;
 use gctrace_ring::StepMarker;
+use std::ffi::CStr;
 use std::sync::Mutex;
 
 static STEPPED: MethodDef = method(c"gctrace_stepped", stepped);
 
+/// Makes the hook, from torch's function and ours.
+const HOOK: &CStr = c"lambda is_compiling, stepped: lambda optimizer, args, kwargs: \
+    None if is_compiling() else stepped(optimizer)";
+
 /// Adds the hook.
-pub(super) fn watch(api: &'static PythonApi, module: &OwnedRef) -> Option<()> {
-    let register = module.attribute(c"register_optimizer_step_post_hook")?;
+pub(super) fn watch(api: &'static PythonApi, modules: &[OwnedRef]) -> Option<()> {
+    let [optimizer, compiler] = modules else {
+        return None;
+    };
+    let register = optimizer.attribute(c"register_optimizer_step_post_hook")?;
+    let is_compiling = compiler.attribute(c"is_compiling")?;
     // SAFETY: the lock is held; the method is static.
-    let hook =
+    let stepped =
         unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(&raw const STEPPED, NULL, NULL)) }?;
+    let text = |text| OwnedRef::interned(api, text);
+    let builtins = OwnedRef::import(api, c"builtins")?;
+    let compile = builtins.attribute(c"compile")?;
+    let code = compile.call_all(&[&text(HOOK)?, &text(c"<gctrace>")?, &text(c"eval")?])?;
+    let globals = OwnedRef::dictionary(api)?;
+    let make = builtins.attribute(c"eval")?.call_all(&[&code, &globals])?;
+    let hook = make.call_all(&[&is_compiling, &stepped])?;
     register.call(Some(&hook)).map(drop)
 }
 
-/// `hook(optimizer, args, kwargs)`, called at the end of each `step` of any optimizer.
+/// `stepped(optimizer)`, called at the end of each `step` of any optimizer.
 unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) -> Object {
     // The function was created by it.
     let Some(api) = expected(api()) else {

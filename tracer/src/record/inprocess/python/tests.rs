@@ -50,6 +50,45 @@ fn names() -> Vec<Raw> {
 }
 
 #[test]
+fn marks_have_the_profilers_names() {
+    let mark = |marker, name| Raw::StepMark {
+        at_ns: 40,
+        tid: 9,
+        marker,
+        name,
+    };
+    use gctrace_ring::StepMarker as From;
+    let mut given = names();
+    let unknown = 77;
+    given.extend([
+        mark(From::Function, 1),
+        mark(From::Optimizer, 1),
+        mark(From::Backward, gctrace_ring::NO_TEXT),
+        mark(From::DataLoader, unknown),
+    ]);
+    let mut frames = FrameTree::default();
+    let events = ring_events(&mut PythonRing::new(7), &mut frames, &given);
+    let expected = [
+        "step function work",
+        "Optimizer.step#work.step",
+        "backward",
+        "enumerate(DataLoader)#[name lost].__next__",
+    ];
+    let marks: Vec<String> = events
+        .iter()
+        .map(|event| match event {
+            RingEvent::Record(Record::Step(step)) => {
+                assert_eq!((step.pid, step.tid), (7, 9));
+                assert_eq!((step.start_ns, step.end_ns), (40, 40));
+                step.marker.annotation().into_owned()
+            }
+            other => unreachable!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(marks, expected);
+}
+
+#[test]
 fn frames_of_two_processes_share_their_names() {
     let mut frames = FrameTree::default();
     let mut given = names();

@@ -1,0 +1,99 @@
+//! `--step-function`, as a user gives it: marks in the trace against the program's own count.
+
+use test_kit::interpreters::Python;
+use test_kit::interpreters::interpreters;
+use test_kit::recording;
+use test_kit::recording::Trace;
+
+const PROGRAM: &str = "\
+calls = 0
+class Trainer:
+    def step(self):
+        global calls
+        calls += 1
+class Scheduler:
+    def step(self): pass
+for _ in range(37):
+    Trainer().step()
+    Scheduler().step()
+print(calls)
+";
+
+/// Records the program; its own count, the trace, what gctrace printed.
+fn record(python: &Python, mode: &str, function: &str) -> (u64, Trace, String) {
+    let place = tempfile::tempdir().expect("a directory");
+    let script = place.path().join("train.py");
+    std::fs::write(&script, PROGRAM).expect("write");
+    let (program, script) = (
+        python.path.to_str().expect("UTF-8"),
+        script.to_str().expect("UTF-8"),
+    );
+    let line = [
+        "record",
+        "--mode",
+        mode,
+        "--step-function",
+        function,
+        "--",
+        program,
+        script,
+    ];
+    let output = recording::gctrace(&line, place.path());
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let calls = printed.trim().parse().expect("a number");
+    let trace = Trace::read(&place.path().join("trace.json"));
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    (calls, trace, messages)
+}
+
+fn marks(trace: &Trace) -> u64 {
+    let is_mark = |name: &str| name.starts_with("step function ");
+    let events = trace.events.iter();
+    let marks = events.filter(|event| event["name"].as_str().is_some_and(is_mark));
+    marks
+        .inspect(|event| {
+            assert_eq!(event["name"], "step function Trainer.step");
+            assert_eq!(event["cat"], "user_annotation");
+            assert_eq!(event["tid"], event["pid"]);
+        })
+        .count() as u64
+}
+
+#[test]
+fn every_call_is_in_the_trace() {
+    let test = "every_call_is_in_the_trace";
+    let mut modes = vec!["inject"];
+    if recording::privileged(test) {
+        modes.push("auto");
+    }
+    for python in interpreters(test) {
+        for mode in &modes {
+            let (calls, trace, messages) = record(&python, mode, "train.py:Trainer.step");
+            let says_why = messages.matches("3.12").count();
+            let name = &python.name;
+            if python.version < (3, 12, 0) {
+                assert_eq!((marks(&trace), says_why), (0, 1), "{name}: {messages}");
+            } else {
+                assert_eq!((marks(&trace), says_why), (calls, 0), "{name}: {messages}");
+            }
+            assert!(!messages.contains("no function"), "{name}: {messages}");
+            trace.assert_nothing_lost();
+        }
+    }
+}
+
+#[test]
+fn a_function_that_is_never_called_is_named() {
+    for python in interpreters("a_function_that_is_never_called_is_named") {
+        if python.version < (3, 12, 0) {
+            continue;
+        }
+        let (_, trace, messages) = record(&python, "inject", "Trainer.stop");
+        assert_eq!(marks(&trace), 0);
+        assert!(
+            messages.contains("no function named Trainer.stop was called"),
+            "{messages}"
+        );
+    }
+}

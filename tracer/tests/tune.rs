@@ -74,7 +74,10 @@ fn settings_alternate_in_one_run() {
     assert!(text(&output.stderr).contains("done"));
     let report = report(&output);
     assert_eq!(report["schema"], "gctrace.tune/1");
-    assert_eq!((&report["method"], &report["unit"]), (&"blocks".into(), &"step".into()));
+    assert_eq!(
+        (&report["method"], &report["unit"]),
+        (&"blocks".into(), &"step".into())
+    );
     assert_eq!(report["ranks"], 1);
     assert_eq!(report["unreadable_rows"], 0);
     assert!(report["steps"].as_u64().unwrap() >= 1_000);
@@ -83,7 +86,10 @@ fn settings_alternate_in_one_run() {
         assert!(setting["pairs"].as_u64().unwrap() >= 8, "{setting}");
         assert!(setting["cpu_ns"].as_u64().unwrap() > 0);
         let counts = setting["collections"].as_array().unwrap();
-        counts.iter().map(|count| count.as_f64().unwrap()).sum::<f64>()
+        counts
+            .iter()
+            .map(|count| count.as_f64().unwrap())
+            .sum::<f64>()
     });
     // Less than ten times as often: a collection waits for the interpreter's next check.
     assert!(often > 3.0 * rarely && rarely > 3.0, "{often} {rarely}");
@@ -101,7 +107,13 @@ fn settings_alternate_in_one_run() {
 #[test]
 fn freeze_is_compared_in_whole_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["--settings", "none|freeze@step:2", "--budget", "1ms", "--json"];
+    let arguments = [
+        "--settings",
+        "none|freeze@step:2",
+        "--budget",
+        "1ms",
+        "--json",
+    ];
     let output = tune(
         folder.path(),
         &arguments,
@@ -137,6 +149,10 @@ fn usage() {
     ] {
         let output = tune(folder.path(), &["--settings", settings], "");
         assert_eq!(output.status.code(), Some(2));
-        assert!(text(&output.stderr).contains(error), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains(error),
+            "{}",
+            text(&output.stderr)
+        );
     }
 }

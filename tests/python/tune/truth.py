@@ -1,10 +1,12 @@
-"""Runs a program whose collections cost a known CPU time, and notes what they cost.
+"""Runs a program of which it is known what it gains by another setting, and notes how much.
 
     truth.py FILE PROGRAM ARGUMENTS...
 
-Each collection spins for 20 us more, by the thread's CPU clock. At the end FILE has one line for each
+Each collection spins for 15 us, by the thread's CPU clock, while the first threshold is even. With an
+odd one next to it the collector does the same work, so that the spinning is all of the difference: a
+much larger threshold would also change what the caches contain. At the end FILE has one line for each
 first threshold that was in force: the threshold, steps (calls of train_step after the first 50), and
-the CPU time of the collections in them, in ns, with what the callbacks here took.
+the CPU time of the spinning in them, in ns.
 """
 
 import gc
@@ -12,22 +14,23 @@ import importlib.util
 import sys
 from time import thread_time_ns
 
-SPIN_NS = 20_000
+SPIN_NS = 15_000
 WARM_UP = 50
 
 steps = 0
 sums = {}
-began = 0
 
 
 def collection(phase, _):
-    global began
-    if phase == "start":
-        began = thread_time_ns()
-        while thread_time_ns() < began + SPIN_NS:
-            pass
-    elif steps > WARM_UP:
-        sums.setdefault(gc.get_threshold()[0], [0, 0])[1] += thread_time_ns() - began
+    threshold = gc.get_threshold()[0]
+    if phase != "start" or threshold % 2:
+        return
+    began = thread_time_ns()
+    spun = 0
+    while spun < SPIN_NS:
+        spun = thread_time_ns() - began
+    if steps > WARM_UP:
+        sums.setdefault(threshold, [0, 0])[1] += spun
 
 
 output = sys.argv[1]

@@ -49,6 +49,7 @@ pub mod report;
 pub mod statistics;
 mod summary;
 mod time;
+pub mod tune;
 mod verdict;
 
 pub use advice::PauseTimes;

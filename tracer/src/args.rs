@@ -13,6 +13,7 @@ mod export;
 mod limits;
 mod sources;
 mod top;
+mod tune;
 mod values;
 
 pub(crate) use advice::AdviceConfig;
@@ -35,6 +36,7 @@ pub(crate) use limits::LimitedFigure;
 pub(crate) use limits::ReportLimit;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
+pub(crate) use tune::TuneConfig;
 
 use crate::print;
 use crate::print::clean;
@@ -69,6 +71,7 @@ Examples:
   gctrace advice trace.json 1                the code of a change, its risk, how to check it
   gctrace apply --from trace.json -- python train.py     run with the change, without editing code
   gctrace compare before.json after.json     what changed, and whether it helped
+  gctrace tune -- python train.py            measure which settings are the fastest
   gctrace export trace.json -o gc.svg        flame graph of the Python lines that trigger it
   gctrace doctor                             check what works on this machine
 
@@ -120,6 +123,7 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace advice TRACE... N\n       \
                       gctrace apply --gc SETTING -- COMMAND...\n       \
                       gctrace compare BEFORE... -- AFTER... | COMMAND...\n       \
+                      gctrace tune [OPTIONS] -- COMMAND...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
                       gctrace demo"
@@ -185,6 +189,9 @@ enum Subcommands {
     /// Compare runs before and after a change: what changed, and whether it helped
     #[command(after_help = compare::EXAMPLES, override_usage = compare::USAGE)]
     Compare(compare::CompareArgs),
+    /// Measure which settings of the collector are the fastest, by turns in the program itself
+    #[command(after_help = tune::EXAMPLES)]
+    Tune(tune::TuneArgs),
     /// Write flame graphs of collection time by the Python stack that triggered it
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
@@ -264,6 +271,8 @@ pub(crate) enum Invocation {
     Apply(ApplyConfig),
     /// Compare runs.
     Compare(CompareConfig),
+    /// Measure settings against each other.
+    Tune(TuneConfig),
     /// Write flame graphs.
     Export(ExportConfig),
     /// Record and explain the demo program on a simulated GPU.
@@ -425,6 +434,7 @@ fn interpret(
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
         Some(Subcommands::Apply(apply)) => Invocation::Apply(apply::config(apply)?),
         Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
+        Some(Subcommands::Tune(tune)) => Invocation::Tune(tune::config(tune)?),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
         Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
@@ -470,6 +480,7 @@ pub(crate) fn command() -> clap::Command {
         .mut_subcommand("record", |record| record.mut_arg("command", last))
         .mut_subcommand("top", |top| top.mut_arg("command", last))
         .mut_subcommand("apply", |apply| apply.mut_arg("command", last))
+        .mut_subcommand("tune", |tune| tune.mut_arg("command", last))
 }
 
 fn record_config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordConfig, clap::Error> {

@@ -99,9 +99,9 @@ impl TrainingLibrary {
         }
     }
 
-    /// Its own switch: `Training.gc_freq` of torchtitan's `config/job_config.py` (000204a),
-    /// `--manual-gc` of Megatron-LM's `training/arguments.py` (core 0.15), `TrainingConfig` of
-    /// Megatron Bridge, `GarbageCollectionCallback` of NeMo (2.0, pull request 10261), OLMo-core's
+    /// Its own switch: `Training.gc_freq` of torchtitan's job configuration (000204a),
+    /// `--manual-gc` of Megatron-LM's arguments (core 0.15), `TrainingConfig` of Megatron Bridge,
+    /// `GarbageCollectionCallback` of NeMo (2.0, pull request 10261), OLMo-core's
     /// `GarbageCollectorCallback` (2.x), `torchtnt.framework.callbacks.GarbageCollector` (0.2).
     /// Lightning (2.x) has none.
     #[must_use]

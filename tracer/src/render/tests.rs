@@ -307,7 +307,7 @@ fn names_in_a_trace_cannot_forge_lines() {
     let text = text(&report, Style::OF_FILES);
     assert!(text.contains(r"x\nFORGED"), "{text}");
     assert!(
-        text.contains("triggered by"),
+        text.contains("The calls come from"),
         "advice names the line: {text}"
     );
     let begins = |line: &str| line.trim_start().starts_with("FORGED");

@@ -35,6 +35,7 @@
 mod accumulate;
 mod advice;
 mod analysis;
+pub mod compare;
 mod coverage;
 mod distribution;
 pub mod gpu;

@@ -231,6 +231,10 @@ pub struct Report {
     /// pauses.
     #[serde(skip)]
     pub gpu_cost: Option<GpuCost>,
+    /// Training in parts, for comparisons with other runs; `None` of several runs, and if no process
+    /// collected or took steps.
+    #[serde(skip)]
+    pub series: Option<crate::compare::TrainingSeries>,
 }
 
 impl Report {

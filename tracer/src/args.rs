@@ -7,6 +7,7 @@ mod advice;
 mod analyze;
 mod apply;
 mod choices;
+mod compare;
 mod demo;
 mod export;
 mod limits;
@@ -24,10 +25,14 @@ pub(crate) use choices::CounterChoice;
 pub(crate) use choices::CudaMode;
 pub(crate) use choices::OutputFormat;
 pub(crate) use choices::RecordMode;
+pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
 pub(crate) use export::StackWeight;
+pub(crate) use limits::ChangeLimit;
+pub(crate) use limits::Increase;
+pub(crate) use limits::LimitedFigure;
 pub(crate) use limits::ReportLimit;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
@@ -65,6 +70,7 @@ Examples:
   gctrace analyze trace.json                 report what the collector cost, and why
   gctrace advice trace.json 1                the code of a change, its risk, how to check it
   gctrace apply --from trace.json -- python train.py     run with the change, without editing code
+  gctrace compare before.json after.json     what changed, and whether it helped
   gctrace tune -- python train.py            measure which settings are the fastest
   gctrace export trace.json -o gc.svg        flame graph of the Python lines that trigger it
   gctrace doctor                             check what works on this machine
@@ -116,6 +122,7 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace analyze TRACE...\n       \
                       gctrace advice TRACE... N\n       \
                       gctrace apply --gc SETTING -- COMMAND...\n       \
+                      gctrace compare BEFORE... -- AFTER... | COMMAND...\n       \
                       gctrace tune [OPTIONS] -- COMMAND...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
@@ -179,6 +186,9 @@ enum Subcommands {
     /// Start a command with other settings of the collector, applied at its training steps
     #[command(after_help = apply::EXAMPLES, override_usage = apply::USAGE)]
     Apply(apply::ApplyArgs),
+    /// Compare runs before and after a change: what changed, and whether it helped
+    #[command(after_help = compare::EXAMPLES, override_usage = compare::USAGE)]
+    Compare(compare::CompareArgs),
     /// Measure which settings of the collector are the fastest, by turns in the program itself
     #[command(after_help = tune::EXAMPLES)]
     Tune(tune::TuneArgs),
@@ -259,6 +269,8 @@ pub(crate) enum Invocation {
     Advice(AdviceConfig),
     /// Start a command with settings of the collector, or take them back.
     Apply(ApplyConfig),
+    /// Compare runs.
+    Compare(CompareConfig),
     /// Measure settings against each other.
     Tune(TuneConfig),
     /// Write flame graphs.
@@ -421,6 +433,7 @@ fn interpret(
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
         Some(Subcommands::Apply(apply)) => Invocation::Apply(apply::config(apply)?),
+        Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
         Some(Subcommands::Tune(tune)) => Invocation::Tune(tune::config(tune)?),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
@@ -444,6 +457,18 @@ pub(crate) fn usual_recording(command: &str) -> RecordConfig {
         // Unreachable: this line always parses as a recording.
         Ok(_) => usage_error(ErrorKind::InvalidSubcommand, "not a recording").exit(),
         Err(error) => error.exit(),
+    }
+}
+
+/// The configuration of `gctrace record` with these options, `-- COMMAND` included.
+///
+/// # Errors
+/// Usage errors.
+pub(crate) fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Error> {
+    let line = ["gctrace".into(), "record".into()];
+    match try_parse(line.into_iter().chain(options))? {
+        Invocation::Record(config) => Ok(config),
+        _ => Err(usage_error(ErrorKind::InvalidSubcommand, "not a recording")),
     }
 }
 

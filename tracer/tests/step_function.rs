@@ -1,5 +1,7 @@
 //! `--step-function`, as a user gives it: marks in the trace against the program's own count.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
 use test_kit::interpreters::Python;
 use test_kit::interpreters::interpreters;
 use test_kit::recording;
@@ -21,13 +23,10 @@ print(calls)
 
 /// Records the program; its own count, the trace, what gctrace printed.
 fn record(python: &Python, mode: &str, function: &str) -> (u64, Trace, String) {
-    let place = tempfile::tempdir().expect("a directory");
+    let place = tempfile::tempdir().unwrap();
     let script = place.path().join("train.py");
-    std::fs::write(&script, PROGRAM).expect("write");
-    let (program, script) = (
-        python.path.to_str().expect("UTF-8"),
-        script.to_str().expect("UTF-8"),
-    );
+    std::fs::write(&script, PROGRAM).unwrap();
+    let (program, script) = (python.path.to_str().unwrap(), script.to_str().unwrap());
     let line = [
         "record",
         "--mode",
@@ -41,7 +40,7 @@ fn record(python: &Python, mode: &str, function: &str) -> (u64, Trace, String) {
     let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout);
-    let calls = printed.trim().parse().expect("a number");
+    let calls = printed.trim().parse().unwrap();
     let trace = Trace::read(&place.path().join("trace.json"));
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     (calls, trace, messages)

@@ -420,6 +420,7 @@ for one in begun: print(*one)
                 young,
                 middle,
                 old,
+                ..,
             ] = row[..]
             else {
                 unreachable!("{row:?}");
@@ -681,6 +682,49 @@ for i in range(1, 21):
             python.name
         );
         assert_eq!(first, run("1"), "{}", python.name);
+    }
+}
+
+/// Calls of a named function begin steps, and nothing else counts then.
+#[test]
+fn calls_of_a_function_are_steps() {
+    let script = r"
+class Trainer:
+    def train_step(self): return gc.get_freeze_count() > 1000
+trainer = Trainer()
+for i in range(1, 7):
+    print(i, trainer.train_step())
+    step()
+";
+    for python in interpreters("calls_of_a_function_are_steps") {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = python.command(&format!("{OPTIMIZER}{script}"));
+        command.env("GCTRACE_STEP_FUNCTION", "Trainer.train_step");
+        let applied = apply_in(folder.path(), &mut command, "freeze@step:3");
+        assert_eq!(applied.errors, "", "{}", python.name);
+        let report = applied.report();
+        let lines = applied.lines();
+        if python.version < (3, 12, 0) {
+            assert!(
+                lines.iter().all(|line| line.ends_with("False")),
+                "{lines:?}"
+            );
+            let warnings = report["warnings"].to_string();
+            assert!(warnings.contains("3.12 and later only"), "{warnings}");
+            continue;
+        }
+        let frozen: Vec<_> = lines.iter().map(|line| line.ends_with("True")).collect();
+        // After step 3, so when step 4 begins.
+        assert_eq!(
+            frozen,
+            [false, false, false, true, true, true],
+            "{}",
+            python.name
+        );
+        assert_eq!(
+            (&report["marker"], &report["steps"]),
+            (&"function".into(), &5.into())
+        );
     }
 }
 

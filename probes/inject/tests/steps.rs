@@ -1,5 +1,7 @@
 //! Marks of the function that the user names, against the program's own count of its calls.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
 use gctrace_ring::HookState;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;
@@ -185,6 +187,29 @@ fn subinterpreters_mark_too() {
             python.name,
             run.errors
         );
+    }
+}
+
+/// As next to probes, where the library is loaded for GPU times only.
+#[test]
+fn steps_are_marked_without_collections() {
+    let options = InjectOptions {
+        collections: false,
+        ..InjectOptions::default()
+    };
+    for python in interpreters("steps_are_marked_without_collections") {
+        if python.version < (3, 12, 0) {
+            continue;
+        }
+        let mut command = python.command(PROGRAM);
+        let run = run(
+            options,
+            command.env(STEP_FUNCTION_VARIABLE, "Trainer.train_step"),
+        );
+        let seen = run.only();
+        let expected = counted(&run, |name| name == "Trainer.train_step");
+        assert_eq!(seen.steps().len(), expected, "{}", python.name);
+        assert_eq!(seen.pauses(), [], "{}", python.name);
     }
 }
 

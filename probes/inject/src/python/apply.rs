@@ -284,8 +284,12 @@ impl Sums {
         let now_ns = now_ns();
         // SAFETY: as the caller promises.
         let (phase, info) = unsafe { (OwnedRef::share(api, phase), OwnedRef::share(api, info)) };
+        // SAFETY: may be called at any time. Not so late that modules are gone.
+        let is_up = unsafe { (api.Py_IsInitialized)() } != 0;
         if phase.text()? != "stop" {
-            super::steps::look(api);
+            if is_up {
+                super::steps::look(api);
+            }
             self.start_ns.store(crate::process_ring::now_ns(), Relaxed);
             return None;
         }
@@ -297,8 +301,6 @@ impl Sums {
             sums.get(generation)?.fetch_add(value, Relaxed);
         }
         self.longest_ns.fetch_max(pause_ns, Relaxed);
-        // SAFETY: may be called at any time.
-        let is_up = unsafe { (api.Py_IsInitialized)() } != 0;
         if is_up && now_ns.saturating_sub(self.idle_ns.load(Relaxed)) > IDLE_EVERY_NS {
             self.idle_ns.store(now_ns, Relaxed);
             // SAFETY: may be called by any thread.

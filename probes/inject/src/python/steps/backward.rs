@@ -88,7 +88,7 @@ fn is_nested() -> bool {
 fn find(caller: *const c_void) -> *mut c_void {
     let own = execute as *mut c_void;
     for library in [dlopen::library_of(caller), libc::RTLD_NEXT] {
-        if library.is_null() && library != libc::RTLD_NEXT {
+        if library.is_null() {
             continue;
         }
         // SAFETY: handles of the loader, C strings.

@@ -67,7 +67,15 @@ fn text(bytes: &[u8]) -> String {
 fn settings_alternate_in_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let settings = "threshold=50,10,10|threshold=500,10,10";
-    let arguments = ["--json", "--settings", settings, "--precision", "0.0001", "--budget", "30s"];
+    let arguments = [
+        "--json",
+        "--settings",
+        settings,
+        "--precision",
+        "0.0001",
+        "--budget",
+        "30s",
+    ];
     let output = tune(
         folder.path(),
         &arguments,

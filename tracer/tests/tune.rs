@@ -20,8 +20,12 @@ const TRAINING: &str = r"
 import gc, os, sys, types
 hooks = []
 torch = types.ModuleType('torch.optim.optimizer')
-torch.register_optimizer_step_post_hook = hooks.append
+def register(hook): hooks.append(hook)
+torch.register_optimizer_step_post_hook = register
+compiler = types.ModuleType('torch.compiler')
+compiler.is_compiling = lambda: False
 sys.modules[torch.__name__] = torch
+sys.modules[compiler.__name__] = compiler
 gc.collect()
 class SGD: pass
 class Node: pass
@@ -63,7 +67,15 @@ fn text(bytes: &[u8]) -> String {
 fn settings_alternate_in_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let settings = "threshold=50,10,10|threshold=500,10,10";
-    let arguments = ["--json", "--settings", settings, "--precision", "0.0001"];
+    let arguments = [
+        "--json",
+        "--settings",
+        settings,
+        "--precision",
+        "0.0001",
+        "--budget",
+        "30s",
+    ];
     let output = tune(
         folder.path(),
         &arguments,

@@ -342,6 +342,7 @@ def generate(options, folder, trace, size=1_000_000_000):
 PARTS = {
     "default": [],
     "no lines (--stack-depth 0)": ["--stack-depth", "0"],
+    "lines 32 deep (--stack-depth 32)": ["--stack-depth", "32"],
     "lines 64 deep (--stack-depth 64)": ["--stack-depth", "64"],
     "no counters (--counters none)": ["--counters", "none"],
     "neither": ["--stack-depth", "0", "--counters", "none"],

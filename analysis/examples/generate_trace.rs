@@ -91,6 +91,7 @@ fn process(pid: u32) -> Process {
         origin: ProcessOrigin::Child,
         since_ns: START_NS,
         command: vec!["python".to_owned(), "train.py".to_owned()],
+        torch: None,
         rank: Some(pid - 1000),
         interpreter: Some(Interpreter {
             file: "/usr/bin/python3".to_owned(),

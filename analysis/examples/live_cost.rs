@@ -100,6 +100,7 @@ fn process(pid: u32) -> Record {
         origin: ProcessOrigin::Launched,
         since_ns: 0,
         command: vec!["python".to_owned(), "train.py".to_owned()],
+        torch: None,
         rank: Some(pid),
         interpreter: Some(Interpreter {
             version: "3.13.0".to_owned(),

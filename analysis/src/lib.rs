@@ -35,6 +35,7 @@
 mod accumulate;
 mod advice;
 mod analysis;
+pub mod compare;
 mod coverage;
 mod distribution;
 pub mod gpu;
@@ -48,6 +49,7 @@ pub mod report;
 pub mod statistics;
 mod summary;
 mod time;
+pub mod tune;
 mod verdict;
 
 pub use advice::PauseTimes;

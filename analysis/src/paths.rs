@@ -2,6 +2,8 @@
 //!
 //! Judged by the path alone, as recorded in the code object; nothing here reads files.
 
+use crate::report::TrainingLibrary;
+
 /// Whether a file belongs to the standard library or to an installed package rather than to the
 /// program: it lies under `lib/pythonX.Y` (also `lib64`, and a zipped library `pythonXY.zip`),
 /// `site-packages` or Debian's `dist-packages`, or is frozen into the interpreter.
@@ -41,6 +43,26 @@ pub fn module(file: &str) -> String {
     let path = path.strip_suffix(".py").unwrap_or(path);
     let path = path.strip_suffix("/__init__").unwrap_or(path);
     path.replace('/', ".")
+}
+
+/// The training library that a file belongs to, installed or not.
+pub(crate) fn training_library(file: &str) -> Option<TrainingLibrary> {
+    let (folders, _) = file.rsplit_once('/')?;
+    let folders: Vec<&str> = folders.split('/').collect();
+    let contains = |path: &[&str]| folders.windows(path.len()).any(|part| part == path);
+    let all = [
+        (&["torchtitan"][..], TrainingLibrary::Torchtitan),
+        (&["megatron", "bridge"], TrainingLibrary::MegatronBridge),
+        (&["megatron", "training"], TrainingLibrary::MegatronLm),
+        (&["nemo", "lightning"], TrainingLibrary::Nemo),
+        (&["nemo", "collections"], TrainingLibrary::Nemo),
+        (&["olmo_core"], TrainingLibrary::OlmoCore),
+        (&["torchtnt"], TrainingLibrary::Torchtnt),
+        (&["lightning", "pytorch"], TrainingLibrary::Lightning),
+        (&["pytorch_lightning"], TrainingLibrary::Lightning),
+    ];
+    let found = all.into_iter().find(|(path, _)| contains(path));
+    found.map(|(_, library)| library)
 }
 
 /// A library's file from its package on: `torch/optim/adam.py`, `json/decoder.py`. Others as they
@@ -107,6 +129,41 @@ mod tests {
         ] {
             assert!(is_library(file), "{file}");
             assert_eq!(short(file), name);
+        }
+    }
+
+    #[test]
+    fn training_libraries() {
+        for (file, library) in [
+            (
+                "/v/lib/python3.12/site-packages/torchtitan/train.py",
+                Some(TrainingLibrary::Torchtitan),
+            ),
+            (
+                "/home/me/torchtitan/torchtitan/train.py",
+                Some(TrainingLibrary::Torchtitan),
+            ),
+            (
+                "/opt/Megatron-LM/megatron/training/training.py",
+                Some(TrainingLibrary::MegatronLm),
+            ),
+            ("/opt/Megatron-LM/megatron/core/optimizer/a.py", None),
+            (
+                "a/nemo/lightning/pytorch/callbacks/peft.py",
+                Some(TrainingLibrary::Nemo),
+            ),
+            (
+                "a/site-packages/lightning/pytorch/loops/fit_loop.py",
+                Some(TrainingLibrary::Lightning),
+            ),
+            (
+                "a/site-packages/pytorch_lightning/loops/fit_loop.py",
+                Some(TrainingLibrary::Lightning),
+            ),
+            ("torchtitan.py", None),
+            ("a/site-packages/torch/optim/adam.py", None),
+        ] {
+            assert_eq!(training_library(file), library, "{file}");
         }
     }
 

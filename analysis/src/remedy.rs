@@ -139,6 +139,12 @@ pub(crate) fn simulated_parts(
     price::parts(run, &curves, remedy)
 }
 
+/// Time to free an object of garbage that waited for a planned collection, in ns, at most; `None`
+/// as for [`price`].
+pub(crate) fn freeing_ns(run: &RecordedRun<'_>) -> Option<f64> {
+    Some(RecordedCurves::of(run)?.freeing_ns.costly)
+}
+
 #[expect(
     clippy::cast_precision_loss,
     reason = "a prediction needs no more than 52 bits"

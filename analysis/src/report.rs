@@ -91,11 +91,13 @@ pub use launching::DepthReport;
 pub use launching::DeviceLaunching;
 pub use launching::LatencyReport;
 pub use launching::LaunchingReport;
+pub use lines::LibraryReport;
 pub use lines::LineReport;
 pub use lines::LineTotal;
 pub use lines::LinesReport;
 pub use lines::Location;
 pub use lines::StackReport;
+pub use lines::TrainingLibrary;
 pub use phases::PhaseReport;
 pub use phases::PhasesReport;
 pub use phases::TrainingMark;
@@ -229,6 +231,10 @@ pub struct Report {
     /// pauses.
     #[serde(skip)]
     pub gpu_cost: Option<GpuCost>,
+    /// Training in parts, for comparisons with other runs; `None` of several runs, and if no process
+    /// collected or took steps.
+    #[serde(skip)]
+    pub series: Option<crate::compare::TrainingSeries>,
 }
 
 impl Report {

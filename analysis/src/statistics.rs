@@ -8,6 +8,9 @@ pub mod bootstrap;
 pub mod permutation;
 mod quantiles;
 pub mod warm_up;
+mod welch;
+
+pub use welch::welch;
 
 /// A figure with its 95 % confidence interval, in the unit of the values.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -17,6 +17,8 @@ use crate::advice;
 use crate::analysis::Analysis;
 use crate::analysis::TraceState;
 use crate::analysis::UnlistedSums;
+
+use crate::compare::TrainingSeries;
 use crate::gpu;
 use crate::gpu::merge::MergedTimelines;
 use crate::phases::JudgedRun;
@@ -68,6 +70,9 @@ impl Analysis {
         let runs = runs(&self.traces);
         let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
         let phases = judged.as_ref().map(JudgedRun::report);
+        let series = judged
+            .as_ref()
+            .and_then(|run| TrainingSeries::of(run, timelines));
         let remedies = judged.as_ref().and_then(advice::remedies);
         let training = phases.as_ref().map(|phases| &phases.training);
         let verdict = verdict::verdict(&totals, training, &traces, outlook.cost.as_ref());
@@ -117,6 +122,7 @@ impl Analysis {
             processes,
             missing,
             gpu_cost: outlook.cost,
+            series,
         };
         (report.advice, report.not_advised) = advice::advice(&report, remedies);
         report

@@ -129,6 +129,7 @@ fn records() -> Vec<Record> {
         origin: ProcessOrigin::Launched,
         since_ns: START,
         command: vec!["python".to_owned()],
+        torch: None,
         rank: Some(0),
         interpreter: Some(Interpreter {
             version: "3.12.1".to_owned(),

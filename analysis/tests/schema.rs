@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
+use gctrace_analysis::compare::Comparison;
+use gctrace_analysis::compare::compare;
 use gctrace_analysis::report::Report;
 use gctrace_event::Record;
 use gctrace_event::read::DecodedItem;
@@ -12,22 +14,62 @@ use test_kit::reports;
 /// Set to write the schema instead of comparing it.
 const UPDATE: &str = "GCTRACE_UPDATE_SCHEMA";
 
-fn published() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/report.schema.json")
+fn published(name: &str) -> std::path::PathBuf {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    docs.join(format!("{name}.schema.json"))
 }
 
 #[test]
 fn published_schema_is_up_to_date() {
-    let schema = schemars::schema_for!(Report);
-    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(published(), &text).unwrap();
+    let schemas = [
+        ("report", schemars::schema_for!(Report)),
+        ("comparison", schemars::schema_for!(Comparison)),
+    ];
+    for (name, schema) in schemas {
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        if std::env::var_os(UPDATE).is_some() {
+            std::fs::write(published(name), &text).unwrap();
+        }
+        let published = std::fs::read_to_string(published(name)).unwrap();
+        assert!(
+            published == text,
+            "docs/{name}.schema.json is old: {UPDATE}=1 cargo test -p gctrace-analysis --test schema"
+        );
     }
-    let published = std::fs::read_to_string(published()).unwrap();
-    assert!(
-        published == text,
-        "docs/report.schema.json is old: {UPDATE}=1 cargo test -p gctrace-analysis --test schema"
-    );
+}
+
+#[test]
+fn comparisons_keep_to_the_published_schema() {
+    let text = std::fs::read_to_string(published("comparison")).unwrap();
+    let validator = jsonschema::validator_for(&serde_json::from_str(&text).unwrap()).unwrap();
+    let validate = |before: &[Report], after: &[Report]| {
+        let comparison = serde_json::to_value(compare(before, after)).unwrap();
+        let errors: Vec<String> = validator
+            .iter_errors(&comparison)
+            .map(|error| error.to_string())
+            .collect();
+        assert!(errors.is_empty(), "{errors:?}");
+    };
+    let empty = || vec![Analysis::default().report()];
+    validate(&empty(), &empty());
+    let step = |number: u64| {
+        Record::Annotation(gctrace_event::Annotation {
+            pid: 1,
+            tid: 1,
+            name: format!("ProfilerStep#{number}"),
+            start_ns: reports::START + number * 10 * reports::MS,
+            end_ns: reports::START + (number + 1) * 10 * reports::MS,
+        })
+    };
+    let mut records = vec![reports::process(1, 0, "generational")];
+    for number in 0..40 {
+        records.push(step(number));
+        let pause = reports::pause(1, number * 10 + 1, number * 10 + 2);
+        records.push(Record::Pause(pause));
+    }
+    let run = || reports::report(records.clone(), Some(reports::end(500)));
+    validate(&[run()], &[run(), run()]);
+    validate(&[run()], &empty());
 }
 
 /// The members of a report are those that the schema names, and those it requires are there.
@@ -73,7 +115,7 @@ fn with_pauses(analysis: &mut Analysis, name: &str) {
 
 #[test]
 fn reports_keep_to_the_published_schema() {
-    let text = std::fs::read_to_string(published()).unwrap();
+    let text = std::fs::read_to_string(published("report")).unwrap();
     let schema = serde_json::from_str(&text).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let validate = |report: &Report| {

@@ -82,7 +82,7 @@ fn exposed_pauses_cost_and_advice_helps() {
     let prediction = report.prediction(AdviceId::Planned).unwrap();
     assert_eq!(prediction.every_steps, Some(every));
     assert!(prediction.step.is_some() && prediction.garbage.is_some());
-    assert!(planned.saves_at_least_ns.unwrap() > 0);
+    assert!(planned.saves_at_most_ns.unwrap() > 0);
     for advice in &report.advice {
         let most = advice.saves_at_most_ns.unwrap();
         assert!(

@@ -167,7 +167,7 @@ def frames():
     list(generator())
     Holder().method()
     (lambda: collect(0))()
-    for depth in (5, 13, 14, 15, 16, 30):
+    for depth in (5, 21, 22, 23, 24, 40):
         recursion(depth)
     sorted([2, 1], key=lambda _: collect(0))
     try:

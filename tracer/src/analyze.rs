@@ -31,7 +31,7 @@ use std::path::PathBuf;
 const SOME_UNREADABLE: u8 = 1;
 
 /// Exit code if a limit of `--fail-if` is exceeded.
-const LIMIT_EXCEEDED: u8 = 3;
+pub(crate) const LIMIT_EXCEEDED: u8 = 3;
 
 /// Prints one report on all traces, or writes it to a file. Unreadable traces are reported on
 /// standard error, and the report covers the others. Returns the exit code: 0, or 1 if an error kept
@@ -97,14 +97,8 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
     let mut analysis = Analysis::default();
     let mut progress = ReadProgress::new(traces.len());
     let mut failures = Vec::new();
-    for (index, path) in traces.iter().enumerate() {
-        if let Some(same) = traces[..index].iter().find(|other| is_same(path, other)) {
-            anyhow::bail!(
-                "{} is the same trace as {}: name each trace once",
-                path.display(),
-                same.display()
-            );
-        }
+    check_distinct(traces)?;
+    for path in traces {
         if let Err(error) = read(path, &mut analysis, &mut progress) {
             failures.push(error);
         }
@@ -121,6 +115,21 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
         false => SOME_UNREADABLE,
     };
     Ok((analysis, code))
+}
+
+/// # Errors
+/// A trace is named twice.
+pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
+    for (index, path) in traces.iter().enumerate() {
+        if let Some(same) = traces[..index].iter().find(|other| is_same(path, other)) {
+            anyhow::bail!(
+                "{} is the same trace as {}: name each trace once",
+                path.display(),
+                same.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Whether both names are of the same existing file.

@@ -16,8 +16,10 @@ mod setting;
 mod undo;
 
 pub(crate) use report::AppliedProcess;
+pub(crate) use report::CollectionSums;
 pub(crate) use session::ApplyRequest;
 pub(crate) use session::ApplySession;
+pub(crate) use session::BlockLengths;
 pub(crate) use setting::GcSetting;
 
 use crate::analyze;

@@ -7,11 +7,13 @@ mod advice;
 mod analyze;
 mod apply;
 mod choices;
+mod compare;
 mod demo;
 mod export;
 mod limits;
 mod sources;
 mod top;
+mod tune;
 mod values;
 
 pub(crate) use advice::AdviceConfig;
@@ -23,13 +25,18 @@ pub(crate) use choices::CounterChoice;
 pub(crate) use choices::CudaMode;
 pub(crate) use choices::OutputFormat;
 pub(crate) use choices::RecordMode;
+pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
 pub(crate) use export::StackWeight;
+pub(crate) use limits::ChangeLimit;
+pub(crate) use limits::Increase;
+pub(crate) use limits::LimitedFigure;
 pub(crate) use limits::ReportLimit;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
+pub(crate) use tune::TuneConfig;
 
 use crate::print;
 use crate::print::clean;
@@ -63,6 +70,8 @@ Examples:
   gctrace analyze trace.json                 report what the collector cost, and why
   gctrace advice trace.json 1                the code of a change, its risk, how to check it
   gctrace apply --from trace.json -- python train.py     run with the change, without editing code
+  gctrace compare before.json after.json     what changed, and whether it helped
+  gctrace tune -- python train.py            measure which settings are the fastest
   gctrace export trace.json -o gc.svg        flame graph of the Python lines that trigger it
   gctrace doctor                             check what works on this machine
 
@@ -113,6 +122,8 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace analyze TRACE...\n       \
                       gctrace advice TRACE... N\n       \
                       gctrace apply --gc SETTING -- COMMAND...\n       \
+                      gctrace compare BEFORE... -- AFTER... | COMMAND...\n       \
+                      gctrace tune [OPTIONS] -- COMMAND...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
                       gctrace demo"
@@ -175,6 +186,12 @@ enum Subcommands {
     /// Start a command with other settings of the collector, applied at its training steps
     #[command(after_help = apply::EXAMPLES, override_usage = apply::USAGE)]
     Apply(apply::ApplyArgs),
+    /// Compare runs before and after a change: what changed, and whether it helped
+    #[command(after_help = compare::EXAMPLES, override_usage = compare::USAGE)]
+    Compare(compare::CompareArgs),
+    /// Measure which settings of the collector are the fastest, by turns in the program itself
+    #[command(after_help = tune::EXAMPLES)]
+    Tune(tune::TuneArgs),
     /// Write flame graphs of collection time by the Python stack that triggered it
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
@@ -252,6 +269,10 @@ pub(crate) enum Invocation {
     Advice(AdviceConfig),
     /// Start a command with settings of the collector, or take them back.
     Apply(ApplyConfig),
+    /// Compare runs.
+    Compare(CompareConfig),
+    /// Measure settings against each other.
+    Tune(TuneConfig),
     /// Write flame graphs.
     Export(ExportConfig),
     /// Record and explain the demo program on a simulated GPU.
@@ -412,6 +433,8 @@ fn interpret(
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
         Some(Subcommands::Apply(apply)) => Invocation::Apply(apply::config(apply)?),
+        Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
+        Some(Subcommands::Tune(tune)) => Invocation::Tune(tune::config(tune)?),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
         Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
@@ -437,6 +460,18 @@ pub(crate) fn usual_recording(command: &str) -> RecordConfig {
     }
 }
 
+/// The configuration of `gctrace record` with these options, `-- COMMAND` included.
+///
+/// # Errors
+/// Usage errors.
+pub(crate) fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Error> {
+    let line = ["gctrace".into(), "record".into()];
+    match try_parse(line.into_iter().chain(options))? {
+        Invocation::Record(config) => Ok(config),
+        _ => Err(usage_error(ErrorKind::InvalidSubcommand, "not a recording")),
+    }
+}
+
 /// The clap description of the command line, for completions and manual pages.
 pub(crate) fn command() -> clap::Command {
     // As in perf and strace, a subcommand needs no `--` before the traced command.
@@ -445,6 +480,7 @@ pub(crate) fn command() -> clap::Command {
         .mut_subcommand("record", |record| record.mut_arg("command", last))
         .mut_subcommand("top", |top| top.mut_arg("command", last))
         .mut_subcommand("apply", |apply| apply.mut_arg("command", last))
+        .mut_subcommand("tune", |tune| tune.mut_arg("command", last))
 }
 
 fn record_config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordConfig, clap::Error> {

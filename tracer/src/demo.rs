@@ -1,6 +1,9 @@
 //! `gctrace demo`: records and explains a training program on a simulated GPU.
 //!
-//! Owns the directory in which it runs. Runs `gctrace record` and `gctrace analyze` as a user would.
+//! Owns the directory in which it runs. Runs `gctrace record` and `gctrace analyze` as a user would;
+//! `follow`: and `gctrace apply`.
+
+mod follow;
 
 use crate::args::DemoConfig;
 use crate::files::write_export;
@@ -17,6 +20,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
+use std::process::ExitStatus;
 
 /// The training program in `examples/`.
 const PROGRAM: &str = include_str!("../../examples/train_simgpu.py");
@@ -60,21 +64,36 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
     let program = lay_out(&folder.0)?;
     write_out("The GPU of this demo is simulated: kernels take a set time and compute nothing.\n")?;
     let gctrace = std::env::current_exe().context("cannot find gctrace's own file")?;
+    let words = command(&program, &folder.0, config);
+    let with_simulated_gpu = |command: &mut Command| {
+        command
+            .env("GCTRACE_NVML", folder.0.join("libnvidia-ml.so.1"))
+            .env("LD_LIBRARY_PATH", search_path(&folder.0));
+    };
     let mut record = Command::new(&gctrace);
-    record
-        .args(["record", "-o"])
-        .arg(&config.output)
-        .arg("--")
-        .args(command(&program, &folder.0, config))
-        .env("GCTRACE_NVML", folder.0.join("libnvidia-ml.so.1"))
-        .env("LD_LIBRARY_PATH", search_path(&folder.0));
-    let recorded = code(&mut record)?;
+    with_simulated_gpu(record.args(["record", "-o"]).arg(&config.output).arg("--"));
+    let recorded = run_to_end(record.args(&words))?;
     if recorded != 0 {
         return Ok(recorded);
     }
     keep_program(config);
     write_out("\n")?;
-    code(Command::new(&gctrace).arg("analyze").arg(&config.output))
+    let explained = run_to_end(Command::new(&gctrace).arg("analyze").arg(&config.output))?;
+    if explained != 0 || !config.apply {
+        return Ok(explained);
+    }
+    follow::follow(&gctrace, config, |gctrace, arguments| {
+        // Without arguments for gctrace the program runs alone.
+        let mut line: Vec<OsString> = Vec::new();
+        if !arguments.is_empty() {
+            line.push(gctrace.into());
+            line.extend(arguments.iter().map(OsString::from));
+        }
+        line.extend(words.iter().cloned());
+        let mut command = Command::new(line.remove(0));
+        with_simulated_gpu(command.args(line));
+        command
+    })
 }
 
 /// Copies the program next to its trace, so that the report's lines can be looked up. Does not
@@ -145,12 +164,14 @@ fn command(program: &Path, folder: &Path, config: &DemoConfig) -> Vec<OsString> 
     command
 }
 
-fn code(command: &mut Command) -> anyhow::Result<u8> {
+fn run_to_end(command: &mut Command) -> anyhow::Result<u8> {
     let status = command
         .status()
         .with_context(|| format!("cannot start {}", command.get_program().display()))?;
-    Ok(status
-        .code()
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(1))
+    Ok(code(status))
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    code.unwrap_or(1)
 }

@@ -1,4 +1,5 @@
-//! Creates all files for the user: traces, flame graphs, manual pages, a command's output.
+//! Creates all files for the user: traces, flame graphs, manual pages, change logs, a command's
+//! output.
 //!
 //! Owns two rules: only files that gctrace wrote are overwritten, and files are created as the
 //! invoking user, so that root does not write through that user's links. No other module creates
@@ -9,8 +10,10 @@
 mod command_output;
 mod existing;
 mod export;
+mod log;
 mod manual;
 mod name;
+mod small;
 mod trace;
 
 pub(crate) use command_output::create_command_output;
@@ -18,10 +21,14 @@ pub(crate) use command_output::create_temporary_output;
 pub(crate) use command_output::read_command_output;
 pub(crate) use command_output::remove_command_output;
 pub(crate) use export::write_export;
+pub(crate) use log::append_row;
+pub(crate) use log::check_log;
 pub(crate) use manual::write_manual_pages;
 pub(crate) use name::NameValues;
 pub(crate) use name::check_pattern;
 pub(crate) use name::expand;
+pub(crate) use small::read_head;
+pub(crate) use small::read_small;
 pub(crate) use trace::NewTrace;
 
 use crate::launch::Invoker;

@@ -6,6 +6,7 @@ mod advice;
 mod analyze;
 mod apply;
 mod args;
+mod compare;
 mod demo;
 mod doctor;
 mod export;
@@ -21,6 +22,7 @@ mod record;
 mod render;
 mod text;
 mod top;
+mod tune;
 mod units;
 mod variables;
 mod wait;
@@ -67,6 +69,8 @@ fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8> {
         Invocation::Analyze(config) => analyze::run(&config),
         Invocation::Advice(config) => advice::run(&config),
         Invocation::Apply(config) => apply::run(&config, verbosity),
+        Invocation::Compare(config) => compare::run(&config),
+        Invocation::Tune(config) => tune::run(&config, verbosity),
         Invocation::Export(config) => export::run(&config),
         Invocation::Demo(config) => demo::run(&config),
     }

@@ -7,6 +7,7 @@ mod call_sources;
 mod clock;
 mod examination;
 mod frames;
+mod git;
 mod header;
 mod inprocess;
 pub(crate) mod kernel;
@@ -21,6 +22,7 @@ mod shutdown;
 mod source;
 mod sources;
 mod supervision;
+mod torch_version;
 mod trace;
 
 use crate::analyze;
@@ -49,6 +51,7 @@ use crate::record::trace::RecordingTrace;
 use crate::wait;
 use anyhow::Context as _;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Longest interval between two polls of the ring of pauses, which does not wake us for each
@@ -77,6 +80,11 @@ const NO_PYTHON: u8 = 1;
 
 /// Records as configured and returns gctrace's exit code.
 pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
+    run_to_trace(config).map(|(code, _)| code)
+}
+
+/// Records as configured. Returns gctrace's exit code, and the trace, if there is one.
+pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
     // Before any thread is created, so that all of them inherit the mask.
     let signals = Signals::block().context("cannot block signals")?;
     let mut recording = RecordingPlan::new(config)?.prepare(signals, None)?;
@@ -88,6 +96,10 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
     };
     let (closed, command) = recording.close(why);
     let mut found_nothing = false;
+    let trace = closed
+        .as_ref()
+        .ok()
+        .and_then(|outcome| outcome.trace.clone());
     if let Ok(outcome) = &closed {
         found_nothing =
             matches!(config.target, RecordTarget::Process { .. }) && !outcome.has_python;
@@ -100,10 +112,11 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
             }
         }
     }
-    Ok(match command.exit_code(why, closed)? {
+    let code = match command.exit_code(why, closed)? {
         0 if found_nothing => NO_PYTHON,
         code => code,
-    })
+    };
+    Ok((code, trace))
 }
 
 /// A recording in progress, with everything that must be closed when it ends.

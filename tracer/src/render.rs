@@ -6,6 +6,7 @@
 mod allocations;
 mod cause;
 mod clocks;
+mod comparison;
 mod counters;
 mod cuda;
 mod evidence;
@@ -29,14 +30,20 @@ mod text;
 mod what_if;
 mod words;
 
+pub(crate) use comparison::comparison;
+pub(crate) use comparison::fact_name;
+pub(crate) use comparison::word_comparison;
 pub(crate) use first_screen::first_screen;
 pub(crate) use first_screen::verdict_lines;
 pub(crate) use style::Style;
+pub(crate) use table::TextTable;
+pub(crate) use table::fit;
 pub(crate) use table::wrap;
 pub(crate) use text::text;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
+use serde::Serialize;
 use std::io;
 use std::io::Write;
 
@@ -48,8 +55,8 @@ pub(crate) fn report(analysis: &mut Analysis) -> Report {
     report
 }
 
-/// Writes the report as JSON (schema `gctrace.report/2`), followed by a newline.
-pub(crate) fn json(report: &Report, out: &mut impl Write) -> io::Result<()> {
+/// Writes a report or a comparison as JSON (schemas in docs/report-schema.md), followed by a newline.
+pub(crate) fn json(report: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, report)?;
     writeln!(out)
 }

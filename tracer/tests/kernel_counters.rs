@@ -235,7 +235,7 @@ fn none_counts_nothing_and_the_header_shows_it() {
     let (_, header) = trace.named("gctrace_header").pop().unwrap();
     assert_eq!(header["counters"], serde_json::json!([]));
     // The other options keep their effect.
-    assert_eq!(header["stack_depth"], 16, "{header}");
+    assert_eq!(header["stack_depth"], 24, "{header}");
     assert_eq!(header["cuda"], "launches", "{header}");
 }
 

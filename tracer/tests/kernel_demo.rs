@@ -12,7 +12,7 @@ fn the_demonstration_records_and_explains() {
     }
     let place = tempfile::tempdir().unwrap();
     let output = Command::new(recording::binary())
-        .args(["demo", "--steps", "200"])
+        .args(["demo", "--steps", "200", "--apply"])
         .current_dir(place.path())
         .env_remove("SUDO_UID")
         .env("TMPDIR", place.path())
@@ -23,6 +23,9 @@ fn the_demonstration_records_and_explains() {
     assert!(printed.contains("is simulated"), "{printed}");
     assert!(printed.contains("200 steps in"), "{printed}");
     assert!(printed.contains("Do this"), "{printed}");
+    // Whether it is inside depends on the machine; it is a figure in docs/measurements.md.
+    assert!(printed.contains("saving predicted"), "{printed}");
+    assert!(printed.contains("saving measured"), "{printed}");
     let full = recording::gctrace(&["analyze", "--full", "demo.json"], place.path());
     let full = String::from_utf8(full.stdout).unwrap();
     assert!(full.contains("gctrace simulated GPU"), "{full}");

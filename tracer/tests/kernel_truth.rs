@@ -257,7 +257,7 @@ fn has_young_count(pause: &Pause, callback: &Value) {
 }
 
 /// `--stack-depth` by default.
-const STACK_DEPTH: usize = 16;
+const STACK_DEPTH: usize = 24;
 
 /// The frames of the pause are those of `sys._getframe()` in the callback: file, function and line.
 fn has_stack(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {

@@ -320,6 +320,9 @@ pub struct Process {
     /// Its interpreter; `None` where it runs no Python (a launcher's shell).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<Interpreter>,
+    /// Version of PyTorch, as in `torch.__version__`; `None` if it was not loaded or is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torch: Option<String>,
 }
 
 /// The collector's settings of one interpreter, read when first seen and whenever they changed.

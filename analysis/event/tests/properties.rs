@@ -194,9 +194,10 @@ prop_compose! {
         since_ns in time(),
         command in vec(any::<String>(), 0..4),
         interpreter in of(interpreter()),
+        torch in of(any::<String>()),
     ) -> Record {
         Record::Process(Process {
-            pid, namespace_pid, parent, origin, since_ns, command, rank, interpreter,
+            pid, namespace_pid, parent, origin, since_ns, command, rank, interpreter, torch,
         })
     }
 }
@@ -265,9 +266,11 @@ prop_compose! {
         ],
         counters in vec(any::<String>(), 0..3),
         counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
+        (git_commit, git_modified, step_function) in any::<(Option<String>, Option<bool>, Option<String>)>(),
     ) -> TraceHeader {
         let started_ns = started_ns >> 2;
         TraceHeader {
+            git_commit, git_modified, step_function,
             format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
             started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, cuda, mode,
             counters,

@@ -195,6 +195,7 @@ impl ProcessState {
             },
             origin: described.map(|process| process.origin),
             interpreter: self.interpreter(),
+            torch: described.and_then(|process| process.torch.clone()),
             since_start_ns: start_ns.saturating_sub(started_ns),
             observed_ns,
             basis,

@@ -88,6 +88,7 @@ impl LiveProcess {
         self.sums.describe(Process {
             command: vec![first_bytes(&command, COMMAND_BYTES).to_owned()],
             interpreter,
+            torch: None,
             ..*process
         });
     }

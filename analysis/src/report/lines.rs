@@ -42,8 +42,87 @@ pub struct LinesReport {
     pub explicit: Vec<LineTotal>,
     /// Own lines that trigger automatic full collections, at most 5. Count and time of these only.
     pub automatic_full: Vec<LineTotal>,
+    /// Count and time of all automatic full collections with a stack.
+    pub automatic_full_total: PauseTotal,
     /// Own lines that trigger other automatic collections, at most 5. Count and time of these only.
     pub automatic_partial: Vec<LineTotal>,
+    /// Count and time of all other automatic collections with a stack.
+    pub automatic_partial_total: PauseTotal,
+    /// Training libraries in these stacks, the most specific first.
+    pub libraries: Vec<LibraryReport>,
+}
+
+/// A training library whose files are in stacks.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LibraryReport {
+    /// The library.
+    pub library: TrainingLibrary,
+    /// Its own switch for planned collections, as the user writes it, `N` for the number of steps;
+    /// `null` if it has none.
+    pub switch: Option<&'static str>,
+    /// Count and time of the pauses with a stack through it.
+    pub pauses: PauseTotal,
+}
+
+/// Libraries that run training loops, the most specific first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrainingLibrary {
+    /// PyTorch's torchtitan.
+    Torchtitan,
+    /// NVIDIA's Megatron Bridge.
+    MegatronBridge,
+    /// NVIDIA's Megatron-LM: `megatron/training`.
+    MegatronLm,
+    /// NVIDIA's NeMo.
+    Nemo,
+    /// Ai2's OLMo-core.
+    OlmoCore,
+    /// PyTorch's TNT.
+    Torchtnt,
+    /// Lightning, under either of its names.
+    Lightning,
+}
+
+impl TrainingLibrary {
+    /// Its name, as its authors write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Torchtitan => "torchtitan",
+            Self::MegatronBridge => "Megatron Bridge",
+            Self::MegatronLm => "Megatron-LM",
+            Self::Nemo => "NeMo",
+            Self::OlmoCore => "OLMo-core",
+            Self::Torchtnt => "torchtnt",
+            Self::Lightning => "Lightning",
+        }
+    }
+
+    /// Its own switch: `Training.gc_freq` of torchtitan's `config/job_config.py` (000204a),
+    /// `--manual-gc` of Megatron-LM's `training/arguments.py` (core 0.15), `TrainingConfig` of
+    /// Megatron Bridge, `GarbageCollectionCallback` of NeMo (2.0, pull request 10261), OLMo-core's
+    /// `GarbageCollectorCallback` (2.x), `torchtnt.framework.callbacks.GarbageCollector` (0.2).
+    /// Lightning (2.x) has none.
+    #[must_use]
+    pub fn switch(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Torchtitan => "--training.gc_freq N",
+            Self::MegatronBridge => "train.manual_gc=true train.manual_gc_interval=N",
+            Self::MegatronLm => "--manual-gc --manual-gc-interval N",
+            Self::Nemo => "GarbageCollectionCallback(gc_interval_train=N, gc_interval_val=N)",
+            Self::OlmoCore => "GarbageCollectorCallback(gc_interval=N)",
+            Self::Torchtnt => "GarbageCollector(step_interval=N)",
+            Self::Lightning => return None,
+        })
+    }
+
+    /// Whether the switch collects generation 1 only, so that what survives two collections is
+    /// never freed.
+    #[must_use]
+    pub fn skips_full_collections(self) -> bool {
+        matches!(self, Self::Torchtitan | Self::OlmoCore | Self::Torchtnt)
+    }
 }
 
 /// A line of Python code, identified by file, function and line number.

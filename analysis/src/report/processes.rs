@@ -31,6 +31,14 @@ pub struct TraceReport {
     pub recorded_by: Option<String>,
     /// How the trace was recorded; `null` for other tools.
     pub recorded: Option<RecordedReport>,
+    /// Logical CPUs that the recording could use (affinity mask and cgroup quota considered);
+    /// `null` if unknown.
+    pub cpus: Option<u32>,
+    /// Hash of the Git commit checked out in the command's working directory; `null` if unknown.
+    pub git_commit: Option<String>,
+    /// Whether tracked files of that directory differed from the repository's index; `null` if
+    /// unknown.
+    pub git_modified: Option<bool>,
     /// Rank of the whole recording; `null` if unknown.
     pub rank: Option<u32>,
     /// Start of the recording, in ns on the clock of the trace.
@@ -101,6 +109,8 @@ pub struct ProcessReport {
     pub origin: Option<ProcessOrigin>,
     /// Interpreter that the process runs, and its collector; `null` if unknown.
     pub interpreter: Option<InterpreterReport>,
+    /// Version of PyTorch that it loaded; `null` if it loaded none or if unknown.
+    pub torch: Option<String>,
     /// Time from which its pauses are complete, in ns after the start of the recording.
     pub since_start_ns: u64,
     /// Time for which it was recorded, in ns.

@@ -22,6 +22,21 @@ pub(super) fn student(share: f64, freedom: u32) -> Option<f64> {
     Some(f64::midpoint(low, high))
 }
 
+/// Share of Student's distribution outside -|t| to |t|, the two-sided p of `t`; `freedom` may be a
+/// fraction, and is rounded down. `None` below one degree of freedom.
+pub(super) fn student_outside(t: f64, freedom: f64) -> Option<f64> {
+    if !(freedom >= 1.0 && t.is_finite()) {
+        return None;
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 1 and 1,000"
+    )]
+    let freedom = freedom.min(f64::from(MOST_FREEDOM)) as u32;
+    Some((1.0 - student_within(t.abs(), freedom)).clamp(0.0, 1.0))
+}
+
 /// Share of Student's distribution between -t and t: Abramowitz and Stegun, Handbook of
 /// Mathematical Functions, 1964, 26.7.3 and 26.7.4.
 fn student_within(t: f64, freedom: u32) -> f64 {

@@ -12,8 +12,10 @@ pub const FEWEST: usize = 50;
 const GROUPS: usize = 512;
 /// Orders drawn per test: a change is one if fewer than 1 % of them have as large a sum.
 const DRAWN: usize = 499;
-/// Changes looked for: a slow decline is a series of changes.
+/// Changes looked for: a warm-up may have several.
 const ROUNDS: u32 = 32;
+/// The later steps are divided into at least this many parts, which show how steady they are.
+const LATER_PARTS: usize = 4;
 /// Any number: it makes reports repeatable.
 const SEED: u64 = 0xd134_2543_de82_ef95;
 
@@ -22,8 +24,9 @@ const SEED: u64 = 0xd134_2543_de82_ef95;
 ///
 /// A change is found by the cumulative sum of the deviations from the mean (E. S. Page, Continuous
 /// Inspection Schemes, Biometrika 41, 1954), and is one if few of the random orders of the same
-/// values have so large a sum (W. A. Taylor, Change-Point Analysis, 2000). A change in the second
-/// half is none of the warm-up.
+/// values have so large a sum (W. A. Taylor, Change-Point Analysis, 2000). What comes before is
+/// warm-up if it also differs from all later parts by more than these do from each other: the
+/// speed of machines changes all the time, and steps grow with a program's data. A change in the second half is none of the warm-up.
 #[must_use]
 pub fn warm_up(values: &[f64]) -> usize {
     let most = values.len() / 2;
@@ -34,7 +37,10 @@ pub fn warm_up(values: &[f64]) -> usize {
         let rest = values.get(dropped..end).unwrap_or_default();
         match change(rest, &mut rng) {
             Some(until) if dropped + until <= most => {
-                (dropped, end) = (dropped + until, values.len())
+                if !begins_unlike(values.get(dropped..).unwrap_or_default(), until) {
+                    break;
+                }
+                (dropped, end) = (dropped + until, values.len());
             }
             Some(until) => end = dropped + until,
             None => break,
@@ -53,6 +59,20 @@ fn change(values: &[f64], rng: &mut Rng) -> Option<usize> {
     });
     let p_value = (float(as_large.count()) + 1.0) / (float(DRAWN) + 1.0);
     (p_value < 0.01).then(|| at * values.len() / groups.len())
+}
+
+/// Whether the mean of so many first values is farther from those of all later parts than these are
+/// from each other.
+fn begins_unlike(values: &[f64], count: usize) -> bool {
+    let (first, rest) = values.split_at(count.min(values.len()));
+    let length = count.min(rest.len() / LATER_PARTS).max(1);
+    let parts: Vec<f64> = rest.chunks_exact(length).filter_map(mean).collect();
+    let lowest = parts.iter().copied().min_by(f64::total_cmp);
+    let highest = parts.iter().copied().max_by(f64::total_cmp);
+    let (Some(first), Some(lowest), Some(highest)) = (mean(first), lowest, highest) else {
+        return false;
+    };
+    (lowest - first).max(first - highest) > highest - lowest
 }
 
 /// The number of values up to the largest cumulative sum, and this sum without its sign.
@@ -107,16 +127,28 @@ mod tests {
         assert!(more <= 3, "{more} of 20");
     }
 
-    /// A slow decline is warm-up up to the half at most; a late change is none.
+    /// Neither a steady decline nor a late change is warm-up.
     #[test]
     fn never_more_than_half() {
         let declining: Vec<f64> = (0..1_000u32).map(|at| 2e3 - f64::from(at)).collect();
-        assert!((450..=500).contains(&warm_up(&declining)));
+        assert_eq!(warm_up(&declining), FEWEST);
         let mut late = noise(5, 1_000);
         late[800..].iter_mut().for_each(|value| *value *= 2.0);
         assert_eq!(warm_up(&late), FEWEST);
         assert_eq!(warm_up(&[]), 0);
         assert_eq!(warm_up(&[1.0; 60]), 30);
+    }
+
+    /// A machine that is faster and slower by turns does not warm up.
+    #[test]
+    fn waves_are_no_warm_up() {
+        for seed in 0..10 {
+            let mut values = noise(seed, 2_000);
+            for (at, value) in (0_u32..).zip(&mut values) {
+                *value += 2.0 * (f64::from(at) / 50.0).sin();
+            }
+            assert!(warm_up(&values) < 150, "seed {seed}: {}", warm_up(&values));
+        }
     }
 
     proptest! {

@@ -77,6 +77,7 @@ pub use record::GpuRecord;
 pub use record::HookState;
 pub use record::MalformedRecord;
 pub use record::NO_TEXT;
+pub use record::OUTER_FRAMES;
 pub use record::RingGpuOp;
 pub use record::RingPause;
 pub use record::RingRecord;

@@ -41,11 +41,11 @@ pub struct InjectOptions {
 }
 
 impl Default for InjectOptions {
-    /// Everything but allocations, 16 frames.
+    /// Everything but allocations, 24 frames.
     fn default() -> Self {
         Self {
             collections: true,
-            stack_depth: 16,
+            stack_depth: 24,
             allocations: false,
             steps: true,
             cuda: true,

@@ -7,6 +7,7 @@ mod text;
 mod wire;
 
 pub use text::NO_TEXT;
+pub use text::OUTER_FRAMES;
 pub use text::TEXT_BYTES;
 pub use text::TextPiece;
 pub use text::pieces;

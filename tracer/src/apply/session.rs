@@ -11,7 +11,10 @@ use anyhow::Context as _;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;
 use nix::unistd::Gid;
 use nix::unistd::Uid;
+use std::fs::File;
+use std::io;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 
 /// The file in which the processes look for a request: `1` takes the settings back.
 pub(super) const CONTROL: &str = "control";
@@ -72,6 +75,7 @@ impl ApplyRequest {
 #[derive(Debug)]
 pub(crate) struct ApplySession {
     folder: InjectFolder,
+    control: File,
 }
 
 impl ApplySession {
@@ -111,7 +115,15 @@ impl ApplySession {
         }
         launch.set_variable(FOLDER_VARIABLE, folder.path().into());
         folder.hand_to(owner)?;
-        Ok(Self { folder })
+        Ok(Self { folder, control })
+    }
+
+    /// Asks the processes to take the settings back, which they do at their next step.
+    ///
+    /// # Errors
+    /// The folder's file system is full or gone.
+    pub(crate) fn take_back(&self) -> io::Result<()> {
+        self.control.write_all_at(b"1", 0)
     }
 
     /// The reports of the processes by now, by pid, and the pids of those that cannot be read.

@@ -18,4 +18,8 @@ pub(crate) struct DemoConfig {
     /// Number of training steps, a few milliseconds each
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
+    /// Follow the report's advice: run again with it and without, and compare its predicted saving
+    /// with the measured one
+    #[arg(long)]
+    pub apply: bool,
 }

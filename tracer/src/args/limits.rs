@@ -1,4 +1,4 @@
-//! Limits of `gctrace analyze --fail-if`.
+//! Limits of `--fail-if`: of one report (`gctrace analyze`), and of a change (`gctrace compare`).
 
 use super::values;
 use std::time::Duration;
@@ -10,6 +10,39 @@ pub(crate) enum ReportLimit {
     GcShare(f64),
     /// Longest pause in training.
     Longest(Duration),
+}
+
+/// How much worse a figure may be after a change, such as `step_time>2%`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ChangeLimit {
+    /// The limited figure.
+    pub figure: LimitedFigure,
+    /// The limit.
+    pub most: Increase,
+}
+
+/// A figure of a comparison that can be limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitedFigure {
+    /// Mean length of a training step.
+    StepTime,
+    /// Share of training during which the collector paused the program.
+    GcShare,
+    /// What the pauses cost the run by replay, as a share of it.
+    GpuCost,
+    /// Longest pause in training.
+    Longest,
+}
+
+/// How much a figure may grow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Increase {
+    /// By this share of its value before.
+    Ratio(f64),
+    /// A share, by so much: 0.01 is one percent point.
+    Points(f64),
+    /// A time, by so much.
+    Time(Duration),
 }
 
 /// What a limit may look like, for messages.
@@ -26,6 +59,53 @@ pub(super) fn limit(text: &str) -> Result<ReportLimit, String> {
         }
         ("longest", limit) => values::time(limit).map(ReportLimit::Longest),
         _ => Err(FORMS.to_owned()),
+    }
+}
+
+/// What a limit of a change may look like, for messages.
+const CHANGE_FORMS: &str = "expected step_time>PERCENT, longest>PERCENT, step_time>+TIME, \
+                            longest>+TIME, gc_share>+POINTS% or gpu_cost>+POINTS%, such as \
+                            'step_time>2%', 'gc_share>+1%' or 'longest>+10ms'";
+
+/// Reads a limit of a change. Shares grow by points, which the `+` says; times by percent or, with
+/// `+`, by a time.
+pub(super) fn change_limit(text: &str) -> Result<ChangeLimit, String> {
+    let (figure, most) = text
+        .split_once('>')
+        .ok_or_else(|| CHANGE_FORMS.to_owned())?;
+    let (figure, most) = (figure.trim(), most.trim());
+    let named = match figure {
+        "step_time" => LimitedFigure::StepTime,
+        "gc_share" => LimitedFigure::GcShare,
+        "gpu_cost" => LimitedFigure::GpuCost,
+        "longest" => LimitedFigure::Longest,
+        _ => return Err(CHANGE_FORMS.to_owned()),
+    };
+    let is_share = matches!(named, LimitedFigure::GcShare | LimitedFigure::GpuCost);
+    let most = match (most.strip_prefix('+'), is_share) {
+        (Some(points), true) => Increase::Points(increase(points)?),
+        (None, true) => {
+            return Err(format!(
+                "{figure} is a share, which grows by points: write {figure}>+{most}"
+            ));
+        }
+        (Some(time), false) => Increase::Time(values::time(time.trim())?),
+        (None, false) => Increase::Ratio(increase(most)?),
+    };
+    Ok(ChangeLimit {
+        figure: named,
+        most,
+    })
+}
+
+/// A percentage of 0 up to 1,000, as a share of 1.
+fn increase(text: &str) -> Result<f64, String> {
+    let percent = text.trim().strip_suffix('%').map(str::trim);
+    match percent.and_then(|percent| percent.parse::<f64>().ok()) {
+        Some(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err(format!(
+            "{text:?} is not a percentage of 0 up to 1000, such as 2%"
+        )),
     }
 }
 
@@ -49,6 +129,44 @@ mod tests {
             "a>1%",
         ] {
             assert!(limit(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn limits_of_changes_are_read_or_refused() {
+        let read = |text| change_limit(text).map(|limit| (limit.figure, limit.most));
+        assert_eq!(
+            read("step_time>2%"),
+            Ok((LimitedFigure::StepTime, Increase::Ratio(0.02)))
+        );
+        assert_eq!(
+            read("gc_share > +1 %"),
+            Ok((LimitedFigure::GcShare, Increase::Points(0.01)))
+        );
+        assert_eq!(
+            read("longest>+10ms"),
+            Ok((
+                LimitedFigure::Longest,
+                Increase::Time(Duration::from_millis(10))
+            ))
+        );
+        assert_eq!(
+            read("longest>0%"),
+            Ok((LimitedFigure::Longest, Increase::Ratio(0.0)))
+        );
+        let error = change_limit("gc_share>2%").expect_err("no points");
+        assert!(error.contains("gc_share>+2%"), "{error}");
+        for wrong in [
+            "step_time",
+            "step_time>2",
+            "step_time>-1%",
+            "step_time>NaN%",
+            "step_time>+2%",
+            "longest>50ms",
+            "gc_share>+x%",
+            "heap>1%",
+        ] {
+            assert!(change_limit(wrong).is_err(), "{wrong}");
         }
     }
 }

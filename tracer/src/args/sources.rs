@@ -11,6 +11,9 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// As deep as recording a pause may cost (docs/measurements.md, section 3).
+const DEFAULT_STACK_DEPTH: u32 = 24;
+
 #[derive(Args, Debug)]
 pub(super) struct SourceArgs {
     /// Do not record child processes
@@ -20,7 +23,7 @@ pub(super) struct SourceArgs {
     #[arg(long)]
     as_root: bool,
     /// Python stack frames to record per pause, innermost first; 0 disables stacks
-    #[arg(long, value_name = "FRAMES", allow_negative_numbers = true, default_value_t = 16,
+    #[arg(long, value_name = "FRAMES", allow_negative_numbers = true, default_value_t = DEFAULT_STACK_DEPTH,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_ebpf::MAX_STACK_DEPTH)))]
     stack_depth: u32,
     /// Performance counters to record per pause and per process: comma-separated names, `default`

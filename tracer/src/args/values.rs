@@ -199,10 +199,11 @@ pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString])
 /// The subcommand that was probably meant: an edit distance of at most 2, or `analyze` if the word
 /// is a trace.
 fn meant(word: &str) -> Option<&'static str> {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 9] = [
         "record",
         "top",
         "analyze",
+        "compare",
         "export",
         "demo",
         "doctor",
@@ -255,6 +256,7 @@ fn unexpected_word(error: &clap::Error) -> Option<String> {
 fn records(before: &[OsString]) -> bool {
     let other = [
         "analyze",
+        "compare",
         "doctor",
         "completions",
         "man",

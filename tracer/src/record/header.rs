@@ -3,7 +3,11 @@
 use crate::args::RecordConfig;
 use crate::args::RecordTarget;
 use crate::files::NameValues;
+use crate::launch::Invoker;
+use crate::launch::act_as;
 use crate::record::clock;
+use crate::record::git;
+use crate::record::git::GitState;
 use crate::record::mode::CollectionSource;
 use clap::ValueEnum;
 use gctrace_event::FORMAT;
@@ -24,6 +28,7 @@ pub(crate) fn name_facts(header: &TraceHeader) -> NameValues<'_> {
 pub(crate) fn header<'a>(
     config: &RecordConfig,
     collections: CollectionSource,
+    invoker: &Invoker,
     variable: impl Fn(&str) -> Option<&'a OsStr>,
 ) -> TraceHeader {
     let name = nix::sys::utsname::uname().ok();
@@ -35,6 +40,10 @@ pub(crate) fn header<'a>(
         RecordTarget::Process { pid, .. } => (Vec::new(), Some(*pid)),
         RecordTarget::Everything => (Vec::new(), None),
     };
+    let GitState { commit, modified } = match &config.target {
+        RecordTarget::Command(_) => git_state(invoker),
+        RecordTarget::Process { .. } | RecordTarget::Everything => GitState::default(),
+    };
     TraceHeader {
         format: FORMAT.to_owned(),
         gctrace: env!("CARGO_PKG_VERSION").to_owned(),
@@ -45,6 +54,8 @@ pub(crate) fn header<'a>(
         cpus: std::thread::available_parallelism()
             .ok()
             .and_then(|count| u32::try_from(count.get()).ok()),
+        git_commit: commit,
+        git_modified: modified,
         rank: RANK_VARIABLES
             .iter()
             .find_map(|name| variable(name)?.to_str()?.parse().ok()),
@@ -57,7 +68,15 @@ pub(crate) fn header<'a>(
             .cuda
             .to_possible_value()
             .map(|value| value.get_name().to_owned()),
+        step_function: config.step_function.clone(),
         mode: collections.recording_mode(),
         ..TraceHeader::default()
     }
+}
+
+/// The repository that the command starts in, read with the invoker's permissions.
+fn git_state(invoker: &Invoker) -> GitState {
+    let directory = std::env::current_dir();
+    let state = directory.and_then(|directory| act_as(invoker, || git::state(&directory)));
+    state.unwrap_or_default()
 }

@@ -4,10 +4,13 @@
 //! nothing of BPF and of `/proc`.
 
 use crate::files::NewTrace;
+use crate::launch::Invoker;
+use crate::record::torch_version::TorchVersions;
 use gctrace_event::GcSettings;
 use gctrace_event::Note;
 use gctrace_event::OmittedPauses;
 use gctrace_event::Pause;
+use gctrace_event::Process;
 use gctrace_event::Record;
 use gctrace_event::TraceEnd;
 use gctrace_event::TraceFile;
@@ -45,6 +48,7 @@ pub(crate) struct RecordOutput {
     unwritten: u64,
     min_pause_ns: u64,
     settings: HashMap<u32, ([i32; 3], Option<bool>)>,
+    torch: TorchVersions,
     totals: OutputTotals,
 }
 
@@ -73,6 +77,7 @@ impl RecordOutput {
     pub(crate) fn start(
         trace: Option<&NewTrace>,
         header: &TraceHeader,
+        invoker: &Invoker,
         live: Option<Box<dyn RecordSink>>,
     ) -> Result<Self, WriteError> {
         let trace = trace
@@ -85,6 +90,7 @@ impl RecordOutput {
             unwritten: 0,
             min_pause_ns: header.min_pause_ns,
             settings: HashMap::new(),
+            torch: TorchVersions::new(invoker.clone()),
             totals: OutputTotals::default(),
         })
     }
@@ -119,13 +125,18 @@ impl RecordOutput {
         }));
     }
 
-    /// Forgets the settings of an exited process (its pid may be reused).
+    /// Forgets the facts of an exited process (its pid may be reused).
     pub(crate) fn forget(&mut self, pid: u32) {
+        self.torch.forget(pid);
         self.settings.remove(&pid);
     }
 
-    /// Flushes to the kernel, a few times per second.
+    /// Flushes to the kernel, a few times per second, and describes processes again whose version of
+    /// PyTorch was found.
     pub(crate) fn tick(&mut self) {
+        for process in self.torch.due() {
+            self.pass_on(&Record::Process(process));
+        }
         if self.failure.is_some() {
             return;
         }
@@ -149,6 +160,21 @@ impl RecordOutput {
     /// The path of the trace, if there is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.trace.as_ref().map(|trace| trace.path.as_path())
+    }
+
+    fn pass_on(&mut self, record: &Record) {
+        if let Some(live) = &mut self.live {
+            live.write(record);
+        }
+        if self.failure.is_some() {
+            self.unwritten += 1;
+            return;
+        }
+        if let Some(trace) = &mut self.trace
+            && let Err(error) = trace.file.write(record)
+        {
+            self.failure = Some(error);
+        }
     }
 
     /// Writes what is buffered. If that or an earlier write failed: why, and how many records the
@@ -179,18 +205,15 @@ impl RecordOutput {
 impl RecordSink for RecordOutput {
     /// Writes one record. A failure ends writing and is kept for [`RecordOutput::failure`].
     fn write(&mut self, record: &Record) {
-        if let Some(live) = &mut self.live {
-            live.write(record);
-        }
-        if self.failure.is_some() {
-            self.unwritten += 1;
-            return;
-        }
-        if let Some(trace) = &mut self.trace
-            && let Err(error) = trace.file.write(record)
+        if let Record::Process(process) = record
+            && let Some(torch) = self.torch.described(process)
         {
-            self.failure = Some(error);
+            return self.pass_on(&Record::Process(Process {
+                torch: Some(torch),
+                ..process.clone()
+            }));
         }
+        self.pass_on(record);
     }
 }
 

@@ -65,7 +65,7 @@ impl<'a> RecordingPlan<'a> {
             source.hand_over()?;
             inprocess = Some(source);
         }
-        let mut header = header::header(config, decision.collections, |name| {
+        let mut header = header::header(config, decision.collections, &invoker, |name| {
             launch.as_ref().and_then(|launch| launch.variable(name))
         });
         if let Some(probes) = &probes {
@@ -115,7 +115,7 @@ impl<'a> RecordingPlan<'a> {
                 .redirect_stdout()
                 .context("the command's standard output")?;
         }
-        let output = RecordOutput::start(new_trace.as_ref(), &self.header, live)?;
+        let output = RecordOutput::start(new_trace.as_ref(), &self.header, &self.invoker, live)?;
         // Calls are left to the library only if probes can take over.
         let library = self.probes.as_ref().and(inprocess.as_ref());
         let library = library.and(launch.as_ref());

@@ -14,6 +14,7 @@ use super::table::cut;
 use super::table::width;
 use super::table::wrap;
 use super::text;
+use super::words::places;
 use crate::units::bytes;
 use crate::units::count;
 use crate::units::counted;
@@ -193,6 +194,20 @@ fn advice(report: &Report) -> Vec<String> {
         };
         return vec![format!("{INDENT}{nothing}")];
     }
+    if changes
+        .iter()
+        .all(|(_, advice)| advice.saves_at_most_ns.is_none())
+    {
+        let numbered = |(index, advice): (usize, &Advice)| {
+            let start = format!("{INDENT}{}  ", index + 1);
+            wrap(&advice.action, &start, "     ")
+        };
+        return changes
+            .into_iter()
+            .take(ADVICE_SHOWN)
+            .flat_map(numbered)
+            .collect();
+    }
     let mut table = TextTable::new(&["", "", "saves (predicted)", "memory", "risk"], &[1, 4]);
     for (index, advice) in changes.into_iter().take(ADVICE_SHOWN) {
         table.row(vec![
@@ -203,7 +218,11 @@ fn advice(report: &Report) -> Vec<String> {
             risk(advice.id).to_owned(),
         ]);
     }
-    table.lines()
+    let mut lines = table.lines();
+    if let Some(switch) = places::library_switch(report) {
+        lines.extend(wrap(&switch, INDENT, INDENT));
+    }
+    lines
 }
 
 /// Whether an advice is a change to make.
@@ -283,7 +302,9 @@ fn trust(report: &Report) -> Vec<String> {
         many => format!(" of {} processes", count(many)),
     };
     let missing = overview::missing_items(report);
-    let first = missing.first().map_or("", String::as_str);
+    let first = missing.first().map_or(String::new(), |first| {
+        format!("{}.", first.trim_end_matches('.'))
+    });
     let more = match missing.len() {
         0 | 1 => String::new(),
         all => format!(" And {} (--full).", counted(all as u64 - 1, "more remark")),

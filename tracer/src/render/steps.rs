@@ -23,6 +23,9 @@ use std::collections::BTreeSet;
 /// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
 
+/// What steps by the profiler's annotations are, to follow "A step".
+const PROFILERS: &str = "is the profiler's";
+
 /// Lengths of steps, and comparisons of steps with and without full collections.
 pub(crate) fn steps(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
@@ -78,10 +81,13 @@ fn process(own: &ProcessSteps) -> String {
 fn legend(steps: &StepsReport) -> String {
     let sources: BTreeSet<StepSource> = steps.processes.iter().map(|own| own.source).collect();
     let kinds: Vec<String> = sources.into_iter().map(lasts).collect();
-    let basis = mark(steps.basis);
-    let mut text = match steps.basis {
-        Basis::Measured => format!("A step {} (measured).", kinds.join(", or ")),
-        _ => format!("A step {}{basis}.", kinds.join(", or ")),
+    let basis = match steps.basis {
+        Basis::Measured => " (measured)",
+        other => mark(other),
+    };
+    let mut text = match kinds.as_slice() {
+        [only] if only == PROFILERS => format!("Steps are the profiler's{basis}."),
+        kinds => format!("A step {}{basis}.", kinds.join(", or ")),
     };
     if steps.processes.iter().any(|own| own.gc_ns.is_none()) {
         text += " ?: the trace has no data on collections.";
@@ -92,7 +98,7 @@ fn legend(steps: &StepsReport) -> String {
 /// How long a step lasts, to follow "A step".
 fn lasts(source: StepSource) -> String {
     match source {
-        StepSource::ProfilerStep => "is the profiler's".to_owned(),
+        StepSource::ProfilerStep => PROFILERS.to_owned(),
         StepSource::PeriodicLaunches => {
             "lasts from one launch of a kernel that recurs after the same number of operations to \
              the next"

@@ -5,7 +5,7 @@
 
 mod advice;
 mod findings;
-mod places;
+pub(super) mod places;
 mod verdict;
 mod what_if;
 

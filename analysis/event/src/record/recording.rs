@@ -59,6 +59,14 @@ pub struct TraceHeader {
         deserialize_with = "known_count"
     )]
     pub cpus: Option<u32>,
+    /// Commit that is checked out in the command's working directory, as a hexadecimal hash;
+    /// `None` outside of Git repositories, when attached, and if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git_commit: Option<String>,
+    /// Whether tracked files of that working directory differ from the index of the repository;
+    /// `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git_modified: Option<bool>,
     /// Rank of the whole recording, if gctrace's environment contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
@@ -76,6 +84,10 @@ pub struct TraceHeader {
     /// traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
+    /// The Python function whose calls mark training steps (`--step-function`), as given; `None`
+    /// without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_function: Option<String>,
     /// How it was recorded (`--mode`, as decided).
     pub mode: RecordingMode,
     /// Names of the counters that were recorded ([`crate::Counter::as_str`]).

@@ -6,16 +6,20 @@ use super::StackSums;
 use super::StackTree;
 use super::TraceStacks;
 use crate::accumulate::tally::ratio;
+use crate::paths;
+use crate::report::LibraryReport;
 use crate::report::LineReport;
 use crate::report::LineTotal;
 use crate::report::LinesReport;
 use crate::report::Location;
 use crate::report::PauseTotal;
 use crate::report::StackReport;
+use crate::report::TrainingLibrary;
 use gctrace_event::Frame;
 use gctrace_event::GcReason;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Number of lines listed in `with`.
 const WITH: usize = 3;
@@ -51,6 +55,7 @@ pub(crate) struct StackRanking<'a> {
     innermost: BTreeMap<LocationId, LineGroup>,
     own: BTreeMap<LocationId, LineGroup>,
     stacks: BTreeMap<NodeId, StackSums>,
+    libraries: BTreeMap<TrainingLibrary, PauseTotal>,
 }
 
 /// Pauses of one line, and of the lines at the other end.
@@ -71,6 +76,7 @@ impl<'a> StackRanking<'a> {
             innermost: BTreeMap::new(),
             own: BTreeMap::new(),
             stacks: BTreeMap::new(),
+            libraries: BTreeMap::new(),
         }
     }
 
@@ -88,7 +94,11 @@ impl<'a> StackRanking<'a> {
     pub(crate) fn add_stack(&mut self, node_id: NodeId, sums: &StackSums) {
         let node = &self.tree.nodes[node_id];
         let total = sums.total();
-        self.lines.with_stack.add_all(&total);
+        let lines = &mut self.lines;
+        lines.with_stack.add_all(&total);
+        lines.automatic_full_total.add_all(&sums.automatic_full);
+        let partial = sums.automatic_partial();
+        lines.automatic_partial_total.add_all(&partial);
         if node.cut {
             self.lines.stack_too_deep.add_all(&total);
             if node.own.is_none() {
@@ -98,6 +108,7 @@ impl<'a> StackRanking<'a> {
         if self.tree.location(node.location).function == Frame::UNREADABLE {
             self.lines.unreadable.add_all(&total);
         }
+        self.add_libraries(node_id, &total);
         let own = node.own.unwrap_or(node.line);
         self.stacks.entry(node_id).or_default().merge(sums);
         let innermost = self.innermost.entry(node.line).or_default();
@@ -107,6 +118,15 @@ impl<'a> StackRanking<'a> {
         own.add(sums, executed);
         if let Some(module) = self.tree.imported(node) {
             own.imports.entry(module).or_default().add_all(&total);
+        }
+    }
+
+    fn add_libraries(&mut self, node: NodeId, pauses: &PauseTotal) {
+        let frames = self.tree.frames(node);
+        let found = frames.filter_map(|frame| paths::training_library(&frame.file));
+        let found: BTreeSet<TrainingLibrary> = found.collect();
+        for library in found {
+            self.libraries.entry(library).or_default().add_all(pauses);
         }
     }
 
@@ -132,6 +152,7 @@ impl<'a> StackRanking<'a> {
             explicit: of_kind(|sums| sums.of(GcReason::Manual)),
             automatic_full: of_kind(|sums| sums.automatic_full),
             automatic_partial: of_kind(StackSums::automatic_partial),
+            libraries: self.library_reports(),
             innermost: self.line_reports(&self.innermost, limits),
             innermost_total: self.innermost.len() as u64,
             own: self.line_reports(&self.own, limits),
@@ -140,6 +161,15 @@ impl<'a> StackRanking<'a> {
             stacks_total: self.stacks.len() as u64,
             ..self.lines
         })
+    }
+
+    fn library_reports(&self) -> Vec<LibraryReport> {
+        let report = |(library, pauses): (&TrainingLibrary, &PauseTotal)| LibraryReport {
+            library: *library,
+            switch: library.switch(),
+            pauses: *pauses,
+        };
+        self.libraries.iter().map(report).collect()
     }
 
     fn line_reports(

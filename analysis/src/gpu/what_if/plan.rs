@@ -15,6 +15,7 @@ use crate::gpu::replay::PauseLength;
 use crate::gpu::replay::ReplayChange;
 use crate::gpu::timeline::PauseIndex;
 use crate::report::AdviceId;
+use crate::time::after;
 use crate::time::later;
 use crate::time::scaled;
 use crate::time::signed;
@@ -26,6 +27,16 @@ pub enum Assumption {
     Pessimistic,
     /// The version that saves the most time.
     Optimistic,
+}
+
+impl Assumption {
+    /// Of a figure for the better and one for the worse.
+    pub(super) fn of<T>(self, [better, worse]: [T; 2]) -> T {
+        match self {
+            Self::Optimistic => better,
+            Self::Pessimistic => worse,
+        }
+    }
 }
 
 /// Pause time removed minus pause time added, in ns.
@@ -206,8 +217,8 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
     clippy::cast_sign_loss,
     reason = "a prediction needs no more than 52 bits; casts of floats saturate"
 )]
-fn part_of(time_ns: u64, part: f64) -> u64 {
-    (time_ns as f64 * part) as u64
+pub(super) fn part_of(whole: u64, part: f64) -> u64 {
+    (whole as f64 * part) as u64
 }
 
 /// How many full collections become one if all take that part of their time: 1 to [`RAISED`].
@@ -299,7 +310,8 @@ impl FullLengths {
 }
 
 /// No automatic collections, and a full one at the start of every step whose number is divisible by
-/// `every`, on all ranks. The first step of a recording has none.
+/// `every`, on all ranks: as long as the recorded ones around it, at worst with the time to free the
+/// garbage that waited. The first step of a recording has none.
 #[must_use]
 pub fn planned(
     programs: &[ProgramModel<'_>],
@@ -309,6 +321,7 @@ pub fn planned(
 ) -> ReplayChange {
     let mut plan = disable(programs, side);
     for (index, program) in (0..).zip(programs) {
+        let freeing_ns = program.freeing_ns(every);
         for step in program.steps().iter().skip(1) {
             if !step.number.is_multiple_of(every.max(1)) {
                 continue;
@@ -318,10 +331,7 @@ pub fn planned(
                 timeline: index,
                 thread: step.thread,
                 at_ns: step.start_ns,
-                length_ns: match side {
-                    Assumption::Pessimistic => longer_ns,
-                    Assumption::Optimistic => shorter_ns,
-                },
+                length_ns: side.of([shorter_ns, after(longer_ns, freeing_ns)]),
             });
         }
     }

@@ -1,6 +1,8 @@
 //! One process as the predictions see it: its timeline, its collector, what its garbage weighs.
 
+use super::collect_every::mean_step_ns;
 use super::plan::Assumption;
+use super::plan::part_of;
 use crate::accumulate::sum;
 use crate::gpu::index::Index;
 use crate::gpu::index::SmallNumber;
@@ -15,6 +17,7 @@ use crate::remedy::SimulatedParts;
 use crate::report::AdviceId;
 use crate::time::after;
 use crate::time::duration;
+use crate::time::scaled;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
 
@@ -101,24 +104,31 @@ impl ProgramModel<'_> {
         }
     }
 
-    /// What collections take under another setting, as a simulated collector predicts it for the
-    /// run after setup. `None` if the collector is not simulated.
-    pub(super) fn simulated(&self, remedy: AdviceId, side: Assumption) -> Option<SimulatedParts> {
-        if self.free_threaded {
-            return None;
-        }
-        let run = RecordedRun {
+    /// The run after setup, for the simulated collector; `None` if it cannot be simulated.
+    fn recorded_run(&self) -> Option<RecordedRun<'_>> {
+        (!self.free_threaded).then(|| RecordedRun {
             pauses: &self.timeline.pauses,
             training_ns: (self.warm_ns(), self.span_ns.1),
             steps: None,
             thresholds: self.thresholds,
             enabled: None,
-        };
-        let [better, worse] = remedy::simulated_parts(&run, remedy)?;
-        Some(match side {
-            Assumption::Optimistic => better,
-            Assumption::Pessimistic => worse,
         })
+    }
+
+    /// What collections take under another setting, as a simulated collector predicts it. `None` if
+    /// it cannot be simulated.
+    pub(super) fn simulated(&self, remedy: AdviceId, side: Assumption) -> Option<SimulatedParts> {
+        let parts = remedy::simulated_parts(&self.recorded_run()?, remedy)?;
+        Some(side.of(parts))
+    }
+
+    /// Time to free the garbage of some steps in one planned collection, at most, in ns; 0 if
+    /// nothing is known of it.
+    pub(super) fn freeing_ns(&self, steps: u64) -> u64 {
+        let each_ns = self.recorded_run().and_then(|run| remedy::freeing_ns(&run));
+        let all = mean_step_ns(self).map_or(1, |step_ns| self.recorded_ns() / step_ns);
+        let garbage = scaled(self.freed_objects(), steps, all.max(1));
+        part_of(garbage, each_ns.unwrap_or(0.0))
     }
 
     /// Objects that garbage collections started by themselves freed.

@@ -12,7 +12,7 @@ import gc
 import posix
 import sys
 from _thread import allocate_lock
-from time import monotonic_ns
+from time import monotonic_ns, thread_time_ns
 
 # Preference of what marks a step; only an optimizer's mark ends one, the others begin one.
 MARKERS = {"function": 0, "optimizer": 1, "backward": 2, "dataloader": 3}
@@ -275,6 +275,7 @@ class Agent:
         return True
 
     def mark(self, now):
+        cpu = thread_time_ns() if self.wants_rows else 0
         steps = self.steps = self.marks if self.marker == "optimizer" else self.marks - 1
         self.sum_up(now)
         if self.startup is None:
@@ -285,8 +286,8 @@ class Agent:
         if closing and ("disable" in self.active or "plan" in self.active):
             # Its garbage is its own cost.
             self.real["collect"](1)
-            now = monotonic_ns()
-        self.end_row(steps, now)
+            now, cpu = monotonic_ns(), thread_time_ns()
+        self.end_row(steps, now, cpu)
         if closing:
             self.flush()
             self.leave()
@@ -300,7 +301,7 @@ class Agent:
         self.tick()
         began = monotonic_ns()
         self.agent_ns += began - now
-        self.row = (began, self.totals())
+        self.row = (began, self.totals(), thread_time_ns() if self.wants_rows else 0)
         if "plan" in self.active and steps:
             self.plan(steps)
 
@@ -322,14 +323,14 @@ class Agent:
     def next_block(self, step):
         return self.setting_of(step)[1] != self.index
 
-    def end_row(self, step, now):
+    def end_row(self, step, now, cpu):
         if self.row is None or not self.wants_rows:
             return
-        began, before = self.row
+        began, before, cpu_began = self.row
         difference = [b - a for a, b in zip(before, self.totals())]
-        self.rows.append("%d,%d,%d,%d,%d,%d,%d,%d,%d\n" % (
+        self.rows.append("%d,%d,%d,%d,%d,%d,%d,%d,%d,%d\n" % (
             step, self.index, self.block, began, now, sum(difference[6:9]),
-            difference[0], difference[1], difference[2]))
+            difference[0], difference[1], difference[2], max(cpu - cpu_began, 0)))
         if self.setting_of(step)[0] != self.block or len(self.rows) >= 1000:
             self.flush()
 
@@ -338,7 +339,7 @@ class Agent:
             return
         flags = posix.O_APPEND if self.has_rows else posix.O_TRUNC
         head = "" if self.has_rows else (
-            "step,setting,block,start_ns,end_ns,pause_ns,gen0,gen1,gen2\n")
+            "step,setting,block,start_ns,end_ns,pause_ns,gen0,gen1,gen2,cpu_ns\n")
         text = head + "".join(self.rows)
         self.rows, self.has_rows = [], True
         try:

@@ -10,6 +10,8 @@ use super::object::OwnedRef;
 use super::raw_frame::RawFrame;
 use super::raw_frame::RawFrameLayout;
 use crate::process_ring::ProcessRing;
+use gctrace_ring::NO_TEXT;
+use gctrace_ring::OUTER_FRAMES;
 use gctrace_ring::TextId;
 
 /// Number of slots for lines, and for code objects.
@@ -87,13 +89,15 @@ impl FrameCache {
         frame
     }
 
-    /// The same, with at most this many frames.
+    /// The same, with at most this many frames; [`OUTER_FRAMES`] stands for the others.
     pub(crate) fn stack(&mut self, api: &'static PythonApi, ring: &ProcessRing, depth: u32) -> u32 {
         self.belong_to(ring);
         let mut inner_first = Vec::new();
         let mut next = self.running(api);
+        let mut outermost = 0;
         while let Some(frame) = next.take() {
             if inner_first.len() as u32 >= depth.min(DEEPEST) {
+                outermost = ring.frame(0, ring.text(OUTER_FRAMES), NO_TEXT, 0);
                 break;
             }
             let Some(code) = frame.code(api) else {
@@ -106,7 +110,7 @@ impl FrameCache {
         inner_first
             .into_iter()
             .rev()
-            .fold(0, |parent, (code, line)| {
+            .fold(outermost, |parent, (code, line)| {
                 let (function, file) = self.names(api, ring, &code);
                 ring.frame(parent, function, file, line)
             })

@@ -9,6 +9,10 @@ use zerocopy::KnownLayout;
 /// The [`TextId`](crate::TextId) that stands for no text; those of texts start at 1.
 pub const NO_TEXT: u32 = 0;
 
+/// Function of the frame that stands for those beyond the requested depth of stacks; it has no file
+/// and no line.
+pub const OUTER_FRAMES: &str = "[outer frames not recorded]";
+
 /// Number of text bytes per record.
 pub const TEXT_BYTES: usize = 40;
 

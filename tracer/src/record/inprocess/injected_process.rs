@@ -278,6 +278,7 @@ impl InjectedProcessFacts {
                 command: proc_status::command_or_name(pid).unwrap_or_default(),
                 rank: proc_status::rank(pid).ok().flatten(),
                 interpreter: None,
+                torch: None,
             },
             is_new: true,
             own_pid: hello.own_pid,

@@ -222,6 +222,7 @@ impl RecordedProcesses {
             command: entry.command.clone(),
             rank: proc_status::rank(pid).ok().flatten(),
             interpreter,
+            torch: None,
         }));
     }
 

@@ -80,6 +80,65 @@ fn no_collection() {
     insta::assert_snapshot!(screen(&report(&[("trace.json", trace.json())])));
 }
 
+/// A process of 10 s with a pause of 200 ms, 2 s after its start and every 500 ms from then on, in a
+/// stack: `stack` has its innermost frame by the time in ms. Frames: 1 `train.py:11`, which imports
+/// torch (4); 5 `train.py:50`, which calls torchtitan (6).
+fn with_stacks(stack: impl Fn(u32) -> u32) -> Report {
+    let file = "/v/lib/python3.12/site-packages";
+    let frames = [
+        (1, "null", "/home/me/train.py".to_owned(), 11),
+        (2, "1", "<frozen importlib._bootstrap>".to_owned(), 1178),
+        (
+            3,
+            "2",
+            "<frozen importlib._bootstrap_external>".to_owned(),
+            940,
+        ),
+        (4, "3", format!("{file}/torch/__init__.py"), 30),
+        (5, "null", "/home/me/train.py".to_owned(), 50),
+        (6, "5", format!("{file}/torchtitan/components/loss.py"), 7),
+    ];
+    let mut trace = Trace::new().python(1);
+    for (id, parent, file, line) in frames {
+        trace = trace.line(&format!(
+            r#"{{"ph":"M","name":"gctrace_frame","pid":0,"tid":0,"args":{{"id":{id},"parent":{parent},"function":"f","file":"{file}","line":{line}}}}}"#
+        ));
+    }
+    for at_ms in (2_000..9_500).step_by(500) {
+        let (ts, frame) = (5_000 + at_ms, stack(at_ms));
+        trace = trace.line(&format!(
+            r#"{{"ph":"X","cat":"gc","name":"gc","pid":1,"tid":1,"ts":{ts}000.000,"dur":200000.000,"sf":{frame},"args":{{"generation":2,"reason":"automatic","collected":0}}}}"#
+        ));
+    }
+    report(&[("trace.json", trace.end(10_000, PROBES).json())])
+}
+
+#[test]
+fn a_program_that_only_imports_has_no_problem() {
+    let report = with_stacks(|_| 4);
+    assert_eq!(
+        report.verdict.level,
+        gctrace_analysis::report::Level::Negligible
+    );
+    insta::assert_snapshot!(screen(&report));
+    let lines = report.lines.unwrap();
+    let own = &lines.own[0];
+    assert_eq!(
+        (own.location.line, own.imports.as_deref()),
+        (Some(11), Some("torch"))
+    );
+    let frames: Vec<Option<u32>> = lines.stacks[0].frames.iter().map(|own| own.line).collect();
+    assert_eq!(frames, [Some(30), Some(11)], "without the import system");
+}
+
+#[test]
+fn the_lines_are_those_of_training_and_name_imports_in_it() {
+    let imported_first = screen(&with_stacks(|at_ms| if at_ms < 5_000 { 4 } else { 6 }));
+    assert!(!imported_first.contains("import"), "{imported_first}");
+    let late = |at_ms| if at_ms == 7_000 { 4 } else { 6 };
+    insta::assert_snapshot!(screen(&with_stacks(late)));
+}
+
 fn run(host: &str, started_unix_ns: u64) -> String {
     let trace = Trace::new()
         .python(1)

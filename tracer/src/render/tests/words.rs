@@ -141,7 +141,8 @@ fn the_advice_names_the_lines_and_the_settings() {
         ),
         (
             AdviceId::Freeze,
-            "100 % of the time of these collections was triggered by /home/me/train.py:20",
+            "100 % of the time of these collections in training was triggered by \
+             /home/me/train.py:20",
         ),
         (AdviceId::RaiseThreshold, "train.py:20 in build"),
     ] {

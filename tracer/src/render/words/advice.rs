@@ -211,7 +211,7 @@ fn freeze(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceTe
         percent(times.share(times.automatic_full)),
         freed_nothing_clause(nothing),
     );
-    why += &places::automatic_full(report, times.automatic_full);
+    why += &places::automatic_full(report);
     if let Some(growth) = &most.growth
         && let Some(slope) = growth.ns_per_million_objects.filter(|slope| *slope > 0.0)
     {
@@ -229,6 +229,7 @@ fn freeze(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceTe
             );
         }
     }
+    why += &places::before_workers(report, most);
     AdviceText {
         action: "Call gc.freeze() once, after setup and before the loop.",
         why,
@@ -295,7 +296,7 @@ fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> Advi
                 Some(_) => listed(thresholds),
                 None => "not in the trace".to_owned(),
             },
-            places::automatic_partial(report, times.automatic_partial),
+            places::automatic_partial(report),
         ),
         code: format!(
             "import gc\n# first, before other imports:\ngc.set_threshold({})",
@@ -327,10 +328,11 @@ fn planned(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
         why: format!(
             "Automatic collections took {} ({} of the pause time) at unpredictable points. In a \
              distributed job different ranks are hit at different steps and stall the others; \
-             planned collections hit all ranks at the same step.{}",
+             planned collections hit all ranks at the same step.{}{}",
             duration(times.automatic().time_ns),
             percent(times.share(times.automatic())),
             reason.map_or(String::new(), |reason| format!(" {reason}")),
+            places::library_switch(report).map_or(String::new(), |switch| format!(" {switch}")),
         ),
         code: match (advised, every_ns) {
             (None, Some(every_ns)) => planned_by_time(every_ns),

@@ -1,5 +1,6 @@
 //! Where in the program an advice applies: the words for Python lines.
 
+use crate::units::count;
 use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
@@ -8,7 +9,9 @@ use gctrace_analysis::report::LineTotal;
 use gctrace_analysis::report::LinesReport;
 use gctrace_analysis::report::Location;
 use gctrace_analysis::report::PauseTotal;
+use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
+use gctrace_event::ProcessOrigin;
 
 /// Lines named in one sentence.
 const NAMED: usize = 3;
@@ -34,6 +37,55 @@ fn lines(report: &Report) -> Option<&LinesReport> {
     }
 }
 
+/// The switch of the training library that the stacks show, if its loop runs the program:
+/// `torchtitan has its own switch: --training.gc_freq N.`
+pub(crate) fn library_switch(report: &Report) -> Option<String> {
+    let library = lines(report)?.libraries.first()?.library;
+    let name = library.name();
+    Some(match library.switch() {
+        Some(switch) => {
+            let leak = match library.skips_full_collections() {
+                true => {
+                    " (it collects generation 1 only: what survives two collections is never freed)"
+                }
+                false => "",
+            };
+            format!("{name} has its own switch: {switch}{leak}.")
+        }
+        None => format!(
+            "{name} has no switch of its own: use a Callback that calls gc.collect() in \
+             on_train_batch_end."
+        ),
+    })
+}
+
+/// Why to freeze before the workers of this process are forked, if it has any and its heap is
+/// large. Forked processes have the command line of their parent.
+pub(super) fn before_workers(report: &Report, parent: &ProcessReport) -> String {
+    /// Fewer objects than this, some 50 MB, are copied within milliseconds.
+    const LARGE: u64 = 500_000;
+    let is_worker = |own: &&ProcessReport| {
+        let is_child = own.origin == Some(ProcessOrigin::Child);
+        let forked = own.command == parent.command;
+        is_child && forked && own.trace == parent.trace && own.parent == Some(parent.pid)
+    };
+    let workers = report.processes.iter().filter(is_worker).count() as u64;
+    let objects = parent
+        .growth
+        .as_ref()
+        .map_or(0, |growth| growth.last.objects);
+    if workers == 0 || objects < LARGE {
+        return String::new();
+    }
+    format!(
+        " Freeze before the workers are forked ({} here): a collection in a worker writes to each \
+         object that it traverses, so its copy of the {} objects would take memory of its own \
+         (copy on write).",
+        count(workers),
+        count(objects)
+    )
+}
+
 /// Which lines call `gc.collect()`; nothing where that is unknown.
 pub(super) fn explicit(report: &Report) -> Option<String> {
     let lines = &lines(report)?.explicit;
@@ -56,39 +108,40 @@ pub(super) fn explicit(report: &Report) -> Option<String> {
     (!named.is_empty()).then(|| format!(" The calls come from {}{more}.", named.join("; ")))
 }
 
-/// The line that triggers the most time of automatic full collections, if one stands out. `all`:
-/// these collections in the whole run.
-pub(super) fn automatic_full(report: &Report, all: PauseTotal) -> String {
-    dominant_line(report, all, |lines| &lines.automatic_full)
+/// The line that triggers the most time of automatic full collections, if one stands out.
+pub(super) fn automatic_full(report: &Report) -> String {
+    let of_kind = |lines: &'_ LinesReport| lines.automatic_full_total;
+    dominant_line(report, |lines| &lines.automatic_full, of_kind)
         .map_or_else(String::new, |sentence| format!(" {sentence}."))
 }
 
 /// The line that triggers the most time of automatic partial collections, if one stands out.
-pub(super) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
-    dominant_line(report, all, |lines| &lines.automatic_partial).map_or_else(
-        String::new,
-        |sentence| {
-            format!(" {sentence}: allocating fewer containers there means fewer collections.")
-        },
-    )
+pub(super) fn automatic_partial(report: &Report) -> String {
+    let of_kind = |lines: &'_ LinesReport| lines.automatic_partial_total;
+    let sentence = dominant_line(report, |lines| &lines.automatic_partial, of_kind);
+    sentence.map_or_else(String::new, |sentence| {
+        format!(" {sentence}: allocating fewer containers there means fewer collections.")
+    })
 }
 
-/// What a line triggers: of the pause time of training, where that is known, otherwise of `all`.
+/// What the first line triggers of the collections of a kind, in training if that is known.
 fn dominant_line(
     report: &Report,
-    all: PauseTotal,
     of_kind: fn(&LinesReport) -> &Vec<LineTotal>,
+    all: fn(&LinesReport) -> PauseTotal,
 ) -> Option<String> {
-    let line = of_kind(lines(report)?).first()?;
-    let (all_ns, what) = match &report.phases {
-        Some(phases) => (phases.training.pauses.time_ns, "the pause time of training"),
-        None => (all.time_ns, "the time of these collections"),
-    };
+    let lines = lines(report)?;
+    let line = of_kind(lines).first()?;
+    let all_ns = all(lines).time_ns;
     let share = line.pauses.time_ns as f64 / all_ns as f64;
+    let when = match &report.phases {
+        Some(_) => " in training",
+        None => "",
+    };
     (all_ns > 0 && share >= MOST).then(|| {
         format!(
-            "{} of {what} was triggered by {}",
-            percent(share.min(1.0)),
+            "{} of the time of these collections{when} was triggered by {}",
+            percent(share),
             place(&line.location)
         )
     })

@@ -204,3 +204,9 @@ proptest! {
         }
     }
 }
+
+/// Both sources report a stack that was cut off in the same way.
+#[test]
+fn frames_that_were_not_recorded_have_one_name() {
+    assert_eq!(gctrace_ring::OUTER_FRAMES, gctrace_event::Frame::OUTER);
+}

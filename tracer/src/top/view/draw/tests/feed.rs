@@ -133,6 +133,7 @@ fn beginning(pid: u32, rank: u32) -> [Record; 2] {
         ]
         .map(str::to_owned)
         .to_vec(),
+        torch: None,
         rank: Some(rank),
         interpreter: Some(Interpreter {
             version: "3.12.1".to_owned(),

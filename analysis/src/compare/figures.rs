@@ -1,0 +1,222 @@
+//! The figures of two sides, their differences, and how sure these are.
+
+use super::RunFacts;
+use super::report::FigureComparison;
+use super::report::FigureId;
+use super::report::Interval;
+use super::report::RateUnit;
+use super::series::TrainingPart;
+use crate::report::Basis;
+use crate::statistics;
+use crate::statistics::Estimate;
+use crate::statistics::bootstrap;
+use crate::statistics::permutation;
+
+const NS_PER_S: f64 = 1e9;
+/// A resample whose figure is lower than this share of the figure itself is as good as 0.
+const LEAST_RATIO: f64 = 1e-6;
+/// Fewer runs than this on a side do not show the noise between runs.
+const SEVERAL: usize = 2;
+
+/// Both sides of a comparison.
+#[derive(Clone, Copy)]
+pub(super) struct Sides<'a> {
+    pub(super) before: &'a [RunFacts<'a>],
+    pub(super) after: &'a [RunFacts<'a>],
+}
+
+/// A figure of the parts of training: one sum divided by another.
+type PartFigure = (fn(&TrainingPart) -> f64, fn(&TrainingPart) -> f64);
+
+/// All figures, in the order of the text. `step_times`: whether the lengths of steps may be
+/// compared.
+pub(super) fn figures(sides: Sides<'_>, per: RateUnit, step_times: bool) -> Vec<FigureComparison> {
+    let mut figures = Vec::new();
+    if step_times {
+        let length: PartFigure = (|part| float(part.duration_ns), |part| float(part.steps));
+        figures.push(sides.of_parts(FigureId::StepTime, None, length));
+    }
+    let share: PartFigure = (|part| float(part.paused_ns), |part| float(part.duration_ns));
+    figures.push(sides.of_parts(FigureId::GcShare, None, share));
+    figures.push(sides.of_runs(FigureId::GpuCost, Basis::Inferred, |run| run.gpu_cost));
+    for generation in 0..4u8 {
+        let seen = |run: &RunFacts<'_>| run.has_generation(generation);
+        if sides.before.iter().chain(sides.after).any(seen) {
+            figures.extend(sides.of_generation(generation, per));
+        }
+    }
+    figures.push(sides.of_runs(FigureId::Longest, Basis::Measured, |run| run.longest_ns));
+    figures.push(sides.of_runs(FigureId::OffCpuShare, Basis::Measured, |run| run.off_cpu));
+    figures.push(sides.of_runs(FigureId::Objects, Basis::Measured, |run| run.objects));
+    figures.push(sides.of_runs(FigureId::HeapGrowth, Basis::Measured, |run| run.growth));
+    figures.push(sides.of_runs(FigureId::Arenas, Basis::Measured, |run| run.arenas_bytes));
+    figures.retain(|figure| figure.before.is_some() || figure.after.is_some());
+    figures
+}
+
+impl Sides<'_> {
+    fn of_generation(&self, generation: u8, per: RateUnit) -> [FigureComparison; 2] {
+        let number = (generation < 3).then_some(generation);
+        let over: fn(&TrainingPart) -> f64 = match per {
+            RateUnit::Step => |part| float(part.steps),
+            RateUnit::Second => |part| float(part.duration_ns) / NS_PER_S,
+        };
+        let index = usize::from(generation);
+        let count = move |part: &TrainingPart| {
+            let sum = part.by_generation.get(index);
+            sum.map_or(0.0, |sum| float(sum.count))
+        };
+        let time = move |part: &TrainingPart| {
+            let sum = part.by_generation.get(index);
+            sum.map_or(0.0, |sum| float(sum.time_ns))
+        };
+        [
+            self.of_parts(FigureId::Pauses, number, (count, over)),
+            self.of_parts(FigureId::PauseTime, number, (time, over)),
+        ]
+    }
+
+    /// A figure that each part of training has: the noise within runs is known.
+    fn of_parts<N, D>(
+        &self,
+        figure: FigureId,
+        generation: Option<u8>,
+        (part, whole): (N, D),
+    ) -> FigureComparison
+    where
+        N: Fn(&TrainingPart) -> f64,
+        D: Fn(&TrainingPart) -> f64,
+    {
+        let values = |runs: &[RunFacts<'_>]| -> Option<Vec<Vec<f64>>> {
+            let of_run = |run: &RunFacts<'_>| {
+                linearized(run.series.map(|series| &series.parts)?, &part, &whole)
+            };
+            runs.iter().map(of_run).collect()
+        };
+        let (before, after) = (values(self.before), values(self.after));
+        let mean = |runs: &Option<Vec<Vec<f64>>>| mean_of_runs(runs.as_ref()?);
+        let mut found = FigureComparison::of(figure, Basis::Measured, mean(&before), mean(&after));
+        found.generation = generation;
+        if let (Some(before), Some(after)) = (before, after) {
+            let difference = bootstrap::nested(&after, &before, |after, before| after - before);
+            // Of rare events, a resample may have none: the interval has no upper end then.
+            let least = mean_of_runs(&before).unwrap_or(0.0) * LEAST_RATIO;
+            let ratio = bootstrap::nested(&after, &before, |after, before| match before > least {
+                true => after / before - 1.0,
+                false => f64::INFINITY,
+            });
+            found.set_intervals(difference, ratio.filter(|ratio| ratio.high.is_finite()));
+            found.p = p_of_parts(&before, &after).filter(|_| difference.is_some());
+        }
+        found
+    }
+
+    /// A figure of whole runs: only several runs show its noise.
+    fn of_runs(
+        &self,
+        figure: FigureId,
+        basis: Basis,
+        value: impl Fn(&RunFacts<'_>) -> Option<f64>,
+    ) -> FigureComparison {
+        let values = |runs: &[RunFacts<'_>]| runs.iter().map(&value).collect::<Option<Vec<f64>>>();
+        let (before, after) = (values(self.before), values(self.after));
+        let mean = |runs: &Option<Vec<f64>>| statistics::mean(runs.as_deref()?);
+        let mut found = FigureComparison::of(figure, basis, mean(&before), mean(&after));
+        if let (Some(before), Some(after)) = (before, after) {
+            found.set_intervals(bootstrap::difference(&after, &before), None);
+            found.p = statistics::welch(&after, &before).filter(|_| {
+                found
+                    .difference
+                    .is_some_and(|difference| difference.low.is_some())
+            });
+        }
+        found
+    }
+}
+
+impl FigureComparison {
+    fn of(figure: FigureId, basis: Basis, before: Option<f64>, after: Option<f64>) -> Self {
+        let both = before.zip(after);
+        let exact = |value: f64| Interval {
+            value,
+            low: None,
+            high: None,
+        };
+        Self {
+            figure,
+            generation: None,
+            basis,
+            before,
+            after,
+            difference: both.map(|(before, after)| exact(after - before)),
+            change_ratio: both
+                .filter(|(before, _)| *before != 0.0)
+                .map(|(before, after)| exact(after / before - 1.0)),
+            p: None,
+        }
+    }
+
+    /// Sets the intervals. Without one of the ratio, that of the difference is divided by `before`.
+    fn set_intervals(&mut self, difference: Option<Estimate>, ratio: Option<Estimate>) {
+        let finite = |interval: &mut Option<Interval>, (low, high): (f64, f64)| {
+            if let Some(interval) = interval
+                && low.is_finite()
+                && high.is_finite()
+            {
+                interval.low = Some(low);
+                interval.high = Some(high);
+            }
+        };
+        let Some(found) = difference else {
+            return;
+        };
+        finite(&mut self.difference, (found.low, found.high));
+        let before = self.before.unwrap_or(f64::NAN);
+        let ends = ratio.map_or((found.low / before, found.high / before), |ratio| {
+            (ratio.low, ratio.high)
+        });
+        finite(&mut self.change_ratio, ends);
+    }
+}
+
+/// Values whose mean is the ratio of the sums, and which spread as the ratio does (the delta
+/// method): A. C. Davison and D. V. Hinkley, Bootstrap Methods and Their Application, 1997, section
+/// 2.7.2. `None` if there is nothing to divide by.
+fn linearized(
+    parts: &[TrainingPart],
+    part: impl Fn(&TrainingPart) -> f64,
+    whole: impl Fn(&TrainingPart) -> f64,
+) -> Option<Vec<f64>> {
+    let total: f64 = parts.iter().map(&whole).sum();
+    if total <= 0.0 {
+        return None;
+    }
+    let ratio = parts.iter().map(&part).sum::<f64>() / total;
+    let mean = total / float(parts.len() as u64);
+    let residual = |own: &TrainingPart| ratio + (part(own) - ratio * whole(own)) / mean;
+    Some(parts.iter().map(residual).collect())
+}
+
+fn mean_of_runs(runs: &[Vec<f64>]) -> Option<f64> {
+    let means: Option<Vec<f64>> = runs.iter().map(|run| statistics::mean(run)).collect();
+    statistics::mean(&means?)
+}
+
+/// Over the runs if both sides have several, otherwise over all parts.
+fn p_of_parts(before: &[Vec<f64>], after: &[Vec<f64>]) -> Option<f64> {
+    if before.len().min(after.len()) >= SEVERAL {
+        let means = |runs: &[Vec<f64>]| -> Option<Vec<f64>> {
+            runs.iter().map(|run| statistics::mean(run)).collect()
+        };
+        return statistics::welch(&means(after)?, &means(before)?);
+    }
+    permutation::two_samples(&after.concat(), &before.concat())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "figures are compared to some digits"
+)]
+fn float(number: u64) -> f64 {
+    number as f64
+}

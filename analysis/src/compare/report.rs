@@ -1,0 +1,265 @@
+//! The comparison as data. Owns the types behind the schema `gctrace.comparison/1`
+//! (docs/report-schema.md).
+
+use crate::report::Basis;
+use crate::report::Location;
+use crate::report::TrainingMark;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Name and version of the schema, the value of `schema` in a comparison.
+pub const SCHEMA: &str = "gctrace.comparison/1";
+
+/// The comparison of runs before and after a change (`gctrace compare`). `null` means unknown or
+/// not recorded, never 0.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Comparison {
+    /// Name and version of this schema: always `gctrace.comparison/1`.
+    pub schema: String,
+    /// Version of gctrace that made the comparison.
+    pub gctrace: String,
+    /// The one-sentence answer.
+    pub verdict: ComparisonVerdict,
+    /// The runs before the change, in the order given; at least one.
+    pub before: Vec<ComparedRun>,
+    /// The runs after the change, in the order given; at least one.
+    pub after: Vec<ComparedRun>,
+    /// Facts that differ between the sides.
+    pub changed: Vec<FactChange>,
+    /// Facts that are known of all runs and are the same.
+    pub unchanged: Vec<FactId>,
+    /// Facts that are unknown of at least one run.
+    pub unknown: Vec<FactId>,
+    /// What rates are per: training steps if they are known of all runs, otherwise seconds.
+    pub per: RateUnit,
+    /// The figures, in the order of the text.
+    pub figures: Vec<FigureComparison>,
+    /// Own lines whose collections took more or less time, the largest difference first, at most
+    /// 20.
+    pub lines: Vec<LineComparison>,
+    /// What limits the comparison.
+    pub notes: Vec<ComparisonNote>,
+}
+
+/// The answer to whether the change helped.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ComparisonVerdict {
+    /// The answer, for programs.
+    pub outcome: Outcome,
+    /// The figure that it rests on.
+    pub figure: FigureId,
+    /// The answer as text, for people; its wording may change.
+    pub sentence: String,
+    /// Always inferred: runs differ by chance as well.
+    pub basis: Basis,
+}
+
+/// Whether the figure of the verdict got better: its 95 % interval excludes no difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It is lower after the change.
+    Better,
+    /// It is higher after the change.
+    Worse,
+    /// The runs show no difference.
+    NoDifference,
+    /// The figure or its interval is unknown.
+    Unknown,
+}
+
+/// One run of a side.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ComparedRun {
+    /// Trace files of the run.
+    pub files: Vec<String>,
+    /// Start of the recording, in ns of Unix time; `null` if unknown.
+    pub started_unix_ns: Option<u64>,
+    /// Git commit of the command's working directory; `null` if unknown.
+    pub git_commit: Option<String>,
+    /// Process that is compared: the one that the verdict of a report is about; `null` if none
+    /// collected.
+    pub pid: Option<u32>,
+    /// What training was recognized by; `null` if unknown.
+    pub training_by: Option<TrainingMark>,
+    /// Number of training steps that are compared; `null` if no steps are known.
+    pub steps: Option<u64>,
+    /// Time that is compared, in ns: that of these steps, otherwise of the second half of the run.
+    pub training_ns: u64,
+    /// Number of parts that it is cut into, of which the tests know the noise within the run.
+    pub parts: u64,
+    /// Mean length of its steps, in ns; `null` if no steps are known.
+    pub step_mean_ns: Option<f64>,
+    /// Standard deviation of the parts' mean step lengths, in ns; `null` with fewer than two parts.
+    pub step_sd_ns: Option<f64>,
+    /// Share of this time during which the collector ran, 0 to 1; `null` if unknown.
+    pub gc_ratio: Option<f64>,
+}
+
+/// A fact about a run that its figures may depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FactId {
+    /// Interpreter: its version, and `free-threaded` if it is.
+    Interpreter,
+    /// Version of PyTorch.
+    Torch,
+    /// Version of the GPU driver.
+    Driver,
+    /// Names of the GPUs.
+    Gpus,
+    /// Host name.
+    Host,
+    /// Kernel release.
+    Kernel,
+    /// Number of logical CPUs.
+    Cpus,
+    /// `gc.get_threshold()` as last recorded.
+    Thresholds,
+    /// `gc.isenabled()` as last recorded.
+    Enabled,
+    /// Whether `gc.freeze()` was seen, by the size of the heap.
+    Frozen,
+    /// Command line.
+    Command,
+    /// Git commit of the command's working directory.
+    Commit,
+    /// Whether tracked files there differed from the index.
+    Modified,
+    /// Source of collections (`--mode`).
+    Mode,
+    /// Version of gctrace that recorded the run.
+    Gctrace,
+}
+
+/// A fact that differs between the sides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FactChange {
+    /// The fact.
+    pub fact: FactId,
+    /// Its distinct values before the change, usually one.
+    pub before: Vec<String>,
+    /// Its distinct values after the change, usually one.
+    pub after: Vec<String>,
+}
+
+/// What rates are per.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateUnit {
+    /// Per training step.
+    Step,
+    /// Per second of the second half of the run.
+    Second,
+}
+
+/// A figure that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FigureId {
+    /// Mean length of a training step, in ns.
+    StepTime,
+    /// Share of training during which the collector ran, 0 to 1.
+    GcShare,
+    /// What the pauses cost the run by replay, as a share of it, 0 to 1.
+    GpuCost,
+    /// Number of pauses of `generation` per step or second.
+    Pauses,
+    /// Time of pauses of `generation` per step or second, in ns.
+    PauseTime,
+    /// Longest pause in training, in ns.
+    Longest,
+    /// Share of the time of pauses during which their thread was off the CPU, 0 to 1.
+    OffCpuShare,
+    /// Most objects in the heap after a full collection.
+    Objects,
+    /// Growth of the heap between the first and the last full collection, in objects per second.
+    HeapGrowth,
+    /// Most memory that pymalloc mapped, in bytes.
+    Arenas,
+}
+
+/// A figure before and after the change. The values of a side are means over its runs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FigureComparison {
+    /// The figure, which states the unit.
+    pub figure: FigureId,
+    /// Generation collected; `null` for other figures and for pauses of unknown generation.
+    pub generation: Option<u8>,
+    /// Basis of `before` and `after`. Differences, intervals and p are inferred.
+    pub basis: Basis,
+    /// The figure before the change; `null` if unknown.
+    pub before: Option<f64>,
+    /// The figure after the change; `null` if unknown.
+    pub after: Option<f64>,
+    /// `after` - `before`, in the unit of the figure; `null` if either is unknown.
+    pub difference: Option<Interval>,
+    /// `after` / `before` - 1; `null` if either is unknown or `before` is 0. If `before` may be 0 by
+    /// chance, its interval is that of `difference`, divided by `before`.
+    pub change_ratio: Option<Interval>,
+    /// Two-sided p of no difference, 0 to 1, of this figure alone: over the runs if both sides have
+    /// several (Welch), otherwise over the parts of training (permutation). `null` without a test.
+    pub p: Option<f64>,
+}
+
+/// A difference with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Interval {
+    /// The difference.
+    pub value: f64,
+    /// Lower end of the interval; `null` without one.
+    pub low: Option<f64>,
+    /// Upper end of the interval; `null` without one.
+    pub high: Option<f64>,
+}
+
+/// What became of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LineChange {
+    /// No run before the change lists it.
+    Appeared,
+    /// No run after the change lists it.
+    Went,
+    /// It has another number in the same function.
+    Moved,
+    /// It is listed on both sides.
+    Same,
+}
+
+/// The collections that one own line triggered in training, before and after the change.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LineComparison {
+    /// The line; if it moved, as after the change.
+    pub location: Location,
+    /// Its number before the change; `null` if it is not listed there or unknown.
+    pub before_line: Option<u32>,
+    /// What became of it.
+    pub change: LineChange,
+    /// Time of its collections before the change, in ns per step or second (`per`), mean over the
+    /// runs; 0 if it is not listed.
+    pub before_ns: f64,
+    /// The same after the change.
+    pub after_ns: f64,
+}
+
+/// What limits a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComparisonNote {
+    /// A side has one run: the noise between runs is unknown and in no interval.
+    OneRun,
+    /// No training steps are known of at least one run: rates are per second, and step time is not
+    /// compared.
+    NoSteps,
+    /// Steps were recognized by different marks, so that their lengths mean different things.
+    DifferentMarks,
+    /// A run is too short for a test: fewer than three parts of training.
+    TooShort,
+    /// A run has no known training phase.
+    NoTraining,
+    /// A trace is incomplete: cut off, damaged, or with lost events.
+    Incomplete,
+    /// The commands differ.
+    DifferentCommands,
+}

@@ -1,0 +1,169 @@
+//! The training phase of a run in parts that can be resampled.
+
+use crate::accumulate::pause_sums::generation_index;
+use crate::accumulate::sum;
+use crate::gpu::pause_span::PauseSpan;
+use crate::gpu::steps::busiest_thread;
+use crate::gpu::timeline::StepSpan;
+use crate::gpu::timeline::Timeline;
+use crate::phases::JudgedRun;
+use crate::phases::Phase;
+use crate::report::PauseTotal;
+use crate::report::TrainingMark;
+use crate::time::duration;
+use crate::time::intervals::Intervals;
+use gctrace_event::GcReason;
+
+/// Steps of a part. Neighboring steps are alike; means of so many are nearly independent.
+const STEPS: usize = 25;
+/// With fewer steps than for this number of parts, the parts are shorter.
+const FEWEST_PARTS: usize = 10;
+/// With more steps than for this number of parts, the parts are longer.
+const MOST_PARTS: usize = 256;
+/// Parts of equal length if no steps are known.
+const TIME_PARTS: u64 = 32;
+
+/// The training phase of one run of one process, in parts of consecutive steps (25, fewer in short
+/// runs), or of equal time if no steps are known. Steps that do not fill a part are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrainingSeries {
+    /// What the steps were recognized by.
+    pub training_by: TrainingMark,
+    /// The parts, by time; at least one.
+    pub parts: Vec<TrainingPart>,
+    /// Whether a full collection found less than half of the heap that the one before it had left,
+    /// without having freed it: objects were frozen. `None` if unknown, as with fewer than two full
+    /// collections.
+    pub frozen: Option<bool>,
+}
+
+/// A part of the training phase. A pause belongs to the part in which it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrainingPart {
+    /// Number of steps; 0 if no steps are known.
+    pub steps: u64,
+    /// Time of the steps, otherwise the length of the part, in ns.
+    pub duration_ns: u64,
+    /// Time of collections within, in ns; overlapping ones count once.
+    pub paused_ns: u64,
+    /// Pauses by generation: 0, 1, 2, unknown.
+    pub by_generation: [PauseTotal; 4],
+}
+
+impl TrainingSeries {
+    /// `None` if training has no length.
+    pub(crate) fn of(run: &JudgedRun<'_>, timelines: &[Timeline]) -> Option<Self> {
+        let mut own = timelines.iter();
+        let timeline =
+            own.find(|own| own.process_trace == run.process.trace && own.pid == run.process.pid)?;
+        let pauses: Vec<&PauseSpan> = run
+            .pauses
+            .iter()
+            .filter(|pause| run.phases.phase_of(pause) == Phase::Training)
+            .collect();
+        let paused = Intervals::from_iter(pauses.iter().map(|pause| pause.span()));
+        let spans = match run.phases.steps {
+            Some(_) => step_parts(timeline, run.phases.training_ns),
+            None => time_parts(run.phases.training_ns),
+        };
+        let parts: Vec<TrainingPart> = spans
+            .iter()
+            .map(|span| span.part(&pauses, &paused))
+            .collect();
+        (!parts.is_empty()).then(|| Self {
+            training_by: run.phases.mark,
+            parts,
+            frozen: frozen(&run.pauses),
+        })
+    }
+
+    /// Number of steps in the parts; 0 if no steps are known.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.parts.iter().map(|part| part.steps).sum()
+    }
+}
+
+/// Where a part is, and how long its steps take.
+struct PartSpan {
+    steps: u64,
+    duration_ns: u64,
+    start_ns: u64,
+    end_ns: u64,
+}
+
+impl PartSpan {
+    /// `pauses`: those of training, by start.
+    fn part(&self, pauses: &[&PauseSpan], paused: &Intervals) -> TrainingPart {
+        let mut by_generation = [PauseTotal::default(); 4];
+        let first = pauses.partition_point(|pause| pause.start_ns < self.start_ns);
+        let own = pauses.iter().skip(first);
+        for pause in own.take_while(|pause| pause.start_ns < self.end_ns) {
+            if let Some(sum) = by_generation.get_mut(generation_index(pause.generation)) {
+                sum.add(pause.duration_ns());
+            }
+        }
+        let paused_ns = paused.length_within(self.start_ns, self.end_ns);
+        TrainingPart {
+            steps: self.steps,
+            duration_ns: self.duration_ns,
+            // Between the steps of a part there may be gaps, in which collections count as well.
+            paused_ns: paused_ns.min(self.duration_ns),
+            by_generation,
+        }
+    }
+}
+
+fn step_parts(timeline: &Timeline, (start_ns, end_ns): (u64, u64)) -> Vec<PartSpan> {
+    let thread = busiest_thread(timeline);
+    let own = timeline.steps.iter().filter(|step| {
+        Some(step.thread) == thread && step.start_ns >= start_ns && step.end_ns <= end_ns
+    });
+    let steps: Vec<&StepSpan> = own.collect();
+    let shortest = (steps.len() / FEWEST_PARTS).clamp(1, STEPS);
+    let each = shortest.max(steps.len().div_ceil(MOST_PARTS));
+    let part = |steps: &[&StepSpan]| {
+        let [first, last] = [steps.first()?, steps.last()?];
+        let lengths = steps
+            .iter()
+            .map(|step| duration(step.start_ns, step.end_ns));
+        Some(PartSpan {
+            steps: steps.len() as u64,
+            duration_ns: sum(lengths),
+            start_ns: first.start_ns,
+            end_ns: last.end_ns,
+        })
+    };
+    steps.chunks_exact(each).filter_map(part).collect()
+}
+
+fn time_parts((start_ns, end_ns): (u64, u64)) -> Vec<PartSpan> {
+    let each_ns = duration(start_ns, end_ns) / TIME_PARTS;
+    let part = |index: u64| {
+        let from_ns = start_ns + index * each_ns;
+        PartSpan {
+            steps: 0,
+            duration_ns: each_ns,
+            start_ns: from_ns,
+            end_ns: from_ns + each_ns,
+        }
+    };
+    let number = if each_ns > 0 { TIME_PARTS } else { 0 };
+    (0..number).map(part).collect()
+}
+
+fn frozen(pauses: &[PauseSpan]) -> Option<bool> {
+    let full = pauses
+        .iter()
+        .filter(|pause| pause.generation == 2 && pause.reason != GcReason::Shutdown);
+    let left = full.map(|pause| Some((pause.objects?.get(), pause.collected?.get())));
+    let left: Option<Vec<(u32, u32)>> = left.collect();
+    let left = left.filter(|left| left.len() > 1)?;
+    let is_drop = |pair: &[(u32, u32)]| match pair {
+        [(before, _), (after, freed)] => {
+            u64::from(*after) + u64::from(*freed) < u64::from(*before) / 2
+        }
+        _ => false,
+    };
+    Some(left.windows(2).any(is_drop))
+}

@@ -1,0 +1,168 @@
+//! The report of `gctrace tune`, schema `gctrace.tune/1` (docs/report-schema.md).
+
+use crate::report::Basis;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How settings of the collector compare, measured while they alternated.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TuneReport {
+    /// Name and version of this schema: always `gctrace.tune/1`.
+    pub schema: &'static str,
+    /// Basis of all figures: measured.
+    pub basis: Basis,
+    /// The verdict.
+    pub outcome: TuneOutcome,
+    /// The setting with the largest gain, if there is one.
+    pub best: Option<String>,
+    /// The command that runs the program with this setting, without a measurement.
+    pub apply: Option<String>,
+    /// Whether the settings alternated in blocks of steps of one run, or in whole runs.
+    pub method: TuneMethod,
+    /// What the times are of: a step, or a run where steps are unknown.
+    pub unit: TuneUnit,
+    /// The clock of the comparison that the verdict rests on.
+    pub measure: TuneMeasure,
+    /// Steps per block; `null` for whole runs.
+    pub block_steps: Option<u64>,
+    /// Steps recorded, of the slowest rank; 0 where steps are unknown.
+    pub steps: u64,
+    /// Steps of the warm-up, which no figure includes: at least 50.
+    pub warm_up_steps: u64,
+    /// Processes whose steps were measured together: the ranks of a job, or one.
+    pub ranks: u64,
+    /// Other processes with steps, which no figure includes.
+    pub other_processes: u64,
+    /// Rows of the tables of steps that could not be read.
+    pub unreadable_rows: u64,
+    /// What gctrace's code in the program took per step, in ns, outside the steps' times; `null`
+    /// where steps are unknown.
+    pub agent_ns: Option<u64>,
+    /// The settings, in the order given; the first is the one that the others are compared with.
+    pub settings: Vec<TunedSetting>,
+}
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TunedSetting {
+    /// As on the command line.
+    pub setting: String,
+    /// Number of its blocks, or runs, each paired with one of the first setting.
+    pub pairs: u64,
+    /// Mean wall time of a step (or run), in ns; `null` without pairs.
+    pub wall_ns: Option<u64>,
+    /// Mean CPU time of a step, of the thread that makes steps (or of a run: of all its
+    /// processes), in ns; `null` if it was not recorded.
+    pub cpu_ns: Option<u64>,
+    /// Standard deviation of the blocks' (or runs') mean times by the clock of `measure`, in ns.
+    pub standard_deviation_ns: Option<u64>,
+    /// Mean time of collections per step (or run), in ns; `null` if it was not recorded.
+    pub pause_ns: Option<u64>,
+    /// Collections per block (or run), by generation.
+    pub collections: [f64; 3],
+    /// Largest resident memory of its runs, in bytes, summed over processes; `null` for blocks of
+    /// one run, which share their memory.
+    pub peak_rss_bytes: Option<u64>,
+    /// Wall time compared with the first setting; `null` for itself, or of too few pairs.
+    pub wall_difference: Option<MeasuredDifference>,
+    /// CPU time compared with the first setting; `null` for itself, of too few pairs, or if it was
+    /// not recorded.
+    pub cpu_difference: Option<MeasuredDifference>,
+    /// Why there is no verdict on this setting; `null` if there is one, and for the first setting.
+    pub refused: Option<TuneRefusal>,
+}
+
+/// A difference of mean times between a setting and the first one: the mean of the differences
+/// within pairs of neighbors.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MeasuredDifference {
+    /// The difference, in ns per step (or run); negative: faster than the first setting.
+    pub mean_ns: i64,
+    /// Lower end of its 95 % confidence interval by bootstrap, in ns.
+    pub low_ns: i64,
+    /// Upper end of the interval, in ns.
+    pub high_ns: i64,
+    /// The difference as a share of the first setting's mean.
+    pub mean_ratio: f64,
+    /// Lower end of the interval as such a share.
+    pub low_ratio: f64,
+    /// Upper end of the interval as such a share.
+    pub high_ratio: f64,
+    /// Two-sided p of no difference, by flips of the signs of the pairs' differences. 0 to 1.
+    pub p_value: f64,
+    /// The same, adjusted for the number of settings by Holm's method. 0 to 1.
+    pub holm_p_value: f64,
+    /// The smallest difference that so many pairs show in four of five cases, as a share of the
+    /// first setting's mean.
+    pub detectable_ratio: f64,
+}
+
+/// The verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TuneOutcome {
+    /// A setting is faster than the first.
+    Gain,
+    /// At least one setting is slower than the first, and none is faster.
+    Loss,
+    /// No difference was found.
+    NoDifference,
+    /// There is no setting on which a verdict is possible.
+    Refused,
+}
+
+/// Why there is no verdict on a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "reason")]
+pub enum TuneRefusal {
+    /// Too few pairs of neighboring blocks, or of runs.
+    FewPairs {
+        /// Pairs there are.
+        pairs: u64,
+        /// Pairs needed.
+        needed: u64,
+    },
+    /// A block contains too few of the collections that cost the most: what one block leaves
+    /// behind would be the next one's cost.
+    FewCollections {
+        /// Whether only full collections count, as they take at least a fifth of the time of all
+        /// with this setting.
+        full: bool,
+        /// How many a block of this setting, or of the first, contains on the average.
+        per_block: f64,
+        /// How many are needed.
+        needed: f64,
+        /// Steps per block that should suffice.
+        block_steps: Option<u64>,
+    },
+}
+
+/// How settings were compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TuneMethod {
+    /// In blocks of steps of one run.
+    Blocks,
+    /// In whole runs.
+    Runs,
+}
+
+/// What a time is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TuneUnit {
+    /// A step.
+    Step,
+    /// A run, from the start of the command to its end.
+    Run,
+}
+
+/// The clock of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TuneMeasure {
+    /// Wall time.
+    Wall,
+    /// CPU time, which other programs disturb less.
+    Cpu,
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Writes docs/first-screens.md: the first screen of every example, of public PyTorch traces, and of `import torch`.
+
+    sudo scripts/first-screens.py --gctrace FILE [--torch PYTHON] [--mode auto]
+
+FILE must have its libraries beside it (scripts/run.sh builds them).
+"""
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+HEAD = """# First screens
+
+What `gctrace analyze` prints for the example programs, for `import torch` alone, and for four traces
+of the PyTorch profiler that others published (`analysis/tests/data/kineto`). Made by
+`scripts/first-screens.py`; the figures are those of one run on a machine with two cores.
+"""
+
+
+def programs(options):
+    """Heading and command."""
+    yield "A network in plain Python", [options.python, "examples/train.py"]
+    yield "A web server", [options.python, "examples/serve.py"]
+    if options.torch:
+        torch = [options.torch, "examples/train_torch.py", "--steps", "60", "--workers", "0"]
+        yield "PyTorch on the CPU", torch
+        yield "import torch", [options.torch, "-c", "import torch"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gctrace", required=True, type=pathlib.Path)
+    parser.add_argument("--python", default="python3")
+    parser.add_argument("--torch", help="a Python with PyTorch")
+    parser.add_argument("--mode", default="auto")
+    options = parser.parse_args()
+    gctrace = options.gctrace.resolve()
+    sections = [HEAD]
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        shutil.copytree(HERE / "examples", folder / "examples")
+
+        def screen(heading, line, trace):
+            done = subprocess.run([gctrace, "analyze", trace], cwd=folder, capture_output=True, text=True, check=True)
+            sections.append(f"\n## {heading}\n\n`{line}`\n\n```\n{done.stdout}```\n")
+
+        for heading, command in programs(options):
+            line = [gctrace, "record", "-q", "--mode", options.mode, "-o", "trace.json", "--", *command]
+            subprocess.run(line, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+            words = ["python3", *command[1:]]
+            words = [f"'{word}'" if " " in word else word for word in words]
+            screen(heading, f"gctrace -- {' '.join(words)}", "trace.json")
+        demo = subprocess.run([gctrace, "demo", "-o", "demo.json"], cwd=folder, capture_output=True, text=True)
+        if demo.returncode:
+            raise SystemExit(f"the demo failed: {demo.stderr}")
+        screen("The demo: a network on a simulated GPU", "gctrace demo", "demo.json")
+        for trace in sorted((HERE / "analysis/tests/data/kineto").glob("*.json.gz")):
+            shutil.copy(trace, folder)
+            screen(trace.name, f"gctrace analyze {trace.name}", trace.name)
+    (HERE / "docs/first-screens.md").write_text("".join(sections))
+
+
+if __name__ == "__main__":
+    main()

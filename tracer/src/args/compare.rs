@@ -1,0 +1,97 @@
+//! The command line of `gctrace compare`.
+
+use super::choices::OutputFormat;
+use super::limits;
+use super::limits::ChangeLimit;
+use super::usage_error;
+use super::values;
+use clap::Args;
+use clap::error::ErrorKind;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gctrace compare before.json after.json
+  gctrace compare a1.json a2.json a3.json -- b1.json b2.json b3.json     several runs each
+  gctrace compare before.json -- python train.py                         record it now
+  gctrace compare before.json after.json --fail-if 'step_time>2%' --log perf-log.md
+
+With one run on a side, the noise between runs is unknown. Exit code: 3 if a limit of --fail-if is
+exceeded, 1 if a trace could not be read completely.";
+
+pub(super) const USAGE: &str = "gctrace compare [OPTIONS] BEFORE AFTER\n       \
+                                gctrace compare [OPTIONS] BEFORE... -- AFTER...\n       \
+                                gctrace compare [OPTIONS] BEFORE... -- COMMAND...";
+
+#[derive(Args, Debug)]
+pub(super) struct CompareArgs {
+    /// Traces of the runs before the change; without `--`, the second is of the run after it
+    #[arg(required = true, value_name = "BEFORE")]
+    before: Vec<PathBuf>,
+    /// Traces of the runs after the change; or a command, if the first word is no trace: it is
+    /// recorded with the options of the first trace
+    #[arg(last = true, value_name = "AFTER")]
+    after: Vec<OsString>,
+    /// Exit with 3 if a figure got worse by more, beyond its 95 % interval: step_time>PERCENT,
+    /// gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME; repeatable
+    #[arg(long, value_name = "LIMIT", value_parser = limits::change_limit)]
+    fail_if: Vec<ChangeLimit>,
+    /// Add a row to this change log, a table in Markdown; created if it does not exist
+    #[arg(long, value_name = "FILE", value_parser = values::file_name())]
+    log: Option<PathBuf>,
+    /// Format of the comparison; JSON has the schema gctrace.comparison/1
+    #[arg(long, value_enum, default_value = "text")]
+    format: OutputFormat,
+    /// Same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Trace to write if a command is recorded [default: the name of the first trace with `-after`]
+    #[arg(short, long, value_name = "FILE", value_parser = values::file_name())]
+    output: Option<PathBuf>,
+}
+
+/// Options of `gctrace compare`, validated.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CompareConfig {
+    /// Traces of the runs before the change, at least one.
+    pub before: Vec<PathBuf>,
+    /// Traces of the runs after it, or a command; at least one word.
+    pub after: Vec<OsString>,
+    /// Limits that make the exit code 3.
+    pub fail_if: Vec<ChangeLimit>,
+    /// Change log to add to.
+    pub log: Option<PathBuf>,
+    /// Format of the comparison.
+    pub format: OutputFormat,
+    /// Trace to write if `after` is a command; `None`: named after the first trace.
+    pub output: Option<PathBuf>,
+}
+
+/// # Errors
+/// Without `--`, other than two traces.
+pub(super) fn config(args: CompareArgs) -> Result<CompareConfig, clap::Error> {
+    let mut before = args.before;
+    let after = match (args.after.is_empty(), before.len()) {
+        (false, _) => args.after,
+        (true, 2) => before.split_off(1).into_iter().map(Into::into).collect(),
+        (true, _) => {
+            return Err(usage_error(
+                ErrorKind::WrongNumberOfValues,
+                "name two traces, or put -- between those before and those after the change: \
+                 gctrace compare a1.json a2.json -- b1.json b2.json",
+            ));
+        }
+    };
+    Ok(CompareConfig {
+        before,
+        after,
+        fail_if: args.fail_if,
+        log: args.log,
+        format: match args.json {
+            true => OutputFormat::Json,
+            false => args.format,
+        },
+        output: args.output,
+    })
+}

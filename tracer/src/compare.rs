@@ -1,0 +1,133 @@
+//! `gctrace compare`: runs before and after a change.
+//!
+//! Owns which traces are of one run, and the sequence of recording, comparing, logging and limits.
+//! `gctrace_analysis::compare` compares, `render/comparison.rs` has the text.
+
+mod change_log;
+mod limits;
+mod recording;
+
+use crate::analyze;
+use crate::analyze::LIMIT_EXCEEDED;
+use crate::args::CompareConfig;
+use crate::args::OutputFormat;
+use crate::print;
+use crate::render;
+use crate::render::Style;
+use anyhow::Context as _;
+use gctrace_analysis::compare::compare;
+use gctrace_analysis::report::Report;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Prints a comparison. Returns the exit code: 3 if a limit is exceeded, 1 if a trace could be read
+/// only in part, the command's own if a recorded command failed, otherwise 0.
+///
+/// # Errors
+/// A trace cannot be read or is named twice, the command cannot be recorded, or an output cannot be
+/// written.
+pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
+    let mut code = 0;
+    // Before a command is recorded for a comparison that is not possible.
+    let before = reports(&config.before, &mut code)?;
+    if let Some(path) = &config.log {
+        change_log::check(path)?;
+    }
+    let after = match recording::is_command(&config.after) {
+        false => config.after.iter().map(PathBuf::from).collect(),
+        true => match recording::record(config)? {
+            Ok(trace) => vec![trace],
+            Err(failed) => return Ok(failed),
+        },
+    };
+    let after = reports(&after, &mut code)?;
+    let mut comparison = compare(&before, &after);
+    render::word_comparison(&mut comparison);
+    let written = match config.format {
+        OutputFormat::Text => print::answer(&render::comparison(&comparison, Style::of_output())),
+        OutputFormat::Json => {
+            print::exactly(|out| render::json(&comparison, &mut print::JsonEscaper(out)))
+        }
+    };
+    print::unless_closed(written).context("cannot write the comparison to standard output")?;
+    if let Some(path) = &config.log {
+        change_log::append(path, &comparison)?;
+    }
+    let exceeded = limits::exceeded(&comparison, &config.fail_if);
+    exceeded.iter().for_each(print::message);
+    Ok(match exceeded.is_empty() {
+        true => code,
+        false => LIMIT_EXCEEDED,
+    })
+}
+
+/// One report for each run of a side. Traces of ranks that overlap in time are of one run.
+fn reports(traces: &[PathBuf], code: &mut u8) -> anyhow::Result<Vec<Report>> {
+    analyze::check_distinct(traces)?;
+    let mut runs: Vec<(Vec<PathBuf>, Report)> = Vec::new();
+    for path in traces {
+        let report = report(std::slice::from_ref(path), code)?;
+        match runs.iter_mut().find(|(_, run)| is_other_rank(run, &report)) {
+            Some((own, _)) => own.push(path.clone()),
+            None => runs.push((vec![path.clone()], report)),
+        }
+    }
+    let together = |(traces, alone): (Vec<PathBuf>, Report)| match traces.len() {
+        1 => Ok(alone),
+        _ => report(&traces, code),
+    };
+    runs.into_iter().map(together).collect()
+}
+
+fn report(traces: &[PathBuf], code: &mut u8) -> anyhow::Result<Report> {
+    let (mut analysis, own) = analyze::read_all(traces)?;
+    *code = own.max(*code);
+    analysis.settle();
+    Ok(analysis.report())
+}
+
+/// Whether the traces were recorded at the same time, by ranks of one job.
+fn is_other_rank(run: &Report, other: &Report) -> bool {
+    let facts = |report: &Report| {
+        let trace = report.traces.first()?;
+        let start_ns = trace.started_unix_ns?;
+        let end_ns = start_ns.saturating_add(trace.duration_ns);
+        Some((trace.rank?, start_ns, end_ns))
+    };
+    match (facts(run), facts(other)) {
+        (Some((rank, start_ns, end_ns)), Some((own, own_start_ns, own_end_ns))) => {
+            rank != own && start_ns < own_end_ns && own_start_ns < end_ns
+        }
+        _ => false,
+    }
+}
+
+/// The name of a trace after the change: `trace.json.gz` becomes `trace-after.json.gz`.
+fn after_name(before: &Path) -> PathBuf {
+    let name = before.file_name().map_or_else(
+        || "trace.json".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    );
+    // In the name of a new trace, % starts a placeholder.
+    let name = name.replace('%', "%%");
+    let (stem, ending) = name.split_once('.').unwrap_or((&name, "json"));
+    PathBuf::from(format!("{stem}-after.{ending}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_traces_are_named_after_the_old_one() {
+        for (before, after) in [
+            ("trace.json", "trace-after.json"),
+            ("runs/a.json.gz", "a-after.json.gz"),
+            ("50%.json", "50%%-after.json"),
+            ("trace", "trace-after.json"),
+            ("-", "--after.json"),
+        ] {
+            assert_eq!(after_name(Path::new(before)), Path::new(after), "{before}");
+        }
+    }
+}

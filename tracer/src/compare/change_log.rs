@@ -1,0 +1,118 @@
+//! `--log`: one row per comparison in a table.
+
+use crate::files::append_row;
+use crate::files::check_log;
+use crate::launch::Invoker;
+use crate::print::clean;
+use crate::render;
+use gctrace_analysis::compare::ComparedRun;
+use gctrace_analysis::compare::Comparison;
+use gctrace_analysis::compare::FactId;
+use gctrace_analysis::compare::FigureId;
+use std::path::Path;
+use std::time::Duration;
+use std::time::SystemTime;
+
+/// First line of a log, by which it is recognized.
+const TITLE: &str = "# Performance log (gctrace compare)";
+const HEAD: &str = "\
+| date (UTC) | commit | what changed | step before, ms | step after, ms | GC before | GC after | verdict |
+|---|---|---|---|---|---|---|---|
+";
+/// Characters of a commit's hash.
+const HASH: usize = 12;
+
+/// # Errors
+/// The file is not a change log, or cannot be read.
+pub(super) fn check(path: &Path) -> anyhow::Result<()> {
+    Ok(check_log(path, &Invoker::detect(), TITLE)?)
+}
+
+/// # Errors
+/// The file is not a change log, or cannot be written.
+pub(super) fn append(path: &Path, comparison: &Comparison) -> anyhow::Result<()> {
+    let row = row(comparison, SystemTime::now());
+    Ok(append_row(path, &Invoker::detect(), (TITLE, HEAD), &row)?)
+}
+
+fn row(comparison: &Comparison, now: SystemTime) -> String {
+    let after = comparison.after.first();
+    let started_ns = after.and_then(|run| run.started_unix_ns);
+    let date =
+        started_ns.and_then(|ns| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(ns)));
+    let date = humantime::format_rfc3339_seconds(date.unwrap_or(now)).to_string();
+    let commit = after.and_then(|run| run.git_commit.as_deref());
+    let gc = |before: bool| {
+        let figure = comparison.figure(FigureId::GcShare);
+        let value = figure.and_then(|own| if before { own.before } else { own.after });
+        value.map_or_else(|| "-".to_owned(), crate::units::percent)
+    };
+    let cells = [
+        date.trim_end_matches('Z').replace('T', " "),
+        commit.map_or_else(
+            || "unknown".to_owned(),
+            |hash| hash.chars().take(HASH).collect(),
+        ),
+        changed(comparison),
+        step(&comparison.before),
+        step(&comparison.after),
+        gc(true),
+        gc(false),
+        comparison.verdict.sentence.clone(),
+    ];
+    let cells: Vec<String> = cells.iter().map(|text| cell(text)).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn changed(comparison: &Comparison) -> String {
+    let changes = comparison.changed.iter();
+    let changes = changes.filter(|change| change.fact != FactId::Commit);
+    let words: Vec<String> = changes
+        .map(|change| {
+            format!(
+                "{} {} -> {}",
+                render::fact_name(change.fact),
+                change.before.join(" / "),
+                change.after.join(" / ")
+            )
+        })
+        .collect();
+    match words.is_empty() {
+        true => "nothing known".to_owned(),
+        false => words.join("; "),
+    }
+}
+
+/// Mean and standard deviation of step time, in ms: over several runs of their means, otherwise over
+/// the parts of the run.
+fn step(runs: &[ComparedRun]) -> String {
+    let means: Option<Vec<f64>> = runs.iter().map(|run| run.step_mean_ns).collect();
+    let Some(means) = means else {
+        return "-".to_owned();
+    };
+    let sd = match runs {
+        [run] => run.step_sd_ns,
+        _ => gctrace_analysis::statistics::standard_deviation(&means),
+    };
+    let mean = gctrace_analysis::statistics::mean(&means).unwrap_or_default();
+    let sd = sd.map_or_else(String::new, |sd| format!(" ± {:.3}", sd / 1e6));
+    format!("{:.3}{sd}", mean / 1e6)
+}
+
+/// Text as a cell of a Markdown table.
+fn cell(text: &str) -> String {
+    clean::line(text)
+        .replace('\\', "\\\\")
+        .replace('|', "\\|")
+        .replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_cannot_break_the_table() {
+        assert_eq!(cell("a | b\n<c>"), "a \\| b\\\\n&lt;c>");
+    }
+}

@@ -1,0 +1,160 @@
+//! The run after the change, recorded now, with the options of the trace before it.
+
+use super::after_name;
+use crate::args;
+use crate::args::CompareConfig;
+use crate::files::read_head;
+use crate::print;
+use crate::record;
+use anyhow::Context as _;
+use gctrace_event::TraceHeader;
+use gctrace_event::read::DecodedItem;
+use gctrace_event::read::TraceReader;
+use nix::sys::signal::SigSet;
+use std::ffi::OsString;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// First bytes of a gzip file (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Whether the words are a command: the first one names no trace. A missing file whose name is that
+/// of a trace is none either, but a mistake.
+pub(super) fn is_command(words: &[OsString]) -> bool {
+    let Some(first) = words.first().map(Path::new) else {
+        return false;
+    };
+    let name = first.as_os_str().to_string_lossy();
+    if name.ends_with(".json") || name.ends_with(".json.gz") {
+        return false;
+    }
+    let head = read_head(first, 64).unwrap_or_default();
+    let json = head.iter().find(|byte| !byte.is_ascii_whitespace());
+    !matches!(json, Some(b'{' | b'[')) && !head.starts_with(&GZIP)
+}
+
+/// Records the command. Returns the trace, or the exit code of the command if it failed: half a run
+/// is not compared.
+///
+/// # Errors
+/// The first trace is not one of gctrace's, or the recording is not possible.
+pub(super) fn record(config: &CompareConfig) -> anyhow::Result<Result<PathBuf, u8>> {
+    let first = config.before.first().context("no trace given")?;
+    let header = header(first)?.with_context(|| {
+        format!(
+            "{} was not recorded by gctrace, so its options are unknown; record the command first: \
+             gctrace -o after.json -- COMMAND",
+            first.display()
+        )
+    })?;
+    let name = config.output.clone();
+    let name = name.unwrap_or_else(|| after_name(first));
+    let mut options = options(&header);
+    options.extend(["-o".into(), name.into(), "--".into()]);
+    options.extend(config.after.iter().cloned());
+    let recording = args::recording(options).map_err(|error| {
+        anyhow::anyhow!(
+            "cannot record with the options of {}: {error}",
+            first.display()
+        )
+    })?;
+    let (code, trace) = record::run_to_trace(&recording)?;
+    // The comparison can be interrupted.
+    SigSet::all().thread_unblock()?;
+    match (code, trace) {
+        (0, Some(trace)) => Ok(Ok(trace)),
+        (code, _) => {
+            print::message(format!(
+                "not compared: the command failed (exit code {code})"
+            ));
+            Ok(Err(code.max(1)))
+        }
+    }
+}
+
+/// The first line of a trace; `None` if it is not one of gctrace's.
+fn header(path: &Path) -> anyhow::Result<Option<TraceHeader>> {
+    let mut reader = TraceReader::open(path)?;
+    // It is the first line.
+    Ok(match reader.next_item()? {
+        Some(DecodedItem::Header(header)) => Some(*header),
+        _ => None,
+    })
+}
+
+/// The options of `gctrace record` that make a trace like this one.
+fn options(header: &TraceHeader) -> Vec<OsString> {
+    let counters = header.counters.iter().chain(header.counters_missing.keys());
+    let counters: Vec<&str> = counters.map(String::as_str).collect();
+    let mut options = vec![
+        format!("--mode={}", header.mode.as_str()),
+        format!("--stack-depth={}", header.stack_depth),
+        format!("--min-pause={}ns", header.min_pause_ns),
+        match counters.is_empty() {
+            true => "--counters=none".to_owned(),
+            false => format!("--counters={}", counters.join(",")),
+        },
+    ];
+    options.extend(header.cuda.iter().map(|cuda| format!("--cuda={cuda}")));
+    let steps = header.step_function.iter();
+    options.extend(steps.map(|name| format!("--step-function={name}")));
+    if !header.follow {
+        options.push("--no-follow".to_owned());
+    }
+    options.into_iter().map(Into::into).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::CounterChoice;
+    use gctrace_event::RecordingMode;
+    use std::time::Duration;
+
+    #[test]
+    fn a_recording_has_the_options_of_the_trace_before() {
+        let header = TraceHeader {
+            mode: RecordingMode::Inject,
+            stack_depth: 7,
+            min_pause_ns: 1_500,
+            cuda: Some("sync".to_owned()),
+            step_function: Some("train_step".to_owned()),
+            counters: vec!["cycles".to_owned()],
+            ..TraceHeader::default()
+        };
+        let mut line = options(&header);
+        line.extend(["--".into(), "true".into()]);
+        let config = args::recording(line).expect("a recording");
+        assert_eq!(config.mode, args::RecordMode::Inject);
+        assert_eq!(config.stack_depth, 7);
+        assert_eq!(config.min_pause, Duration::from_nanos(1_500));
+        assert_eq!(config.cuda, args::CudaMode::Sync);
+        assert_eq!(config.step_function.as_deref(), Some("train_step"));
+        assert!(!config.follow);
+        let CounterChoice::Named(counters) = config.counters else {
+            panic!("{:?}", config.counters);
+        };
+        assert_eq!(counters, [gctrace_event::Counter::Cycles]);
+    }
+
+    #[test]
+    fn commands_and_traces() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let file = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).expect("a file");
+            vec![path.into_os_string()]
+        };
+        for (words, expected) in [
+            (file("trace", b"  {\"traceEvents\":["), false),
+            (file("trace.z", &GZIP), false),
+            (file("train.py", b"#!/usr/bin/python3\n"), true),
+            (file("empty", b""), true),
+            (vec!["python3".into(), "train.py".into()], true),
+            (vec!["missing.json".into()], false),
+            (vec!["missing.json.gz".into()], false),
+        ] {
+            assert_eq!(is_command(&words), expected, "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The version of PyTorch in recorded processes, by the files that they map.
+//!
+//! Owns when a process is examined: at growing intervals after its interpreter was found, as a
+//! program imports torch at a time of its own choice.
+
+use crate::files::read_small;
+use crate::launch::Invoker;
+use crate::launch::act_as;
+use gctrace_event::Process;
+use gctrace_probes::maps;
+use std::collections::HashMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Age at which a process is first examined.
+const FIRST: Duration = Duration::from_millis(500);
+/// Age after which it is not examined any more; each examination is at twice the age of the last.
+const LAST: Duration = Duration::from_secs(128);
+/// Library that every build of PyTorch has, in `torch/lib`.
+const LIBRARY: &str = "libtorch_cpu.so";
+/// Maximum size of `torch/version.py`, in bytes.
+const VERSION_BYTES: u64 = 16 << 10;
+
+/// Processes whose version of PyTorch is awaited or known.
+pub(super) struct TorchVersions {
+    invoker: Invoker,
+    processes: HashMap<u32, ExaminedProcess>,
+}
+
+struct ExaminedProcess {
+    process: Process,
+    started: Instant,
+    next: Duration,
+}
+
+impl TorchVersions {
+    /// Files are read with the permissions of the invoker.
+    pub(super) fn new(invoker: Invoker) -> Self {
+        Self {
+            invoker,
+            processes: HashMap::new(),
+        }
+    }
+
+    /// A process was described, and will be examined if it runs Python. Returns the version if it
+    /// is known already.
+    pub(super) fn described(&mut self, process: &Process) -> Option<String> {
+        let known = self.processes.get_mut(&process.pid);
+        match known {
+            Some(known) if known.process.interpreter == process.interpreter => {
+                let torch = known.process.torch.take();
+                known.process = Process {
+                    torch: torch.clone(),
+                    ..process.clone()
+                };
+                torch
+            }
+            _ if process.interpreter.is_some() => {
+                let new = ExaminedProcess {
+                    process: process.clone(),
+                    started: Instant::now(),
+                    next: FIRST,
+                };
+                self.processes.insert(process.pid, new);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The process ended, or is not recorded any more.
+    pub(super) fn forget(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+    }
+
+    /// Examines the processes that are due. Returns those whose version was found, with it.
+    pub(super) fn due(&mut self) -> Vec<Process> {
+        let now = Instant::now();
+        let mut found = Vec::new();
+        for own in self.processes.values_mut() {
+            let age = now.saturating_duration_since(own.started);
+            if own.process.torch.is_some() || age < own.next || own.next > LAST {
+                continue;
+            }
+            own.next = age * 2;
+            own.process.torch = version(own.process.pid, &self.invoker);
+            if own.process.torch.is_some() {
+                found.push(own.process.clone());
+            }
+        }
+        found
+    }
+}
+
+/// The version that a process has loaded; `None` if it has loaded none, or it cannot be read.
+fn version(pid: u32, invoker: &Invoker) -> Option<String> {
+    let mappings = maps::mappings(pid).ok()?;
+    let mut own = mappings.iter().filter(|mapping| !mapping.deleted);
+    let library = own.find(|mapping| mapping.path.ends_with(Path::new("lib").join(LIBRARY)))?;
+    let package = library.path.parent()?.parent()?.strip_prefix("/").ok()?;
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let path = root.join(package).join("version.py");
+    let text = act_as(invoker, || read_small(&path, VERSION_BYTES)).ok()??;
+    parse(std::str::from_utf8(&text).ok()?)
+}
+
+/// The value of `__version__` in the text of `torch/version.py`.
+fn parse(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with("__version__"))?;
+    let value = line.split_once('=')?.1.trim();
+    let quote = value
+        .chars()
+        .next()
+        .filter(|quote| matches!(quote, '\'' | '"'))?;
+    let version = value.strip_prefix(quote)?.strip_suffix(quote)?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-_".contains(&byte);
+    let usual = !version.is_empty() && version.len() <= 64 && version.bytes().all(plain);
+    usual.then(|| version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_or_refused() {
+        let file = "from typing import Optional\n\n__all__ = ['__version__', 'debug']\n\
+                    __version__ = '2.9.0+cu128'\ndebug = False\n";
+        assert_eq!(parse(file).as_deref(), Some("2.9.0+cu128"));
+        assert_eq!(
+            parse("__version__ = \"2.15.0a0\"").as_deref(),
+            Some("2.15.0a0")
+        );
+        for other in [
+            "",
+            "__version__",
+            "__version__ = f()",
+            "__version__ = 'a b'",
+            "__version__='",
+        ] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_process_keeps_its_version_until_it_runs_another_interpreter() {
+        let mut versions = TorchVersions::new(Invoker::detect());
+        let process = |version: &str| Process {
+            pid: std::process::id(),
+            interpreter: Some(gctrace_event::Interpreter {
+                version: version.to_owned(),
+                ..gctrace_event::Interpreter::default()
+            }),
+            ..Process::default()
+        };
+        assert_eq!(versions.described(&process("3.12.1")), None);
+        assert!(versions.due().is_empty(), "not due yet");
+        let own = versions
+            .processes
+            .get_mut(&std::process::id())
+            .expect("known");
+        own.process.torch = Some("2.9.0".to_owned());
+        assert_eq!(
+            versions.described(&process("3.12.1")).as_deref(),
+            Some("2.9.0")
+        );
+        assert_eq!(versions.described(&process("3.13.1")), None);
+        versions.forget(std::process::id());
+        assert!(versions.processes.is_empty());
+    }
+}

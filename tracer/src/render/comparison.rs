@@ -1,0 +1,384 @@
+//! The text of `gctrace compare`: what changed, the verdict, the figures.
+//!
+//! Owns its layout, at most 40 lines, and its sentences.
+
+use super::section::INDENT;
+use super::style::Style;
+use super::table::TextTable;
+use super::table::cut;
+use super::table::fit;
+use super::table::width;
+use super::table::wrap;
+use crate::units::bytes;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::three_digits;
+use gctrace_analysis::compare::ComparedRun;
+use gctrace_analysis::compare::Comparison;
+use gctrace_analysis::compare::ComparisonNote;
+use gctrace_analysis::compare::FactChange;
+use gctrace_analysis::compare::FactId;
+use gctrace_analysis::compare::FigureComparison;
+use gctrace_analysis::compare::FigureId;
+use gctrace_analysis::compare::Interval;
+use gctrace_analysis::compare::LineChange;
+use gctrace_analysis::compare::LineComparison;
+use gctrace_analysis::compare::Outcome;
+use gctrace_analysis::compare::RateUnit;
+
+/// Changed facts shown; the others are in the JSON.
+const CHANGES_SHOWN: usize = 8;
+/// Lines of the program shown.
+const LINES_SHOWN: usize = 4;
+/// Lines whose collections changed by less than this share of all of them are not shown.
+const LINE_RATIO: f64 = 0.02;
+/// Characters of a commit's hash shown.
+const HASH: usize = 12;
+
+/// The comparison as text.
+pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
+    fit(style.width());
+    let verdict = wrap(&comparison.verdict.sentence, "", "").join("\n");
+    let verdict = match comparison.verdict.outcome {
+        Outcome::Better => style.good(&verdict),
+        Outcome::Worse => style.bad(&verdict),
+        Outcome::NoDifference | Outcome::Unknown => style.warning(&verdict),
+    };
+    let sections = [
+        ("What changed", changes(comparison)),
+        ("", vec![verdict]),
+        ("Figures", figures(comparison)),
+        (
+            "Lines that trigger collections in training",
+            lines(comparison),
+        ),
+        ("", remarks(comparison)),
+    ];
+    let mut text = String::new();
+    for (heading, lines) in sections.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let heading = (!heading.is_empty()).then(|| style.bold(heading));
+        for line in heading.into_iter().chain(lines) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Fills in the sentences of a comparison.
+pub(crate) fn word_comparison(comparison: &mut Comparison) {
+    comparison.verdict.sentence = sentence(comparison);
+}
+
+/// A fact as people call it.
+pub(crate) fn fact_name(fact: FactId) -> &'static str {
+    match fact {
+        FactId::Interpreter => "Python",
+        FactId::Torch => "torch",
+        FactId::Driver => "GPU driver",
+        FactId::Gpus => "GPUs",
+        FactId::Host => "host",
+        FactId::Kernel => "kernel",
+        FactId::Cpus => "CPUs",
+        FactId::Thresholds => "thresholds",
+        FactId::Enabled => "GC enabled",
+        FactId::Frozen => "gc.freeze() seen",
+        FactId::Command => "command",
+        FactId::Commit => "git commit",
+        FactId::Modified => "uncommitted changes",
+        FactId::Mode => "recording mode",
+        FactId::Gctrace => "gctrace",
+    }
+}
+
+fn sentence(comparison: &Comparison) -> String {
+    let figure = comparison.verdict.figure;
+    let outcome = match (comparison.verdict.outcome, figure) {
+        (Outcome::Better, FigureId::StepTime) => "Faster",
+        (Outcome::Worse, FigureId::StepTime) => "Slower",
+        (Outcome::Better, _) => "Less garbage collection",
+        (Outcome::Worse, _) => "More garbage collection",
+        (Outcome::NoDifference, _) => "No difference shown",
+        (Outcome::Unknown, _) => "Not enough data for a test",
+    };
+    let parts = [
+        comparison.figure(FigureId::GcShare).and_then(gc_share),
+        comparison.figure(FigureId::StepTime).and_then(step_time),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => format!("{outcome}."),
+        false => format!("{outcome}: {}.", parts.join(", ")),
+    }
+}
+
+fn gc_share(figure: &FigureComparison) -> Option<String> {
+    let (before, after) = (figure.before?, figure.after?);
+    Some(format!(
+        "GC {} -> {} of training",
+        percent(before),
+        percent(after)
+    ))
+}
+
+/// `step time 12.1 ms -> 9.80 ms, -19 % ± 2`: half the interval.
+fn step_time(figure: &FigureComparison) -> Option<String> {
+    let (before, after) = (figure.before?, figure.after?);
+    let ratio = figure.change_ratio?;
+    let half = match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => format!(" ± {}", three_digits((high - low) / 2.0 * 100.0)),
+        _ => String::new(),
+    };
+    Some(format!(
+        "step time {} -> {}, {}{half}",
+        time(before),
+        time(after),
+        signed(ratio.value * 100.0, " %"),
+    ))
+}
+
+fn changes(comparison: &Comparison) -> Vec<String> {
+    let shown = comparison.changed.iter().take(CHANGES_SHOWN).map(change);
+    let mut lines: Vec<String> = shown.collect();
+    if lines.is_empty() {
+        lines.push(format!("{INDENT}Nothing that is recorded."));
+    }
+    let more = comparison.changed.len().saturating_sub(CHANGES_SHOWN);
+    if more > 0 {
+        lines.push(format!("{INDENT}{more} more (--json)"));
+    }
+    for (heading, facts) in [
+        ("Same: ", &comparison.unchanged),
+        ("Unknown in a trace: ", &comparison.unknown),
+    ] {
+        let names: Vec<&str> = facts.iter().map(|fact| fact_name(*fact)).collect();
+        if !names.is_empty() {
+            let text = format!("{heading}{}.", names.join(", "));
+            lines.extend(wrap(&text, INDENT, INDENT));
+        }
+    }
+    lines
+}
+
+/// One line, or two if the values are long.
+fn change(change: &FactChange) -> String {
+    let values = |values: &[String]| -> String {
+        let shown = values.iter().map(|value| match change.fact {
+            FactId::Commit => value.chars().take(HASH).collect(),
+            _ => value.clone(),
+        });
+        shown.collect::<Vec<String>>().join(" / ")
+    };
+    let (before, after) = (values(&change.before), values(&change.after));
+    let line = format!("{INDENT}{}: {before} -> {after}", fact_name(change.fact));
+    if line.chars().count() <= width() {
+        return cut(&line, width());
+    }
+    let name = format!("{INDENT}{}: {before}", fact_name(change.fact));
+    let after = format!("{INDENT}  -> {after}");
+    format!("{}\n{}", cut(&name, width()), cut(&after, width()))
+}
+
+fn figures(comparison: &Comparison) -> Vec<String> {
+    let head = ["", "before", "after", "change", "95 % interval", "p"];
+    let mut table = TextTable::new(&head, &[0]);
+    for figure in &comparison.figures {
+        let change = shown_change(figure);
+        table.row(vec![
+            figure_name(figure, comparison.per),
+            figure
+                .before
+                .map_or_else(unknown, |own| value(figure.figure, own)),
+            figure
+                .after
+                .map_or_else(unknown, |own| value(figure.figure, own)),
+            change.map_or_else(unknown, |(change, unit)| signed(change.value * 100.0, unit)),
+            change.and_then(interval).unwrap_or_else(unknown),
+            figure.p.map_or_else(unknown, p_value),
+        ]);
+    }
+    let mut lines = table.lines();
+    let runs = format!(
+        "Before: {}; after: {}.",
+        sampled(&comparison.before),
+        sampled(&comparison.after)
+    );
+    lines.extend(wrap(&runs, INDENT, INDENT));
+    lines
+}
+
+/// The change in percent, of shares in points. `None` without one, and for growth, which may be
+/// around 0.
+fn shown_change(figure: &FigureComparison) -> Option<(Interval, &'static str)> {
+    match figure.figure {
+        FigureId::GcShare | FigureId::GpuCost | FigureId::OffCpuShare => {
+            Some((figure.difference?, " pp"))
+        }
+        FigureId::HeapGrowth => None,
+        _ => Some((figure.change_ratio?, " %")),
+    }
+}
+
+fn interval((change, unit): (Interval, &'static str)) -> Option<String> {
+    let [low, high] = [change.low?, change.high?].map(|end| end * 100.0);
+    Some(format!("{} .. {}", signed(low, ""), signed(high, unit)))
+}
+
+fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
+    let per = match per {
+        RateUnit::Step => "step",
+        RateUnit::Second => "s",
+    };
+    let generation = figure.generation.map_or_else(
+        || "other".to_owned(),
+        |generation| format!("gen {generation}"),
+    );
+    match figure.figure {
+        FigureId::StepTime => "step time".to_owned(),
+        FigureId::GcShare => "GC share of training".to_owned(),
+        FigureId::GpuCost => "GC cost by replay".to_owned(),
+        FigureId::Pauses => format!("{generation} pauses per {per}"),
+        FigureId::PauseTime => format!("{generation} time per {per}"),
+        FigureId::Longest => "longest pause".to_owned(),
+        FigureId::OffCpuShare => "pauses off CPU".to_owned(),
+        FigureId::Objects => "heap, objects".to_owned(),
+        FigureId::HeapGrowth => "heap growth, /s".to_owned(),
+        FigureId::Arenas => "arenas of pymalloc".to_owned(),
+    }
+}
+
+fn value(figure: FigureId, value: f64) -> String {
+    match figure {
+        FigureId::StepTime | FigureId::PauseTime | FigureId::Longest => time(value),
+        FigureId::GcShare | FigureId::GpuCost | FigureId::OffCpuShare => percent(value),
+        FigureId::Pauses if value == 0.0 => "0".to_owned(),
+        FigureId::Pauses => three_digits(value),
+        FigureId::Objects | FigureId::HeapGrowth => objects(value),
+        FigureId::Arenas => bytes(whole(value)),
+    }
+}
+
+/// The runs of a side: how many, and how long.
+fn sampled(runs: &[ComparedRun]) -> String {
+    let known: u64 = runs.iter().filter_map(|run| run.steps).sum();
+    let time = runs.iter().map(|run| run.training_ns).sum();
+    let steps = match runs.iter().all(|run| run.steps.is_some()) {
+        true => format!("{}, {}", counted(known, "step"), duration(time)),
+        false => duration(time),
+    };
+    match runs {
+        [run] => format!("{} ({steps})", run.files.join(" ")),
+        _ => format!("{} ({steps})", counted(runs.len() as u64, "run")),
+    }
+}
+
+fn lines(comparison: &Comparison) -> Vec<String> {
+    let all = |of: fn(&LineComparison) -> f64| comparison.lines.iter().map(of).sum::<f64>();
+    let most = all(|line| line.before_ns).max(all(|line| line.after_ns));
+    let differs = |line: &&LineComparison| {
+        (line.after_ns - line.before_ns).abs() > most * LINE_RATIO
+            || line.change == LineChange::Moved
+    };
+    let per = match comparison.per {
+        RateUnit::Step => "per step",
+        RateUnit::Second => "per s",
+    };
+    let mut table = TextTable::new(&["before", "after", per, ""], &[2, 3]);
+    let shown: Vec<&LineComparison> = comparison.lines.iter().filter(differs).collect();
+    for line in shown.iter().take(LINES_SHOWN) {
+        let number = line.location.line;
+        let number = number.map_or_else(String::new, |number| format!(":{number}"));
+        let name = crate::text::file_name(&line.location.file);
+        table.row(vec![
+            time(line.before_ns),
+            time(line.after_ns),
+            match (line.change, line.before_line) {
+                (LineChange::Appeared, _) => "new".to_owned(),
+                (LineChange::Went, _) => "gone".to_owned(),
+                (LineChange::Moved, Some(from)) => format!("from :{from}"),
+                (LineChange::Moved, None) => "moved".to_owned(),
+                (LineChange::Same, _) => String::new(),
+            },
+            format!("{name}{number} in {}", line.location.function),
+        ]);
+    }
+    match shown.is_empty() {
+        true => Vec::new(),
+        false => table.lines(),
+    }
+}
+
+fn remarks(comparison: &Comparison) -> Vec<String> {
+    let notes: Vec<&str> = comparison.notes.iter().map(|note| remark(*note)).collect();
+    wrap(&notes.join(" "), "", "")
+}
+
+fn remark(note: ComparisonNote) -> &'static str {
+    match note {
+        ComparisonNote::OneRun => {
+            "n = 1: the noise between runs is unknown; compare several runs (A... -- B...)."
+        }
+        ComparisonNote::NoSteps => {
+            "Training steps are not known in all runs: rates are per second of what follows \
+             start-up, and step time is not tested."
+        }
+        ComparisonNote::DifferentMarks => {
+            "Steps were recognized by different marks, so step time is not compared."
+        }
+        ComparisonNote::TooShort => "A run is too short for a test.",
+        ComparisonNote::NoTraining => {
+            "A run has no known training phase: no collection, or a free-threaded build."
+        }
+        ComparisonNote::Incomplete => {
+            "A trace is incomplete (gctrace analyze has the details): figures may be too low."
+        }
+        ComparisonNote::DifferentCommands => "The commands differ: is this the same work?",
+    }
+}
+
+fn unknown() -> String {
+    "-".to_owned()
+}
+
+fn p_value(p: f64) -> String {
+    match p {
+        p if p < 0.001 => "<0.001".to_owned(),
+        p => format!("{p:.3}"),
+    }
+}
+
+fn signed(value: f64, unit: &str) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    let value = if value == 0.0 { 0.0 } else { value };
+    match value.abs() {
+        size if size >= 1e5 => format!("{sign}{value:.0e}{unit}"),
+        size if size < 0.005 => format!("0{unit}"),
+        size if size < 0.995 => format!("{sign}{value:.2}{unit}"),
+        size if size < 9.95 => format!("{sign}{value:.1}{unit}"),
+        _ => format!("{sign}{value:.0}{unit}"),
+    }
+}
+
+/// A time in ns that may be fractional.
+fn time(ns: f64) -> String {
+    let sign = if ns < 0.0 { "-" } else { "" };
+    format!("{sign}{}", duration(whole(ns)))
+}
+
+fn objects(value: f64) -> String {
+    let sign = if value <= -0.5 { "-" } else { "" };
+    format!("{sign}{}", crate::units::short_count(whole(value)))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts of floats saturate"
+)]
+fn whole(value: f64) -> u64 {
+    value.abs().round() as u64
+}

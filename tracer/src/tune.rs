@@ -1,0 +1,237 @@
+//! `gctrace tune`: measures which settings of the collector are the fastest.
+//!
+//! Owns the decisions: blocks of steps of one run, or whole runs; when to stop measuring; and that
+//! the command is left alone.
+//!
+//! - `blocks`: settings that alternate within one run, by the agent of `gctrace apply`;
+//! - `runs`: whole runs with one setting each;
+//! - `table`: the tables of steps of the processes of a command;
+//! - `progress`: the bar on the terminal;
+//! - `render`: the result.
+
+mod blocks;
+mod progress;
+mod render;
+mod runs;
+mod table;
+
+use crate::apply::ApplyRequest;
+use crate::apply::ApplySession;
+use crate::apply::BlockLengths;
+use crate::apply::GcSetting;
+use crate::args::OutputFormat;
+use crate::args::TuneConfig;
+use crate::args::Verbosity;
+use crate::files::write_export;
+use crate::launch::Invoker;
+use crate::launch::LaunchPlan;
+use crate::launch::Signals;
+use crate::print;
+use crate::record::CommandSupervisor;
+use crate::text::shell_line;
+use anyhow::Context as _;
+use gctrace_analysis::tune::MeasuredSetting;
+use gctrace_analysis::tune::TuneReport;
+use std::io;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Steps before the first block.
+const WARM_UP_STEPS: u64 = 50;
+/// Steps per block without a plan.
+const BLOCK_STEPS: u64 = 25;
+
+/// Measures the settings and prints the result. Returns the exit code: that of a command that
+/// failed, otherwise 0.
+///
+/// # Errors
+/// The library cannot be loaded, the command cannot be started, or the output file exists.
+pub(crate) fn run(config: &TuneConfig, verbosity: Verbosity) -> anyhow::Result<u8> {
+    let tuner = Tuner::new(config, verbosity)?;
+    let freezes = config.settings.iter().any(|setting| has(setting, "freeze"));
+    let code = match config.runs || freezes {
+        true => runs::measure(&tuner),
+        false => blocks::measure(&tuner),
+    }?;
+    Ok(code)
+}
+
+/// What both ways to measure need.
+struct Tuner<'a> {
+    config: &'a TuneConfig,
+    verbosity: Verbosity,
+    invoker: Invoker,
+    started: Instant,
+    settings: Vec<MeasuredSetting>,
+}
+
+/// A command that runs with settings.
+struct TunedCommand {
+    supervisor: CommandSupervisor,
+    session: ApplySession,
+}
+
+impl<'a> Tuner<'a> {
+    fn new(config: &'a TuneConfig, verbosity: Verbosity) -> anyhow::Result<Self> {
+        let tuner = Self {
+            config,
+            verbosity,
+            invoker: Invoker::detect(),
+            started: Instant::now(),
+            settings: config.settings.iter().map(measured_setting).collect(),
+        };
+        if let Some(path) = tuner.output_file() {
+            anyhow::ensure!(
+                config.force || !path.exists(),
+                "{} exists and was not overwritten; --force overwrites it",
+                path.display()
+            );
+        }
+        Ok(tuner)
+    }
+
+    fn block_steps(&self) -> u64 {
+        let plans = self.config.settings.iter().filter_map(plan);
+        let shortest = plans.map(|every| every.saturating_mul(3)).max();
+        self.config
+            .block
+            .unwrap_or_else(|| shortest.unwrap_or(0).max(BLOCK_STEPS))
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.settings
+            .iter()
+            .map(|setting| setting.name.clone())
+            .collect()
+    }
+
+    /// Starts the command with these settings, several of which alternate.
+    fn start(&self, settings: &[String]) -> anyhow::Result<TunedCommand> {
+        let config = self.config;
+        // Before any thread is created, so that all of them inherit the mask.
+        let signals = Signals::block().context("cannot block signals")?;
+        let request = ApplyRequest {
+            settings: settings.join("|"),
+            step_function: config.step_function.clone(),
+            blocks: Some(BlockLengths {
+                block: self.block_steps(),
+                warm_up: WARM_UP_STEPS,
+            }),
+            writes_steps: true,
+        };
+        let mut launch = LaunchPlan::new(&config.command, &self.invoker, config.as_root);
+        let as_root = config.as_root;
+        let session = ApplySession::prepare(&mut launch, &self.invoker, as_root, &request)?;
+        if config.prints_to_stdout() {
+            launch
+                .redirect_stdout()
+                .context("the command's standard output")?;
+        }
+        for note in launch.notes() {
+            tracing::warn!("{note}");
+        }
+        let mut supervisor = CommandSupervisor::new(signals);
+        supervisor.started(launch.spawn()?)?;
+        Ok(TunedCommand {
+            supervisor,
+            session,
+        })
+    }
+
+    fn is_over_budget(&self) -> bool {
+        self.started.elapsed() >= self.config.budget
+    }
+
+    /// The file that the report is written to; `None`: one of the standard streams.
+    fn output_file(&self) -> Option<&Path> {
+        let file = self.config.output.as_deref();
+        file.filter(|_| !self.config.prints_to_stdout())
+    }
+
+    /// Prints or writes the report. A failure is reported: the command's exit code is what counts.
+    fn print(&self, mut report: TuneReport) {
+        report.apply = report.best.as_ref().map(|best| self.apply_line(best));
+        if let Err(error) = self.try_print(&report) {
+            tracing::error!("{}", crate::text::chain(&error));
+        }
+    }
+
+    fn try_print(&self, report: &TuneReport) -> anyhow::Result<()> {
+        let json = |out: &mut dyn io::Write| -> io::Result<()> {
+            let mut out = print::JsonEscaper(out);
+            serde_json::to_writer_pretty(&mut out, report)?;
+            out.write_all(b"\n")
+        };
+        let text = render::lines(report, self.config).join("\n") + "\n";
+        let is_json = self.config.format == OutputFormat::Json;
+        if let Some(path) = self.output_file() {
+            let content = |out: &mut dyn io::Write| match is_json {
+                true => json(out),
+                false => print::answer_to(out, &text),
+            };
+            write_export(path, &self.invoker, &[], self.config.force, &content)?;
+            return Ok(());
+        }
+        if !self.config.prints_to_stdout() {
+            if self.verbosity > Verbosity::Quiet {
+                print::lines(&text);
+            }
+            return Ok(());
+        }
+        let written = match is_json {
+            true => print::exactly(json),
+            false => print::answer(&text),
+        };
+        print::unless_closed(written).context("cannot write the report to standard output")
+    }
+
+    /// The command that runs the program with this setting.
+    fn apply_line(&self, setting: &str) -> String {
+        let mut words: Vec<std::ffi::OsString> = ["gctrace", "apply", "--gc", setting]
+            .map(Into::into)
+            .to_vec();
+        if let Some(name) = &self.config.step_function {
+            words.extend(["--step-function".into(), name.into()]);
+        }
+        words.push("--".into());
+        words.extend(self.config.command.iter().cloned());
+        shell_line(&words)
+    }
+}
+
+fn measured_setting(setting: &GcSetting) -> MeasuredSetting {
+    MeasuredSetting {
+        name: setting.to_string(),
+        collects: has(setting, "plan") || !has(setting, "disable"),
+    }
+}
+
+/// The items of a setting without their points: `threshold=7000`, `10`, `freeze`.
+fn items(setting: &GcSetting) -> Vec<String> {
+    let text = setting.to_string();
+    let items = text.split(',').map(|item| item.split('@').next());
+    items.flatten().map(str::to_owned).collect()
+}
+
+fn has(setting: &GcSetting, name: &str) -> bool {
+    let named = |item: &String| item.split(['=', ':']).next() == Some(name);
+    items(setting).iter().any(named)
+}
+
+/// N of plan:N.
+fn plan(setting: &GcSetting) -> Option<u64> {
+    let items = items(setting);
+    let value = |item: &String| item.strip_prefix("plan")?.get(1..)?.parse().ok();
+    items.iter().find_map(value)
+}
+
+/// `7 min`, for estimates.
+fn whole_minutes(time: Duration) -> String {
+    let minutes = time.as_secs().div_ceil(60).max(1);
+    match minutes < 120 {
+        true => format!("{minutes}m"),
+        false => format!("{}h", minutes.div_ceil(60)),
+    }
+}

@@ -1,0 +1,150 @@
+//! Settings that alternate in blocks of steps within one run.
+
+use super::TunedCommand;
+use super::Tuner;
+use super::progress::TuneProgress;
+use super::runs;
+use super::table;
+use super::table::CommandSteps;
+use crate::launch::CommandEnd;
+use crate::print;
+use crate::record::INTERRUPTED;
+use crate::wait;
+use anyhow::Context as _;
+use gctrace_analysis::tune::TuneReport;
+use gctrace_analysis::tune::blocks;
+use gctrace_analysis::tune::compare;
+use nix::poll::PollTimeout;
+use nix::sys::signal::Signal;
+use std::os::fd::AsFd as _;
+
+/// How often the tables of steps are looked at, in ms.
+const INTERVAL_MS: u16 = 1_000;
+/// Intervals are computed anew when there are this many times as many steps: tuning must not
+/// disturb what it measures.
+const GROWTH: f64 = 1.2;
+
+/// Measures one run. If it ends without steps and the budget is not spent, measures whole runs.
+pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
+    let mut command = tuner.start(&tuner.names())?;
+    let mut progress = TuneProgress::new(tuner);
+    let measured = watch(tuner, &mut command, &progress)?;
+    progress.finish();
+    let Watched::Ended(ended) = measured else {
+        return go_on(tuner, command, measured);
+    };
+    let code = ended.map_or(INTERRUPTED, CommandEnd::exit_code);
+    let steps = table::read(&command.session, tuner.settings.len());
+    if !steps.table.rows.is_empty() {
+        tuner.print(report(tuner, &steps));
+        return Ok(code);
+    }
+    if code != 0 || tuner.is_over_budget() {
+        print::message(no_steps(tuner));
+        return Ok(code);
+    }
+    drop(command);
+    print::message("the command has no steps that gctrace knows: comparing whole runs");
+    runs::measure(tuner)
+}
+
+fn no_steps(tuner: &Tuner<'_>) -> String {
+    let remedy = match &tuner.config.step_function {
+        Some(name) => format!("no function {name} was called: --step-function names another"),
+        None => "--step-function NAME names the function whose calls are steps".to_owned(),
+    };
+    format!("nothing was measured: the command made no steps. {remedy}")
+}
+
+/// How the measurement ended.
+enum Watched {
+    /// With the command; `None`: the user ended gctrace before.
+    Ended(Option<CommandEnd>),
+    /// The intervals are narrow, or the budget is spent.
+    Known(Box<CommandSteps>, Box<TuneReport>),
+}
+
+fn watch(
+    tuner: &Tuner<'_>,
+    command: &mut TunedCommand,
+    progress: &TuneProgress,
+) -> anyhow::Result<Watched> {
+    let mut last: Option<TuneReport> = None;
+    loop {
+        if let Some(ended) = wait_a_little(command)? {
+            return Ok(Watched::Ended(ended));
+        }
+        let steps = table::read(&command.session, tuner.settings.len());
+        let is_over = tuner.is_over_budget();
+        if is_over || has_grown(&steps, last.as_ref()) {
+            let found = report(tuner, &steps);
+            if is_over || found.is_precise(tuner.config.precision) {
+                return Ok(Watched::Known(Box::new(steps), Box::new(found)));
+            }
+            last = Some(found);
+        }
+        let done = steps.table.rows.len() as u64;
+        progress.update(tuner, done, "step", last.as_ref());
+    }
+}
+
+fn has_grown(steps: &CommandSteps, last: Option<&TuneReport>) -> bool {
+    #[expect(clippy::cast_precision_loss, reason = "steps are fewer than 2^52")]
+    let (now, then) = (
+        steps.table.rows.len() as f64,
+        last.map_or(0, |last| last.steps) as f64,
+    );
+    now > then * GROWTH
+}
+
+/// Waits for an interval, or the command's end; `Some(None)`: the user ended gctrace.
+fn wait_a_little(command: &mut TunedCommand) -> anyhow::Result<Option<Option<CommandEnd>>> {
+    let supervisor = &mut command.supervisor;
+    let running = supervisor.command().map(|running| running.as_fd());
+    let descriptors = [supervisor.as_fd()].into_iter().chain(running);
+    wait::readable(descriptors, PollTimeout::from(INTERVAL_MS))
+        .context("cannot wait for the command")?;
+    if let Some(ended) = supervisor.try_wait()? {
+        return Ok(Some(Some(ended)));
+    }
+    Ok(supervisor.handle_signals()?.then_some(None))
+}
+
+/// The result is known while the command runs: prints it, and leaves the command to itself.
+fn go_on(tuner: &Tuner<'_>, mut command: TunedCommand, known: Watched) -> anyhow::Result<u8> {
+    if let Watched::Known(steps, found) = known {
+        match steps.table.rows.is_empty() {
+            true => print::message(no_steps(tuner)),
+            false => tuner.print(*found),
+        }
+    }
+    if let Err(error) = command.session.take_back() {
+        tracing::warn!("the settings keep alternating in the command: {error}");
+    }
+    if tuner.config.stop
+        && let Some(running) = command.supervisor.command()
+    {
+        running
+            .send(Signal::SIGINT)
+            .context("cannot interrupt the command")?;
+        // It ends because gctrace asked it to.
+        command.supervisor.wait_for_end()?;
+        return Ok(0);
+    }
+    print::message(
+        "the command goes on with its own settings of the collector (--stop would interrupt it)",
+    );
+    let ended = command.supervisor.wait_for_end()?;
+    Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
+}
+
+fn report(tuner: &Tuner<'_>, steps: &CommandSteps) -> TuneReport {
+    let measured = blocks(&steps.table, tuner.settings.len(), tuner.block_steps());
+    TuneReport {
+        ranks: steps.ranks,
+        other_processes: steps.others,
+        unreadable_rows: steps.table.unreadable,
+        agent_ns: steps.agent_ns,
+        ..compare(&tuner.settings, &measured, tuner.config.measure)
+    }
+}

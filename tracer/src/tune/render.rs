@@ -1,0 +1,231 @@
+//! The result as text: what can be shown at all, the verdict, the table, the command to use.
+
+use crate::args::TuneConfig;
+use crate::print;
+use crate::render::TextTable;
+use crate::render::fit;
+use crate::render::wrap;
+use crate::units::bytes;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use gctrace_analysis::tune::MeasuredDifference;
+use gctrace_analysis::tune::TuneMeasure;
+use gctrace_analysis::tune::TuneMethod;
+use gctrace_analysis::tune::TuneOutcome;
+use gctrace_analysis::tune::TuneRefusal;
+use gctrace_analysis::tune::TuneReport;
+use gctrace_analysis::tune::TuneUnit;
+use gctrace_analysis::tune::TunedSetting;
+
+/// Width in characters, if standard output is not a terminal: the table's.
+const WIDTH: usize = 100;
+
+/// The report for people.
+pub(super) fn lines(report: &TuneReport, config: &TuneConfig) -> Vec<String> {
+    fit(print::columns().unwrap_or(WIDTH));
+    let mut lines = wrap(&basis(report), "", "");
+    lines.extend(table(report));
+    lines.extend(wrap(&verdict(report), "", ""));
+    for setting in &report.settings {
+        if let Some(refusal) = setting.refused {
+            let text = format!("{}: {}", setting.setting, refused(refusal, report, config));
+            lines.extend(wrap(&text, "", "  "));
+        }
+    }
+    if let Some(apply) = &report.apply {
+        // Not wrapped: it is to be copied.
+        lines.push(format!("  {apply}"));
+    }
+    lines
+}
+
+/// What was measured, and what it can show.
+fn basis(report: &TuneReport) -> String {
+    let unit = unit(report);
+    let pairs = report
+        .settings
+        .iter()
+        .map(|setting| setting.pairs)
+        .min()
+        .unwrap_or(0);
+    let mut text = match report.block_steps {
+        Some(steps) => format!(
+            "{} of blocks of {}; {} of {} left out as warm-up",
+            counted(pairs, "pair"),
+            counted(steps, "step"),
+            count(report.warm_up_steps),
+            counted(report.steps, "step"),
+        ),
+        None => format!("{} of runs", counted(pairs, "pair")),
+    };
+    if report.ranks > 1 {
+        text += &format!(
+            "; {}, the slowest of each step",
+            counted(report.ranks, "rank")
+        );
+    }
+    let differences = report
+        .settings
+        .iter()
+        .filter_map(|one| one.difference(report.measure));
+    let detectable = differences
+        .map(|found| found.detectable_ratio)
+        .max_by(f64::total_cmp);
+    if let Some(ratio) = detectable {
+        text += &format!("; differences from {} of a {unit} on show", percent(ratio));
+    }
+    if let Some(agent_ns) = report.agent_ns {
+        text += &format!(". gctrace took {} per step", duration(agent_ns));
+    }
+    if report.unreadable_rows > 0 {
+        text += &format!(
+            ". {} could not be read",
+            counted(report.unreadable_rows, "row")
+        );
+    }
+    text + "."
+}
+
+fn unit(report: &TuneReport) -> &'static str {
+    match report.unit {
+        TuneUnit::Step => "step",
+        TuneUnit::Run => "run",
+    }
+}
+
+fn clock(report: &TuneReport) -> &'static str {
+    match report.measure {
+        TuneMeasure::Wall => "",
+        TuneMeasure::Cpu => " CPU",
+    }
+}
+
+fn table(report: &TuneReport) -> Vec<String> {
+    let mean = format!("{}{}", unit(report), clock(report));
+    let head = [
+        "setting",
+        &mean,
+        "sd",
+        "difference (95 %)",
+        "p",
+        "pauses",
+        "peak memory",
+    ];
+    let has_memory = report
+        .settings
+        .iter()
+        .any(|setting| setting.peak_rss_bytes.is_some());
+    let shown = if has_memory {
+        head.len()
+    } else {
+        head.len() - 1
+    };
+    let mut table = TextTable::new(head.get(..shown).unwrap_or_default(), &[0]);
+    for setting in &report.settings {
+        let mut cells = row(setting, report.measure);
+        cells.truncate(shown);
+        table.row(cells);
+    }
+    table.lines()
+}
+
+fn row(setting: &TunedSetting, measure: TuneMeasure) -> Vec<String> {
+    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), duration);
+    let found = setting.difference(measure);
+    let or_none = |text: Option<String>| text.unwrap_or_default();
+    vec![
+        setting.setting.clone(),
+        time(match measure {
+            TuneMeasure::Wall => setting.wall_ns,
+            TuneMeasure::Cpu => setting.cpu_ns,
+        }),
+        time(setting.standard_deviation_ns),
+        or_none(found.map(difference)),
+        or_none(found.map(|found| format!("{:.4}", found.holm_p_value))),
+        time(setting.pause_ns),
+        setting.peak_rss_bytes.map_or("-".to_owned(), bytes),
+    ]
+}
+
+/// `-6.03 % (-8.50 to -3.76)`.
+fn difference(found: &MeasuredDifference) -> String {
+    let number = |ratio: f64| percent(ratio).trim_end_matches(" %").to_owned();
+    format!(
+        "{} ({} to {})",
+        percent(found.mean_ratio),
+        number(found.low_ratio),
+        number(found.high_ratio)
+    )
+}
+
+fn verdict(report: &TuneReport) -> String {
+    let unit = unit(report);
+    let first = report
+        .settings
+        .first()
+        .map_or("", |first| first.setting.as_str());
+    let best = report.best.as_ref().and_then(|best| {
+        let is_best = |setting: &&TunedSetting| setting.setting == *best;
+        let setting = report.settings.iter().skip(1).find(is_best)?;
+        Some((setting, setting.difference(report.measure)?))
+    });
+    match (report.outcome, best) {
+        (TuneOutcome::Gain, Some((setting, found))) => format!(
+            "{} is the fastest: a {unit} takes {} less{} than with {first}, {} to {} less.",
+            setting.setting,
+            duration(found.mean_ns.unsigned_abs()),
+            match report.measure {
+                TuneMeasure::Wall => "",
+                TuneMeasure::Cpu => " CPU time",
+            },
+            duration(found.high_ns.unsigned_abs()),
+            duration(found.low_ns.unsigned_abs()),
+        ),
+        (TuneOutcome::Loss, _) => {
+            format!("Keep {first}: no setting is faster, and some are slower.")
+        }
+        (TuneOutcome::Refused, _) => "No verdict.".to_owned(),
+        _ => format!("No difference found: keep {first}."),
+    }
+}
+
+fn refused(refusal: TuneRefusal, report: &TuneReport, config: &TuneConfig) -> String {
+    match refusal {
+        TuneRefusal::FewPairs { pairs, needed } => {
+            let remedy = match report.method {
+                TuneMethod::Blocks => "more steps, or shorter blocks (--block)".to_owned(),
+                TuneMethod::Runs => "a longer --budget".to_owned(),
+            };
+            format!(
+                "no verdict on {}, {needed} are needed: {remedy}.",
+                counted(pairs, "pair")
+            )
+        }
+        TuneRefusal::FewCollections {
+            full,
+            per_block,
+            needed,
+            block_steps,
+        } => {
+            let which = if full {
+                "full collections"
+            } else {
+                "collections"
+            };
+            let remedy = match block_steps {
+                Some(steps) => format!("--block {steps}, or --runs"),
+                None => "--runs".to_owned(),
+            };
+            let whose = match config.settings.len() {
+                2 => "a block contains",
+                _ => "its blocks, or those of the first setting, contain",
+            };
+            format!(
+                "no verdict: {whose} {per_block:.1} {which}, and {needed:.0} are needed, as one \
+                 block's garbage is the next one's work: {remedy}."
+            )
+        }
+    }
+}

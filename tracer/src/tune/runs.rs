@@ -1,0 +1,215 @@
+//! Whole runs with one setting each, in ABBA order.
+
+use super::Tuner;
+use super::progress::TuneProgress;
+use super::table;
+use super::table::CommandSteps;
+use super::whole_minutes;
+use crate::apply::AppliedProcess;
+use crate::apply::CollectionSums;
+use crate::launch::CommandEnd;
+use crate::print;
+use crate::record::INTERRUPTED;
+use gctrace_analysis::tune::FEWEST_PAIRS;
+use gctrace_analysis::tune::Measured;
+use gctrace_analysis::tune::MeasuredBlocks;
+use gctrace_analysis::tune::TuneMethod;
+use gctrace_analysis::tune::TuneReport;
+use gctrace_analysis::tune::TuneUnit;
+use gctrace_analysis::tune::compare;
+use gctrace_analysis::tune::whole_run;
+use nix::sys::resource::UsageWho;
+use nix::sys::resource::getrusage;
+use std::time::Duration;
+use std::time::Instant;
+
+/// One run with one setting.
+struct TunedRun {
+    /// Of the run, from the start of the command to its end.
+    whole: Measured,
+    /// Of its steps after the warm-up; `None`: it has none.
+    stepwise: Option<Measured>,
+    steps: CommandSteps,
+}
+
+/// The first group must leave time for this many.
+const NEEDED: u32 = FEWEST_PAIRS as u32;
+
+/// Measures runs until every interval is narrow or the budget is spent. A group that has begun is
+/// completed.
+pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
+    let mut progress = TuneProgress::new(tuner);
+    let mut groups: Vec<Vec<TunedRun>> = Vec::new();
+    let mut found = None;
+    let began = Instant::now();
+    while !tuner.is_over_budget() {
+        match group(tuner, groups.len())? {
+            Group::Done(group) => groups.push(group),
+            Group::Failed(code) => {
+                progress.finish();
+                print::message(format!(
+                    "measuring has ended: the command failed, with exit code {code}"
+                ));
+                if let Some(report) = found {
+                    tuner.print(report);
+                }
+                return Ok(code);
+            }
+        }
+        if groups.len() == 1 && !is_enough(tuner, began.elapsed()) {
+            progress.finish();
+            print::message(too_long(began.elapsed()));
+            break;
+        }
+        let report = report(tuner, &groups);
+        let is_done = report.is_precise(tuner.config.precision);
+        let runs = (groups.len() * tuner.settings.len()) as u64;
+        progress.update(tuner, runs, "run", Some(&report));
+        found = Some(report);
+        if is_done {
+            break;
+        }
+    }
+    progress.finish();
+    let report = found.unwrap_or_else(|| report(tuner, &groups));
+    tuner.print(report);
+    Ok(0)
+}
+
+/// Whether the budget lasts for enough groups as long as the first.
+fn is_enough(tuner: &Tuner<'_>, group: Duration) -> bool {
+    let rest = tuner.config.budget.saturating_sub(tuner.started.elapsed());
+    group.saturating_mul(NEEDED - 1) <= rest
+}
+
+fn too_long(group: Duration) -> String {
+    let needed = whole_minutes(group.saturating_mul(NEEDED).mul_f64(1.2));
+    format!(
+        "a verdict needs {NEEDED} runs with each setting, and one of each took {} s: \
+         gctrace tune --budget {needed}",
+        group.as_secs_f64().round()
+    )
+}
+
+enum Group {
+    /// In the order of the settings.
+    Done(Vec<TunedRun>),
+    /// The exit code of the command.
+    Failed(u8),
+}
+
+/// One run with each setting: forwards, then backwards, so that what changes steadily cancels out.
+fn group(tuner: &Tuner<'_>, number: usize) -> anyhow::Result<Group> {
+    let names = tuner.names();
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    if number % 2 == 1 {
+        order.reverse();
+    }
+    let mut runs = Vec::new();
+    for at in order {
+        let Some(name) = names.get(at) else { continue };
+        match run(tuner, name)? {
+            Ok(run) => runs.push((at, run)),
+            Err(code) => return Ok(Group::Failed(code)),
+        }
+    }
+    runs.sort_by_key(|(at, _)| *at);
+    Ok(Group::Done(runs.into_iter().map(|(_, run)| run).collect()))
+}
+
+/// Runs the command once; `Err`: its exit code, not 0.
+fn run(tuner: &Tuner<'_>, setting: &str) -> anyhow::Result<Result<TunedRun, u8>> {
+    let mut command = tuner.start(&[setting.to_owned()])?;
+    let (began, cpu) = (Instant::now(), children_cpu()?);
+    let ended = command.supervisor.wait_for_end()?;
+    let wall = began.elapsed();
+    let code = ended.map_or(INTERRUPTED, CommandEnd::exit_code);
+    if code != 0 {
+        return Ok(Err(code));
+    }
+    let (processes, _) = command.session.processes();
+    let steps = table::read(&command.session, 1);
+    Ok(Ok(TunedRun {
+        whole: whole(&processes, wall, children_cpu()?.saturating_sub(cpu)),
+        stepwise: whole_run(&steps.table, peak_rss(&processes)),
+        steps,
+    }))
+}
+
+/// CPU time of the commands that have ended, and of what they waited for.
+fn children_cpu() -> anyhow::Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let time = |value: nix::sys::time::TimeVal| {
+        let seconds = u64::try_from(value.tv_sec()).unwrap_or(0);
+        let micros = u64::try_from(value.tv_usec()).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(micros)
+    };
+    Ok(time(usage.user_time()) + time(usage.system_time()))
+}
+
+fn peak_rss(processes: &[AppliedProcess]) -> Option<u64> {
+    let peaks: Option<Vec<u64>> = processes
+        .iter()
+        .map(|process| process.peak_rss_bytes)
+        .collect();
+    let sum = peaks?.into_iter().fold(0, u64::saturating_add);
+    (sum > 0).then_some(sum)
+}
+
+/// The collections of a process from its start to its end.
+fn all_sums(process: &AppliedProcess) -> impl Iterator<Item = &CollectionSums> {
+    let always = [&process.before, &process.freezing];
+    let others = process.startup.iter().chain(&process.after);
+    always.into_iter().chain(others).chain(&process.later)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts and times are below 2^52"
+)]
+fn whole(processes: &[AppliedProcess], wall: Duration, cpu: Duration) -> Measured {
+    let sums: Vec<&CollectionSums> = processes.iter().flat_map(all_sums).collect();
+    let pauses = sums.iter().map(|sums| sums.all_pause_ns() as f64);
+    Measured {
+        wall_ns: wall.as_secs_f64() * 1e9,
+        cpu_ns: Some(cpu.as_secs_f64() * 1e9),
+        pause_ns: (!processes.is_empty()).then(|| pauses.sum()),
+        collections: [0, 1, 2].map(|generation: usize| {
+            let of = |sums: &&CollectionSums| sums.collections.get(generation).copied();
+            sums.iter().filter_map(of).map(|count| count as f64).sum()
+        }),
+        full_pause_ns: None,
+        peak_rss_bytes: peak_rss(processes),
+    }
+}
+
+/// By steps if every run has them.
+fn report(tuner: &Tuner<'_>, groups: &[Vec<TunedRun>]) -> TuneReport {
+    let by = |measured: &dyn Fn(&TunedRun) -> Option<Measured>| -> Option<Vec<Vec<Measured>>> {
+        let group = |group: &Vec<TunedRun>| group.iter().map(measured).collect();
+        groups.iter().map(group).collect()
+    };
+    let stepwise = by(&|run| run.stepwise).filter(|groups| !groups.is_empty());
+    let unit = match stepwise {
+        Some(_) => TuneUnit::Step,
+        None => TuneUnit::Run,
+    };
+    let runs = || groups.iter().flatten();
+    let measured = MeasuredBlocks {
+        method: TuneMethod::Runs,
+        unit,
+        groups: stepwise
+            .or_else(|| by(&|run| Some(run.whole)))
+            .unwrap_or_default(),
+        steps: runs().map(|run| run.steps.table.rows.len() as u64).sum(),
+        warm_up_steps: 0,
+        block_steps: None,
+    };
+    TuneReport {
+        ranks: runs().map(|run| run.steps.ranks).max().unwrap_or(0).max(1),
+        other_processes: runs().map(|run| run.steps.others).max().unwrap_or(0),
+        unreadable_rows: runs().map(|run| run.steps.table.unreadable).sum(),
+        agent_ns: runs().filter_map(|run| run.steps.agent_ns).max(),
+        ..compare(&tuner.settings, &measured, tuner.config.measure)
+    }
+}

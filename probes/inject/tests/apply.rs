@@ -20,7 +20,9 @@ hooks = []
 torch = types.ModuleType('torch.optim.optimizer')
 def register(hook): hooks.append(hook)
 torch.register_optimizer_step_post_hook = register
-sys.modules[torch.__name__] = torch
+compiler = types.ModuleType('torch.compiler')
+compiler.is_compiling = lambda: False
+for module in (torch, compiler): sys.modules[module.__name__] = module
 gc.collect()
 class SGD: pass
 optimizer = SGD()

@@ -15,6 +15,7 @@ use super::table::width;
 use super::table::wrap;
 use super::text;
 use super::words::places;
+use crate::apply::GcSetting;
 use crate::units::bytes;
 use crate::units::count;
 use crate::units::counted;
@@ -219,6 +220,9 @@ fn advice(report: &Report) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
+    if let Some(rest) = not_worth_it(report) {
+        lines.extend(wrap(&rest, INDENT, INDENT));
+    }
     if let Some(switch) = places::library_switch(report) {
         lines.extend(wrap(&switch, INDENT, INDENT));
     }
@@ -228,6 +232,26 @@ fn advice(report: &Report) -> Vec<String> {
 /// Whether an advice is a change to make.
 fn is_change(advice: &Advice) -> bool {
     !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
+}
+
+/// Whether `gctrace apply` can make the change.
+fn is_applicable(advice: &Advice) -> bool {
+    let settings = advice.settings.as_ref();
+    settings.and_then(GcSetting::of_advice).is_some()
+}
+
+/// The remedies that everybody tries first and that are not advised here; `None` if there are none.
+fn not_worth_it(report: &Report) -> Option<String> {
+    let priced = report.not_advised.iter().filter_map(|advice| {
+        let known = matches!(advice.id, AdviceId::Freeze | AdviceId::RaiseThreshold);
+        Some(format!(
+            "{} ({})",
+            change(advice),
+            range(advice).filter(|_| known)?
+        ))
+    });
+    let priced: Vec<String> = priced.collect();
+    (!priced.is_empty()).then(|| format!("Not worth it: {}.", priced.join(", ")))
 }
 
 /// The change in a few words.
@@ -252,20 +276,25 @@ fn change(advice: &Advice) -> String {
 
 /// The predicted saving: what is likely, if that was simulated, and the range.
 fn saving(advice: &Advice) -> Option<String> {
-    let most = duration(advice.saves_at_most_ns?);
-    let least_ns = advice.saves_at_least_ns.unwrap_or(0);
-    let sign = if least_ns < 0 { "-" } else { "" };
-    let least = format!("{sign}{}", duration(least_ns.unsigned_abs()));
-    let range = match least == most {
-        true => most,
-        false => format!("{least}..{most}"),
-    };
+    let range = range(advice)?;
     Some(match advice.saves_likely_ns {
         None => range,
         Some(likely_ns) => {
             let likely = duration(likely_ns.max(0).unsigned_abs());
             format!("{likely} ({range})")
         }
+    })
+}
+
+/// Least and most that it saves.
+fn range(advice: &Advice) -> Option<String> {
+    let most = duration(advice.saves_at_most_ns?);
+    let least_ns = advice.saves_at_least_ns.unwrap_or(0);
+    let sign = if least_ns < 0 { "-" } else { "" };
+    let least = format!("{sign}{}", duration(least_ns.unsigned_abs()));
+    Some(match least == most {
+        true => most,
+        false => format!("{least}..{most}"),
     })
 }
 
@@ -321,6 +350,18 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
         lines.push(format!(
             "Code and risks:   gctrace advice {traces} {}",
             index + 1
+        ));
+    }
+    if let Some(index) = report.advice.iter().position(is_applicable) {
+        let number = match index {
+            0 => String::new(),
+            _ => format!(" --advice {}", index + 1),
+        };
+        lines.push(format!(
+            "Try it:           gctrace apply --from {traces}{number} -- COMMAND"
+        ));
+        lines.push(format!(
+            "Did it help:      gctrace compare {traces} -- COMMAND"
         ));
     }
     lines.push(format!("All evidence:     gctrace analyze --full {traces}"));

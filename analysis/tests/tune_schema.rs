@@ -45,7 +45,7 @@ fn reports_keep_to_the_schema() {
     });
     for (count, collections) in [(0, 1), (150, 1), (1_000, 1), (1_000, 0)] {
         let line = |step: u64| {
-            let block = (step + 24) / 25;
+            let block = step.div_ceil(25);
             let setting = block.count_ones() % 2;
             let (start, end) = (step * 1_000, step * 1_000 + 900 - u64::from(setting) * 50);
             format!("{step},{setting},{block},{start},{end},9,{collections},0,0,{step}\n")

@@ -352,7 +352,8 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
             index + 1
         ));
     }
-    if let Some(index) = report.advice.iter().position(is_applicable) {
+    let applicable = report.advice.iter().position(is_applicable);
+    if let Some(index) = applicable {
         let number = match index {
             0 => String::new(),
             _ => format!(" --advice {}", index + 1),
@@ -365,7 +366,7 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
         ));
     }
     lines.push(format!("All evidence:     gctrace analyze --full {traces}"));
-    if report.lines.is_some() {
+    if report.lines.is_some() && applicable.is_none() {
         lines.push(format!(
             "Flame graph:      gctrace export {traces} -o gc.svg"
         ));

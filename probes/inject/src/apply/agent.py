@@ -179,8 +179,8 @@ class Agent:
     def sums(self):
         return self.later or self.after or self.before
 
-    def sum_up(self, now):
-        sums, totals = self.sums(), self.totals()
+    def sum_up(self, now, totals=None):
+        sums, totals = self.sums(), totals or self.totals()
         sums.add(self.since, totals)
         sums.duration_ns += now - self.since_ns
         sums.longest_ns = max(self.longest, sums.longest_ns)
@@ -246,9 +246,10 @@ class Agent:
         if self.failure or self.ended or not lock.acquire(False):
             return
         try:
-            now = monotonic_ns()
+            # Together: what the agent itself allocates may start a collection.
+            totals, now = self.totals(), monotonic_ns()
             if self.counts_as_step(marker):
-                self.mark(now)
+                self.mark(now, totals)
         except BaseException as error:
             if not self.fail(error):
                 raise
@@ -274,10 +275,10 @@ class Agent:
         self.marks += 1
         return True
 
-    def mark(self, now):
+    def mark(self, now, totals):
         cpu = thread_time_ns() if self.wants_rows else 0
         steps = self.steps = self.marks if self.marker == "optimizer" else self.marks - 1
-        self.sum_up(now)
+        self.sum_up(now, totals)
         if self.startup is None:
             self.begin_steps()
         else:
@@ -286,8 +287,8 @@ class Agent:
         if closing and ("disable" in self.active or "plan" in self.active):
             # Its garbage is its own cost.
             self.real["collect"](1)
-            now, cpu = monotonic_ns(), thread_time_ns()
-        self.end_row(steps, now, cpu)
+            totals, now, cpu = self.totals(), monotonic_ns(), thread_time_ns()
+        self.end_row(steps, now, cpu, totals)
         if closing:
             self.flush()
             self.leave()
@@ -299,9 +300,9 @@ class Agent:
             self.apply_due(steps)
         self.block = self.setting_of(steps)[0]
         self.tick()
-        began = monotonic_ns()
+        cpu, began, totals = thread_time_ns() if self.wants_rows else 0, monotonic_ns(), self.totals()
         self.agent_ns += began - now
-        self.row = (began, self.totals(), thread_time_ns() if self.wants_rows else 0)
+        self.row = (began, totals, cpu)
         if "plan" in self.active and steps:
             self.plan(steps)
 
@@ -323,11 +324,11 @@ class Agent:
     def next_block(self, step):
         return self.setting_of(step)[1] != self.index
 
-    def end_row(self, step, now, cpu):
+    def end_row(self, step, now, cpu, totals):
         if self.row is None or not self.wants_rows:
             return
         began, before, cpu_began = self.row
-        difference = [b - a for a, b in zip(before, self.totals())]
+        difference = [b - a for a, b in zip(before, totals)]
         self.rows.append("%d,%d,%d,%d,%d,%d,%d,%d,%d,%d\n" % (
             step, self.index, self.block, began, now, sum(difference[6:9]),
             difference[0], difference[1], difference[2], max(cpu - cpu_began, 0)))

@@ -10,6 +10,7 @@ import argparse
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
@@ -39,6 +40,7 @@ def main():
     parser.add_argument("--mode", default="auto")
     options = parser.parse_args()
     gctrace = options.gctrace.resolve()
+    environment = pathlib.Path(options.torch or sys.executable).absolute().parent.parent
     sections = [HEAD]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -46,7 +48,8 @@ def main():
 
         def screen(heading, line, trace):
             done = subprocess.run([gctrace, "analyze", trace], cwd=folder, capture_output=True, text=True, check=True)
-            sections.append(f"\n## {heading}\n\n`{line}`\n\n```\n{done.stdout}```\n")
+            text = done.stdout.replace(str(environment), "venv")
+            sections.append(f"\n## {heading}\n\n`{line}`\n\n```\n{text}```\n")
 
         for heading, command in programs(options):
             line = [gctrace, "record", "-q", "--mode", options.mode, "-o", "trace.json", "--", *command]

@@ -129,7 +129,7 @@ pub(crate) struct SimulatedParts {
 }
 
 /// The parts for the better and for the worse under a setting that a simulated collector runs:
-/// [`AdviceId::RaiseThreshold`] or [`AdviceId::Freeze`]. `None` for others, as for [`price`], and
+/// [`AdviceId::RaiseThreshold`] or [`AdviceId::Freeze`]. `None` for others, as for [`price()`], and
 /// where the run has no automatic collections.
 pub(crate) fn simulated_parts(
     run: &RecordedRun<'_>,
@@ -140,7 +140,7 @@ pub(crate) fn simulated_parts(
 }
 
 /// Time to free an object of garbage that waited for a planned collection, in ns, at most; `None`
-/// as for [`price`].
+/// as for [`price()`].
 pub(crate) fn freeing_ns(run: &RecordedRun<'_>) -> Option<f64> {
     Some(RecordedCurves::of(run)?.freeing_ns.costly)
 }

@@ -1,8 +1,8 @@
 //! Settings of the collector compared with each other, measured while they alternated.
 //!
-//! Owns the comparison behind `gctrace tune`: [`steps`] reads the tables of steps that the injected
-//! library writes, [`blocks`] makes of them groups of neighboring blocks, one block per setting, and
-//! [`compare`] the report. Whole runs are compared as blocks are.
+//! Owns the comparison behind `gctrace tune`: `tune/steps.rs` reads the tables of steps that the injected
+//! library writes, `tune/blocks.rs` makes of them groups of neighboring blocks, one block per setting, and
+//! `tune/compare.rs` the report. Whole runs are compared as blocks are.
 
 mod blocks;
 mod compare;

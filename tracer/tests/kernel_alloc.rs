@@ -130,8 +130,13 @@ fn no_probe_is_left_when_gctrace_is_killed_in_a_window() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    let before = code_of(program.id());
+    // Without what an earlier test's recording leaves for the kernel to remove.
+    let mut before = Vec::new();
+    recording::wait_until("the code is at rest", || {
+        before = code_of(program.id());
+        std::thread::sleep(Duration::from_millis(500));
+        before == code_of(program.id())
+    });
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_gctrace"))
         .args([
             "--alloc",

@@ -240,10 +240,9 @@ impl SeenRecords {
                 line,
             } = *record
             {
-                frames.insert(
-                    id,
-                    (parent, texts[&function].clone(), texts[&file].clone(), line),
-                );
+                // Frames that stand for others have no file.
+                let file = texts.get(&file).cloned().unwrap_or_default();
+                frames.insert(id, (parent, texts[&function].clone(), file, line));
             }
         }
         let mut next = frame;

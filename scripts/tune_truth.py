@@ -45,7 +45,7 @@ def cases(options):
     if options.simgpu:
         os.environ["LD_LIBRARY_PATH"] = options.simgpu
         program = [HERE / "examples/train_simgpu.py", "--library", options.simgpu, "--layers", 4,
-                   "--samples", 5000, "--copies", 20, "--kernel-us", 20]
+                   "--samples", 50, "--copies", 0, "--kernel-us", 20]
         yield "simgpu", options.python, program, LOW, function
 
 

@@ -11,6 +11,7 @@ mod compare;
 mod demo;
 mod export;
 mod limits;
+mod record;
 mod sources;
 mod top;
 mod tune;
@@ -34,6 +35,8 @@ pub(crate) use limits::ChangeLimit;
 pub(crate) use limits::Increase;
 pub(crate) use limits::LimitedFigure;
 pub(crate) use limits::ReportLimit;
+pub(crate) use record::RecordConfig;
+pub(crate) use record::RecordTarget;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
 pub(crate) use tune::TuneConfig;
@@ -48,7 +51,6 @@ use clap::Subcommand;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Hidden subcommand: runs gctrace as the guardian.
 pub(crate) const GUARDIAN: &str = "__guardian";
@@ -79,18 +81,6 @@ Without privileges, gctrace records commands in-process (--mode inject): the sam
 the reason of each. Under sudo, the command runs as the invoking user, with that user's environment.
 A recording exits with the command's own exit code; otherwise 2 is a usage error, 1 a failure of
 gctrace, and 130 an interrupted recording.";
-
-const RECORD_EXAMPLES: &str = "\
-Examples:
-  sudo gctrace record -- python train.py
-  sudo gctrace record -o run.json.gz --min-pause 50us -- ./train.py --epochs 3
-  sudo gctrace record -p 4242 -d 2m
-  gctrace record --mode inject -- python train.py
-  srun gctrace record -o 'gc-%h-%r.json.gz' -- python train.py     one trace per rank
-  gctrace record -o - -- python train.py | gctrace analyze -       output of train.py goes to stderr
-
-The first Ctrl-C goes to the command, as it would without gctrace, and recording continues until the
-command ends. A second Ctrl-C ends the recording and leaves the command running.";
 
 const ANALYZE_EXAMPLES: &str = "\
 Examples:
@@ -132,7 +122,7 @@ struct Cli {
     #[command(subcommand)]
     subcommand: Option<Subcommands>,
     #[command(flatten)]
-    record: RecordArgs,
+    record: record::RecordArgs,
     #[command(flatten)]
     voice: VerbosityArgs,
 }
@@ -169,11 +159,11 @@ impl VerbosityArgs {
 enum Subcommands {
     /// Record a command or a running process (the default subcommand)
     #[command(
-        after_help = RECORD_EXAMPLES,
+        after_help = record::EXAMPLES,
         override_usage = "gctrace [record] [OPTIONS] -- COMMAND...\n       \
                           gctrace record [OPTIONS] -p PID"
     )]
-    Record(RecordArgs),
+    Record(record::RecordArgs),
     /// Live view of a command, a running process, or every Python process
     #[command(after_help = top::EXAMPLES, override_usage = top::USAGE)]
     Top(top::TopArgs),
@@ -228,28 +218,6 @@ enum Subcommands {
 }
 
 #[derive(Args, Debug)]
-struct RecordArgs {
-    /// Command to record, with its arguments
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
-    /// Trace file; `.gz` compresses, `-` is standard output, %h, %r and %p expand to host, rank and
-    /// pid. An existing trace is renamed to FILE.old; no other file is overwritten
-    #[arg(short, long, value_name = "FILE", default_value = "trace.json", value_parser = values::trace_name())]
-    output: PathBuf,
-    /// Record a running process instead of a command
-    #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
-    pid: Option<u32>,
-    /// Stop recording after this time (10, 2.5, 30s, 2m); the process or command keeps running
-    #[arg(short, long, value_name = "SECONDS", value_parser = values::seconds)]
-    duration: Option<Duration>,
-    /// Count pauses shorter than this (50us, 1ms) without writing them
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = values::time)]
-    min_pause: Duration,
-    #[command(flatten)]
-    sources: sources::SourceArgs,
-}
-
-#[derive(Args, Debug)]
 struct DoctorArgs {
     /// Explain how the collector is found in these interpreters (executables or pids)
     #[arg(long, value_name = "PATH|PID", num_args = 1..)]
@@ -289,60 +257,6 @@ pub(crate) enum Invocation {
     TerminalGuardian,
     /// Load the injected library once, without capabilities.
     LoadLibrary(PathBuf),
-}
-
-/// Subject, sources and output of a recording, also of the one behind `gctrace top`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RecordConfig {
-    /// The command to start, the running process, or all Python processes.
-    pub target: RecordTarget,
-    /// Trace to write; `None` for `top` without `--record`.
-    pub output: Option<PathBuf>,
-    /// Also record the child processes of recorded processes, and their children.
-    pub follow: bool,
-    /// Pauses shorter than this are counted but not written.
-    pub min_pause: Duration,
-    /// Run the command as root, with root's environment.
-    pub as_root: bool,
-    /// Size of the BPF ring buffer in bytes: a power of two, at least one page.
-    pub ring_size: u32,
-    /// Python frames recorded per pause; 0 for none.
-    pub stack_depth: u32,
-    /// Requested performance counters; the recording checks which of them this machine has.
-    pub counters: CounterChoice,
-    /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.
-    pub alloc_budget: Option<f64>,
-    /// NVML polling rate in Hz; `None`: NVML is not used.
-    pub nvml_hz: Option<f64>,
-    /// CUDA and NCCL calls to record.
-    pub cuda: CudaMode,
-    /// Requested source of collections and GPU work; `record/mode.rs` decides what `auto` means.
-    pub mode: RecordMode,
-    /// The Python function whose calls mark training steps, never empty; `None`: only the marks of
-    /// PyTorch.
-    pub step_function: Option<String>,
-    /// Leave CUPTI to the program's own profiler.
-    pub gpu_yield: bool,
-    /// How much gctrace itself prints on standard error, and whether it prints a summary.
-    pub verbosity: Verbosity,
-    /// Time after which the recording of a command stops; the command keeps running.
-    pub duration: Option<Duration>,
-}
-
-/// Which processes to record; [`RecordConfig::follow`] adds their descendants.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum RecordTarget {
-    /// A command to start: never empty.
-    Command(Vec<OsString>),
-    /// A running process.
-    Process {
-        /// Process id.
-        pid: u32,
-        /// Time after which to stop recording.
-        duration: Option<Duration>,
-    },
-    /// Every Python process that this user may trace.
-    Everything,
 }
 
 /// Which messages gctrace prints; each level includes those of the levels before it.
@@ -427,8 +341,8 @@ fn interpret(
     let cli = Cli::from_arg_matches(&matches)?;
     let verbosity = cli.voice.verbosity();
     let action = match cli.subcommand {
-        None => Invocation::Record(record_config(cli.record, verbosity)?),
-        Some(Subcommands::Record(record)) => Invocation::Record(record_config(record, verbosity)?),
+        None => Invocation::Record(record::config(cli.record, verbosity)?),
+        Some(Subcommands::Record(record)) => Invocation::Record(record::config(record, verbosity)?),
         Some(Subcommands::Top(top)) => Invocation::Top(top::config(top, verbosity)?),
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
@@ -481,38 +395,6 @@ pub(crate) fn command() -> clap::Command {
         .mut_subcommand("top", |top| top.mut_arg("command", last))
         .mut_subcommand("apply", |apply| apply.mut_arg("command", last))
         .mut_subcommand("tune", |tune| tune.mut_arg("command", last))
-}
-
-fn record_config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordConfig, clap::Error> {
-    let target = target(args.command, args.pid, args.duration)?;
-    let output = Some(args.output);
-    let config = args
-        .sources
-        .recording(target, output, args.min_pause, verbosity);
-    Ok(RecordConfig {
-        duration: args.duration,
-        ..config
-    })
-}
-
-fn target(
-    command: Vec<OsString>,
-    pid: Option<u32>,
-    duration: Option<Duration>,
-) -> Result<RecordTarget, clap::Error> {
-    match (command.is_empty(), pid) {
-        (true, Some(pid)) => Ok(RecordTarget::Process { pid, duration }),
-        (true, None) => Err(usage_error(
-            ErrorKind::MissingRequiredArgument,
-            "nothing to record: give a command after `--` (gctrace -- python train.py) \
-             or a running process with -p PID",
-        )),
-        (false, Some(_)) => Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            "-p PID records a running process, a command starts a new one: give only one of them",
-        )),
-        (false, None) => Ok(RecordTarget::Command(command)),
-    }
 }
 
 fn python(named: OsString) -> InterpreterArg {

@@ -14,6 +14,12 @@ pub(crate) fn duration(ns: u64) -> String {
     }
 }
 
+/// A difference in time as text: `-1.25 ms`, `1.25 ms`.
+pub(crate) fn signed_duration(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    format!("{sign}{}", duration(ns.unsigned_abs()))
+}
+
 /// A share of 1 as percent: `12.3 %`, `0.046 %`; never more than three decimals.
 pub(crate) fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;

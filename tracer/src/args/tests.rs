@@ -4,6 +4,7 @@ use super::*;
 use clap::ValueEnum as _;
 use gctrace_event::Counter;
 use std::path::Path;
+use std::time::Duration;
 
 fn parsed(line: &str) -> Result<Invocation, clap::Error> {
     try_parse(line.split_whitespace().map(OsString::from))

@@ -9,6 +9,7 @@ use crate::args::DemoConfig;
 use crate::print;
 use crate::render;
 use crate::units::duration;
+use crate::units::signed_duration;
 use anyhow::Context as _;
 use gctrace_analysis::report::Advice;
 use std::path::Path;
@@ -111,10 +112,6 @@ fn table([without, with]: &[Vec<u64>; 2], advice: &Advice) -> String {
     let most_ns = advice.saves_at_most_ns.unwrap_or(u64::MAX);
     let inside =
         saved_ns >= least_ns && u64::try_from(saved_ns.max(0)).is_ok_and(|ns| ns <= most_ns);
-    let signed = |ns: i64| match ns < 0 {
-        true => format!("-{}", duration(ns.unsigned_abs())),
-        false => duration(ns.unsigned_abs()),
-    };
     format!(
         "\n  training without   {} (mean {})\n  training with      {} (mean {})\n  \
          saving predicted   {} .. {}\n  saving measured    {}: {} the predicted range\n",
@@ -122,11 +119,11 @@ fn table([without, with]: &[Vec<u64>; 2], advice: &Advice) -> String {
         duration(mean_without),
         range(with),
         duration(mean_with),
-        signed(least_ns),
+        signed_duration(least_ns),
         advice
             .saves_at_most_ns
             .map_or_else(|| "?".to_owned(), duration),
-        signed(saved_ns),
+        signed_duration(saved_ns),
         if inside { "inside" } else { "outside" },
     )
 }

@@ -21,6 +21,7 @@ use crate::units::count;
 use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
+use crate::units::signed_duration;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::AdviceId;
 use gctrace_analysis::report::Level;
@@ -289,9 +290,7 @@ fn saving(advice: &Advice) -> Option<String> {
 /// Least and most that it saves.
 fn range(advice: &Advice) -> Option<String> {
     let most = duration(advice.saves_at_most_ns?);
-    let least_ns = advice.saves_at_least_ns.unwrap_or(0);
-    let sign = if least_ns < 0 { "-" } else { "" };
-    let least = format!("{sign}{}", duration(least_ns.unsigned_abs()));
+    let least = signed_duration(advice.saves_at_least_ns.unwrap_or(0));
     Some(match least == most {
         true => most,
         false => format!("{least}..{most}"),

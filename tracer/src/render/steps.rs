@@ -9,6 +9,7 @@ use crate::units::count;
 use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
+use crate::units::signed_duration;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::FullBy;
 use gctrace_analysis::report::MedianComparison;
@@ -214,12 +215,7 @@ fn interval(difference: StepDifference) -> String {
     };
     format!(
         "95 % confidence interval {} to {} by bootstrap{chance}",
-        signed(low_ns),
-        signed(high_ns)
+        signed_duration(low_ns),
+        signed_duration(high_ns)
     )
-}
-
-fn signed(ns: i64) -> String {
-    let sign = if ns < 0 { "−" } else { "" };
-    format!("{sign}{}", duration(ns.unsigned_abs()))
 }

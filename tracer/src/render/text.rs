@@ -21,6 +21,7 @@ use super::table::wrap;
 use super::what_if;
 use crate::print::clean;
 use crate::units::duration;
+use crate::units::signed_duration;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
@@ -110,8 +111,8 @@ fn saves(advice: &Advice, max_ns: u64) -> String {
         return format!(
             "Likely saves {} of the collector's time in training, {} at least, {most} at most \
              (predicted).",
-            signed(likely_ns),
-            signed(advice.saves_at_least_ns.unwrap_or(likely_ns)),
+            signed_duration(likely_ns),
+            signed_duration(advice.saves_at_least_ns.unwrap_or(likely_ns)),
         );
     }
     match advice.saves_at_least_ns {
@@ -126,12 +127,6 @@ fn saves(advice: &Advice, max_ns: u64) -> String {
             least => format!("Saves {least} to {most} of the run (predicted by replay)."),
         },
     }
-}
-
-/// A duration that may be negative.
-fn signed(ns: i64) -> String {
-    let sign = if ns < 0 { "-" } else { "" };
-    format!("{sign}{}", duration(ns.unsigned_abs()))
 }
 
 fn footnote(report: &Report) -> String {

@@ -6,6 +6,7 @@ use super::section::paragraph;
 use super::table::TextTable;
 use crate::units::duration;
 use crate::units::short_count;
+use crate::units::signed_duration;
 use gctrace_analysis::report::PredictedLength;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::Saving;
@@ -88,8 +89,8 @@ fn change(own: &WhatIf) -> String {
 
 fn saves(saving: Saving) -> String {
     match saving.at_least_ns {
-        Some(least) => range(&signed(least), &signed(saving.at_most_ns)),
-        None => format!("up to {}", signed(saving.at_most_ns)),
+        Some(least) => range(&signed_duration(least), &signed_duration(saving.at_most_ns)),
+        None => format!("up to {}", signed_duration(saving.at_most_ns)),
     }
 }
 
@@ -102,14 +103,6 @@ fn range(from: &str, to: &str) -> String {
     match from == to {
         true => from.to_owned(),
         false => format!("{from} .. {to}"),
-    }
-}
-
-fn signed(ns: i64) -> String {
-    let length = duration(ns.unsigned_abs());
-    match ns {
-        ..0 => format!("-{length}"),
-        _ => length,
     }
 }
 

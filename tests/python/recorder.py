@@ -56,7 +56,7 @@ def hold_automatic():
 
 
 # Number of frames recorded of a stack: one more than gctrace records by default.
-STACK_DEPTH = 17
+STACK_DEPTH = 25
 
 
 def stack(frame):

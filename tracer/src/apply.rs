@@ -20,6 +20,7 @@ pub(crate) use report::CollectionSums;
 pub(crate) use session::ApplyRequest;
 pub(crate) use session::ApplySession;
 pub(crate) use session::BlockLengths;
+pub(crate) use session::StartedCommand;
 pub(crate) use setting::GcSetting;
 
 use crate::analyze;
@@ -31,10 +32,7 @@ use crate::args::Verbosity;
 use crate::files::write_export;
 use crate::launch::CommandEnd;
 use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::Signals;
 use crate::print;
-use crate::record::CommandSupervisor;
 use crate::record::INTERRUPTED;
 use crate::render as report_words;
 use crate::text::chain;
@@ -56,8 +54,6 @@ pub(crate) fn run(config: &ApplyConfig, verbosity: Verbosity) -> anyhow::Result<
 }
 
 fn apply(config: &ApplyStart, verbosity: Verbosity) -> anyhow::Result<u8> {
-    // Before any thread is created, so that all of them inherit the mask.
-    let signals = Signals::block().context("cannot block signals")?;
     let request = ApplyRequest {
         settings: setting(&config.settings)?.to_string(),
         step_function: config.step_function.clone(),
@@ -71,19 +67,18 @@ fn apply(config: &ApplyStart, verbosity: Verbosity) -> anyhow::Result<u8> {
             path.display()
         );
     }
-    let mut launch = LaunchPlan::new(&config.command, &invoker, config.as_root);
-    let session = ApplySession::prepare(&mut launch, &invoker, config.as_root, &request)?;
-    if config.prints_to_stdout() {
-        launch
-            .redirect_stdout()
-            .context("the command's standard output")?;
-    }
-    for note in launch.notes() {
-        tracing::warn!("{note}");
-    }
-    let mut command = CommandSupervisor::new(signals);
-    command.started(launch.spawn()?)?;
-    let ended = command.wait_for_end()?;
+    let StartedCommand {
+        launch,
+        mut supervisor,
+        session,
+    } = StartedCommand::start(
+        &config.command,
+        &invoker,
+        config.as_root,
+        config.prints_to_stdout(),
+        &request,
+    )?;
+    let ended = supervisor.wait_for_end()?;
     let report = CommandReport::new(&request.settings, &launch.words(), ended, &session);
     if let Err(error) = write(&report, config, &invoker, verbosity) {
         tracing::error!("{}", chain(&error));

@@ -16,18 +16,15 @@ mod runs;
 mod table;
 
 use crate::apply::ApplyRequest;
-use crate::apply::ApplySession;
 use crate::apply::BlockLengths;
 use crate::apply::GcSetting;
+use crate::apply::StartedCommand;
 use crate::args::OutputFormat;
 use crate::args::TuneConfig;
 use crate::args::Verbosity;
 use crate::files::write_export;
 use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::Signals;
 use crate::print;
-use crate::record::CommandSupervisor;
 use crate::text::shell_line;
 use anyhow::Context as _;
 use gctrace_analysis::tune::MeasuredSetting;
@@ -67,12 +64,6 @@ struct Tuner<'a> {
     settings: Vec<MeasuredSetting>,
 }
 
-/// A command that runs with settings.
-struct TunedCommand {
-    supervisor: CommandSupervisor,
-    session: ApplySession,
-}
-
 impl<'a> Tuner<'a> {
     fn new(config: &'a TuneConfig, verbosity: Verbosity) -> anyhow::Result<Self> {
         let tuner = Self {
@@ -108,10 +99,8 @@ impl<'a> Tuner<'a> {
     }
 
     /// Starts the command with these settings, several of which alternate.
-    fn start(&self, settings: &[String]) -> anyhow::Result<TunedCommand> {
+    fn start(&self, settings: &[String]) -> anyhow::Result<StartedCommand> {
         let config = self.config;
-        // Before any thread is created, so that all of them inherit the mask.
-        let signals = Signals::block().context("cannot block signals")?;
         let request = ApplyRequest {
             settings: settings.join("|"),
             step_function: config.step_function.clone(),
@@ -121,23 +110,13 @@ impl<'a> Tuner<'a> {
             }),
             writes_steps: true,
         };
-        let mut launch = LaunchPlan::new(&config.command, &self.invoker, config.as_root);
-        let as_root = config.as_root;
-        let session = ApplySession::prepare(&mut launch, &self.invoker, as_root, &request)?;
-        if config.prints_to_stdout() {
-            launch
-                .redirect_stdout()
-                .context("the command's standard output")?;
-        }
-        for note in launch.notes() {
-            tracing::warn!("{note}");
-        }
-        let mut supervisor = CommandSupervisor::new(signals);
-        supervisor.started(launch.spawn()?)?;
-        Ok(TunedCommand {
-            supervisor,
-            session,
-        })
+        StartedCommand::start(
+            &config.command,
+            &self.invoker,
+            config.as_root,
+            config.prints_to_stdout(),
+            &request,
+        )
     }
 
     fn is_over_budget(&self) -> bool {

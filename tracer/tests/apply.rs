@@ -18,24 +18,8 @@ use std::process::Stdio;
 use test_kit::interpreters::any_python;
 use test_kit::interpreters::torch;
 use test_kit::limit::WithTimeout as _;
+use test_kit::optimizer::OPTIMIZER;
 use test_kit::recording;
-
-/// A stand-in for torch's module, found by the library as torch's own would be, and its optimizer.
-const OPTIMIZER: &str = r"
-import gc, os, sys, time, types
-hooks = []
-torch = types.ModuleType('torch.optim.optimizer')
-def register(hook): hooks.append(hook)
-torch.register_optimizer_step_post_hook = register
-compiler = types.ModuleType('torch.compiler')
-compiler.is_compiling = lambda: False
-for module in (torch, compiler): sys.modules[module.__name__] = module
-gc.collect()
-class SGD: pass
-optimizer = SGD()
-def step():
-    for hook in hooks: hook(optimizer, (), {})
-";
 
 /// A folder of its own for private folders, so that leftovers are seen.
 struct TestDir(tempfile::TempDir);

@@ -12,30 +12,19 @@ use std::process::Command;
 use std::process::Output;
 use test_kit::interpreters::any_python;
 use test_kit::limit::WithTimeout as _;
+use test_kit::optimizer::OPTIMIZER;
 use test_kit::recording;
 
-/// A stand-in for torch's module, found by the library as torch's own would be, and its optimizer;
-/// a step makes cyclic garbage for several collections.
+/// A step that makes cyclic garbage for several collections.
 const TRAINING: &str = r"
-import gc, os, sys, types
-hooks = []
-torch = types.ModuleType('torch.optim.optimizer')
-def register(hook): hooks.append(hook)
-torch.register_optimizer_step_post_hook = register
-compiler = types.ModuleType('torch.compiler')
-compiler.is_compiling = lambda: False
-sys.modules[torch.__name__] = torch
-sys.modules[compiler.__name__] = compiler
-gc.collect()
-class SGD: pass
 class Node: pass
-optimizer = SGD()
+mark = step
 def step():
     for _ in range(500):
         node = Node()
         node.itself = node
         node.list = []
-    for hook in hooks: hook(optimizer, (), {})
+    mark()
 ";
 
 fn tune(folder: &Path, arguments: &[&str], script: &str) -> Output {
@@ -46,7 +35,7 @@ fn tune(folder: &Path, arguments: &[&str], script: &str) -> Output {
         .arg("--")
         .arg(any_python())
         .arg("-c")
-        .arg(format!("{TRAINING}{script}"))
+        .arg(format!("{OPTIMIZER}{TRAINING}{script}"))
         .env("XDG_RUNTIME_DIR", folder)
         .current_dir(folder);
     command.output_in_time().unwrap()

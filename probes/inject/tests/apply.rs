@@ -12,22 +12,10 @@ use std::process::Command;
 use test_kit::interpreters::Python;
 use test_kit::interpreters::interpreters;
 use test_kit::limit::WithTimeout as _;
+use test_kit::optimizer::OPTIMIZER;
 
-/// A stand-in for torch's module, found by the library as torch's own would be, and its optimizer.
-const OPTIMIZER: &str = r"
-import gc, os, sys, types
-hooks = []
-torch = types.ModuleType('torch.optim.optimizer')
-def register(hook): hooks.append(hook)
-torch.register_optimizer_step_post_hook = register
-compiler = types.ModuleType('torch.compiler')
-compiler.is_compiling = lambda: False
-for module in (torch, compiler): sys.modules[module.__name__] = module
-gc.collect()
-class SGD: pass
-optimizer = SGD()
-def step():
-    for hook in hooks: hook(optimizer, (), {})
+/// Cyclic garbage, and the collections so far.
+const GARBAGE: &str = r"
 class Node:
     def __init__(self): self.me = self
 def garbage(count): [Node() for _ in range(count)]
@@ -97,7 +85,7 @@ fn apply_in(folder: &Path, command: &mut Command, settings: &str) -> Applied {
 /// Runs a script after [`OPTIMIZER`] with settings. Nothing fails in it or in the agent.
 fn apply(python: &Python, settings: &str, script: &str) -> Applied {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = python.command(&format!("{OPTIMIZER}{script}"));
+    let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
     let applied = apply_in(folder.path(), &mut command, settings);
     assert_eq!(applied.errors, "", "{}", python.name);
     assert_eq!(applied.report()["failure"], Value::Null, "{}", python.name);
@@ -217,7 +205,7 @@ for i in range(1, 31):
         let applied = apply(&python, "threshold=7000,freeze,plan:10", script);
         assert_eq!(applied.lines(), ["7000 False True"; 3], "{}", python.name);
         let line = |text: &str| {
-            let script = format!("{OPTIMIZER}{script}");
+            let script = format!("{OPTIMIZER}{GARBAGE}{script}");
             script.lines().position(|line| line.contains(text)).unwrap() + 1
         };
         for (setting, call) in [
@@ -397,7 +385,7 @@ for one in begun: print(*one)
 ";
     for python in interpreters("blocks_alternate") {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = python.command(&format!("{OPTIMIZER}{script}"));
+        let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
         command
             .env("GCTRACE_APPLY_BLOCK", BLOCK.to_string())
             .env("GCTRACE_APPLY_WARM_UP", WARM_UP.to_string());
@@ -547,7 +535,7 @@ print(gc.isenabled(), gc.get_freeze_count())
 ";
     for python in interpreters("a_fault_ends_the_agent_alone") {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = python.command(&format!("{OPTIMIZER}{script}"));
+        let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
         let applied = apply_in(folder.path(), &mut command, "freeze,disable");
         assert_eq!(applied.errors, "", "{}", python.name);
         assert_eq!(applied.lines()[0], "False", "{}", python.name);
@@ -628,7 +616,7 @@ time.sleep(0.05)
 fn without_a_folder_one_line_is_printed() {
     for python in interpreters("without_a_folder_one_line_is_printed") {
         let run = |settings: &str, script: &str| {
-            let mut command = python.command(&format!("{OPTIMIZER}{script}"));
+            let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
             let output = command
                 .env("LD_PRELOAD", gctrace_inject::find_library().unwrap())
                 .env("GCTRACE_APPLY", settings)
@@ -663,7 +651,7 @@ for i in range(1, 21):
     for python in interpreters("ranks_apply_at_the_same_step") {
         let run = |rank: &str| {
             let folder = tempfile::tempdir().unwrap();
-            let mut command = python.command(&format!("{OPTIMIZER}{script}"));
+            let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
             let applied = apply_in(
                 folder.path(),
                 command.env("RANK", rank),
@@ -700,7 +688,7 @@ for i in range(1, 7):
 ";
     for python in interpreters("calls_of_a_function_are_steps") {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = python.command(&format!("{OPTIMIZER}{script}"));
+        let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
         command.env("GCTRACE_STEP_FUNCTION", "Trainer.train_step");
         let applied = apply_in(folder.path(), &mut command, "freeze@step:3");
         assert_eq!(applied.errors, "", "{}", python.name);

@@ -19,6 +19,7 @@
 
 pub mod interpreters;
 pub mod limit;
+pub mod optimizer;
 #[cfg(feature = "preload")]
 pub mod preload;
 #[cfg(feature = "recording")]

@@ -3,7 +3,9 @@
 use super::report::AppliedProcess;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
+use crate::launch::Signals;
 use crate::launch::library_for;
+use crate::record::CommandSupervisor;
 use crate::record::folder::FolderOwner;
 use crate::record::folder::InjectFolder;
 use crate::record::folder::places;
@@ -11,6 +13,7 @@ use anyhow::Context as _;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;
 use nix::unistd::Gid;
 use nix::unistd::Uid;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::io::Write as _;
@@ -76,6 +79,48 @@ impl ApplyRequest {
 pub(crate) struct ApplySession {
     folder: InjectFolder,
     control: File,
+}
+
+/// A command that was started with settings.
+pub(crate) struct StartedCommand {
+    pub(crate) launch: LaunchPlan,
+    pub(crate) supervisor: CommandSupervisor,
+    pub(crate) session: ApplySession,
+}
+
+impl StartedCommand {
+    /// Starts a command with settings. `answers_on_stdout`: its standard output becomes standard
+    /// error, as gctrace's own answer goes there.
+    ///
+    /// # Errors
+    /// The library cannot be loaded into the command, or the command cannot be started.
+    pub(crate) fn start(
+        command: &[OsString],
+        invoker: &Invoker,
+        as_root: bool,
+        answers_on_stdout: bool,
+        request: &ApplyRequest,
+    ) -> anyhow::Result<Self> {
+        // Before any thread is created, so that all of them inherit the mask.
+        let signals = Signals::block().context("cannot block signals")?;
+        let mut launch = LaunchPlan::new(command, invoker, as_root);
+        let session = ApplySession::prepare(&mut launch, invoker, as_root, request)?;
+        if answers_on_stdout {
+            launch
+                .redirect_stdout()
+                .context("the command's standard output")?;
+        }
+        for note in launch.notes() {
+            tracing::warn!("{note}");
+        }
+        let mut supervisor = CommandSupervisor::new(signals);
+        supervisor.started(launch.spawn()?)?;
+        Ok(Self {
+            launch,
+            supervisor,
+            session,
+        })
+    }
 }
 
 impl ApplySession {

@@ -62,7 +62,7 @@ pub(super) fn undo(pid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens gctrace's private folder: nobody else's.
+/// Opens gctrace's private folder, and no other user's.
 fn open_folder(path: &OsStr, own: u32) -> io::Result<File> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let folder = File::from(nix::fcntl::open(path, flags, Mode::empty())?);

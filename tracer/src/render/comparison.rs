@@ -323,7 +323,7 @@ fn remark(note: ComparisonNote) -> &'static str {
             "n = 1: the noise between runs is unknown; compare several runs (A... -- B...)."
         }
         ComparisonNote::NoSteps => {
-            "Training steps are not known in all runs: rates are per second of what follows \
+            "Training steps are unknown in some runs: rates are per second of what follows \
              start-up, and step time is not tested."
         }
         ComparisonNote::DifferentMarks => {

@@ -1,11 +1,11 @@
 //! Settings that alternate in blocks of steps within one run.
 
-use super::TunedCommand;
 use super::Tuner;
 use super::progress::TuneProgress;
 use super::runs;
 use super::table;
 use super::table::CommandSteps;
+use crate::apply::StartedCommand;
 use crate::launch::CommandEnd;
 use crate::print;
 use crate::record::INTERRUPTED;
@@ -66,7 +66,7 @@ enum Watched {
 
 fn watch(
     tuner: &Tuner<'_>,
-    command: &mut TunedCommand,
+    command: &mut StartedCommand,
     progress: &TuneProgress,
 ) -> anyhow::Result<Watched> {
     let mut last: Option<TuneReport> = None;
@@ -98,7 +98,7 @@ fn has_grown(steps: &CommandSteps, last: Option<&TuneReport>) -> bool {
 }
 
 /// Waits for an interval, or the command's end; `Some(None)`: the user ended gctrace.
-fn wait_a_little(command: &mut TunedCommand) -> anyhow::Result<Option<Option<CommandEnd>>> {
+fn wait_a_little(command: &mut StartedCommand) -> anyhow::Result<Option<Option<CommandEnd>>> {
     let supervisor = &mut command.supervisor;
     let running = supervisor.command().map(|running| running.as_fd());
     let descriptors = [supervisor.as_fd()].into_iter().chain(running);
@@ -111,7 +111,7 @@ fn wait_a_little(command: &mut TunedCommand) -> anyhow::Result<Option<Option<Com
 }
 
 /// The result is known while the command runs: prints it, and leaves the command to itself.
-fn go_on(tuner: &Tuner<'_>, mut command: TunedCommand, known: Watched) -> anyhow::Result<u8> {
+fn go_on(tuner: &Tuner<'_>, mut command: StartedCommand, known: Watched) -> anyhow::Result<u8> {
     if let Watched::Known(steps, found) = known {
         match steps.table.rows.is_empty() {
             true => print::message(no_steps(tuner)),

@@ -400,7 +400,12 @@ fn a_launcher_is_no_rank_and_hosts_have_names() {
     for trace in ["ranks 0-1 on node1: ", "ranks 2-3 on node2: "] {
         assert!(text.contains(trace), "{text}");
     }
-    for process in ["node1 - 10 4 ", "node2 - 10 4 ", "node1 1 21 4 ", "node2 2 22 4 "] {
+    for process in [
+        "node1 - 10 4 ",
+        "node2 - 10 4 ",
+        "node1 1 21 4 ",
+        "node2 2 22 4 ",
+    ] {
         assert!(text.contains(process), "{process:?} is not in: {text}");
     }
     // Of one host, its name is no column.

@@ -38,7 +38,7 @@ OTHERS = [re.compile(f"(?:{pattern})$") for pattern in (
     # NVIDIA, PyTorch and others
     r"(cuda|cuda_runtime_api|cupti_\w+|driver_types|nccl|nvml)\.h", r"(hta|torch)/.*\.py", r"source/unix/mio\.rs", r"terminal/buffers\.rs",
     # Examples of programs, and results of scripts.
-    r"(job|loader|small|train)\.py", r"gpu-bundle/.*", r"table\.md",
+    r"(job|loader|small|train)\.py", r"gpu-bundle/.*", r"(gc-log|table)\.md",
     # Placeholders
     r"[A-Z]+/.*", r"\.bpf\.c",
 )]

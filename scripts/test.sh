@@ -5,7 +5,8 @@
 #   kernel   BPF programs in the running kernel, real interpreters: root
 #   kernels  the core of the kernel tier on an old and on the newest stock kernel, emulated (scripts/kernels.sh)
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
-#   torch    PyTorch in a virtual environment, on the GPU if there is one: root
+#   torch    PyTorch in a virtual environment, on the GPU if there is one, and the launchers and
+#            schedulers of docs/tasks: root
 #   gpu-bundle
 #            scripts/gpu-bundle.sh, tried without a GPU: root
 #   programs-short, programs
@@ -75,7 +76,7 @@ lints() {
         note "plain: cargo-deny skipped: not installed (cargo install --locked cargo-deny)"
     fi
     if command -v shellcheck >/dev/null; then
-        shellcheck -x scripts/*.sh scripts/gpu/*.sh tests/*.sh probes/fuzz/*.sh .ci/run || return 1
+        shellcheck -x scripts/*.sh scripts/gpu/*.sh tests/*.sh tests/docs/*/*.sh probes/fuzz/*.sh .ci/run || return 1
     else
         note "plain: shellcheck skipped: not installed"
     fi
@@ -164,6 +165,7 @@ privileged() {
         say "$tier: $(basename "$program")"
         (cd "$folder" && step "$tier" as_root env "GCTRACE_INTERPRETERS=$GCTRACE_INTERPRETERS" \
             "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "GCTRACE_SIMGPU=${GCTRACE_SIMGPU:-}" "PYENV_ROOT=${PYENV_ROOT:-}" \
+            "GCTRACE_SCHEDULERS=${GCTRACE_SCHEDULERS:-}" "GCTRACE_RAY_PYTHON=${GCTRACE_RAY_PYTHON:-}" \
             ${GCTRACE_INJECT_LIBRARY:+"GCTRACE_INJECT_LIBRARY=$GCTRACE_INJECT_LIBRARY"} "CARGO_MANIFEST_DIR=$folder" \
             "$program" --include-ignored --test-threads=1 --show-output </dev/null) || {
             fail "$tier ($(basename "$program"))"
@@ -224,6 +226,13 @@ torch() {
         return 0
     fi
     torch_python torch || return 0
+    # Slurm and Open MPI for the commands in the documents; Ray if the whole tier programs has run.
+    if GCTRACE_SCHEDULERS=$(as_builder scripts/schedulers.sh "$checkout/.schedulers" 2> >(tee "$logs/schedulers" >&2)); then
+        export GCTRACE_SCHEDULERS
+    else
+        note "torch: without schedulers: $(tail -1 "$logs/schedulers")"
+    fi
+    if [ -e "$checkout/.venv-programs/bin/ray" ]; then export GCTRACE_RAY_PYTHON=$checkout/.venv-programs/bin/python; fi
     if nvidia-smi >/dev/null 2>&1; then note "torch: on the GPU"; else note "torch: on the CPU: no NVIDIA driver here"; fi
     privileged torch
 }
@@ -276,7 +285,7 @@ programs() {
 }
 
 need_packages building "${build_packages[@]}"
-need_packages "the tests" binutils python3 python3-venv tmux util-linux
+need_packages "the tests" binutils bubblewrap python3 python3-venv tmux util-linux
 if can_be_root; then need_packages "the kernel tier" gdb strace sudo; fi
 need_cargo
 trusted_target

@@ -18,10 +18,12 @@ fn path_of(test: &str, variable: &str) -> Option<PathBuf> {
     value.map(PathBuf::from)
 }
 
-/// Puts the virtual environment of a Python first.
+/// Puts the virtual environment of a Python first, for an ordinary user.
 fn use_environment(shell: &mut Shell, python: &Path) {
     let bin = python.parent().expect("a file is in a folder");
     shell.path.push(bin.to_owned());
+    let environment = bin.parent().expect("bin is in a folder").to_owned();
+    shell.ordinary_user = Some(vec![environment]);
 }
 
 /// Slurm's controller and its nodes, which are on this machine with host names of their own.
@@ -98,6 +100,7 @@ fn commands_of_mpirun() {
     };
     docs::run("mpi", |shell| {
         shell.add("mpi");
+        shell.ordinary_user = Some(vec![schedulers.clone()]);
         let schedulers = schedulers.display().to_string();
         shell.variables.push(("SCHEDULERS".to_owned(), schedulers));
     });

@@ -16,15 +16,15 @@ def main():
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     kept = [[] for _ in range(100_000)]
-    for _ in range(40):
-        graph = [[one] for one in kept[:40_000]]
+    for _ in range(16):
+        graph = [[one] for one in kept[:30_000]]
         graph.append([[one] for one in graph])
         optimizer.zero_grad()
         model(torch.ones(4, 16)).sum().backward()
         optimizer.step()
     if distributed.is_initialized():
         distributed.destroy_process_group()
-    print("40 steps")
+    print("16 steps")
 
 
 main()

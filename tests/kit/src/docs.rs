@@ -16,6 +16,7 @@
 use crate::interpreters::root;
 use crate::limit::WithTimeout as _;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,6 +24,9 @@ use std::time::SystemTime;
 
 /// Each environment is run by the test of the same name; see `tracer/tests/*docs.rs`.
 pub const ENVIRONMENTS: [&str; 6] = ["user", "root", "torch", "slurm", "mpi", "ray"];
+
+/// `nobody` of Debian; any id without files would do.
+const NOBODY_UID: u32 = 65534;
 
 /// A block of shell commands in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,8 +188,9 @@ pub struct Shell {
     pub variables: Vec<(String, String)>,
     /// Words to replace in commands.
     pub words: Vec<(String, String)>,
-    /// A user to run commands as, if not as this one.
-    pub user: Option<u32>,
+    /// Folders that an ordinary user must be able to read; commands run as one unless it is `None`
+    /// or the test runs as one anyway.
+    pub ordinary_user: Option<Vec<PathBuf>>,
 }
 
 impl Shell {
@@ -194,13 +199,13 @@ impl Shell {
         let folder = tempfile::tempdir().unwrap();
         let work = folder.path().join("work");
         let bin = folder.path().join("bin");
+        let temporary = folder.path().join("tmp");
         let open = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
-        for (path, mode) in [(folder.path(), 0o755), (&work, 0o777), (&bin, 0o755)] {
-            if path != folder.path() {
-                std::fs::create_dir(path).unwrap();
-            }
+        open(folder.path(), 0o755);
+        for (path, mode) in [(&work, 0o777), (&bin, 0o755), (&temporary, 0o777)] {
+            std::fs::create_dir(path).unwrap();
             open(path, mode);
         }
         let built = Path::new(crate::recording::binary()).parent().unwrap();
@@ -220,7 +225,7 @@ impl Shell {
             folder,
             variables: Vec::new(),
             words: Vec::new(),
-            user: None,
+            ordinary_user: None,
         };
         shell.add("");
         shell
@@ -244,23 +249,27 @@ impl Shell {
 
     /// A shell that runs these commands.
     pub fn command(&self, commands: &str) -> Command {
-        use std::os::unix::process::CommandExt as _;
         let folders = self.path.iter().chain([&self.bin]);
         let mut path: Vec<String> = folders.map(|one| one.display().to_string()).collect();
         path.push("/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned());
-        let mut command = Command::new("bash");
+        let mut command = match &self.ordinary_user {
+            Some(folders) if std::fs::metadata("/proc/self").unwrap().uid() == 0 => {
+                let mut command = Command::new(root().join("tests/as_user.sh"));
+                command.arg(NOBODY_UID.to_string()).args(folders);
+                command.args(["--", "bash"]);
+                command
+            }
+            _ => Command::new("bash"),
+        };
         command
             .args(["-eu", "-o", "pipefail", "-c", commands])
             .current_dir(&self.work)
             .env_clear()
             .env("PATH", path.join(":"))
             .env("HOME", &self.work)
-            .env("TMPDIR", self.folder.path())
+            .env("TMPDIR", self.folder.path().join("tmp"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .envs(self.variables.iter().cloned());
-        if let Some(user) = self.user {
-            command.uid(user).gid(user);
-        }
         command
     }
 

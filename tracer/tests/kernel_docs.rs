@@ -1,5 +1,7 @@
 //! Kernel tier: the commands in the documents that need root.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, outside of #[test]")]
+
 use std::process::Child;
 use test_kit::docs;
 use test_kit::docs::Shell;

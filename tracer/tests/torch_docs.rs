@@ -1,5 +1,7 @@
 //! Torch tier: the commands in the documents on launchers and schedulers, with the real ones.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, outside of #[test]")]
+
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::path::PathBuf;
@@ -41,8 +43,8 @@ impl Slurm {
         let started = Self(command.stderr(log).spawn().expect("bash"));
         let waited = shell
             .command(
-                "for n in {1..300}; do if srun --nodes 2 --immediate=1 true; then exit; fi
-                sleep 0.1; done; cat ../slurm/*.log; exit 1",
+                "for n in {1..60}; do if timeout 3 srun --nodes 2 --immediate=1 true; then exit; fi
+                sleep 0.2; done; cat ../slurm/*.log; exit 1",
             )
             .output_in_time()
             .expect("bash");

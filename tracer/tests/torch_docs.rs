@@ -91,6 +91,8 @@ fn commands_of_slurm() {
         shell
             .variables
             .push(("SLURM_CONF".to_owned(), configuration));
+        // Slurm's nodes change host names.
+        shell.ordinary_user = None;
         Slurm::start(shell)
     });
 }

@@ -90,7 +90,11 @@ fn many_traces(report: &Report) -> Vec<String> {
         if trace.cut_at.is_some() || trace.damage.is_some() {
             name = format!("(partly) {name}");
         }
-        let host = trace.host.as_ref().filter(|_| hosts);
+        // Names made with %h contain the host already.
+        let host = trace
+            .host
+            .as_ref()
+            .filter(|host| hosts && !name.contains(host.as_str()));
         let origin: Vec<String> = ranks(report, number)
             .into_iter()
             .chain(host.map(|host| format!("on {host}")))

@@ -9,6 +9,8 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod command_output;
+#[cfg(target_os = "linux")]
+pub(crate) mod copy;
 mod existing;
 mod export;
 mod log;

@@ -53,8 +53,9 @@ search_path() {
 
 # Cargo builds each package where it has unpacked it.
 dry_run() {
+    rm -f "$CARGO_TARGET_DIR/debug/gctrace"
     cd "$stage" && as_builder env PATH="$place/bin" CARGO_TARGET_DIR="$CARGO_TARGET_DIR" \
-        cargo publish --dry-run --workspace --locked
+        cargo publish --dry-run --workspace --allow-dirty --locked
 }
 
 records() {

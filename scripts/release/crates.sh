@@ -2,7 +2,7 @@
 # Makes the packages for crates.io of the commit that is checked out, in RELEASE_OUT
 # (environment.sh): *.crate, and stage-crates, a clone from which they are published:
 #
-#   cd dist/stage-crates && cargo publish --workspace
+#   cd dist/stage-crates && cargo publish --workspace --allow-dirty      (the compiled programs)
 #
 # The package of the BPF programs contains them compiled for every architecture, so that nobody
 # needs clang to build it. scripts/install-test.sh crates builds what the packages contain.
@@ -19,6 +19,6 @@ cd "$clone"
 export CARGO_TARGET_DIR=$release_target_folder
 rm -f "$release_target_folder"/package/*.crate
 GCTRACE_BPF=prebuild "$cargo" check --quiet --locked -p gctrace-ebpf
-"$cargo" package --quiet --workspace --exclude gctrace-test-kit --no-verify --locked
+"$cargo" package --quiet --workspace --exclude gctrace-test-kit --no-verify --allow-dirty --locked
 cp "$release_target_folder"/package/*.crate "$RELEASE_OUT/"
 say "crates: $(cd "$RELEASE_OUT" && echo *.crate)"

@@ -8,10 +8,13 @@
 #   torch    PyTorch in a virtual environment, on the GPU if there is one: root
 #   gpu-bundle
 #            scripts/gpu-bundle.sh, tried without a GPU: root
+#   platforms
+#            what needs no Linux, on other systems (scripts/platforms.sh): root
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but programs, which takes two hours
+#   scripts/test.sh [TIER...]                       default: all but platforms and programs, which
+#                                                   takes two hours
 #
 # A tier that cannot run is skipped, with the reason; so is a single test, which prints a line
 # 'skipped TEST: REASON'. The closing lines list both. Kernel and torch tests are the files
@@ -69,6 +72,7 @@ lints() {
     else
         note "plain: rustdoc skipped: the toolchain has none"
     fi
+    scripts/platforms.sh dependencies || return 1
     if build deny --version >/dev/null 2>&1; then
         build deny --log-level error check bans licenses sources || return 1
     else
@@ -247,6 +251,16 @@ gpu_bundle() {
     rm -rf "$folder"
 }
 
+platforms() {
+    if ! can_be_root; then
+        note "platforms: skipped: needs root (run with sudo)"
+    elif step platforms scripts/platforms.sh; then
+        note "platforms: passed; checked for macOS, not run"
+    else
+        fail platforms
+    fi
+}
+
 # Real programs, each untraced and in every mode. FORM is short or whole.
 programs() {
     local form=$1 options=() closing
@@ -283,11 +297,11 @@ trusted_target
 interpreters
 for tier in "${tiers[@]}"; do
     case $tier in
-    plain | kernel | kernels | chaos | torch) "$tier" ;;
+    plain | kernel | kernels | chaos | torch | platforms) "$tier" ;;
     programs) programs whole ;;
     programs-short) programs short ;;
     gpu-bundle) gpu_bundle ;;
-    *) die "no tier '$tier': plain, kernel, kernels, chaos, torch, gpu-bundle, programs-short, programs" ;;
+    *) die "no tier '$tier': plain, kernel, kernels, chaos, torch, gpu-bundle, platforms, programs-short, programs" ;;
     esac
 done
 

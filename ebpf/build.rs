@@ -16,7 +16,7 @@ use std::path::PathBuf;
 const OBJECTS: [&str; 3] = ["gctrace", "alloc", "cuda"];
 
 /// Architectures whose registers the programs can read: Rust's name, and that in the macro by which
-/// libbpf's bpf_tracing.h selects them.
+/// the header of libbpf selects them.
 const ARCHITECTURES: [(&str, &str); 2] = [("x86_64", "x86"), ("aarch64", "arm64")];
 
 /// Chooses between sources and prebuilt objects.

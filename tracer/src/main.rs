@@ -42,6 +42,8 @@ mod privileges;
 #[cfg(target_os = "linux")]
 mod record;
 #[cfg(target_os = "linux")]
+mod setup;
+#[cfg(target_os = "linux")]
 mod top;
 #[cfg(target_os = "linux")]
 mod tune;

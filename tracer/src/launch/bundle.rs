@@ -76,7 +76,7 @@ impl BundledLibrary {
             }
         }
         let path = folder.join(self.name);
-        keep_copy(&path, &self.contents()?)?;
+        keep_copy(&path, &self.contents()?, 0o644)?;
         Ok(path)
     }
 }

@@ -14,6 +14,7 @@ use crate::variables::variable;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;
+use std::env::consts::ARCH;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
@@ -225,7 +226,7 @@ fn version_matches(path: &Path) -> Result<(), LibraryError> {
     };
     let version = gctrace_probes::exported_bytes(path, gctrace_ring::VERSION_SYMBOL)
         .map_err(|error| unusable(error.to_string()))?
-        .ok_or_else(|| unusable("it is not gctrace's library for x86-64".to_owned()))?;
+        .ok_or_else(|| unusable(format!("it is not gctrace's library for {ARCH}")))?;
     if version == gctrace_ring::VERSION.as_bytes() {
         return Ok(());
     }

@@ -1,7 +1,8 @@
 //! Prints what `gctrace-probes` finds in files, and how long it takes.
 //!
-//! `cargo run --release -p gctrace-probes --example resolve -- [--rung code-analysis] [--cache DIR] FILE...|--pid PID`
+//! `cargo run --release -p gctrace-probes --example resolve -- [--rung code-analysis] [--cache DIR] [--debug DIR] [--aarch64] FILE...|--pid PID`
 
+use gctrace_probes::Machine;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::identify;
 use gctrace_probes::maps;
@@ -17,6 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         match argument.as_str() {
             "--rung" => options.first_rung = serde_json::from_value(value()?.into())?,
             "--cache" => options.cache = Some(value()?.into()),
+            "--debug" => options.debug_roots = vec![value()?.into()],
+            "--aarch64" => options.machine = Machine::Aarch64,
             "--pid" => {
                 for candidate in maps::candidates(value()?.parse()?)? {
                     println!("{candidate:?}");

@@ -3,6 +3,7 @@
 use crate::ResolveError;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
+use crate::elf::Machine;
 use crate::elf::NotAnImage;
 use crate::elf::open;
 use std::path::Path;
@@ -34,12 +35,14 @@ pub enum ProgramKind {
 /// [`ProgramKind::Other`].
 pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
     let cache = open(file)?;
-    Ok(match ElfImage::parse(ImageData::File(&cache)) {
-        Ok(image) => kind_of(&image),
-        Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
-            ProgramKind::Other
-        }
-    })
+    Ok(
+        match ElfImage::parse(ImageData::File(&cache), Machine::HOST) {
+            Ok(image) => kind_of(&image),
+            Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
+                ProgramKind::Other
+            }
+        },
+    )
 }
 
 fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
@@ -78,7 +81,7 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
         "/usr/lib",
     ];
     let cache = open(executable).ok()?;
-    let image = ElfImage::parse(ImageData::File(&cache)).ok()?;
+    let image = ElfImage::parse(ImageData::File(&cache), Machine::HOST).ok()?;
     let name = image.needed().into_iter().find(|name| is_libpython(name))?;
     let folder = executable.parent()?;
     let declared = image.library_folders().into_iter().map(|declared| {

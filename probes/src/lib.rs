@@ -44,6 +44,7 @@ pub mod progress;
 mod python;
 mod resolution;
 
+pub use elf::Machine;
 pub use error::ResolveError;
 pub use gctrace_abi::ArgumentRegister;
 pub use gctrace_abi::CollectorArguments;

@@ -8,13 +8,12 @@ use super::points::CollectorFunction;
 use super::points::FunctionRole;
 use super::points::points;
 use crate::code::CodeGraph;
+use crate::code::Flow;
+use crate::code::Instruction;
+use crate::code::decode;
 use crate::elf::ElfImage;
-use crate::placement::decode;
 use crate::python::version::CollectorKind;
 use crate::resolution::ProbePoint;
-use iced_x86::Mnemonic;
-use iced_x86::OpKind;
-use iced_x86::Register;
 use memchr::memmem;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -193,18 +192,16 @@ fn unexported_stop_and_start(
     Some((stop.clone(), start.clone()))
 }
 
-/// `N` of a function that is `add rdi, N; jmp ...`: it passes on a member of the structure in its
-/// argument. Both functions are of that form, with `&interp->stoptheworld` (Python/pystate.c).
+/// `N` of a function that only adds `N` to its first argument and jumps: it passes on a member of
+/// the structure in its argument. Both functions are of that form, with `&interp->stoptheworld`
+/// (Python/pystate.c).
 fn moved_argument(image: &ElfImage<'_>, range: &Range<u64>) -> Option<u64> {
     let body = decode(image, range);
-    let [add, jump, ..] = body.as_slice() else {
-        return None;
-    };
-    let moves = add.mnemonic() == Mnemonic::Add
-        && add.op0_register() == Register::RDI
-        && matches!(
-            add.op1_kind(),
-            OpKind::Immediate32to64 | OpKind::Immediate8to64
-        );
-    (moves && jump.mnemonic() == Mnemonic::Jmp).then(|| add.immediate(1))
+    let rest = body.iter().skip_while(|one| one.is_landing_pad());
+    let added: Vec<u64> = rest
+        .clone()
+        .map_while(Instruction::added_to_first_argument)
+        .collect();
+    let jumps = rest.skip(added.len()).next()?.flow() == Flow::Jump;
+    (jumps && !added.is_empty()).then(|| added.into_iter().fold(0, u64::wrapping_add))
 }

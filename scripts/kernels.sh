@@ -11,7 +11,7 @@
 #
 # With GCTRACE_MACHINE=aarch64 everything is for that machine: cross-built tests, its kernels (a
 # VERSION ending in -16k is a kernel with pages of 16 KiB) in .cross-kernels, its interpreters in
-# .cross-interpreters, and a small Debian of that machine around them. scripts/aarch64.sh calls it.
+# .cross-interpreters, and a small Debian of that machine (scripts/cross-root.sh) around them. scripts/aarch64.sh calls it.
 #
 # The closing table has a line per check and a column per kernel. An unavailable kernel is a named
 # skip. GCTRACE_KERNELS_CORE=short leaves out the checks that take longest.
@@ -106,8 +106,6 @@ if [ "$machine" = aarch64 ]; then
         manylinux-3.15 manylinux-3.13t manylinux-3.14t manylinux-3.15t)
 fi
 if [ -n "${GCTRACE_KERNELS_CHECKS:-}" ]; then read -r -a core <<<"$GCTRACE_KERNELS_CHECKS"; fi
-# Packages of the machine around the tests, where it is not this one.
-guest_packages=(bash coreutils dash grep libc-bin libcap2-bin mount procps python3 sed util-linux)
 # Programs that the tests and the interpreters call.
 commands=(sh bash env true touch sleep timeout cut grep head tail cat mkdir chmod chown mount umount uname setpriv setcap unshare
     stat dirname realpath setsid nice kill)
@@ -175,29 +173,6 @@ fetch() {
 
 # -------------------------------------------------------------------- image
 
-# A small Debian of the other machine at .cross-kernels/root, with debug files of the Pythons of the
-# same release: these are found by their symbols, the others by their code.
-fetch_guest() {
-    local root=$folder/root packages id library
-    if [ -e "$root/.complete" ]; then return 0; fi
-    apt_lists || die "this machine has no Debian archive in its package sources"
-    options+=(-o APT::Default-Release=trixie)
-    mapfile -t packages < <(debian_closure "${guest_packages[@]/%/:$debian_machine}" | sed "s/:$debian_machine\$//" |
-        grep -vE '^(debconf|dpkg|perl-base|tzdata|cdebconf.*|gcc-.*-base|libc-gconv.*|media-types|tar)$')
-    rm -rf "$root"
-    debian_into "$root" "${packages[@]/%/:$debian_machine/trixie}" || die "the other machine's Debian could not be unpacked (see $log)"
-    debian_into "$root/debug" "python3.13-dbg:$debian_machine/trixie" || die "Python's debug files could not be unpacked (see $log)"
-    for library in bin/python3.13 "l/libpython3.13.so.1.0"; do
-        id=$(readelf -n "$checkout/.cross-interpreters/trixie/usr/$library" | sed -n 's/.*Build ID: //p')
-        mkdir -p "$root/usr/lib/debug/.build-id/${id:0:2}"
-        mv "$root/debug/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug" "$root/usr/lib/debug/.build-id/${id:0:2}/" ||
-            die "Debian's debug files are of another build than its Python: remove .cross-interpreters/trixie"
-    done
-    rm -rf "${root:?}"/{debug,usr/share,var}
-    ln -sfn dash "$root/usr/bin/sh"
-    touch "$root/.complete"
-}
-
 # The files of an interpreter that go into the image.
 interpreter_files() {
     local path=$1
@@ -239,7 +214,7 @@ ENVIRONMENT
             for name in "${commands[@]}"; do PATH=$PATH:/usr/sbin:/sbin command -v "$name" | grep / || true; done
             printf '%s\n' /bin/sh /bin/bash /usr/bin/python3
         else
-            printf '%s\t%s\n' "$folder/root" /
+            printf '%s\t%s\n' "$checkout/.cross-root" /
         fi
         printf '%s\n' /etc/passwd /etc/group "$checkout/tests/python" "$checkout/tests/as_user.sh" \
             "$gctrace"/*.so "$gctrace"/deps/libgctrace_*.so
@@ -322,7 +297,7 @@ objcopy=objcopy
 if [ "$machine" = aarch64 ]; then objcopy=llvm-objcopy; fi
 need_cargo
 [ -e "$manifest" ] || GCTRACE_MACHINE=$machine as_builder "$checkout/scripts/interpreters.sh" "${manifest%/*}" >>"$log"
-if [ "$machine" != "$(uname -m)" ]; then fetch_guest; fi
+if [ "$machine" != "$(uname -m)" ]; then as_builder "$checkout/scripts/cross-root.sh" "$checkout/.cross-root" >>"$log"; fi
 say "building the tests and the image"
 make_image "$folder/image"
 booted=()

@@ -92,14 +92,15 @@ if [ "$machine" = aarch64 ]; then
     core=(
         kernel_load:the_verifier_accepts_every_program
         kernel_support:doctor_agrees_with_what_recording_does
-        kernel_support:return_probes_pass_seccomp_filters
         "${core[@]}"
         kernel_inject:beside_the_probes::debian_3_13
         kernel_inject:beside_the_probes::debian_3_13_shared
         kernel_follow:launchers_of_several_interpreters_are_complete
         kernel_control:attaching_records_and_detaches_cleanly
         kernel_control:killed_gctrace_leaves_the_program_running_and_a_readable_trace
-        kernel_top:debian_3_13
+        kernel_top:debian_3_14
+        kernel_top:incremental_3_14
+        kernel_top:free_threaded_3_14
         kernel_support:nothing_is_left_behind
     )
     interpreters=(debian-3.13 debian-3.13-shared debian-3.14 debian-3.14-shared debian-3.15 manylinux-3.14-incremental

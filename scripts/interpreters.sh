@@ -2,7 +2,8 @@
 # Puts CPython interpreters of many kinds into a folder and lists them in a manifest, so that the
 # tests can check every collector CPython ever had.
 #
-#   scripts/interpreters.sh [FOLDER]          (default: .interpreters)
+#   scripts/interpreters.sh [FOLDER]             (default: .interpreters)
+#   scripts/interpreters.sh --aarch64 [FOLDER]   (default: .interpreters/aarch64)
 #
 # FOLDER/manifest.tsv has one line per interpreter, tab separated:
 #   name  version  kind  path  note
@@ -15,6 +16,9 @@
 # An unavailable kind has `-` for version and path, and its note has the reason: tests print it as a
 # named skip.
 #
+# --aarch64: files of interpreters for that machine, to analyze on any machine (path is the file with
+# the collector), and the symbols of the same builds in FOLDER/debug (kind `symbols`).
+#
 # Owned here: where interpreters come from and how they are made to run here. Not here: how they are
 # used.
 #
@@ -26,7 +30,13 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-folder=${1:-$here/../.interpreters}
+files=
+folder=$here/../.interpreters
+if [ "${1:-}" = --aarch64 ]; then
+    files=aarch64 folder=$folder/aarch64
+    shift
+fi
+folder=${1:-$folder}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 manifest=$folder/manifest.tsv
@@ -339,8 +349,14 @@ pypi() {
 
 # --------------------------------------------------------------------------
 
-case $(uname -s)-$machine in
-Linux-x86_64 | Linux-aarch64)
+case $files-$(uname -s)-$machine in
+aarch64-*)
+    # shellcheck source-path=SCRIPTDIR source=interpreters-aarch64.sh
+    . "$here/interpreters-aarch64.sh"
+    aarch64_debian
+    aarch64_pypi
+    ;;
+-Linux-x86_64 | -Linux-aarch64)
     if [ ${#runner[@]} = 0 ]; then installed; fi
     debian
     pypi

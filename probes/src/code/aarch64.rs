@@ -143,7 +143,7 @@ impl Instruction {
             .then(|| (self.register(5), self.bits(10, 12).into()))
     }
 
-    /// Register and constant of a `mov` of up to 16 bits.
+    /// Register and constant of a `mov` of 16 bits.
     pub(crate) fn moved_constant(&self) -> Option<(u8, u32)> {
         self.is(0x7fe0_0000, 0x5280_0000)
             .then(|| (self.register(0), self.bits(5, 16)))
@@ -183,18 +183,6 @@ impl Instruction {
         self.branch_target().is_some() && !self.is(0xff00_0010, 0x5400_0010)
             || self.loaded_place().is_some()
             || indirect.iter().any(|value| self.is(0xffff_fc1f, *value))
-    }
-
-    /// Whether it only marks where indirect branches may lead to (`bti`).
-    pub(super) fn is_landing_pad(&self) -> bool {
-        self.is(0xffff_ff3f, 0xd503_241f)
-    }
-
-    pub(super) fn added_to_first_argument(&self) -> Option<u64> {
-        match self.addition()? {
-            (0, 0, constant) => u64::try_from(constant).ok(),
-            _ => None,
-        }
     }
 
     fn decoded(&self) -> Option<yaxpeax_arm::armv8::a64::Instruction> {
@@ -417,11 +405,11 @@ const CHANGED_BY_CALLS: Registers = Registers(0x4007_ffff);
 impl KnownValues {
     /// Follows an instruction; the address that it completes in a register.
     pub(crate) fn follow(&mut self, one: &Instruction) -> Option<u64> {
-        let place = one.loaded_place();
-        let sum = one.addition().and_then(|(_, source, constant)| {
-            Some(self.get(source)?.wrapping_add_signed(constant))
-        });
-        if let Some(value) = place.or(sum) {
+        if let Some((register, constant)) = one.moved_constant() {
+            self.set(register, Some(constant.into()));
+            return None;
+        }
+        if let Some(value) = one.loaded_place().or_else(|| self.sum(one)) {
             // Register 31 is the zero register for one and `sp` for the other: of no interest.
             self.set(one.register(0), Some(value));
             return (!one.is_page()).then_some(value);
@@ -441,6 +429,16 @@ impl KnownValues {
         None
     }
 
+    /// Result of an addition.
+    fn sum(&self, one: &Instruction) -> Option<u64> {
+        if let Some((_, source, constant)) = one.addition() {
+            return Some(self.get(source)?.wrapping_add_signed(constant));
+        }
+        one.is(0xffe0_fc00, 0x8b00_0000).then_some(())?; // add of two registers
+        let (left, right) = (self.get(one.register(5))?, self.get(one.register(16))?);
+        Some(left.wrapping_add(right))
+    }
+
     /// The value of a register, if known.
     pub(crate) fn get(&self, register: u8) -> Option<u64> {
         self.0.get(usize::from(register)).copied().flatten()
@@ -451,4 +449,21 @@ impl KnownValues {
             *known = value.filter(|_| register != STACK_POINTER);
         }
     }
+}
+
+/// `N` of a function that only adds `N` to its first argument and jumps.
+pub(super) fn moved_argument(body: &[super::Instruction]) -> Option<u64> {
+    let mut known = KnownValues::default();
+    known.set(0, Some(0));
+    for one in body.iter().take(4) {
+        let super::Instruction::Aarch64(one) = one else {
+            return None;
+        };
+        match one.flow() {
+            Flow::Jump => return known.get(0).filter(|moved| *moved != 0),
+            Flow::Next => known.follow(one),
+            _ => return None,
+        };
+    }
+    None
 }

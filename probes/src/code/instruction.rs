@@ -134,22 +134,6 @@ impl Instruction {
         }
     }
 
-    /// Whether it only marks where indirect branches may lead to.
-    pub(crate) fn is_landing_pad(&self) -> bool {
-        match self {
-            Self::X86_64(one) => one.code() == iced_x86::Code::Endbr64,
-            Self::Aarch64(one) => one.is_landing_pad(),
-        }
-    }
-
-    /// `N` if it adds the constant `N` to the first argument.
-    pub(crate) fn added_to_first_argument(&self) -> Option<u64> {
-        match self {
-            Self::X86_64(one) => x86_64::added_to_first_argument(one),
-            Self::Aarch64(one) => one.added_to_first_argument(),
-        }
-    }
-
     /// The instruction in the syntax that disassemblers use, for people to read.
     pub(crate) fn text(&self) -> String {
         match self {
@@ -197,6 +181,15 @@ pub(crate) fn decode_bytes(machine: Machine, bytes: &[u8], address: u64) -> Vec<
     match machine {
         Machine::X86_64 => x86_64::decode(bytes, address),
         Machine::Aarch64 => aarch64::decode(bytes, address),
+    }
+}
+
+/// `N` of a function that only adds `N` to its first argument and jumps: it passes on a member of
+/// the structure in its argument.
+pub(crate) fn moved_argument(machine: Machine, body: &[Instruction]) -> Option<u64> {
+    match machine {
+        Machine::X86_64 => x86_64::moved_argument(body),
+        Machine::Aarch64 => aarch64::moved_argument(body),
     }
 }
 

@@ -21,4 +21,5 @@ pub(crate) use instruction::Registers;
 pub(crate) use instruction::decode;
 #[cfg(test)]
 pub(crate) use instruction::decode_bytes;
+pub(crate) use instruction::moved_argument;
 pub(crate) use references::near_loads;

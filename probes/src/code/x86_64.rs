@@ -164,13 +164,16 @@ pub(super) fn loads_address(instruction: &iced_x86::Instruction, target: u64) ->
     relative || immediate
 }
 
-/// `N` of `add rdi, N`.
-pub(super) fn added_to_first_argument(instruction: &iced_x86::Instruction) -> Option<u64> {
-    let adds = instruction.mnemonic() == Mnemonic::Add
-        && instruction.op0_register() == Register::RDI
+/// `N` of a function that is `add rdi, N; jmp ...`.
+pub(super) fn moved_argument(body: &[Instruction]) -> Option<u64> {
+    let [Instruction::X86_64(add), Instruction::X86_64(jump), ..] = body else {
+        return None;
+    };
+    let moves = add.mnemonic() == Mnemonic::Add
+        && add.op0_register() == Register::RDI
         && matches!(
-            instruction.op1_kind(),
+            add.op1_kind(),
             OpKind::Immediate32to64 | OpKind::Immediate8to64
         );
-    adds.then(|| instruction.immediate(1))
+    (moves && jump.mnemonic() == Mnemonic::Jmp).then(|| add.immediate(1))
 }

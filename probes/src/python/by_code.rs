@@ -8,9 +8,8 @@ use super::points::CollectorFunction;
 use super::points::FunctionRole;
 use super::points::points;
 use crate::code::CodeGraph;
-use crate::code::Flow;
-use crate::code::Instruction;
 use crate::code::decode;
+use crate::code::moved_argument;
 use crate::elf::ElfImage;
 use crate::python::version::CollectorKind;
 use crate::resolution::ProbePoint;
@@ -183,25 +182,15 @@ fn unexported_stop_and_start(
         .into_iter()
         .filter(|callee| reached.contains(callee))
         .filter_map(|callee| graph.containing(callee))
-        .filter_map(|range| Some((range.clone(), moved_argument(image, &range)?)))
+        .filter_map(|range| {
+            // Both pass on `&interp->stoptheworld` (Python/pystate.c).
+            let member = moved_argument(image.machine, &decode(image, &range))?;
+            Some((range, member))
+        })
         .collect();
     let (stop, member) = wrappers.first()?;
     let (start, _) = wrappers
         .iter()
         .find(|(range, other)| range != stop && other == member)?;
     Some((stop.clone(), start.clone()))
-}
-
-/// `N` of a function that only adds `N` to its first argument and jumps: it passes on a member of
-/// the structure in its argument. Both functions are of that form, with `&interp->stoptheworld`
-/// (Python/pystate.c).
-fn moved_argument(image: &ElfImage<'_>, range: &Range<u64>) -> Option<u64> {
-    let body = decode(image, range);
-    let rest = body.iter().skip_while(|one| one.is_landing_pad());
-    let added: Vec<u64> = rest
-        .clone()
-        .map_while(Instruction::added_to_first_argument)
-        .collect();
-    let jumps = rest.skip(added.len()).next()?.flow() == Flow::Jump;
-    (jumps && !added.is_empty()).then(|| added.into_iter().fold(0, u64::wrapping_add))
 }

@@ -30,24 +30,12 @@ give_up() {
     exit 1
 }
 
-# The compiler with all libraries that it loads; where it runs is up to its own loader.
+# The compiler with all libraries that it loads.
 compiler_packages() {
-    echo libstd-rust-dev
-    apt-cache "${options[@]}" depends --recurse --no-suggests --no-recommends --no-conflicts --no-breaks --no-replaces \
-        --no-enhances "$(apt-cache "${options[@]}" depends --important libstd-rust-dev | sed -n 's/^ *Depends: //p')" |
-        grep '^[a-z]' | grep -vE '^(gcc-.*-base|libc-gconv-modules-extra)$'
-    echo rustc
-}
-
-# unpack PACKAGE...
-unpack() {
-    local deb
-    rm -rf "$folder/debs"
-    mkdir -p "$folder/debs" "$folder/root/usr"/{lib,lib64}
-    for deb in lib lib64; do ln -sfn "usr/$deb" "$folder/root/$deb"; done
-    (cd "$folder/debs" && apt-get "${options[@]}" download "$@") >>"$log" 2>&1 || return 1
-    for deb in "$folder"/debs/*.deb; do dpkg-deb -x "$deb" "$folder/root" >>"$log" 2>&1 || return 1; done
-    rm -rf "$folder/debs"
+    printf '%s\n' libstd-rust-dev rustc
+    # shellcheck disable=SC2046  # one word each
+    debian_closure $(apt-cache "${options[@]}" depends --important libstd-rust-dev | sed -n 's/^ *Depends: //p') |
+        grep -vE '^(gcc-.*-base|libc-gconv-modules-extra)$'
 }
 
 # What is missing, one mark per package set: 'compiler', the targets with a library, 'source'.
@@ -76,7 +64,7 @@ fetch() {
         aarch64-unknown-linux-gnu) packages=(libstd-rust-dev:arm64) ;;
         source) packages=(rust-src) ;;
         esac
-        unpack "${packages[@]}" || give_up "Debian's packages could not be unpacked: ${packages[*]} (see $log)"
+        debian_into "$folder/root" "${packages[@]}" || give_up "Debian's packages could not be unpacked: ${packages[*]} (see $log)"
         touch "$folder/.complete-$set"
     done
     rm -rf "$folder/apt"

@@ -46,12 +46,8 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!(
-    "gctrace reads function arguments by the x86-64 calling convention; other machines are not supported yet"
-);
-
 mod allocations;
+mod arch;
 mod arenas;
 mod attach;
 mod calibrate;

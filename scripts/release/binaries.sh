@@ -14,7 +14,8 @@ libraries=(libgctrace_inject.so libgctrace_simgpu.so)
 objcopy=objcopy
 if [ "$RELEASE_ARCH" != "$(uname -m)" ]; then
     objcopy=$RELEASE_ARCH-linux-gnu-objcopy
-    need_packages "binaries of $RELEASE_ARCH" "binutils-$RELEASE_ARCH-linux-gnu"
+    need_packages "binaries of $RELEASE_ARCH" "binutils-$RELEASE_ARCH-linux-gnu" qemu-user-static
+    "$checkout/scripts/cross-root.sh" "$checkout/.cross-root" >&2
 fi
 
 # stripped FROM TO: the file without names and line tables, which go to debug/.
@@ -27,12 +28,12 @@ stripped() {
     chmod 644 "$debug"
 }
 
-# gctrace of this machine's architecture, which writes its own documentation.
+# The program writes its own documentation.
 documenting() {
     if [ "$RELEASE_ARCH" = "$(uname -m)" ]; then
         "$RELEASE_STAGE/bin/gctrace" "$@"
     else
-        (unset RUSTC && build run --quiet --locked -p gctrace -- "$@")
+        "qemu-$RELEASE_ARCH-static" -L "$checkout/.cross-root" "$RELEASE_STAGE/bin/gctrace" "$@"
     fi
 }
 

@@ -77,4 +77,14 @@ need_packages releases "${release_packages[@]}"
 need_cargo
 [ "$builder" = "$(id -un)" ] || die "run it as $builder, without sudo"
 release_tools=$("$checkout/scripts/release-venv.sh") || die "the tools could not be installed"
+if [ "$RELEASE_ARCH" != "$(uname -m)" ] && [ -z "${RUSTC:-}" ]; then
+    RUSTC=$("$checkout/scripts/cross-rust.sh" "$checkout/.cross-rust" "$release_target") ||
+        die "there is no Rust compiler for $RELEASE_ARCH"
+    export RUSTC
+fi
+if [ "$RELEASE_ARCH" != "$(uname -m)" ] && [ -z "${RUSTC:-}" ]; then
+    RUSTC=$("$checkout/scripts/cross-rust.sh" "$checkout/.cross-rust" "$release_target") ||
+        die "there is no Rust compiler for $RELEASE_ARCH"
+    export RUSTC
+fi
 release_options

@@ -19,6 +19,7 @@ use gctrace_ring::RENDEZVOUS_VARIABLE;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;
 use nix::errno::Errno;
 use nix::unistd::Uid;
+use std::env::consts::ARCH;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
@@ -333,7 +334,7 @@ fn version_matches(path: &Path, file: &File) -> Result<(), LibraryError> {
     let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
     let version = gctrace_probes::exported_bytes(opened.as_ref(), gctrace_ring::VERSION_SYMBOL)
         .map_err(|error| unusable(error.to_string()))?
-        .ok_or_else(|| unusable("it is not gctrace's library for x86-64".to_owned()))?;
+        .ok_or_else(|| unusable(format!("it is not gctrace's library for {ARCH}")))?;
     if version == gctrace_ring::VERSION.as_bytes() {
         return Ok(());
     }

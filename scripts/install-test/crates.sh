@@ -51,10 +51,11 @@ search_path() {
     done
 }
 
-# Cargo builds each package where it has unpacked it.
+# Cargo builds each package where it has unpacked it; with the workspace's profile, so that
+# dependencies are those of other builds.
 dry_run() {
     rm -f "$CARGO_TARGET_DIR/debug/gctrace"
-    cd "$stage" && as_builder env PATH="$place/bin" CARGO_TARGET_DIR="$CARGO_TARGET_DIR" \
+    cd "$stage" && as_builder env PATH="$place/bin" CARGO_TARGET_DIR="$CARGO_TARGET_DIR" CARGO_PROFILE_DEV_DEBUG=line-tables-only \
         cargo publish --dry-run --workspace --allow-dirty --locked
 }
 

@@ -51,7 +51,14 @@ same() {
     say "windows: $what: $(wc -c <"$place/printed") bytes, as on Linux"
 }
 
-run_windows() {
+run_# Rust's standard library draws random numbers from this library, which wine has from version 9 on.
+random_numbers() {
+    printf '%s\n' '#include <windows.h>' '#include <ntsecapi.h>' \
+        'BOOL WINAPI ProcessPrng(BYTE *data, SIZE_T bytes) { return RtlGenRandom(data, (ULONG)bytes); }' >"$place/random.c"
+    x86_64-w64-mingw32-gcc -shared -o "${there%/*}/bcryptprimitives.dll" "$place/random.c" -ladvapi32
+}
+
+windows() {
     local trace words code=0 stacks=analysis/event/tests/every-record.json
     for trace in analysis/event/tests/*.json analysis/tests/data/*/*.json.gz; do
         same "analyze $trace" analyze --full "$trace"
@@ -89,6 +96,7 @@ windows() {
     here=${CARGO_TARGET_DIR:-$checkout/target}/debug
     there=${CARGO_TARGET_DIR:-$checkout/target}/platforms/$windows/debug/gctrace.exe
     recorded=$place/trace.json
+    random_numbers
     cd "$checkout"
     "$here/gctrace" --quiet --mode inject -o "$recorded" -- python3 examples/train.py >/dev/null || die "no trace could be recorded"
     run_windows

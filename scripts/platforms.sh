@@ -51,14 +51,7 @@ same() {
     say "windows: $what: $(wc -c <"$place/printed") bytes, as on Linux"
 }
 
-run_# Rust's standard library draws random numbers from this library, which wine has from version 9 on.
-random_numbers() {
-    printf '%s\n' '#include <windows.h>' '#include <ntsecapi.h>' \
-        'BOOL WINAPI ProcessPrng(BYTE *data, SIZE_T bytes) { return RtlGenRandom(data, (ULONG)bytes); }' >"$place/random.c"
-    x86_64-w64-mingw32-gcc -shared -o "${there%/*}/bcryptprimitives.dll" "$place/random.c" -ladvapi32
-}
-
-windows() {
+run_windows() {
     local trace words code=0 stacks=analysis/event/tests/every-record.json
     for trace in analysis/event/tests/*.json analysis/tests/data/*/*.json.gz; do
         same "analyze $trace" analyze --full "$trace"
@@ -83,6 +76,13 @@ windows() {
         die "windows: recording is not refused: $code, $(cat "$place/errors")"
     fi
     say "windows: recording is refused: $(head -1 "$place/errors")"
+}
+
+# Rust's standard library draws random numbers from this library, which wine has from version 9 on.
+random_numbers() {
+    printf '%s\n' '#include <windows.h>' '#include <ntsecapi.h>' \
+        'BOOL WINAPI ProcessPrng(BYTE *data, SIZE_T bytes) { return RtlGenRandom(data, (ULONG)bytes); }' >"$place/random.c"
+    x86_64-w64-mingw32-gcc -shared -o "${there%/*}/bcryptprimitives.dll" "$place/random.c" -ladvapi32
 }
 
 windows() {

@@ -21,7 +21,7 @@ from pathlib import Path
 
 CHECKED = {".rs", ".c", ".h", ".py", ".sh", ".md", ".toml"}
 # Folders with build results or installations, in .gitignore.
-BUILT = {"target", "gpu-bundle", "gpu-results", "__pycache__"}
+BUILT = {"target", "dist", "gpu-bundle", "gpu-results", "__pycache__"}
 OPEN = {".cargo", ".ci", ".github"}
 
 NAME = re.compile(r"(?<![\w/.$}>{-])((?:[\w.*-]+/)*[\w.*-]*[\w*]\.(?:rs|py|sh|md|c|h))(?![\w(/*{-]|\.\w)")

@@ -24,14 +24,16 @@ pub use table::ProbedEnds;
 pub use table::ProbedFunction;
 pub use table::TABLE;
 
+use crate::code::Flow;
+use crate::code::decode;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
+use crate::elf::Machine;
 use crate::elf::NotAnImage;
 use crate::elf::open;
 use crate::error::ResolveError;
 use crate::placement;
 use crate::placement::PreservedState;
-use iced_x86::FlowControl;
 use std::path::Path;
 
 /// Suffixes of function variants for per-thread default streams (`cuda.h`, `cuda_runtime_api.h`).
@@ -119,13 +121,17 @@ pub struct CudaPoints {
     pub absent: Vec<&'static str>,
 }
 
-/// Finds the functions of a library by its exported symbols.
+/// Finds the functions of a library for a machine by its exported symbols.
 ///
 /// # Errors
-/// If the file cannot be opened. A file that is not an ELF file for this machine has no functions.
-pub fn resolve_library(file: &Path, library: CudaLibrary) -> Result<CudaPoints, ResolveError> {
+/// If the file cannot be opened. A file that is not an ELF file for that machine has no functions.
+pub fn resolve_library(
+    file: &Path,
+    library: CudaLibrary,
+    machine: Machine,
+) -> Result<CudaPoints, ResolveError> {
     let cache = open(file)?;
-    match ElfImage::parse(ImageData::File(&cache)) {
+    match ElfImage::parse(ImageData::File(&cache), machine) {
         Ok(image) => Ok(points(&image, library)),
         // A linker script, or a library for another machine.
         Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
@@ -200,10 +206,10 @@ fn point(
 /// The return instructions of a function; empty if its end is unknown. A function that leaves by a
 /// jump to another one has no return instruction on that path, so such a call has no end.
 fn return_instructions(image: &ElfImage<'_>, range: &std::ops::Range<u64>) -> Vec<u64> {
-    placement::decode(image, range)
+    decode(image, range)
         .iter()
-        .filter(|instruction| instruction.flow_control() == FlowControl::Return)
-        .filter_map(|instruction| image.file_offset(instruction.ip()))
+        .filter(|instruction| instruction.flow() == Flow::Return)
+        .filter_map(|instruction| image.file_offset(instruction.address()))
         .collect()
 }
 
@@ -229,7 +235,7 @@ mod tests {
     #[test]
     fn a_file_without_such_functions_has_none() {
         let program = std::env::current_exe().unwrap();
-        let found = resolve_library(&program, CudaLibrary::Nccl).unwrap();
+        let found = resolve_library(&program, CudaLibrary::Nccl, Machine::HOST).unwrap();
         assert!(found.points.is_empty());
         assert!(found.absent.contains(&"ncclAllReduce"));
     }

@@ -1,5 +1,6 @@
 //! Errors of examining a file.
 
+use crate::elf::Machine;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -22,13 +23,15 @@ pub enum ResolveError {
         /// The part that is invalid.
         what: String,
     },
-    /// An interpreter for a machine that gctrace does not support.
-    #[error("{} is built for {machine}; gctrace traces x86-64 programs only", path.display())]
+    /// An interpreter for another machine than the wanted one.
+    #[error("{} is built for {machine}; gctrace traces {wanted} programs only", path.display())]
     Architecture {
         /// The file.
         path: PathBuf,
         /// The machine it is built for, for example `aarch64`.
         machine: String,
+        /// The machine that it should be built for.
+        wanted: Machine,
     },
     /// The file contains a collector, but no search strategy found its functions.
     #[error(

@@ -1,8 +1,10 @@
 //! A cheap check made on every program at exec: can it run Python?
 
 use crate::ResolveError;
+use crate::arch::DEBIAN_LIBRARIES;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
+use crate::elf::Machine;
 use crate::elf::NotAnImage;
 use crate::elf::open;
 use std::path::Path;
@@ -34,12 +36,14 @@ pub enum ProgramKind {
 /// [`ProgramKind::Other`].
 pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
     let cache = open(file)?;
-    Ok(match ElfImage::parse(ImageData::File(&cache)) {
-        Ok(image) => kind_of(&image),
-        Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
-            ProgramKind::Other
-        }
-    })
+    Ok(
+        match ElfImage::parse(ImageData::File(&cache), Machine::HOST) {
+            Ok(image) => kind_of(&image),
+            Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
+                ProgramKind::Other
+            }
+        },
+    )
 }
 
 fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
@@ -71,14 +75,9 @@ fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
 /// made before it runs; the loader may find another one, by `LD_LIBRARY_PATH` for example.
 #[must_use]
 pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
-    const SYSTEM: [&str; 4] = [
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/local/lib",
-        "/usr/lib64",
-        "/usr/lib",
-    ];
+    const SYSTEM: [&str; 4] = [DEBIAN_LIBRARIES, "/usr/local/lib", "/usr/lib64", "/usr/lib"];
     let cache = open(executable).ok()?;
-    let image = ElfImage::parse(ImageData::File(&cache)).ok()?;
+    let image = ElfImage::parse(ImageData::File(&cache), Machine::HOST).ok()?;
     let name = image.needed().into_iter().find(|name| is_libpython(name))?;
     let folder = executable.parent()?;
     let declared = image.library_folders().into_iter().map(|declared| {

@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod arch;
 mod cache;
 mod code;
 pub mod counters;
@@ -44,6 +45,7 @@ pub mod progress;
 mod python;
 mod resolution;
 
+pub use elf::Machine;
 pub use error::ResolveError;
 pub use gctrace_abi::ArgumentRegister;
 pub use gctrace_abi::CollectorArguments;

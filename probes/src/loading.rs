@@ -4,6 +4,7 @@
 use crate::ResolveError;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
+use crate::elf::Machine;
 use crate::elf::NotAnImage;
 use crate::elf::open;
 use object::ReadCache;
@@ -54,15 +55,17 @@ pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
         return Ok(script);
     }
     let cache = ReadCache::new(opened);
-    Ok(match ElfImage::parse(ImageData::File(&cache)) {
-        Ok(image) => match image.loader() {
-            Some(loader) => Loading::Loader(Path::new(OsStr::from_bytes(loader)).to_owned()),
-            None if image.has_loader() => Loading::Unknown,
-            None => Loading::Static,
+    Ok(
+        match ElfImage::parse(ImageData::File(&cache), Machine::HOST) {
+            Ok(image) => match image.loader() {
+                Some(loader) => Loading::Loader(Path::new(OsStr::from_bytes(loader)).to_owned()),
+                None if image.has_loader() => Loading::Unknown,
+                None => Loading::Static,
+            },
+            Err(NotAnImage::Machine(machine)) => Loading::OtherMachine(machine),
+            Err(NotAnImage::NotElf | NotAnImage::Damaged(_)) => Loading::Unknown,
         },
-        Err(NotAnImage::Machine(machine)) => Loading::OtherMachine(machine),
-        Err(NotAnImage::NotElf | NotAnImage::Damaged(_)) => Loading::Unknown,
-    })
+    )
 }
 
 /// The bytes of a symbol exported by a library of this machine; `None` if it has no such symbol, or
@@ -72,7 +75,7 @@ pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
 /// If the file cannot be opened.
 pub fn exported_bytes(file: &Path, symbol: &str) -> Result<Option<Vec<u8>>, ResolveError> {
     let cache = open(file)?;
-    let Ok(image) = ElfImage::parse(ImageData::File(&cache)) else {
+    let Ok(image) = ElfImage::parse(ImageData::File(&cache), Machine::HOST) else {
         return Ok(None);
     };
     let symbol = image.dynamic_symbol(symbol);

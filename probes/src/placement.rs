@@ -1,37 +1,28 @@
 //! Chooses the instruction of a function on which its probe is placed.
 //!
 //! The kernel emulates a few instructions at a probe and single-steps all others, which is about
-//! thirty times as expensive (0.5 against 16 us a hit, measured on Linux 6.18, x86-64). Functions
-//! often have one of the few among their first instructions, for example the `push` after an
-//! `endbr64`.
+//! thirty times as expensive on x86-64 (0.5 against 16 us a hit, measured on Linux 6.18) and twice
+//! on aarch64. Functions often have one of the few among their first instructions, for example the
+//! `push` after an `endbr64`.
 
+use crate::code::Flow;
+use crate::code::Instruction;
+use crate::code::RegisterUses;
+use crate::code::Registers;
+use crate::code::decode;
 use crate::elf::ElfImage;
-use iced_x86::Code;
-use iced_x86::Decoder;
-use iced_x86::DecoderOptions;
-use iced_x86::FlowControl;
-use iced_x86::Formatter;
-use iced_x86::Instruction;
-use iced_x86::InstructionInfoFactory;
-use iced_x86::IntelFormatter;
-use iced_x86::Mnemonic;
-use iced_x86::OpAccess;
-use iced_x86::OpKind;
-use iced_x86::Register;
+use crate::elf::Machine;
 use std::ops::Range;
 
 /// Number of instructions searched for a better place.
 const LOOK_AHEAD: usize = 16;
 
-/// Maximum number of bytes decoded of a function; the largest in CPython is the interpreter loop
-/// with about 50 KiB.
-const LONGEST_FUNCTION: u64 = 1 << 18;
-
 /// Which registers must still have their values from the function's first byte when the probe
 /// fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PreservedState {
-    /// The stack pointer: a return probe replaces the return address there.
+    /// Those that lead to the return address, which a return probe replaces: on the stack, or in
+    /// the link register until the function saves it.
     Stack,
     /// The argument registers too, which the entry probe reads.
     Arguments,
@@ -39,21 +30,31 @@ pub(crate) enum PreservedState {
     FirstArgument,
 }
 
+/// Registers that must not be touched before the probe.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// Must not be changed.
+    values: Registers,
+    /// Must not be read either: what is saved before a return probe fires is not replaced by it.
+    unread: Registers,
+}
+
 impl PreservedState {
-    fn registers(self) -> &'static [Register] {
-        match self {
-            Self::Stack => &[Register::RSP],
-            Self::FirstArgument => &[Register::RDI],
-            Self::Arguments => &[
-                Register::RSP,
-                Register::RDI,
-                Register::RSI,
-                Register::RDX,
-                Register::RCX,
-                Register::R8,
-                Register::R9,
-            ],
-        }
+    fn registers(self, machine: Machine) -> Kept {
+        let arguments = machine.argument_registers();
+        let returns = machine.return_registers();
+        let (values, unread) = match self {
+            Self::Stack => (returns, machine.link_register()),
+            Self::FirstArgument => (
+                Registers::of(arguments.into_iter().take(1)),
+                Registers::default(),
+            ),
+            Self::Arguments => (
+                returns.with(Registers::of(arguments)),
+                machine.link_register(),
+            ),
+        };
+        Kept { values, unread }
     }
 }
 
@@ -76,13 +77,18 @@ pub(crate) fn place(
     let body = decode(image, function);
     let first = match body.first() {
         Some(first) => *first,
-        None => *decode(image, &(function.start..function.start + 15)).first()?,
+        None => {
+            let end = function
+                .start
+                .saturating_add(image.machine.longest_instruction());
+            *decode(image, &(function.start..end)).first()?
+        }
     };
-    let chosen = choose(&body, keep).unwrap_or(first);
+    let chosen = choose(&body, keep.registers(image.machine)).unwrap_or(first);
     Some(Placement {
-        address: chosen.ip(),
-        instruction: text(&chosen),
-        emulated: is_emulated(&chosen),
+        address: chosen.address(),
+        instruction: chosen.text(),
+        emulated: chosen.is_emulated(),
     })
 }
 
@@ -91,110 +97,47 @@ pub(crate) fn place_at(image: &ElfImage<'_>, address: u64) -> Option<Placement> 
     place(image, &(address..address), PreservedState::Stack)
 }
 
-/// Decodes all instructions of a range in a linear sweep; stops at an invalid one.
-pub(crate) fn decode(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<Instruction> {
-    let size = range.end.saturating_sub(range.start).min(LONGEST_FUNCTION);
-    let available = |size| image.bytes_at(range.start, size);
-    // The last bytes of a segment are fewer than the longest instruction.
-    let Some(bytes) = available(size).or_else(|| available(size.min(4))) else {
-        return Vec::new();
-    };
-    Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE)
-        .into_iter()
-        .take_while(|instruction| !instruction.is_invalid())
-        .collect()
-}
-
 /// The first emulated instruction that runs exactly once per call of the function.
-fn choose(body: &[Instruction], keep: PreservedState) -> Option<Instruction> {
-    let mut info = InstructionInfoFactory::new();
-    let targets: Vec<u64> = body.iter().filter_map(branch_target).collect();
-    let unknown_targets = body.iter().any(|instruction| {
-        instruction.flow_control() == FlowControl::IndirectBranch && !is_tail_call(instruction)
-    });
+fn choose(body: &[Instruction], keep: Kept) -> Option<Instruction> {
+    let mut uses = RegisterUses::new();
+    let targets: Vec<u64> = body.iter().filter_map(Instruction::branch_target).collect();
+    let unknown_targets = body.iter().any(Instruction::jumps_within);
     for instruction in body.iter().take(LOOK_AHEAD) {
-        if is_emulated(instruction) {
+        if instruction.is_emulated() {
             // A jump table could lead back to it, but never to a `push` of the prologue, which
             // would unbalance the stack.
-            let safe = !targets.contains(&instruction.ip())
-                && (!unknown_targets || instruction.mnemonic() == Mnemonic::Push);
+            let safe = !targets.contains(&instruction.address())
+                && (!unknown_targets || instruction.is_push());
             return safe.then_some(*instruction);
         }
-        let straight = instruction.flow_control() == FlowControl::Next;
-        if !straight || changes(&mut info, instruction, keep.registers()) {
+        let used = uses.of(instruction);
+        if instruction.flow() != Flow::Next
+            || used.changed.overlaps(keep.values)
+            || used.read.overlaps(keep.unread)
+        {
             return None;
         }
     }
     None
 }
 
-/// An indirect jump through a fixed address, as `return table.function(..)` compiles to: it leaves
-/// the function. Jump tables are read with an index, or through a register alone.
-fn is_tail_call(instruction: &Instruction) -> bool {
-    instruction.op0_kind() == OpKind::Memory
-        && instruction.memory_index() == Register::None
-        && (instruction.is_ip_rel_memory_operand() || instruction.memory_displacement64() != 0)
-}
-
-/// Target of a direct jump or call.
-pub(crate) fn branch_target(instruction: &Instruction) -> Option<u64> {
-    matches!(
-        instruction.op0_kind(),
-        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
-    )
-    .then(|| instruction.near_branch_target())
-}
-
-fn changes(
-    info: &mut InstructionInfoFactory,
-    instruction: &Instruction,
-    registers: &[Register],
-) -> bool {
-    info.info(instruction)
-        .used_registers()
-        .iter()
-        .any(|used| writes(used.access()) && registers.contains(&used.register().full_register()))
-}
-
-fn writes(access: OpAccess) -> bool {
-    matches!(
-        access,
-        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-    )
-}
-
-/// Whether every kernel from 5.8 on emulates the instruction (arch/x86/kernel/uprobes.c:
-/// `branch_setup_xol_ops` and `push_setup_xol_ops`): one-byte nop, direct jumps and calls, pushes
-/// of a register. An operand-size prefix rules it out. The multi-byte nops that 6.18 emulates are
-/// single-stepped by older kernels and so not counted.
-fn is_emulated(instruction: &Instruction) -> bool {
-    match instruction.code() {
-        Code::Nopd => instruction.len() == 1,
-        Code::Push_r64 => true,
-        Code::Jmp_rel8_64 | Code::Jmp_rel32_64 | Code::Call_rel32_64 => true,
-        _ => instruction.is_jcc_short_or_near() && instruction.op0_kind() == OpKind::NearBranch64,
-    }
-}
-
-fn text(instruction: &Instruction) -> String {
-    let mut output = String::new();
-    IntelFormatter::new().format(instruction, &mut output);
-    output
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::decode_bytes;
 
     fn chosen(bytes: &[u8]) -> Option<(u64, String)> {
         chosen_keeping(PreservedState::Arguments, bytes)
     }
 
     fn chosen_keeping(keep: PreservedState, bytes: &[u8]) -> Option<(u64, String)> {
-        let body: Vec<Instruction> = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE)
-            .into_iter()
-            .collect();
-        choose(&body, keep).map(|instruction| (instruction.ip() - 0x1000, text(&instruction)))
+        chosen_on(Machine::X86_64, keep, bytes)
+    }
+
+    fn chosen_on(machine: Machine, keep: PreservedState, bytes: &[u8]) -> Option<(u64, String)> {
+        let body = decode_bytes(machine, bytes, 0x1000);
+        choose(&body, keep.registers(machine))
+            .map(|instruction| (instruction.address() - 0x1000, instruction.text()))
     }
 
     #[test]

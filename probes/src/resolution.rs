@@ -1,5 +1,6 @@
 //! The result: the collector of one file, its functions and where their probes are placed.
 
+use crate::elf::Machine;
 use crate::python::version::CollectorKind;
 use crate::python::version::PythonVersion;
 use gctrace_abi::CollectorArguments;
@@ -20,6 +21,8 @@ pub struct ResolveOptions {
     pub debug_roots: Vec<PathBuf>,
     /// The first search strategy to try; for `gctrace doctor` and for tests.
     pub first_rung: SearchStrategy,
+    /// The machine that the file must be built for.
+    pub machine: Machine,
 }
 
 impl Default for ResolveOptions {
@@ -28,6 +31,7 @@ impl Default for ResolveOptions {
             cache: None,
             debug_roots: vec![PathBuf::from("/usr/lib/debug")],
             first_rung: SearchStrategy::SymbolTable,
+            machine: Machine::HOST,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Completion scripts and manual pages, generated from the description of the command line.
 
 use crate::files::write_manual_pages;
-use crate::launch::Invoker;
+use crate::platform::Invoker;
 use clap_complete::Shell;
 use std::io;
 use std::io::Write;
@@ -53,7 +53,7 @@ pub(crate) fn write(directory: &Path) -> anyhow::Result<()> {
 }
 
 /// File name and content of each page.
-fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
+pub(crate) fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut command = described();
     command.build();
     let subcommands = command.get_subcommands().cloned();

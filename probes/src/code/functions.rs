@@ -8,9 +8,9 @@ use gimli::EhFrame;
 use gimli::EhFrameOffset;
 use gimli::EndianSlice;
 use gimli::LittleEndian;
+use gimli::Register;
 use gimli::UnwindContext;
 use gimli::UnwindSection;
-use gimli::X86_64;
 use object::elf;
 use std::ops::Range;
 
@@ -22,6 +22,8 @@ pub(crate) struct FunctionTable<'data> {
     bases: BaseAddresses,
     /// By start address, without overlaps.
     ranges: Vec<FunctionRange>,
+    /// Register and offset of the frame address of a function just called.
+    called_frame: (Register, i64),
 }
 
 #[derive(Clone, Debug)]
@@ -41,6 +43,7 @@ impl<'data> FunctionTable<'data> {
             table,
             bases,
             ranges,
+            called_frame: image.machine.called_frame(),
         }
     }
 
@@ -54,18 +57,17 @@ impl<'data> FunctionTable<'data> {
         self.entry(address).map(|entry| entry.range.clone())
     }
 
-    /// Whether the stack at the start of the range is that of a function just called, with nothing
-    /// but the return address pushed. Cold parts usually start deeper.
+    /// Whether the stack at the start of the range is that of a function just called, with at most
+    /// the return address pushed. Cold parts usually start deeper.
     pub(crate) fn starts_as_called(&self, start: u64) -> bool {
         let Some(entry) = self.entry(start) else {
             return false;
         };
-        self.initial_depth(entry)
-            .is_some_and(|(register, depth)| register == X86_64::RSP && depth == 8)
+        self.initial_depth(entry) == Some(self.called_frame)
     }
 
     /// Register and offset of the canonical frame address at the start of a range.
-    fn initial_depth(&self, entry: &FunctionRange) -> Option<(gimli::Register, i64)> {
+    fn initial_depth(&self, entry: &FunctionRange) -> Option<(Register, i64)> {
         let fde = self
             .table
             .fde_from_offset(

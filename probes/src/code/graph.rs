@@ -1,11 +1,11 @@
 //! Assembles whole functions from their parts, and resolves their callers.
 
 use super::FunctionTable;
+use super::instruction::Flow;
+use super::instruction::Instruction;
+use super::instruction::decode;
 use super::references;
 use crate::elf::ElfImage;
-use crate::placement::branch_target;
-use crate::placement::decode;
-use iced_x86::FlowControl;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -85,8 +85,8 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
         };
         decode(self.image, &range)
             .iter()
-            .filter(|one| one.flow_control() != FlowControl::Next)
-            .filter_map(branch_target)
+            .filter(|one| one.flow() != Flow::Next)
+            .filter_map(Instruction::branch_target)
             .filter(|target| !range.contains(target))
             .filter(|target| self.containing(*target).is_some_and(|f| f.start == *target))
             .collect()

@@ -5,6 +5,7 @@
 
 use super::ElfImage;
 use super::ImageData;
+use super::Machine;
 use super::symbols;
 use object::ReadCache;
 use std::fs::File;
@@ -33,13 +34,14 @@ impl DebugFile {
     /// Calls `then` with the parsed image.
     pub(crate) fn with_image<T>(
         &self,
+        machine: Machine,
         then: impl FnOnce(&ElfImage<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         let data = match self {
             Self::File(cache) => ImageData::File(cache),
             Self::Memory(bytes) => ImageData::Memory(bytes),
         };
-        match ElfImage::parse(data) {
+        match ElfImage::parse(data, machine) {
             Ok(image) => then(&image),
             Err(why) => Err(format!("the debug file is damaged: {why:?}")),
         }
@@ -60,7 +62,9 @@ pub(crate) fn by_build_id(image: &ElfImage<'_>, roots: &[PathBuf]) -> Result<Deb
         .find(|path| path.is_file())
         .ok_or_else(|| format!("no debug file for build id {id}"))?;
     let file = DebugFile::open(&path)?;
-    let same = file.with_image(|debug| Ok(debug.build_id().as_ref() == Some(&id)))?;
+    let same = file.with_image(image.machine, |debug| {
+        Ok(debug.build_id().as_ref() == Some(&id))
+    })?;
     if same {
         Ok(file)
     } else {

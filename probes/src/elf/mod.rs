@@ -1,4 +1,4 @@
-//! The parts of an x86-64 ELF file that gctrace needs: segments, sections, bytes at an address.
+//! The parts of an ELF file that gctrace needs: segments, sections, bytes at an address.
 //!
 //! `symbols.rs` has the symbols, `notes.rs` the notes, `relocations.rs` the relocations. Nothing
 //! here is specific to Python.
@@ -6,12 +6,14 @@
 pub(crate) mod data;
 pub(crate) mod debug_file;
 mod dynamic;
+mod machine;
 mod notes;
 mod relocations;
 mod symbols;
 
 pub(crate) use data::ImageData;
 pub(crate) use data::open;
+pub use machine::Machine;
 pub(crate) use notes::StaticProbe;
 pub(crate) use symbols::ElfSymbol;
 
@@ -64,9 +66,10 @@ impl ElfSection<'_> {
     }
 }
 
-/// An ELF file for x86-64.
+/// An ELF file.
 pub(crate) struct ElfImage<'data> {
     data: ImageData<'data>,
+    pub(crate) machine: Machine,
     /// Address of the entry point.
     pub(crate) entry: u64,
     /// Position-independent: a shared library or a PIE.
@@ -76,10 +79,10 @@ pub(crate) struct ElfImage<'data> {
 }
 
 impl<'data> ElfImage<'data> {
-    /// Parses the headers.
-    pub(crate) fn parse(data: ImageData<'data>) -> Result<Self, NotAnImage> {
+    /// Parses the headers of a file for `machine`.
+    pub(crate) fn parse(data: ImageData<'data>, machine: Machine) -> Result<Self, NotAnImage> {
         let damaged = |what: &str| NotAnImage::Damaged(what.to_owned());
-        let header = file_header(data)?;
+        let header = file_header(data, machine)?;
         let programs: &[elf::ProgramHeader64<LittleEndian>] = data
             .read_slice_at(
                 header.e_phoff.get(LittleEndian),
@@ -88,6 +91,7 @@ impl<'data> ElfImage<'data> {
             .map_err(|()| damaged("program headers outside the file"))?;
         Ok(Self {
             data,
+            machine,
             entry: header.e_entry.get(LittleEndian),
             relocatable: header.e_type.get(LittleEndian).0 == elf::ET_DYN.0,
             segments: programs.iter().map(segment).collect(),
@@ -210,6 +214,7 @@ impl<'data> ElfImage<'data> {
 
 fn file_header<'data>(
     data: ImageData<'data>,
+    wanted: Machine,
 ) -> Result<&'data elf::FileHeader64<LittleEndian>, NotAnImage> {
     let ident = data.read_bytes_at(0, 20).map_err(|()| NotAnImage::NotElf)?;
     if !ident.starts_with(&elf::ELFMAG) {
@@ -222,8 +227,12 @@ fn file_header<'data>(
         [.., high, low] => u16::from_be_bytes([high, low]),
         _ => return Err(NotAnImage::NotElf),
     };
-    if machine != elf::EM_X86_64.0 || ident.get(4) != Some(&elf::ELFCLASS64.0) {
-        return Err(NotAnImage::Machine(machine_name(machine)));
+    let class = ident.get(4).copied().unwrap_or_default();
+    let found =
+        Machine::of_header(machine, class).filter(|_| ident.get(5) == Some(&elf::ELFDATA2LSB.0));
+    if found != Some(wanted) {
+        let name = found.map_or_else(|| machine_name(machine), |found| found.to_string());
+        return Err(NotAnImage::Machine(name));
     }
     data.read_at(0)
         .map_err(|()| NotAnImage::Damaged("the header is cut off".to_owned()))
@@ -233,7 +242,7 @@ fn machine_name(machine: u16) -> String {
     match elf::Machine(machine) {
         elf::EM_386 => "i386".to_owned(),
         elf::EM_X86_64 => "x32".to_owned(),
-        elf::EM_AARCH64 => "aarch64".to_owned(),
+        elf::EM_AARCH64 => "aarch64 (ILP32 or big-endian)".to_owned(),
         elf::EM_ARM => "arm".to_owned(),
         elf::EM_PPC64 => "ppc64".to_owned(),
         elf::EM_S390 => "s390x".to_owned(),

@@ -37,13 +37,12 @@ impl<'data> ElfImage<'data> {
 
     /// Place and value of each RELATIVE relocation.
     fn relative_relocations(&self) -> impl Iterator<Item = (u64, u64)> {
+        // Without a symbol, the low 32 bits are the type.
+        let relative = u64::from(self.machine.relative_relocation());
         self.relocation_table()
             .unwrap_or_default()
             .iter()
-            .filter(|one| {
-                // Without a symbol, the low 32 bits are the type.
-                one.r_info.get(LittleEndian) == u64::from(elf::R_X86_64_RELATIVE.0)
-            })
+            .filter(move |one| one.r_info.get(LittleEndian) == relative)
             .map(|one| {
                 (
                     one.r_offset.get(LittleEndian),

@@ -6,29 +6,30 @@
 //! branch. The branch after the comparison runs once per allocation, whatever the allocator is, and
 //! the kernel emulates it.
 
+mod aarch64;
+mod x86_64;
+
 use super::parse;
 use crate::ResolveError;
 use crate::code::FunctionTable;
+use crate::code::Instruction;
+use crate::code::decode;
+use crate::code::near_loads;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
+use crate::elf::Machine;
 use crate::elf::open;
 use crate::placement::PreservedState;
-use crate::placement::decode;
 use crate::placement::place;
 use crate::progress::TypeAddresses;
-use iced_x86::Instruction;
-use iced_x86::InstructionInfoFactory;
-use iced_x86::Mnemonic;
-use iced_x86::OpAccess;
-use iced_x86::OpKind;
-use iced_x86::Register;
 use std::ops::Range;
 use std::path::Path;
 
 /// Where the size of an allocation is when its probe fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocationSize {
-    /// In a register, by its number in x86-64 encodings: 0 is `rax`, 6 `rsi`, 7 `rdi`, 15 `r15`.
+    /// In a register, by its number in the machine's encodings: on x86-64 0 is `rax`, 6 `rsi`, 7
+    /// `rdi`, 15 `r15`; on aarch64 0 is `x0`, 30 `x30`.
     Register(u8),
     /// Always this many bytes.
     Constant(u32),
@@ -43,8 +44,8 @@ pub struct AllocationPoint {
     pub file_offset: u64,
     /// Where the size is when it fires.
     pub size: AllocationSize,
-    /// Whether the kernel emulates the instruction (0.5 us a hit) rather than single-stepping it
-    /// (16 us).
+    /// Whether the kernel emulates the instruction (on x86-64 0.5 us a hit) rather than
+    /// single-stepping it (16 us).
     pub emulated: bool,
 }
 
@@ -59,13 +60,14 @@ pub struct Allocator {
     pub types: TypeAddresses,
 }
 
-/// Finds the allocator of a file; `None` if the file does not export `PyObject_Malloc`.
+/// Finds the allocator of a file for a machine; `None` if the file does not export
+/// `PyObject_Malloc`.
 ///
 /// # Errors
-/// If the file cannot be read or is damaged.
-pub fn allocator(file: &Path) -> Result<Option<Allocator>, ResolveError> {
+/// If the file cannot be read, is damaged or is built for another machine.
+pub fn allocator(file: &Path, machine: Machine) -> Result<Option<Allocator>, ResolveError> {
     let reads = open(file)?;
-    Ok(parse(file, ImageData::File(&reads))?.and_then(|image| find(&image)))
+    Ok(parse(file, ImageData::File(&reads), machine)?.and_then(|image| find(&image)))
 }
 
 fn find(image: &ElfImage<'_>) -> Option<Allocator> {
@@ -76,7 +78,10 @@ fn find(image: &ElfImage<'_>) -> Option<Allocator> {
         .unwrap_or(exported.address..exported.address + exported.size);
     let types = types(image);
     let body = decode(image, &range);
-    let copies = pointer_of_guess(&body).map(|pointer| copies(image, &functions, pointer));
+    let pointer = guesses(image.machine, &body)
+        .first()
+        .map(|guess| guess.pointer);
+    let copies = pointer.map(|pointer| copies(image, &functions, pointer));
     Some(match copies {
         Some((points, unseen)) if !points.is_empty() => Allocator {
             points,
@@ -102,68 +107,38 @@ fn types(image: &ElfImage<'_>) -> TypeAddresses {
     }
 }
 
-/// Number of `rdi` in encodings.
-const RDI: u8 = 7;
-
 fn at_function(image: &ElfImage<'_>, range: &Range<u64>) -> Option<AllocationPoint> {
     let placement = place(image, range, PreservedState::FirstArgument)?;
+    let [first, ..] = image.machine.argument_registers();
     Some(AllocationPoint {
         file_offset: image.file_offset(placement.address)?,
-        size: AllocationSize::Register(RDI),
+        size: AllocationSize::Register(first),
         emulated: placement.emulated,
     })
 }
 
-/// Maximum number of instructions between the load of the pointer and the branch.
-const GUESS_SPAN: usize = 10;
-
-/// Address of the pointer that the function loads and compares with a constant.
-fn pointer_of_guess(body: &[Instruction]) -> Option<u64> {
-    (0..body.len()).find_map(|at| guess(body, at).map(|guess| guess.pointer))
-}
-
 /// A load of a function pointer, its comparison, and the branch after it.
 struct AllocatorCall {
+    /// Address of the pointer.
     pointer: u64,
+    /// Index of the branch.
     branch: usize,
 }
 
-/// The guess with its load at this index.
-fn guess(body: &[Instruction], at: usize) -> Option<AllocatorCall> {
-    let load = body.get(at)?;
-    if load.mnemonic() != Mnemonic::Mov
-        || load.op0_kind() != OpKind::Register
-        || !load.is_ip_rel_memory_operand()
-    {
-        return None;
+/// All guesses in a function.
+fn guesses(machine: Machine, body: &[Instruction]) -> Vec<AllocatorCall> {
+    match machine {
+        Machine::X86_64 => x86_64::guesses(body),
+        Machine::Aarch64 => aarch64::guesses(body),
     }
-    let pointer = load.ip_rel_memory_address();
-    let register = load.op0_register();
-    let rest = body.get(at + 1..)?.iter().take(GUESS_SPAN);
-    let compared = rest.clone().position(|one| compares(one, register))?;
-    let branch = rest
-        .skip(compared + 1)
-        .position(Instruction::is_jcc_short_or_near)
-        .filter(|distance| *distance == 0)?;
-    Some(AllocatorCall {
-        pointer,
-        branch: at + 1 + compared + 1 + branch,
-    })
 }
 
-/// Whether an instruction compares the register with an address: a constant, or one in a register.
-fn compares(instruction: &Instruction, register: Register) -> bool {
-    if instruction.mnemonic() != Mnemonic::Cmp {
-        return false;
+/// Number of calls through the pointer without a guess.
+fn plain_calls(machine: Machine, body: &[Instruction], pointer: u64) -> usize {
+    match machine {
+        Machine::X86_64 => x86_64::plain_calls(body, pointer),
+        Machine::Aarch64 => aarch64::plain_calls(body, pointer),
     }
-    let constant = matches!(
-        instruction.op1_kind(),
-        OpKind::Immediate32to64 | OpKind::Immediate32
-    );
-    let registers = instruction.op0_kind() == OpKind::Register
-        && instruction.op1_kind() == OpKind::Register
-        && (instruction.op0_register() == register || instruction.op1_register() == register);
-    registers || (constant && instruction.op0_register() == register)
 }
 
 /// All copies of the guess about this pointer, and the number of uses that are not guesses.
@@ -172,52 +147,25 @@ fn copies(
     functions: &FunctionTable<'_>,
     pointer: u64,
 ) -> (Vec<AllocationPoint>, usize) {
-    let mut ranges: Vec<Range<u64>> = references(image, pointer)
-        .filter_map(|address| functions.containing(address))
-        .collect();
-    ranges.sort_by_key(|range| range.start);
-    ranges.dedup();
     let (mut points, mut unseen) = (Vec::new(), 0);
-    for range in ranges {
+    for range in near_loads(image, functions, pointer) {
         let body = decode(image, &range);
-        for at in 0..body.len() {
-            match guess(&body, at) {
-                Some(guess) if guess.pointer == pointer => {
-                    points.extend(copy(image, &body, guess.branch));
-                }
-                _ => unseen += usize::from(body.get(at).is_some_and(|one| calls(one, pointer))),
+        for guess in guesses(image.machine, &body) {
+            if guess.pointer == pointer {
+                points.extend(copy(image, &body, guess.branch));
             }
         }
+        unseen += plain_calls(image.machine, &body, pointer);
     }
     points.sort_by_key(|point| point.file_offset);
     points.dedup_by_key(|point| point.file_offset);
     (points, unseen)
 }
 
-/// Addresses where a displacement relative to the next instruction leads to the target.
-fn references(image: &ElfImage<'_>, target: u64) -> impl Iterator<Item = u64> {
-    image.code().flat_map(move |(start, bytes)| {
-        (start..)
-            .zip(bytes.windows(4))
-            .filter_map(move |(address, bytes)| {
-                let displacement = i32::from_le_bytes(bytes.try_into().ok()?);
-                let next = address + 4;
-                (next.wrapping_add_signed(displacement.into()) == target).then_some(address)
-            })
-    })
-}
-
-/// A call or jump through the pointer, without a guess.
-fn calls(instruction: &Instruction, pointer: u64) -> bool {
-    matches!(instruction.mnemonic(), Mnemonic::Call | Mnemonic::Jmp)
-        && instruction.is_ip_rel_memory_operand()
-        && instruction.ip_rel_memory_address() == pointer
-}
-
 fn copy(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> Option<AllocationPoint> {
     let instruction = body.get(branch)?;
     Some(AllocationPoint {
-        file_offset: image.file_offset(instruction.ip())?,
+        file_offset: image.file_offset(instruction.address())?,
         size: size_at(image, body, branch),
         emulated: true,
     })
@@ -226,63 +174,30 @@ fn copy(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> Option<All
 /// pymalloc serves up to 512 bytes; it compares `size - 1` with this (obmalloc.c).
 const LARGEST_SMALL: u64 = 511;
 
-/// Number of instructions on either path searched for the size.
-const SIZE_SPAN: usize = 14;
+/// Number of bytes decoded at the target of the branch.
+const OTHER_PATH: u64 = 80;
 
 /// The size as pymalloc's copy reads it, or the constant that the other path passes to the
 /// allocator.
 fn size_at(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> AllocationSize {
-    let Some(instruction) = body.get(branch) else {
+    let target = body.get(branch).and_then(Instruction::branch_target);
+    let Some(target) = target else {
         return AllocationSize::Unknown;
     };
-    let next = body.get(branch + 1..).unwrap_or_default().to_vec();
-    let target = instruction.near_branch_target();
-    let other = decode(image, &(target..target + 80));
-    [&next, &other]
-        .into_iter()
-        .find_map(|way| tested_register(way))
+    let next = body.get(branch + 1..).unwrap_or_default();
+    let other = decode(image, &(target..target.saturating_add(OTHER_PATH)));
+    let tested = |way| match image.machine {
+        Machine::X86_64 => x86_64::tested_register(way),
+        Machine::Aarch64 => aarch64::tested_register(way),
+    };
+    let passed = |way| match image.machine {
+        Machine::X86_64 => x86_64::passed(way),
+        Machine::Aarch64 => aarch64::passed(way),
+    };
+    let register = [next, &other].into_iter().find_map(tested);
+    let constant = || [&other, next].into_iter().find_map(passed);
+    register
         .map(AllocationSize::Register)
-        .or_else(|| {
-            let constant = [&other, &next].into_iter().find_map(|way| passed(way))?;
-            Some(AllocationSize::Constant(constant))
-        })
+        .or_else(|| constant().map(AllocationSize::Constant))
         .unwrap_or(AllocationSize::Unknown)
-}
-
-/// The register in `lea r, [size - 1]; cmp r, 511`, if it was not changed since the branch.
-fn tested_register(way: &[Instruction]) -> Option<u8> {
-    let mut info = InstructionInfoFactory::new();
-    let at = way.iter().take(SIZE_SPAN).position(|one| {
-        one.mnemonic() == Mnemonic::Lea && one.memory_displacement64() == u64::MAX
-    })?;
-    let register = way.get(at)?.memory_base().full_register();
-    let is_tested = way.iter().skip(at + 1).take(3).any(|one| {
-        one.mnemonic() == Mnemonic::Cmp
-            && one
-                .try_immediate(1)
-                .is_ok_and(|value| value == LARGEST_SMALL)
-    });
-    let kept = way.iter().take(at).all(|one| {
-        !info.info(one).used_registers().iter().any(|used| {
-            used.register().full_register() == register
-                && matches!(
-                    used.access(),
-                    OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite
-                )
-        })
-    });
-    (is_tested && kept && register.is_gpr64()).then(|| register.number() as u8)
-}
-
-/// The constant moved into the second argument before a call.
-fn passed(way: &[Instruction]) -> Option<u32> {
-    let call = way
-        .iter()
-        .take(SIZE_SPAN)
-        .position(|one| one.mnemonic() == Mnemonic::Call)?;
-    way.iter()
-        .take(call)
-        .find(|one| one.mnemonic() == Mnemonic::Mov && one.op0_register() == Register::ESI)
-        .filter(|one| one.op1_kind() == OpKind::Immediate32)
-        .map(Instruction::immediate32)
 }

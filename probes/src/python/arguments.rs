@@ -6,15 +6,15 @@
 //! show how many arguments are left, and only a full set is trusted.
 
 use super::facts::InterpreterFacts;
+use crate::code::Flow;
+use crate::code::Instruction;
+use crate::code::RegisterUses;
+use crate::code::Registers;
+use crate::code::decode;
 use crate::elf::ElfImage;
-use crate::placement;
-use crate::placement::branch_target;
+use crate::elf::Machine;
 use gctrace_abi::ArgumentRegister;
 use gctrace_abi::CollectorArguments;
-use iced_x86::FlowControl;
-use iced_x86::Instruction;
-use iced_x86::InstructionInfoFactory;
-use iced_x86::OpAccess;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,10 +25,8 @@ pub(crate) fn of(
     range: &Range<u64>,
     facts: &InterpreterFacts,
 ) -> CollectorArguments {
-    trusted(
-        facts.version.minor,
-        &read_first(&placement::decode(image, range)),
-    )
+    let read = read_first(image.machine, &decode(image, range));
+    trusted(facts.version.minor, &read)
 }
 
 /// Signatures: 3.8 `collect(state, generation, collected, uncollectable, nofail)`; 3.9 - 3.12 the
@@ -54,84 +52,44 @@ fn trusted(minor: u8, read: &BTreeSet<ArgumentRegister>) -> CollectorArguments {
 }
 
 /// Argument registers that some path from the first instruction reads before it writes them.
-fn read_first(body: &[Instruction]) -> BTreeSet<ArgumentRegister> {
+fn read_first(machine: Machine, body: &[Instruction]) -> BTreeSet<ArgumentRegister> {
+    let numbers = machine.argument_registers();
+    let all = Registers::of(numbers);
     let places: HashMap<u64, usize> = body
         .iter()
         .enumerate()
-        .map(|(index, one)| (one.ip(), index))
+        .map(|(index, one)| (one.address(), index))
         .collect();
-    let mut info = InstructionInfoFactory::new();
-    let mut read = BTreeSet::new();
+    let mut uses = RegisterUses::new();
+    let mut read = Registers::default();
     // For each instruction, the registers written on every path seen so far.
-    let mut written_before: HashMap<usize, BTreeSet<ArgumentRegister>> = HashMap::new();
-    let mut work = vec![(0usize, BTreeSet::new())];
+    let mut written_before: HashMap<usize, Registers> = HashMap::new();
+    let mut work = vec![(0usize, Registers::default())];
     while let Some((index, mut written)) = work.pop() {
         let Some(instruction) = body.get(index) else {
             continue;
         };
         if let Some(before) = written_before.get(&index) {
-            if before.is_subset(&written) {
+            if before.without(written) == Registers::default() {
                 continue;
             }
-            written = before.intersection(&written).copied().collect();
+            written = before.and(written);
         }
-        written_before.insert(index, written.clone());
-        step(&mut info, instruction, &mut written, &mut read);
-        if written.len() == ArgumentRegister::ALL.len() {
+        written_before.insert(index, written);
+        let used = uses.of(instruction);
+        read = read.with(used.read.without(written));
+        written = written.with(used.replaced.and(all));
+        // A callee may change all of them.
+        if written == all || matches!(instruction.flow(), Flow::Call | Flow::IndirectCall) {
             continue;
         }
-        work.extend(successors(instruction, index, &places).map(|next| (next, written.clone())));
+        work.extend(successors(instruction, index, &places).map(|next| (next, written)));
     }
-    read
-}
-
-fn step(
-    info: &mut InstructionInfoFactory,
-    instruction: &Instruction,
-    written: &mut BTreeSet<ArgumentRegister>,
-    read: &mut BTreeSet<ArgumentRegister>,
-) {
-    let used = info.info(instruction);
-    let arguments = used
-        .used_registers()
-        .iter()
-        .filter_map(|used| Some((argument(used.register())?, used.access())));
-    for (register, access) in arguments.clone() {
-        if reads(access) && !written.contains(&register) {
-            read.insert(register);
-        }
-    }
-    written.extend(
-        arguments
-            .filter(|(_, access)| *access == OpAccess::Write)
-            .map(|(r, _)| r),
-    );
-    if matches!(
-        instruction.flow_control(),
-        FlowControl::Call | FlowControl::IndirectCall
-    ) {
-        // The callee may change all of them.
-        written.extend(ArgumentRegister::ALL);
-    }
-}
-
-fn reads(access: OpAccess) -> bool {
-    matches!(
-        access,
-        OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-    )
-}
-
-fn argument(register: iced_x86::Register) -> Option<ArgumentRegister> {
-    match register.full_register() {
-        iced_x86::Register::RDI => Some(ArgumentRegister::Rdi),
-        iced_x86::Register::RSI => Some(ArgumentRegister::Rsi),
-        iced_x86::Register::RDX => Some(ArgumentRegister::Rdx),
-        iced_x86::Register::RCX => Some(ArgumentRegister::Rcx),
-        iced_x86::Register::R8 => Some(ArgumentRegister::R8),
-        iced_x86::Register::R9 => Some(ArgumentRegister::R9),
-        _ => None,
-    }
+    let registers = ArgumentRegister::ALL.into_iter().zip(numbers);
+    registers
+        .filter(|(_, number)| read.contains(*number))
+        .map(|(register, _)| register)
+        .collect()
 }
 
 fn successors(
@@ -139,19 +97,10 @@ fn successors(
     index: usize,
     places: &HashMap<u64, usize>,
 ) -> impl Iterator<Item = usize> {
-    let flow = instruction.flow_control();
-    let jumps = matches!(
-        flow,
-        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
-    );
-    let falls = matches!(
-        flow,
-        FlowControl::Next
-            | FlowControl::ConditionalBranch
-            | FlowControl::Call
-            | FlowControl::IndirectCall
-    );
-    let target = branch_target(instruction).filter(|_| jumps);
+    let flow = instruction.flow();
+    let jumps = matches!(flow, Flow::Jump | Flow::ConditionalJump);
+    let falls = matches!(flow, Flow::Next | Flow::ConditionalJump);
+    let target = instruction.branch_target().filter(|_| jumps);
     let target = target.and_then(|target| places.get(&target).copied());
     target.into_iter().chain(falls.then_some(index + 1))
 }
@@ -159,14 +108,11 @@ fn successors(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iced_x86::Decoder;
-    use iced_x86::DecoderOptions;
+    use crate::code::decode_bytes;
 
     fn read(bytes: &[u8]) -> Vec<ArgumentRegister> {
-        let body: Vec<Instruction> = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE)
-            .into_iter()
-            .collect();
-        read_first(&body).into_iter().collect()
+        let body = decode_bytes(Machine::X86_64, bytes, 0);
+        read_first(Machine::X86_64, &body).into_iter().collect()
     }
 
     #[test]

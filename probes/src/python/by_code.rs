@@ -8,13 +8,11 @@ use super::points::CollectorFunction;
 use super::points::FunctionRole;
 use super::points::points;
 use crate::code::CodeGraph;
+use crate::code::decode;
+use crate::code::moved_argument;
 use crate::elf::ElfImage;
-use crate::placement::decode;
 use crate::python::version::CollectorKind;
 use crate::resolution::ProbePoint;
-use iced_x86::Mnemonic;
-use iced_x86::OpKind;
-use iced_x86::Register;
 use memchr::memmem;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -184,27 +182,15 @@ fn unexported_stop_and_start(
         .into_iter()
         .filter(|callee| reached.contains(callee))
         .filter_map(|callee| graph.containing(callee))
-        .filter_map(|range| Some((range.clone(), moved_argument(image, &range)?)))
+        .filter_map(|range| {
+            // Both pass on `&interp->stoptheworld` (Python/pystate.c).
+            let member = moved_argument(image.machine, &decode(image, &range))?;
+            Some((range, member))
+        })
         .collect();
     let (stop, member) = wrappers.first()?;
     let (start, _) = wrappers
         .iter()
         .find(|(range, other)| range != stop && other == member)?;
     Some((stop.clone(), start.clone()))
-}
-
-/// `N` of a function that is `add rdi, N; jmp ...`: it passes on a member of the structure in its
-/// argument. Both functions are of that form, with `&interp->stoptheworld` (Python/pystate.c).
-fn moved_argument(image: &ElfImage<'_>, range: &Range<u64>) -> Option<u64> {
-    let body = decode(image, range);
-    let [add, jump, ..] = body.as_slice() else {
-        return None;
-    };
-    let moves = add.mnemonic() == Mnemonic::Add
-        && add.op0_register() == Register::RDI
-        && matches!(
-            add.op1_kind(),
-            OpKind::Immediate32to64 | OpKind::Immediate8to64
-        );
-    (moves && jump.mnemonic() == Mnemonic::Jmp).then(|| add.immediate(1))
 }

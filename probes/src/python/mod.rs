@@ -19,6 +19,7 @@ use crate::ResolveError;
 use crate::cache::ResolutionCache;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
+use crate::elf::Machine;
 use crate::elf::NotAnImage;
 use crate::elf::debug_file;
 use crate::resolution::ProbePoint;
@@ -46,7 +47,7 @@ pub fn resolve(file: &Path, options: &ResolveOptions) -> Result<Option<Resolutio
         return Err(failed(std::io::ErrorKind::InvalidInput.into()));
     }
     let reads = ReadCache::new(opened);
-    let Some(image) = parse(file, ImageData::File(&reads))? else {
+    let Some(image) = parse(file, ImageData::File(&reads), options.machine)? else {
         return Ok(None);
     };
     let cache = ResolutionCache::new(options, &metadata, image.build_id());
@@ -70,7 +71,7 @@ pub fn resolve_bytes(
     bytes: &[u8],
     options: &ResolveOptions,
 ) -> Result<Option<Resolution>, ResolveError> {
-    match parse(file, ImageData::Memory(bytes))? {
+    match parse(file, ImageData::Memory(bytes), options.machine)? {
         Some(image) => resolve_image(file, &image, options),
         None => Ok(None),
     }
@@ -79,13 +80,15 @@ pub fn resolve_bytes(
 fn parse<'data>(
     file: &Path,
     data: ImageData<'data>,
+    wanted: Machine,
 ) -> Result<Option<ElfImage<'data>>, ResolveError> {
-    match ElfImage::parse(data) {
+    match ElfImage::parse(data, wanted) {
         Ok(image) => Ok(Some(image)),
         Err(NotAnImage::NotElf) => Ok(None),
         Err(NotAnImage::Machine(machine)) => Err(ResolveError::Architecture {
             path: file.to_owned(),
             machine,
+            wanted,
         }),
         Err(NotAnImage::Damaged(what)) => Err(ResolveError::Damaged {
             path: file.to_owned(),
@@ -152,11 +155,17 @@ fn climb(
     match rung {
         SearchStrategy::SymbolTable => by_symbols::find(image, image, facts),
         SearchStrategy::BuildIdDebugFile => debug_file::by_build_id(image, &options.debug_roots)?
-            .with_image(|symbols| by_symbols::find(image, symbols, facts)),
+            .with_image(image.machine, |symbols| {
+                by_symbols::find(image, symbols, facts)
+            }),
         SearchStrategy::DebugLink => debug_file::by_debug_link(file, image, &options.debug_roots)?
-            .with_image(|symbols| by_symbols::find(image, symbols, facts)),
+            .with_image(image.machine, |symbols| {
+                by_symbols::find(image, symbols, facts)
+            }),
         SearchStrategy::MiniDebugInfo => debug_file::mini_debug_info(image)?
-            .with_image(|symbols| by_symbols::find(image, symbols, facts)),
+            .with_image(image.machine, |symbols| {
+                by_symbols::find(image, symbols, facts)
+            }),
         SearchStrategy::CodeAnalysis => by_code::find(image, facts),
         SearchStrategy::Usdt => by_usdt::find(image),
     }

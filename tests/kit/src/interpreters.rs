@@ -46,7 +46,11 @@ fn manifest_path() -> PathBuf {
 /// Lines of the manifest: an interpreter, or the name of a missing one and why it is missing. Empty
 /// if there is no manifest.
 pub fn manifest() -> Vec<Result<Python, (String, String)>> {
-    let text = std::fs::read_to_string(manifest_path()).unwrap_or_default();
+    manifest_at(&manifest_path())
+}
+
+fn manifest_at(path: &Path) -> Vec<Result<Python, (String, String)>> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(manifest_line)
@@ -114,6 +118,30 @@ pub fn interpreters(test: &str) -> Vec<Python> {
         all.extend(system_python());
     }
     assert!(!all.is_empty(), "{test}: there is no python3 here");
+    all
+}
+
+/// The folder that `scripts/interpreters.sh --aarch64` fills.
+pub fn aarch64_folder() -> PathBuf {
+    root().join(".interpreters/aarch64")
+}
+
+/// Files of interpreters for aarch64, to be examined but not started; the path is the file with the
+/// collector. Those that are missing are named skips.
+pub fn aarch64_files(test: &str) -> Vec<Python> {
+    let mut all = Vec::new();
+    for line in manifest_at(&aarch64_folder().join("manifest.tsv")) {
+        match line {
+            Ok(python) => all.push(python),
+            Err((name, why)) => skip(test, &format!("{name}: {why}")),
+        }
+    }
+    if all.is_empty() {
+        skip(
+            test,
+            "no files; scripts/interpreters.sh --aarch64 makes them",
+        );
+    }
     all
 }
 

@@ -23,6 +23,7 @@ use gctrace_ebpf::FileKey;
 use gctrace_ebpf::StopState;
 use gctrace_event::Pause;
 use gctrace_event::ProbeCost;
+use gctrace_probes::Machine;
 use gctrace_probes::cuda::CudaFile;
 use gctrace_probes::cuda::CudaLibrary;
 use gctrace_probes::cuda::FunctionLayer;
@@ -247,7 +248,8 @@ impl CudaProbes {
     }
 
     fn try_arm(&mut self, session: &BpfSession, file: &CudaFile) -> anyhow::Result<()> {
-        let found = gctrace_probes::cuda::resolve_library(&file.openable, file.library)?;
+        let found =
+            gctrace_probes::cuda::resolve_library(&file.openable, file.library, Machine::HOST)?;
         let shown = file.path.display();
         if !found.absent.is_empty() {
             tracing::debug!("{shown} has no {}", found.absent.join(", "));

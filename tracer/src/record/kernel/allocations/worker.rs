@@ -11,6 +11,7 @@ use gctrace_ebpf::SizeSource;
 use gctrace_probes::AllocationSize;
 use gctrace_probes::Allocator;
 use gctrace_probes::GcBase;
+use gctrace_probes::Machine;
 use gctrace_probes::Memory as _;
 use gctrace_probes::ProcessMemory;
 use gctrace_probes::Resolution;
@@ -223,7 +224,7 @@ impl WindowWorker<'_> {
             return None;
         };
         let candidate = candidate(waiting.pid, resolution)?;
-        let allocator = match gctrace_probes::allocator(&candidate.openable) {
+        let allocator = match gctrace_probes::allocator(&candidate.openable, Machine::HOST) {
             Ok(Some(allocator)) if !allocator.points.is_empty() => allocator,
             Ok(_) => {
                 self.note(

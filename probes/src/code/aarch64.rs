@@ -1,0 +1,469 @@
+//! aarch64: branches and addresses by the bits of their encodings, registers and text as
+//! yaxpeax-arm decodes them.
+//!
+//! All instructions have four bytes. An address is made by two of them: `adrp` loads that of a
+//! 4 KiB page, and an addition or the displacement of a load adds the rest.
+
+use super::instruction::Flow;
+use super::instruction::RegisterUse;
+use super::instruction::Registers;
+use crate::elf::ElfImage;
+use std::ops::Range;
+use yaxpeax_arch::Decoder;
+use yaxpeax_arch::U8Reader;
+use yaxpeax_arm::armv8::a64::InstDecoder;
+use yaxpeax_arm::armv8::a64::Opcode;
+use yaxpeax_arm::armv8::a64::Operand;
+
+/// Number of `sp` in encodings (in other operands, that of the zero register).
+pub(super) const STACK_POINTER: u8 = 31;
+/// Number of the register with the return address.
+pub(super) const LINK_REGISTER: u8 = 30;
+
+/// One instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    pub(super) address: u64,
+    word: u32,
+}
+
+pub(super) fn decode(bytes: &[u8], address: u64) -> Vec<super::Instruction> {
+    instructions(bytes, address)
+        .map(super::Instruction::Aarch64)
+        .collect()
+}
+
+fn instructions(bytes: &[u8], address: u64) -> impl Iterator<Item = Instruction> {
+    let (words, _) = bytes.as_chunks::<4>();
+    (0..).zip(words).map(move |(index, word)| Instruction {
+        address: address.wrapping_add(index * 4),
+        word: u32::from_le_bytes(*word),
+    })
+}
+
+impl Instruction {
+    fn is(&self, mask: u32, value: u32) -> bool {
+        self.word & mask == value
+    }
+
+    /// The bits from `first` on.
+    fn bits(&self, first: u32, count: u32) -> u32 {
+        (self.word >> first) & ((1 << count) - 1)
+    }
+
+    /// The same as a signed number.
+    fn signed(&self, first: u32, count: u32) -> i64 {
+        let unused = 32 - count;
+        i64::from(((self.bits(first, count) << unused) as i32) >> unused)
+    }
+
+    /// The register number at these bits.
+    fn register(&self, first: u32) -> u8 {
+        self.bits(first, 5) as u8
+    }
+
+    /// Where execution continues.
+    pub(crate) fn flow(&self) -> Flow {
+        if self.is(0xfc00_0000, 0x1400_0000) {
+            Flow::Jump // b
+        } else if self.is(0xfc00_0000, 0x9400_0000) {
+            Flow::Call // bl
+        } else if self.is_conditional_jump() {
+            Flow::ConditionalJump
+        } else if self.is(0xfe00_0000, 0xd600_0000) {
+            // With and without pointer authentication.
+            match self.bits(21, 4) {
+                0 | 8 => Flow::IndirectJump,
+                1 | 9 => Flow::IndirectCall,
+                2 => Flow::Return,
+                _ => Flow::Other,
+            }
+        } else if self.is(0xff00_0000, 0xd400_0000) && !self.is(0xffe0_001f, 0xd400_0001)
+            || self.is(0xffff_0000, 0)
+        {
+            Flow::Other // brk, hvc and so on, but not svc; udf
+        } else {
+            Flow::Next
+        }
+    }
+
+    /// `b.cond`, `cbz` and `cbnz`, `tbz` and `tbnz`.
+    fn is_conditional_jump(&self) -> bool {
+        self.is(0xff00_0000, 0x5400_0000) || self.is(0x7c00_0000, 0x3400_0000)
+    }
+
+    /// Target of a direct jump or call.
+    pub(super) fn branch_target(&self) -> Option<u64> {
+        let words = if self.is(0x7c00_0000, 0x1400_0000) {
+            self.signed(0, 26) // b, bl
+        } else if self.is(0x7e00_0000, 0x3600_0000) {
+            self.signed(5, 14) // tbz, tbnz
+        } else if self.is_conditional_jump() {
+            self.signed(5, 19)
+        } else {
+            return None;
+        };
+        Some(self.address.wrapping_add_signed(words * 4))
+    }
+
+    /// Address that `adr` or `adrp` loads.
+    fn loaded_place(&self) -> Option<u64> {
+        self.is(0x1f00_0000, 0x1000_0000).then_some(())?;
+        let distance = (self.signed(5, 19) << 2) | i64::from(self.bits(29, 2));
+        Some(if self.is_page() {
+            (self.address & !0xfff).wrapping_add_signed(distance << 12)
+        } else {
+            self.address.wrapping_add_signed(distance)
+        })
+    }
+
+    /// Whether it is `adrp`.
+    fn is_page(&self) -> bool {
+        self.is(0x9f00_0000, 0x9000_0000)
+    }
+
+    /// `add` or `sub` of 64 bits with a constant, which is negative for `sub`: destination, source,
+    /// constant.
+    pub(crate) fn addition(&self) -> Option<(u8, u8, i64)> {
+        self.is(0xbf80_0000, 0x9100_0000).then_some(())?;
+        let constant = i64::from(self.bits(10, 12)) << (12 * self.bits(22, 1));
+        let sign = if self.bits(30, 1) == 1 { -1 } else { 1 };
+        Some((self.register(0), self.register(5), sign * constant))
+    }
+
+    /// Registers that `cmp` of 64 bits compares.
+    pub(crate) fn compared_registers(&self) -> Option<(u8, u8)> {
+        self.is(0xffe0_fc1f, 0xeb00_001f)
+            .then(|| (self.register(5), self.register(16)))
+    }
+
+    /// Register and constant that `cmp` compares.
+    pub(crate) fn compared_constant(&self) -> Option<(u8, u64)> {
+        self.is(0x7fc0_001f, 0x7100_001f)
+            .then(|| (self.register(5), self.bits(10, 12).into()))
+    }
+
+    /// Register and constant of a `mov` of 16 bits.
+    pub(crate) fn moved_constant(&self) -> Option<(u8, u32)> {
+        self.is(0x7fe0_0000, 0x5280_0000)
+            .then(|| (self.register(0), self.bits(5, 16)))
+    }
+
+    /// The register with the target of an indirect jump or call.
+    pub(crate) fn target_register(&self) -> Option<u8> {
+        matches!(self.flow(), Flow::IndirectJump | Flow::IndirectCall).then(|| self.register(5))
+    }
+
+    /// Registers of 64 bits that it loads from known addresses, and those addresses.
+    pub(crate) fn loads(&self, known: &KnownValues) -> impl Iterator<Item = (u8, u64)> + use<> {
+        let base = known.get(self.register(5));
+        let (offset, second) = if self.is(0xffc0_0000, 0xf940_0000) {
+            (Some(i64::from(self.bits(10, 12)) * 8), None) // ldr
+        } else if self.is(0xffc0_0000, 0xa940_0000) {
+            (Some(self.signed(15, 7) * 8), Some(self.register(10))) // ldp
+        } else {
+            (None, None)
+        };
+        let first = base
+            .zip(offset)
+            .map(|(base, offset)| base.wrapping_add_signed(offset));
+        let second = first.zip(second);
+        first
+            .map(|address| (self.register(0), address))
+            .into_iter()
+            .chain(second.map(|(address, register)| (register, address.wrapping_add(8))))
+    }
+
+    /// Whether every kernel from 5.8 on emulates the instruction
+    /// (arch/arm64/kernel/probes/decode-insn.c): jumps, calls and returns without pointer
+    /// authentication, `adr` and `adrp`. Loads relative to the instruction are emulated by some
+    /// kernels and rejected by others; `nop` is emulated from 6.13 on.
+    pub(super) fn is_emulated(&self) -> bool {
+        let indirect = [0xd61f_0000, 0xd63f_0000, 0xd65f_0000]; // br, blr, ret
+        self.branch_target().is_some() && !self.is(0xff00_0010, 0x5400_0010)
+            || self.loaded_place().is_some()
+            || indirect.iter().any(|value| self.is(0xffff_fc1f, *value))
+    }
+
+    fn decoded(&self) -> Option<yaxpeax_arm::armv8::a64::Instruction> {
+        let bytes = self.word.to_le_bytes();
+        InstDecoder::default()
+            .decode(&mut U8Reader::new(&bytes))
+            .ok()
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.decoded().map_or_else(
+            || format!(".inst {:#010x}", self.word),
+            |decoded| decoded.to_string(),
+        )
+    }
+
+    /// What it does to `x0` to `x30` and `sp`; nothing for vector instructions that the decoder
+    /// does not know.
+    pub(super) fn register_use(&self) -> RegisterUse {
+        let mut found = RegisterUse::default();
+        if self.is(0xffff_f01f, 0xd503_201f) {
+            // Hints: those that sign, check or strip the return address, with `sp` as the salt.
+            let signs = matches!(self.bits(5, 7), 7 | 24..=31);
+            let link = Registers::of(signs.then_some(LINK_REGISTER));
+            (found.read, found.changed) = (link, link);
+            return found;
+        }
+        let Some(decoded) = self.decoded() else {
+            return found;
+        };
+        let written = written_operands(decoded.opcode);
+        for (index, operand) in decoded.operands.iter().enumerate() {
+            found.add(operand, written.contains(&index));
+        }
+        if reads_its_result(decoded.opcode) {
+            found.read.0 |= found.replaced.0;
+            found.replaced = Registers::default();
+        }
+        if matches!(self.flow(), Flow::Call | Flow::IndirectCall) {
+            found.changed.0 |= Registers::of([LINK_REGISTER]).0;
+        }
+        found
+    }
+}
+
+impl RegisterUse {
+    fn add(&mut self, operand: &Operand, is_written: bool) {
+        match *operand {
+            Operand::Register(_, 31) => {}
+            Operand::Register(_, number) | Operand::RegisterOrSP(_, number) => {
+                let Registers(bit) = set(number);
+                if is_written {
+                    self.changed.0 |= bit;
+                    self.replaced.0 |= bit;
+                } else {
+                    self.read.0 |= bit;
+                }
+            }
+            Operand::RegisterPair(_, number) => {
+                let pair = set(number).0 | set(number.wrapping_add(1)).0;
+                self.read.0 |= pair;
+                self.changed.0 |= if is_written { pair } else { 0 };
+            }
+            Operand::RegShift(_, _, _, number) => self.read.0 |= index_register(number).0,
+            Operand::RegRegOffset(base, index, ..) => {
+                self.read.0 |= set(base).0 | index_register(index).0;
+            }
+            Operand::RegPreIndex(base, _, writes_back) => {
+                self.read.0 |= set(base).0;
+                self.changed.0 |= if writes_back { set(base).0 } else { 0 };
+            }
+            Operand::RegPostIndex(base, _) => {
+                self.read.0 |= set(base).0;
+                self.changed.0 |= set(base).0;
+            }
+            Operand::RegPostIndexReg(base, index) => {
+                self.read.0 |= set(base).0 | index_register(index).0;
+                self.changed.0 |= set(base).0;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn set(number: u16) -> Registers {
+    Registers::of(u8::try_from(number))
+}
+
+/// As [`set`], for operands in which 31 is the zero register.
+fn index_register(number: u16) -> Registers {
+    if number == 31 {
+        Registers::default()
+    } else {
+        set(number)
+    }
+}
+
+/// Indices of the operands that an instruction writes.
+fn written_operands(opcode: Opcode) -> Range<usize> {
+    match opcode {
+        Opcode::STR
+        | Opcode::STRB
+        | Opcode::STRH
+        | Opcode::STRW
+        | Opcode::STUR
+        | Opcode::STURB
+        | Opcode::STURH
+        | Opcode::STTR
+        | Opcode::STTRB
+        | Opcode::STTRH
+        | Opcode::STP
+        | Opcode::STNP
+        | Opcode::STLR
+        | Opcode::STLRB
+        | Opcode::STLRH
+        | Opcode::STLLR
+        | Opcode::STLLRB
+        | Opcode::STLLRH
+        | Opcode::STLUR
+        | Opcode::STLURB
+        | Opcode::STLURH
+        | Opcode::STG
+        | Opcode::STZG
+        | Opcode::ST2G
+        | Opcode::STZ2G
+        | Opcode::STGM
+        | Opcode::STZGM
+        | Opcode::CBZ
+        | Opcode::CBNZ
+        | Opcode::TBZ
+        | Opcode::TBNZ
+        | Opcode::BR
+        | Opcode::BLR
+        | Opcode::BRAA
+        | Opcode::BRAAZ
+        | Opcode::BRAB
+        | Opcode::BRABZ
+        | Opcode::BLRAA
+        | Opcode::BLRAAZ
+        | Opcode::BLRAB
+        | Opcode::BLRABZ
+        | Opcode::RET
+        | Opcode::CCMN
+        | Opcode::CCMP
+        | Opcode::SETF8
+        | Opcode::SETF16
+        | Opcode::RMIF => 0..0,
+        Opcode::LDP | Opcode::LDPSW | Opcode::LDNP | Opcode::LDXP | Opcode::LDAXP => 0..2,
+        // The first operand is read, the second is the old value in memory.
+        opcode if is_atomic(opcode) => 1..2,
+        _ => 0..1,
+    }
+}
+
+#[rustfmt::skip]
+fn is_atomic(opcode: Opcode) -> bool {
+    use Opcode::*;
+    matches!(
+        opcode,
+        SWP(_) | SWPB(_) | SWPH(_)
+        | LDADD(_) | LDADDB(_) | LDADDH(_) | LDCLR(_) | LDCLRB(_) | LDCLRH(_)
+        | LDEOR(_) | LDEORB(_) | LDEORH(_) | LDSET(_) | LDSETB(_) | LDSETH(_)
+        | LDSMAX(_) | LDSMAXB(_) | LDSMAXH(_) | LDSMIN(_) | LDSMINB(_) | LDSMINH(_)
+        | LDUMAX(_) | LDUMAXB(_) | LDUMAXH(_) | LDUMIN(_) | LDUMINB(_) | LDUMINH(_)
+    )
+}
+
+/// Whether the old value of the register that it writes matters.
+fn reads_its_result(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::MOVK | Opcode::BFM | Opcode::CAS(_) | Opcode::CASB(_) | Opcode::CASH(_)
+    )
+}
+
+/// Greatest distance from the page that `adrp` loads to what it is loaded for: data is also reached
+/// from the address of its neighbors, which compilers share (section anchors), by the displacement
+/// of a load, which is below 32 KiB.
+const FARTHEST: u64 = 0x9000;
+
+/// Addresses of code that may form `target`: instructions that load its page, or one close before
+/// it.
+pub(super) fn loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
+    let reaches = |one: &Instruction| {
+        one.loaded_place().is_some_and(|place| {
+            let distance = target.wrapping_sub(place);
+            distance == 0 || one.is_page() && distance < FARTHEST
+        })
+    };
+    instructions_of(image, reaches)
+}
+
+/// Addresses of the direct jumps and calls to `targets`.
+pub(super) fn branches(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u64> {
+    let leads_there = |one: &Instruction| {
+        one.branch_target()
+            .is_some_and(|target| targets.contains(&target))
+    };
+    instructions_of(image, leads_there)
+}
+
+fn instructions_of(image: &ElfImage<'_>, wanted: impl Fn(&Instruction) -> bool) -> Vec<u64> {
+    image
+        .code()
+        .flat_map(|(address, bytes)| instructions(bytes, address))
+        .filter(wanted)
+        .map(|one| one.address)
+        .collect()
+}
+
+/// Registers with values that follow from the instructions alone. They are followed in the order of
+/// their addresses, whatever jumps between them: where compilers share part of an address, it is
+/// loaded above.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KnownValues([Option<u64>; 32]);
+
+/// Registers that a callee need not restore: `x0` to `x18`, and the link register.
+const CHANGED_BY_CALLS: Registers = Registers(0x4007_ffff);
+
+impl KnownValues {
+    /// Follows an instruction; the address that it completes in a register.
+    pub(crate) fn follow(&mut self, one: &Instruction) -> Option<u64> {
+        if let Some((register, constant)) = one.moved_constant() {
+            self.set(register, Some(constant.into()));
+            return None;
+        }
+        if let Some(value) = one.loaded_place().or_else(|| self.sum(one)) {
+            // Register 31 is the zero register for one and `sp` for the other: of no interest.
+            self.set(one.register(0), Some(value));
+            return (!one.is_page()).then_some(value);
+        }
+        if one.is(0xffe0_ffe0, 0xaa00_03e0) {
+            let copied = self.get(one.register(16)); // mov
+            self.set(one.register(0), copied);
+            return None;
+        }
+        let mut changed = one.register_use().changed;
+        if matches!(one.flow(), Flow::Call | Flow::IndirectCall) {
+            changed.0 |= CHANGED_BY_CALLS.0;
+        }
+        for number in (0..32).filter(|number| changed.contains(*number)) {
+            self.set(number, None);
+        }
+        None
+    }
+
+    /// Result of an addition.
+    fn sum(&self, one: &Instruction) -> Option<u64> {
+        if let Some((_, source, constant)) = one.addition() {
+            return Some(self.get(source)?.wrapping_add_signed(constant));
+        }
+        one.is(0xffe0_fc00, 0x8b00_0000).then_some(())?; // add of two registers
+        let (left, right) = (self.get(one.register(5))?, self.get(one.register(16))?);
+        Some(left.wrapping_add(right))
+    }
+
+    /// The value of a register, if known.
+    pub(crate) fn get(&self, register: u8) -> Option<u64> {
+        self.0.get(usize::from(register)).copied().flatten()
+    }
+
+    fn set(&mut self, register: u8, value: Option<u64>) {
+        if let Some(known) = self.0.get_mut(usize::from(register)) {
+            *known = value.filter(|_| register != STACK_POINTER);
+        }
+    }
+}
+
+/// `N` of a function that only adds `N` to its first argument and jumps.
+pub(super) fn moved_argument(body: &[super::Instruction]) -> Option<u64> {
+    let mut known = KnownValues::default();
+    known.set(0, Some(0));
+    for one in body.iter().take(4) {
+        let super::Instruction::Aarch64(one) = one else {
+            return None;
+        };
+        match one.flow() {
+            Flow::Jump => return known.get(0).filter(|moved| *moved != 0),
+            Flow::Next => known.follow(one),
+            _ => return None,
+        };
+    }
+    None
+}

@@ -1,0 +1,240 @@
+//! One decoded instruction, whatever the machine: what the algorithms here ask of it.
+
+use super::aarch64;
+use super::x86_64;
+use crate::elf::ElfImage;
+use crate::elf::Machine;
+use std::ops::Range;
+
+/// Maximum number of bytes decoded of a function; the largest in CPython is the interpreter loop
+/// with about 50 KiB.
+const LONGEST_FUNCTION: u64 = 1 << 18;
+
+/// Where execution continues after an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// At the next instruction.
+    Next,
+    /// At the target of a direct jump.
+    Jump,
+    /// At the target of a direct jump, or at the next instruction.
+    ConditionalJump,
+    /// At an address in a register or in memory.
+    IndirectJump,
+    /// In a function with a fixed address, then at the next instruction.
+    Call,
+    /// In a function with an address in a register or in memory, then at the next instruction.
+    IndirectCall,
+    /// In the caller.
+    Return,
+    /// Elsewhere: traps, system calls, transactions.
+    Other,
+}
+
+/// Registers as a set of bits: bit N is register N in the machine's encodings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Registers(pub(crate) u32);
+
+impl Registers {
+    /// The set of these registers.
+    pub(crate) fn of(numbers: impl IntoIterator<Item = u8>) -> Self {
+        Self(numbers.into_iter().fold(0, |set, number| {
+            set | 1u32.checked_shl(number.into()).unwrap_or(0)
+        }))
+    }
+
+    /// Whether the register is one of them.
+    pub(crate) fn contains(self, number: u8) -> bool {
+        self.overlaps(Self::of([number]))
+    }
+
+    /// The registers of either set.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The registers in both sets.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Those that are not in the other set.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether the sets have a register in common.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// What an instruction does to the general-purpose registers and the stack pointer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RegisterUse {
+    /// Registers whose values it may read.
+    pub(crate) read: Registers,
+    /// Registers that it may change.
+    pub(crate) changed: Registers,
+    /// Registers that it always replaces, without reading them.
+    pub(crate) replaced: Registers,
+}
+
+/// A decoded instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Instruction {
+    X86_64(iced_x86::Instruction),
+    Aarch64(aarch64::Instruction),
+}
+
+impl Instruction {
+    /// Its address.
+    pub(crate) fn address(&self) -> u64 {
+        match self {
+            Self::X86_64(one) => one.ip(),
+            Self::Aarch64(one) => one.address,
+        }
+    }
+
+    /// Where execution continues.
+    pub(crate) fn flow(&self) -> Flow {
+        match self {
+            Self::X86_64(one) => x86_64::flow(one),
+            Self::Aarch64(one) => one.flow(),
+        }
+    }
+
+    /// Target of a direct jump or call.
+    pub(crate) fn branch_target(&self) -> Option<u64> {
+        match self {
+            Self::X86_64(one) => x86_64::branch_target(one),
+            Self::Aarch64(one) => one.branch_target(),
+        }
+    }
+
+    /// Whether every supported kernel emulates it at a probe, rather than single-stepping it.
+    pub(crate) fn is_emulated(&self) -> bool {
+        match self {
+            Self::X86_64(one) => x86_64::is_emulated(one),
+            Self::Aarch64(one) => one.is_emulated(),
+        }
+    }
+
+    /// Whether it pushes a register in a prologue, to which no jump leads: that would unbalance the
+    /// stack.
+    pub(crate) fn is_push(&self) -> bool {
+        matches!(self, Self::X86_64(one) if one.mnemonic() == iced_x86::Mnemonic::Push)
+    }
+
+    /// Whether it jumps to an unknown place in the same function, as jump tables do.
+    pub(crate) fn jumps_within(&self) -> bool {
+        match self {
+            Self::X86_64(one) => x86_64::jumps_within(one),
+            Self::Aarch64(one) => one.flow() == Flow::IndirectJump,
+        }
+    }
+
+    /// The instruction in the syntax that disassemblers use, for people to read.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::X86_64(one) => x86_64::text(one),
+            Self::Aarch64(one) => one.text(),
+        }
+    }
+}
+
+/// Examines registers; holds what that needs between instructions.
+pub(crate) struct RegisterUses {
+    x86_64: iced_x86::InstructionInfoFactory,
+}
+
+impl RegisterUses {
+    /// With nothing examined yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            x86_64: iced_x86::InstructionInfoFactory::new(),
+        }
+    }
+
+    /// What the instruction does to the registers.
+    pub(crate) fn of(&mut self, instruction: &Instruction) -> RegisterUse {
+        match instruction {
+            Instruction::X86_64(one) => x86_64::register_use(&mut self.x86_64, one),
+            Instruction::Aarch64(one) => one.register_use(),
+        }
+    }
+}
+
+/// Decodes all instructions of a range in a linear sweep; stops at an invalid one.
+pub(crate) fn decode(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<Instruction> {
+    let size = range.end.saturating_sub(range.start).min(LONGEST_FUNCTION);
+    let available = |size| image.bytes_at(range.start, size);
+    // The last bytes of a segment are fewer than the longest instruction.
+    let Some(bytes) = available(size).or_else(|| available(size.min(4))) else {
+        return Vec::new();
+    };
+    decode_bytes(image.machine, bytes, range.start)
+}
+
+/// Decodes bytes at an address.
+pub(crate) fn decode_bytes(machine: Machine, bytes: &[u8], address: u64) -> Vec<Instruction> {
+    match machine {
+        Machine::X86_64 => x86_64::decode(bytes, address),
+        Machine::Aarch64 => aarch64::decode(bytes, address),
+    }
+}
+
+/// `N` of a function that only adds `N` to its first argument and jumps: it passes on a member of
+/// the structure in its argument.
+pub(crate) fn moved_argument(machine: Machine, body: &[Instruction]) -> Option<u64> {
+    match machine {
+        Machine::X86_64 => x86_64::moved_argument(body),
+        Machine::Aarch64 => aarch64::moved_argument(body),
+    }
+}
+
+impl Machine {
+    /// Numbers of the registers that pass the first six arguments, in order.
+    pub(crate) fn argument_registers(self) -> [u8; 6] {
+        match self {
+            // rdi, rsi, rdx, rcx, r8, r9
+            Self::X86_64 => [7, 6, 2, 1, 8, 9],
+            Self::Aarch64 => [0, 1, 2, 3, 4, 5],
+        }
+    }
+
+    /// Numbers of the registers that a return probe needs unchanged: those that lead to the return
+    /// address.
+    pub(crate) fn return_registers(self) -> Registers {
+        match self {
+            Self::X86_64 => Registers::of([x86_64::STACK_POINTER]),
+            Self::Aarch64 => Registers::of([aarch64::STACK_POINTER, aarch64::LINK_REGISTER]),
+        }
+    }
+
+    /// The register with the return address; empty where it is on the stack.
+    pub(crate) fn link_register(self) -> Registers {
+        match self {
+            Self::X86_64 => Registers::default(),
+            Self::Aarch64 => Registers::of([aarch64::LINK_REGISTER]),
+        }
+    }
+
+    /// Number in DWARF of the stack pointer, and the distance in bytes from it to the frame of a
+    /// function just called.
+    pub(crate) fn called_frame(self) -> (gimli::Register, i64) {
+        match self {
+            // The return address was pushed.
+            Self::X86_64 => (gimli::X86_64::RSP, 8),
+            Self::Aarch64 => (gimli::AArch64::SP, 0),
+        }
+    }
+
+    /// Length in bytes of the longest instruction.
+    pub(crate) fn longest_instruction(self) -> u64 {
+        match self {
+            Self::X86_64 => 15,
+            Self::Aarch64 => 4,
+        }
+    }
+}

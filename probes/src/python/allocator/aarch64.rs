@@ -1,0 +1,136 @@
+//! The allocator's copies in aarch64 code: `ldr x2, [x1]; cmp x2, x3; b.ne`, where `x1` and `x3`
+//! were made of constants.
+
+use super::AllocatorCall;
+use super::LARGEST_SMALL;
+use crate::code::Aarch64Instruction;
+use crate::code::Flow;
+use crate::code::Instruction;
+use crate::code::KnownValues;
+use crate::code::RegisterUses;
+
+/// Maximum number of instructions between the load of the pointer and the branch.
+const GUESS_SPAN: usize = 16;
+
+/// Number of instructions on either path searched for the size.
+const SIZE_SPAN: usize = 20;
+
+fn decoded(body: &[Instruction]) -> Vec<Aarch64Instruction> {
+    body.iter()
+        .filter_map(|one| match one {
+            Instruction::Aarch64(one) => Some(*one),
+            Instruction::X86_64(_) => None,
+        })
+        .collect()
+}
+
+/// A load of a pointer at a known address.
+struct PointerLoad {
+    /// Index of the instruction after it.
+    next: usize,
+    register: u8,
+    pointer: u64,
+    /// Before the load.
+    known: KnownValues,
+}
+
+fn pointer_loads(body: &[Aarch64Instruction]) -> Vec<PointerLoad> {
+    let mut known = KnownValues::default();
+    let mut found = Vec::new();
+    for (index, one) in body.iter().enumerate() {
+        let before = known;
+        known.follow(one);
+        found.extend(one.loads(&before).map(|(register, pointer)| PointerLoad {
+            next: index + 1,
+            register,
+            pointer,
+            known,
+        }));
+    }
+    found
+}
+
+pub(super) fn guesses(body: &[Instruction]) -> Vec<AllocatorCall> {
+    let body = decoded(body);
+    pointer_loads(&body)
+        .into_iter()
+        .filter_map(|load| guess(&body, load))
+        .collect()
+}
+
+fn guess(body: &[Aarch64Instruction], mut load: PointerLoad) -> Option<AllocatorCall> {
+    let rest = body.get(load.next..)?;
+    let compared = rest.iter().take(GUESS_SPAN).position(|one| {
+        let is_guess = one.compared_registers().is_some_and(|pair| {
+            let other = match pair {
+                (first, second) if first == load.register => second,
+                (first, second) if second == load.register => first,
+                _ => return false,
+            };
+            load.known.get(other).is_some()
+        });
+        load.known.follow(one);
+        is_guess
+    })?;
+    let branch = load.next + compared + 1;
+    let one = body.get(branch)?;
+    (one.flow() == Flow::ConditionalJump).then_some(AllocatorCall {
+        pointer: load.pointer,
+        branch,
+    })
+}
+
+/// Calls through the loaded pointer, of loads that no guess follows.
+pub(super) fn plain_calls(body: &[Instruction], pointer: u64) -> usize {
+    let body = decoded(body);
+    pointer_loads(&body)
+        .into_iter()
+        .filter(|load| load.pointer == pointer)
+        .filter(|load| calls(&body, load))
+        .filter_map(|load| guess(&body, load).is_none().then_some(()))
+        .count()
+}
+
+fn calls(body: &[Aarch64Instruction], load: &PointerLoad) -> bool {
+    let rest = body.get(load.next..).unwrap_or_default();
+    rest.iter()
+        .take(GUESS_SPAN)
+        .any(|one| one.target_register() == Some(load.register))
+}
+
+/// The register in `sub r, size, #1; cmp r, #511`, if it was not changed since the branch.
+pub(super) fn tested_register(way: &[Instruction]) -> Option<u8> {
+    let mut uses = RegisterUses::new();
+    let decoded = decoded(way);
+    let span = || decoded.iter().enumerate().take(SIZE_SPAN);
+    let (at, (less, size)) = span().find_map(|(index, one)| {
+        let (less, size, constant) = one.addition()?;
+        let compares =
+            |one: &Aarch64Instruction| one.compared_constant() == Some((less, LARGEST_SMALL));
+        let is_tested = span().skip(index + 1).any(|(_, one)| compares(one));
+        (constant == -1 && is_tested).then_some((index, (less, size)))
+    })?;
+    let _ = less;
+    let kept = way
+        .iter()
+        .take(at)
+        .all(|one| !uses.of(one).changed.contains(size));
+    kept.then_some(size)
+}
+
+/// The constant moved into the second argument before a call.
+pub(super) fn passed(way: &[Instruction]) -> Option<u32> {
+    let way = decoded(way);
+    let call = way
+        .iter()
+        .take(SIZE_SPAN)
+        .position(|one| matches!(one.flow(), Flow::Call | Flow::IndirectCall))?;
+    let constants = way
+        .iter()
+        .take(call)
+        .filter_map(Aarch64Instruction::moved_constant);
+    constants
+        .filter(|(register, _)| *register == 1)
+        .map(|(_, constant)| constant)
+        .next()
+}

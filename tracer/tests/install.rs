@@ -23,7 +23,8 @@ fn the_readmes_command_installs_everything() {
     let readme = std::fs::read_to_string(readme).expect("README.md");
     let line = readme
         .lines()
-        .find_map(|line| line.strip_prefix("sudo target/release/gctrace "));
+        .find_map(|line| line.strip_prefix("sudo target/release/gctrace "))
+        .and_then(|line| line.split('#').next());
     let line: Vec<&str> = line
         .expect("README.md has the command")
         .split_whitespace()

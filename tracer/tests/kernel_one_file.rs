@@ -150,9 +150,7 @@ fn reported(output: &Output) -> (u32, Vec<PathBuf>) {
     let line = printed
         .lines()
         .find_map(|line| line.strip_prefix("program "));
-    let mut words = line
-        .unwrap_or_else(|| panic!("{}", text(output)))
-        .split(' ');
+    let mut words = line.expect(&printed).split(' ');
     let uid = words.next().unwrap().parse().unwrap();
     (uid, words.map(PathBuf::from).collect())
 }

@@ -95,9 +95,10 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         let _ = fs::remove_file(self.sudoers());
+        let copies = format!("/var/tmp/gctrace-{}", self.uid());
         let options = ["--force", "--remove", &self.name];
         let _ = Command::new("userdel").args(options).output_in_time();
-        let _ = fs::remove_dir_all(format!("/var/tmp/gctrace-{}", self.name));
+        let _ = fs::remove_dir_all(copies);
     }
 }
 

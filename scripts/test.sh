@@ -175,6 +175,7 @@ privileged() {
             "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "GCTRACE_SIMGPU=${GCTRACE_SIMGPU:-}" "PYENV_ROOT=${PYENV_ROOT:-}" \
             "GCTRACE_SCHEDULERS=${GCTRACE_SCHEDULERS:-}" "GCTRACE_RAY_PYTHON=${GCTRACE_RAY_PYTHON:-}" \
             ${GCTRACE_INJECT_LIBRARY:+"GCTRACE_INJECT_LIBRARY=$GCTRACE_INJECT_LIBRARY"} "CARGO_MANIFEST_DIR=$folder" \
+            ${GCTRACE_TEST_ONE_FILE:+"GCTRACE_TEST_ONE_FILE=$GCTRACE_TEST_ONE_FILE"} \
             "$program" --include-ignored --test-threads=1 --show-output </dev/null) || {
             fail "$tier ($(basename "$program"))"
             return 0
@@ -307,6 +308,9 @@ install_tier() {
     else
         fail install
     fi
+    export GCTRACE_TEST_ONE_FILE=$folder/stage-$(uname -m)/bin/gctrace
+    if [ -x "$GCTRACE_TEST_ONE_FILE" ]; then privileged kernel_one; fi
+    unset GCTRACE_TEST_ONE_FILE
     rm -rf "$folder"
 }
 

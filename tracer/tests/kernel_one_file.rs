@@ -13,14 +13,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::path::PathBuf;
-use std::process::Command;
 use std::process::Output;
-use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::recording::account::Account;
+use test_kit::recording::account::run;
+use test_kit::recording::account::set_mode;
 
 /// Where root's copies of the library inside the binary are.
 const ROOTS: &str = "/var/lib/gctrace";
@@ -33,105 +33,11 @@ maps = {line.split()[-1] for line in open('/proc/self/maps') if 'libgctrace' in 
 print('program', os.getuid(), *sorted(maps))
 ";
 
-/// A user with a home that only they can enter.
-struct Account {
-    name: String,
-    home: PathBuf,
-}
-
-impl Account {
-    /// `None`, and a line with the reason, if users must not be created. `letter` tells apart the
-    /// users of one test.
-    fn create(test: &str, letter: char) -> Option<Self> {
-        if std::env::var_os("GCTRACE_TEST_SUDO").is_none_or(|value| value != "1") {
-            eprintln!("skipped {test}: it creates users; GCTRACE_TEST_SUDO=1 allows that");
-            return None;
-        }
-        if !recording::privileged(test) {
-            return None;
-        }
-        let name = format!(
-            "gct-{letter}{}-{}",
-            &test[..4],
-            std::process::id() % 100_000
-        );
-        let home = Path::new("/home").join(&name);
-        let options = ["--create-home", "--user-group", "--shell", "/bin/sh", &name];
-        run("useradd", &options);
-        let account = Self { name, home };
-        set_mode(&account.home, 0o700);
-        let rule = format!("{} ALL=(ALL:ALL) NOPASSWD: ALL\n", account.name);
-        fs::write(account.sudoers(), rule).unwrap();
-        set_mode(&account.sudoers(), 0o440);
-        fs::write(account.home.join("t.py"), PROGRAM).unwrap();
-        Some(account)
-    }
-
-    fn sudoers(&self) -> PathBuf {
-        Path::new("/etc/sudoers.d").join(&self.name)
-    }
-
-    fn uid(&self) -> u32 {
-        fs::metadata(&self.home).unwrap().uid()
-    }
-
-    /// Copies a file below the home, as the user's own.
-    fn own(&self, from: &Path, to: &str) -> PathBuf {
-        let to = self.home.join(to);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(from, &to).unwrap();
-        set_mode(&to, 0o755);
-        self.give(&self.home);
-        to
-    }
-
-    fn give(&self, path: &Path) {
-        let owner = format!("{0}:{0}", self.name);
-        run("chown", &["--recursive", &owner, path.to_str().unwrap()]);
-    }
-
-    /// A shell script in the home. `before`: what root runs first, in a mount namespace of its own.
-    fn shell_after(&self, before: &str, script: &str) -> Output {
-        let user = &self.name;
-        let become_user = format!(
-            "{before}\nexec setpriv --reuid {user} --regid {user} --init-groups sh -c \"$1\""
-        );
-        let mut command = Command::new("unshare");
-        command
-            .args(["--mount", "sh", "-ec", &become_user, "sh", script])
-            .current_dir(&self.home)
-            .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
-            .env("HOME", &self.home)
-            .env("USER", user);
-        command.output_in_time().unwrap()
-    }
-
-    fn shell(&self, script: &str) -> Output {
-        self.shell_after("", script)
-    }
-}
-
-impl Drop for Account {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(self.sudoers());
-        let options = ["--force", "--remove", &self.name];
-        let _ = Command::new("userdel").args(options).output_in_time();
-        let _ = fs::remove_dir_all(format!("/var/tmp/gctrace-{}", self.name));
-    }
-}
-
-fn run(program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).output_in_time();
-    let output = output.unwrap();
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {output:?}"
-    );
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+/// A user whose home has `PROGRAM` as `t.py`.
+fn account(test: &str, letter: char) -> Option<Account> {
+    let account = Account::create(test, letter)?;
+    fs::write(account.home.join("t.py"), PROGRAM).unwrap();
+    Some(account)
 }
 
 fn text(output: &Output) -> String {
@@ -150,9 +56,7 @@ fn reported(output: &Output) -> (u32, Vec<PathBuf>) {
     let line = printed
         .lines()
         .find_map(|line| line.strip_prefix("program "));
-    let mut words = line
-        .unwrap_or_else(|| panic!("{}", text(output)))
-        .split(' ');
+    let mut words = line.expect(&printed).split(' ');
     let uid = words.next().unwrap().parse().unwrap();
     (uid, words.map(PathBuf::from).collect())
 }
@@ -205,7 +109,7 @@ const WAYS: [&str; 4] = [
 
 #[test]
 fn venv_through_sudo() {
-    let Some(alice) = Account::create("venv_through_sudo", 'a') else {
+    let Some(alice) = account("venv_through_sudo", 'a') else {
         return;
     };
     alice.own(Path::new(recording::binary()), "venv/bin/gctrace");
@@ -236,7 +140,7 @@ fn venv_through_sudo() {
 #[test]
 fn others_do_not_choose_the_library() {
     let test = "others_do_not_choose_the_library";
-    let users = Account::create(test, 'a').zip(Account::create(test, 'm'));
+    let users = account(test, 'a').zip(account(test, 'm'));
     let Some((alice, mallory)) = users else {
         return;
     };
@@ -279,7 +183,7 @@ fn others_do_not_choose_the_library() {
 #[test]
 fn one_file_through_sudo() {
     let test = "one_file_through_sudo";
-    let Some((alice, gctrace)) = Account::create(test, 'a').zip(one_file(test)) else {
+    let Some((alice, gctrace)) = account(test, 'a').zip(one_file(test)) else {
         return;
     };
     let _copies = RootsCopies::watch();
@@ -313,7 +217,7 @@ fn one_file_through_sudo() {
 #[test]
 fn one_file_as_its_user() {
     let test = "one_file_as_its_user";
-    let Some((alice, gctrace)) = Account::create(test, 'a').zip(one_file(test)) else {
+    let Some((alice, gctrace)) = account(test, 'a').zip(one_file(test)) else {
         return;
     };
     alice.own(&gctrace, "bin/gctrace");
@@ -352,7 +256,7 @@ fn one_file_as_its_user() {
 #[test]
 fn one_file_and_difficult_homes() {
     let test = "one_file_and_difficult_homes";
-    let Some((alice, gctrace)) = Account::create(test, 'a').zip(one_file(test)) else {
+    let Some((alice, gctrace)) = account(test, 'a').zip(one_file(test)) else {
         return;
     };
     alice.own(&gctrace, "bin/gctrace");
@@ -420,7 +324,7 @@ fn one_file_and_difficult_homes() {
 #[test]
 fn eight_at_once() {
     let test = "eight_at_once";
-    let Some((alice, gctrace)) = Account::create(test, 'a').zip(one_file(test)) else {
+    let Some((alice, gctrace)) = account(test, 'a').zip(one_file(test)) else {
         return;
     };
     alice.own(&gctrace, "bin/gctrace");
@@ -447,7 +351,7 @@ fn eight_at_once() {
 #[test]
 fn one_file_with_file_capabilities() {
     let test = "one_file_with_file_capabilities";
-    let Some((alice, gctrace)) = Account::create(test, 'a').zip(one_file(test)) else {
+    let Some((alice, gctrace)) = account(test, 'a').zip(one_file(test)) else {
         return;
     };
     let installed = tempfile::tempdir_in("/usr/local/lib").unwrap();
@@ -482,7 +386,7 @@ fn one_file_with_file_capabilities() {
 #[test]
 fn setup_from_a_home() {
     let test = "setup_from_a_home";
-    let Some((alice, gctrace)) = Account::create(test, 'a').zip(one_file(test)) else {
+    let Some((alice, gctrace)) = account(test, 'a').zip(one_file(test)) else {
         return;
     };
     alice.own(&gctrace, "bin/gctrace");

@@ -1,6 +1,7 @@
 //! Runs the real gctrace on real interpreters, and reads its output with another JSON reader than
 //! our own.
 
+pub mod account;
 pub mod allocations;
 pub mod setcap;
 pub mod terminal;

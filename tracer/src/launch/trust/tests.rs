@@ -105,7 +105,8 @@ impl Users {
 
 impl Drop for Users {
     fn drop(&mut self) {
-        for user in &self.0 {
+        // A group with another member would stay.
+        for user in self.0.iter().rev() {
             let mut command = std::process::Command::new("userdel");
             let _ = command.arg(&user.name).output_in_time();
         }

@@ -8,6 +8,7 @@ mod facts;
 
 pub(crate) use credentials::has_more_rights_than_its_user;
 pub(crate) use credentials::keep_what_is_needed;
+pub(crate) use credentials::may_inspect_all_users;
 pub(crate) use credentials::renounce;
 pub(crate) use credentials::too_few_files;
 pub(crate) use facts::Lockdown;

@@ -1,5 +1,7 @@
 //! Capabilities of this process, and how it drops them.
 
+use crate::privileges::Capabilities;
+use crate::privileges::FOR_OTHERS;
 use crate::privileges::NEEDED;
 use anyhow::Context as _;
 use nix::errno::Errno;
@@ -93,6 +95,15 @@ fn sets() -> io::Result<[u32; 6]> {
     // SAFETY: a header for the calling thread and room for two triples of sets, as version 3 has them (capget(2)).
     Errno::result(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) })?;
     Ok(sets)
+}
+
+/// Whether the processes of other users can be recorded, as far as `/proc` is concerned: as root, or
+/// with CAP_SYS_PTRACE that a service manager gave the user (ambient). File capabilities were
+/// dropped at the start ([`keep_what_is_needed`]).
+pub(crate) fn may_inspect_all_users() -> bool {
+    let [ptrace, _] = FOR_OTHERS;
+    Uid::effective().is_root()
+        || effective().is_ok_and(|effective| Capabilities(effective).allow(ptrace))
 }
 
 /// The capability bounding set of this process, one bit per capability.

@@ -2,6 +2,7 @@
 //!
 //! Owns when to scan and what happens with those found. `record/kernel/discovery.rs` finds them.
 
+use crate::privileges;
 use crate::record::kernel::KernelSource;
 use crate::record::kernel::discovery::ProcessDiscovery;
 use crate::record::trace::RecordingTrace;
@@ -32,11 +33,11 @@ pub(super) struct ProcessAttacher {
 }
 
 impl ProcessAttacher {
-    /// Root records all processes, other users their own.
+    /// Root and those with CAP_SYS_PTRACE record all processes, other users their own.
     pub(super) fn new() -> Self {
-        let user = Uid::effective();
+        let own_only = !privileges::may_inspect_all_users();
         Self {
-            discovery: ProcessDiscovery::new((!user.is_root()).then(|| Uid::current().as_raw())),
+            discovery: ProcessDiscovery::new(own_only.then(|| Uid::current().as_raw())),
             next: Instant::now(),
             waiting: VecDeque::new(),
             failed: Vec::new(),

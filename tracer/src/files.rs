@@ -8,6 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "files are created here")]
 
 mod command_output;
+mod copy;
 mod existing;
 mod export;
 mod log;
@@ -20,6 +21,7 @@ pub(crate) use command_output::create_command_output;
 pub(crate) use command_output::create_temporary_output;
 pub(crate) use command_output::read_command_output;
 pub(crate) use command_output::remove_command_output;
+pub(crate) use copy::keep_copy;
 pub(crate) use export::write_export;
 pub(crate) use log::append_row;
 pub(crate) use log::check_log;

@@ -20,6 +20,7 @@ mod print;
 mod privileges;
 mod record;
 mod render;
+mod setup;
 mod text;
 mod top;
 mod tune;
@@ -73,5 +74,6 @@ fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8> {
         Invocation::Tune(config) => tune::run(&config, verbosity),
         Invocation::Export(config) => export::run(&config),
         Invocation::Demo(config) => demo::run(&config),
+        Invocation::Setup(config) => setup::run(&config),
     }
 }

@@ -39,7 +39,7 @@ documenting() {
 documentation() {
     local share=$RELEASE_STAGE/share
     mkdir -p "$share"/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,doc/gctrace}
-    documenting --quiet man "$share/man/man1"
+    documenting man "$share/man/man1"
     documenting completions bash >"$share/bash-completion/completions/gctrace"
     documenting completions zsh >"$share/zsh/site-functions/_gctrace"
     documenting completions fish >"$share/fish/vendor_completions.d/gctrace.fish"

@@ -6,26 +6,53 @@ set -euo pipefail
 . "$(dirname "$0")/environment.sh"
 
 project=$checkout/packaging/python
-platform=manylinux_${release_glibc/./_}_$RELEASE_ARCH
-name=gctrace-$release_version-py3-none-$platform.whl
+platform=manylinux_${release_glibc/./_}
 data=$project/wheel-data
 made=$(mktemp -d)
 trap 'rm -rf "$made" "$data" "$project/THIRD-PARTY"' EXIT
+
+# maturin compiles with flags of its own, which would be a second build, and strips by linking
+# again. Where it calls cargo to compile, it gets the stage's program.
+compiled() {
+    release_build -p gctrace --bin gctrace --features vendored --message-format json-render-diagnostics |
+        sed "s,\"$release_built/gctrace\",\"$made/gctrace\",g"
+}
+if [ "${1:-}" = --compile ]; then
+    made=$2
+    trap - EXIT
+    compiled
+    exit
+fi
 
 rm -rf "$data"
 mkdir -p "$data/data"
 cp -r "$RELEASE_STAGE/lib" "$RELEASE_STAGE/share" "$data/data/"
 cp "$RELEASE_STAGE/share/doc/gctrace/THIRD-PARTY" "$project/"
-# The same options as for the program of the stage, so that cargo compiles nothing again. maturin
-# would strip by linking anew.
-(cd "$project" && PATH=$release_tools:$(dirname "$cargo"):$PATH GCTRACE_BUNDLE=$RELEASE_STAGE/lib/gctrace \
-    maturin build --quiet --zig --target "$release_target" --compatibility "manylinux_${release_glibc/./_}" \
-    --auditwheel check --strip false "${release_cargo[@]}" --out "$made")
-"$checkout/scripts/release/wheel.py" "$made/$name" "$RELEASE_STAGE/bin/gctrace" "$RELEASE_OUT"
+cp "$RELEASE_STAGE/bin/gctrace" "$made/"
+cat >"$made/cargo" <<WRAPPER
+#!/usr/bin/env bash
+case \$1 in
+rustc) unset CARGO && exec "$(realpath "$0")" --compile "$made" ;;
+*) exec "$cargo" "\$@" ;;
+esac
+WRAPPER
+chmod +x "$made/cargo"
+export GCTRACE_BUNDLE=$RELEASE_STAGE/lib/gctrace
+(cd "$project" && CARGO=$made/cargo PATH=$made:$release_tools:$PATH \
+    maturin build --quiet --zig --target "$release_target" --compatibility "$platform" \
+    --auditwheel check --profile "$RELEASE_PROFILE" --out "$made/out")
+wheel=$(echo "$made"/out/*.whl)
 # It looks at the libraries too, maturin only at the program.
-"$release_tools/auditwheel" show "$RELEASE_OUT/$name" >"$made/audit"
-grep -q "\"$platform\"" "$made/audit" || {
+"$release_tools/auditwheel" show "$wheel" >"$made/audit"
+grep -q "\"${platform}_$RELEASE_ARCH\"" "$made/audit" || {
     cat "$made/audit" >&2
-    die "$name: not for $platform"
+    die "$wheel: not for $platform"
 }
-say "wheel: $RELEASE_OUT/$name"
+python3 - "$wheel" "$RELEASE_STAGE/bin/gctrace" <<'PYTHON' || die "$wheel: another program than $RELEASE_STAGE/bin/gctrace"
+import sys, zipfile
+archive = zipfile.ZipFile(sys.argv[1])
+(name,) = (name for name in archive.namelist() if name.endswith(".data/scripts/gctrace"))
+sys.exit(archive.read(name) != open(sys.argv[2], "rb").read())
+PYTHON
+mv "$wheel" "$RELEASE_OUT/"
+say "wheel: $RELEASE_OUT/$(basename "$wheel")"

@@ -22,7 +22,7 @@ if [ "${1:-}" = --quick ]; then
 fi
 parts=("$@")
 if [ ${#parts[@]} = 0 ] || [ "${parts[*]}" = all ]; then
-    mapfile -t parts < <(cd "$checkout/scripts/install-test" && find . -name '*.sh' ! -name common.sh -printf '%f\n' | sed 's/\.sh$//' | sort)
+    mapfile -t parts < <(cd "$checkout/scripts/install-test" && find . -name '*.sh' ! -name 'common*.sh' -printf '%f\n' | sed 's/\.sh$//' | sort)
 fi
 RELEASE_OUT=$(realpath "${RELEASE_OUT:-$checkout/dist}")
 RELEASE_ARCH=${RELEASE_ARCH:-$(uname -m)}

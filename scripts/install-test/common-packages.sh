@@ -5,10 +5,10 @@ other=someone
 group_rights=/usr/lib/gctrace/group-rights
 unit=/usr/lib/systemd/system/gctrace-exporter.service
 
-# Every file with its owner and mode, and the lists of users and groups: what must be the same after
-# the package is gone. DATABASE: pattern of the package manager's own files.
+# Every file of the system with its owner and mode, and its users and groups: what must be the same
+# after the package is gone. DATABASE: pattern of the package manager's own files.
 machine() {
-    find / -xdev \( -path /tmp -o -path /mnt -o -path '/home/*' -o -path /root -o -path /var/log -o -regex "$1" \) -prune \
+    find /etc /opt /srv /usr /var -xdev \( -path /var/log -o -path /var/tmp -o -regex "$1" \) -prune \
         -o -printf '%p %u %g %m\n' | sort
     sort /etc/passwd /etc/group
 }

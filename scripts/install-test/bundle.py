@@ -20,6 +20,7 @@ import yaml
 
 def unpack(archive, folder):
     root = pathlib.Path(folder, "rootfs")
+    root.mkdir(parents=True)
     with tarfile.open(archive) as tar:
         def blob(descriptor):
             return tar.extractfile("./blobs/" + descriptor["digest"].replace(":", "/"))
@@ -103,7 +104,9 @@ def main():
     running.add_argument("name")
     running.add_argument("folder")
     running.add_argument("arguments", nargs=argparse.REMAINDER)
-    options = parser.parse_args()
+    options, rest = parser.parse_known_args()
+    if rest:
+        options.arguments = rest + options.arguments
     if options.command == "unpack":
         unpack(options.archive, options.folder)
         return

@@ -2,21 +2,28 @@
 # Sourced by the parts for the .deb and the .rpm, after common.sh: what both promise.
 
 other=someone
+# shellcheck disable=SC2034  # for the sourcing scripts
 group_rights=/usr/lib/gctrace/group-rights
 unit=/usr/lib/systemd/system/gctrace-exporter.service
 
 # Every file of the system with its owner and mode, and its users and groups: what must be the same
 # after the package is gone. DATABASE: pattern of the package manager's own files.
 machine() {
-    find /etc /opt /srv /usr /var -xdev \( -path /var/log -o -path /var/tmp -o -regex "$1" \) -prune \
+    find /etc /opt /srv /usr /var -xdev \( -path /var/log -o -path /var/tmp -o -path /var/cache/man -o -regex "$1" \) -prune \
         -o -printf '%p %u %g %m\n' | sort
     sort /etc/passwd /etc/group
 }
 
-# Users of a machine: `user` may use sudo, `other` belongs to no group.
-two_users() { useradd --create-home --shell /bin/bash "$other"; }
+# A machine without gctrace's state; `user` may use sudo, `other` belongs to no group.
+prepare() {
+    rm -rf /etc/gctrace /var/cache/gctrace /var/lib/gctrace
+    useradd --create-home --shell /bin/bash "$other"
+}
 
-as_other() { (user=$other && as_user "$@"); }
+as_other() {
+    local user=$other
+    as_user "$@"
+}
 
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'" && return 1; }; }
 
@@ -26,6 +33,7 @@ rights() {
     capabilities=$(getcap /usr/bin/gctrace | sed 's/.* //; s/=.*//' | tr ',' '\n' | sort | paste -sd,)
     echo "$(stat -c '%U:%G %a' /usr/bin/gctrace) $capabilities"
 }
+# shellcheck disable=SC2034  # for the sourcing scripts
 closed="root:root 755 "
 opened="root:gctrace 750 cap_bpf,cap_perfmon"
 

@@ -23,8 +23,8 @@ if [ "${INSTALL_TEST_INSIDE:-}" != yes ]; then
     fi
 fi
 enter_overlay
-two_users
-database='/var/\(lib/dpkg\|cache/man\|cache/debconf\)'
+prepare
+database='/var/\(lib/dpkg\|cache/debconf\)'
 machine "$database" >/tmp/before
 
 reconfigure() { DEBIAN_FRONTEND=noninteractive dpkg-reconfigure gctrace; }

@@ -3,12 +3,10 @@
 # DaemonSet describes it, then with fewer rights.
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
-for tool in runc; do
-    if ! command -v "$tool" >/dev/null; then
-        skipped "$tool is not installed"
-        exit
-    fi
-done
+if ! command -v runc >/dev/null; then
+    skipped "runc is not installed"
+    exit
+fi
 manifests=$checkout/packaging/kubernetes
 if ! tools=$("$checkout/scripts/kubernetes-venv.sh" 2>&1); then
     skipped "the manifests and the image: $tools"
@@ -69,27 +67,28 @@ says() {
 records() {
     local output
     output=$(in_container record -p "$program" -d 2 -o /out/trace.json) || return 1
-    grep -q "nothing lost" <<<"$output" && grep -q '"name":"gc' "$work/out/trace.json" || {
+    if ! grep -q "nothing lost" <<<"$output" || ! grep -q '"name":"gc' "$work/out/trace.json"; then
         echo "$output"
         return 1
-    }
+    fi
 }
 
 # Pauses of a process that is not recorded are unknown, never 0.
 never_nothing_lost() {
     local output
     output=$(in_container --keep BPF,PERFMON,SYS_PTRACE record -p "$program" -d 1 -o /out/none.json) || true
-    grep -q "CAP_DAC_READ_SEARCH" <<<"$output" && ! grep -q "nothing lost" <<<"$output" || {
+    if ! grep -q "CAP_DAC_READ_SEARCH" <<<"$output" || grep -q "nothing lost" <<<"$output"; then
         echo "$output"
         return 1
-    }
+    fi
 }
 
 # The manifest's own command, for two of its intervals.
 exporter() {
     local page=
     bundle container "$manifests/daemonset.yaml" gctrace "$work/bundle"
-    sed -i 's/\$(POD_IP)/127.0.0.1/' "$work/bundle/config.json"
+    # Kubernetes expands it.
+    sed -i 's/[$](POD_IP)/127.0.0.1/' "$work/bundle/config.json"
     runc --root "$work/runc" run --no-pivot --bundle "$work/bundle" gctrace-exporter >"$work/exporter" 2>&1 &
     for _ in $(seq 60); do
         sleep 1
@@ -121,7 +120,6 @@ END
 # The init container of in-process.yaml, and what it left run by an ordinary user.
 in_process() {
     bundle container "$manifests/in-process.yaml" gctrace "$work/bundle"
-    sed -i "s,\"type\": \"tmpfs\"\(.*\),&," "$work/bundle/config.json"
     "$tools/python" - "$work" <<'END'
 import json, sys
 path = sys.argv[1] + "/bundle/config.json"

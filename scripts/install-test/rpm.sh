@@ -19,7 +19,7 @@ rpm=$(find "$RELEASE_OUT" -maxdepth 1 -name "gctrace-*-1.$RELEASE_ARCH.rpm")
 database=/var/lib/rpm
 export HOME=/root
 rpms() { rpm --dbpath "$database" --nodeps "$@"; }
-two_users
+prepare
 mkdir -p "$database"
 rpm --dbpath "$database" --initdb
 machine "$database" >/tmp/before

@@ -6,6 +6,7 @@ set -euo pipefail
 
 # Revision of the packages; the tests make a second one, to upgrade to.
 PACKAGE_REVISION=${PACKAGE_REVISION:-1}
+# shellcheck disable=SC2034  # for the sourcing scripts
 package_tools=$("$checkout/scripts/release/package-tools.sh") || die "the tools could not be installed"
 package_folder=$(mktemp -d)
 trap 'rm -rf "$package_folder"' EXIT

@@ -7,6 +7,7 @@ mod credentials;
 mod facts;
 
 pub(crate) use credentials::has_more_rights_than_its_user;
+pub(crate) use credentials::is_root_without_ptrace;
 pub(crate) use credentials::keep_what_is_needed;
 pub(crate) use credentials::may_inspect_all_users;
 pub(crate) use credentials::renounce;

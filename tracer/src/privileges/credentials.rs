@@ -101,9 +101,17 @@ fn sets() -> io::Result<[u32; 6]> {
 /// with CAP_SYS_PTRACE that a service manager gave the user (ambient). File capabilities were
 /// dropped at the start ([`keep_what_is_needed`]).
 pub(crate) fn may_inspect_all_users() -> bool {
+    Uid::effective().is_root() || has_ptrace()
+}
+
+/// Whether this is root of a container or a service that may not inspect other users' processes.
+pub(crate) fn is_root_without_ptrace() -> bool {
+    Uid::effective().is_root() && !has_ptrace()
+}
+
+fn has_ptrace() -> bool {
     let [ptrace, _] = FOR_OTHERS;
-    Uid::effective().is_root()
-        || effective().is_ok_and(|effective| Capabilities(effective).allow(ptrace))
+    effective().is_ok_and(|effective| Capabilities(effective).allow(ptrace))
 }
 
 /// The capability bounding set of this process, one bit per capability.

@@ -30,6 +30,8 @@ pub(super) struct ProcessAttacher {
     failed: Vec<(u32, u32)>,
     /// A failure was reported; later ones are not.
     has_complained: bool,
+    /// Root lacks CAP_SYS_PTRACE, which is still to be reported.
+    others_are_hidden: bool,
 }
 
 impl ProcessAttacher {
@@ -42,6 +44,7 @@ impl ProcessAttacher {
             waiting: VecDeque::new(),
             failed: Vec::new(),
             has_complained: false,
+            others_are_hidden: privileges::is_root_without_ptrace(),
         }
     }
 
@@ -49,6 +52,9 @@ impl ProcessAttacher {
     /// process that has exited meanwhile is ignored.
     pub(super) fn scan(&mut self, probes: &mut KernelSource, trace: &mut RecordingTrace) {
         let began = Instant::now();
+        if std::mem::take(&mut self.others_are_hidden) {
+            trace.note("processes of other users are not recorded: that needs CAP_SYS_PTRACE (gctrace doctor)");
+        }
         if began >= self.next {
             self.next = began + SCAN_INTERVAL;
             let found = self.discovery.scan().into_iter().map(|pid| (pid, 0));

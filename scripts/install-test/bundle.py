@@ -104,9 +104,7 @@ def main():
     running.add_argument("name")
     running.add_argument("folder")
     running.add_argument("arguments", nargs=argparse.REMAINDER)
-    options, rest = parser.parse_known_args()
-    if rest:
-        options.arguments = rest + options.arguments
+    options = parser.parse_args()
     if options.command == "unpack":
         unpack(options.archive, options.folder)
         return

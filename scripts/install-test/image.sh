@@ -142,7 +142,7 @@ for manifest in "$manifests"/*.yaml; do
 done
 check "the sidecar has the DaemonSet's rights" same_rights
 bundle unpack "$archive" "$work/bundle"
-check "gctrace --version" says "gctrace " -- --keep "" --version
+check "the program starts" says "Usage: gctrace" -- --keep "" help
 check "setup into a shared folder, and in-process recording with it" in_process
 
 if [ ! -e /sys/kernel/btf/vmlinux ]; then
@@ -166,7 +166,7 @@ check "no capabilities: top" says "missing CAP_BPF, CAP_PERFMON" -- --keep "" to
 check "no capabilities: doctor" says "MISSING privileges" "add: [BPF, PERFMON" -- --keep "" doctor
 check "BPF: record -p" says "missing CAP_PERFMON" -- --keep BPF "${record[@]}"
 check "BPF, PERFMON: record -p" says "CAP_SYS_PTRACE" -- --keep BPF,PERFMON "${record[@]}"
-check "BPF, PERFMON: top" says "CAP_SYS_PTRACE" -- --keep BPF,PERFMON top --plain -n 1
+check "BPF, PERFMON: top" says "processes of other users are not recorded" -- --keep BPF,PERFMON top --plain -n 1
 check "BPF, PERFMON: doctor" says "note other users" "CAP_SYS_PTRACE is needed" -- --keep BPF,PERFMON doctor
 check "without DAC_READ_SEARCH: record -p" never_nothing_lost
 check "without DAC_READ_SEARCH: top" says "CAP_DAC_READ_SEARCH" -- --keep BPF,PERFMON,SYS_PTRACE top --plain -n 2

@@ -4,7 +4,7 @@
 #
 #   scripts/install-test.sh [--quick] [PART...]      default: all parts; needs root, or sudo
 #
-# A part is a file scripts/install-test/PART.sh; RELEASE_OUT is the folder with the artifacts
+# A part is a script in scripts/install-test; RELEASE_OUT is the folder with the artifacts
 # (default: dist), RELEASE_ARCH their architecture (default: this machine's). --quick leaves out what
 # repeats itself, such as most interpreters. A part prints a line per result: 'ok PART: WHAT',
 # 'skipped PART: REASON' or 'FAILED PART: WHAT'; one without any 'ok' has failed.

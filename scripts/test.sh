@@ -3,15 +3,19 @@
 #
 #   plain    formatting, lints, unit and integration tests: no privileges
 #   kernel   BPF programs in the running kernel, real interpreters: root
-#   kernels  the core of the kernel tier on an old and on the newest stock kernel, emulated (scripts/kernels.sh)
+#   kernels  the core of the kernel tier on an old stock kernel, emulated (scripts/kernels.sh)
+#   kernels-all
+#            the same on every stock kernel that is supported, 5 minutes each
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
 #   torch    PyTorch in a virtual environment, on the GPU if there is one: root
 #   gpu-bundle
 #            scripts/gpu-bundle.sh, tried without a GPU: root
+#   install  scripts/release.sh with the dev profile, and the quick form of scripts/install-test.sh: root
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but programs, which takes two hours
+#   scripts/test.sh [TIER...]                       default: all but programs, which takes two
+#                                                   hours, and kernels-all
 #
 # A tier that cannot run is skipped, with the reason; so is a single test, which prints a line
 # 'skipped TEST: REASON'. The closing lines list both. Kernel and torch tests are the files
@@ -22,7 +26,7 @@ set -euo pipefail
 
 cd "$checkout"
 tiers=("$@")
-if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel kernels chaos torch programs-short gpu-bundle); fi
+if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel kernels chaos torch programs-short install gpu-bundle); fi
 logs=$(mktemp -d)
 simulator=
 trusted=
@@ -75,7 +79,7 @@ lints() {
         note "plain: cargo-deny skipped: not installed (cargo install --locked cargo-deny)"
     fi
     if command -v shellcheck >/dev/null; then
-        shellcheck -x scripts/*.sh scripts/gpu/*.sh tests/*.sh probes/fuzz/*.sh .ci/run || return 1
+        shellcheck -x scripts/*.sh scripts/{gpu,install-test,release}/*.sh tests/*.sh probes/fuzz/*.sh .ci/run || return 1
     else
         note "plain: shellcheck skipped: not installed"
     fi
@@ -186,14 +190,17 @@ kernel() {
     fi
 }
 
+# kernels TIER KERNEL...
 kernels() {
+    local tier=$1
+    shift
     # In a subshell: it ends the script if a package is unavailable.
     if ! (need_packages "kernels in an emulated machine" qemu-system-x86) || ! command -v qemu-system-x86_64 >/dev/null; then
-        note "kernels: skipped: qemu-system-x86_64 is not installed"
-    elif step kernels env GCTRACE_KERNELS_CORE=short scripts/kernels.sh 6.1 newest; then
-        note "kernels: passed"
+        note "$tier: skipped: qemu-system-x86_64 is not installed"
+    elif step "$tier" env GCTRACE_KERNELS_CORE=short scripts/kernels.sh "$@"; then
+        note "$tier: passed"
     else
-        fail kernels
+        fail "$tier"
     fi
 }
 
@@ -247,6 +254,30 @@ gpu_bundle() {
     rm -rf "$folder"
 }
 
+# Packages as users get them.
+install_tier() {
+    local folder parts=(wheel archive)
+    if ! can_be_root; then
+        note "install: skipped: needs root (run with sudo)"
+        return 0
+    fi
+    need_packages releases "${release_packages[@]}"
+    # In a subshell: it ends the script if a package is unavailable.
+    if (need_packages "the install tier" buildah rpm runc) && command -v buildah rpm runc >/dev/null; then
+        parts+=(deb rpm image)
+    else
+        note "install: deb, rpm and image skipped: buildah, rpm or runc is not installed"
+    fi
+    folder=$(as_builder mktemp -d)
+    if step install as_builder scripts/release.sh --profile dev "$folder" "${parts[@]}" &&
+        step install env RELEASE_OUT="$folder" scripts/install-test.sh --quick "${parts[@]}"; then
+        note "install: passed"
+    else
+        fail install
+    fi
+    rm -rf "$folder"
+}
+
 # Real programs, each untraced and in every mode. FORM is short or whole.
 programs() {
     local form=$1 options=() closing
@@ -283,11 +314,14 @@ trusted_target
 interpreters
 for tier in "${tiers[@]}"; do
     case $tier in
-    plain | kernel | kernels | chaos | torch) "$tier" ;;
+    plain | kernel | chaos | torch) "$tier" ;;
+    install) install_tier ;;
+    kernels) kernels kernels 6.1 ;;
+    kernels-all) kernels kernels-all 5.10 6.1 6.12 newest ;;
     programs) programs whole ;;
     programs-short) programs short ;;
     gpu-bundle) gpu_bundle ;;
-    *) die "no tier '$tier': plain, kernel, kernels, chaos, torch, gpu-bundle, programs-short, programs" ;;
+    *) die "no tier '$tier': plain, kernel, kernels, kernels-all, chaos, torch, install, gpu-bundle, programs-short, programs" ;;
     esac
 done
 

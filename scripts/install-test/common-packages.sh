@@ -67,10 +67,13 @@ kernel_probes() {
     return 1
 }
 
+quick() { [ -n "${INSTALL_TEST_QUICK:-}" ]; }
+
 # Without the group: everyone in-process, root and sudo by probes too.
 used_by_everyone() {
     check "record, as a user" recording inject /usr/bin/python3 gctrace
     check "its library is the one in /usr/lib/gctrace" uses_installed_library
+    if quick; then return 0; fi
     check "gctrace demo, as a user" demo
     if kernel_probes; then
         check "sudo gctrace record --mode both" recording both /usr/bin/python3 sudo gctrace
@@ -102,7 +105,7 @@ used_by_members() {
         check "a member records no processes of others" refuses_others
         check "doctor, as a member" grep -q "^ok  *privileges" <(as_user gctrace doctor)
     fi
-    check "record --mode inject, as a member" recording inject /usr/bin/python3 gctrace
+    quick || check "record --mode inject, as a member" recording inject /usr/bin/python3 gctrace
     check "others may not execute it" denied_to_others
 }
 
@@ -142,5 +145,5 @@ the_service() {
     check "the service is disabled" same "$(systemctl is-enabled gctrace-exporter 2>&1)" disabled
     systemctl --quiet enable gctrace-exporter
     check "the service can be enabled" same "$(systemctl is-enabled gctrace-exporter 2>&1)" enabled
-    if kernel_probes; then check "the service's command with its capabilities" exports; fi
+    if ! quick && kernel_probes; then check "the service's command with its capabilities" exports; fi
 }

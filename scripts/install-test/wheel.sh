@@ -30,7 +30,7 @@ whole() {
     user_path=$folder/bin
     check "python -m gctrace" version python -m gctrace --version
     check "manual page" test -s "$folder/share/man/man1/gctrace-record.1"
-    check "licenses of others" grep -q elfutils "$folder/share/doc/gctrace/THIRD-PARTY"
+    check "licenses of others" grep -rq elfutils "$folder/lib" --include THIRD-PARTY
     check "record, as a user" recording inject python gctrace
     if [ -e /sys/kernel/btf/vmlinux ]; then
         # shellcheck disable=SC2016  # expanded by the user's shell

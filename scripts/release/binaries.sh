@@ -17,14 +17,16 @@ if [ "$RELEASE_ARCH" != "$(uname -m)" ]; then
     need_packages "binaries of $RELEASE_ARCH" "binutils-$RELEASE_ARCH-linux-gnu"
 fi
 
-# stripped FROM TO: the file without names and line tables, which go to debug/.
+# stripped FROM TO: the file without names and line tables, which go to debug/. One that would be
+# the same keeps its time, or cargo would compile again what embeds it.
 stripped() {
     local debug
     debug=$RELEASE_STAGE/debug/$(basename "$2").debug
     "$objcopy" --only-keep-debug --compress-debug-sections=zlib "$1" "$debug"
-    "$objcopy" --strip-all --remove-section=.comment --add-gnu-debuglink="$debug" "$1" "$2"
-    chmod 755 "$2"
+    "$objcopy" --strip-all --remove-section=.comment --add-gnu-debuglink="$debug" "$1" "$2.new"
     chmod 644 "$debug"
+    chmod 755 "$2.new"
+    if cmp --quiet "$2.new" "$2"; then rm "$2.new"; else mv "$2.new" "$2"; fi
 }
 
 # gctrace of this machine's architecture, which writes its own documentation.
@@ -48,7 +50,7 @@ documentation() {
         --features gctrace/vendored) | "$checkout/scripts/release/third_party.py" >"$share/doc/gctrace/THIRD-PARTY"
 }
 
-rm -rf "$RELEASE_STAGE"
+rm -rf "${RELEASE_STAGE:?}"/{bin,share,debug}
 mkdir -p "$RELEASE_STAGE"/{bin,lib/gctrace,debug}
 release_build -p gctrace-inject -p gctrace-simgpu
 for library in "${libraries[@]}"; do

@@ -11,33 +11,25 @@ data=$project/wheel-data
 made=$(mktemp -d)
 trap 'rm -rf "$made" "$data" "$project/THIRD-PARTY"' EXIT
 
-# maturin compiles with flags of its own, which would be a second build, and strips by linking
-# again. Where it calls cargo to compile, it gets the stage's program.
-compiled() {
-    release_build -p gctrace --bin gctrace --features vendored --message-format json-render-diagnostics |
-        sed "s,\"$release_built/gctrace\",\"$made/gctrace\",g"
-}
-if [ "${1:-}" = --compile ]; then
-    made=$2
-    trap - EXIT
-    compiled
-    exit
-fi
-
 rm -rf "$data"
 mkdir -p "$data/data"
 cp -r "$RELEASE_STAGE/lib" "$RELEASE_STAGE/share" "$data/data/"
-cp "$RELEASE_STAGE/share/doc/gctrace/THIRD-PARTY" "$project/"
+# Among the metadata, as the format has it.
+mv "$data/data/share/doc/gctrace/THIRD-PARTY" "$project/"
+rm -r "$data/data/share/doc"
+# maturin compiles with flags of its own, which would be a second build, and strips by linking
+# again. Where it calls cargo to compile, it gets cargo's messages about the stage's program, as if
+# that were what cargo made just now.
 cp "$RELEASE_STAGE/bin/gctrace" "$made/"
+export GCTRACE_BUNDLE=$RELEASE_STAGE/lib/gctrace
+release_build -p gctrace --bin gctrace --features vendored --message-format json-render-diagnostics |
+    sed "s,\"$release_built/gctrace\",\"$made/gctrace\",g" >"$made/messages"
 cat >"$made/cargo" <<WRAPPER
-#!/usr/bin/env bash
-case \$1 in
-rustc) unset CARGO && exec "$(realpath "$0")" --compile "$made" ;;
-*) exec "$cargo" "\$@" ;;
-esac
+#!/bin/sh
+if [ "\$1" = rustc ]; then exec cat "$made/messages"; fi
+exec "$cargo" "\$@"
 WRAPPER
 chmod +x "$made/cargo"
-export GCTRACE_BUNDLE=$RELEASE_STAGE/lib/gctrace
 (cd "$project" && CARGO=$made/cargo PATH=$made:$release_tools:$PATH \
     maturin build --quiet --zig --target "$release_target" --compatibility "$platform" \
     --auditwheel check --profile "$RELEASE_PROFILE" --out "$made/out")
@@ -48,11 +40,5 @@ grep -q "\"${platform}_$RELEASE_ARCH\"" "$made/audit" || {
     cat "$made/audit" >&2
     die "$wheel: not for $platform"
 }
-python3 - "$wheel" "$RELEASE_STAGE/bin/gctrace" <<'PYTHON' || die "$wheel: another program than $RELEASE_STAGE/bin/gctrace"
-import sys, zipfile
-archive = zipfile.ZipFile(sys.argv[1])
-(name,) = (name for name in archive.namelist() if name.endswith(".data/scripts/gctrace"))
-sys.exit(archive.read(name) != open(sys.argv[2], "rb").read())
-PYTHON
-mv "$wheel" "$RELEASE_OUT/"
+python3 "$checkout/scripts/release/wheel.py" "$wheel" "$RELEASE_STAGE/bin/gctrace" "$checkout" "$RELEASE_OUT"
 say "wheel: $RELEASE_OUT/$(basename "$wheel")"

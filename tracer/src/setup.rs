@@ -240,7 +240,7 @@ fn leave_out(prefix: &Path, files: &mut Vec<NewFile>) -> anyhow::Result<Option<W
 fn folder_of_others(prefix: &Path, path: &Path) -> anyhow::Result<Option<WritablePath>> {
     let path = prefix.join(path);
     let folder = existing_part(path.parent().unwrap_or(prefix));
-    let found = writable_beside_root(folder);
+    let found = writable_beside_root(folder, 0);
     found.with_context(|| format!("cannot examine {}", folder.display()))
 }
 

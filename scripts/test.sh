@@ -263,7 +263,7 @@ install_tier() {
     fi
     need_packages releases "${release_packages[@]}"
     # In a subshell: it ends the script if a package is unavailable.
-    if (need_packages "the install tier" buildah rpm runc) && command -v buildah rpm runc >/dev/null; then
+    if (need_packages "the install tier" buildah rpm runc) && PATH=$PATH:/usr/sbin type -P buildah rpm runc >/dev/null; then
         parts+=(deb rpm image)
     else
         note "install: deb, rpm and image skipped: buildah, rpm or runc is not installed"

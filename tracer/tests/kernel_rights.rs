@@ -1,6 +1,12 @@
 //! What is passed to the command, what root may not read, and limits that are not a matter of
 //! privileges.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;

@@ -20,7 +20,8 @@ database=/var/lib/rpm
 export HOME=/root
 rpms() { rpm --dbpath "$database" --nodeps "$@"; }
 prepare
-mkdir -p "$database"
+# Folders of the package `filesystem` of the systems that use rpm.
+mkdir -p "$database" /usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions
 rpm --dbpath "$database" --initdb
 machine "$database" >/tmp/before
 

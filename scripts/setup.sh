@@ -77,7 +77,7 @@ build() {
 
 # need_packages PURPOSE PACKAGE...: installs what is missing, and lists it first.
 need_packages() {
-    local purpose=$1 package missing=()
+    local purpose=$1 package archives missing=()
     shift
     if ! command -v apt-get >/dev/null; then
         say "this is not Debian or Ubuntu: install the equivalents of these for $purpose: $*"
@@ -92,8 +92,12 @@ need_packages() {
     say "installing for $purpose, with apt-get: ${missing[*]}"
     can_be_root || die "that needs root: sudo apt-get install ${missing[*]}"
     as_root apt-get -qq update >&2 || say "apt-get update failed; trying with the old lists"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" >&2 ||
-        die "apt-get could not install: ${missing[*]}"
+    # In container images apt empties its own folder after each call of dpkg; a large installation has several.
+    archives=$(as_root mktemp -d)
+    as_root mkdir "$archives/partial"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+        -o Dir::Cache::archives="$archives" "${missing[@]}" >&2 || die "apt-get could not install: ${missing[*]}"
+    as_root rm -rf "$archives"
 }
 
 # Names of the integration tests of all crates. Folders `tests` inside `src` contain parts of unit

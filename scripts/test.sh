@@ -301,6 +301,12 @@ install_tier() {
         return 0
     fi
     need_packages releases "${release_packages[@]}"
+    # In a subshell: it ends the script if a package is unavailable.
+    if (need_packages "the install tier" buildah rpm runc) && PATH=$PATH:/usr/sbin type -P buildah rpm runc >/dev/null; then
+        parts+=(deb rpm image)
+    else
+        note "install: deb, rpm and image skipped: buildah, rpm or runc is not installed"
+    fi
     folder=$(as_builder mktemp -d)
     if step install as_builder scripts/release.sh --profile dev "$folder" "${parts[@]}" &&
         step install env RELEASE_OUT="$folder" scripts/install-test.sh --quick "${parts[@]}"; then

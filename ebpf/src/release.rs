@@ -94,3 +94,16 @@ impl StoppedProcesses {
         Some(u64::from_ne_bytes(value.try_into().ok()?))
     }
 }
+
+/// Whether this process may signal the processes of every user: with CAP_KILL, which root lacks
+/// where its capabilities are limited (containers, services).
+pub(crate) fn may_resume_all_users() -> bool {
+    /// CAP_KILL is bit 5, `_LINUX_CAPABILITY_VERSION_3` the version (include/uapi/linux/capability.h).
+    const KILL: u32 = 1 << 5;
+    const VERSION: u32 = 0x2008_0522;
+    let header = [VERSION, 0];
+    let mut sets = [0_u32; 6];
+    // SAFETY: a header for the calling thread and room for two triples of sets (capget(2)).
+    let result = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
+    result == 0 && sets[0] & KILL != 0
+}

@@ -347,7 +347,7 @@ fn load(config: SessionConfig, attach: AttachMethod) -> Result<GctraceSkel<'stat
         rodata.ring_bytes = u64::from(config.ring_bytes);
         rodata.gctrace_pid = std::process::id();
         rodata.stack_depth = config.stack_depth.min(crate::MAX_STACK_DEPTH);
-        if !nix::unistd::Uid::effective().is_root() {
+        if !crate::release::may_resume_all_users() {
             rodata.stop_only_user = nix::unistd::Uid::current().as_raw();
         }
         if has_file_capabilities() {

@@ -84,7 +84,12 @@ pub fn mappings(pid: u32) -> Result<Vec<FileMapping>, ProcessError> {
 /// # Errors
 /// If the process is gone, or its memory map may not be read.
 pub fn candidates(pid: u32) -> Result<Vec<MappedFile>, ProcessError> {
-    let executable = crate::proc_status::executable(pid).ok();
+    // With CAP_PERFMON the kernel shows the map of a process whose executable it does not: a static
+    // interpreter would be overlooked.
+    let executable = match crate::proc_status::executable(pid) {
+        Err(error @ ProcessError::Forbidden { .. }) => return Err(error),
+        executable => executable.ok(),
+    };
     let mut found: Vec<MappedFile> = Vec::new();
     for mapping in mappings(pid)? {
         let wanted = mapping.is_libpython() || executable.as_ref() == Some(&mapping.path);

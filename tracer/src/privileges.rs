@@ -7,7 +7,9 @@ mod credentials;
 mod facts;
 
 pub(crate) use credentials::has_more_rights_than_its_user;
+pub(crate) use credentials::is_root_without_ptrace;
 pub(crate) use credentials::keep_what_is_needed;
+pub(crate) use credentials::may_inspect_all_users;
 pub(crate) use credentials::renounce;
 pub(crate) use credentials::too_few_files;
 pub(crate) use facts::Lockdown;
@@ -196,7 +198,8 @@ impl PrivilegeError {
                  --security-opt=no-new-privileges. Start gctrace outside of it."
             }
             PrivilegeObstacle::PidNamespace => {
-                "Start the container with --pid=host, or record from the host: sudo gctrace record -p PID"
+                "Start the container with --pid=host (Kubernetes: hostPID: true), or record from the host:\n    \
+                 sudo gctrace record -p PID"
             }
             PrivilegeObstacle::UserNamespace => return rootless(&self.facts),
             PrivilegeObstacle::BoundingSet => return outside_limits(&self.facts),
@@ -262,17 +265,24 @@ fn rootless(facts: &PrivilegeFacts) -> String {
 }
 
 fn outside_limits(facts: &PrivilegeFacts) -> String {
-    let added: Vec<_> = NEEDED
+    let names: Vec<_> = NEEDED
         .iter()
         .chain(&FOR_OTHERS)
-        .map(|needed| format!("--cap-add {}", needed.name))
+        .map(|needed| needed.name)
         .collect();
-    match &facts.container {
+    match facts.container.as_deref() {
+        Some("kubernetes") => format!(
+            "This container does not have them. Its pod needs:\n    \
+             hostPID: true\n    \
+             securityContext: {{runAsUser: 0, capabilities: {{add: [{}]}}}}\n\
+             or record from the node: sudo gctrace record -p PID",
+            names.join(", ")
+        ),
         Some(kind) => format!(
             "This container ({kind}) does not have them. Start it with:\n    \
-             docker run {} --pid=host ...\n\
+             docker run --cap-add {} --pid=host ...\n\
              (or --privileged), or record from the host: sudo gctrace record -p PID",
-            added.join(" ")
+            names.join(" --cap-add ")
         ),
         None => "This process cannot get them, not even as root: they are not in its bounding set (set by a\n\
                  container, a sandbox or a service with CapabilityBoundingSet=). Start gctrace outside of it."

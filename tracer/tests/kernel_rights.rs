@@ -1,6 +1,12 @@
 //! What is passed to the command, what root may not read, and limits that are not a matter of
 //! privileges.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -9,6 +15,7 @@ use std::process::Command;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::setcap::ALICE;
+use test_kit::recording::setcap::BOB;
 use test_kit::recording::setcap::Setcap;
 use test_kit::recording::setcap::text;
 
@@ -83,13 +90,7 @@ fn processes_that_root_may_not_read_are_reported_and_counted() {
         .gid(ALICE)
         .spawn()
         .unwrap();
-    for _ in 0..600 {
-        if ready.exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    assert!(ready.exists(), "Python did not start");
+    wait_for(&ready);
     let pid = running.id().to_string();
     let with = |capabilities: &str, trace: &Path| {
         Command::new("timeout")
@@ -125,6 +126,138 @@ fn processes_that_root_may_not_read_are_reported_and_counted() {
     running.kill().unwrap();
     running.status_in_time().unwrap();
     assert!(pauses.len() > 5, "{}", text(&four));
+}
+
+/// Root whose capabilities are limited (a container, a unit) lacks CAP_KILL: what it stopped at exec
+/// it could not resume.
+#[test]
+fn a_program_that_root_could_not_resume_is_not_stopped() {
+    let test = "a_program_that_root_could_not_resume_is_not_stopped";
+    let Some(setcap) = Setcap::install(test, "cap_bpf,cap_perfmon+ep") else {
+        return;
+    };
+    let (unknown, ready, attached) = (
+        setcap.file("python"),
+        setcap.file("ready"),
+        setcap.file("attached"),
+    );
+    // A file of its own, so that its probes are placed only at its exec.
+    fs::copy(fs::canonicalize("/usr/bin/python3").unwrap(), &unknown).unwrap();
+    let program = format!(
+        "import gc, os, subprocess, sys, time\nopen('{}', 'w').close()\n\
+         while not os.path.exists('{}'):\n    gc.collect(); time.sleep(0.01)\n\
+         child = subprocess.run(['{}', '-S', '-c', 'import gc; gc.collect()'], \
+         env={{'PYTHONHOME': '/usr'}}, timeout=30)\nsys.exit(child.returncode)",
+        ready.display(),
+        attached.display(),
+        unknown.display(),
+    );
+    // The leader of a session, as in a container: no shell would see its child stop.
+    let mut running = Command::new("setsid")
+        .args(["--wait", "/usr/bin/python3", "-S", "-c", &program])
+        .current_dir(setcap.file("."))
+        .uid(ALICE)
+        .gid(ALICE)
+        .spawn()
+        .unwrap();
+    wait_for(&ready);
+    let trace = setcap.file("t.json");
+    let mut recording = Command::new("timeout")
+        .args(["60", "setpriv", "--inh-caps=-all"])
+        .arg("--bounding-set=-all,+bpf,+perfmon,+sys_ptrace,+dac_read_search")
+        .arg(recording::binary())
+        .args([
+            "record",
+            "-p",
+            &python_below(running.id()).to_string(),
+            "-o",
+        ])
+        .arg(&trace)
+        .spawn()
+        .unwrap();
+    for _ in 0..600 {
+        if fs::read_to_string(&trace).is_ok_and(|text| text.contains("\"ph\":\"X\"")) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    fs::write(&attached, "").unwrap();
+    let status = running.status_in_time().unwrap();
+    recording.status_in_time().unwrap();
+    assert!(status.success(), "the child did not end: {status}");
+}
+
+/// The child of setsid, if that had to fork.
+fn python_below(pid: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children
+        .split_whitespace()
+        .next()
+        .map_or(pid, |child| child.parse().unwrap())
+}
+
+fn wait_for(file: &Path) {
+    for _ in 0..600 {
+        if file.exists() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("there is no {}", file.display());
+}
+
+/// A service manager can give a user capabilities of its own (ambient): `top` then sees the
+/// processes of the others too.
+#[test]
+fn capabilities_of_a_service_are_enough_for_all_users() {
+    let test = "capabilities_of_a_service_are_enough_for_all_users";
+    let Some(setcap) = Setcap::install(test, "cap_bpf,cap_perfmon+ep") else {
+        return;
+    };
+    let removed = Command::new("setcap")
+        .arg("-r")
+        .arg(setcap.gctrace())
+        .status_in_time();
+    assert!(removed.unwrap().success());
+    let mut running = Command::new("/usr/bin/python3")
+        .args([
+            "-S",
+            "-c",
+            "import gc, time\nwhile True:\n    gc.collect(); time.sleep(0.01)",
+        ])
+        .uid(ALICE)
+        .gid(ALICE)
+        .spawn()
+        .unwrap();
+    let seen_with = |capabilities: &str| {
+        let output = Command::new("timeout")
+            .args([
+                "60",
+                "setpriv",
+                "--reuid",
+                &BOB.to_string(),
+                "--regid",
+                &BOB.to_string(),
+            ])
+            .args([
+                "--clear-groups",
+                "--inh-caps",
+                capabilities,
+                "--ambient-caps",
+                capabilities,
+            ])
+            .arg(setcap.gctrace())
+            .args(["top", "--format", "json", "-n", "4"])
+            .current_dir(setcap.file("."))
+            .output_in_time()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output).contains(&format!("\"pid\":{}", running.id()))
+    };
+    assert!(!seen_with("-all,+bpf,+perfmon"));
+    assert!(seen_with("-all,+bpf,+perfmon,+sys_ptrace,+dac_read_search"));
+    running.kill().unwrap();
+    running.status_in_time().unwrap();
 }
 
 #[test]

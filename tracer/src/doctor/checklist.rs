@@ -121,8 +121,9 @@ pub(super) fn draw(machine: &HostFacts, found: &FoundInterpreters) -> Checklist 
 /// The line on processes that could not be inspected, if any.
 fn hidden(count: usize, rights: &PrivilegeFacts) -> Option<CheckLine> {
     let line = CheckLine::note("processes", format!("{count} cannot be inspected"));
-    let denied = PrivilegeError::from_facts(rights.clone()).is_some();
-    (count > 0).then(|| match denied {
+    let denied = PrivilegeError::from_facts(rights.clone());
+    let sudo_helps = denied.is_some_and(|denied| denied.sudo_helps());
+    (count > 0).then(|| match sudo_helps {
         true => line.with_fix("To inspect all of them: sudo gctrace doctor"),
         false => line,
     })
@@ -220,12 +221,21 @@ fn other_users(rights: &PrivilegeFacts) -> CheckLine {
     if lacking.is_empty() {
         return CheckLine::ok(what, FOR_OTHERS.each_ref().map(cap).join(", "));
     }
-    let value = format!("only processes of {} can be recorded", rights.user);
+    let value = match lacking.as_slice() {
+        [only] if *only == FOR_OTHERS[1] => {
+            "not those whose Python is in a closed directory".to_owned()
+        }
+        _ => format!("only processes of {} can be recorded", rights.user),
+    };
     let purposes: Vec<_> = lacking
         .iter()
         .map(|lacking| format!("{} is needed to {}", cap(lacking), lacking.purpose))
         .collect();
-    CheckLine::note(what, value).with_fix(format!("{}: sudo gctrace", purposes.join(", ")))
+    let remedy = match rights.bounding.lacking(FOR_OTHERS).is_empty() {
+        true => "sudo gctrace",
+        false => "add to the capabilities of this container or service",
+    };
+    CheckLine::note(what, value).with_fix(format!("{}: {remedy}", purposes.join(", ")))
 }
 
 fn needed_names() -> String {

@@ -1,5 +1,7 @@
 //! Capabilities of this process, and how it drops them.
 
+use crate::privileges::Capabilities;
+use crate::privileges::FOR_OTHERS;
 use crate::privileges::NEEDED;
 use anyhow::Context as _;
 use nix::errno::Errno;
@@ -93,6 +95,23 @@ fn sets() -> io::Result<[u32; 6]> {
     // SAFETY: a header for the calling thread and room for two triples of sets, as version 3 has them (capget(2)).
     Errno::result(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) })?;
     Ok(sets)
+}
+
+/// Whether the processes of other users can be recorded, as far as `/proc` is concerned: as root, or
+/// with CAP_SYS_PTRACE that a service manager gave the user (ambient). File capabilities were
+/// dropped at the start ([`keep_what_is_needed`]).
+pub(crate) fn may_inspect_all_users() -> bool {
+    Uid::effective().is_root() || has_ptrace()
+}
+
+/// Whether this is root of a container or a service that may not inspect other users' processes.
+pub(crate) fn is_root_without_ptrace() -> bool {
+    Uid::effective().is_root() && !has_ptrace()
+}
+
+fn has_ptrace() -> bool {
+    let [ptrace, _] = FOR_OTHERS;
+    effective().is_ok_and(|effective| Capabilities(effective).allow(ptrace))
 }
 
 /// The capability bounding set of this process, one bit per capability.

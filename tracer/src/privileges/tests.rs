@@ -91,6 +91,17 @@ fn a_container() {
 }
 
 #[test]
+fn a_pod() {
+    insta::assert_snapshot!(rendered(PrivilegeFacts {
+        user: "root".into(),
+        container: Some("kubernetes".into()),
+        effective: Capabilities(0),
+        bounding: Capabilities(0),
+        ..ordinary_user()
+    }));
+}
+
+#[test]
 fn a_rootless_container() {
     insta::assert_snapshot!(rendered(PrivilegeFacts {
         container: Some("podman".into()),

@@ -2,6 +2,7 @@
 //!
 //! Owns when to scan and what happens with those found. `record/kernel/discovery.rs` finds them.
 
+use crate::privileges;
 use crate::record::kernel::KernelSource;
 use crate::record::kernel::discovery::ProcessDiscovery;
 use crate::record::trace::RecordingTrace;
@@ -29,18 +30,21 @@ pub(super) struct ProcessAttacher {
     failed: Vec<(u32, u32)>,
     /// A failure was reported; later ones are not.
     has_complained: bool,
+    /// Root lacks CAP_SYS_PTRACE, which is still to be reported.
+    others_are_hidden: bool,
 }
 
 impl ProcessAttacher {
-    /// Root records all processes, other users their own.
+    /// Root and those with CAP_SYS_PTRACE record all processes, other users their own.
     pub(super) fn new() -> Self {
-        let user = Uid::effective();
+        let own_only = !privileges::may_inspect_all_users();
         Self {
-            discovery: ProcessDiscovery::new((!user.is_root()).then(|| Uid::current().as_raw())),
+            discovery: ProcessDiscovery::new(own_only.then(|| Uid::current().as_raw())),
             next: Instant::now(),
             waiting: VecDeque::new(),
             failed: Vec::new(),
             has_complained: false,
+            others_are_hidden: privileges::is_root_without_ptrace(),
         }
     }
 
@@ -48,6 +52,9 @@ impl ProcessAttacher {
     /// process that has exited meanwhile is ignored.
     pub(super) fn scan(&mut self, probes: &mut KernelSource, trace: &mut RecordingTrace) {
         let began = Instant::now();
+        if std::mem::take(&mut self.others_are_hidden) {
+            trace.note("processes of other users are not recorded: that needs CAP_SYS_PTRACE (gctrace doctor)");
+        }
         if began >= self.next {
             self.next = began + SCAN_INTERVAL;
             let found = self.discovery.scan().into_iter().map(|pid| (pid, 0));

@@ -3,15 +3,13 @@
 //! `instruction.rs` is what the algorithms ask of an instruction; `x86_64.rs` and `aarch64.rs`
 //! answer it, chosen by the file's machine. Nothing here knows Python.
 
-mod aarch64;
+pub(crate) mod aarch64;
 mod functions;
 mod graph;
 mod instruction;
 mod references;
 mod x86_64;
 
-pub(crate) use aarch64::Instruction as Aarch64Instruction;
-pub(crate) use aarch64::KnownValues;
 pub(crate) use functions::FunctionTable;
 pub(crate) use graph::CodeGraph;
 pub(crate) use instruction::Flow;

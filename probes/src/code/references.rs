@@ -27,7 +27,7 @@ pub(crate) fn loads(
     target: u64,
 ) -> Vec<Range<u64>> {
     let mut found = near_loads(image, functions, target);
-    found.retain(|range| loads_address(&decode(image, range), target));
+    found.retain(|range| loads_address(image.machine, &decode(image, range), target));
     found
 }
 
@@ -38,8 +38,8 @@ pub(crate) fn near_loads(
     target: u64,
 ) -> Vec<Range<u64>> {
     let places = match image.machine {
-        Machine::X86_64 => x86_64::loads(image, target),
-        Machine::Aarch64 => aarch64::loads(image, target),
+        Machine::X86_64 => x86_64::near_loads(image, target),
+        Machine::Aarch64 => aarch64::near_loads(image, target),
     };
     containing(functions, places)
 }
@@ -74,12 +74,11 @@ pub(crate) fn branches(
     found
 }
 
-fn loads_address(body: &[Instruction], target: u64) -> bool {
-    let mut known = aarch64::KnownValues::default();
-    body.iter().any(|one| match one {
-        Instruction::X86_64(one) => x86_64::loads_address(one, target),
-        Instruction::Aarch64(one) => known.follow(one) == Some(target),
-    })
+fn loads_address(machine: Machine, body: &[Instruction], target: u64) -> bool {
+    match machine {
+        Machine::X86_64 => x86_64::loads_address(body, target),
+        Machine::Aarch64 => aarch64::forms(&aarch64::native(body), target),
+    }
 }
 
 fn containing(functions: &FunctionTable<'_>, addresses: Vec<u64>) -> Vec<Range<u64>> {

@@ -129,7 +129,7 @@ pub(super) fn displacements(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u
 }
 
 /// Addresses of code that may load `target` into a register.
-pub(super) fn loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
+pub(super) fn near_loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
     let mut found = displacements(image, &(target..target.saturating_add(1)));
     if !image.relocatable {
         found.extend(immediates(image, target));
@@ -152,7 +152,15 @@ fn immediates(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
         .collect()
 }
 
-pub(super) fn loads_address(instruction: &iced_x86::Instruction, target: u64) -> bool {
+/// Whether one of the instructions loads the address `target`.
+pub(super) fn loads_address(body: &[Instruction], target: u64) -> bool {
+    body.iter().any(|one| match one {
+        Instruction::X86_64(one) => loads(one, target),
+        Instruction::Aarch64(_) => false,
+    })
+}
+
+fn loads(instruction: &iced_x86::Instruction, target: u64) -> bool {
     let relative =
         instruction.is_ip_rel_memory_operand() && instruction.ip_rel_memory_address() == target;
     let immediate = (0..instruction.op_count()).any(|operand| {

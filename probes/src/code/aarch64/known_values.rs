@@ -218,3 +218,48 @@ pub(in crate::code) fn moved_argument(body: &[instruction::Instruction]) -> Opti
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::forms;
+    use crate::code::aarch64::native;
+    use crate::code::decode_bytes;
+    use crate::elf::Machine;
+
+    fn formed(words: &[u32], target: u64) -> bool {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        forms(
+            &native(&decode_bytes(Machine::Aarch64, &bytes, 0x10_0000)),
+            target,
+        )
+    }
+
+    #[test]
+    fn addresses_are_formed_by_two_instructions() {
+        // adrp x0,0x101000; add x0,x0,#0x234
+        let pair = [0xb000_0000, 0x9108_d000];
+        assert!(formed(&pair, 0x10_1234));
+        assert!(!formed(&pair, 0x10_1000));
+        // adr x0,+8
+        assert!(formed(&[0x1000_0040], 0x10_0008));
+        // with bl +0 in between: x0 is the callee's
+        assert!(!formed(&[pair[0], 0x9400_0000, pair[1]], 0x10_1234));
+        // with mov x1,x0 in between, and the addition to x1
+        assert!(formed(&[pair[0], 0xaa00_03e1, 0x9108_d021], 0x10_1234));
+        // with ldr x0,[x0] in between
+        assert!(!formed(&[pair[0], 0xf940_0000, pair[1]], 0x10_1234));
+    }
+
+    #[test]
+    fn an_address_is_known_where_a_jump_leads() {
+        // adrp x0; b +12; mov x0,x5; ret; add x0,x0,#0x234
+        let words = [
+            0xb000_0000,
+            0x1400_0003,
+            0xaa05_03e0,
+            0xd65f_03c0,
+            0x9108_d000,
+        ];
+        assert!(formed(&words, 0x10_1234));
+    }
+}

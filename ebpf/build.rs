@@ -45,6 +45,14 @@ fn derive_wire_traits(skeleton: &Path) -> io::Result<()> {
     fs::write(skeleton, text)
 }
 
+/// Selects the registers that hold a probed function's arguments, as in libbpf's bpf_tracing.h.
+fn target_define() -> &'static str {
+    match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("aarch64") => "-D__TARGET_ARCH_arm64",
+        _ => "-D__TARGET_ARCH_x86",
+    }
+}
+
 fn build(source: &str, skeleton: &Path) {
     let built = SkeletonBuilder::new()
         .source(source)
@@ -53,6 +61,7 @@ fn build(source: &str, skeleton: &Path) {
                 // -mcpu=v2: accepted by kernels from 4.14 on; old kernels reject newer clang's
                 // defaults
                 "-mcpu=v2",
+                target_define(),
                 "-Wall",
                 "-Wextra",
                 "-Werror",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packages of Debian releases other than this machine's, downloaded but never installed. Sourced by
-# interpreters.sh and kernels.sh, which set `log`, a file.
+# cross-rust.sh, interpreters.sh and kernels.sh, which set `log`, a file.
 
 # debian_archive debian|debian-security: the archive this machine already uses,
 # which has the other releases too.
@@ -10,6 +10,26 @@ debian_archive() {
     # shellcheck disable=SC2016,SC2154  # apt's own variable; ours is set by the sourcing script
     apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Component: main' 2>>"$log" |
         awk -v name="/$1/?\$" '$0 ~ name && !found { print; found = 1 }'
+}
+
+# debian_closure PACKAGE...: these packages and those that they depend on, of the sources that
+# `options` names.
+debian_closure() {
+    # shellcheck disable=SC2154  # set by apt_options
+    apt-cache "${options[@]}" depends --recurse --no-suggests --no-recommends --no-conflicts --no-breaks --no-replaces \
+        --no-enhances "$@" | grep '^[a-z]' | sort -u
+}
+
+# debian_into ROOT PACKAGE...: downloads and unpacks into ROOT, whose lib and bin are in usr.
+debian_into() {
+    local root=$1 folder deb
+    shift
+    mkdir -p "$root/debs" "$root/usr"/{bin,lib,lib64,sbin}
+    for folder in bin lib lib64 sbin; do ln -sfn "usr/$folder" "$root/$folder"; done
+    # shellcheck disable=SC2154
+    (cd "$root/debs" && apt-get "${options[@]}" download "$@") >>"$log" 2>&1 || return 1
+    for deb in "$root"/debs/*.deb; do dpkg-deb -x "$deb" "$root" >>"$log" 2>&1 || return 1; done
+    rm -rf "$root/debs"
 }
 
 # debian_source ARCHIVE SUITE...

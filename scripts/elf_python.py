@@ -11,10 +11,11 @@ import os
 import struct
 import sys
 
-# ELF-64 constants (System V ABI, AMD64 supplement).
+# ELF-64 constants (System V ABI).
 PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
 DT_NULL, DT_STRTAB, DT_SYMTAB, DT_RPATH, DT_DEBUG = 0, 5, 6, 15, 21
 ET_EXEC = 2
+EM_AARCH64 = 183
 # `mov $imm32, %rdi`: how _start of a non-PIE executable passes main (glibc's start.S).
 MOV_IMM32_RDI = b"\x48\xc7\xc7"
 # Short enough for the space of the packaged loader's name.
@@ -28,7 +29,7 @@ class Elf:
         with open(path, "rb") as file:
             self.data = data = bytearray(file.read())
         assert data[:6] == b"\x7fELF\x02\x01", "not a little-endian 64-bit ELF file"
-        (self.type,) = struct.unpack_from("<H", data, 16)
+        self.type, self.machine = struct.unpack_from("<HH", data, 16)
         self.entry, table = struct.unpack_from("<QQ", data, 24)
         size, count = struct.unpack_from("<HH", data, 54)
         self.segments = [
@@ -96,22 +97,34 @@ def relocate(source, target, loader):
     elf.write(target)
 
 
+def replace_main(elf, main):
+    start = elf.offset(elf.entry)
+    if elf.machine == EM_AARCH64:
+        # `ldr x0, LITERAL`: its distance in words, 19 bits, starts at bit 5.
+        for at in range(start, start + 64, 4):
+            (instruction,) = struct.unpack_from("<I", elf.data, at)
+            if instruction & 0xFF00001F == 0x58000000:
+                struct.pack_into("<Q", elf.data, at + 4 * (instruction >> 5 & 0x7FFFF), main)
+                return
+        raise AssertionError("no `ldr x0, =main` in _start")
+    at = elf.data.find(MOV_IMM32_RDI, start, start + 64)
+    assert at >= 0, "no `mov $main, %rdi` in _start"
+    struct.pack_into("<I", elf.data, at + len(MOV_IMM32_RDI), main)
+
+
 def unfreeze(base, core, minor):
     """Writes CORE/bin/python: an ordinary `python` made from BASE, the program that frozen programs
     start with. CORE/lib/pythonMINOR contains the standard library.
 
-    In a base that exports Py_BytesMain, _start passes the address of `main` to the C library; these
-    four bytes become the address of Py_BytesMain. Any other base imports `__startup__`, searching
+    In a base that exports Py_BytesMain, _start passes the address of `main` to the C library, which
+    becomes that of Py_BytesMain. Any other base imports `__startup__`, searching
     lib/ next to itself, first the folder that lib/library.dat names.
     """
     elf = Elf(base)
     main = elf.symbol("Py_BytesMain")
     if main is not None:
         assert elf.type == ET_EXEC, "only non-PIE bases are supported"
-        start = elf.offset(elf.entry)
-        at = elf.data.find(MOV_IMM32_RDI, start, start + 64)
-        assert at >= 0, "no `mov $main, %rdi` in _start"
-        struct.pack_into("<I", elf.data, at + len(MOV_IMM32_RDI), main)
+        replace_main(elf, main)
     else:
         library = os.path.join(core, "lib")
         os.symlink("../lib", os.path.join(core, "bin", "lib"))

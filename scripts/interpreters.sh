@@ -10,6 +10,9 @@
 # kind is a comma-separated list: shared|static, symbols|stripped,
 # generational|incremental|free-threaded, and `container` for a wrapper that
 # runs the interpreter in its own mount and pid namespace under its own root.
+# With GCTRACE_MACHINE=aarch64 the interpreters are for that machine, tried with qemu-user; zig of
+# scripts/release-venv.sh in PATH compiles the programs that start shared libraries.
+#
 # An unavailable kind has `-` for version and path, and its note has the reason: tests print it as a
 # named skip.
 #
@@ -27,10 +30,10 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-machine=$(uname -sm)
+files=
 folder=$here/../.interpreters
 if [ "${1:-}" = --aarch64 ]; then
-    machine=aarch64-files folder=$folder/aarch64
+    files=aarch64 folder=$folder/aarch64
     shift
 fi
 folder=${1:-$folder}
@@ -38,6 +41,18 @@ mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 manifest=$folder/manifest.tsv
 log=$folder/log.txt
+machine=${GCTRACE_MACHINE:-$(uname -m)}
+case $machine in
+aarch64) debian_machine=arm64 loader=lib/ld-linux-aarch64.so.1 ;;
+*) debian_machine=amd64 loader=lib64/ld-linux-x86-64.so.2 ;;
+esac
+# What runs a program for that machine, and what compiles one.
+runner=() compiler=(cc)
+if [ "$machine" != "$(uname -m)" ]; then
+    # Programs that name the system's loader find Debian's.
+    runner=("qemu-$machine-static" -L "$folder/trixie")
+    compiler=(zig cc -target "$machine-linux-gnu.2.17")
+fi
 # shellcheck source-path=SCRIPTDIR source=debian.sh
 . "$here/debian.sh"
 
@@ -79,7 +94,7 @@ print("%d.%d.%d" % v[:3], "free-threaded" if free else "incremental" if incremen
 # list NAME PATH NOTE [KIND]: adds a line for an interpreter that runs here.
 list() {
     local name=$1 path=$2 note=$3 extra=${4:-} said version collector library linkage symbols
-    if ! said=$("$path" -c "$describe" 2>>"$log"); then
+    if ! said=$("${runner[@]}" "$path" -c "$describe" 2>>"$log"); then
         missing "$name" "${extra:-unknown}" "$path does not run here (see $log)"
         return 0
     fi
@@ -136,7 +151,7 @@ debian_unpack() {
     rm -rf "$work" "$root"
     mkdir -p "$work/debs" "$work/root/usr"/{bin,lib,lib64,sbin} "$work/root/tmp" "$work/root/proc"
     for deb in bin lib lib64 sbin; do ln -s "usr/$deb" "$work/root/$deb"; done
-    (cd "$work/debs" && apt-get "${options[@]}" download "${packages[@]/%//$suite}") || return 1
+    (cd "$work/debs" && apt-get "${options[@]}" download "${packages[@]/%/:$debian_machine/$suite}") || return 1
     for deb in "$work"/debs/*.deb; do dpkg-deb -x "$deb" "$work/root" || return 1; done
     debian_relocate "$suite" "$work/root" || return 1
     touch "$work/root/.complete"
@@ -149,10 +164,10 @@ debian_unpack() {
 debian_relocate() {
     local suite=$1 root=$2 version
     mkdir -p "$root/usr/patched"
-    ln -s lib/x86_64-linux-gnu "$root/usr/l"
+    ln -s "lib/$machine-linux-gnu" "$root/usr/l"
     for version in ${debian_versions[$suite]}; do
         python3 "$here/elf_python.py" relocate "$root/usr/bin/python$version" "$root/usr/patched/python$version" \
-            "$folder/$suite/usr/lib64/ld-linux-x86-64.so.2" || return 1
+            "$folder/$suite/usr/$loader" || return 1
     done
 }
 
@@ -179,8 +194,8 @@ debian_shared() {
     target=$usr/shared/python$version
     if [ ! -x "$target" ]; then
         mkdir -p "$usr/shared"
-        if ! cc -x c - -o "$target" -L"$usr/l" "-l:libpython$version.so.1.0" -Wl,--allow-shlib-undefined \
-            "-Wl,--dynamic-linker=$usr/lib64/ld-linux-x86-64.so.2" -Wl,--disable-new-dtags "-Wl,-rpath,$usr/l" 2>>"$log"; then
+        if ! "${compiler[@]}" -x c - -o "$target" -L"$usr/l" "-l:libpython$version.so.1.0" -Wl,--allow-shlib-undefined \
+            "-Wl,-dynamic-linker,$usr/$loader" -Wl,--disable-new-dtags "-Wl,-rpath,$usr/l" 2>>"$log"; then
             missing "$name" shared,stripped,generational "the starter could not be compiled (see $log)"
             return 0
         fi <<<'int Py_BytesMain(int, char **); int main(int c, char **v) { return Py_BytesMain(c, v); }'
@@ -201,6 +216,7 @@ debian_fetch() {
         return 0
     fi
     apt_options "$folder/apt"
+    options+=(-o "APT::Architecture=$debian_machine" -o "APT::Architectures::=$debian_machine")
     debian_source "$archive" "${debian_suites[@]}" >"$folder/apt/sources/later.sources"
     if ! apt-get "${options[@]}" update >>"$log" 2>&1; then
         echo "apt-get update of Debian's later releases failed (see $log)"
@@ -218,6 +234,10 @@ container() {
     local name=container-$version kind=static,stripped,generational,container
     if [ ! -e "$folder/$suite/.complete" ]; then
         missing "$name" "$kind" "$reason"
+        return 0
+    fi
+    if [ ${#runner[@]} != 0 ]; then
+        missing "$name" "$kind" "emulated programs get no namespaces here"
         return 0
     fi
     if [ "$(id -u)" != 0 ] || ! unshare --mount --pid --fork true 2>>"$log"; then
@@ -288,7 +308,7 @@ wheel_unpack() {
     }
     rm -rf "$work"
     pip_download "$work" "freeze-core==$release" --implementation cp --python-version "${minor/./}" --abi "$tag" \
-        --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 || {
+        --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" || {
         echo "freeze-core $release for $tag could not be downloaded from PyPI (see $log)"
         return 1
     }
@@ -298,7 +318,7 @@ wheel_unpack() {
     mkdir -p "$core/bin"
     cp -rL "$library" "$core/lib/python$minor" 2>>"$log" || true # dangling links into /etc
     rm -rf "$core/lib/python$minor/lib-dynload" "$work"/*.whl
-    cp "$core/lib/python$minor/"{_sysconfigdata__,_sysconfigdata_t_}linux_x86_64-linux-gnu.py
+    cp "$core/lib/python$minor/"{_sysconfigdata__,_sysconfigdata_t_}linux_"$machine"-linux-gnu.py
     ln -s .. "$core/lib/python$minor/lib-dynload"
     ln -s "python$minor" "$core/lib/python${minor}t"
     python3 "$here/elf_python.py" unfreeze "$base" "$core" "$minor" >>"$log" 2>&1 || {
@@ -329,18 +349,20 @@ pypi() {
 
 # --------------------------------------------------------------------------
 
-if [ "$machine" = aarch64-files ]; then
+case $files-$(uname -s)-$machine in
+aarch64-*)
     # shellcheck source-path=SCRIPTDIR source=interpreters-aarch64.sh
     . "$here/interpreters-aarch64.sh"
     aarch64_debian
     aarch64_pypi
-elif [ "$machine" = "Linux x86_64" ]; then
-    installed
+    ;;
+-Linux-x86_64 | -Linux-aarch64)
+    if [ ${#runner[@]} = 0 ]; then installed; fi
     debian
     pypi
-else
-    missing all unknown "only Linux on x86-64 is supported"
-fi
+    ;;
+*) missing all unknown "only Linux on x86-64 and arm64 is supported" ;;
+esac
 printf '%s\n' "${rows[@]}" >"$manifest.new"
 mv "$manifest.new" "$manifest"
 cat "$manifest"

@@ -5,7 +5,7 @@
 
 LIST names files and folders, one a line; each goes to the same place in the image, with the folders
 and links on the way to it and, for programs, the libraries that they load. `SOURCE<TAB>PLACE` puts
-a file elsewhere. IMAGE is an uncompressed cpio archive ("newc"), which every Linux accepts as its
+a file elsewhere, or all that a folder contains, its links as they are. IMAGE is an uncompressed cpio archive ("newc"), which every Linux accepts as its
 initramfs and unpacks in seconds, even emulated.
 """
 
@@ -64,6 +64,15 @@ class Image:
                 if not left_out(name):
                     self.add(path, path)
 
+    def add_contents(self, top, place):
+        """Adds what a folder contains: the system of another machine."""
+        for folder, folders, files in os.walk(top):
+            folders[:] = sorted(name for name in folders if not left_out(name))
+            for name in folders + sorted(files):
+                source = os.path.join(folder, name)
+                if not left_out(name):
+                    self.sources.setdefault(os.path.normpath(os.path.join(place, os.path.relpath(source, top))), source)
+
     def write(self, path):
         with open(path, "wb") as out:
             for number, (place, source) in enumerate(sorted(self.sources.items()), start=1):
@@ -111,7 +120,9 @@ def main():
     image = Image()
     for line in filter(None, sys.stdin.read().splitlines()):
         source, _, place = line.partition("\t")
-        if place:
+        if place and os.path.isdir(source):
+            image.add_contents(source, place)
+        elif place:
             image.add(source, place)
         else:
             image.add_tree(source)

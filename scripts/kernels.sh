@@ -9,13 +9,31 @@
 # never installed; remove that folder to download them again. The machine boots from an in-memory
 # image with the tests, gctrace and two interpreters of the manifest (scripts/interpreters.sh).
 #
+# With GCTRACE_MACHINE=aarch64 everything is for that machine: cross-built tests, its kernels (a
+# VERSION ending in -16k is a kernel with pages of 16 KiB) in .cross-kernels, its interpreters in
+# .cross-interpreters, and a small Debian of that machine (scripts/cross-root.sh) around them. scripts/aarch64.sh calls it.
+#
 # The closing table has a line per check and a column per kernel. An unavailable kernel is a named
 # skip. GCTRACE_KERNELS_CORE=short leaves out the checks that take longest.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 . "$(dirname "$0")/setup.sh"
 
-folder=$checkout/.kernels
+machine=${GCTRACE_MACHINE:-$(uname -m)}
+case $machine in
+aarch64)
+    # shellcheck source-path=SCRIPTDIR source=cross.sh
+    . "$checkout/scripts/cross.sh"
+    folder=$checkout/.cross-kernels
+    manifest=$checkout/.cross-interpreters/manifest.tsv
+    debian_machine=arm64
+    ;;
+*)
+    folder=$checkout/.kernels
+    manifest=$checkout/.interpreters/manifest.tsv
+    debian_machine=amd64
+    ;;
+esac
 mkdir -p "$folder"
 log=$folder/log.txt
 : >"$log"
@@ -64,6 +82,31 @@ fi
 core+=(kernel_support:nothing_is_left_behind)
 # Names in the manifest; tests of others are skipped by name.
 interpreters=(system-3.11 pyenv-3.12 debian-3.13-shared)
+if [ "$machine" = aarch64 ]; then
+    # Every kind of interpreter that there is.
+    core=()
+    for name in debian_3_13 debian_3_13_shared debian_3_14 debian_3_14_shared debian_3_15 incremental_3_14 \
+        manylinux_3_15 free_threaded_3_13 free_threaded_3_14 free_threaded_3_15; do
+        core+=("kernel_truth:$name" "kernel_inject:without_capabilities::$name")
+    done
+    core=(
+        kernel_load:the_verifier_accepts_every_program
+        kernel_support:doctor_agrees_with_what_recording_does
+        "${core[@]}"
+        kernel_inject:beside_the_probes::debian_3_13
+        kernel_inject:beside_the_probes::debian_3_13_shared
+        kernel_follow:launchers_of_several_interpreters_are_complete
+        kernel_control:attaching_records_and_detaches_cleanly
+        kernel_control:killed_gctrace_leaves_the_program_running_and_a_readable_trace
+        kernel_top:debian_3_14
+        kernel_top:incremental_3_14
+        kernel_top:free_threaded_3_14
+        kernel_support:nothing_is_left_behind
+    )
+    interpreters=(debian-3.13 debian-3.13-shared debian-3.14 debian-3.14-shared debian-3.15 manylinux-3.14-incremental
+        manylinux-3.15 manylinux-3.13t manylinux-3.14t manylinux-3.15t)
+fi
+if [ -n "${GCTRACE_KERNELS_CHECKS:-}" ]; then read -r -a core <<<"$GCTRACE_KERNELS_CHECKS"; fi
 # Programs that the tests and the interpreters call.
 commands=(sh bash env true touch sleep timeout cut grep head tail cat mkdir chmod chown mount umount uname setpriv setcap unshare
     stat dirname realpath setsid nice kill)
@@ -73,6 +116,7 @@ commands=(sh bash env true touch sleep timeout cut grep head tail cat mkdir chmo
 apt_lists() {
     local archive
     apt_options "$folder/apt"
+    options+=(-o "APT::Architecture=$debian_machine" -o "APT::Architectures::=$debian_machine")
     if [ -n "$(find "$folder/apt/lists" -name '*_Packages*' -mmin -720 -print -quit)" ]; then return 0; fi
     archive=$(debian_archive debian || true)
     [ -n "$archive" ] || return 1
@@ -87,14 +131,15 @@ apt_lists() {
 
 # The newest package with a kernel of this version prefix.
 kernel_package() {
-    local version=$1 prefix='[0-9]+\.'
+    local version=${1%-16k} prefix='[0-9]+\.' flavor=cloud-$debian_machine
     if [ "$version" != newest ]; then prefix=${version//./\\.}'\.'; fi
+    if [ "$version" != "$1" ]; then flavor=$debian_machine-16k; fi
     # Up to 7.2 the image is in linux-image-*, later in linux-binary-*, which then has the same
     # name.
     apt-cache "${options[@]}" pkgnames linux- 2>>"$log" |
-        sed -nE "s/^linux-(image|binary)-(${prefix}[0-9].*)-cloud-amd64\$/\2 \1/p" | grep -v -- -rc | sort -k1,1V -k2,2r |
-        awk '{ if ($1 != version) kind = $2; version = $1; if ($2 == "binary") kind = $2 }
-             END { if (version) print "linux-" kind "-" version "-cloud-amd64" }'
+        sed -nE "s/^linux-(image|binary)-(${prefix}[0-9].*)-$flavor\$/\2 \1/p" | grep -v -- -rc | sort -k1,1V -k2,2r |
+        awk -v flavor="$flavor" '{ if ($1 != version) kind = $2; version = $1; if ($2 == "binary") kind = $2 }
+             END { if (version) print "linux-" kind "-" version "-" flavor }'
 }
 
 # fetch VERSION: puts the kernel at .kernels/VERSION/vmlinuz; prints the reason if it fails.
@@ -133,7 +178,8 @@ fetch() {
 interpreter_files() {
     local path=$1
     case $path in
-    "$checkout"/.interpreters/* | */.interpreters/*) echo "${path%%/usr/*}/usr" ;;
+    */freeze_core/bin/python) printf '%s\n' "${path%/bin/python}" "$checkout/scripts/frozen_startup.py" ;;
+    */.interpreters/* | */.cross-interpreters/*) echo "${path%%/usr/*}/usr" ;;
     *) "$path" -c 'import os, sys, sysconfig
 print(sys.executable, os.path.realpath(sys.executable), sysconfig.get_path("stdlib"), sep="\n")
 print(*{line.split()[-1] for line in open("/proc/self/maps") if "/libpython" in line}, sep="\n")' ;;
@@ -155,22 +201,27 @@ make_image() {
     mkdir -p "$folder/stripped"
     : >"$folder/manifest.tsv"
     for name in "${interpreters[@]}"; do
-        awk -F'\t' -v name="$name" '$1 == name && $4 != "-"' "$checkout/.interpreters/manifest.tsv" >>"$folder/manifest.tsv"
+        awk -F'\t' -v name="$name" '$1 == name && $4 != "-"' "$manifest" >>"$folder/manifest.tsv"
     done
     cat >"$folder/environment" <<ENVIRONMENT
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root TERM=dumb LC_ALL=C.UTF-8
 export GCTRACE_INTERPRETERS=/kernels/manifest.tsv GCTRACE_TEST_PATIENCE=$check_limit GCTRACE_CHECK_LIMIT=$check_limit
 ENVIRONMENT
-    gctrace=${CARGO_TARGET_DIR:-$checkout/target}/debug
+    gctrace=${CARGO_TARGET_DIR:-$checkout/target}/${target:+$target/}debug
     {
         printf '%s\t%s\n' "$checkout/scripts/kernel-guest.sh" /init "$plan" /kernels/plan \
             "$folder/manifest.tsv" /kernels/manifest.tsv "$folder/environment" /kernels/environment
-        for name in "${commands[@]}"; do PATH=$PATH:/usr/sbin:/sbin command -v "$name" | grep / || true; done
-        printf '%s\n' /bin/sh /bin/bash /usr/bin/python3 /etc/passwd /etc/group "$checkout/tests/python" "$checkout/tests/as_user.sh" \
+        if [ "$machine" = "$(uname -m)" ]; then
+            for name in "${commands[@]}"; do PATH=$PATH:/usr/sbin:/sbin command -v "$name" | grep / || true; done
+            printf '%s\n' /bin/sh /bin/bash /usr/bin/python3
+        else
+            printf '%s\t%s\n' "$checkout/.cross-root" /
+        fi
+        printf '%s\n' /etc/passwd /etc/group "$checkout/tests/python" "$checkout/tests/as_user.sh" \
             "$gctrace"/*.so "$gctrace"/deps/libgctrace_*.so
         # Nine tenths of what cargo builds is debug information.
         awk -F'\t' -v gctrace="$gctrace/gctrace" 'BEGIN { print gctrace } { print $2 }' "$plan" | sort -u | while read -r line; do
-            objcopy --strip-debug "$line" "$folder/stripped/${line##*/}"
+            "$objcopy" --strip-debug "$line" "$folder/stripped/${line##*/}"
             printf '%s\t%s\n' "$folder/stripped/${line##*/}" "$line"
         done
         awk -F'\t' '{ print $1 }' "$plan"
@@ -187,10 +238,15 @@ ENVIRONMENT
 # sometimes executed the old code and panicked.
 boot() {
     local version=$1 console=$folder/$1/console code=0
-    timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg,thread=single -cpu max -smp 2 -m 2048 \
+    local emulated=(-cpu max -m 2048) append="console=ttyS0"
+    if [ "$machine" = aarch64 ]; then
+        # Signed return addresses by an algorithm that is fast to emulate.
+        emulated=(-machine "virt,gic-version=3" -cpu "max,pauth-impdef=on" -m 4096) append="console=ttyAMA0"
+    fi
+    timeout -k 10 "$limit" "qemu-system-$machine" -accel tcg,thread=single "${emulated[@]}" -smp 2 \
         -nodefaults -no-user-config -display none -no-reboot -serial "file:$console" \
         -kernel "$folder/$version/vmlinuz" -initrd "$folder/image" \
-        -append "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog mitigations=off rdinit=/init" </dev/null >>"$log" 2>&1 || code=$?
+        -append "$append quiet panic=-1 no_timer_check nowatchdog mitigations=off rdinit=/init" </dev/null >>"$log" 2>&1 || code=$?
     tr -d '\r' <"$console" >"$console.text"
     if grep 'unpacking failed' "$console.text"; then say "kernel $version: the image does not fit into the machine's memory"; fi
     sed -n 's/^@kernel\t//p' "$console.text" >"$folder/$version/release"
@@ -234,9 +290,15 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then
     echo "skipped kernels: only Linux on x86-64 is supported"
     exit 0
 fi
-need_packages "kernels in an emulated machine" binutils qemu-system-x86 python3
+case $machine in
+aarch64) need_packages "arm64 kernels in an emulated machine" binutils llvm qemu-system-arm qemu-user-static python3 ;;
+*) need_packages "kernels in an emulated machine" binutils qemu-system-x86 python3 ;;
+esac
+objcopy=objcopy
+if [ "$machine" = aarch64 ]; then objcopy=llvm-objcopy; fi
 need_cargo
-[ -e "$checkout/.interpreters/manifest.tsv" ] || as_builder "$checkout/scripts/interpreters.sh" >>"$log"
+[ -e "$manifest" ] || GCTRACE_MACHINE=$machine as_builder "$checkout/scripts/interpreters.sh" "${manifest%/*}" >>"$log"
+if [ "$machine" != "$(uname -m)" ]; then as_builder "$checkout/scripts/cross-root.sh" "$checkout/.cross-root" >>"$log"; fi
 say "building the tests and the image"
 make_image "$folder/image"
 booted=()

@@ -6,12 +6,13 @@
 #   kernels  the core of the kernel tier on an old and on the newest stock kernel, emulated (scripts/kernels.sh)
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
 #   torch    PyTorch in a virtual environment, on the GPU if there is one: root
+#   aarch64  cross-built for arm64 and run under qemu (scripts/aarch64.sh); not among the default tiers
 #   gpu-bundle
 #            scripts/gpu-bundle.sh, tried without a GPU: root
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but programs, which takes two hours
+#   scripts/test.sh [TIER...]                       default: all but aarch64 and programs, which takes two hours
 #
 # A tier that cannot run is skipped, with the reason; so is a single test, which prints a line
 # 'skipped TEST: REASON'. The closing lines list both. Kernel and torch tests are the files
@@ -197,6 +198,21 @@ kernels() {
     fi
 }
 
+aarch64() {
+    # In a subshell: it ends the script if a package is unavailable.
+    if [ "$(uname -sm)" != "Linux x86_64" ]; then
+        note "aarch64: skipped: cross-building was only tried on x86-64"
+    elif ! (need_packages "arm64 in an emulated machine" qemu-system-arm qemu-user-static) || ! command -v qemu-system-aarch64 >/dev/null; then
+        note "aarch64: skipped: qemu-system-aarch64 is not installed"
+    elif ! as_builder scripts/cross-rust.sh .cross-rust >/dev/null 2> >(tee "$logs/cross-rust" >&2); then
+        note "aarch64: skipped: $(tail -1 "$logs/cross-rust")"
+    elif step aarch64 scripts/aarch64.sh; then
+        note "aarch64: passed"
+    else
+        fail aarch64
+    fi
+}
+
 chaos() {
     if ! can_be_root || [ ! -e /sys/kernel/btf/vmlinux ]; then
         note "chaos: skipped: needs root and BTF (/sys/kernel/btf/vmlinux)"
@@ -283,11 +299,11 @@ trusted_target
 interpreters
 for tier in "${tiers[@]}"; do
     case $tier in
-    plain | kernel | kernels | chaos | torch) "$tier" ;;
+    plain | kernel | kernels | aarch64 | chaos | torch) "$tier" ;;
     programs) programs whole ;;
     programs-short) programs short ;;
     gpu-bundle) gpu_bundle ;;
-    *) die "no tier '$tier': plain, kernel, kernels, chaos, torch, gpu-bundle, programs-short, programs" ;;
+    *) die "no tier '$tier': plain, kernel, kernels, aarch64, chaos, torch, gpu-bundle, programs-short, programs" ;;
     esac
 done
 

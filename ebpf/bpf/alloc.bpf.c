@@ -9,13 +9,13 @@
 #include <bpf/bpf_core_read.h>
 #include "event.h"
 #include "maps.bpf.h"
+#include "arch.bpf.h"
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
 
-/* Cookies: the number of a register in x86-64 encodings, or one of these with a constant above
- * it. */
-#define COOKIE_CONSTANT 16
-#define COOKIE_UNKNOWN 17
+/* Cookies: the number of a register in instructions, or one of these with a constant above it. */
+#define COOKIE_CONSTANT 32
+#define COOKIE_UNKNOWN 33
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -38,28 +38,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct walk);
 } alloc_walk SEC(".maps");
-
-static __always_inline u64 register_value(struct pt_regs *registers, u32 number)
-{
-	switch (number) {
-	case 0: return LOADED(ax);
-	case 1: return LOADED(cx);
-	case 2: return LOADED(dx);
-	case 3: return LOADED(bx);
-	case 5: return LOADED(bp);
-	case 6: return LOADED(si);
-	case 7: return LOADED(di);
-	case 8: return LOADED(r8);
-	case 9: return LOADED(r9);
-	case 10: return LOADED(r10);
-	case 11: return LOADED(r11);
-	case 12: return LOADED(r12);
-	case 13: return LOADED(r13);
-	case 14: return LOADED(r14);
-	case 15: return LOADED(r15);
-	default: return 0;
-	}
-}
 
 static __always_inline u32 class_of(u64 size)
 {

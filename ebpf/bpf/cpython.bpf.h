@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: reading CPython's memory: argument registers, the gc state and its statistics, by the
- * offsets of `struct layout`. A failed read yields a value that marks it, never an error of the
+ * Owns: reading CPython's memory: the gc state and its statistics, by the offsets of
+ * `struct layout`. A failed read yields a value that marks it, never an error of the
  * program.
  */
 #ifndef GCTRACE_CPYTHON_H
@@ -32,23 +32,6 @@ static __always_inline s32 block_int(const struct block *block, u64 offset)
 	if (offset > BLOCK_BYTES - 4)
 		return -1;
 	return *(const s32 *)(block->bytes + offset);
-}
-
-/* Each argument is loaded where it is selected: otherwise the compiler selects an address first and
- * loads afterwards, which the verifier rejects for the context. */
-#define LOADED(field) ({ u64 loaded = registers->field; barrier_var(loaded); loaded; })
-
-/* The first to fifth integer argument of the x86-64 calling convention. */
-static __always_inline u64 argument(struct pt_regs *registers, u32 which)
-{
-	switch (which) {
-	case 1: return LOADED(di);
-	case 2: return LOADED(si);
-	case 3: return LOADED(dx);
-	case 4: return LOADED(cx);
-	case 5: return LOADED(r8);
-	default: return 0;
-	}
 }
 
 static __always_inline s32 int_argument(struct pt_regs *registers, u32 which)
@@ -103,7 +86,7 @@ static __always_inline u64 tstate_word(const u64 *fields, u32 offset)
 static __always_inline void find_gc_state(struct pt_regs *registers, const struct point *point,
 					  const struct layout *layout, struct gc_state *state, struct block *block)
 {
-	u64 runtime = registers->ip + point->runtime_delta;
+	u64 runtime = registers->PROGRAM_COUNTER + point->runtime_delta;
 
 	state->address = 0;
 	state->frame = 0;

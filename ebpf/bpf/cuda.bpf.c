@@ -14,6 +14,7 @@
 #include <bpf/bpf_core_read.h>
 #include "event.h"
 #include "maps.bpf.h"
+#include "arch.bpf.h"
 
 struct open_call {
 	u64 stack_pointer;     /* at the function's first instruction; 0: none is open            */
@@ -28,7 +29,7 @@ struct calls {
 	struct open_call call;
 	struct open_call step;
 	/* The last launch whose end is not probed: it is open while its return address is in
-	 * place. */
+	 * place. Where calls leave that in a register, its return ends it. */
 	u64 launch_stack_pointer;
 	u64 launch_return;
 };
@@ -69,33 +70,16 @@ static __always_inline u64 read_word(u64 address)
 	return value;
 }
 
-/* Each argument is loaded where it is selected: otherwise the compiler selects an address first and
- * loads afterwards, which the verifier rejects for the context. */
-#define LOADED(field) ({ u64 loaded = registers->field; barrier_var(loaded); loaded; })
-
-static __always_inline u64 argument(struct pt_regs *registers, u32 which)
-{
-	switch (which) {
-	case 1: return LOADED(di);
-	case 2: return LOADED(si);
-	case 3: return LOADED(dx);
-	case 4: return LOADED(cx);
-	case 5: return LOADED(r8);
-	case 6: return LOADED(r9);
-	default: return 0;
-	}
-}
-
 /* CUlaunchConfig of cuda.h and cudaLaunchConfig_t of driver_types.h: grid at 0, stream at 32. */
 #define CONFIGURATION_STREAM 32
 
 static __always_inline u64 stream_of(struct pt_regs *registers, u32 place)
 {
 	if (place >= STREAM_IN_CONFIGURATION)
-		return read_word(registers->di + CONFIGURATION_STREAM);
-	if (place >= STREAM_ON_STACK)
-		return read_word(registers->sp + 8 * (place - STREAM_ON_STACK));
-	return argument(registers, place);
+		return read_word(argument(registers, 1) + CONFIGURATION_STREAM);
+	if (place <= REGISTER_ARGUMENTS)
+		return argument(registers, place);
+	return read_word(registers->sp + RETURN_ADDRESS_BYTES + 8 * (place - REGISTER_ARGUMENTS - 1));
 }
 
 /* ncclDataType_t of nccl.h 2.x: int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16
@@ -128,17 +112,17 @@ static __always_inline void put_grid(struct cuda_call_event *event, struct pt_re
 
 	event->grid[0] = event->grid[1] = event->grid[2] = 0;
 	if (place == GRID_ARGUMENTS) {
-		event->grid[0] = registers->si;
-		event->grid[1] = registers->dx;
-		event->grid[2] = registers->cx;
+		event->grid[0] = argument(registers, 2);
+		event->grid[1] = argument(registers, 3);
+		event->grid[2] = argument(registers, 4);
 	} else if (place == GRID_DIM3) {
-		first = registers->si;
-		second = registers->dx;
+		first = argument(registers, 2);
+		second = argument(registers, 3);
 		event->grid[0] = first;
 		event->grid[1] = first >> 32;
 		event->grid[2] = second;
 	} else if (place == GRID_CONFIGURATION) {
-		bpf_probe_read_user(event->grid, sizeof(event->grid), (void *)registers->di);
+		bpf_probe_read_user(event->grid, sizeof(event->grid), (void *)argument(registers, 1));
 	}
 }
 
@@ -205,11 +189,11 @@ static __always_inline void send_memory(struct pt_regs *registers, u64 now)
 	event->kind = EVENT_DEVICE_MEMORY;
 	event->pid = ids >> 32;
 	event->tid = ids;
-	event->device = registers->r8 & 0xffff;
+	event->device = argument(registers, 5) & 0xffff;
 	event->at_ns = now;
-	event->bytes = registers->si;
-	event->allocated = registers->dx;
-	event->reserved = registers->cx;
+	event->bytes = argument(registers, 2);
+	event->allocated = argument(registers, 3);
+	event->reserved = argument(registers, 4);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -229,7 +213,8 @@ static __always_inline bool is_nested(struct calls *calls, u64 stack_pointer)
 		return true;
 	calls->call.stack_pointer = 0;
 	if (stack_pointer < calls->launch_stack_pointer &&
-	    read_word(calls->launch_stack_pointer) == calls->launch_return)
+	    (!RETURN_ADDRESS_BYTES ||
+	     read_word(calls->launch_stack_pointer) == calls->launch_return))
 		return true;
 	calls->launch_stack_pointer = 0;
 	return false;
@@ -269,7 +254,8 @@ static __always_inline void enter(struct calls *calls, struct pt_regs *registers
 	}
 	if (flags & CALL_ENCLOSES) {
 		calls->launch_stack_pointer = stack_pointer;
-		calls->launch_return = read_word(stack_pointer);
+		if (RETURN_ADDRESS_BYTES)
+			calls->launch_return = read_word(stack_pointer);
 	}
 	send_entry(registers, cookie, now);
 }
@@ -314,11 +300,18 @@ int at_call_return(struct pt_regs *context)
 	struct calls *calls = bpf_task_storage_get(&calls_of_thread, bpf_get_current_task_btf(), 0, 0);
 
 	stay_on_thread_stack(context);
+	if (!calls)
+		return 0;
+	if (!RETURN_ADDRESS_BYTES && calls->launch_stack_pointer == context->sp) {
+		calls->launch_stack_pointer = 0;
+		return 0;
+	}
 	/* The return address is popped. */
-	if (!calls || !calls->call.stack_pointer || calls->call.stack_pointer + 8 != context->sp)
+	if (!calls->call.stack_pointer ||
+	    calls->call.stack_pointer + RETURN_ADDRESS_BYTES != context->sp)
 		return 0;
 	calls->call.stack_pointer = 0;
-	send_whole(&calls->call, now, context->ax);
+	send_whole(&calls->call, now, context->RESULT);
 	return 0;
 }
 

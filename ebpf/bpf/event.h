@@ -417,8 +417,7 @@ enum call_flag {
 	CALL_AT_RET = 4,         /* this probe is on a return instruction                             */
 };
 
-/* Stream: 0 none, 1 to 6 that argument, or one of these. */
-#define STREAM_ON_STACK 0x10     /* + n: 8 * n bytes above the stack pointer                      */
+/* Stream: 0 none, 1 to 31 that argument, or this. */
 #define STREAM_IN_CONFIGURATION 0x20 /* CUlaunchConfig, cudaLaunchConfig_t: the first argument    */
 /* Bytes: 0 none, or 1 to 6 that argument, plus a shift (a power of two) and at most one of these.  */
 #define BYTES_SHIFT_SHIFT 3      /* 2 bits                                                        */

@@ -11,7 +11,7 @@
 static __always_inline u32 reason_flags(struct pt_regs *registers, const struct point *point,
 					const struct layout *layout, const struct thread *thread)
 {
-	u64 runtime = registers->ip + point->runtime_delta;
+	u64 runtime = registers->PROGRAM_COUNTER + point->runtime_delta;
 	u32 flags = 0;
 
 	if (thread->in_gc_collect)
@@ -48,7 +48,7 @@ static __always_inline void note_stack(struct pt_regs *registers, const struct p
 	if (pause->nothing_to_do)
 		return;
 	if (!frame)
-		frame = current_frame(&layout->frames, registers->ip + point->runtime_delta, pause->gc.interpreter);
+		frame = current_frame(&layout->frames, registers->PROGRAM_COUNTER + point->runtime_delta, pause->gc.interpreter);
 	pause->stack = take_stack(&thread->walk, layout, point->layout, frame, thread->pid, process);
 	if (pause->stack == STACK_LOST) {
 		pause->stack = 0;

@@ -5,6 +5,7 @@
 #include <bpf/bpf_core_read.h>
 #include "event.h"
 #include "maps.bpf.h"
+#include "arch.bpf.h"
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
 #include "thread.bpf.h"

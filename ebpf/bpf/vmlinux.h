@@ -53,13 +53,19 @@ enum {
 	BPF_RB_RING_SIZE = 1,
 };
 
-/* arch/x86/include/asm/ptrace.h: the context of a uprobe. Read directly, so the order is the ABI's. */
+/* arch/ARCH/include/asm/ptrace.h: the context of a uprobe. Read directly, so the order is the ABI's. */
+#if defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	unsigned long regs[31], sp, pc, pstate;
+};
+#else
 struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx;
 	unsigned long r11, r10, r9, r8;
 	unsigned long ax, cx, dx, si, di;
 	unsigned long orig_ax, ip, cs, flags, sp, ss;
 };
+#endif
 
 /* include/trace/events: the context of a raw tracepoint */
 struct bpf_raw_tracepoint_args {

@@ -43,7 +43,7 @@ const SMALL_CLASSES: u32 = 32;
 /// Location of the size of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeSource {
-    /// In a register, by its number in x86-64 encodings.
+    /// In a register, by its number in this machine's instructions.
     Register(u8),
     /// A constant size.
     Constant(u32),
@@ -55,9 +55,9 @@ impl SizeSource {
     /// `COOKIE_CONSTANT` and `COOKIE_UNKNOWN` of `bpf/alloc.bpf.c`.
     fn cookie(self) -> u64 {
         match self {
-            Self::Register(number) => u64::from(number & 15),
-            Self::Constant(size) => 16 | u64::from(size) << 8,
-            Self::Unknown => 17,
+            Self::Register(number) => u64::from(number & 31),
+            Self::Constant(size) => 32 | u64::from(size) << 8,
+            Self::Unknown => 33,
         }
     }
 }
@@ -160,7 +160,7 @@ impl AllocationPrograms {
                 source,
             })?;
         let options = || UprobeMultiOpts {
-            // x86-64: a file offset fits usize
+            // 64 bits: a file offset fits usize
             offsets: probes.iter().map(|(offset, _)| *offset as usize).collect(),
             cookies: probes.iter().map(|(_, size)| size.cookie()).collect(),
             ..UprobeMultiOpts::default()

@@ -56,7 +56,7 @@ pub(crate) struct LinkPlan {
 
 impl LinkPlan {
     pub(crate) fn push(&mut self, offset: u64, cookie: u64, semaphore: Option<u64>) {
-        // x86-64: a file offset fits usize
+        // 64 bits: a file offset fits usize
         self.offsets.push(offset as usize);
         self.cookies.push(cookie);
         self.semaphores.push(semaphore.unwrap_or(0) as usize);

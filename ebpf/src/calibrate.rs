@@ -4,6 +4,7 @@
 //! frames as deep as is recorded, so the program takes the same path through every read and the
 //! ring buffer as in a traced interpreter of 3.12 or later.
 
+use crate::arch::calibration_target;
 use crate::attach::PlannedPoint;
 use crate::error::Error;
 use crate::session::Attachment;
@@ -18,18 +19,10 @@ use gctrace_abi::ProbePointKind;
 use nix::errno::Errno;
 use nix::fcntl::Flock;
 use nix::fcntl::FlockArg;
-use std::arch::naked_asm;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
-
-/// Starts with a `push`, which the kernel emulates, as `gc_collect_main` does in nearly every
-/// build.
-#[unsafe(naked)]
-extern "C" fn calibration_target(_tstate: *const u64, _generation: i64, _counter: *mut u64) {
-    naked_asm!("push rbp", "inc qword ptr [rdx]", "pop rbp", "ret")
-}
 
 /// Nanoseconds per hit, the minimum of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]

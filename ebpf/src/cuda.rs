@@ -12,6 +12,7 @@ pub use decode::CudaCallEvent;
 pub use decode::CudaEvent;
 pub use decode::DeviceMemoryEvent;
 
+use crate::arch;
 use crate::attach::LinkPlan;
 use crate::error::Error;
 use crate::per_cpu;
@@ -120,7 +121,7 @@ impl CudaPrograms {
             for instruction in &probe.returns {
                 entries.push(*instruction, probe.cookie_at_return(), None);
             }
-            if probe.on_return {
+            if probe.on_return || (arch::ENDS_LAUNCHES && probe.encloses) {
                 returns.push(probe.entry, cookie, None);
             }
         }

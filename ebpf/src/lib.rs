@@ -46,12 +46,8 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!(
-    "gctrace reads function arguments by the x86-64 calling convention; other machines are not supported yet"
-);
-
 mod allocations;
+mod arch;
 mod arenas;
 mod attach;
 mod calibrate;
@@ -102,6 +98,7 @@ pub use event::StopState;
 pub use gctrace_abi::CallKind;
 pub use gctrace_abi::CollectorArguments;
 pub use gctrace_abi::ProbePointKind;
+pub use gctrace_event::MAX_STACK_DEPTH;
 pub use release::StoppedProcesses;
 pub use session::Attachment;
 pub use session::BpfSession;
@@ -114,4 +111,3 @@ pub use support::KernelSupport;
 pub use support::OLDEST_LINUX;
 pub use wire::Arenas;
 pub use wire::FileKey;
-pub use wire::MAX_STACK_DEPTH;

@@ -2,6 +2,7 @@
 //! `build.rs` derives zerocopy's traits for them: all are integers without padding.
 
 use gctrace_abi::ProbePointKind;
+use gctrace_event::MAX_STACK_DEPTH;
 use zerocopy::FromBytes;
 
 pub(crate) mod skeleton {
@@ -56,8 +57,8 @@ pub(crate) const MAX_POINTS: u32 = 1024;
 /// `MAX_LAYOUTS` of `bpf/event.h`.
 pub(crate) const MAX_LAYOUTS: u32 = 256;
 
-/// `MAX_STACK_DEPTH` of `bpf/event.h`: maximum number of frames per stack.
-pub const MAX_STACK_DEPTH: u32 = 64;
+// `MAX_STACK_DEPTH` of `bpf/event.h`.
+const _: () = assert!(size_of::<StackWire>() == 32 + 16 * MAX_STACK_DEPTH as usize);
 
 // `enum point_kind` has the values of `ProbePointKind`.
 const _: () = {

@@ -25,8 +25,15 @@ use std::path::Path;
 /// Where the kernel lists event sources (Documentation/ABI/testing/sysfs-bus-event_source-devices).
 const SOURCES: &str = "/sys/bus/event_source/devices";
 
-/// Names of the CPU's own PMU: on most machines, and on Intel's with two kinds of cores.
-const UNITS: [&str; 3] = ["cpu", "cpu_core", "cpu_atom"];
+/// Names of the CPU's own PMU: on most machines, on Intel's with two kinds of cores, on Arm's by
+/// device tree and by ACPI.
+const UNITS: [&str; 5] = [
+    "cpu",
+    "cpu_core",
+    "cpu_atom",
+    "armv8_pmuv3",
+    "armv8_pmuv3_0",
+];
 
 /// An open, running counter of one CPU. Dropping it stops the counting, unless another descriptor
 /// refers to it.

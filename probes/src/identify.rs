@@ -1,6 +1,7 @@
 //! A cheap check made on every program at exec: can it run Python?
 
 use crate::ResolveError;
+use crate::arch::DEBIAN_LIBRARIES;
 use crate::elf::ElfImage;
 use crate::elf::ImageData;
 use crate::elf::Machine;
@@ -74,12 +75,7 @@ fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
 /// made before it runs; the loader may find another one, by `LD_LIBRARY_PATH` for example.
 #[must_use]
 pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
-    const SYSTEM: [&str; 4] = [
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/local/lib",
-        "/usr/lib64",
-        "/usr/lib",
-    ];
+    const SYSTEM: [&str; 4] = [DEBIAN_LIBRARIES, "/usr/local/lib", "/usr/lib64", "/usr/lib"];
     let cache = open(executable).ok()?;
     let image = ElfImage::parse(ImageData::File(&cache), Machine::HOST).ok()?;
     let name = image.needed().into_iter().find(|name| is_libpython(name))?;

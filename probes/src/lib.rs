@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod arch;
 mod cache;
 mod code;
 pub mod counters;

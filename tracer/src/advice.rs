@@ -3,11 +3,11 @@
 //! Owns the form: Python that can be pasted, everything else as comments.
 
 use crate::analyze;
-use crate::apply::GcSetting;
 use crate::args::AdviceConfig;
 use crate::print;
 use crate::print::clean;
 use crate::render;
+use crate::setting::GcSetting;
 use crate::text::shell_line;
 use crate::units::duration;
 use anyhow::Context;

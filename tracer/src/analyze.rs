@@ -8,8 +8,9 @@ mod progress;
 
 use crate::args::AnalyzeConfig;
 use crate::args::OutputFormat;
+use crate::files::is_same_file;
 use crate::files::write_export;
-use crate::launch::Invoker;
+use crate::platform::Invoker;
 use crate::print;
 use crate::render;
 use crate::render::Style;
@@ -23,7 +24,6 @@ use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use progress::ReadProgress;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -121,7 +121,10 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
 /// A trace is named twice.
 pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
     for (index, path) in traces.iter().enumerate() {
-        if let Some(same) = traces[..index].iter().find(|other| is_same(path, other)) {
+        if let Some(same) = traces[..index]
+            .iter()
+            .find(|other| is_same_file(path, other))
+        {
             anyhow::bail!(
                 "{} is the same trace as {}: name each trace once",
                 path.display(),
@@ -130,15 +133,6 @@ pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether both names are of the same existing file.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| {
-        let found = path.metadata().ok()?;
-        Some((found.dev(), found.ino()))
-    };
-    identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
 /// Prints all errors except the last one, which is returned.

@@ -3,7 +3,6 @@
 //!
 //! Owns the sequence; `probes/inject/src/apply/agent.py` applies the settings in the programs.
 //!
-//! - `setting`: the syntax of settings;
 //! - `session`: the library in the command, and the folder of its reports;
 //! - `report`: what a process reports;
 //! - `render`: the report of a command;
@@ -12,16 +11,15 @@
 mod render;
 mod report;
 mod session;
-mod setting;
 mod undo;
 
+use crate::setting::GcSetting;
 pub(crate) use report::AppliedProcess;
 pub(crate) use report::CollectionSums;
 pub(crate) use session::ApplyRequest;
 pub(crate) use session::ApplySession;
 pub(crate) use session::BlockLengths;
 pub(crate) use session::StartedCommand;
-pub(crate) use setting::GcSetting;
 
 use crate::analyze;
 use crate::args::ApplyConfig;

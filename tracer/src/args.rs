@@ -227,36 +227,49 @@ struct DoctorArgs {
 /// The requested subcommand with its validated options.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Invocation {
-    /// Record a command or a process.
-    Record(RecordConfig),
-    /// Show the live view.
-    Top(TopConfig),
     /// Report on traces.
     Analyze(AnalyzeConfig),
     /// Print an advice.
     Advice(AdviceConfig),
-    /// Start a command with settings of the collector, or take them back.
-    Apply(ApplyConfig),
     /// Compare runs.
     Compare(CompareConfig),
-    /// Measure settings against each other.
-    Tune(TuneConfig),
     /// Write flame graphs.
     Export(ExportConfig),
-    /// Record and explain the demo program on a simulated GPU.
-    Demo(DemoConfig),
-    /// Examine this machine.
-    Doctor(DoctorConfig),
     /// Print a completion script.
     Completions(clap_complete::Shell),
     /// Print the manual page of gctrace, or write all pages into the directory.
     Man(Option<PathBuf>),
+    /// A subcommand that other systems refuse.
+    OnLinux(LinuxInvocation),
+}
+
+/// A subcommand that records or starts programs, or examines the machine for that.
+#[derive(Debug, PartialEq)]
+pub(crate) enum LinuxInvocation {
+    /// Record a command or a process.
+    Record(RecordConfig),
+    /// Show the live view.
+    Top(TopConfig),
+    /// Start a command with settings of the collector, or take them back.
+    Apply(ApplyConfig),
+    /// Measure settings against each other.
+    Tune(TuneConfig),
+    /// Record and explain the demo program on a simulated GPU.
+    Demo(DemoConfig),
+    /// Examine this machine.
+    Doctor(DoctorConfig),
     /// Run as the guardian (`guardian.rs`).
     Guardian,
     /// Run as the guardian of the terminal.
     TerminalGuardian,
     /// Load the injected library once, without capabilities.
     LoadLibrary(PathBuf),
+}
+
+impl From<LinuxInvocation> for Invocation {
+    fn from(action: LinuxInvocation) -> Self {
+        Self::OnLinux(action)
+    }
 }
 
 /// Which messages gctrace prints; each level includes those of the levels before it.
@@ -341,24 +354,27 @@ fn interpret(
     let cli = Cli::from_arg_matches(&matches)?;
     let verbosity = cli.voice.verbosity();
     let action = match cli.subcommand {
-        None => Invocation::Record(record::config(cli.record, verbosity)?),
-        Some(Subcommands::Record(record)) => Invocation::Record(record::config(record, verbosity)?),
-        Some(Subcommands::Top(top)) => Invocation::Top(top::config(top, verbosity)?),
+        None => LinuxInvocation::Record(record::config(cli.record, verbosity)?).into(),
+        Some(Subcommands::Record(record)) => {
+            LinuxInvocation::Record(record::config(record, verbosity)?).into()
+        }
+        Some(Subcommands::Top(top)) => LinuxInvocation::Top(top::config(top, verbosity)?).into(),
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
-        Some(Subcommands::Apply(apply)) => Invocation::Apply(apply::config(apply)?),
+        Some(Subcommands::Apply(apply)) => LinuxInvocation::Apply(apply::config(apply)?).into(),
         Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
-        Some(Subcommands::Tune(tune)) => Invocation::Tune(tune::config(tune)?),
+        Some(Subcommands::Tune(tune)) => LinuxInvocation::Tune(tune::config(tune)?).into(),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
-        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
-        Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
+        Some(Subcommands::Demo(demo)) => LinuxInvocation::Demo(demo).into(),
+        Some(Subcommands::Doctor(doctor)) => LinuxInvocation::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),
-        }),
+        })
+        .into(),
         Some(Subcommands::Completions { shell }) => Invocation::Completions(shell),
         Some(Subcommands::Man { directory }) => Invocation::Man(directory),
-        Some(Subcommands::Guardian) => Invocation::Guardian,
-        Some(Subcommands::TerminalGuardian) => Invocation::TerminalGuardian,
-        Some(Subcommands::LoadLibrary { path }) => Invocation::LoadLibrary(path),
+        Some(Subcommands::Guardian) => LinuxInvocation::Guardian.into(),
+        Some(Subcommands::TerminalGuardian) => LinuxInvocation::TerminalGuardian.into(),
+        Some(Subcommands::LoadLibrary { path }) => LinuxInvocation::LoadLibrary(path).into(),
     };
     Ok((action, verbosity))
 }
@@ -367,7 +383,7 @@ fn interpret(
 pub(crate) fn usual_recording(command: &str) -> RecordConfig {
     let line = ["gctrace", "--", command].map(OsString::from);
     match try_parse(line) {
-        Ok(Invocation::Record(config)) => config,
+        Ok(Invocation::OnLinux(LinuxInvocation::Record(config))) => config,
         // Unreachable: this line always parses as a recording.
         Ok(_) => usage_error(ErrorKind::InvalidSubcommand, "not a recording").exit(),
         Err(error) => error.exit(),
@@ -381,7 +397,7 @@ pub(crate) fn usual_recording(command: &str) -> RecordConfig {
 pub(crate) fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Error> {
     let line = ["gctrace".into(), "record".into()];
     match try_parse(line.into_iter().chain(options))? {
-        Invocation::Record(config) => Ok(config),
+        Invocation::OnLinux(LinuxInvocation::Record(config)) => Ok(config),
         _ => Err(usage_error(ErrorKind::InvalidSubcommand, "not a recording")),
     }
 }

@@ -138,8 +138,7 @@ fn search_path(folder: &Path) -> OsString {
     reason = "in a directory of its own, which no other user can write to yet"
 )]
 fn lay_out(folder: &Path) -> anyhow::Result<PathBuf> {
-    let library = gctrace_simgpu::find_library()?;
-    gctrace_simgpu::lay_out(&library, folder)?;
+    gctrace_simgpu::lay_out_contents(&crate::launch::simulator()?, folder)?;
     let program = folder.join(PROGRAM_NAME);
     let write = |path: &Path, mode: u32| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))

@@ -12,7 +12,7 @@ use crate::args::ExportConfig;
 use crate::args::ExportFormat;
 use crate::args::StackWeight;
 use crate::files::write_export;
-use crate::launch::Invoker;
+use crate::platform::Invoker;
 use crate::print;
 use crate::print::clean;
 use anyhow::Context;

@@ -7,31 +7,37 @@
 
 #![expect(clippy::disallowed_methods, reason = "files are created here")]
 
-mod command_output;
+#[cfg(target_os = "linux")]
+pub(crate) mod command_output;
+#[cfg(target_os = "linux")]
+pub(crate) mod copy;
 mod existing;
 mod export;
 mod log;
 mod manual;
-mod name;
+#[cfg(target_os = "linux")]
+pub(crate) mod name;
 mod small;
+#[cfg(not(target_os = "linux"))]
+#[path = "files/elsewhere.rs"]
+mod system;
+#[cfg(target_os = "linux")]
+#[path = "files/linux.rs"]
+mod system;
+#[cfg(target_os = "linux")]
 mod trace;
 
-pub(crate) use command_output::create_command_output;
-pub(crate) use command_output::create_temporary_output;
-pub(crate) use command_output::read_command_output;
-pub(crate) use command_output::remove_command_output;
+pub(crate) use existing::is_same_file;
 pub(crate) use export::write_export;
 pub(crate) use log::append_row;
 pub(crate) use log::check_log;
 pub(crate) use manual::write_manual_pages;
-pub(crate) use name::NameValues;
-pub(crate) use name::check_pattern;
-pub(crate) use name::expand;
 pub(crate) use small::read_head;
 pub(crate) use small::read_small;
+#[cfg(target_os = "linux")]
 pub(crate) use trace::NewTrace;
 
-use crate::launch::Invoker;
+use crate::platform::Invoker;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
@@ -103,7 +109,7 @@ fn as_invoker<R: Send>(
     invoker: &Invoker,
     action: impl FnOnce() -> Result<R, FileFailure> + Send,
 ) -> Result<R, FileFailure> {
-    crate::launch::act_as(invoker, action)?
+    crate::platform::act_as(invoker, action)?
 }
 
 /// Whether `path` is `-`, which stands for standard output.

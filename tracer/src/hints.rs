@@ -1,14 +1,7 @@
 //! Maps known errors to the command that fixes them.
 
 use crate::files::FileError;
-use crate::launch::LaunchError;
-use crate::privileges::PrivilegeError;
-use crate::record::kernel::permission::AttachRefusal;
-use crate::record::mode::ModeError;
-use crate::text::chain;
-use crate::text::shell_line;
-use gctrace_ebpf::Error as BpfError;
-use nix::errno::Errno;
+use crate::platform;
 use std::io;
 
 /// Exit code for a failure of gctrace.
@@ -16,118 +9,45 @@ const FAILED: u8 = 1;
 
 /// The remedy for an error, ready to print after it; `None` if there is none.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
-    // Some errors have already been converted to text.
-    if errno(error) == Some(Errno::EMFILE) || chain(error).contains("(os error 24)") {
-        return Some("Raise this shell's limit of open files: ulimit -n 1024".to_owned());
-    }
-    if let Some(denied) = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<PrivilegeError>())
-    {
-        return Some(denied.remedy());
-    }
-    if let Some(refused) = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<ModeError>())
-    {
-        return Some(refused.remedy().trim_end().to_owned());
-    }
-    let launch = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<LaunchError>());
-    if let Some(LaunchError::NotFound { program, .. }) = launch {
-        return script_hint(program);
-    }
-    if let Some(forbidden) = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<AttachRefusal>())
-    {
-        return Some(format!(
-            "Root can record it: sudo gctrace record -p {}",
-            forbidden.pid
-        ));
-    }
-    if let Some(bpf) = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<BpfError>())
-    {
-        return bpf_hint(bpf, errno(error));
-    }
-    if let Some(file) = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<FileError>())
-    {
-        return match file {
-            FileError::Create { option, .. } => file_hint(errno(error)?, option),
+    platform::hint(error).or_else(|| {
+        let mut causes = error.chain();
+        match causes.find_map(|cause| cause.downcast_ref::<FileError>())? {
+            FileError::Create { option, .. } => file_hint(os_error(error)?, option),
             FileError::Refused { .. } => None,
-        };
-    }
-    None
+        }
+    })
 }
 
-/// The hint for a script in the current directory that was typed like a program.
-fn script_hint(program: &str) -> Option<String> {
-    let is_here = !program.contains('/') && std::path::Path::new(program).is_file();
-    let script = shell_line(&[program]);
-    match (is_here, program.ends_with(".py")) {
-        (true, true) => Some(format!("To run the script: gctrace -- python {script}")),
-        (true, false) => Some(format!("To run the file: gctrace -- ./{script}")),
-        _ => None,
-    }
-}
-
-/// The error number of the chain, if it contains one.
-fn errno(error: &anyhow::Error) -> Option<Errno> {
+/// The system's error number in the chain, if it contains one.
+pub(crate) fn os_error(error: &anyhow::Error) -> Option<i32> {
     error.chain().find_map(|cause| {
         let io_error = cause
             .downcast_ref::<io::Error>()
             .and_then(io::Error::raw_os_error);
-        io_error
-            .map(Errno::from_raw)
-            .or_else(|| cause.downcast_ref::<Errno>().copied())
-            .or_else(|| in_words(&cause.to_string()))
+        io_error.or_else(|| in_words(&cause.to_string()))
     })
 }
 
 /// Parses `... (os error 12)`; libbpf-rs does not expose the number, but its message contains it.
-fn in_words(text: &str) -> Option<Errno> {
+fn in_words(text: &str) -> Option<i32> {
     let (_, rest) = text.rsplit_once("(os error ")?;
     let (number, _) = rest.split_once(')')?;
-    Some(Errno::from_raw(number.parse().ok()?))
+    number.parse().ok()
 }
 
-fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
-    match (error, errno) {
-        (BpfError::Unsupported { .. }, _) => {
-            Some("To check this machine: gctrace doctor".to_owned())
+fn file_hint(code: i32, option: &str) -> Option<String> {
+    use io::ErrorKind;
+    let text = match io::Error::from_raw_os_error(code).kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            format!("Choose a file in a writable directory: {option} FILE")
         }
-        (
-            BpfError::Load(_) | BpfError::Map { .. } | BpfError::NoRoom { .. },
-            Some(Errno::ENOMEM),
-        ) => Some(
-            "Raise the limit (ulimit -v), or use a smaller buffer: --ring-size 4MiB".to_owned(),
-        ),
-        (_, Some(Errno::EMFILE | Errno::ENFILE)) => {
-            Some("Raise the limit of open files: ulimit -n 1024".to_owned())
-        }
-        (_, Some(Errno::EPERM | Errno::EACCES)) => {
-            Some("To find the missing privilege or kernel setting: gctrace doctor".to_owned())
-        }
-        (BpfError::Load(_), _) => Some("To check this kernel: gctrace doctor".to_owned()),
-        _ => None,
-    }
-}
-
-fn file_hint(errno: Errno, option: &str) -> Option<String> {
-    let text = match errno {
-        Errno::EACCES | Errno::EPERM | Errno::EROFS => {
-            format!("Choose a writable directory: {option} /tmp/FILE")
-        }
-        Errno::ENOENT | Errno::ENOTDIR => {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
             format!("Create its directory first, or choose another file: {option} FILE")
         }
-        Errno::EISDIR => format!("This is a directory; name a file in it: {option} DIR/FILE"),
-        Errno::ENOSPC | Errno::EDQUOT => {
+        ErrorKind::IsADirectory => {
+            format!("This is a directory; name a file in it: {option} DIR/FILE")
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             format!("No space is left; choose a file on another disk: {option} FILE")
         }
         _ => return None,
@@ -137,17 +57,14 @@ fn file_hint(errno: Errno, option: &str) -> Option<String> {
 
 /// The exit code for an error; for a command that cannot be started, the one that shells use.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
-    let launch = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<LaunchError>());
-    launch.map_or(FAILED, LaunchError::exit_code)
+    platform::exit_code(error).unwrap_or(FAILED)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::files::NewTrace;
-    use crate::launch::Invoker;
+    use crate::platform::Invoker;
     use anyhow::Context;
     use std::path::Path;
 
@@ -162,15 +79,6 @@ mod tests {
             hint(&refused.expect_err("refused").into())
                 .expect("a hint")
                 .contains("directory")
-        );
-        let kernel = BpfError::Unsupported {
-            release: "4.19".into(),
-            missing: "x".into(),
-        };
-        assert!(
-            hint(&kernel.into())
-                .expect("a hint")
-                .contains("gctrace doctor")
         );
         assert_eq!(hint(&anyhow::anyhow!("something else")), None);
     }

@@ -5,6 +5,7 @@
 //! program until its probes are placed.
 
 mod as_user;
+mod bundle;
 mod environment;
 mod inherited;
 mod invoker;
@@ -17,6 +18,7 @@ mod trust;
 
 pub(crate) use as_user::CacheDir;
 pub(crate) use as_user::act_as;
+pub(crate) use bundle::simulator;
 pub(crate) use invoker::Invoker;
 pub(crate) use preload::CUDA_INJECTION;
 pub(crate) use preload::LibraryError;
@@ -166,7 +168,7 @@ impl LaunchPlan {
     /// Redirects the command's standard output to gctrace's standard error: the trace is written to
     /// standard output.
     pub(crate) fn redirect_stdout(&mut self) -> io::Result<()> {
-        self.streams.output = Some(File::from(crate::print::error_descriptor()?));
+        self.streams.output = Some(File::from(crate::print::descriptors::error_descriptor()?));
         Ok(())
     }
 

@@ -1,30 +1,47 @@
 //! The `gctrace` command: parses arguments, starts logging, dispatches, sets the exit code.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "options and texts of the commands that record")
+)]
 
 mod advice;
 mod analyze;
-mod apply;
 mod args;
 mod compare;
-mod demo;
-mod doctor;
 mod export;
 mod files;
-mod guardian;
 mod hints;
-mod launch;
 mod log;
 mod manual;
+mod platform;
 mod print;
-mod privileges;
-mod record;
 mod render;
+mod setting;
 mod text;
-mod top;
-mod tune;
 mod units;
 mod variables;
+
+#[cfg(target_os = "linux")]
+mod apply;
+#[cfg(target_os = "linux")]
+mod demo;
+#[cfg(target_os = "linux")]
+mod doctor;
+#[cfg(target_os = "linux")]
+mod guardian;
+#[cfg(target_os = "linux")]
+mod launch;
+#[cfg(target_os = "linux")]
+mod privileges;
+#[cfg(target_os = "linux")]
+mod record;
+#[cfg(target_os = "linux")]
+mod top;
+#[cfg(target_os = "linux")]
+mod tune;
+#[cfg(target_os = "linux")]
 mod wait;
 
 use crate::args::Invocation;
@@ -37,7 +54,7 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(args::explain(&error)),
     };
     log::start(verbosity);
-    match privileges::keep_what_is_needed().and_then(|()| run(action, verbosity)) {
+    match platform::keep_what_is_needed().and_then(|()| run(action, verbosity)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             print::message(text::chain(&error));
@@ -51,12 +68,6 @@ fn main() -> ExitCode {
 
 fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8> {
     match action {
-        Invocation::Record(config) => record::run(&config),
-        Invocation::Top(config) => top::run(&config),
-        Invocation::Guardian => Ok(guardian::guard().map(|()| 0)?),
-        Invocation::LoadLibrary(path) => launch::load(&path).map(|()| 0),
-        Invocation::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
-        Invocation::Doctor(config) => Ok(doctor::run(&config)?),
         Invocation::Completions(shell) => {
             let written = print::exactly(|out| manual::completions(shell, out));
             Ok(print::unless_closed(written).map(|()| 0)?)
@@ -68,10 +79,8 @@ fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8> {
         Invocation::Man(Some(directory)) => Ok(manual::write(&directory).map(|()| 0)?),
         Invocation::Analyze(config) => analyze::run(&config),
         Invocation::Advice(config) => advice::run(&config),
-        Invocation::Apply(config) => apply::run(&config, verbosity),
         Invocation::Compare(config) => compare::run(&config),
-        Invocation::Tune(config) => tune::run(&config, verbosity),
         Invocation::Export(config) => export::run(&config),
-        Invocation::Demo(config) => demo::run(&config),
+        Invocation::OnLinux(action) => platform::run(&action, verbosity),
     }
 }

@@ -15,23 +15,22 @@
 )]
 
 pub(crate) mod clean;
+#[cfg(target_os = "linux")]
+pub(crate) mod descriptors;
 mod json;
 
 pub(crate) use json::JsonEscaper;
 
+use crate::platform;
 use crate::variables::text;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
 use std::fmt::Display;
 use std::io;
 use std::io::IsTerminal as _;
 use std::io::Write;
-use std::os::fd::AsFd as _;
-use std::os::fd::AsRawFd as _;
-use std::os::fd::BorrowedFd;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
+use terminal_size::Width;
+use terminal_size::terminal_size_of;
 
 /// Prefix of each message, by which it differs from the command's own output.
 pub(crate) const PREFIX: &str = "gctrace: ";
@@ -68,10 +67,9 @@ fn error_bytes(bytes: &[u8]) {
         } else {
             PATIENCE_MS
         };
-        let mut room = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
-        let ready = nix::poll::poll(&mut room, patience);
-        STUCK.store(ready == Ok(0), Ordering::Relaxed);
-        if ready == Ok(0) || stderr.write_all(part).is_err() {
+        let stuck = !platform::is_writable_within(&stderr, patience);
+        STUCK.store(stuck, Ordering::Relaxed);
+        if stuck || stderr.write_all(part).is_err() {
             return;
         }
     }
@@ -121,21 +119,7 @@ pub(crate) fn on_terminal() -> bool {
 
 /// Columns of the terminal on standard output; `None` if it is not a terminal, or unknown.
 pub(crate) fn columns() -> Option<usize> {
-    terminal_size(io::stdout().as_fd()).map(|(columns, _)| columns.into())
-}
-
-/// Columns and lines, neither 0; `None` if unknown, or not a terminal.
-pub(crate) fn terminal_size(terminal: BorrowedFd<'_>) -> Option<(u16, u16)> {
-    let mut size = libc::winsize {
-        ws_row: 0,
-        ws_col: 0,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: TIOCGWINSZ writes only to the given structure.
-    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
-    let known = result == 0 && size.ws_col > 0 && size.ws_row > 0;
-    known.then_some((size.ws_col, size.ws_row))
+    terminal_size_of(io::stdout()).map(|(Width(columns), _)| columns.into())
 }
 
 /// Whether standard error is a terminal.
@@ -147,20 +131,4 @@ pub(crate) fn errors_on_terminal() -> bool {
 pub(crate) fn colors_wanted(on_terminal: bool) -> bool {
     let dumb = text("TERM").is_none_or(|term| term == "dumb");
     on_terminal && text("NO_COLOR").is_none() && !dumb
-}
-
-/// Duplicates standard output, for the view, which bypasses this module.
-///
-/// # Errors
-/// Too many open files.
-pub(crate) fn output_descriptor() -> io::Result<OwnedFd> {
-    io::stdout().as_fd().try_clone_to_owned()
-}
-
-/// Duplicates standard error, for the command.
-///
-/// # Errors
-/// Too many open files.
-pub(crate) fn error_descriptor() -> io::Result<OwnedFd> {
-    io::stderr().as_fd().try_clone_to_owned()
 }

@@ -17,7 +17,6 @@ mod table;
 
 use crate::apply::ApplyRequest;
 use crate::apply::BlockLengths;
-use crate::apply::GcSetting;
 use crate::apply::StartedCommand;
 use crate::args::OutputFormat;
 use crate::args::TuneConfig;
@@ -25,6 +24,7 @@ use crate::args::Verbosity;
 use crate::files::write_export;
 use crate::launch::Invoker;
 use crate::print;
+use crate::setting::GcSetting;
 use crate::text::shell_line;
 use anyhow::Context as _;
 use gctrace_analysis::tune::MeasuredSetting;

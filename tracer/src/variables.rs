@@ -5,7 +5,7 @@
 //! such a process. A lint forbids `std::env::var` and the like elsewhere. `launch/environment.rs`
 //! handles the command's environment.
 
-use crate::privileges::has_more_rights_than_its_user;
+use crate::platform::has_more_rights_than_its_user;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

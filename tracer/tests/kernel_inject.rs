@@ -66,10 +66,9 @@ on_interpreters! {
 /// interpreters.
 fn trees(python: &Python) -> Vec<&Path> {
     let prefix = python.path.ancestors().nth(2).unwrap();
-    let made = python
-        .path
-        .ancestors()
-        .find(|folder| folder.ends_with(".interpreters"));
+    let made = python.path.ancestors().find(|folder| {
+        folder.ends_with(".interpreters") || folder.ends_with(".cross-interpreters")
+    });
     vec![made.unwrap_or(prefix)]
 }
 

@@ -27,14 +27,22 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+// Writing takes Linux's system calls, to reserve space and never to wait for a reader; only Linux
+// records.
+#[cfg(target_os = "linux")]
 mod file;
+#[cfg(target_os = "linux")]
 mod line;
 pub mod read;
 mod record;
+#[cfg(target_os = "linux")]
 mod sink;
 
+#[cfg(target_os = "linux")]
 pub use file::TraceFile;
+#[cfg(target_os = "linux")]
 pub use file::WriteError;
+#[cfg(target_os = "linux")]
 pub use file::compressed_by_name;
 pub use record::Allocations;
 pub use record::Annotation;
@@ -77,6 +85,9 @@ pub use record::StepMarker;
 pub use record::TraceEnd;
 pub use record::TraceHeader;
 pub use record::is_throttling;
+
+/// Maximum number of frames of a recorded stack.
+pub const MAX_STACK_DEPTH: u32 = 64;
 
 /// Name and version of the trace format, the value of `format` in a trace's first line.
 pub const FORMAT: &str = "gctrace.trace/1";

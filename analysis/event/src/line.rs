@@ -23,9 +23,6 @@ use std::io::Write;
 
 /// The text before the header on the first line.
 pub(crate) const OPENING: &[u8] = br#"{"displayTimeUnit":"ns","traceEvents":["#;
-/// The first bytes of every trace: [`OPENING`] and the name of the header's event.
-pub(crate) const FIRST_BYTES: &[u8] =
-    br#"{"displayTimeUnit":"ns","traceEvents":[{"ph":"M","name":"gctrace_header""#;
 /// The text between two lines.
 pub(crate) const SEPARATOR: &[u8] = b",\n";
 /// After the last line: closes the array and the object.

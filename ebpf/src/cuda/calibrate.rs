@@ -48,7 +48,7 @@ impl CudaPrograms {
             on_return: false,
             returns: Vec::new(),
             encloses: false,
-            stream: StreamArgument::Stack(3),
+            stream: StreamArgument::Argument(9),
             bytes: BytesArgument::None,
             grid: GridArgument::Arguments,
         };

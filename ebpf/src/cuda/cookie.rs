@@ -34,12 +34,11 @@ const _: () = {
     assert!(grid_place::GRID_CONFIGURATION.0 == GridArgument::Configuration as u32);
 };
 
-/// `STREAM_ON_STACK`, `STREAM_IN_CONFIGURATION` of `bpf/event.h`.
+/// The number of the argument, or `STREAM_IN_CONFIGURATION` of `bpf/event.h`.
 fn stream_code(stream: StreamArgument) -> u8 {
     match stream {
         StreamArgument::None => 0,
-        StreamArgument::Argument(number) => number & 7,
-        StreamArgument::Stack(word) => 0x10 | (word & 15),
+        StreamArgument::Argument(number) => number & 31,
         StreamArgument::Configuration => 0x20,
     }
 }
@@ -117,11 +116,11 @@ mod tests {
             on_return: true,
             returns: Vec::new(),
             encloses: false,
-            stream: StreamArgument::Stack(1),
+            stream: StreamArgument::Argument(7),
             bytes: BytesArgument::Nccl(3),
             grid: GridArgument::Dim3,
         };
-        assert_eq!(probe.cookie(), 0x0001_0223_1107_1234);
+        assert_eq!(probe.cookie(), 0x0001_0223_0707_1234);
         assert_eq!(probe.cookie_at_return(), 0x0005_0223_1107_1234);
     }
 }

@@ -42,15 +42,13 @@ impl CallKind {
     ];
 }
 
-/// Where the stream is passed; arguments are counted from 1.
+/// Where the stream is passed; arguments are counted from 1, a `dim3` by value as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamArgument {
     /// The function takes no stream.
     None,
-    /// In a register.
+    /// This argument, up to the 31st: in a register or on the stack.
     Argument(u8),
-    /// This many words above the stack pointer at the entry.
-    Stack(u8),
     /// In the launch configuration that the first argument points to.
     Configuration,
 }

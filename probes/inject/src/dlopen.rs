@@ -8,6 +8,7 @@
 //! next `dlopen` or, for CPython, at the next `setlocale`, which every interpreter calls early in
 //! its initialization (`preconfig.c`, 3.8 to 3.15) and other programs rarely.
 
+use crate::arch::stand_before;
 use crate::recording::guarded;
 use std::ffi::CStr;
 use std::ffi::c_char;
@@ -17,26 +18,6 @@ use std::sync::atomic::Ordering;
 
 /// dlopen(3).
 pub(crate) type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
-
-/// An interposed function: calls `before` with its two arguments, and jumps to the address that
-/// this returns. Both arguments are preserved; three words keep the stack 16-byte aligned for the
-/// call.
-macro_rules! stand_before {
-    ($before:ident) => {
-        std::arch::naked_asm!(
-            "endbr64",
-            "push rdi",
-            "push rsi",
-            "sub rsp, 8",
-            "call {before}",
-            "add rsp, 8",
-            "pop rsi",
-            "pop rdi",
-            "jmp rax",
-            before = sym $before,
-        )
-    };
-}
 
 /// Interposes the C library's; see the module.
 ///

@@ -24,6 +24,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod arch;
 mod cupti;
 mod dlopen;
 mod environment;

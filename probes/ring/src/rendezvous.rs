@@ -112,7 +112,7 @@ fn address(path: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
         return None;
     }
     for (to, from) in address.sun_path.iter_mut().zip(path) {
-        *to = from.cast_signed();
+        *to = *from as libc::c_char;
     }
     Some((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
 }

@@ -30,6 +30,14 @@ pub enum LayoutError {
         /// The program that searched.
         program: PathBuf,
     },
+    /// The built library could not be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The library.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// A file could not be written.
     #[error("cannot write {}", path.display())]
     Write {
@@ -69,14 +77,28 @@ pub fn find_library() -> Result<PathBuf, LayoutError> {
         .ok_or(LayoutError::NotBuilt { program })
 }
 
-/// Copies `library` into `folder` under all of [`NAMES`]. Each name is a file of its own, like the
-/// real libraries: links to one file would be one library to the loader and in `/proc/<pid>/maps`.
-/// Existing files are replaced, not overwritten: processes that use them keep theirs.
+/// Copies `library` into `folder` as [`lay_out_contents`] does.
+///
+/// # Errors
+///
+/// [`LayoutError::Read`] or [`LayoutError::Write`] names the file that failed.
+pub fn lay_out(library: &Path, folder: &Path) -> Result<(), LayoutError> {
+    let contents = std::fs::read(library).map_err(|source| LayoutError::Read {
+        path: library.to_owned(),
+        source,
+    })?;
+    lay_out_contents(&contents, folder)
+}
+
+/// Writes the library's `contents` into `folder` under all of [`NAMES`]. Each name is a file of its
+/// own, like the real libraries: links to one file would be one library to the loader and in
+/// `/proc/<pid>/maps`. Existing files are replaced, not overwritten: processes that use them keep
+/// theirs.
 ///
 /// # Errors
 ///
 /// [`LayoutError::Write`] names the file that could not be written.
-pub fn lay_out(library: &Path, folder: &Path) -> Result<(), LayoutError> {
+pub fn lay_out_contents(contents: &[u8], folder: &Path) -> Result<(), LayoutError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| LayoutError::Write { path, source }
@@ -85,7 +107,7 @@ pub fn lay_out(library: &Path, folder: &Path) -> Result<(), LayoutError> {
     for name in NAMES {
         let target = folder.join(name);
         let fresh = folder.join(format!(".{name}.{}", std::process::id()));
-        std::fs::copy(library, &fresh).map_err(failed(&fresh))?;
+        std::fs::write(&fresh, contents).map_err(failed(&fresh))?;
         std::fs::rename(&fresh, &target).map_err(failed(&target))?;
     }
     Ok(())

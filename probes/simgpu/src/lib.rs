@@ -85,3 +85,4 @@ pub use layout::LayoutError;
 pub use layout::NAMES;
 pub use layout::find_library;
 pub use layout::lay_out;
+pub use layout::lay_out_contents;

@@ -2,6 +2,7 @@
 //! after.
 
 use super::CudaLibrary;
+use crate::arch::DEBIAN_LIBRARIES;
 use crate::maps;
 use crate::proc_status;
 use crate::proc_status::ProcessError;
@@ -30,7 +31,7 @@ pub struct CudaFile {
 
 /// Where drivers are installed, or mounted into containers, in addition to the loader's cache.
 const DRIVER_FOLDERS: [&str; 7] = [
-    "/usr/lib/x86_64-linux-gnu",
+    DEBIAN_LIBRARIES,
     "/usr/lib64",
     "/usr/lib/wsl/lib",
     "/usr/local/nvidia/lib64",

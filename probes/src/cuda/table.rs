@@ -182,12 +182,11 @@ use FunctionLayer::Driver;
 use FunctionLayer::Runtime;
 use StreamArgument::Argument as In;
 use StreamArgument::None as NoStream;
-use StreamArgument::Stack;
 
 /// All probed functions. A function's index is its id in the BPF programs.
 pub const TABLE: &[ProbedFunction] = &[
     // launches
-    launch(Driver, "cuLaunchKernel", Stack(3), GridArgument::Arguments),
+    launch(Driver, "cuLaunchKernel", In(9), GridArgument::Arguments),
     launch(
         Driver,
         "cuLaunchKernelEx",
@@ -197,11 +196,11 @@ pub const TABLE: &[ProbedFunction] = &[
     launch(
         Driver,
         "cuLaunchCooperativeKernel",
-        Stack(3),
+        In(9),
         GridArgument::Arguments,
     ),
     launch(Driver, "cuGraphLaunch", In(2), GridArgument::None),
-    launch(Runtime, "cudaLaunchKernel", Stack(2), GridArgument::Dim3),
+    launch(Runtime, "cudaLaunchKernel", In(8), GridArgument::Dim3),
     launch(
         Runtime,
         "cudaLaunchKernelExC",
@@ -211,7 +210,7 @@ pub const TABLE: &[ProbedFunction] = &[
     launch(
         Runtime,
         "cudaLaunchCooperativeKernel",
-        Stack(2),
+        In(8),
         GridArgument::Dim3,
     ),
     launch(Runtime, "cudaGraphLaunch", In(2), GridArgument::None),
@@ -243,12 +242,7 @@ pub const TABLE: &[ProbedFunction] = &[
     runtime("cudaMemcpy", Transfer, NoStream, Count(3)),
     runtime("cudaMemcpyAsync", Transfer, In(5), Count(3)),
     runtime("cudaMemcpyPeerAsync", Transfer, In(6), Count(5)),
-    runtime(
-        "cudaMemcpy2DAsync",
-        Transfer,
-        Stack(2),
-        BytesArgument::Rows(5),
-    ),
+    runtime("cudaMemcpy2DAsync", Transfer, In(8), BytesArgument::Rows(5)),
     // fills
     driver("cuMemsetD8_v2", Set, NoStream, Count(3)),
     driver("cuMemsetD32_v2", Set, NoStream, Elements(3, 2)),
@@ -279,11 +273,11 @@ pub const TABLE: &[ProbedFunction] = &[
     runtime("cudaFreeAsync", Free, In(2), NoBytes),
     runtime("cudaFreeHost", Free, NoStream, NoBytes),
     // NCCL: the calls enqueue work in a stream and return; within a group, ncclGroupEnd does
-    collective("ncclAllReduce", Stack(1), BytesArgument::Nccl(3)),
-    collective("ncclReduceScatter", Stack(1), BytesArgument::Nccl(3)),
-    collective("ncclBroadcast", Stack(1), BytesArgument::Nccl(3)),
+    collective("ncclAllReduce", In(7), BytesArgument::Nccl(3)),
+    collective("ncclReduceScatter", In(7), BytesArgument::Nccl(3)),
+    collective("ncclBroadcast", In(7), BytesArgument::Nccl(3)),
     collective("ncclBcast", In(6), BytesArgument::Nccl(2)),
-    collective("ncclReduce", Stack(2), BytesArgument::Nccl(3)),
+    collective("ncclReduce", In(8), BytesArgument::Nccl(3)),
     collective("ncclAllGather", In(6), BytesArgument::Nccl(3)),
     collective("ncclSend", In(6), BytesArgument::Nccl(2)),
     collective("ncclRecv", In(6), BytesArgument::Nccl(2)),

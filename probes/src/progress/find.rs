@@ -10,6 +10,7 @@ use super::ProgressLayout;
 use super::integer;
 use super::remote::RemoteProcess;
 use super::word;
+use crate::arch::USER_ADDRESSES;
 use crate::memory::Memory;
 use gctrace_abi::FrameLayout;
 use std::collections::HashSet;
@@ -166,9 +167,6 @@ fn of_frame(
 /// `ma_keys` in `PyDictObject`, 3.8 - 3.15. It points to the values of a module's globals.
 const DICTIONARY_KEYS: u64 = 32;
 
-/// User addresses of x86-64, from the default of vm.mmap_min_addr on.
-const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
-
 fn push_words(
     found: &mut Vec<ObjectSlot>,
     (frame, code): (u64, u64),
@@ -179,7 +177,7 @@ fn push_words(
     for (number, bytes) in (0u32..).zip(bytes.chunks_exact(8)) {
         // 3.14 and later use two tag bits in a reference.
         let object = word(bytes, 0) & !3;
-        if ADDRESSES.contains(&object) && object.is_multiple_of(8) {
+        if USER_ADDRESSES.contains(&object) && object.is_multiple_of(8) {
             found.push(ObjectSlot {
                 frame,
                 code,

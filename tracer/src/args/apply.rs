@@ -3,8 +3,8 @@
 use super::choices::OutputFormat;
 use super::usage_error;
 use super::values;
-use crate::apply::GcSetting;
 use crate::files::is_stdout;
+use crate::setting::GcSetting;
 use clap::Args;
 use clap::error::ErrorKind;
 use std::ffi::OsString;

@@ -24,7 +24,7 @@ pub(super) struct SourceArgs {
     as_root: bool,
     /// Python stack frames to record per pause, innermost first; 0 disables stacks
     #[arg(long, value_name = "FRAMES", allow_negative_numbers = true, default_value_t = DEFAULT_STACK_DEPTH,
-          value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_ebpf::MAX_STACK_DEPTH)))]
+          value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_event::MAX_STACK_DEPTH)))]
     stack_depth: u32,
     /// Performance counters to record per pause and per process: comma-separated names, `default`
     /// or `none`

@@ -12,7 +12,7 @@ fn parsed(line: &str) -> Result<Invocation, clap::Error> {
 
 fn recording(line: &str) -> RecordConfig {
     match parsed(line) {
-        Ok(Invocation::Record(config)) => config,
+        Ok(Invocation::OnLinux(LinuxInvocation::Record(config))) => config,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -125,7 +125,7 @@ fn a_running_process() {
 #[test]
 fn live_views() {
     let top = |text: &str| match parsed(&format!("gctrace top {text}")) {
-        Ok(Invocation::Top(config)) => config,
+        Ok(Invocation::OnLinux(LinuxInvocation::Top(config))) => config,
         other => panic!("{text}: {other:?}"),
     };
     let usual = top("");
@@ -221,7 +221,7 @@ fn the_other_subcommands() {
     ];
     assert_eq!(
         parsed("gctrace doctor --python python3 12").ok(),
-        Some(Invocation::Doctor(DoctorConfig { python: named }))
+        Some(LinuxInvocation::Doctor(DoctorConfig { python: named }).into())
     );
     assert_eq!(parsed("gctrace man").ok(), Some(Invocation::Man(None)));
     assert_eq!(
@@ -281,7 +281,7 @@ fn arguments_that_are_not_text_reach_the_command() {
     let odd = OsString::from_vec(vec![b'a', 0xff, b'b']);
     let line = ["gctrace", "--", "cat"].map(OsString::from);
     let action = try_parse(line.into_iter().chain([odd.clone()])).expect("a command line");
-    let Invocation::Record(RecordConfig { target, .. }) = action else {
+    let Invocation::OnLinux(LinuxInvocation::Record(RecordConfig { target, .. })) = action else {
         panic!("not a recording");
     };
     assert_eq!(target, RecordTarget::Command(vec!["cat".into(), odd]));

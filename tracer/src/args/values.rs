@@ -118,7 +118,7 @@ pub(super) fn price(text: &str) -> Result<f64, String> {
 /// File name of a trace, which may contain `%h`, `%r` and `%p`.
 pub(super) fn trace_name() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
-        crate::files::check_pattern(&path)?;
+        crate::platform::check_trace_name(&path)?;
         Ok::<_, String>(path)
     })
 }

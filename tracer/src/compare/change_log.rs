@@ -2,7 +2,7 @@
 
 use crate::files::append_row;
 use crate::files::check_log;
-use crate::launch::Invoker;
+use crate::platform::Invoker;
 use crate::print::clean;
 use crate::render;
 use gctrace_analysis::compare::ComparedRun;

@@ -4,13 +4,12 @@ use super::after_name;
 use crate::args;
 use crate::args::CompareConfig;
 use crate::files::read_head;
+use crate::platform;
 use crate::print;
-use crate::record;
 use anyhow::Context as _;
 use gctrace_event::TraceHeader;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceReader;
-use nix::sys::signal::SigSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
@@ -58,9 +57,7 @@ pub(super) fn record(config: &CompareConfig) -> anyhow::Result<Result<PathBuf, u
             first.display()
         )
     })?;
-    let (code, trace) = record::run_to_trace(&recording)?;
-    // The comparison can be interrupted.
-    SigSet::all().thread_unblock()?;
+    let (code, trace) = platform::record_to_trace(&recording)?;
     match (code, trace) {
         (0, Some(trace)) => Ok(Ok(trace)),
         (code, _) => {

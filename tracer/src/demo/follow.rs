@@ -4,10 +4,10 @@
 use super::code;
 use super::write_out;
 use crate::analyze;
-use crate::apply::GcSetting;
 use crate::args::DemoConfig;
 use crate::print;
 use crate::render;
+use crate::setting::GcSetting;
 use crate::units::duration;
 use crate::units::signed_duration;
 use anyhow::Context as _;

@@ -149,7 +149,7 @@ fn kernel(machine: &HostFacts) -> Vec<CheckLine> {
             _ => line,
         }
     };
-    let machine_known = kernel.machine == "x86_64";
+    let machine_known = kernel.machine == std::env::consts::ARCH;
     let multi = feature(kernel.uprobe_multi, CheckStatus::Note);
     vec![
         CheckLine::new(
@@ -157,7 +157,7 @@ fn kernel(machine: &HostFacts) -> Vec<CheckLine> {
             "kernel",
             format!("{} {}", kernel.release, kernel.machine),
         )
-        .with_fix("gctrace supports x86-64 only."),
+        .with_fix("This gctrace is built for another machine; install the package for this one: gctrace supports x86-64 and arm64."),
         CheckLine::new(
             fatal_unless(kernel.btf),
             "type information",

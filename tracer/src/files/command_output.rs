@@ -5,13 +5,12 @@ use super::FileFailure;
 use super::as_invoker;
 use super::existing;
 use super::existing::ExistingFile;
+use super::system;
 use crate::launch::Invoker;
 use std::ffi::OsString;
 use std::fs::File;
-use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -27,7 +26,7 @@ pub(crate) fn create_command_output(
     command: &[OsString],
 ) -> Result<File, FileError> {
     let made = as_invoker(invoker, || {
-        if let Some(word) = existing::named_by_command(path, command) {
+        if let Some(word) = system::named_by_command(path, command) {
             return Err(FileFailure::Refused(format!(
                 "the command names this file too ({}); name another one for its output",
                 crate::text::shell_line(&[word])
@@ -40,7 +39,7 @@ pub(crate) fn create_command_output(
                 "is a trace, which output would corrupt. Name another file".to_owned(),
             ));
         }
-        existing::open(path, true)
+        system::open(path, true)
     });
     made.map_err(|failure| failure.of(path, invoker, OPTION))
 }
@@ -66,11 +65,8 @@ pub(crate) fn read_command_output(
     written: &File,
     invoker: &Invoker,
 ) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
-    let file = crate::launch::act_as(invoker, || options.open(path)).and_then(|opened| opened)?;
+    let open = || system::open_for_reading(path);
+    let file = crate::launch::act_as(invoker, open).and_then(|opened| opened)?;
     let (ours, found) = (written.metadata()?, file.metadata()?);
     let is_same = (ours.dev(), ours.ino()) == (found.dev(), found.ino());
     if found.is_file() && is_same {

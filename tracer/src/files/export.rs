@@ -5,7 +5,8 @@ use super::FileFailure;
 use super::as_invoker;
 use super::existing;
 use super::existing::ExistingFile;
-use crate::launch::Invoker;
+use super::system;
+use crate::platform::Invoker;
 use std::io;
 use std::io::BufWriter;
 use std::io::Write;
@@ -32,7 +33,7 @@ pub(crate) fn write_export(
             FileFailure::Refused("is the trace itself; name another file".to_owned()),
         ),
         (ExistingFile::Stream, _) => {
-            let mut out = BufWriter::new(existing::open(path, false)?);
+            let mut out = BufWriter::new(system::open(path, false)?);
             content(&mut out)?;
             Ok(out.flush()?)
         }
@@ -48,10 +49,7 @@ pub(super) fn replace(
 ) -> Result<(), FileFailure> {
     let place: PathBuf = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = place.parent().filter(|folder| *folder != Path::new(""));
-    let mut made = tempfile::Builder::new()
-        .prefix(".gctrace-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(existing::MODE))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    let mut made = system::new_file().tempfile_in(folder.unwrap_or(Path::new(".")))?;
     let mut out = BufWriter::new(made.as_file_mut());
     content(&mut out)?;
     out.flush()?;

@@ -6,7 +6,8 @@ use super::as_invoker;
 use super::existing;
 use super::existing::ExistingFile;
 use super::small::read_small;
-use crate::launch::Invoker;
+use super::system;
+use crate::platform::Invoker;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -39,7 +40,7 @@ pub(crate) fn append_row(
                 }
             }
         };
-        let mut file = existing::open(path, true)?;
+        let mut file = system::open(path, true)?;
         file.write_all(text.as_bytes())?;
         Ok(())
     });

@@ -6,7 +6,7 @@ use super::as_invoker;
 use super::existing;
 use super::existing::ExistingFile;
 use super::export::replace;
-use crate::launch::Invoker;
+use crate::platform::Invoker;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;

@@ -1,8 +1,7 @@
 //! Small files of others that are read, never written.
 
-use std::fs::OpenOptions;
+use super::system;
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// The content of a regular file of at most `most` bytes; `None` if it is larger, of another kind
@@ -14,11 +13,7 @@ pub(crate) fn read_small(path: &Path, most: u64) -> Option<Vec<u8>> {
 
 /// The first `most` bytes of a regular file; `None` if it is of another kind or cannot be read.
 pub(crate) fn read_head(path: &Path, most: u64) -> Option<Vec<u8>> {
-    let mut options = OpenOptions::new();
-    let options = options
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = options.open(path).ok()?;
+    let file = system::open_for_reading(path).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
     }

@@ -6,6 +6,7 @@ use super::as_invoker;
 use super::existing;
 use super::existing::ExistingFile;
 use super::is_stdout;
+use super::system;
 use crate::launch::Invoker;
 use std::ffi::OsString;
 use std::fs::File;
@@ -120,14 +121,14 @@ fn to_stdout(path: &Path) -> Result<NewTrace, FileFailure> {
     }
     Ok(NewTrace {
         path: path.to_owned(),
-        file: File::from(crate::print::output_descriptor()?),
+        file: File::from(crate::print::descriptors::output_descriptor()?),
         streams: true,
         made: None,
     })
 }
 
 fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTrace, FileFailure> {
-    if let Some(word) = existing::named_by_command(path, command) {
+    if let Some(word) = system::named_by_command(path, command) {
         return Err(FileFailure::Refused(format!(
             "the command names this file too ({}); give the trace another name",
             crate::text::shell_line(&[word])
@@ -144,11 +145,11 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
         }
         ExistingFile::Nothing => {
             let is_new = std::fs::symlink_metadata(path).is_err();
-            let file = existing::open(path, false)?;
+            let file = system::open(path, false)?;
             let made = is_new.then(|| (path.to_owned(), None));
             (file, made)
         }
-        ExistingFile::Stream => (existing::open(path, false)?, None),
+        ExistingFile::Stream => (system::open(path, false)?, None),
     };
     let found = file.metadata()?;
     if found.is_file() && found.len() > 0 {
@@ -156,7 +157,7 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
             "is being written by another program".to_owned(),
         ));
     }
-    if existing::is_own_stream(&file)? {
+    if system::is_own_stream(&file)? {
         return Err(FileFailure::Refused(
             "is already open as standard input, output or error; to write the trace to standard output: -o -".to_owned(),
         ));
@@ -176,11 +177,7 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
 /// Creates a temporary file in the directory of `name`.
 fn beside(name: &Path) -> Result<(File, PathBuf), FileFailure> {
     let folder = name.parent().unwrap_or(Path::new("/"));
-    let made = tempfile::Builder::new()
-        .prefix(".gctrace-")
-        .suffix(".new")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(existing::MODE))
-        .tempfile_in(folder)?;
+    let made = system::new_file().suffix(".new").tempfile_in(folder)?;
     made.keep().map_err(|error| error.error.into())
 }
 

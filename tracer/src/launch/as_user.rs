@@ -74,13 +74,8 @@ impl CacheDir {
     }
 
     fn at(directory: &Path, owner: u32, only_files_of: Option<u32>) -> Option<Self> {
-        let _ = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory);
-        let found = std::fs::symlink_metadata(directory).ok()?;
-        let trusted = found.is_dir() && found.uid() == owner && found.mode() & 0o022 == 0;
-        trusted.then(|| Self {
+        own_folder(directory, owner).ok()?;
+        Some(Self {
             directory: directory.to_owned(),
             only_files_of,
         })
@@ -109,6 +104,22 @@ impl CacheDir {
         let usable = self.only_files_of.is_none_or(|user| user == owner);
         usable.then_some(self.directory.as_path())
     }
+}
+
+/// Makes sure that a folder exists, belongs to `owner`, can be written by no other user and is no
+/// link. Creates missing folders, for their owner only.
+///
+/// # Errors
+/// It cannot be created, or is not such a folder.
+pub(super) fn own_folder(path: &Path, owner: u32) -> io::Result<()> {
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let found = std::fs::symlink_metadata(path).map_err(|error| created.err().unwrap_or(error))?;
+    if found.is_dir() && found.uid() == owner && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::other(
+        "it is not a folder that only its user can write",
+    ))
 }
 
 #[cfg(test)]

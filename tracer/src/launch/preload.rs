@@ -5,6 +5,8 @@
 
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
+use crate::launch::bundle;
+use crate::launch::bundle::BundledLibrary;
 use crate::launch::trial;
 use crate::launch::trust;
 use crate::launch::trust::WritablePath;
@@ -14,11 +16,16 @@ use crate::variables::variable;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;
+use nix::errno::Errno;
+use nix::unistd::Uid;
+use std::env::consts::ARCH;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -47,6 +54,12 @@ pub(crate) enum LibraryError {
         /// The folders that were searched.
         searched: Vec<PathBuf>,
     },
+    /// It is inside this binary, but no folder can have a copy.
+    #[error("{LIBRARY}, which is part of this gctrace, cannot be in {}", .reasons.join("; "))]
+    NotKept {
+        /// Each folder with the reason.
+        reasons: Vec<String>,
+    },
     /// The file is not usable.
     #[error("{} cannot be used: {reason}", .path.display())]
     Unusable { path: PathBuf, reason: String },
@@ -66,8 +79,8 @@ pub(crate) enum LibraryError {
         /// The kernel's reason.
         reason: String,
     },
-    /// With more rights than its user, gctrace loads nothing that anyone but root could have
-    /// replaced.
+    /// With more rights than its user, gctrace loads nothing that anyone but root and the command's
+    /// user could have replaced.
     #[error("{rights}, gctrace does not load {} into programs of {user}: {writable}", .path.display())]
     NotTrusted {
         path: PathBuf,
@@ -100,6 +113,9 @@ impl LibraryError {
                  sudo install -D -m 755 target/release/{LIBRARY} {}",
                 installed()
             ),
+            Self::NotKept { .. } => {
+                "Name a folder that may have programs: XDG_CACHE_HOME=FOLDER gctrace ...".to_owned()
+            }
             Self::Unusable { .. } | Self::OtherVersion { .. } => format!(
                 "Build gctrace and the library together (cargo build --release), and install both:\n    \
                  sudo install -D -m 755 target/release/{LIBRARY} {}",
@@ -136,35 +152,90 @@ impl LibraryError {
 fn installed() -> String {
     let trusted = |folder: &&str| {
         let there = Path::new(folder).ancestors().find(|part| part.exists());
-        there.is_some_and(|part| matches!(trust::writable_by_others(part), Ok(None)))
+        there.is_some_and(|part| matches!(trust::writable_by_others(part, 0), Ok(None)))
     };
     let [first, _] = INSTALLED;
     let folder = INSTALLED.into_iter().find(trusted).unwrap_or(first);
     format!("{folder}/{LIBRARY}")
 }
 
-/// The library, checked for loading into the command.
+/// The library, checked for loading into the command: a file next to gctrace, the one inside this
+/// binary, or one that is installed for all users.
 ///
 /// # Errors
 /// Why not; of several files, that of the first.
 pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
-    if let Some(named) = variable(LIBRARY_VARIABLE, VariableEffect::Code) {
-        return usable(&PathBuf::from(named), launch);
+    match variable(LIBRARY_VARIABLE, VariableEffect::Code) {
+        Some(named) => usable(&PathBuf::from(named), launch),
+        None => first_usable(launch, bundle::INJECT.as_ref(), &bundle::places()),
     }
-    let folders = folders();
-    let files = folders.iter().map(|folder| folder.join(LIBRARY));
-    let mut refused = None;
-    for file in files.filter(|file| file.exists()) {
-        match usable(&file, launch) {
-            Ok(path) => return Ok(path),
-            Err(error) => drop(refused.get_or_insert(error)),
-        }
-    }
-    Err(refused.unwrap_or(LibraryError::NotFound { searched: folders }))
 }
 
-/// Next to gctrace, in the folder of a cargo build or in `../lib`, and the installation folders.
-fn folders() -> Vec<PathBuf> {
+/// `places`: where a copy of the library inside this binary may be kept.
+fn first_usable(
+    launch: &LaunchPlan,
+    bundled: Option<&BundledLibrary>,
+    places: &[PathBuf],
+) -> Result<PathBuf, LibraryError> {
+    let mut refused = None;
+    let mut searched = folders_beside();
+    let mut found = first_of(&searched, launch, &mut refused);
+    if let (None, Some(bundled)) = (&found, bundled) {
+        match copied(bundled, places, launch) {
+            Ok(path) => found = Some(path),
+            Err(error) => _ = refused.get_or_insert(error),
+        }
+    }
+    let installed = INSTALLED.map(PathBuf::from);
+    found = found.or_else(|| first_of(&installed, launch, &mut refused));
+    searched.extend(installed);
+    found.ok_or_else(|| refused.unwrap_or(LibraryError::NotFound { searched }))
+}
+
+/// The first usable file; `refused` gets the reason of the first that is not.
+fn first_of(
+    folders: &[PathBuf],
+    launch: &LaunchPlan,
+    refused: &mut Option<LibraryError>,
+) -> Option<PathBuf> {
+    let files = folders.iter().map(|folder| folder.join(LIBRARY));
+    for file in files.filter(|file| file.exists()) {
+        match usable(&file, launch) {
+            Ok(path) => return Some(path),
+            Err(error) => {
+                tracing::info!("{error}");
+                _ = refused.get_or_insert(error);
+            }
+        }
+    }
+    None
+}
+
+/// A copy of the library inside this binary, in the first place that can have one.
+fn copied(
+    bundled: &BundledLibrary,
+    places: &[PathBuf],
+    launch: &LaunchPlan,
+) -> Result<PathBuf, LibraryError> {
+    let mut reasons = Vec::new();
+    for place in places {
+        let copy = bundled.copy_in(place).map_err(|error| error.to_string());
+        match copy.and_then(|file| usable(&file, launch).map_err(|error| error.to_string())) {
+            Ok(path) => {
+                if !reasons.is_empty() {
+                    let (path, reasons) = (path.display(), reasons.join("; "));
+                    tracing::warn!("the injected library is {path}, as it cannot be in {reasons}");
+                }
+                return Ok(path);
+            }
+            Err(reason) => reasons.push(format!("{} ({reason})", place.display())),
+        }
+    }
+    Err(LibraryError::NotKept { reasons })
+}
+
+/// Next to gctrace, in the folder of a cargo build and in `../lib`.
+fn folders_beside() -> Vec<PathBuf> {
     let program = std::env::current_exe().ok();
     let mut folders = Vec::new();
     if let Some(own) = program.as_deref().and_then(Path::parent) {
@@ -175,7 +246,6 @@ fn folders() -> Vec<PathBuf> {
         folders.sort_by_key(|folder| std::cmp::Reverse(built(folder)));
         folders.extend(own.parent().map(|above| above.join("lib/gctrace")));
     }
-    folders.extend(INSTALLED.map(PathBuf::from));
     folders
 }
 
@@ -186,9 +256,6 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
         reason,
     };
     let path = std::fs::canonicalize(file).map_err(|error| unusable(error.to_string()))?;
-    if !path.metadata().is_ok_and(|found| found.is_file()) {
-        return Err(unusable("it is not a file".to_owned()));
-    }
     let has_separator = path
         .as_os_str()
         .as_bytes()
@@ -198,8 +265,8 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
         return Err(LibraryError::Separator { path });
     }
     if let Some(rights) = trust::rights_beyond_user(launch.identity.is_some()) {
-        let found =
-            trust::writable_by_others(&path).map_err(|error| unusable(error.to_string()))?;
+        let found = trust::writable_by_others(&path, launch.user_id())
+            .map_err(|error| unusable(error.to_string()))?;
         if let Some(writable) = found {
             let user = launch.user();
             return Err(LibraryError::NotTrusted {
@@ -210,22 +277,47 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
             });
         }
     }
-    version_matches(&path)?;
-    readable(&path, launch)?;
+    version_matches(&path, &open_as_user(&path, launch)?)?;
     // If the C library is older than the one it was linked with, no program would start with it
     // preloaded.
     trial::loads(&path, launch).map_err(unusable)?;
     Ok(path)
 }
 
-fn version_matches(path: &Path) -> Result<(), LibraryError> {
+/// Opens the library as the loader will: with the rights of the command's user, who may have put
+/// anything there since.
+#[expect(clippy::disallowed_methods, reason = "opened for reading")]
+fn open_as_user(path: &Path, launch: &LaunchPlan) -> Result<File, LibraryError> {
+    let mut options = File::options();
+    let options = options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    let opened = launch
+        .with_users_rights(|| options.open(path))
+        .unwrap_or_else(|| Err(Errno::EPERM.into()));
+    let file = opened.map_err(|error| LibraryError::Unreadable {
+        path: path.to_owned(),
+        user: launch.user(),
+        reason: error.to_string(),
+    })?;
+    if file.metadata().is_ok_and(|found| found.is_file()) {
+        return Ok(file);
+    }
+    Err(LibraryError::Unusable {
+        path: path.to_owned(),
+        reason: "it is not a file".to_owned(),
+    })
+}
+
+fn version_matches(path: &Path, file: &File) -> Result<(), LibraryError> {
     let unusable = |reason: String| LibraryError::Unusable {
         path: path.to_owned(),
         reason,
     };
-    let version = gctrace_probes::exported_bytes(path, gctrace_ring::VERSION_SYMBOL)
+    let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let version = gctrace_probes::exported_bytes(opened.as_ref(), gctrace_ring::VERSION_SYMBOL)
         .map_err(|error| unusable(error.to_string()))?
-        .ok_or_else(|| unusable("it is not gctrace's library for x86-64".to_owned()))?;
+        .ok_or_else(|| unusable(format!("it is not gctrace's library for {ARCH}")))?;
     if version == gctrace_ring::VERSION.as_bytes() {
         return Ok(());
     }
@@ -235,24 +327,20 @@ fn version_matches(path: &Path) -> Result<(), LibraryError> {
     })
 }
 
-/// The loader opens it with the rights of the command's user.
-fn readable(path: &Path, launch: &LaunchPlan) -> Result<(), LibraryError> {
-    let opened: io::Result<()> = launch
-        .with_users_rights(|| File::open(path).map(drop))
-        .unwrap_or(Ok(()));
-    opened.map_err(|error| LibraryError::Unreadable {
-        path: path.to_owned(),
-        user: launch.user(),
-        reason: error.to_string(),
-    })
-}
-
 impl LaunchPlan {
     /// Name of the user that the command runs as.
     fn user(&self) -> String {
         match &self.identity {
             Some(user) => user.name.clone(),
             None => Invoker::effective_name(),
+        }
+    }
+
+    /// Id of the user that the command runs as.
+    fn user_id(&self) -> u32 {
+        match &self.identity {
+            Some(user) => user.uid,
+            None => Uid::effective().as_raw(),
         }
     }
 

@@ -10,6 +10,7 @@ use gctrace_probes::Loading;
 use gctrace_probes::ProgramKind;
 use nix::unistd::Gid;
 use nix::unistd::Uid;
+use std::env::consts::ARCH;
 use std::ffi::CString;
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -84,7 +85,7 @@ impl fmt::Display for PreloadObstacle {
             ),
             ObstacleKind::Machine(machine) => write!(
                 formatter,
-                "{file} is a program for {machine}: the library is built for x86-64"
+                "{file} is a program for {machine}: the library is built for {ARCH}"
             ),
             ObstacleKind::Drops(word) => write!(
                 formatter,

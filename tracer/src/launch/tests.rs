@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::files::NewTrace;
-use crate::files::create_command_output;
+use crate::files::command_output::create_command_output;
 use crate::files::write_export;
 use crate::files::write_manual_pages;
 use crate::launch::invoker::PrivilegeTool;

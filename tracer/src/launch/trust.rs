@@ -1,14 +1,18 @@
-//! Which users may change a file: with more rights than its user, gctrace loads only what root
-//! chose.
+//! Which users may change a file: with more rights than its user, gctrace loads into a command only
+//! what root or the command's user chose.
 
 use crate::privileges::has_more_rights_than_its_user;
 use crate::privileges::in_foreign_user_namespace;
+use nix::errno::Errno;
 use nix::unistd::Gid;
 use nix::unistd::Group;
 use nix::unistd::Uid;
 use nix::unistd::User;
+use std::ffi::CString;
 use std::fmt;
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -17,7 +21,7 @@ use std::path::PathBuf;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// A part of a path that a user other than root may write, and so replace what the path leads to.
+/// A part of a path that others may write, and so replace what the path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WritablePath {
     /// The file, or a folder on the way to it.
@@ -54,17 +58,18 @@ pub(crate) fn rights_beyond_user(for_another: bool) -> Option<&'static str> {
     has_more_rights_than_its_user().then_some("with file capabilities")
 }
 
-/// The first part of an absolute path, from its end, that a user other than root may write; the
-/// path must contain no links. A folder in which each user may remove only their own files (`/tmp`)
-/// counts as well: any user can have created what is there. Group permissions also bound access
-/// lists (acl(5)).
+/// The first part of an absolute path, from its end, that someone other than root and `user` may
+/// write; the path must contain no links. That user may: code of theirs could be loaded into their
+/// programs anyway. As in sshd's StrictModes, a folder in which each user may remove only their own
+/// files (`/tmp`) counts as well. Group permissions also bound access lists (acl(5)).
 ///
 /// # Errors
 /// A part cannot be examined.
-pub(crate) fn writable_by_others(path: &Path) -> io::Result<Option<WritablePath>> {
+pub(crate) fn writable_by_others(path: &Path, user: u32) -> io::Result<Option<WritablePath>> {
     for part in path.ancestors() {
         let found = std::fs::symlink_metadata(part)?;
-        if let Some(who) = writer(found.uid(), found.gid(), found.mode()) {
+        let by_user_alone = || is_private_group(found.gid(), user) && !has_access_list(part);
+        if let Some(who) = writer(&found, user, by_user_alone) {
             let part = part.to_owned();
             return Ok(Some(WritablePath { part, who }));
         }
@@ -72,61 +77,47 @@ pub(crate) fn writable_by_others(path: &Path) -> io::Result<Option<WritablePath>
     Ok(None)
 }
 
-fn writer(uid: u32, gid: u32, mode: u32) -> Option<PathWriter> {
-    if uid != 0 {
-        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-        let name = user.map_or_else(|| format!("user {uid}"), |user| user.name);
+/// `private`: whether the file's group consists of `user`.
+fn writer(found: &Metadata, user: u32, private: impl FnOnce() -> bool) -> Option<PathWriter> {
+    let (uid, gid, mode) = (found.uid(), found.gid(), found.mode());
+    if uid != 0 && uid != user {
+        let owner = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+        let name = owner.map_or_else(|| format!("user {uid}"), |owner| owner.name);
         return Some(PathWriter::Owner(name));
     }
     if mode & OTHERS_WRITE != 0 {
         return Some(PathWriter::Everyone);
     }
-    (mode & GROUP_WRITES != 0).then(|| {
+    (mode & GROUP_WRITES != 0 && !private()).then(|| {
         let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
         PathWriter::Group(group.map_or_else(|| gid.to_string(), |group| group.name))
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
-
-    #[test]
-    fn who_may_write() {
-        assert_eq!(writer(0, 0, 0o100_755), None);
-        assert_eq!(writer(0, 0, 0o040_755), None);
-        assert_eq!(writer(0, 7, 0o100_644), None);
-        assert_eq!(writer(0, 0, 0o041_777), Some(PathWriter::Everyone));
-        assert_eq!(
-            writer(0, 0, 0o100_775),
-            Some(PathWriter::Group("root".into()))
-        );
-        let unknown_uid = u32::MAX - 5;
-        assert_eq!(
-            writer(unknown_uid, 0, 0o100_755),
-            Some(PathWriter::Owner(format!("user {unknown_uid}")))
-        );
-    }
-
-    #[test]
-    fn each_folder_on_the_way_counts() {
-        assert_eq!(writable_by_others(Path::new("/usr/bin/env")).unwrap(), None);
-        let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("open");
-        fs::create_dir(&folder).unwrap();
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
-        let file = folder.join("x");
-        fs::write(&file, "").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        let found = writable_by_others(&file).unwrap().expect("a part");
-        if Uid::effective().is_root() {
-            assert_eq!(found.part, folder);
-            assert!(found.to_string().starts_with("everyone may write"));
-        } else {
-            assert_eq!(found.part, file);
-        }
-        assert!(writable_by_others(&folder.join("none")).is_err());
-    }
+/// Whether the group is the user's own (useradd(8), USERGROUPS_ENAB): their primary one, named like
+/// them, without other members. Root's is none: services and containers use it.
+fn is_private_group(gid: u32, user: u32) -> bool {
+    let user = User::from_uid(Uid::from_raw(user)).ok().flatten();
+    let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
+    user.zip(group).is_some_and(|(user, group)| {
+        !user.uid.is_root()
+            && user.gid == group.gid
+            && user.name == group.name
+            && group.mem.iter().all(|member| *member == user.name)
+    })
 }
+
+/// Whether the file has an access list, which may let other users write where the group may.
+fn has_access_list(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return true;
+    };
+    let name = c"system.posix_acl_access";
+    // SAFETY: two C strings; without a buffer only the length is returned.
+    let length = unsafe { libc::lgetxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
+    let none = [libc::ENODATA, libc::EOPNOTSUPP];
+    length >= 0 || !none.contains(&Errno::last_raw())
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use crate::args::RecordConfig;
 use crate::args::RecordTarget;
-use crate::files::NameValues;
+use crate::files::name::NameValues;
 use crate::launch::Invoker;
 use crate::launch::act_as;
 use crate::record::clock;

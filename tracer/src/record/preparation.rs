@@ -3,7 +3,7 @@
 use crate::args::RecordConfig;
 use crate::args::RecordTarget;
 use crate::files::NewTrace;
-use crate::files::expand;
+use crate::files::name::expand;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::Signals;

@@ -15,7 +15,7 @@ use super::table::width;
 use super::table::wrap;
 use super::text;
 use super::words::places;
-use crate::apply::GcSetting;
+use crate::setting::GcSetting;
 use crate::units::bytes;
 use crate::units::count;
 use crate::units::counted;

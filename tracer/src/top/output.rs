@@ -3,10 +3,10 @@
 //! Never a pipe or terminal of gctrace: the command must be able to write after gctrace has exited
 //! or was killed.
 
-use crate::files::create_command_output;
-use crate::files::create_temporary_output;
-use crate::files::read_command_output;
-use crate::files::remove_command_output;
+use crate::files::command_output::create_command_output;
+use crate::files::command_output::create_temporary_output;
+use crate::files::command_output::read_command_output;
+use crate::files::command_output::remove_command_output;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::StdioFiles;
@@ -129,7 +129,7 @@ fn streams(opened: Option<File>, on_screen: bool) -> std::io::Result<StdioFiles>
     let input = on_screen.then(|| File::open("/dev/null")).transpose()?;
     let (output, error) = match opened {
         Some(file) => (file.try_clone()?, Some(file)),
-        None => (File::from(print::error_descriptor()?), None),
+        None => (File::from(print::descriptors::error_descriptor()?), None),
     };
     Ok(StdioFiles {
         input,

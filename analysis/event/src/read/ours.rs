@@ -2,8 +2,11 @@
 
 use super::TraceInput;
 use super::error::ReadError;
-use crate::line::FIRST_BYTES;
 use std::io::Read;
+
+/// The first bytes of every trace: its opening and the name of the header's event.
+const FIRST_BYTES: &[u8] =
+    br#"{"displayTimeUnit":"ns","traceEvents":[{"ph":"M","name":"gctrace_header""#;
 
 /// Whether these bytes start like gctrace's own traces, compressed or not. Reads only the start.
 ///

@@ -71,7 +71,7 @@ unsafe fn third_letter(api: &PythonApi, phase: Object) -> Option<u8> {
             (api.PyErr_Clear)();
             return None;
         }
-        (length > 2).then(|| text.add(2).read().cast_unsigned())
+        (length > 2).then(|| text.cast::<u8>().add(2).read())
     }
 }
 

@@ -144,7 +144,7 @@ fn other_files_are_refused() {
 
 /// The library as cargo built it.
 fn built() -> PathBuf {
-    let folders = folders();
+    let folders = folders_beside();
     let files = folders.iter().map(|folder| folder.join(LIBRARY));
     let found = files.into_iter().find(|file| file.exists());
     found.expect("cargo builds the library with gctrace")
@@ -201,11 +201,6 @@ fn as_root_files_of_others_are_refused() {
             .contains("sudo install -D -m 755 /var/tmp/")
     );
     std::os::unix::fs::chown(&file, Some(65534), None).expect("chown");
-    let refused = usable(&file, &plan).expect_err("refused");
-    assert!(
-        refused.to_string().contains("belongs to nobody"),
-        "{refused}"
-    );
     plan.identity = None;
     let refused = usable(&file, &plan).expect_err("root's own programs too");
     assert!(
@@ -232,4 +227,134 @@ fn as_root_files_of_others_are_refused() {
         matches!(refused, LibraryError::Separator { .. }),
         "{refused}"
     );
+}
+
+/// The library as a build with GCTRACE_BUNDLE has it inside.
+fn embedded() -> BundledLibrary {
+    bundle::tests::bundled(&fs::read(built()).expect("read"))
+}
+
+#[test]
+fn the_embedded_library_is_used_from_the_first_place_that_can_have_it() {
+    let place = trusted_place();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let good = place.path().join("good");
+    let places = ["/dev/null/none".into(), "/proc/none".into(), good.clone()];
+    let mut plan = plan(&[]);
+    if Uid::effective().is_root() {
+        plan.identity = Some(Invoker::from_ids(65534, 65534, Some(PrivilegeTool::Sudo)));
+    }
+    let path = copied(&embedded(), &places, &plan).expect("usable");
+    assert!(path.starts_with(&good), "{path:?}");
+    assert_eq!(
+        fs::read(&path).expect("read"),
+        fs::read(built()).expect("read")
+    );
+    let refused = copied(&embedded(), &places[..2], &plan).expect_err("no place");
+    let text = refused.to_string();
+    assert!(text.contains("/dev/null/none ("), "{text}");
+    assert!(text.contains("/proc/none ("), "{text}");
+    assert!(refused.remedy().contains("XDG_CACHE_HOME="), "{refused:?}");
+}
+
+#[test]
+fn with_root_rights_a_copy_in_tmp_is_not_used() {
+    if !Uid::effective().is_root() {
+        eprintln!("skipped with_root_rights_a_copy_in_tmp_is_not_used: it needs root");
+        return;
+    }
+    let place = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let places = [place.path().to_owned()];
+    let refused = copied(&embedded(), &places, &plan(&[])).expect_err("refused");
+    let text = refused.to_string();
+    assert!(text.contains("everyone may write /var/tmp"), "{text}");
+}
+
+#[test]
+fn a_file_next_to_gctrace_wins() {
+    let nowhere = [PathBuf::from("/dev/null/none")];
+    let path = first_usable(&plan(&[]), Some(&embedded()), &nowhere).expect("usable");
+    let beside = fs::canonicalize(built()).expect("a path");
+    assert_eq!(path, beside);
+}
+
+/// The rule of sshd's StrictModes: root's files, and those of the user that the command runs as.
+#[test]
+fn as_root_the_commands_users_own_library_is_loaded() {
+    if !Uid::effective().is_root() {
+        eprintln!("skipped as_root_the_commands_users_own_library_is_loaded: it needs root");
+        return;
+    }
+    let (alice, mallory) = (61_301, 61_303);
+    let mut plan = plan(&[]);
+    plan.identity = Some(Invoker::from_ids(alice, alice, Some(PrivilegeTool::Sudo)));
+    let place = trusted_place();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let venv = place.path().join("venv");
+    fs::create_dir(&venv).expect("mkdir");
+    let file = venv.join(LIBRARY);
+    fs::copy(built(), &file).expect("copy");
+    let give = |user| {
+        for part in [&venv, &file] {
+            std::os::unix::fs::chown(part, Some(user), Some(user)).expect("chown");
+        }
+    };
+    give(alice);
+    assert_eq!(usable(&file, &plan), Ok(file.clone()));
+    // A closed home.
+    fs::set_permissions(&venv, fs::Permissions::from_mode(0o700)).expect("chmod");
+    assert_eq!(usable(&file, &plan), Ok(file.clone()));
+    let not_trusted = |plan: &LaunchPlan, file: &Path| {
+        let refused = usable(file, plan).expect_err("refused");
+        assert!(
+            matches!(refused, LibraryError::NotTrusted { .. }),
+            "{refused}"
+        );
+    };
+    give(mallory);
+    not_trusted(&plan, &file);
+    // A link of the attacker's leads to the user's own file: allowed, as it is the user's own.
+    give(alice);
+    let links = place.path().join("mallory");
+    fs::create_dir(&links).expect("mkdir");
+    let link = links.join(LIBRARY);
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    std::os::unix::fs::chown(&links, Some(mallory), None).expect("chown");
+    assert_eq!(usable(&link, &plan), Ok(file.clone()));
+    // And one of the user's to the attacker's file is not.
+    let theirs = links.join("theirs.so");
+    fs::copy(built(), &theirs).expect("copy");
+    std::os::unix::fs::chown(&theirs, Some(mallory), None).expect("chown");
+    let link = venv.join("link.so");
+    std::os::unix::fs::symlink(&theirs, &link).expect("a link");
+    not_trusted(&plan, &link);
+    // Root's own commands load root's files only.
+    plan.identity = None;
+    not_trusted(&plan, &file);
+}
+
+/// The user can put anything in the place of their own file: opening it must neither wait nor have
+/// an effect with root's rights.
+#[test]
+fn a_swapped_file_is_opened_as_the_user() {
+    let place = trusted_place();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let mut plan = plan(&[]);
+    if Uid::effective().is_root() {
+        plan.identity = Some(Invoker::from_ids(61_301, 61_301, Some(PrivilegeTool::Sudo)));
+    }
+    let file = place.path().join(LIBRARY);
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::from_bits_truncate(0o644)).expect("a FIFO");
+    let refused = open_as_user(&file, &plan).expect_err("a FIFO").to_string();
+    assert!(refused.contains("not a file"), "{refused}");
+    fs::remove_file(&file).expect("remove");
+    std::os::unix::fs::symlink("/etc/shadow", &file).expect("a link");
+    open_as_user(&file, &plan).expect_err("a link");
+    fs::remove_file(&file).expect("remove");
+    fs::write(&file, "secret").expect("write");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).expect("chmod");
+    if Uid::effective().is_root() {
+        let refused = open_as_user(&file, &plan).expect_err("closed").to_string();
+        assert!(refused.contains("may not read"), "{refused}");
+    }
 }

@@ -22,6 +22,9 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::time::Instant;
+use terminal_size::Height;
+use terminal_size::Width;
+use terminal_size::terminal_size_of;
 
 /// Result of waiting for the terminal.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +77,8 @@ impl TerminalDevice {
 
     /// Columns and lines; `None` if unknown.
     pub(crate) fn size(&self) -> Option<(u16, u16)> {
-        print::terminal_size(self.descriptor.as_fd())
+        let (Width(columns), Height(lines)) = terminal_size_of(&self.descriptor)?;
+        Some((columns, lines))
     }
 
     /// The current terminal mode (tcgetattr(3)), to be restored later.
@@ -172,7 +176,7 @@ impl TerminalDevice {
 
 /// Standard output itself, if it is also readable: shells open the terminal once for both directions.
 fn inherited() -> Option<OwnedFd> {
-    let stdout = print::output_descriptor().ok()?;
+    let stdout = print::descriptors::output_descriptor().ok()?;
     let flags = nix::fcntl::fcntl(&stdout, FcntlArg::F_GETFL).ok()?;
     (flags & libc::O_ACCMODE == libc::O_RDWR).then_some(stdout)
 }

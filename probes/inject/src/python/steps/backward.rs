@@ -4,6 +4,7 @@
 //! stack unchanged, which also lets exceptions pass. It is part of the library's table of symbols
 //! always; without a recording it only jumps, and without torch nothing calls it.
 
+use crate::arch::stand_before;
 use crate::dlopen;
 use crate::recording::guarded;
 use std::ffi::CStr;
@@ -25,39 +26,22 @@ type CurrentTask = unsafe extern "C" fn() -> c_int;
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static TASK: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Interposes torch's. Six registers with arguments and one word keep the stack 16-byte aligned for
-/// the call; the seventh word is the caller.
+/// Interposes torch's.
 ///
 /// # Safety
 /// As of that function.
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_")]
 pub(crate) unsafe extern "C" fn execute() {
-    std::arch::naked_asm!(
-        "endbr64",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "mov rdi, [rsp + 48]",
-        "sub rsp, 8",
-        "call {before}",
-        "add rsp, 8",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
-        before = sym before,
-    )
+    stand_before!(before)
 }
 
 /// Marks a pass, and returns the real function's address.
-unsafe extern "C" fn before(caller: *const c_void) -> *const c_void {
+unsafe extern "C" fn before(
+    _engine: *const c_void,
+    _edges: *const c_void,
+    caller: *const c_void,
+) -> *const c_void {
     let mut real = REAL.load(Ordering::Acquire);
     if real.is_null() {
         real = guarded(|| find(caller)).unwrap_or(std::ptr::null_mut());

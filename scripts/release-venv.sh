@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Creates a virtual environment with the tools that make and check releases: zig, which compiles and
+# links for an old glibc and other machines, cargo-zigbuild, maturin, auditwheel and uv.
+#
+#   scripts/release-venv.sh [FOLDER]            (default: .venv-release; 510 MB, 140 MB to download)
+#
+# Prints its folder `bin`, for the front of PATH. If that fails, prints the reason to stderr and
+# exits with 1. Versions are pinned: the same tools make the same bytes.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-$here/../.venv-release}
+packages=(ziglang==0.17.1 cargo-zigbuild==0.24.0 maturin==1.16.0 auditwheel==6.8.2 uv==0.13.9)
+
+mkdir -p "$(dirname "$folder")"
+folder=$(cd "$(dirname "$folder")" && pwd)/$(basename "$folder")
+log=$folder.log
+
+give_up() {
+    echo "release-venv: $1" >&2
+    exit 1
+}
+
+works() {
+    { "$folder/bin/zig" version && "$folder/bin/cargo-zigbuild" --version && "$folder/bin/maturin" --version &&
+        "$folder/bin/auditwheel" --version && "$folder/bin/uv" --version; } >>"$log" 2>&1
+}
+
+exec 9>"$folder.lock"
+flock 9
+if [ "$(cat "$folder/.complete" 2>/dev/null)" = "${packages[*]}" ] && works; then
+    echo "$folder/bin"
+    exit 0
+fi
+
+: >"$log"
+# The system's Python has the modules that auditwheel needs; others may be without.
+python=/usr/bin/python3
+"$python" -c 'import ensurepip' 2>>"$log" || give_up "no Python with venv (Debian, Ubuntu: apt-get install python3-venv)"
+rm -rf "$folder"
+"$python" -m venv "$folder" >>"$log" 2>&1 || give_up "the environment could not be created (see $log)"
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "${packages[@]}" >>"$log" 2>&1 ||
+    give_up "${packages[*]} could not be installed (see $log)"
+# The package has the program outside `bin`; cargo-zigbuild looks for it in PATH.
+ln -s "$("$folder/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__))')/zig" "$folder/bin/zig"
+works || give_up "the tools are installed but do not run (see $log)"
+echo "${packages[*]}" >"$folder/.complete"
+echo "$folder/bin"

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Sourced by scripts/release.sh and the scripts here: what they share, and how cargo is called.
+#
+# From the environment:
+#   RELEASE_ARCH     x86_64 or aarch64                       (default: this machine's)
+#   RELEASE_PROFILE  release or dev                          (default: release)
+#   RELEASE_OUT      folder of the artifacts                 (default: dist)
+#   RELEASE_STAGE    folder of what binaries.sh makes        (default: OUT/stage-ARCH)
+# And as usual: RUSTC, CARGO_TARGET_DIR, SOURCE_DATE_EPOCH (default: time of the commit).
+#
+# Two builds of a commit give the same bytes, wherever the checkout and the toolchain lie: compilers
+# write paths without them, and archives have the time of the commit.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
+
+release_packages=("${build_packages[@]}" autoconf automake autopoint binutils bison flex gawk libtool
+    python3 python3-venv xz-utils)
+
+RELEASE_ARCH=${RELEASE_ARCH:-$(uname -m)}
+RELEASE_PROFILE=${RELEASE_PROFILE:-release}
+RELEASE_OUT=$(realpath -m "${RELEASE_OUT:-$checkout/dist}")
+RELEASE_STAGE=$(realpath -m "${RELEASE_STAGE:-$RELEASE_OUT/stage-$RELEASE_ARCH}")
+export RELEASE_ARCH RELEASE_PROFILE RELEASE_OUT RELEASE_STAGE
+case $RELEASE_ARCH in
+x86_64 | aarch64) ;;
+*) die "no architecture '$RELEASE_ARCH': x86_64, aarch64" ;;
+esac
+case $RELEASE_PROFILE in
+release | dev) ;;
+*) die "no profile '$RELEASE_PROFILE': release, dev" ;;
+esac
+mkdir -p "$RELEASE_OUT"
+
+# The oldest glibc that the artifacts run with.
+release_glibc=2.17
+release_target=$RELEASE_ARCH-unknown-linux-gnu
+# shellcheck disable=SC2034  # for the sourcing scripts
+release_version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$checkout/Cargo.toml")
+release_target_folder=${CARGO_TARGET_DIR:-$checkout/target}
+# shellcheck disable=SC2034  # for the sourcing scripts
+release_built=$release_target_folder/$release_target/${RELEASE_PROFILE/#dev/debug}
+# A commit's time in UTC; without git, the first that a zip archive can hold.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$checkout" log -1 --format=%ct 2>/dev/null || echo 315532800)}
+export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
+umask 022
+
+# Prints 'FOLDER=NAME' for each folder whose path must not show.
+release_paths() {
+    local home=${CARGO_HOME:-$HOME/.cargo} folder
+    # Later ones win, and a target folder may lie in the checkout.
+    printf '%s=%s\n' "$checkout" gctrace "$release_target_folder" target
+    for folder in "$home"/registry/src/*/ "$home"/git/checkouts/; do
+        if [ -d "$folder" ]; then printf '%s=%s\n' "${folder%/}" crates; fi
+    done
+}
+
+# Sets the array `release_cargo`: options that every call of cargo gets.
+release_options() {
+    local mapping flags=() c_flags=
+    while IFS= read -r mapping; do
+        flags+=("'--remap-path-prefix=$mapping'")
+        c_flags+=" -ffile-prefix-map=$mapping"
+    done < <(release_paths)
+    release_cargo=(--locked --profile "$RELEASE_PROFILE"
+        --config "build.rustflags=[$(IFS=,; echo "${flags[*]}")]")
+    # libelf, zlib and libbpf.
+    export "CFLAGS_${release_target//-/_}=${c_flags# }"
+}
+
+# release_build ARG...: cargo build with zig as linker and C compiler.
+release_build() {
+    PATH=$release_tools:$PATH build zigbuild --target "$release_target.$release_glibc" "${release_cargo[@]}" "$@"
+}
+
+need_packages releases "${release_packages[@]}"
+need_cargo
+[ "$builder" = "$(id -un)" ] || die "run it as $builder, without sudo"
+release_tools=$("$checkout/scripts/release-venv.sh") || die "the tools could not be installed"
+if [ "$RELEASE_ARCH" != "$(uname -m)" ] && [ -z "${RUSTC:-}" ]; then
+    RUSTC=$("$checkout/scripts/cross-rust.sh" "$checkout/.cross-rust" "$release_target") ||
+        die "there is no Rust compiler for $RELEASE_ARCH"
+    export RUSTC
+fi
+release_options

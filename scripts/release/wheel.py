@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Puts the stripped program into a wheel, in place of the one that maturin compiled.
+
+    scripts/release/wheel.py WHEEL PROGRAM OUT
+
+Writes OUT/NAME of the wheel, with sorted entries, the times of SOURCE_DATE_EPOCH and nothing that
+depends on the machine: the same contents give the same bytes.
+"""
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import sys
+import time
+import zipfile
+
+
+def digest(content):
+    """As RECORD has it."""
+    value = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
+    return "sha256=" + value.rstrip(b"=").decode()
+
+
+def record(files):
+    """Content of RECORD, which lists itself without a digest."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    for name, (content, _) in sorted(files.items()):
+        row = ["", ""] if name.endswith(".dist-info/RECORD") else [digest(content), len(content)]
+        writer.writerow([name, *row])
+    return lines.getvalue().encode()
+
+
+def main():
+    wheel, program, out = sys.argv[1:]
+    stamp = time.gmtime(max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))[:6]
+    with zipfile.ZipFile(wheel) as archive:
+        files = {info.filename: (archive.read(info), info.external_attr >> 16) for info in archive.infolist()
+                 if not info.is_dir()}
+    (entry,) = (name for name in files if name.endswith(".data/scripts/gctrace"))
+    (listing,) = (name for name in files if name.endswith(".dist-info/RECORD"))
+    with open(program, "rb") as file:
+        files[entry] = (file.read(), files[entry][1])
+    files[listing] = (record(files), files[listing][1])
+    path = os.path.join(out, os.path.basename(wheel))
+    with zipfile.ZipFile(path + ".new", "w") as archive:
+        # Installers look for the metadata first: it goes last, as the format recommends.
+        for name in sorted(files, key=lambda name: (".dist-info/" in name, name)):
+            content, mode = files[name]
+            info = zipfile.ZipInfo(name, stamp)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.create_system = 3
+            info.external_attr = (0o100755 if mode & 0o111 else 0o100644) << 16
+            archive.writestr(info, content, compresslevel=9)
+    os.rename(path + ".new", path)
+
+
+if __name__ == "__main__":
+    main()

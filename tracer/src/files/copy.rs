@@ -1,0 +1,65 @@
+//! A private copy of bytes in this binary, checked at each use.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::io::Read as _;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use nix::unistd::Uid;
+
+/// Permissions of a copy, whatever the umask: a program of another user loads root's.
+const MODE: u32 = 0o644;
+
+/// Makes the file at `path` a copy of `contents` that only this process's user can write. One that
+/// is already there stays: programs have it mapped. Anything else, links included, is replaced by a
+/// rename. `path` is in a folder in which only this process's user can write.
+///
+/// # Errors
+/// The copy cannot be written. What was there before remains.
+pub(crate) fn keep_copy(path: &Path, contents: &[u8]) -> io::Result<()> {
+    if is_copy(path, contents) {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut made = tempfile::Builder::new()
+        .prefix(".gctrace-")
+        .tempfile_in(folder)?;
+    made.write_all(contents)?;
+    let permissions = std::fs::Permissions::from_mode(MODE);
+    made.as_file().set_permissions(permissions)?;
+    made.as_file().sync_all()?;
+    // Without replacing: on a network file system, the pages of a file that another machine has
+    // replaced are gone for the programs that mapped it.
+    match made.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        // Another process was first.
+        Err(_) if is_copy(path, contents) => Ok(()),
+        Err(error) => match error.file.persist(path) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.error),
+        },
+    }
+}
+
+/// Whether `path` is a regular file with these contents that belongs to this process's user, who
+/// alone can write it.
+fn is_copy(path: &Path, contents: &[u8]) -> bool {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
+    let Ok(file) = opened else { return false };
+    let as_expected = file.metadata().is_ok_and(|found| {
+        found.is_file()
+            && found.uid() == Uid::effective().as_raw()
+            && found.mode() & 0o7777 == MODE
+            && found.len() == contents.len() as u64
+    });
+    let mut present = Vec::with_capacity(contents.len());
+    let limit = contents.len() as u64 + 1;
+    as_expected && file.take(limit).read_to_end(&mut present).is_ok() && present == contents
+}

@@ -1,0 +1,166 @@
+//! Paths that others can and cannot change.
+
+use super::*;
+use std::fs;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::chown;
+use test_kit::limit::WithTimeout as _;
+
+/// Ids without an account.
+const ALICE: u32 = 61_301;
+const MALLORY: u32 = 61_303;
+
+/// A folder below one that only root can write; `None`, and a line with the reason, without root.
+fn trusted_place(test: &str) -> Option<tempfile::TempDir> {
+    if !Uid::effective().is_root() {
+        eprintln!("skipped {test}: it needs root");
+        return None;
+    }
+    let place = tempfile::tempdir_in("/usr/local/lib").expect("a folder");
+    set_mode(place.path(), 0o755);
+    Some(place)
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+}
+
+fn found(path: &Path, user: u32) -> Option<String> {
+    let found = writable_by_others(path, user).expect("examined");
+    found.map(|part| part.to_string())
+}
+
+#[test]
+fn only_root_and_the_commands_user_may_write() {
+    let Some(place) = trusted_place("only_root_and_the_commands_user_may_write") else {
+        return;
+    };
+    let folder = place.path().join("venv");
+    fs::create_dir(&folder).expect("mkdir");
+    let file = folder.join("x.so");
+    fs::write(&file, "").expect("write");
+    set_mode(&file, 0o755);
+    assert_eq!(found(&file, 0), None);
+    assert_eq!(found(&file, ALICE), None);
+
+    for part in [&folder, &file] {
+        chown(part, Some(ALICE), Some(ALICE)).expect("chown");
+        assert_eq!(found(&file, ALICE), None, "{part:?}");
+        let belongs = format!("{} belongs to user {ALICE}", part.display());
+        assert_eq!(found(&file, 0).as_ref(), Some(&belongs));
+        assert_eq!(found(&file, MALLORY), Some(belongs));
+        chown(part, Some(MALLORY), None).expect("chown");
+        assert!(found(&file, ALICE).is_some(), "{part:?}");
+        chown(part, Some(0), Some(0)).expect("chown");
+    }
+
+    for (mode, who) in [
+        (0o775, "group root"),
+        (0o757, "everyone"),
+        (0o1777, "everyone"),
+    ] {
+        for part in [&folder, &file] {
+            set_mode(part, mode);
+            for user in [0, ALICE] {
+                let text = found(&file, user).expect("refused");
+                assert_eq!(text, format!("{who} may write {}", part.display()));
+            }
+            set_mode(part, 0o755);
+        }
+    }
+    assert!(writable_by_others(&folder.join("none"), 0).is_err());
+}
+
+/// The sticky bit protects what is in the folder now, not who created it.
+#[test]
+fn a_file_below_tmp_is_anyones() {
+    let place = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let file = place.path().join("x.so");
+    fs::write(&file, "").expect("write");
+    let user = Uid::effective().as_raw();
+    let text = found(&file, user).expect("refused");
+    assert!(text.ends_with("may write /var/tmp"), "{text}");
+}
+
+/// Two users with groups of their own, removed on drop.
+struct Users([User; 2]);
+
+impl Users {
+    fn create(test: &str) -> Option<Self> {
+        if std::env::var_os("GCTRACE_TEST_SUDO").is_none_or(|value| value != "1") {
+            eprintln!("skipped {test}: it creates users; GCTRACE_TEST_SUDO=1 allows that");
+            return None;
+        }
+        let created = ["a", "m"].map(|letter| {
+            let name = format!("gct-t{letter}-{}", std::process::id() % 100_000);
+            let options = ["--no-create-home", "--user-group", &name];
+            run("useradd", &options);
+            let user = User::from_name(&name).expect("the user database");
+            user.expect("created")
+        });
+        Some(Self(created))
+    }
+}
+
+impl Drop for Users {
+    fn drop(&mut self) {
+        for user in &self.0 {
+            let mut command = std::process::Command::new("userdel");
+            let _ = command.arg(&user.name).output_in_time();
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = std::process::Command::new(program)
+        .args(arguments)
+        .output_in_time()
+        .expect("it starts");
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {output:?}"
+    );
+}
+
+#[test]
+fn a_private_group_is_its_users_alone() {
+    let test = "a_private_group_is_its_users_alone";
+    let Some((place, users)) = trusted_place(test).zip(Users::create(test)) else {
+        return;
+    };
+    let [alice, mallory] = &users.0;
+    let (alices, mallorys) = (alice.uid.as_raw(), mallory.uid.as_raw());
+    let file = place.path().join("x.so");
+    fs::write(&file, "").expect("write");
+    chown(&file, Some(alices), Some(alice.gid.as_raw())).expect("chown");
+    set_mode(&file, 0o775);
+    assert_eq!(found(&file, alices), None);
+    assert!(
+        found(&file, mallorys)
+            .expect("refused")
+            .contains("belongs to")
+    );
+
+    // An access list lets others write as far as the group may.
+    let list = format!("user:{}:rw", mallory.name);
+    let file_text = file.display().to_string();
+    let listed = std::process::Command::new("setfacl")
+        .args(["-m", &list, &file_text])
+        .output();
+    match listed {
+        Ok(output) if output.status.success() => {
+            assert!(found(&file, alices).expect("refused").starts_with("group "));
+            run("setfacl", &["-b", &file_text]);
+            assert_eq!(found(&file, alices), None);
+        }
+        other => eprintln!("part of {test} skipped: setfacl: {other:?}"),
+    }
+
+    // Another's private group, and a private group with a second member.
+    chown(&file, None, Some(mallory.gid.as_raw())).expect("chown");
+    assert!(found(&file, alices).expect("refused").starts_with("group "));
+    chown(&file, None, Some(alice.gid.as_raw())).expect("chown");
+    run("gpasswd", &["--add", &mallory.name, &alice.name]);
+    assert!(found(&file, alices).expect("refused").starts_with("group "));
+}

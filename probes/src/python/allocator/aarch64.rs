@@ -18,6 +18,7 @@ const GUESS_SPAN: usize = 16;
 const SIZE_SPAN: usize = 20;
 
 /// A load of a pointer at a known address.
+#[derive(Clone, Copy)]
 struct PointerLoad {
     /// Index of the instruction after it.
     next: usize,
@@ -79,7 +80,7 @@ pub(super) fn plain_calls(body: &[Instruction], pointer: u64) -> usize {
         .into_iter()
         .filter(|load| load.pointer == pointer)
         .filter(|load| calls(&body, load))
-        .filter_map(|load| guess(&body, load).is_none().then_some(()))
+        .filter(|load| guess(&body, *load).is_none())
         .count()
 }
 
@@ -95,13 +96,12 @@ pub(super) fn tested_register(way: &[Instruction]) -> Option<u8> {
     let mut uses = RegisterUses::new();
     let decoded = native(way);
     let span = || decoded.iter().enumerate().take(SIZE_SPAN);
-    let (at, (less, size)) = span().find_map(|(index, one)| {
+    let (at, size) = span().find_map(|(index, one)| {
         let (less, size, constant) = one.addition()?;
         let compares = |one: &Native| one.compared_constant() == Some((less, LARGEST_SMALL));
         let is_tested = span().skip(index + 1).any(|(_, one)| compares(one));
-        (constant == -1 && is_tested).then_some((index, (less, size)))
+        (constant == -1 && is_tested).then_some((index, size))
     })?;
-    let _ = less;
     let kept = way
         .iter()
         .take(at)
@@ -116,9 +116,7 @@ pub(super) fn passed(way: &[Instruction]) -> Option<u32> {
         .iter()
         .take(SIZE_SPAN)
         .position(|one| matches!(one.flow(), Flow::Call | Flow::IndirectCall))?;
-    let constants = way.iter().take(call).filter_map(Native::moved_constant);
-    constants
-        .filter(|(register, _)| *register == 1)
-        .map(|(_, constant)| constant)
-        .next()
+    let mut constants = way.iter().take(call).filter_map(Native::moved_constant);
+    let (_, constant) = constants.find(|(register, _)| *register == 1)?;
+    Some(constant)
 }

@@ -35,7 +35,7 @@ pub(crate) fn frame_layout(
 }
 
 /// How much larger `pthread_mutex_t` is than on x86-64, where it has 40 bytes (glibc's
-/// bits/pthreadtypes-arch.h). The GIL, which comes before the current thread in `_PyRuntime`, has
+/// `__SIZEOF_PTHREAD_MUTEX_T`). The GIL, which comes before the current thread in `_PyRuntime`, has
 /// two. No other offset of the tables comes after one.
 fn mutex_growth(machine: Machine) -> u32 {
     match machine {

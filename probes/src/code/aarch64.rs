@@ -11,9 +11,9 @@ pub(super) use known_values::forms;
 pub(super) use known_values::moved_argument;
 pub(crate) use known_values::with_known_values;
 
-use super::instruction::Flow;
-use super::instruction::RegisterUse;
-use super::instruction::Registers;
+use super::flow::Flow;
+use super::flow::RegisterUse;
+use super::flow::Registers;
 use crate::elf::ElfImage;
 use std::ops::Range;
 use yaxpeax_arch::Decoder;
@@ -34,22 +34,7 @@ pub(crate) struct Instruction {
     word: u32,
 }
 
-pub(super) fn decode(bytes: &[u8], address: u64) -> Vec<super::Instruction> {
-    instructions(bytes, address)
-        .map(super::Instruction::Aarch64)
-        .collect()
-}
-
-/// The instructions of this machine among them: all or none.
-pub(crate) fn native(body: &[super::Instruction]) -> Vec<Instruction> {
-    let native = |one: &super::Instruction| match one {
-        super::Instruction::Aarch64(one) => Some(*one),
-        super::Instruction::X86_64(_) => None,
-    };
-    body.iter().filter_map(native).collect()
-}
-
-fn instructions(bytes: &[u8], address: u64) -> impl Iterator<Item = Instruction> {
+pub(super) fn decode(bytes: &[u8], address: u64) -> impl Iterator<Item = Instruction> {
     let (words, _) = bytes.as_chunks::<4>();
     (0..).zip(words).map(move |(index, word)| Instruction {
         address: address.wrapping_add(index * 4),
@@ -403,7 +388,7 @@ pub(super) fn branches(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u64> {
 fn instructions_of(image: &ElfImage<'_>, wanted: impl Fn(&Instruction) -> bool) -> Vec<u64> {
     image
         .code()
-        .flat_map(|(address, bytes)| instructions(bytes, address))
+        .flat_map(|(address, bytes)| decode(bytes, address))
         .filter(wanted)
         .map(|one| one.address)
         .collect()

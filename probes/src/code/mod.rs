@@ -4,20 +4,23 @@
 //! answer it, chosen by the file's machine. Nothing here knows Python.
 
 pub(crate) mod aarch64;
+mod flow;
 mod functions;
 mod graph;
 mod instruction;
 mod references;
 mod x86_64;
 
+pub(crate) use flow::Flow;
+pub(crate) use flow::Registers;
 pub(crate) use functions::FunctionTable;
 pub(crate) use graph::CodeGraph;
-pub(crate) use instruction::Flow;
 pub(crate) use instruction::Instruction;
 pub(crate) use instruction::RegisterUses;
-pub(crate) use instruction::Registers;
 pub(crate) use instruction::decode;
 #[cfg(test)]
 pub(crate) use instruction::decode_bytes;
 pub(crate) use instruction::moved_argument;
+pub(crate) use instruction::of_aarch64;
+pub(crate) use instruction::of_x86_64;
 pub(crate) use references::near_loads;

@@ -3,9 +3,10 @@
 
 use super::FunctionTable;
 use super::aarch64;
-use super::instruction::Flow;
+use super::flow::Flow;
 use super::instruction::Instruction;
 use super::instruction::decode;
+use super::instruction::of_aarch64;
 use super::x86_64;
 use crate::elf::ElfImage;
 use crate::elf::Machine;
@@ -76,8 +77,10 @@ pub(crate) fn branches(
 
 fn loads_address(machine: Machine, body: &[Instruction], target: u64) -> bool {
     match machine {
-        Machine::X86_64 => x86_64::loads_address(body, target),
-        Machine::Aarch64 => aarch64::forms(&aarch64::native(body), target),
+        Machine::X86_64 => body
+            .iter()
+            .any(|one| matches!(one, Instruction::X86_64(one) if x86_64::loads(one, target))),
+        Machine::Aarch64 => aarch64::forms(&of_aarch64(body), target),
     }
 }
 

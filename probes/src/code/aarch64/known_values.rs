@@ -2,9 +2,8 @@
 
 use super::Instruction;
 use super::STACK_POINTER;
-use crate::code::instruction;
-use crate::code::instruction::Flow;
-use crate::code::instruction::Registers;
+use crate::code::flow::Flow;
+use crate::code::flow::Registers;
 use std::collections::HashMap;
 
 /// Registers with values that follow from the instructions alone.
@@ -203,13 +202,10 @@ pub(in crate::code) fn forms(body: &[Instruction], target: u64) -> bool {
 }
 
 /// `N` of a function that only adds `N` to its first argument and jumps.
-pub(in crate::code) fn moved_argument(body: &[instruction::Instruction]) -> Option<u64> {
+pub(in crate::code) fn moved_argument(body: &[Instruction]) -> Option<u64> {
     let mut known = KnownValues::default();
     known.set(0, Some(0));
     for one in body.iter().take(4) {
-        let instruction::Instruction::Aarch64(one) = one else {
-            return None;
-        };
         match one.flow() {
             Flow::Jump => return known.get(0).filter(|moved| *moved != 0),
             Flow::Next => known.follow(one),
@@ -222,16 +218,13 @@ pub(in crate::code) fn moved_argument(body: &[instruction::Instruction]) -> Opti
 #[cfg(test)]
 mod tests {
     use super::forms;
-    use crate::code::aarch64::native;
-    use crate::code::decode_bytes;
-    use crate::elf::Machine;
+    use crate::code::aarch64::Instruction;
+    use crate::code::aarch64::decode;
 
     fn formed(words: &[u32], target: u64) -> bool {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        forms(
-            &native(&decode_bytes(Machine::Aarch64, &bytes, 0x10_0000)),
-            target,
-        )
+        let body: Vec<Instruction> = decode(&bytes, 0x10_0000).collect();
+        forms(&body, target)
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::code::Instruction;
 use crate::code::RegisterUses;
 use crate::code::aarch64::Instruction as Native;
 use crate::code::aarch64::KnownValues;
-use crate::code::aarch64::native;
 use crate::code::aarch64::with_known_values;
+use crate::code::of_aarch64;
 
 /// Maximum number of instructions between the load of the pointer and the branch.
 const GUESS_SPAN: usize = 16;
@@ -44,7 +44,7 @@ fn pointer_loads(body: &[Native]) -> Vec<PointerLoad> {
 }
 
 pub(super) fn guesses(body: &[Instruction]) -> Vec<AllocatorCall> {
-    let body = native(body);
+    let body = of_aarch64(body);
     pointer_loads(&body)
         .into_iter()
         .filter_map(|load| guess(&body, load))
@@ -75,7 +75,7 @@ fn guess(body: &[Native], mut load: PointerLoad) -> Option<AllocatorCall> {
 
 /// Calls through the loaded pointer, of loads that no guess follows.
 pub(super) fn plain_calls(body: &[Instruction], pointer: u64) -> usize {
-    let body = native(body);
+    let body = of_aarch64(body);
     pointer_loads(&body)
         .into_iter()
         .filter(|load| load.pointer == pointer)
@@ -94,7 +94,7 @@ fn calls(body: &[Native], load: &PointerLoad) -> bool {
 /// The register in `sub r, size, #1; cmp r, #511`, if it was not changed since the branch.
 pub(super) fn tested_register(way: &[Instruction]) -> Option<u8> {
     let mut uses = RegisterUses::new();
-    let decoded = native(way);
+    let decoded = of_aarch64(way);
     let span = || decoded.iter().enumerate().take(SIZE_SPAN);
     let (at, size) = span().find_map(|(index, one)| {
         let (less, size, constant) = one.addition()?;
@@ -111,7 +111,7 @@ pub(super) fn tested_register(way: &[Instruction]) -> Option<u8> {
 
 /// The constant moved into the second argument before a call.
 pub(super) fn passed(way: &[Instruction]) -> Option<u32> {
-    let way = native(way);
+    let way = of_aarch64(way);
     let call = way
         .iter()
         .take(SIZE_SPAN)

@@ -186,6 +186,8 @@ impl Instruction {
             || indirect.iter().any(|value| self.is(0xffff_fc1f, *value))
     }
 
+    /// The decoder takes each of the 2^32 words, and prints it, without a panic: all were tried, with
+    /// overflow checks (yaxpeax-arm 0.5.0). It knows every instruction of the interpreters tested.
     fn decoded(&self) -> Option<yaxpeax_arm::armv8::a64::Instruction> {
         let bytes = self.word.to_le_bytes();
         InstDecoder::default()

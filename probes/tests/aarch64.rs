@@ -311,7 +311,9 @@ proptest! {
 
     /// In code and everywhere else: an answer or an error, never a panic.
     #[test]
-    fn changed_bytes_never_panic(changes in prop::collection::vec((any::<u32>(), any::<u8>()), 400..4000)) {
+    fn changed_bytes_never_panic(
+        changes in prop::collection::vec((any::<u32>(), any::<u8>()), 400..4000)
+    ) {
         let files = interpreters::aarch64_files("changed_bytes_never_panic");
         if let Some(python) = files.iter().find(|python| !python.is("shared")) {
             let mut bytes = std::fs::read(&python.path).unwrap();

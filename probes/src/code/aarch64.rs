@@ -186,8 +186,9 @@ impl Instruction {
             || indirect.iter().any(|value| self.is(0xffff_fc1f, *value))
     }
 
-    /// The decoder takes each of the 2^32 words, and prints it, without a panic: all were tried, with
-    /// overflow checks (yaxpeax-arm 0.5.0). It knows every instruction of the interpreters tested.
+    /// The decoder takes each of the 2^32 words, and prints it, without a panic: all were tried,
+    /// with overflow checks (yaxpeax-arm 0.5.0). It knows every instruction of the interpreters
+    /// tested.
     fn decoded(&self) -> Option<yaxpeax_arm::armv8::a64::Instruction> {
         let bytes = self.word.to_le_bytes();
         InstDecoder::default()
@@ -362,8 +363,8 @@ fn reads_its_result(opcode: Opcode) -> bool {
 }
 
 /// Greatest distance from the page that `adrp` loads to what it is loaded for: data is also reached
-/// from the address of its neighbors, which compilers share (section anchors: gcc's are at most 4095
-/// bytes away).
+/// from the address of its neighbors, which compilers share (section anchors: gcc's are at most
+/// 4095 bytes away).
 const FARTHEST: u64 = 0x2000;
 
 /// Addresses of code that may form `target`: instructions that load its page, or one close before

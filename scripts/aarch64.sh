@@ -24,13 +24,14 @@ need_cargo
 # shellcheck source-path=SCRIPTDIR source=cross.sh
 . "$checkout/scripts/cross.sh"
 
-# Runs arm64 programs, and those that they start, in a user namespace of its own: no other process
-# of this machine is affected.
+# Runs arm64 programs, and those that they start, in a user namespace of its own, where the loader
+# and the libraries of that machine are among this one's: no other process is affected.
 emulated() {
     # shellcheck disable=SC2016  # expanded by the inner shell
-    QEMU_LD_PREFIX=$checkout/.cross-root unshare --user --map-root-user --mount sh -c '
+    unshare --user --map-root-user --mount sh -c '
         mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc &&
-            cat /usr/lib/binfmt.d/qemu-aarch64.conf >/proc/sys/fs/binfmt_misc/register && exec "$@"' sh "$@"
+            cat /usr/lib/binfmt.d/qemu-aarch64.conf >/proc/sys/fs/binfmt_misc/register &&
+            mount -t overlay -o "lowerdir=/usr/lib:$1/usr/lib" overlay /usr/lib && shift && exec "$@"' sh "$checkout/.cross-root" "$@"
 }
 
 user() {

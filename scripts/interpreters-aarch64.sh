@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # CPython interpreters for aarch64: files to analyze on any machine, with the symbols of the same
 # builds as the truth. Sourced by interpreters.sh, whose functions and variables it uses.
+# shellcheck disable=SC2154
 
 aarch64_versions=(bullseye:3.9 bookworm:3.11 trixie:3.13 forky:3.14 forky:3.15)
 

@@ -212,6 +212,13 @@ kernels() {
 }
 
 aarch64() {
+    # Interpreters as files, which any machine can examine.
+    if as_builder scripts/interpreters.sh --aarch64 >"$logs/aarch64-files"; then
+        step aarch64 build test -p gctrace-probes --test aarch64 --test aarch64_offsets -- --show-output ||
+            fail "aarch64 (files)"
+    else
+        note "aarch64: scripts/interpreters.sh --aarch64 failed: no files are examined"
+    fi
     # In a subshell: it ends the script if a package is unavailable.
     if [ "$(uname -sm)" != "Linux x86_64" ]; then
         note "aarch64: skipped: cross-building was only tried on x86-64"

@@ -1,12 +1,13 @@
 /* A small stand-in for CPython 3.13: every part that the resolver reads, in a few KiB. Compiled by
  * seed.sh into the fuzzer's first inputs; no test relies on it. */
 #include <stdint.h>
-#include <stdio.h>
 #ifdef HAVE_SDT
 #include <sys/sdt.h>
 #else
 #define DTRACE_PROBE1(provider, name, argument)
 #endif
+
+int printf(const char *, ...);
 
 typedef long (*function)(void *, long, long);
 struct method { const char *name; function call; int flags; const char *doc; };
@@ -30,7 +31,7 @@ static __attribute__((noinline)) long gc_collect_main(void *tstate, long generat
 
 static long gc_collect(void *module, long generation, long unused)
 {
-    return gc_collect_main(module, generation, 2) + unused;
+    return gc_collect_main(module, generation, unused) + unused;
 }
 
 long PyGC_Collect(void *tstate) { return gc_collect_main(tstate, 2, 2); }

@@ -201,4 +201,37 @@ mod tests {
             Some(5)
         );
     }
+
+    fn chosen_on_aarch64(keep: PreservedState, words: &[u32]) -> Option<(u64, String)> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        chosen_on(Machine::Aarch64, keep, &bytes)
+    }
+
+    #[test]
+    fn return_probes_of_aarch64_come_before_the_return_address_is_saved() {
+        // bti c; tbnz x0,#63,+8
+        let found = chosen_on_aarch64(PreservedState::Arguments, &[0xd503_245f, 0xb7f8_0040]);
+        assert_eq!(found.map(|(at, _)| at), Some(4));
+        // adrp x3,0; stp x29,x30,[sp,#-16]!
+        let found = chosen_on_aarch64(PreservedState::Arguments, &[0x9000_0003, 0xa9bf_7bfd]);
+        assert_eq!(found, Some((0, "adrp x3, $+0x0".to_owned())));
+        for (saved, text) in [
+            (0xd503_233f, "paciasp"),
+            (0xa9bf_7bfd, "stp x29,x30,[sp,#-16]!"),
+            (0xd101_03ff, "sub sp,sp,#64"),
+            (0xf900_0fde, "str x30,[x30,#24]"),
+            (0xaa1e_03e9, "mov x9,x30"),
+            (0xd63f_03c0, "blr x30"),
+        ] {
+            let words = [saved, 0x9000_0003];
+            let found = chosen_on_aarch64(PreservedState::Stack, &words);
+            assert_ne!(found.map(|(at, _)| at), Some(4), "{text}");
+        }
+        // mov x19,x0 does not matter, mov x0,x19 does.
+        let keeps = [0xaa00_03f3, 0x9000_0003];
+        let changes = [0xaa13_03e0, 0x9000_0003];
+        let of = |words| chosen_on_aarch64(PreservedState::FirstArgument, words);
+        assert_eq!(of(&keeps).map(|(at, _)| at), Some(4));
+        assert_eq!(of(&changes), None);
+    }
 }

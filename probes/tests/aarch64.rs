@@ -14,6 +14,7 @@ use gctrace_probes::SearchStrategy;
 use gctrace_probes::allocator;
 use gctrace_probes::resolve;
 use gctrace_probes::resolve_bytes;
+use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -214,6 +215,13 @@ fn every_file_is_resolved_without_a_warning() {
             python.is("free-threaded"),
             "{name}"
         );
+        let places = resolution.points.iter();
+        let places = places.map(|point| format!("{:?} {}", point.kind, point.instruction));
+        eprintln!(
+            "{name}: {}: {}",
+            resolution.rung,
+            places.collect::<Vec<_>>().join(", ")
+        );
         let exported = functions(&python.path, "--dyn-syms");
         for (kind, function) in [
             (ProbePointKind::PyGcCollect, "PyGC_Collect"),
@@ -290,6 +298,34 @@ fn allocations_are_counted_in_every_copy_of_the_allocator() {
                 "{name}: {}",
                 found.unseen
             );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 6,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// In code and everywhere else: an answer or an error, never a panic.
+    #[test]
+    fn changed_bytes_never_panic(
+        changes in prop::collection::vec((any::<u32>(), any::<u8>()), 400..4000)
+    ) {
+        let files = interpreters::aarch64_files("changed_bytes_never_panic");
+        if let Some(python) = files.iter().find(|python| !python.is("shared")) {
+            let mut bytes = std::fs::read(&python.path).unwrap();
+            for (at, value) in changes {
+                // Past the headers, so that most damage is in code and tables.
+                let place = 4096 + at as usize % (bytes.len() - 4096);
+                bytes[place] = value;
+            }
+            let damaged = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(damaged.path(), bytes).unwrap();
+            let _any_answer = resolve(damaged.path(), &stripped());
+            let _any_answer = allocator(damaged.path(), Machine::Aarch64);
         }
     }
 }

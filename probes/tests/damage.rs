@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+use gctrace_probes::Machine;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveError;
 use gctrace_probes::ResolveOptions;
@@ -129,11 +130,19 @@ fn an_older_version_is_named() {
 fn another_machine_is_named() {
     let mut bytes = vec![0; 64];
     bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
-    bytes[18] = 183;
+    // EM_AARCH64, EM_X86_64
+    let (number, other) = match Machine::HOST {
+        Machine::X86_64 => (183, Machine::Aarch64),
+        Machine::Aarch64 => (62, Machine::X86_64),
+    };
+    bytes[18] = number;
     let error = resolve_bytes(Path::new("x"), &bytes, &offline()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "x is built for aarch64; gctrace traces x86-64 programs only"
+        format!(
+            "x is built for {other}; gctrace traces {} programs only",
+            Machine::HOST
+        )
     );
 }
 

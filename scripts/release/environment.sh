@@ -79,9 +79,4 @@ if [ "$RELEASE_ARCH" != "$(uname -m)" ] && [ -z "${RUSTC:-}" ]; then
         die "there is no Rust compiler for $RELEASE_ARCH"
     export RUSTC
 fi
-if [ "$RELEASE_ARCH" != "$(uname -m)" ] && [ -z "${RUSTC:-}" ]; then
-    RUSTC=$("$checkout/scripts/cross-rust.sh" "$checkout/.cross-rust" "$release_target") ||
-        die "there is no Rust compiler for $RELEASE_ARCH"
-    export RUSTC
-fi
 release_options

@@ -121,6 +121,6 @@ mod tests {
             grid: GridArgument::Dim3,
         };
         assert_eq!(probe.cookie(), 0x0001_0223_0707_1234);
-        assert_eq!(probe.cookie_at_return(), 0x0005_0223_1107_1234);
+        assert_eq!(probe.cookie_at_return(), 0x0005_0223_0707_1234);
     }
 }

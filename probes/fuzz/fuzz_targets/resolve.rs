@@ -3,6 +3,7 @@
 
 #![no_main]
 
+use gctrace_probes::Machine;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::SearchStrategy;
 use gctrace_probes::maps;
@@ -11,10 +12,15 @@ use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 
 fuzz_target!(|bytes: &[u8]| {
+    let machine = match bytes.get(18) {
+        Some(183) => Machine::Aarch64,
+        _ => Machine::X86_64,
+    };
     for first_rung in [SearchStrategy::SymbolTable, SearchStrategy::CodeAnalysis, SearchStrategy::Usdt] {
         let options = ResolveOptions {
             debug_roots: Vec::new(),
             first_rung,
+            machine,
             ..ResolveOptions::default()
         };
         let _any_answer = resolve_bytes(Path::new("/nonexistent/file"), bytes, &options);

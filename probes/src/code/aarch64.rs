@@ -4,9 +4,16 @@
 //! All instructions have four bytes. An address is made by two of them: `adrp` loads that of a
 //! 4 KiB page, and an addition or the displacement of a load adds the rest.
 
-use super::instruction::Flow;
-use super::instruction::RegisterUse;
-use super::instruction::Registers;
+mod known_values;
+
+pub(crate) use known_values::KnownValues;
+pub(super) use known_values::forms;
+pub(super) use known_values::moved_argument;
+pub(crate) use known_values::with_known_values;
+
+use super::flow::Flow;
+use super::flow::RegisterUse;
+use super::flow::Registers;
 use crate::elf::ElfImage;
 use std::ops::Range;
 use yaxpeax_arch::Decoder;
@@ -27,13 +34,7 @@ pub(crate) struct Instruction {
     word: u32,
 }
 
-pub(super) fn decode(bytes: &[u8], address: u64) -> Vec<super::Instruction> {
-    instructions(bytes, address)
-        .map(super::Instruction::Aarch64)
-        .collect()
-}
-
-fn instructions(bytes: &[u8], address: u64) -> impl Iterator<Item = Instruction> {
+pub(super) fn decode(bytes: &[u8], address: u64) -> impl Iterator<Item = Instruction> {
     let (words, _) = bytes.as_chunks::<4>();
     (0..).zip(words).map(move |(index, word)| Instruction {
         address: address.wrapping_add(index * 4),
@@ -185,6 +186,9 @@ impl Instruction {
             || indirect.iter().any(|value| self.is(0xffff_fc1f, *value))
     }
 
+    /// The decoder takes each of the 2^32 words, and prints it, without a panic: all were tried,
+    /// with overflow checks (yaxpeax-arm 0.5.0). It knows every instruction of the interpreters
+    /// tested.
     fn decoded(&self) -> Option<yaxpeax_arm::armv8::a64::Instruction> {
         let bytes = self.word.to_le_bytes();
         InstDecoder::default()
@@ -359,13 +363,13 @@ fn reads_its_result(opcode: Opcode) -> bool {
 }
 
 /// Greatest distance from the page that `adrp` loads to what it is loaded for: data is also reached
-/// from the address of its neighbors, which compilers share (section anchors), by the displacement
-/// of a load, which is below 32 KiB.
-const FARTHEST: u64 = 0x9000;
+/// from the address of its neighbors, which compilers share (section anchors: gcc's are at most
+/// 4095 bytes away).
+const FARTHEST: u64 = 0x2000;
 
 /// Addresses of code that may form `target`: instructions that load its page, or one close before
 /// it.
-pub(super) fn loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
+pub(super) fn near_loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
     let reaches = |one: &Instruction| {
         one.loaded_place().is_some_and(|place| {
             let distance = target.wrapping_sub(place);
@@ -387,83 +391,8 @@ pub(super) fn branches(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u64> {
 fn instructions_of(image: &ElfImage<'_>, wanted: impl Fn(&Instruction) -> bool) -> Vec<u64> {
     image
         .code()
-        .flat_map(|(address, bytes)| instructions(bytes, address))
+        .flat_map(|(address, bytes)| decode(bytes, address))
         .filter(wanted)
         .map(|one| one.address)
         .collect()
-}
-
-/// Registers with values that follow from the instructions alone. They are followed in the order of
-/// their addresses, whatever jumps between them: where compilers share part of an address, it is
-/// loaded above.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct KnownValues([Option<u64>; 32]);
-
-/// Registers that a callee need not restore: `x0` to `x18`, and the link register.
-const CHANGED_BY_CALLS: Registers = Registers(0x4007_ffff);
-
-impl KnownValues {
-    /// Follows an instruction; the address that it completes in a register.
-    pub(crate) fn follow(&mut self, one: &Instruction) -> Option<u64> {
-        if let Some((register, constant)) = one.moved_constant() {
-            self.set(register, Some(constant.into()));
-            return None;
-        }
-        if let Some(value) = one.loaded_place().or_else(|| self.sum(one)) {
-            // Register 31 is the zero register for one and `sp` for the other: of no interest.
-            self.set(one.register(0), Some(value));
-            return (!one.is_page()).then_some(value);
-        }
-        if one.is(0xffe0_ffe0, 0xaa00_03e0) {
-            let copied = self.get(one.register(16)); // mov
-            self.set(one.register(0), copied);
-            return None;
-        }
-        let mut changed = one.register_use().changed;
-        if matches!(one.flow(), Flow::Call | Flow::IndirectCall) {
-            changed.0 |= CHANGED_BY_CALLS.0;
-        }
-        for number in (0..32).filter(|number| changed.contains(*number)) {
-            self.set(number, None);
-        }
-        None
-    }
-
-    /// Result of an addition.
-    fn sum(&self, one: &Instruction) -> Option<u64> {
-        if let Some((_, source, constant)) = one.addition() {
-            return Some(self.get(source)?.wrapping_add_signed(constant));
-        }
-        one.is(0xffe0_fc00, 0x8b00_0000).then_some(())?; // add of two registers
-        let (left, right) = (self.get(one.register(5))?, self.get(one.register(16))?);
-        Some(left.wrapping_add(right))
-    }
-
-    /// The value of a register, if known.
-    pub(crate) fn get(&self, register: u8) -> Option<u64> {
-        self.0.get(usize::from(register)).copied().flatten()
-    }
-
-    fn set(&mut self, register: u8, value: Option<u64>) {
-        if let Some(known) = self.0.get_mut(usize::from(register)) {
-            *known = value.filter(|_| register != STACK_POINTER);
-        }
-    }
-}
-
-/// `N` of a function that only adds `N` to its first argument and jumps.
-pub(super) fn moved_argument(body: &[super::Instruction]) -> Option<u64> {
-    let mut known = KnownValues::default();
-    known.set(0, Some(0));
-    for one in body.iter().take(4) {
-        let super::Instruction::Aarch64(one) = one else {
-            return None;
-        };
-        match one.flow() {
-            Flow::Jump => return known.get(0).filter(|moved| *moved != 0),
-            Flow::Next => known.follow(one),
-            _ => return None,
-        };
-    }
-    None
 }

@@ -1,7 +1,7 @@
 //! Assembles whole functions from their parts, and resolves their callers.
 
 use super::FunctionTable;
-use super::instruction::Flow;
+use super::flow::Flow;
 use super::instruction::Instruction;
 use super::instruction::decode;
 use super::references;

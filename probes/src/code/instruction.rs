@@ -1,6 +1,9 @@
 //! One decoded instruction, whatever the machine: what the algorithms here ask of it.
 
 use super::aarch64;
+use super::flow::Flow;
+use super::flow::RegisterUse;
+use super::flow::Registers;
 use super::x86_64;
 use crate::elf::ElfImage;
 use crate::elf::Machine;
@@ -9,76 +12,6 @@ use std::ops::Range;
 /// Maximum number of bytes decoded of a function; the largest in CPython is the interpreter loop
 /// with about 50 KiB.
 const LONGEST_FUNCTION: u64 = 1 << 18;
-
-/// Where execution continues after an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
-    /// At the next instruction.
-    Next,
-    /// At the target of a direct jump.
-    Jump,
-    /// At the target of a direct jump, or at the next instruction.
-    ConditionalJump,
-    /// At an address in a register or in memory.
-    IndirectJump,
-    /// In a function with a fixed address, then at the next instruction.
-    Call,
-    /// In a function with an address in a register or in memory, then at the next instruction.
-    IndirectCall,
-    /// In the caller.
-    Return,
-    /// Elsewhere: traps, system calls, transactions.
-    Other,
-}
-
-/// Registers as a set of bits: bit N is register N in the machine's encodings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Registers(pub(crate) u32);
-
-impl Registers {
-    /// The set of these registers.
-    pub(crate) fn of(numbers: impl IntoIterator<Item = u8>) -> Self {
-        Self(numbers.into_iter().fold(0, |set, number| {
-            set | 1u32.checked_shl(number.into()).unwrap_or(0)
-        }))
-    }
-
-    /// Whether the register is one of them.
-    pub(crate) fn contains(self, number: u8) -> bool {
-        self.overlaps(Self::of([number]))
-    }
-
-    /// The registers of either set.
-    pub(crate) fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// The registers in both sets.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// Those that are not in the other set.
-    pub(crate) fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Whether the sets have a register in common.
-    pub(crate) fn overlaps(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-}
-
-/// What an instruction does to the general-purpose registers and the stack pointer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RegisterUse {
-    /// Registers whose values it may read.
-    pub(crate) read: Registers,
-    /// Registers that it may change.
-    pub(crate) changed: Registers,
-    /// Registers that it always replaces, without reading them.
-    pub(crate) replaced: Registers,
-}
 
 /// A decoded instruction.
 #[derive(Clone, Copy, Debug)]
@@ -179,8 +112,12 @@ pub(crate) fn decode(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<Instructio
 /// Decodes bytes at an address.
 pub(crate) fn decode_bytes(machine: Machine, bytes: &[u8], address: u64) -> Vec<Instruction> {
     match machine {
-        Machine::X86_64 => x86_64::decode(bytes, address),
-        Machine::Aarch64 => aarch64::decode(bytes, address),
+        Machine::X86_64 => x86_64::decode(bytes, address)
+            .map(Instruction::X86_64)
+            .collect(),
+        Machine::Aarch64 => aarch64::decode(bytes, address)
+            .map(Instruction::Aarch64)
+            .collect(),
     }
 }
 
@@ -188,9 +125,27 @@ pub(crate) fn decode_bytes(machine: Machine, bytes: &[u8], address: u64) -> Vec<
 /// the structure in its argument.
 pub(crate) fn moved_argument(machine: Machine, body: &[Instruction]) -> Option<u64> {
     match machine {
-        Machine::X86_64 => x86_64::moved_argument(body),
-        Machine::Aarch64 => aarch64::moved_argument(body),
+        Machine::X86_64 => x86_64::moved_argument(&of_x86_64(body)),
+        Machine::Aarch64 => aarch64::moved_argument(&of_aarch64(body)),
     }
+}
+
+/// The instructions of x86-64 among them: all or none.
+pub(crate) fn of_x86_64(body: &[Instruction]) -> Vec<iced_x86::Instruction> {
+    let native = |one: &Instruction| match one {
+        Instruction::X86_64(one) => Some(*one),
+        Instruction::Aarch64(_) => None,
+    };
+    body.iter().filter_map(native).collect()
+}
+
+/// The instructions of aarch64 among them: all or none.
+pub(crate) fn of_aarch64(body: &[Instruction]) -> Vec<aarch64::Instruction> {
+    let native = |one: &Instruction| match one {
+        Instruction::Aarch64(one) => Some(*one),
+        Instruction::X86_64(_) => None,
+    };
+    body.iter().filter_map(native).collect()
 }
 
 impl Machine {

@@ -3,23 +3,24 @@
 //! `instruction.rs` is what the algorithms ask of an instruction; `x86_64.rs` and `aarch64.rs`
 //! answer it, chosen by the file's machine. Nothing here knows Python.
 
-mod aarch64;
+pub(crate) mod aarch64;
+mod flow;
 mod functions;
 mod graph;
 mod instruction;
 mod references;
 mod x86_64;
 
-pub(crate) use aarch64::Instruction as Aarch64Instruction;
-pub(crate) use aarch64::KnownValues;
+pub(crate) use flow::Flow;
+pub(crate) use flow::Registers;
 pub(crate) use functions::FunctionTable;
 pub(crate) use graph::CodeGraph;
-pub(crate) use instruction::Flow;
 pub(crate) use instruction::Instruction;
 pub(crate) use instruction::RegisterUses;
-pub(crate) use instruction::Registers;
 pub(crate) use instruction::decode;
 #[cfg(test)]
 pub(crate) use instruction::decode_bytes;
 pub(crate) use instruction::moved_argument;
+pub(crate) use instruction::of_aarch64;
+pub(crate) use instruction::of_x86_64;
 pub(crate) use references::near_loads;

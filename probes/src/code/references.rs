@@ -3,9 +3,10 @@
 
 use super::FunctionTable;
 use super::aarch64;
-use super::instruction::Flow;
+use super::flow::Flow;
 use super::instruction::Instruction;
 use super::instruction::decode;
+use super::instruction::of_aarch64;
 use super::x86_64;
 use crate::elf::ElfImage;
 use crate::elf::Machine;
@@ -27,7 +28,7 @@ pub(crate) fn loads(
     target: u64,
 ) -> Vec<Range<u64>> {
     let mut found = near_loads(image, functions, target);
-    found.retain(|range| loads_address(&decode(image, range), target));
+    found.retain(|range| loads_address(image.machine, &decode(image, range), target));
     found
 }
 
@@ -38,8 +39,8 @@ pub(crate) fn near_loads(
     target: u64,
 ) -> Vec<Range<u64>> {
     let places = match image.machine {
-        Machine::X86_64 => x86_64::loads(image, target),
-        Machine::Aarch64 => aarch64::loads(image, target),
+        Machine::X86_64 => x86_64::near_loads(image, target),
+        Machine::Aarch64 => aarch64::near_loads(image, target),
     };
     containing(functions, places)
 }
@@ -74,12 +75,13 @@ pub(crate) fn branches(
     found
 }
 
-fn loads_address(body: &[Instruction], target: u64) -> bool {
-    let mut known = aarch64::KnownValues::default();
-    body.iter().any(|one| match one {
-        Instruction::X86_64(one) => x86_64::loads_address(one, target),
-        Instruction::Aarch64(one) => known.follow(one) == Some(target),
-    })
+fn loads_address(machine: Machine, body: &[Instruction], target: u64) -> bool {
+    match machine {
+        Machine::X86_64 => body
+            .iter()
+            .any(|one| matches!(one, Instruction::X86_64(one) if x86_64::loads(one, target))),
+        Machine::Aarch64 => aarch64::forms(&of_aarch64(body), target),
+    }
 }
 
 fn containing(functions: &FunctionTable<'_>, addresses: Vec<u64>) -> Vec<Range<u64>> {

@@ -1,15 +1,15 @@
 //! x86-64: instructions as iced-x86 decodes them.
 
-use super::instruction::Flow;
-use super::instruction::Instruction;
-use super::instruction::RegisterUse;
-use super::instruction::Registers;
+use super::flow::Flow;
+use super::flow::RegisterUse;
+use super::flow::Registers;
 use crate::elf::ElfImage;
 use iced_x86::Code;
 use iced_x86::Decoder;
 use iced_x86::DecoderOptions;
 use iced_x86::FlowControl;
 use iced_x86::Formatter;
+use iced_x86::Instruction;
 use iced_x86::InstructionInfoFactory;
 use iced_x86::IntelFormatter;
 use iced_x86::Mnemonic;
@@ -21,15 +21,13 @@ use std::ops::Range;
 /// Number of `rsp` in encodings.
 pub(super) const STACK_POINTER: u8 = 4;
 
-pub(super) fn decode(bytes: &[u8], address: u64) -> Vec<Instruction> {
+pub(super) fn decode(bytes: &[u8], address: u64) -> impl Iterator<Item = Instruction> {
     Decoder::with_ip(64, bytes, address, DecoderOptions::NONE)
         .into_iter()
         .take_while(|instruction| !instruction.is_invalid())
-        .map(Instruction::X86_64)
-        .collect()
 }
 
-pub(super) fn flow(instruction: &iced_x86::Instruction) -> Flow {
+pub(super) fn flow(instruction: &Instruction) -> Flow {
     match instruction.flow_control() {
         FlowControl::Next => Flow::Next,
         FlowControl::UnconditionalBranch => Flow::Jump,
@@ -44,7 +42,7 @@ pub(super) fn flow(instruction: &iced_x86::Instruction) -> Flow {
     }
 }
 
-pub(super) fn branch_target(instruction: &iced_x86::Instruction) -> Option<u64> {
+pub(super) fn branch_target(instruction: &Instruction) -> Option<u64> {
     matches!(
         instruction.op0_kind(),
         OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
@@ -54,7 +52,7 @@ pub(super) fn branch_target(instruction: &iced_x86::Instruction) -> Option<u64> 
 
 /// An indirect jump through a fixed address, as `return table.function(..)` compiles to, leaves the
 /// function. Jump tables are read with an index, or through a register alone.
-pub(super) fn jumps_within(instruction: &iced_x86::Instruction) -> bool {
+pub(super) fn jumps_within(instruction: &Instruction) -> bool {
     let is_tail_call = instruction.op0_kind() == OpKind::Memory
         && instruction.memory_index() == Register::None
         && (instruction.is_ip_rel_memory_operand() || instruction.memory_displacement64() != 0);
@@ -65,7 +63,7 @@ pub(super) fn jumps_within(instruction: &iced_x86::Instruction) -> bool {
 /// `branch_setup_xol_ops` and `push_setup_xol_ops`): one-byte nop, direct jumps and calls, pushes
 /// of a register. An operand-size prefix rules it out. The multi-byte nops that 6.18 emulates are
 /// single-stepped by older kernels and so not counted.
-pub(super) fn is_emulated(instruction: &iced_x86::Instruction) -> bool {
+pub(super) fn is_emulated(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Nopd => instruction.len() == 1,
         Code::Push_r64 => true,
@@ -74,7 +72,7 @@ pub(super) fn is_emulated(instruction: &iced_x86::Instruction) -> bool {
     }
 }
 
-pub(super) fn text(instruction: &iced_x86::Instruction) -> String {
+pub(super) fn text(instruction: &Instruction) -> String {
     let mut output = String::new();
     IntelFormatter::new().format(instruction, &mut output);
     output
@@ -82,7 +80,7 @@ pub(super) fn text(instruction: &iced_x86::Instruction) -> String {
 
 pub(super) fn register_use(
     info: &mut InstructionInfoFactory,
-    instruction: &iced_x86::Instruction,
+    instruction: &Instruction,
 ) -> RegisterUse {
     let mut found = RegisterUse::default();
     for used in info.info(instruction).used_registers() {
@@ -129,7 +127,7 @@ pub(super) fn displacements(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u
 }
 
 /// Addresses of code that may load `target` into a register.
-pub(super) fn loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
+pub(super) fn near_loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
     let mut found = displacements(image, &(target..target.saturating_add(1)));
     if !image.relocatable {
         found.extend(immediates(image, target));
@@ -152,7 +150,8 @@ fn immediates(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
         .collect()
 }
 
-pub(super) fn loads_address(instruction: &iced_x86::Instruction, target: u64) -> bool {
+/// Whether the instruction loads the address `target`.
+pub(super) fn loads(instruction: &Instruction, target: u64) -> bool {
     let relative =
         instruction.is_ip_rel_memory_operand() && instruction.ip_rel_memory_address() == target;
     let immediate = (0..instruction.op_count()).any(|operand| {
@@ -166,7 +165,7 @@ pub(super) fn loads_address(instruction: &iced_x86::Instruction, target: u64) ->
 
 /// `N` of a function that is `add rdi, N; jmp ...`.
 pub(super) fn moved_argument(body: &[Instruction]) -> Option<u64> {
-    let [Instruction::X86_64(add), Instruction::X86_64(jump), ..] = body else {
+    let [add, jump, ..] = body else {
         return None;
     };
     let moves = add.mnemonic() == Mnemonic::Add

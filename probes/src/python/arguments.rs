@@ -132,6 +132,41 @@ mod tests {
     }
 
     #[test]
+    fn aarch64_passes_arguments_in_its_first_registers() {
+        let read = |words: &[u32]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            read_first(Machine::Aarch64, &decode_bytes(Machine::Aarch64, &bytes, 0))
+        };
+        // stp x29,x30,[sp,#-16]!; mov x19,x0; mov w1,#0; add x3,x1,x2; str x4,[x3]; ret
+        let found = read(&[
+            0xa9bf_7bfd,
+            0xaa00_03f3,
+            0x5280_0001,
+            0x8b02_0023,
+            0xf900_0064,
+            0xd65f_03c0,
+        ]);
+        let registers = [
+            ArgumentRegister::Rdi,
+            ArgumentRegister::Rdx,
+            ArgumentRegister::R8,
+        ];
+        assert_eq!(found, BTreeSet::from(registers));
+        // movk x0,#1: the rest of x0 is read; ldadd x1,x2,[x3]: x2 is only written; ret
+        let found = read(&[0xf280_0020, 0xf821_0062, 0xd65f_03c0]);
+        let registers = [
+            ArgumentRegister::Rdi,
+            ArgumentRegister::Rsi,
+            ArgumentRegister::Rcx,
+        ];
+        assert_eq!(found, BTreeSet::from(registers));
+        // ldp x0,x1,[x2]; cbz x0,+8; mov x3,x4; ret
+        let found = read(&[0xa940_0440, 0xb400_0040, 0xaa04_03e3, 0xd65f_03c0]);
+        let registers = [ArgumentRegister::Rdx, ArgumentRegister::R8];
+        assert_eq!(found, BTreeSet::from(registers));
+    }
+
+    #[test]
     fn clones_are_not_trusted() {
         let short = BTreeSet::from([ArgumentRegister::Rdi, ArgumentRegister::Rsi]);
         let found = trusted(13, &short);

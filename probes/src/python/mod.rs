@@ -203,7 +203,7 @@ fn answer(
         debug,
         initial.unwrap_or_default(),
     );
-    let frames = frames::frame_layout(&facts.version, debug);
+    let frames = frames::frame_layout(&facts.version, debug, image.machine);
     Resolution {
         file: file.to_owned(),
         build_id: image.build_id(),

@@ -3,11 +3,13 @@
 
 use super::AllocatorCall;
 use super::LARGEST_SMALL;
-use crate::code::Aarch64Instruction;
 use crate::code::Flow;
 use crate::code::Instruction;
-use crate::code::KnownValues;
 use crate::code::RegisterUses;
+use crate::code::aarch64::Instruction as Native;
+use crate::code::aarch64::KnownValues;
+use crate::code::aarch64::with_known_values;
+use crate::code::of_aarch64;
 
 /// Maximum number of instructions between the load of the pointer and the branch.
 const GUESS_SPAN: usize = 16;
@@ -15,50 +17,41 @@ const GUESS_SPAN: usize = 16;
 /// Number of instructions on either path searched for the size.
 const SIZE_SPAN: usize = 20;
 
-fn decoded(body: &[Instruction]) -> Vec<Aarch64Instruction> {
-    body.iter()
-        .filter_map(|one| match one {
-            Instruction::Aarch64(one) => Some(*one),
-            Instruction::X86_64(_) => None,
-        })
-        .collect()
-}
-
 /// A load of a pointer at a known address.
+#[derive(Clone, Copy)]
 struct PointerLoad {
     /// Index of the instruction after it.
     next: usize,
     register: u8,
     pointer: u64,
-    /// Before the load.
+    /// After the load.
     known: KnownValues,
 }
 
-fn pointer_loads(body: &[Aarch64Instruction]) -> Vec<PointerLoad> {
-    let mut known = KnownValues::default();
+fn pointer_loads(body: &[Native]) -> Vec<PointerLoad> {
     let mut found = Vec::new();
-    for (index, one) in body.iter().enumerate() {
-        let before = known;
+    with_known_values(body, |index, one, before| {
+        let mut known = *before;
         known.follow(one);
-        found.extend(one.loads(&before).map(|(register, pointer)| PointerLoad {
+        found.extend(one.loads(before).map(|(register, pointer)| PointerLoad {
             next: index + 1,
             register,
             pointer,
             known,
         }));
-    }
+    });
     found
 }
 
 pub(super) fn guesses(body: &[Instruction]) -> Vec<AllocatorCall> {
-    let body = decoded(body);
+    let body = of_aarch64(body);
     pointer_loads(&body)
         .into_iter()
         .filter_map(|load| guess(&body, load))
         .collect()
 }
 
-fn guess(body: &[Aarch64Instruction], mut load: PointerLoad) -> Option<AllocatorCall> {
+fn guess(body: &[Native], mut load: PointerLoad) -> Option<AllocatorCall> {
     let rest = body.get(load.next..)?;
     let compared = rest.iter().take(GUESS_SPAN).position(|one| {
         let is_guess = one.compared_registers().is_some_and(|pair| {
@@ -82,16 +75,16 @@ fn guess(body: &[Aarch64Instruction], mut load: PointerLoad) -> Option<Allocator
 
 /// Calls through the loaded pointer, of loads that no guess follows.
 pub(super) fn plain_calls(body: &[Instruction], pointer: u64) -> usize {
-    let body = decoded(body);
+    let body = of_aarch64(body);
     pointer_loads(&body)
         .into_iter()
         .filter(|load| load.pointer == pointer)
         .filter(|load| calls(&body, load))
-        .filter_map(|load| guess(&body, load).is_none().then_some(()))
+        .filter(|load| guess(&body, *load).is_none())
         .count()
 }
 
-fn calls(body: &[Aarch64Instruction], load: &PointerLoad) -> bool {
+fn calls(body: &[Native], load: &PointerLoad) -> bool {
     let rest = body.get(load.next..).unwrap_or_default();
     rest.iter()
         .take(GUESS_SPAN)
@@ -101,16 +94,14 @@ fn calls(body: &[Aarch64Instruction], load: &PointerLoad) -> bool {
 /// The register in `sub r, size, #1; cmp r, #511`, if it was not changed since the branch.
 pub(super) fn tested_register(way: &[Instruction]) -> Option<u8> {
     let mut uses = RegisterUses::new();
-    let decoded = decoded(way);
+    let decoded = of_aarch64(way);
     let span = || decoded.iter().enumerate().take(SIZE_SPAN);
-    let (at, (less, size)) = span().find_map(|(index, one)| {
+    let (at, size) = span().find_map(|(index, one)| {
         let (less, size, constant) = one.addition()?;
-        let compares =
-            |one: &Aarch64Instruction| one.compared_constant() == Some((less, LARGEST_SMALL));
+        let compares = |one: &Native| one.compared_constant() == Some((less, LARGEST_SMALL));
         let is_tested = span().skip(index + 1).any(|(_, one)| compares(one));
-        (constant == -1 && is_tested).then_some((index, (less, size)))
+        (constant == -1 && is_tested).then_some((index, size))
     })?;
-    let _ = less;
     let kept = way
         .iter()
         .take(at)
@@ -120,17 +111,12 @@ pub(super) fn tested_register(way: &[Instruction]) -> Option<u8> {
 
 /// The constant moved into the second argument before a call.
 pub(super) fn passed(way: &[Instruction]) -> Option<u32> {
-    let way = decoded(way);
+    let way = of_aarch64(way);
     let call = way
         .iter()
         .take(SIZE_SPAN)
         .position(|one| matches!(one.flow(), Flow::Call | Flow::IndirectCall))?;
-    let constants = way
-        .iter()
-        .take(call)
-        .filter_map(Aarch64Instruction::moved_constant);
-    constants
-        .filter(|(register, _)| *register == 1)
-        .map(|(_, constant)| constant)
-        .next()
+    let mut constants = way.iter().take(call).filter_map(Native::moved_constant);
+    let (_, constant) = constants.find(|(register, _)| *register == 1)?;
+    Some(constant)
 }

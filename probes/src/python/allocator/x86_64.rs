@@ -3,6 +3,7 @@
 use super::AllocatorCall;
 use super::LARGEST_SMALL;
 use crate::code::Instruction as AnyInstruction;
+use crate::code::of_x86_64;
 use iced_x86::Instruction;
 use iced_x86::InstructionInfoFactory;
 use iced_x86::Mnemonic;
@@ -10,22 +11,13 @@ use iced_x86::OpAccess;
 use iced_x86::OpKind;
 use iced_x86::Register;
 
-fn decoded(body: &[AnyInstruction]) -> Vec<Instruction> {
-    body.iter()
-        .filter_map(|one| match one {
-            AnyInstruction::X86_64(one) => Some(*one),
-            AnyInstruction::Aarch64(_) => None,
-        })
-        .collect()
-}
-
 pub(super) fn guesses(body: &[AnyInstruction]) -> Vec<AllocatorCall> {
-    let body = decoded(body);
+    let body = of_x86_64(body);
     (0..body.len()).filter_map(|at| guess(&body, at)).collect()
 }
 
 pub(super) fn plain_calls(body: &[AnyInstruction], pointer: u64) -> usize {
-    decoded(body)
+    of_x86_64(body)
         .iter()
         .filter(|one| calls(one, pointer))
         .count()
@@ -84,7 +76,7 @@ const SIZE_SPAN: usize = 14;
 
 /// The register in `lea r, [size - 1]; cmp r, 511`, if it was not changed since the branch.
 pub(super) fn tested_register(way: &[AnyInstruction]) -> Option<u8> {
-    let way = decoded(way);
+    let way = of_x86_64(way);
     let mut info = InstructionInfoFactory::new();
     let at = way.iter().take(SIZE_SPAN).position(|one| {
         one.mnemonic() == Mnemonic::Lea && one.memory_displacement64() == u64::MAX
@@ -110,7 +102,7 @@ pub(super) fn tested_register(way: &[AnyInstruction]) -> Option<u8> {
 
 /// The constant moved into the second argument before a call.
 pub(super) fn passed(way: &[AnyInstruction]) -> Option<u32> {
-    let way = decoded(way);
+    let way = of_x86_64(way);
     let call = way
         .iter()
         .take(SIZE_SPAN)

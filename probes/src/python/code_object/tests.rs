@@ -3,6 +3,7 @@
 use super::CodeObject;
 use super::CodeObjectError;
 use super::decode_unicode;
+use crate::elf::Machine;
 use crate::python::frames::frame_layout;
 use crate::python::frames::walk;
 use crate::python::version::PythonVersion;
@@ -19,7 +20,7 @@ fn layouts() -> Vec<FrameLayout> {
                 micro: None,
                 level: String::new(),
             };
-            frame_layout(&version, None).unwrap()
+            frame_layout(&version, None, Machine::HOST).unwrap()
         })
         .collect()
 }

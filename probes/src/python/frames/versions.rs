@@ -2,8 +2,10 @@
 //!
 //! Sources: the headers of each version, measured with `offsetof` (3.8.18, 3.9.18, 3.10.13, 3.11.7,
 //! 3.12.1, 3.13.0, 3.13.18, 3.14.10, 3.15.2, the last four also with `Py_GIL_DISABLED`), and
-//! compared with running interpreters by `tests/frames.rs`. `_Py_DebugOffsets` overrides the table.
+//! compared with running interpreters by `tests/frames.rs`; for aarch64 with the debug information of
+//! Debian's builds, by `tests/aarch64_offsets.rs`. `_Py_DebugOffsets` overrides the table.
 
+use crate::elf::Machine;
 use crate::python::debug_offsets::DebugOffsets;
 use crate::python::debug_offsets::FrameOffsets;
 use crate::python::version::PythonVersion;
@@ -16,13 +18,29 @@ use gctrace_abi::LineTableFormat;
 pub(crate) fn frame_layout(
     version: &PythonVersion,
     debug: Option<&DebugOffsets>,
+    machine: Machine,
 ) -> Option<FrameLayout> {
-    match (version.minor, debug) {
-        (13..=15, Some(debug)) => from_debug_offsets(version.minor, debug),
-        (8..=10, None) => by_table(version.minor),
-        (11, None) => Some(eleven()),
-        (12, None) => Some(twelve()),
-        _ => None,
+    let layout = match (version.minor, debug) {
+        (13..=15, Some(debug)) => from_debug_offsets(version.minor, debug)?,
+        (8..=10, None) => by_table(version.minor)?,
+        (11, None) => eleven(),
+        (12, None) => twelve(),
+        _ => return None,
+    };
+    let mutexes = 2 * mutex_growth(machine);
+    Some(FrameLayout {
+        runtime_tstate_current: layout.runtime_tstate_current.map(|at| at + mutexes),
+        ..layout
+    })
+}
+
+/// How much larger `pthread_mutex_t` is than on x86-64, where it has 40 bytes (glibc's
+/// `__SIZEOF_PTHREAD_MUTEX_T`). The GIL, which comes before the current thread in `_PyRuntime`, has
+/// two. No other offset of the tables comes after one.
+fn mutex_growth(machine: Machine) -> u32 {
+    match machine {
+        Machine::X86_64 => 0,
+        Machine::Aarch64 => 8,
     }
 }
 

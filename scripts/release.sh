@@ -5,7 +5,7 @@
 #   scripts/release.sh [--profile dev|release] [--target x86_64|aarch64] [OUT [ARTIFACT...]]
 #
 # Defaults: release, this machine's, the folder dist, and all artifacts: wheel, archive, deb, rpm,
-# image, crates. Each is made by scripts/release/NAME.sh from what scripts/release/binaries.sh made. An
+# image, crates. Each is made by its script in scripts/release/ from what scripts/release/binaries.sh made. An
 # artifact whose tools are missing ends the script with the reason.
 # scripts/install-test.sh proves them.
 set -euo pipefail

@@ -33,7 +33,7 @@ maps = {line.split()[-1] for line in open('/proc/self/maps') if 'libgctrace' in 
 print('program', os.getuid(), *sorted(maps))
 ";
 
-/// A user whose home has `PROGRAM` as `t.py`.
+/// A user with [`PROGRAM`] in a file of their home.
 fn account(test: &str, letter: char) -> Option<Account> {
     let account = Account::create(test, letter)?;
     fs::write(account.home.join("t.py"), PROGRAM).unwrap();

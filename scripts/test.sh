@@ -169,6 +169,7 @@ privileged() {
         (cd "$folder" && step "$tier" as_root env "GCTRACE_INTERPRETERS=$GCTRACE_INTERPRETERS" \
             "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "GCTRACE_SIMGPU=${GCTRACE_SIMGPU:-}" "PYENV_ROOT=${PYENV_ROOT:-}" \
             ${GCTRACE_INJECT_LIBRARY:+"GCTRACE_INJECT_LIBRARY=$GCTRACE_INJECT_LIBRARY"} "CARGO_MANIFEST_DIR=$folder" \
+            ${GCTRACE_TEST_ONE_FILE:+"GCTRACE_TEST_ONE_FILE=$GCTRACE_TEST_ONE_FILE"} \
             "$program" --include-ignored --test-threads=1 --show-output </dev/null) || {
             fail "$tier ($(basename "$program"))"
             return 0
@@ -269,6 +270,9 @@ install_tier() {
     else
         fail install
     fi
+    export GCTRACE_TEST_ONE_FILE=$folder/stage-$(uname -m)/bin/gctrace
+    if [ -x "$GCTRACE_TEST_ONE_FILE" ]; then privileged kernel_one; fi
+    unset GCTRACE_TEST_ONE_FILE
     rm -rf "$folder"
 }
 

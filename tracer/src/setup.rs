@@ -338,8 +338,12 @@ fn remove(prefix: &Path, path: &Path) -> anyhow::Result<bool> {
     if std::fs::symlink_metadata(&target).is_err() {
         return Ok(false);
     }
-    if let Err(kept) = replaceable(prefix, path) {
-        print::message(format!("kept: {kept:#}"));
+    let kept = match replaceable(prefix, path) {
+        Ok(()) => folder_of_others(prefix, path)?.map(|writable| writable.to_string()),
+        Err(in_the_way) => Some(format!("{in_the_way:#}")),
+    };
+    if let Some(reason) = kept {
+        print::message(format!("{} is kept: {reason}", target.display()));
         return Ok(false);
     }
     std::fs::remove_file(&target).with_context(|| format!("cannot remove {}", target.display()))?;

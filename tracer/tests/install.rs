@@ -2,28 +2,27 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::process::Output;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 
-/// `gctrace ARGUMENTS`, as typed by the user who runs this test.
-fn gctrace(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(folder);
-    command
-        .env_remove("GCTRACE_INJECT_LIBRARY")
-        .env_remove("SIMGPU_LIBRARY")
-        .env_remove("SUDO_UID");
-    command.output_in_time().expect("gctrace runs")
-}
-
 #[test]
 fn the_readmes_command_installs_everything() {
+    let gctrace = |program: &Path, folder: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(folder)
+            .env_remove("GCTRACE_INJECT_LIBRARY")
+            .env_remove("SIMGPU_LIBRARY")
+            .env_remove("SUDO_UID");
+        command.output_in_time().expect("gctrace runs")
+    };
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let readme = std::fs::read_to_string(readme).expect("README.md");
     let line = readme
         .lines()
-        .find_map(|line| line.strip_prefix("sudo target/release/gctrace "));
+        .find_map(|line| line.strip_prefix("sudo target/release/gctrace "))
+        .and_then(|line| line.split('#').next());
     let line: Vec<&str> = line
         .expect("README.md has the command")
         .split_whitespace()

@@ -145,7 +145,7 @@ fn a_library_that_others_can_replace_is_not_loaded() {
         let library = setcap.gctrace().with_file_name(place);
         fs::create_dir_all(library.parent().unwrap()).unwrap();
         fs::copy(&hostile, &library).unwrap();
-        std::os::unix::fs::chown(&library, Some(ALICE), None).unwrap();
+        std::os::unix::fs::chown(&library, Some(BOB), None).unwrap();
         for arguments in WAYS {
             let output = setcap.run(ALICE, arguments);
             let printed = text(&output);
@@ -155,6 +155,15 @@ fn a_library_that_others_can_replace_is_not_loaded() {
                 assert!(printed.contains("with file capabilities"), "{printed}");
                 assert!(printed.contains("belongs to"), "{printed}");
             }
+        }
+        // The user's own runs in their programs, as if they had preloaded it, without gctrace's rights.
+        std::os::unix::fs::chown(&library, Some(ALICE), None).unwrap();
+        let output = setcap.run(ALICE, WAYS[0]);
+        assert!(output.status.success(), "{}", text(&output));
+        let runs = runs_of(&folder);
+        assert!(runs.len() >= 2, "tried, and in the command: {runs:?}");
+        for status in runs {
+            assert!(without_rights(&status), "{status}");
         }
         fs::remove_file(&library).unwrap();
     }

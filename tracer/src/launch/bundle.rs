@@ -110,7 +110,7 @@ fn beside() -> anyhow::Result<Vec<u8>> {
 }
 
 /// The folders for copies, best first. Those for temporary files are last, as the system may empty
-/// them during a long run.
+/// them during a long run, and left out where no file in them is trusted.
 pub(super) fn places() -> Vec<PathBuf> {
     let user = Uid::effective();
     let temporary = [PathBuf::from("/var/tmp"), temporary_directory()];
@@ -120,7 +120,9 @@ pub(super) fn places() -> Vec<PathBuf> {
     } else {
         user_caches().map(|cache| cache.join("gctrace")).collect()
     };
-    places.extend(temporary);
+    if trust::rights_beyond_user(false).is_none() {
+        places.extend(temporary);
+    }
     places.dedup();
     places
 }

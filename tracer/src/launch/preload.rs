@@ -115,6 +115,11 @@ impl LibraryError {
             Self::NotFound { .. } => {
                 format!("Each release of gctrace has it. To build and install both:\n    {BUILD}")
             }
+            Self::NotKept { .. } if Uid::effective().is_root() => {
+                "Make one of these folders writable, or install gctrace with its library where only \
+                 root can write: gctrace setup --prefix FOLDER"
+                    .to_owned()
+            }
             Self::NotKept { .. } => {
                 "Name a folder that may have programs: XDG_CACHE_HOME=FOLDER gctrace ...".to_owned()
             }

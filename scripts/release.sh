@@ -5,8 +5,8 @@
 #   scripts/release.sh [--profile dev|release] [--target x86_64|aarch64] [OUT [ARTIFACT...]]
 #
 # Defaults: release, this machine's, the folder dist, and all artifacts: wheel, archive, deb, rpm,
-# image, crates. Each is made by its script in scripts/release/ from what scripts/release/binaries.sh made. An
-# artifact whose tools are missing ends the script with the reason.
+# image, crates. Each is made by the script of its name in scripts/release, from what binaries.sh
+# there made. An artifact whose tools are missing ends the script with the reason.
 # scripts/install-test.sh proves them.
 set -euo pipefail
 

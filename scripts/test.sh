@@ -318,12 +318,11 @@ install_tier() {
     if step install as_builder scripts/release.sh --profile dev "$folder" "${parts[@]}" &&
         step install env RELEASE_OUT="$folder" scripts/install-test.sh --quick "${parts[@]}"; then
         note "install: passed"
+        as_builder tar -xf "$folder"/gctrace-"$(uname -m)"-*.tar.xz -C "$folder"
+        GCTRACE_TEST_ONE_FILE=$(echo "$folder"/gctrace-*/gctrace) privileged kernel_one
     else
         fail install
     fi
-    export GCTRACE_TEST_ONE_FILE=$folder/stage-$(uname -m)/bin/gctrace
-    if [ -x "$GCTRACE_TEST_ONE_FILE" ]; then privileged kernel_one; fi
-    unset GCTRACE_TEST_ONE_FILE
     rm -rf "$folder"
 }
 

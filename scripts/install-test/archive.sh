@@ -14,3 +14,11 @@ as_user mkdir -p "$home/.local/bin"
 as_user cp "$home/$name/gctrace" "$home/.local/bin/"
 user_path=$home/.local/bin
 check "record, as a user" recording inject python3 gctrace
+
+# Names and lines, which a debugger looks for beside the program.
+named() {
+    as_user tar -xf "$RELEASE_OUT/${name/gctrace-/gctrace-debug-}.tar.xz" &&
+        as_user cp "$home/${name/gctrace-/gctrace-debug-}/gctrace.debug" "$home/.local/bin/" &&
+        as_user gdb -batch -nx -ex 'info line gctrace::main' "$home/.local/bin/gctrace" | grep 'Line .* of ".*main.rs"'
+}
+if command -v gdb >/dev/null; then check "names and lines of the program" named; else skipped "gdb is not installed"; fi

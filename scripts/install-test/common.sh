@@ -52,15 +52,13 @@ open_way() {
 }
 
 make_user() {
-    local tool folder
-    # What installs or records must not build.
-    for folder in "${PATH//:/ }" /usr/bin /usr/local/bin; do
-        for tool in $folder; do
-            rm -f "$tool"/{as,c++,c89,c99,cargo,cc,clang*,cmake,cpp,g++*,gcc*,ld,ld.*,lld*,make,rustc,x86_64-linux-gnu-*}
-        done
+    local folders folder
+    # What installs or records must not build, and must not use another gctrace.
+    IFS=: read -ra folders <<<"$PATH"
+    for folder in "${folders[@]}" /usr/bin /usr/local/bin; do
+        rm -f "$folder"/{as,c++*,c89*,c99*,cargo,cc,clang*,cmake,cpp*,g++*,gcc*,gctrace,ld,ld.*,lld*,make,rustc,*-linux-gnu-*}
     done
-    rm -rf /usr/lib/gcc /usr/lib/llvm-* /usr/local/lib/gctrace /usr/lib/gctrace
-    rm -f /usr/local/bin/gctrace /usr/bin/gctrace
+    rm -rf /usr/lib/gcc* /usr/lib/llvm-* /usr/local/lib/gctrace /usr/lib/gctrace
     open_way "$checkout"
     open_way "$RELEASE_OUT"
     useradd --create-home --shell /bin/bash "$user"
@@ -69,13 +67,20 @@ make_user() {
     chmod 1777 /tmp
 }
 
-# Runs a command as the user, with an ordinary environment; FOLDER... (in `user_path`) before its
-# search path.
+# Runs a command as the user, with an ordinary environment; `user_path` is before its search path.
 user_path=
 as_user() {
     (cd "/home/$user" && setpriv --reuid "$user" --regid "$user" --init-groups --inh-caps=-all \
         env -i HOME="/home/$user" USER="$user" LANG=C.UTF-8 TERM=dumb \
         PATH="${user_path:+$user_path:}/usr/local/bin:/usr/bin:/bin" "$@")
+}
+
+# Whether no compiler is left.
+no_compiler() {
+    local name
+    for name in cc gcc clang ld rustc cargo make; do
+        if command -v "$name"; then return 1; fi
+    done
 }
 
 # check WHAT COMMAND...: a result by the command's exit code; its output only if it failed.

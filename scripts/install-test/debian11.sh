@@ -12,7 +12,7 @@ enter_overlay
 
 log=/tmp/debian11.log
 root=/tmp/debian11
-packages=(base-files bash coreutils dash debianutils findutils grep libacl1 libattr1 libbz2-1.0 libc-bin libc6
+packages=(base-files bash coreutils dash debianutils findutils grep libacl1 libattr1 libbz2-1.0 libc-bin libc6 libcap-ng0
     libcrypt1 libexpat1 libffi7 libgcc-s1 libgmp10 liblzma5 libpcre2-8-0 libpcre3 libpython3.9-minimal
     libpython3.9-stdlib libselinux1 libsqlite3-0 libssl1.1 libtinfo6 libuuid1 python-pip-whl python3-distutils
     python3-lib2to3 python3.9 python3.9-minimal python3.9-venv sed tar util-linux zlib1g)

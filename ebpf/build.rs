@@ -1,33 +1,113 @@
-//! Compiles the BPF programs and writes their skeletons to `OUT_DIR`.
+//! Writes the skeletons of the BPF programs to `OUT_DIR`: of the objects in `bpf/prebuilt`, which
+//! published packages have (scripts/release/crates.sh), otherwise of the sources, which needs clang.
+//!
+//! `GCTRACE_BPF` chooses: `compile`, `prebuilt`, or `prebuild`, which first compiles the objects of
+//! all architectures into `bpf/prebuilt`.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
-use std::ffi::OsString;
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
 /// Objects: the one that is always loaded, and those for `--alloc` and `--cuda`.
-const OBJECTS: [(&str, &str); 3] = [
-    ("bpf/gctrace.bpf.c", "gctrace.skel.rs"),
-    ("bpf/alloc.bpf.c", "alloc.skel.rs"),
-    ("bpf/cuda.bpf.c", "cuda.skel.rs"),
-];
+const OBJECTS: [&str; 3] = ["gctrace", "alloc", "cuda"];
+
+/// Architectures whose registers the programs can read: Rust's name, and that in the macro by which
+/// the header of libbpf selects them.
+const ARCHITECTURES: [(&str, &str); 2] = [("x86_64", "x86"), ("aarch64", "arm64")];
+
+/// Chooses between sources and prebuilt objects.
+const VARIABLE: &str = "GCTRACE_BPF";
+
+/// Contains a folder of objects for each architecture.
+const PREBUILT: &str = "bpf/prebuilt";
 
 /// Defines every record that the programs share with user space.
 const WIRE_RECORDS: &str = "bpf/event.h";
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
-    for (source, skeleton) in OBJECTS {
-        let skeleton = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join(skeleton);
-        build(source, &skeleton);
-        if let Err(error) = derive_wire_traits(&skeleton) {
-            eprintln!("{}: {error}", skeleton.display());
-            std::process::exit(1);
-        }
+    println!("cargo:rerun-if-env-changed={VARIABLE}");
+    if let Err(error) = write_skeletons() {
+        println!("cargo:warning=gctrace's BPF programs were not built: {error}");
+        std::process::exit(1);
     }
+}
+
+fn write_skeletons() -> Result<(), Box<dyn Error>> {
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH")?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let prebuilt = Path::new(PREBUILT).join(&architecture);
+    let compiles = match env::var(VARIABLE).ok().as_deref() {
+        None | Some("") => !prebuilt.is_dir(),
+        Some("compile") => true,
+        Some("prebuilt") => false,
+        Some("prebuild") => {
+            for (architecture, _) in ARCHITECTURES {
+                compile(architecture, &Path::new(PREBUILT).join(architecture))?;
+            }
+            false
+        }
+        Some(other) => {
+            let choices = "compile, prebuilt or prebuild";
+            return Err(format!("{VARIABLE} must be {choices}, not {other}").into());
+        }
+    };
+    let objects = match compiles {
+        true => {
+            compile(&architecture, &out)?;
+            &out
+        }
+        false => &prebuilt,
+    };
+    for name in OBJECTS {
+        let object = objects.join(format!("{name}.bpf.o"));
+        let skeleton = out.join(format!("{name}.skel.rs"));
+        SkeletonBuilder::new()
+            .obj(&object)
+            .generate(&skeleton)
+            .map_err(|error| format!("{}: {error:#}", object.display()))?;
+        derive_wire_traits(&skeleton)?;
+    }
+    Ok(())
+}
+
+/// Compiles all objects into `folder`.
+fn compile(architecture: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let known = ARCHITECTURES.iter().find(|(name, _)| *name == architecture);
+    let (_, registers) = known.ok_or_else(|| format!("not ported to {architecture}"))?;
+    fs::create_dir_all(folder)?;
+    let selected = format!("-D__TARGET_ARCH_{registers}");
+    // Line information names the sources: the same wherever the package lies.
+    let unplaced = format!("-ffile-prefix-map={}=.", env::var("CARGO_MANIFEST_DIR")?);
+    for name in OBJECTS {
+        let source = format!("bpf/{name}.bpf.c");
+        SkeletonBuilder::new()
+            .source(&source)
+            .obj(folder.join(format!("{name}.bpf.o")))
+            .clang_args([
+                // -mcpu=v2: accepted by kernels from 4.14 on; old kernels reject newer clang's
+                // defaults
+                "-mcpu=v2",
+                &selected,
+                &unplaced,
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wno-missing-declarations",
+            ])
+            .build()
+            .map_err(|error| {
+                format!(
+                    "{source} did not compile; it needs clang and llvm's BPF target \
+                     (scripts/setup.sh installs them): {error:#}"
+                )
+            })?;
+    }
+    Ok(())
 }
 
 /// Lets the compiler check that any bytes are a valid record and that none is padding.
@@ -43,38 +123,4 @@ fn derive_wire_traits(skeleton: &Path) -> io::Result<()> {
         }
     }
     fs::write(skeleton, text)
-}
-
-/// Selects the registers that hold a probed function's arguments, as in libbpf's bpf_tracing.h.
-fn target_define() -> &'static str {
-    match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
-        Ok("aarch64") => "-D__TARGET_ARCH_arm64",
-        _ => "-D__TARGET_ARCH_x86",
-    }
-}
-
-fn build(source: &str, skeleton: &Path) {
-    let built = SkeletonBuilder::new()
-        .source(source)
-        .clang_args(
-            [
-                // -mcpu=v2: accepted by kernels from 4.14 on; old kernels reject newer clang's
-                // defaults
-                "-mcpu=v2",
-                target_define(),
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-Wno-missing-declarations",
-            ]
-            .map(OsString::from),
-        )
-        .build_and_generate(skeleton);
-    if let Err(error) = built {
-        println!(
-            "cargo:warning={source} did not compile; it needs clang, llvm's BPF target (scripts/setup.sh installs them) and rustfmt"
-        );
-        eprintln!("{error:?}");
-        std::process::exit(1);
-    }
 }

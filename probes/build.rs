@@ -9,7 +9,11 @@ use std::path::PathBuf;
 
 fn main() {
     let mut files = Vec::new();
-    for folder in ["src", "abi/src"] {
+    // A published package does not contain the other crate, but names its exact version.
+    for folder in ["src", "abi/src"]
+        .into_iter()
+        .filter(|folder| Path::new(folder).is_dir())
+    {
         println!("cargo:rerun-if-changed={folder}");
         collect(Path::new(folder), &mut files);
     }

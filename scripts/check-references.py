@@ -21,7 +21,7 @@ from pathlib import Path
 
 CHECKED = {".rs", ".c", ".h", ".py", ".sh", ".md", ".toml"}
 # Folders with build results or installations, in .gitignore.
-BUILT = {"target", "gpu-bundle", "gpu-results", "__pycache__"}
+BUILT = {"target", "dist", "gpu-bundle", "gpu-results", "__pycache__"}
 OPEN = {".cargo", ".ci", ".github"}
 
 NAME = re.compile(r"(?<![\w/.$}>{-])((?:[\w.*-]+/)*[\w.*-]*[\w*]\.(?:rs|py|sh|md|c|h))(?![\w(/*{-]|\.\w)")
@@ -38,7 +38,7 @@ OTHERS = [re.compile(f"(?:{pattern})$") for pattern in (
     # NVIDIA, PyTorch and others
     r"(cuda|cuda_runtime_api|cupti_\w+|driver_types|nccl|nvml)\.h", r"(hta|torch)/.*\.py", r"source/unix/mio\.rs", r"terminal/buffers\.rs",
     # Examples of programs, and results of scripts.
-    r"(job|loader|small|train)\.py", r"gpu-bundle/.*", r"table\.md",
+    r"(job|loader|small|train)\.py", r"gpu-bundle/.*", r"(gc-log|table)\.md",
     # Placeholders
     r"[A-Z]+/.*", r"\.bpf\.c",
 )]

@@ -5,8 +5,8 @@
 #   scripts/release.sh [--profile dev|release] [--target x86_64|aarch64] [OUT [ARTIFACT...]]
 #
 # Defaults: release, this machine's, the folder dist, and all artifacts: wheel, archive, deb, rpm,
-# image. Each is made by scripts/release/NAME.sh from what scripts/release/binaries.sh left in
-# OUT/stage-ARCH. An artifact whose tools are missing ends the script with the reason.
+# image, crates. Each is made by scripts/release/NAME.sh from what scripts/release/binaries.sh made. An
+# artifact whose tools are missing ends the script with the reason.
 # scripts/install-test.sh proves them.
 set -euo pipefail
 
@@ -25,7 +25,7 @@ export RELEASE_OUT
 # shellcheck source-path=SCRIPTDIR source=release/environment.sh
 . "$scripts/release/environment.sh"
 artifacts=("${@:2}")
-if [ ${#artifacts[@]} = 0 ]; then artifacts=(wheel archive deb rpm image); fi
+if [ ${#artifacts[@]} = 0 ]; then artifacts=(wheel archive deb rpm image crates); fi
 
 "$scripts/release/binaries.sh"
 for artifact in "${artifacts[@]}"; do

@@ -9,6 +9,9 @@ set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build_packages=(clang gcc libc6-dev libelf-dev make pkg-config zlib1g-dev)
+# Releases compile libelf too.
+# shellcheck disable=SC2034  # for the sourcing scripts
+release_packages=("${build_packages[@]}" autoconf automake autopoint binutils bison flex gawk libtool python3 python3-venv xz-utils)
 
 say() { printf '%s\n' "$*" >&2; }
 die() {

@@ -3,16 +3,23 @@
 #
 #   plain    formatting, lints, unit and integration tests: no privileges
 #   kernel   BPF programs in the running kernel, real interpreters: root
-#   kernels  the core of the kernel tier on an old and on the newest stock kernel, emulated (scripts/kernels.sh)
+#   kernels  the core of the kernel tier on an old stock kernel, emulated (scripts/kernels.sh)
+#   kernels-all
+#            the same on every stock kernel that is supported, 5 minutes each
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
-#   torch    PyTorch in a virtual environment, on the GPU if there is one: root
+#   torch    PyTorch in a virtual environment, on the GPU if there is one, and the launchers and
+#            schedulers of docs/tasks: root
 #   aarch64  cross-built for arm64 and run under qemu (scripts/aarch64.sh); not among the default tiers
 #   gpu-bundle
 #            scripts/gpu-bundle.sh, tried without a GPU: root
+#   platforms
+#            what needs no Linux, on other systems (scripts/platforms.sh): root
+#   install  scripts/release.sh with the dev profile, and the quick form of scripts/install-test.sh: root
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but aarch64 and programs, which takes two hours
+#   scripts/test.sh [TIER...]                       default: all but aarch64, kernels-all, platforms, and
+#                                                   programs, which takes two hours
 #
 # A tier that cannot run is skipped, with the reason; so is a single test, which prints a line
 # 'skipped TEST: REASON'. The closing lines list both. Kernel and torch tests are the files
@@ -23,7 +30,7 @@ set -euo pipefail
 
 cd "$checkout"
 tiers=("$@")
-if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel kernels chaos torch programs-short gpu-bundle); fi
+if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel kernels chaos torch programs-short install gpu-bundle); fi
 logs=$(mktemp -d)
 simulator=
 trusted=
@@ -70,13 +77,14 @@ lints() {
     else
         note "plain: rustdoc skipped: the toolchain has none"
     fi
+    scripts/platforms.sh dependencies || return 1
     if build deny --version >/dev/null 2>&1; then
         build deny --log-level error check bans licenses sources || return 1
     else
         note "plain: cargo-deny skipped: not installed (cargo install --locked cargo-deny)"
     fi
     if command -v shellcheck >/dev/null; then
-        shellcheck -x scripts/*.sh scripts/gpu/*.sh tests/*.sh probes/fuzz/*.sh .ci/run || return 1
+        shellcheck -x scripts/*.sh scripts/{gpu,install-test,release}/*.sh tests/*.sh tests/docs/*/*.sh probes/fuzz/*.sh .ci/run || return 1
     else
         note "plain: shellcheck skipped: not installed"
     fi
@@ -165,6 +173,7 @@ privileged() {
         say "$tier: $(basename "$program")"
         (cd "$folder" && step "$tier" as_root env "GCTRACE_INTERPRETERS=$GCTRACE_INTERPRETERS" \
             "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "GCTRACE_SIMGPU=${GCTRACE_SIMGPU:-}" "PYENV_ROOT=${PYENV_ROOT:-}" \
+            "GCTRACE_SCHEDULERS=${GCTRACE_SCHEDULERS:-}" "GCTRACE_RAY_PYTHON=${GCTRACE_RAY_PYTHON:-}" \
             ${GCTRACE_INJECT_LIBRARY:+"GCTRACE_INJECT_LIBRARY=$GCTRACE_INJECT_LIBRARY"} "CARGO_MANIFEST_DIR=$folder" \
             "$program" --include-ignored --test-threads=1 --show-output </dev/null) || {
             fail "$tier ($(basename "$program"))"
@@ -187,14 +196,17 @@ kernel() {
     fi
 }
 
+# kernels TIER KERNEL...
 kernels() {
+    local tier=$1
+    shift
     # In a subshell: it ends the script if a package is unavailable.
     if ! (need_packages "kernels in an emulated machine" qemu-system-x86) || ! command -v qemu-system-x86_64 >/dev/null; then
-        note "kernels: skipped: qemu-system-x86_64 is not installed"
-    elif step kernels env GCTRACE_KERNELS_CORE=short scripts/kernels.sh 6.1 newest; then
-        note "kernels: passed"
+        note "$tier: skipped: qemu-system-x86_64 is not installed"
+    elif step "$tier" env GCTRACE_KERNELS_CORE=short scripts/kernels.sh "$@"; then
+        note "$tier: passed"
     else
-        fail kernels
+        fail "$tier"
     fi
 }
 
@@ -240,6 +252,13 @@ torch() {
         return 0
     fi
     torch_python torch || return 0
+    # Slurm and Open MPI for the commands in the documents; Ray if the whole tier programs has run.
+    if GCTRACE_SCHEDULERS=$(as_builder scripts/schedulers.sh "$checkout/.schedulers" 2> >(tee "$logs/schedulers" >&2)); then
+        export GCTRACE_SCHEDULERS
+    else
+        note "torch: without schedulers: $(tail -1 "$logs/schedulers")"
+    fi
+    if [ -e "$checkout/.venv-programs/bin/ray" ]; then export GCTRACE_RAY_PYTHON=$checkout/.venv-programs/bin/python; fi
     if nvidia-smi >/dev/null 2>&1; then note "torch: on the GPU"; else note "torch: on the CPU: no NVIDIA driver here"; fi
     privileged torch
 }
@@ -259,6 +278,34 @@ gpu_bundle() {
         note "gpu-bundle: ran to its end without a GPU"
     else
         fail gpu-bundle
+    fi
+    rm -rf "$folder"
+}
+
+platforms() {
+    if ! can_be_root; then
+        note "platforms: skipped: needs root (run with sudo)"
+    elif step platforms scripts/platforms.sh; then
+        note "platforms: passed; checked for macOS, not run"
+    else
+        fail platforms
+    fi
+}
+
+# Packages as users get them.
+install_tier() {
+    local folder parts=(wheel archive)
+    if ! can_be_root; then
+        note "install: skipped: needs root (run with sudo)"
+        return 0
+    fi
+    need_packages releases "${release_packages[@]}"
+    folder=$(as_builder mktemp -d)
+    if step install as_builder scripts/release.sh --profile dev "$folder" "${parts[@]}" &&
+        step install env RELEASE_OUT="$folder" scripts/install-test.sh --quick "${parts[@]}"; then
+        note "install: passed"
+    else
+        fail install
     fi
     rm -rf "$folder"
 }
@@ -292,18 +339,21 @@ programs() {
 }
 
 need_packages building "${build_packages[@]}"
-need_packages "the tests" binutils python3 python3-venv tmux util-linux
+need_packages "the tests" binutils bubblewrap python3 python3-venv tmux util-linux
 if can_be_root; then need_packages "the kernel tier" gdb strace sudo; fi
 need_cargo
 trusted_target
 interpreters
 for tier in "${tiers[@]}"; do
     case $tier in
-    plain | kernel | kernels | aarch64 | chaos | torch) "$tier" ;;
+    plain | kernel | aarch64 | chaos | torch | platforms) "$tier" ;;
+    install) install_tier ;;
+    kernels) kernels kernels 6.1 ;;
+    kernels-all) kernels kernels-all 5.10 6.1 6.12 newest ;;
     programs) programs whole ;;
     programs-short) programs short ;;
     gpu-bundle) gpu_bundle ;;
-    *) die "no tier '$tier': plain, kernel, kernels, aarch64, chaos, torch, gpu-bundle, programs-short, programs" ;;
+    *) die "no tier '$tier': plain, kernel, kernels, kernels-all, aarch64, chaos, torch, install, gpu-bundle, platforms, programs-short, programs" ;;
     esac
 done
 

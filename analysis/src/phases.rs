@@ -221,7 +221,8 @@ pub(crate) struct JudgedRun<'a> {
 
 impl<'a> JudgedRun<'a> {
     /// Of the processes with training steps the one with the most (of several the one that was
-    /// paused for longest), otherwise the one that was paused for longest. `None` if no process
+    /// paused for longest), otherwise the one that was paused for longest: of the ranks, if there
+    /// are any, as their launcher only waits for them. `None` if no process
     /// collected or its observed time is unknown, and for free-threaded builds, where a collection
     /// stops the program for only a part of its time.
     pub(crate) fn of(
@@ -243,7 +244,9 @@ impl<'a> JudgedRun<'a> {
             Some((own.steps.len(), process.stopped_ns, process))
         });
         let most = with_steps.max_by_key(|(steps, stopped_ns, _)| (*steps, *stopped_ns));
-        let process = most.map_or(processes.first(), |(_, _, process)| Some(process))?;
+        let rank = || processes.iter().find(|process| process.rank.is_some());
+        let process = most.map(|(_, _, process)| process).or_else(rank);
+        let process = process.or(processes.first())?;
         let interpreter = process.interpreter.as_ref();
         if interpreter.is_some_and(|interpreter| interpreter.free_threaded) {
             return None;

@@ -40,6 +40,7 @@ use crate::report::Verdict;
 use crate::time::after;
 use crate::time::duration;
 use crate::verdict;
+use std::collections::HashMap;
 use std::collections::HashSet;
 
 impl Analysis {
@@ -128,8 +129,24 @@ impl Analysis {
         report
     }
 
+    /// Launchers of ranks, by trace and id: processes with a child of another rank. Where a scheduler
+    /// started one launcher per node, the rank in its environment is that of the node.
+    fn launchers(&self) -> HashSet<(usize, u32)> {
+        let ranks: HashMap<(usize, u32), u32> = self
+            .processes
+            .iter()
+            .filter_map(|own| Some(((own.trace, own.sums.pid), own.sums.rank()?)))
+            .collect();
+        let launched = self.processes.iter().filter_map(|own| {
+            let parent = (own.trace, own.sums.described.as_ref()?.parent?);
+            (own.sums.rank()? != *ranks.get(&parent)?).then_some(parent)
+        });
+        launched.collect()
+    }
+
     /// Processes with pauses, the most stopped first.
     fn process_reports(&self) -> Vec<ProcessReport> {
+        let launchers = self.launchers();
         let mut reports: Vec<ProcessReport> = self
             .processes
             .iter()
@@ -139,8 +156,9 @@ impl Analysis {
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
                 let observed = process.observed(ended_ns, trace.last_ns());
                 let report = process.report(trace.started_ns(), observed, &self.stacks);
+                let rank = report.rank.or(trace.profiler.rank);
                 Some(ProcessReport {
-                    rank: report.rank.or(trace.profiler.rank),
+                    rank: rank.filter(|_| !launchers.contains(&(report.trace, report.pid))),
                     ..report
                 })
             })

@@ -3,14 +3,15 @@
 //! Owns the object of `bpf/alloc.bpf.c`, on the thread that creates it. When to open a window and
 //! what its counts mean is decided elsewhere.
 
+use crate::attach::LinkPlan;
 use crate::error::Error;
+use crate::link::EVERY_PROCESS;
+use crate::link::ProbeLink;
 use crate::session::SharedMaps;
 use crate::support::AttachMethod;
 use crate::wire::read;
-use libbpf_rs::Link;
 use libbpf_rs::MapCore as _;
 use libbpf_rs::MapFlags;
-use libbpf_rs::UprobeMultiOpts;
 use libbpf_rs::skel::OpenSkel as _;
 use libbpf_rs::skel::SkelBuilder as _;
 use skeleton::AllocSkel;
@@ -108,7 +109,7 @@ pub struct AllocationPrograms {
 /// grace period of the kernel (about 35 ms).
 #[must_use = "dropping it closes the window"]
 pub struct AllocationWindow {
-    _link: Link,
+    _link: ProbeLink,
 }
 
 impl AllocationPrograms {
@@ -159,12 +160,10 @@ impl AllocationPrograms {
                 map: "alloc_window",
                 source,
             })?;
-        let options = || UprobeMultiOpts {
-            // 64 bits: a file offset fits usize
-            offsets: probes.iter().map(|(offset, _)| *offset as usize).collect(),
-            cookies: probes.iter().map(|(_, size)| size.cookie()).collect(),
-            ..UprobeMultiOpts::default()
-        };
+        let mut plan = LinkPlan::default();
+        for (offset, size) in probes {
+            plan.push(*offset, size.cookie(), None);
+        }
         // Breakpoints are placed in this process alone. Kernels before 6.10 compare threads there,
         // so that only the main thread would count; they report no error, so all processes are
         // probed on them.
@@ -172,14 +171,13 @@ impl AllocationPrograms {
         let only = if self.filters_processes() {
             target.pid.cast_signed()
         } else {
-            -1
+            EVERY_PROCESS
         };
-        program
-            .attach_uprobe_multi_with_opts(only, file, "", options())
+        ProbeLink::multi(program, only, file, &plan, false)
             .map(|link| AllocationWindow { _link: link })
             .map_err(|source| Error::Attach {
                 file: file.to_owned(),
-                source,
+                source: source.into(),
             })
     }
 

@@ -3,6 +3,8 @@
 //! While they are attached, every system call on the machine takes about 30 ns longer.
 
 use crate::error::Error;
+use crate::link::ProbeLink;
+use crate::link::open_event;
 use crate::session::Attachment;
 use crate::session::BpfSession;
 use crate::wire::Arenas;
@@ -16,7 +18,6 @@ use std::io;
 use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
 use std::os::fd::FromRawFd as _;
-use std::os::fd::IntoRawFd as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -36,11 +37,11 @@ impl BpfSession {
             (&self.skeleton.progs.on_munmap, "sys_enter_munmap"),
         ] {
             let event = open_tracepoint(tracepoint).map_err(Error::SystemCalls)?;
-            let link = program
-                .attach_perf_event(event.as_raw_fd())
-                .map_err(|source| Error::Tracepoint { tracepoint, source })?;
-            // libbpf closes it together with the link.
-            let _ = event.into_raw_fd();
+            let link =
+                ProbeLink::to_event(program, event, 0).map_err(|source| Error::Tracepoint {
+                    tracepoint,
+                    source: source.into(),
+                })?;
             links.push(link);
         }
         self.arena_links = links;
@@ -107,20 +108,7 @@ fn open_tracepoint(name: &str) -> io::Result<OwnedFd> {
         config: number,
         ..Default::default()
     };
-    // One event is enough: its program runs on every CPU (kernel/trace/bpf_trace.c).
-    let (every_process, first_cpu, no_group) = (-1, 0, -1);
-    // SAFETY: the attributes live until the call returns; it returns a new descriptor or -1.
-    let descriptor = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw mut attributes,
-            every_process,
-            first_cpu,
-            no_group,
-            libbpf_sys::PERF_FLAG_FD_CLOEXEC,
-        )
-    };
-    owned(descriptor)
+    open_event(&mut attributes)
 }
 
 fn owned(result: libc::c_long) -> io::Result<OwnedFd> {

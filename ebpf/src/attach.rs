@@ -1,4 +1,4 @@
-//! Splits a plan into what each link needs. Pure; `session.rs` creates the links.
+//! Splits a plan into what each link needs. Pure; `link.rs` creates the links.
 
 use crate::wire::ARGUMENT_UNKNOWN;
 use crate::wire::Point;

@@ -15,11 +15,10 @@ pub use decode::DeviceMemoryEvent;
 use crate::arch;
 use crate::attach::LinkPlan;
 use crate::error::Error;
+use crate::link;
 use crate::per_cpu;
 use crate::session::Attachment;
 use crate::session::BpfSession;
-use crate::session::link_each;
-use crate::session::link_multi;
 use crate::support::AttachMethod;
 use gctrace_abi::CallKind;
 use libbpf_rs::ProgramAttachType;
@@ -135,15 +134,10 @@ impl CudaPrograms {
             if plan.is_empty() {
                 continue;
             }
-            let linked = match self.attach {
-                AttachMethod::Multi => {
-                    link_multi(program, file, plan, on_return).map(|link| vec![link])
-                }
-                AttachMethod::Single => link_each(program, file, plan, on_return),
-            };
+            let linked = link::attach(self.attach, program, file, plan, on_return);
             links.extend(linked.map_err(|source| Error::Attach {
                 file: file.to_owned(),
-                source,
+                source: source.into(),
             })?);
         }
         Ok(Attachment::new(links))

@@ -57,6 +57,7 @@ mod decode;
 mod error;
 mod event;
 mod layout;
+mod link;
 mod per_cpu;
 mod release;
 mod ring_memory;

@@ -7,7 +7,6 @@ mod totals;
 pub use shared::SharedMaps;
 pub use totals::ProgramCounts;
 
-use crate::attach::LinkPlan;
 use crate::attach::PlannedPoint;
 use crate::attach::plan_links;
 use crate::counts::CounterSet;
@@ -15,6 +14,8 @@ use crate::decode::decode;
 use crate::error::Error;
 use crate::event::KernelEvent;
 use crate::layout::layout;
+use crate::link;
+use crate::link::ProbeLink;
 use crate::per_cpu;
 use crate::release::StoppedProcesses;
 use crate::ring_memory;
@@ -35,11 +36,8 @@ use libbpf_rs::MapFlags;
 use libbpf_rs::MapHandle;
 use libbpf_rs::OpenObject;
 use libbpf_rs::ProgramAttachType;
-use libbpf_rs::ProgramMut;
 use libbpf_rs::RingBuffer;
 use libbpf_rs::RingBufferBuilder;
-use libbpf_rs::UprobeMultiOpts;
-use libbpf_rs::UprobeOpts;
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::skel::SkelBuilder;
 use std::cell::RefCell;
@@ -70,7 +68,7 @@ pub struct BpfSession {
     rings: RingBuffer<'static>,
     batch: Rc<RefCell<Vec<KernelEvent>>>,
     _tracepoints: Vec<Link>,
-    pub(crate) arena_links: Vec<Link>,
+    pub(crate) arena_links: Vec<ProbeLink>,
     attach: AttachMethod,
     points: u32,
     layouts: u32,
@@ -82,11 +80,11 @@ pub struct BpfSession {
 #[derive(Debug)]
 #[must_use = "dropping it detaches the probes"]
 pub struct Attachment {
-    links: Vec<Link>,
+    links: Vec<ProbeLink>,
 }
 
 impl Attachment {
-    pub(crate) fn new(links: Vec<Link>) -> Self {
+    pub(crate) fn new(links: Vec<ProbeLink>) -> Self {
         Self { links }
     }
 }
@@ -284,15 +282,10 @@ impl BpfSession {
             if plan.is_empty() {
                 continue;
             }
-            let linked = match attach {
-                AttachMethod::Multi => {
-                    link_multi(program, file, plan, on_return).map(|link| vec![link])
-                }
-                AttachMethod::Single => link_each(program, file, plan, on_return),
-            };
+            let linked = link::attach(attach, program, file, plan, on_return);
             links.extend(linked.map_err(|source| Error::Attach {
                 file: file.to_owned(),
-                source,
+                source: source.into(),
             })?);
         }
         Ok(Attachment { links })
@@ -414,46 +407,6 @@ fn rings(
 fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), Error> {
     map.update(key, value, MapFlags::ANY)
         .map_err(|source| Error::Map { map: name, source })
-}
-
-/// Every process: the kernel's own filter compares threads before 6.10, and a filter in the program
-/// costs other processes one trap per collection.
-const EVERY_PROCESS: i32 = -1;
-
-pub(crate) fn link_multi(
-    program: &ProgramMut<'_>,
-    file: &Path,
-    plan: &LinkPlan,
-    on_return: bool,
-) -> libbpf_rs::Result<Link> {
-    let options = UprobeMultiOpts {
-        offsets: plan.offsets.clone(),
-        ref_ctr_offsets: plan.semaphores_if_any(),
-        cookies: plan.cookies.clone(),
-        retprobe: on_return,
-        ..UprobeMultiOpts::default()
-    };
-    program.attach_uprobe_multi_with_opts(EVERY_PROCESS, file, "", options)
-}
-
-pub(crate) fn link_each(
-    program: &ProgramMut<'_>,
-    file: &Path,
-    plan: &LinkPlan,
-    on_return: bool,
-) -> libbpf_rs::Result<Vec<Link>> {
-    let places = plan.offsets.iter().zip(&plan.cookies).zip(&plan.semaphores);
-    places
-        .map(|((offset, cookie), semaphore)| {
-            let options = UprobeOpts {
-                ref_ctr_offset: *semaphore,
-                cookie: *cookie,
-                retprobe: on_return,
-                ..UprobeOpts::default()
-            };
-            program.attach_uprobe_with_opts(EVERY_PROCESS, file, *offset, options)
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -18,14 +18,16 @@ if [ "$RELEASE_ARCH" != "$(uname -m)" ]; then
     "$checkout/scripts/cross-root.sh" "$checkout/.cross-root" >&2
 fi
 
-# stripped FROM TO: the file without names and line tables, which go to debug/.
+# stripped FROM TO: the file without names and line tables, which go to debug/. One that would be
+# the same keeps its time, or cargo would compile again what embeds it.
 stripped() {
     local debug
     debug=$RELEASE_STAGE/debug/$(basename "$2").debug
     "$objcopy" --only-keep-debug --compress-debug-sections=zlib "$1" "$debug"
-    "$objcopy" --strip-all --remove-section=.comment --add-gnu-debuglink="$debug" "$1" "$2"
-    chmod 755 "$2"
+    "$objcopy" --strip-all --remove-section=.comment --add-gnu-debuglink="$debug" "$1" "$2.new"
     chmod 644 "$debug"
+    chmod 755 "$2.new"
+    if cmp --quiet "$2.new" "$2"; then rm "$2.new"; else mv "$2.new" "$2"; fi
 }
 
 # The program writes its own documentation.
@@ -40,7 +42,7 @@ documenting() {
 documentation() {
     local share=$RELEASE_STAGE/share
     mkdir -p "$share"/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,doc/gctrace}
-    documenting --quiet man "$share/man/man1"
+    documenting man "$share/man/man1"
     documenting completions bash >"$share/bash-completion/completions/gctrace"
     documenting completions zsh >"$share/zsh/site-functions/_gctrace"
     documenting completions fish >"$share/fish/vendor_completions.d/gctrace.fish"
@@ -49,7 +51,7 @@ documentation() {
         --features gctrace/vendored) | "$checkout/scripts/release/third_party.py" >"$share/doc/gctrace/THIRD-PARTY"
 }
 
-rm -rf "$RELEASE_STAGE"
+rm -rf "${RELEASE_STAGE:?}"/{bin,share,debug}
 mkdir -p "$RELEASE_STAGE"/{bin,lib/gctrace,debug}
 release_build -p gctrace-inject -p gctrace-simgpu
 for library in "${libraries[@]}"; do

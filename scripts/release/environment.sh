@@ -5,7 +5,7 @@
 #   RELEASE_ARCH     x86_64 or aarch64                       (default: this machine's)
 #   RELEASE_PROFILE  release or dev                          (default: release)
 #   RELEASE_OUT      folder of the artifacts                 (default: dist)
-#   RELEASE_STAGE    folder of what binaries.sh makes        (default: OUT/stage-ARCH)
+#   RELEASE_STAGE    folder of what binaries.sh makes        (default: in the target folder)
 # And as usual: RUSTC, CARGO_TARGET_DIR, SOURCE_DATE_EPOCH (default: time of the commit).
 #
 # Two builds of a commit give the same bytes, wherever the checkout and the toolchain lie: compilers
@@ -14,14 +14,9 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 
-release_packages=("${build_packages[@]}" autoconf automake autopoint binutils bison flex gawk libtool
-    python3 python3-venv xz-utils)
-
 RELEASE_ARCH=${RELEASE_ARCH:-$(uname -m)}
 RELEASE_PROFILE=${RELEASE_PROFILE:-release}
 RELEASE_OUT=$(realpath -m "${RELEASE_OUT:-$checkout/dist}")
-RELEASE_STAGE=$(realpath -m "${RELEASE_STAGE:-$RELEASE_OUT/stage-$RELEASE_ARCH}")
-export RELEASE_ARCH RELEASE_PROFILE RELEASE_OUT RELEASE_STAGE
 case $RELEASE_ARCH in
 x86_64 | aarch64) ;;
 *) die "no architecture '$RELEASE_ARCH': x86_64, aarch64" ;;
@@ -38,8 +33,10 @@ release_target=$RELEASE_ARCH-unknown-linux-gnu
 # shellcheck disable=SC2034  # for the sourcing scripts
 release_version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$checkout/Cargo.toml")
 release_target_folder=${CARGO_TARGET_DIR:-$checkout/target}
-# shellcheck disable=SC2034  # for the sourcing scripts
 release_built=$release_target_folder/$release_target/${RELEASE_PROFILE/#dev/debug}
+# The same for every OUT: tracer/build.rs depends on its path.
+RELEASE_STAGE=$(realpath -m "${RELEASE_STAGE:-$release_built/stage}")
+export RELEASE_ARCH RELEASE_PROFILE RELEASE_OUT RELEASE_STAGE
 # A commit's time in UTC; without git, the first that a zip archive can hold.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$checkout" log -1 --format=%ct 2>/dev/null || echo 315532800)}
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Puts the stripped program into a wheel, in place of the one that maturin compiled.
+"""Finishes a wheel that maturin made.
 
-    scripts/release/wheel.py WHEEL PROGRAM OUT
+    scripts/release/wheel.py WHEEL PROGRAM CHECKOUT OUT
 
-Writes OUT/NAME of the wheel, with sorted entries, the times of SOURCE_DATE_EPOCH and nothing that
-depends on the machine: the same contents give the same bytes.
+Checks that it contains PROGRAM, takes the path of CHECKOUT out of the bill of materials, and writes
+OUT/NAME of the wheel: sorted, with the time SOURCE_DATE_EPOCH, so that the same contents give the
+same bytes.
 """
 
 import base64
@@ -34,19 +35,22 @@ def record(files):
 
 
 def main():
-    wheel, program, out = sys.argv[1:]
+    wheel, program, checkout, out = sys.argv[1:]
     stamp = time.gmtime(max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))[:6]
     with zipfile.ZipFile(wheel) as archive:
-        files = {info.filename: (archive.read(info), info.external_attr >> 16) for info in archive.infolist()
-                 if not info.is_dir()}
-    (entry,) = (name for name in files if name.endswith(".data/scripts/gctrace"))
+        files = {info.filename: (archive.read(info), info.external_attr >> 16)
+                 for info in archive.infolist() if not info.is_dir()}
+    for name, (content, mode) in files.items():
+        if name.endswith(".data/scripts/gctrace"):
+            with open(program, "rb") as file:
+                if content != file.read():
+                    sys.exit(f"{wheel}: {name} is not {program}")
+        elif name.endswith(".cyclonedx.json"):
+            files[name] = (content.replace(f"path+file://{checkout}/".encode(), b"path+file:///"), mode)
     (listing,) = (name for name in files if name.endswith(".dist-info/RECORD"))
-    with open(program, "rb") as file:
-        files[entry] = (file.read(), files[entry][1])
     files[listing] = (record(files), files[listing][1])
-    path = os.path.join(out, os.path.basename(wheel))
-    with zipfile.ZipFile(path + ".new", "w") as archive:
-        # Installers look for the metadata first: it goes last, as the format recommends.
+    with zipfile.ZipFile(os.path.join(out, os.path.basename(wheel)), "w") as archive:
+        # The format recommends the metadata last.
         for name in sorted(files, key=lambda name: (".dist-info/" in name, name)):
             content, mode = files[name]
             info = zipfile.ZipInfo(name, stamp)
@@ -54,7 +58,6 @@ def main():
             info.create_system = 3
             info.external_attr = (0o100755 if mode & 0o111 else 0o100644) << 16
             archive.writestr(info, content, compresslevel=9)
-    os.rename(path + ".new", path)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/environment.sh"
 
 project=$checkout/packaging/python
-platform=manylinux_${release_glibc/./_}_$RELEASE_ARCH
-name=gctrace-$release_version-py3-none-$platform.whl
+platform=manylinux_${release_glibc/./_}
 data=$project/wheel-data
 made=$(mktemp -d)
 trap 'rm -rf "$made" "$data" "$project/THIRD-PARTY"' EXIT
@@ -15,17 +14,31 @@ trap 'rm -rf "$made" "$data" "$project/THIRD-PARTY"' EXIT
 rm -rf "$data"
 mkdir -p "$data/data"
 cp -r "$RELEASE_STAGE/lib" "$RELEASE_STAGE/share" "$data/data/"
-cp "$RELEASE_STAGE/share/doc/gctrace/THIRD-PARTY" "$project/"
-# The same options as for the program of the stage, so that cargo compiles nothing again. maturin
-# would strip by linking anew.
-(cd "$project" && PATH=$release_tools:$(dirname "$cargo"):$PATH GCTRACE_BUNDLE=$RELEASE_STAGE/lib/gctrace \
-    maturin build --quiet --zig --target "$release_target" --compatibility "manylinux_${release_glibc/./_}" \
-    --auditwheel check --strip false "${release_cargo[@]}" --out "$made")
-"$checkout/scripts/release/wheel.py" "$made/$name" "$RELEASE_STAGE/bin/gctrace" "$RELEASE_OUT"
+# Among the metadata, as the format has it.
+mv "$data/data/share/doc/gctrace/THIRD-PARTY" "$project/"
+rm -r "$data/data/share/doc"
+# maturin compiles with flags of its own, which would be a second build, and strips by linking
+# again. Where it calls cargo to compile, it gets cargo's messages about the stage's program, as if
+# that were what cargo made just now.
+cp "$RELEASE_STAGE/bin/gctrace" "$made/"
+export GCTRACE_BUNDLE=$RELEASE_STAGE/lib/gctrace
+release_build -p gctrace --bin gctrace --features vendored --message-format json-render-diagnostics |
+    sed "s,\"$release_built/gctrace\",\"$made/gctrace\",g" >"$made/messages"
+cat >"$made/cargo" <<WRAPPER
+#!/bin/sh
+if [ "\$1" = rustc ]; then exec cat "$made/messages"; fi
+exec "$cargo" "\$@"
+WRAPPER
+chmod +x "$made/cargo"
+(cd "$project" && CARGO=$made/cargo PATH=$made:$release_tools:$PATH \
+    maturin build --quiet --zig --target "$release_target" --compatibility "$platform" \
+    --auditwheel check --profile "$RELEASE_PROFILE" --out "$made/out")
+wheel=$(echo "$made"/out/*.whl)
 # It looks at the libraries too, maturin only at the program.
-"$release_tools/auditwheel" show "$RELEASE_OUT/$name" >"$made/audit"
-grep -q "\"$platform\"" "$made/audit" || {
+"$release_tools/auditwheel" show "$wheel" >"$made/audit"
+grep -q "\"${platform}_$RELEASE_ARCH\"" "$made/audit" || {
     cat "$made/audit" >&2
-    die "$name: not for $platform"
+    die "$wheel: not for $platform"
 }
-say "wheel: $RELEASE_OUT/$name"
+python3 "$checkout/scripts/release/wheel.py" "$wheel" "$RELEASE_STAGE/bin/gctrace" "$checkout" "$RELEASE_OUT"
+say "wheel: $RELEASE_OUT/$(basename "$wheel")"

@@ -12,6 +12,7 @@ mod demo;
 mod export;
 mod limits;
 mod record;
+mod setup;
 mod sources;
 mod top;
 mod tune;
@@ -37,6 +38,7 @@ pub(crate) use limits::LimitedFigure;
 pub(crate) use limits::ReportLimit;
 pub(crate) use record::RecordConfig;
 pub(crate) use record::RecordTarget;
+pub(crate) use setup::SetupConfig;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
 pub(crate) use tune::TuneConfig;
@@ -116,7 +118,8 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace tune [OPTIONS] -- COMMAND...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
-                      gctrace demo"
+                      gctrace demo\n       \
+                      gctrace setup"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -191,6 +194,9 @@ enum Subcommands {
     /// Check what works on this machine, what does not, and the command that fixes it
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Install this gctrace for all users, with its libraries, manual pages and completions
+    #[command(after_help = setup::EXAMPLES)]
+    Setup(setup::SetupConfig),
     /// Print a shell completion script
     Completions {
         /// Shell to generate the script for
@@ -258,6 +264,8 @@ pub(crate) enum LinuxInvocation {
     Demo(DemoConfig),
     /// Examine this machine.
     Doctor(DoctorConfig),
+    /// Install this gctrace, or remove what was installed.
+    Setup(SetupConfig),
     /// Run as the guardian (`guardian.rs`).
     Guardian,
     /// Run as the guardian of the terminal.
@@ -370,6 +378,7 @@ fn interpret(
             python: doctor.python.into_iter().map(python).collect(),
         })
         .into(),
+        Some(Subcommands::Setup(setup)) => LinuxInvocation::Setup(setup).into(),
         Some(Subcommands::Completions { shell }) => Invocation::Completions(shell),
         Some(Subcommands::Man { directory }) => Invocation::Man(directory),
         Some(Subcommands::Guardian) => LinuxInvocation::Guardian.into(),

@@ -22,8 +22,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::process::ExitStatus;
 
-/// The training program in `examples/`.
-const PROGRAM: &str = include_str!("../../examples/train_simgpu.py");
+/// The training program, a link to `examples/`.
+const PROGRAM: &str = include_str!("demo/train_simgpu.py");
 
 /// File name of the program.
 const PROGRAM_NAME: &str = "train_simgpu.py";

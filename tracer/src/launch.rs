@@ -22,6 +22,7 @@ pub(crate) use bundle::simulator;
 pub(crate) use invoker::Invoker;
 pub(crate) use preload::CUDA_INJECTION;
 pub(crate) use preload::LibraryError;
+pub(crate) use preload::injected_library;
 pub(crate) use preload::library_for;
 #[cfg(test)]
 pub(crate) use program::ObstacleKind;
@@ -30,6 +31,8 @@ pub(crate) use signals::SignalDecision;
 pub(crate) use signals::SignalPolicy;
 pub(crate) use signals::Signals;
 pub(crate) use trial::load;
+pub(crate) use trust::WritablePath;
+pub(crate) use trust::writable_beside_root;
 
 use crate::launch::environment::Environment;
 use crate::launch::inherited::InheritedState;

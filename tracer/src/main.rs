@@ -3,7 +3,11 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(
     not(target_os = "linux"),
-    expect(dead_code, reason = "options and texts of the commands that record")
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "options and texts of the commands that record"
+    )
 )]
 
 mod advice;
@@ -37,6 +41,8 @@ mod launch;
 mod privileges;
 #[cfg(target_os = "linux")]
 mod record;
+#[cfg(target_os = "linux")]
+mod setup;
 #[cfg(target_os = "linux")]
 mod top;
 #[cfg(target_os = "linux")]

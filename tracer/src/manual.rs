@@ -53,7 +53,7 @@ pub(crate) fn write(directory: &Path) -> anyhow::Result<()> {
 }
 
 /// File name and content of each page.
-fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
+pub(crate) fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut command = described();
     command.build();
     let subcommands = command.get_subcommands().cloned();

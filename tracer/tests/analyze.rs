@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::Record;
+use gctrace_event::TraceHeader;
 use std::io::Read;
 use std::io::Write;
 use std::path::Path;
@@ -9,6 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::process::Stdio;
 use test_kit::limit::WithTimeout as _;
+use test_kit::records;
 
 const PAUSE: &str = r#"{"ph":"X","cat":"gc","name":"gc gen2","pid":7,"tid":7,"ts":1000.000,"dur":50.500,"args":{"generation":2,"reason":"automatic","collected":3}}"#;
 
@@ -343,4 +348,67 @@ fn a_trace_is_not_counted_twice() {
         assert!(twice.err.contains("name each trace once"), "{}", twice.err);
         assert!(twice.out.is_empty(), "{}", twice.out);
     }
+}
+
+/// A process with a few pauses of this length.
+fn paused_process(pid: u32, parent: u32, rank: Option<u32>, pause_ns: u64) -> Vec<Record> {
+    let process = Record::Process(Process {
+        pid,
+        parent: Some(parent),
+        rank,
+        since_ns: 1_000_000_000,
+        ..Process::default()
+    });
+    let pauses = (1..5).map(|second| {
+        let start_ns = 1_000_000_000 + second * 1_000_000_000;
+        Record::Pause(Pause {
+            pid,
+            tid: pid,
+            start_ns,
+            end_ns: start_ns + pause_ns,
+            ..Pause::default()
+        })
+    });
+    [process].into_iter().chain(pauses).collect()
+}
+
+/// A scheduler's launcher of two ranks, recorded as a whole on one host.
+fn trace_of_node(host: &str, node: u32) -> Vec<u8> {
+    let header = TraceHeader {
+        host: host.to_owned(),
+        rank: Some(node),
+        ..records::header()
+    };
+    let mut all = paused_process(10, 1, Some(node), 90_000_000);
+    for rank in [2 * node, 2 * node + 1] {
+        let pause_ns = 20_000_000 + 1_000_000 * u64::from(rank);
+        all.extend(paused_process(20 + rank, 10, Some(rank), pause_ns));
+    }
+    records::written(&header, &all, &records::end("the command ended"))
+}
+
+#[test]
+fn a_launcher_is_no_rank_and_hosts_have_names() {
+    let files = Files::new();
+    let first = files.add("first.json", trace_of_node("node1", 0));
+    let second = files.add("second.json", trace_of_node("node2", 1));
+    let outcome = gctrace(&[&first, &second], b"");
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    // The launchers were paused for longest, but rank 3 is the slowest of those that train.
+    assert!(text.contains("of rank 3 ("), "{text}");
+    for trace in ["ranks 0-1 on node1: ", "ranks 2-3 on node2: "] {
+        assert!(text.contains(trace), "{text}");
+    }
+    for process in [
+        "node1 - 10 4 ",
+        "node2 - 10 4 ",
+        "node1 1 21 4 ",
+        "node2 2 22 4 ",
+    ] {
+        assert!(text.contains(process), "{process:?} is not in: {text}");
+    }
+    // Of one host, its name is no column.
+    let outcome = gctrace(&[&first, &first], b"");
+    assert!(!outcome.out.contains("node1"), "{}", outcome.out);
 }

@@ -1,56 +1,43 @@
-//! Runs the README's install commands with another prefix.
+//! Runs the README's install command with another prefix, and removes what it installed.
 
 use std::path::Path;
 use std::process::Command;
+use std::process::Output;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 
-/// The commands without sudo, for the build of these tests: `cargo test` puts libraries only into
-/// `deps`.
-fn lines(readme: &str, built: &Path, prefix: &Path) -> Vec<String> {
-    let word = |word: &str| match word.strip_prefix("target/release/") {
-        Some(file) => {
-            let places = [built.join("deps").join(file), built.join(file)];
-            let found = places.iter().find(|place| place.exists());
-            found.unwrap_or(&places[1]).display().to_string()
-        }
-        None => word.replace("/usr/local", &prefix.display().to_string()),
-    };
-    readme
-        .lines()
-        .filter_map(|line| line.strip_prefix("sudo "))
-        .filter(|line| line.starts_with("install "))
-        .map(|line| line.split(' ').map(word).collect::<Vec<_>>().join(" "))
-        .collect()
+/// `gctrace ARGUMENTS`, as typed by the user who runs this test.
+fn gctrace(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(folder);
+    command
+        .env_remove("GCTRACE_INJECT_LIBRARY")
+        .env_remove("SIMGPU_LIBRARY")
+        .env_remove("SUDO_UID");
+    command.output_in_time().expect("gctrace runs")
 }
 
 #[test]
-fn the_readmes_lines_install_everything() {
+fn the_readmes_command_installs_everything() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(readme).expect("README.md");
+    let line = readme
+        .lines()
+        .find_map(|line| line.strip_prefix("sudo target/release/gctrace "));
+    let line: Vec<&str> = line
+        .expect("README.md has the command")
+        .split_whitespace()
+        .collect();
     // Not in a directory of another user, from which root does not load a library.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let prefix = place.path().join("prefix");
-    let built = Path::new(recording::binary()).parent().expect("a folder");
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let readme = std::fs::read_to_string(readme).expect("README.md");
-    let lines = lines(&readme, built, &prefix);
-    assert_eq!(lines.len(), 3, "{lines:?}");
-    for line in lines {
-        let installed = Command::new("sh")
-            .args(["-c", &line])
-            .output_in_time()
-            .expect("sh");
-        assert!(installed.status.success(), "{line} {installed:?}");
-    }
-    let gctrace = |arguments: &[&str]| {
-        let mut command = Command::new(prefix.join("bin/gctrace"));
-        command.args(arguments).current_dir(place.path());
-        command
-            .env_remove("GCTRACE_INJECT_LIBRARY")
-            .env_remove("SIMGPU_LIBRARY")
-            .env_remove("SUDO_UID");
-        command.output_in_time().expect("gctrace runs")
-    };
-    let recorded = gctrace(&[
+    let to_prefix = ["--prefix", prefix.to_str().expect("UTF-8")];
+    let words = [&line[..], &to_prefix].concat();
+    let installed = gctrace(Path::new(recording::binary()), place.path(), &words);
+    assert!(installed.status.success(), "{words:?} {installed:?}");
+    let program = prefix.join("bin/gctrace");
+    let run = |arguments: &[&str]| gctrace(&program, place.path(), arguments);
+    let recorded = run(&[
         "--mode",
         "inject",
         "--",
@@ -59,9 +46,14 @@ fn the_readmes_lines_install_everything() {
         "import gc; gc.collect()",
     ]);
     assert!(recorded.status.success(), "{recorded:?}");
-    let demonstrated = gctrace(&["demo", "--steps", "20", "-o", "demo.json"]);
+    let demonstrated = run(&["demo", "--steps", "20", "-o", "demo.json"]);
     assert!(demonstrated.status.success(), "{demonstrated:?}");
     let text = String::from_utf8_lossy(&demonstrated.stdout);
     assert!(text.contains("Do this"), "{text}");
     assert!(place.path().join("train_simgpu.py").exists());
+    let page = std::fs::read_to_string(prefix.join("share/man/man1/gctrace-demo.1"));
+    assert!(page.expect("a page").contains(".TH gctrace-demo"));
+    let removed = run(&[&["setup", "--uninstall"], &to_prefix[..]].concat());
+    assert!(removed.status.success(), "{removed:?}");
+    assert_eq!(std::fs::read_dir(&prefix).expect("the prefix").count(), 0);
 }

@@ -100,7 +100,8 @@ pub struct ProcessReport {
     pub namespace_pid: Option<u32>,
     /// Process id of the parent; `null` if unknown.
     pub parent: Option<u32>,
-    /// Rank in a distributed job; `null` if unknown.
+    /// Rank in a distributed job; `null` if unknown, and for a launcher of ranks: a process with a
+    /// child of another rank.
     pub rank: Option<u32>,
     /// Command line, or the name that another tool gave it.
     pub command: Vec<String>,

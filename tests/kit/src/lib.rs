@@ -17,6 +17,8 @@
     reason = "what fails here fails the test"
 )]
 
+#[cfg(feature = "recording")]
+pub mod docs;
 pub mod interpreters;
 pub mod limit;
 pub mod optimizer;

@@ -14,6 +14,7 @@ use crate::privileges::NEEDED;
 use crate::privileges::PrivilegeError;
 use crate::privileges::PrivilegeFacts;
 use crate::privileges::cap;
+use crate::text::shell_line;
 use gctrace_ebpf::AttachMethod;
 use gctrace_ebpf::OLDEST_LINUX;
 use gctrace_probes::counters::CounterError;
@@ -188,6 +189,12 @@ fn rights(machine: &HostFacts) -> Vec<CheckLine> {
     };
     let mut lines = vec![privileges];
     lines.extend(denied.is_none().then(|| other_users(rights)));
+    lines.extend(machine.replaceable.as_ref().map(|writable| {
+        let setup = shell_line(&[rights.executable.as_os_str(), "setup".as_ref()]);
+        CheckLine::note("this file", writable.to_string()).with_fix(format!(
+            "Root runs what is put there. To install it where only root can write:\n    sudo {setup}"
+        ))
+    }));
     if denied.is_none() && !machine.kernel.permitted {
         lines.push(
             CheckLine::missing("loading programs", "the kernel rejects even a minimal BPF program")

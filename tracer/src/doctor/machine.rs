@@ -4,7 +4,9 @@ use crate::args::usual_recording;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::LibraryError;
+use crate::launch::WritablePath;
 use crate::launch::library_for;
+use crate::launch::writable_beside_root;
 use crate::privileges::PrivilegeFacts;
 use crate::record::mode;
 use crate::record::mode::ModeDecision;
@@ -39,6 +41,8 @@ pub(crate) struct HostFacts {
     pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
     /// NVIDIA driver and GPUs, or why NVML cannot be used.
     pub(crate) gpus: Result<GpuFacts, NvmlError>,
+    /// As root: who else could replace gctrace's file, apart from the user behind sudo.
+    pub(crate) replaceable: Option<WritablePath>,
     /// Facts about in-process recording on this machine.
     pub(crate) within: InProcessFacts,
 }
@@ -83,6 +87,7 @@ impl HostFacts {
             locked_memory: limit.filter(|limit| *limit != RLIM_INFINITY),
             counters: processor_counters(),
             gpus: gpus(),
+            replaceable: replaceable(),
             within: InProcessFacts::gather(),
         }
     }
@@ -100,6 +105,11 @@ impl InProcessFacts {
             cuda: facts.cuda,
         }
     }
+}
+
+fn replaceable() -> Option<WritablePath> {
+    let own = std::env::current_exe().ok()?;
+    writable_beside_root(&own, Invoker::detect().uid).ok()?
 }
 
 fn gpus() -> Result<GpuFacts, NvmlError> {

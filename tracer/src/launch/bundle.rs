@@ -20,6 +20,7 @@ use nix::unistd::Uid;
 use std::fs::Permissions;
 use std::io;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::path::PathBuf;
@@ -76,7 +77,7 @@ impl BundledLibrary {
             }
         }
         let path = folder.join(self.name);
-        keep_copy(&path, &self.contents()?)?;
+        keep_copy(&path, &self.contents()?, 0o644)?;
         Ok(path)
     }
 }
@@ -99,8 +100,9 @@ fn beside() -> anyhow::Result<Vec<u8>> {
     let cannot_read = || format!("cannot read {}", path.display());
     if let Some(rights) = trust::rights_beyond_user(true) {
         let real = std::fs::canonicalize(&path).with_context(cannot_read)?;
-        let user = Invoker::detect().uid;
-        if let Some(part) = trust::writable_by_others(&real, user).with_context(cannot_read)? {
+        // gctrace itself loads its NVML: the owner of gctrace's file decides what that runs.
+        let owner = std::fs::metadata("/proc/self/exe")?.uid();
+        if let Some(part) = trust::writable_by_others(&real, owner).with_context(cannot_read)? {
             bail!("{rights}, gctrace does not load {}: {part}", path.display());
         }
     }

@@ -13,6 +13,7 @@ use crate::launch::trust::WritablePath;
 use crate::record::mode::InjectionPlan;
 use crate::variables::VariableEffect;
 use crate::variables::variable;
+use anyhow::Context as _;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;
@@ -23,6 +24,7 @@ use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -38,6 +40,9 @@ const LIBRARY_VARIABLE: &str = "GCTRACE_INJECT_LIBRARY";
 
 /// Folders where it is installed for all users.
 const INSTALLED: [&str; 2] = ["/usr/local/lib/gctrace", "/usr/lib/gctrace"];
+
+/// Builds and installs gctrace with its libraries.
+const BUILD: &str = "cargo build --release && sudo target/release/gctrace setup";
 
 /// Libraries for the dynamic loader to load first (ld.so(8)).
 const PRELOAD: &str = "LD_PRELOAD";
@@ -108,18 +113,14 @@ impl LibraryError {
     /// What the user can do about it, with the command to type.
     pub(crate) fn remedy(&self) -> String {
         match self {
-            Self::NotFound { .. } => format!(
-                "It is built together with gctrace (cargo build --release) and installed with:\n    \
-                 sudo install -D -m 755 target/release/{LIBRARY} {}",
-                installed()
-            ),
+            Self::NotFound { .. } => {
+                format!("Each release of gctrace has it. To build and install both:\n    {BUILD}")
+            }
             Self::NotKept { .. } => {
                 "Name a folder that may have programs: XDG_CACHE_HOME=FOLDER gctrace ...".to_owned()
             }
             Self::Unusable { .. } | Self::OtherVersion { .. } => format!(
-                "Build gctrace and the library together (cargo build --release), and install both:\n    \
-                 sudo install -D -m 755 target/release/{LIBRARY} {}",
-                installed()
+                "gctrace and the library must be of one build. To build and install both:\n    {BUILD}"
             ),
             Self::Unreadable { path, .. }
             | Self::NotTrusted { path, .. }
@@ -169,6 +170,22 @@ pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> 
         Some(named) => usable(&PathBuf::from(named), launch),
         None => first_usable(launch, bundle::INJECT.as_ref(), &bundle::places()),
     }
+}
+
+/// The contents of the library, to install it.
+///
+/// # Errors
+/// There is none that may be loaded into commands of the invoker.
+pub(crate) fn injected_library() -> anyhow::Result<Vec<u8>> {
+    if let Some(bundled) = bundle::INJECT {
+        return bundled.contents().context("this gctrace is damaged");
+    }
+    let launch = LaunchPlan::new(&["true".into()], &Invoker::detect(), false);
+    let path = library_for(&launch)?;
+    let mut contents = Vec::new();
+    let read = open_as_user(&path, &launch)?.read_to_end(&mut contents);
+    read.with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(contents)
 }
 
 /// `places`: where a copy of the library inside this binary may be kept.

@@ -77,6 +77,17 @@ pub(crate) fn writable_by_others(path: &Path, user: u32) -> io::Result<Option<Wr
     Ok(None)
 }
 
+/// [`writable_by_others`], for what root runs; `None` without root's rights.
+///
+/// # Errors
+/// A part cannot be examined.
+pub(crate) fn writable_beside_root(path: &Path, user: u32) -> io::Result<Option<WritablePath>> {
+    if !Uid::effective().is_root() || in_foreign_user_namespace() {
+        return Ok(None);
+    }
+    writable_by_others(path, user)
+}
+
 /// `private`: whether the file's group consists of `user`.
 fn writer(found: &Metadata, user: u32, private: impl FnOnce() -> bool) -> Option<PathWriter> {
     let (uid, gid, mode) = (found.uid(), found.gid(), found.mode());

@@ -76,6 +76,7 @@ pub(crate) fn run(action: &LinuxInvocation, _: Verbosity) -> anyhow::Result<u8> 
         LinuxInvocation::Tune(_) => "tune",
         LinuxInvocation::Demo(_) => "demo",
         LinuxInvocation::Doctor(_) => "doctor",
+        LinuxInvocation::Setup(_) => "setup",
         LinuxInvocation::Guardian
         | LinuxInvocation::TerminalGuardian
         | LinuxInvocation::LoadLibrary(_) => "this internal command",

@@ -19,6 +19,7 @@ use crate::doctor;
 use crate::guardian;
 use crate::launch;
 use crate::record;
+use crate::setup;
 use crate::top;
 use crate::tune;
 use nix::poll::PollFd;
@@ -39,6 +40,7 @@ pub(crate) fn run(action: &LinuxInvocation, verbosity: Verbosity) -> anyhow::Res
         LinuxInvocation::Tune(config) => tune::run(config, verbosity),
         LinuxInvocation::Demo(config) => demo::run(config),
         LinuxInvocation::Doctor(config) => Ok(doctor::run(config)?),
+        LinuxInvocation::Setup(config) => setup::run(config),
         LinuxInvocation::Guardian => Ok(guardian::guard().map(|()| 0)?),
         LinuxInvocation::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
         LinuxInvocation::LoadLibrary(path) => launch::load(path).map(|()| 0),

@@ -20,6 +20,7 @@ use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TraceReport;
 use gctrace_event::Collector;
 use gctrace_event::GcReason;
+use std::collections::BTreeSet;
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
@@ -27,6 +28,8 @@ const PROCESSES_SHOWN: usize = 10;
 const TRACES_SHOWN: usize = 64;
 /// Maximum number of notes and of anomalies listed per trace.
 const REMARKS_SHOWN: usize = 5;
+/// Head of the column with a process's host, for traces of several hosts.
+const HOST: &str = "host";
 /// Characters of a line that are reserved for the text beside a command.
 const BESIDE_COMMAND: usize = 20;
 
@@ -42,7 +45,7 @@ fn command(words: &[String]) -> String {
 pub(crate) fn recording(report: &Report) -> ReportSection {
     let mut lines = match report.traces.as_slice() {
         [trace] => one_trace(trace),
-        traces => many_traces(traces),
+        _ => many_traces(report),
     };
     lines.extend(super::recorded::lines(report));
     ReportSection::new("Recording", lines)
@@ -69,7 +72,9 @@ fn one_trace(trace: &TraceReport) -> Vec<String> {
     paragraph(&(sentence + "."))
 }
 
-fn many_traces(traces: &[TraceReport]) -> Vec<String> {
+fn many_traces(report: &Report) -> Vec<String> {
+    let traces = &report.traces;
+    let hosts = several_hosts(traces);
     let head = [
         "recorded",
         "processes",
@@ -80,13 +85,22 @@ fn many_traces(traces: &[TraceReport]) -> Vec<String> {
         "trace",
     ];
     let mut table = TextTable::new(&head, &[6]);
-    for trace in traces.iter().take(TRACES_SHOWN) {
+    for (number, trace) in traces.iter().enumerate().take(TRACES_SHOWN) {
         let mut name = trace.file.clone();
         if trace.cut_at.is_some() || trace.damage.is_some() {
             name = format!("(partly) {name}");
         }
-        if let Some(rank) = trace.rank {
-            name = format!("rank {rank}: {name}");
+        // Names made with %h contain the host already.
+        let host = trace
+            .host
+            .as_ref()
+            .filter(|host| hosts && !name.contains(host.as_str()));
+        let origin: Vec<String> = ranks(report, number)
+            .into_iter()
+            .chain(host.map(|host| format!("on {host}")))
+            .collect();
+        if !origin.is_empty() {
+            name = format!("{}: {name}", origin.join(" "));
         }
         table.row(vec![
             duration(trace.duration_ns),
@@ -107,6 +121,30 @@ fn many_traces(traces: &[TraceReport]) -> Vec<String> {
         lines.push(format!("  and {more} more (--format json lists all)"));
     }
     lines
+}
+
+/// Whether traces are of several hosts, as far as they are known.
+fn several_hosts(traces: &[TraceReport]) -> bool {
+    let mut hosts = traces.iter().filter_map(|trace| trace.host.as_ref());
+    let first = hosts.next();
+    hosts.any(|host| Some(host) != first)
+}
+
+/// `rank 3`, or `ranks 8-15`: those of the processes of a trace, otherwise that of the recording.
+fn ranks(report: &Report, trace: usize) -> Option<String> {
+    let own = report.processes.iter().filter(|own| own.trace == trace);
+    let own: BTreeSet<u32> = own.filter_map(|process| process.rank).collect();
+    let recording = report.traces.get(trace).and_then(|trace| trace.rank);
+    let first = own.first().copied().or(recording)?;
+    let last = own.last().copied().unwrap_or(first);
+    Some(match last - first {
+        0 => format!("rank {first}"),
+        apart if own.len() as u64 == u64::from(apart) + 1 => format!("ranks {first}-{last}"),
+        _ => {
+            let list: Vec<String> = own.iter().map(u32::to_string).collect();
+            format!("ranks {}", list.join(","))
+        }
+    })
 }
 
 pub(crate) fn pauses(report: &Report) -> ReportSection {
@@ -172,7 +210,7 @@ fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> Vec<String>
 }
 
 pub(crate) fn processes(report: &Report) -> ReportSection {
-    let mut lines = process_table(&report.processes);
+    let mut lines = process_table(report);
     let more = report.processes.len().saturating_sub(PROCESSES_SHOWN);
     if more > 0 {
         let rest = report.processes.iter().skip(PROCESSES_SHOWN);
@@ -205,24 +243,36 @@ pub(crate) fn processes(report: &Report) -> ReportSection {
 }
 
 /// The table of processes, with properties common to all of them in a sentence below.
-fn process_table(processes: &[ProcessReport]) -> Vec<String> {
+fn process_table(report: &Report) -> Vec<String> {
+    let processes = report.processes.as_slice();
     let Some(first) = processes.first() else {
         return Vec::new();
     };
-    let same = |of: fn(&ProcessReport) -> Option<String>| {
-        processes.iter().all(|process| of(process) == of(first))
+    let traces = report.traces.as_slice();
+    let same = |of: Cell| {
+        let first = of(first, traces);
+        processes.iter().all(|process| of(process, traces) == first)
     };
-    let optional: [OptionalColumn; 3] = [
-        ("rank", |process| process.rank.map(|rank| rank.to_string())),
-        ("Python", python),
-        ("thresholds", thresholds),
+    let optional: [OptionalColumn; 4] = [
+        (HOST, |process, traces| {
+            traces.get(process.trace)?.host.clone()
+        }),
+        ("rank", |process, _| {
+            process.rank.map(|rank| rank.to_string())
+        }),
+        ("Python", |process, _| python(process)),
+        ("thresholds", |process, _| thresholds(process)),
     ];
-    let shown: Vec<OptionalColumn> = optional.into_iter().filter(|(_, of)| !same(*of)).collect();
+    let differs = |(name, of): &OptionalColumn| match *name {
+        HOST => several_hosts(traces),
+        _ => !same(*of),
+    };
+    let shown: Vec<OptionalColumn> = optional.into_iter().filter(differs).collect();
     let mut head: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
     head.extend(["pid", "pauses", "paused", "of time", "longest", "command"]);
     let mut table = TextTable::new(&head, &[head.len() - 1]);
     for process in processes.iter().take(PROCESSES_SHOWN) {
-        let cell = |(_, of): &OptionalColumn| of(process).unwrap_or_else(|| "-".to_owned());
+        let cell = |(_, of): &OptionalColumn| of(process, traces).unwrap_or_else(|| "-".to_owned());
         let mut row: Vec<String> = shown.iter().map(cell).collect();
         row.extend(process_row(process));
         table.row(row);
@@ -230,8 +280,8 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
     let mut lines = table.lines();
     let common: Vec<String> = optional
         .into_iter()
-        .filter(|(_, of)| same(*of))
-        .filter_map(|(name, of)| Some(format!("{name} {}", of(first)?)))
+        .filter(|(name, of)| *name != HOST && same(*of))
+        .filter_map(|(name, of)| Some(format!("{name} {}", of(first, traces)?)))
         .collect();
     if !common.is_empty() {
         let all = if processes.len() > 1 { "All: " } else { "" };
@@ -241,8 +291,11 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
     lines
 }
 
+/// The text of a cell in the table of processes; `None` if unknown.
+type Cell = fn(&ProcessReport, &[TraceReport]) -> Option<String>;
+
 /// A column of the table of processes: head and cell.
-type OptionalColumn = (&'static str, fn(&ProcessReport) -> Option<String>);
+type OptionalColumn = (&'static str, Cell);
 
 fn python(process: &ProcessReport) -> Option<String> {
     let interpreter = process.interpreter.as_ref()?;

@@ -61,6 +61,7 @@ fn good_machine() -> HostFacts {
                 ..GpuDevice::default()
             }],
         }),
+        replaceable: None,
         within: within(None),
     }
 }

@@ -4,7 +4,6 @@ use super::*;
 use flate2::Compression;
 use flate2::read::ZlibEncoder;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::fs::symlink;
 
 /// A library with these contents, as the build script embeds it.

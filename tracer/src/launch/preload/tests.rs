@@ -174,7 +174,11 @@ fn another_version_is_reported() {
         matches!(error, LibraryError::OtherVersion { .. }),
         "{error}"
     );
-    assert!(error.remedy().contains("install -D"), "{}", error.remedy());
+    assert!(
+        error.remedy().contains("gctrace setup"),
+        "{}",
+        error.remedy()
+    );
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use crate::hints::os_error;
 use crate::launch::LaunchError;
+use crate::launch::LibraryError;
 use crate::privileges::PrivilegeError;
 use crate::record::kernel::permission::AttachRefusal;
 use crate::record::mode::ModeError;
+use crate::setup::NotPermitted;
 use crate::text::chain;
 use crate::text::shell_line;
 use gctrace_ebpf::Error as BpfError;
@@ -23,6 +25,12 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if let Some(refused) = cause::<ModeError>(error) {
         return Some(refused.remedy().trim_end().to_owned());
+    }
+    if let Some(error) = error.downcast_ref::<NotPermitted>() {
+        return Some(error.remedy());
+    }
+    if let Some(error) = error.downcast_ref::<LibraryError>() {
+        return Some(error.remedy());
     }
     if let Some(LaunchError::NotFound { program, .. }) = cause(error) {
         return script_hint(program);

@@ -17,8 +17,11 @@ check "record, as a user" recording inject python3 gctrace
 
 # Names and lines, which a debugger looks for beside the program.
 named() {
+    local line
+    line=$(sed -n '/^fn main/{=;q}' "$checkout/tracer/src/main.rs")
     as_user tar -xf "$RELEASE_OUT/${name/gctrace-/gctrace-debug-}.tar.xz" &&
         as_user cp "$home/${name/gctrace-/gctrace-debug-}/gctrace.debug" "$home/.local/bin/" &&
-        as_user gdb -batch -nx -ex 'info line gctrace::main' "$home/.local/bin/gctrace" | grep 'Line .* of ".*main.rs"'
+        as_user gdb -batch -nx -ex "info line main.rs:$line" "$home/.local/bin/gctrace" 2>&1 |
+        grep "Line $line of .*main.rs.* <.*gctrace4main"
 }
 if command -v gdb >/dev/null; then check "names and lines of the program" named; else skipped "gdb is not installed"; fi

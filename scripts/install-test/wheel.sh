@@ -53,7 +53,7 @@ version() { as_user "$@" | grep -qx "gctrace $(basename "$wheel" | cut -d- -f2)"
 demo() {
     local printed
     printed=$(as_user "$@" demo 2>&1) || return 1
-    grep -q "200 steps in" <<<"$printed" && grep -q "Do this" <<<"$printed"
+    grep -Eq "[0-9]+ steps in" <<<"$printed" && grep -q "Do this" <<<"$printed"
 }
 
 uninstalled() {

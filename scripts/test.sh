@@ -3,13 +3,11 @@
 #
 #   plain    formatting, lints, unit and integration tests: no privileges
 #   kernel   BPF programs in the running kernel, real interpreters: root
-#   kernels  the core of the kernel tier on an old stock kernel, emulated (scripts/kernels.sh)
-#   kernels-all
-#            the same on every stock kernel that is supported, 5 minutes each
+#   kernels  the core of the kernel tier on stock kernels, emulated (scripts/kernels.sh), 5 minutes each
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
 #   torch    PyTorch in a virtual environment, on the GPU if there is one, and the launchers and
 #            schedulers of docs/tasks: root
-#   aarch64  cross-built for arm64 and run under qemu (scripts/aarch64.sh); not among the default tiers
+#   aarch64  cross-built for arm64 and run under qemu (scripts/aarch64.sh)
 #   gpu-bundle
 #            scripts/gpu-bundle.sh, tried without a GPU: root
 #   platforms
@@ -18,7 +16,7 @@
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but aarch64, kernels-all, platforms, and
+#   scripts/test.sh [TIER...]                       default: all but aarch64, kernels, platforms, and
 #                                                   programs, which takes two hours
 #
 # A tier that cannot run is skipped, with the reason; so is a single test, which prints a line
@@ -30,7 +28,7 @@ set -euo pipefail
 
 cd "$checkout"
 tiers=("$@")
-if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel kernels chaos torch programs-short install gpu-bundle); fi
+if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel chaos torch programs-short install gpu-bundle); fi
 logs=$(mktemp -d)
 simulator=
 trusted=
@@ -197,17 +195,14 @@ kernel() {
     fi
 }
 
-# kernels TIER KERNEL...
 kernels() {
-    local tier=$1
-    shift
     # In a subshell: it ends the script if a package is unavailable.
     if ! (need_packages "kernels in an emulated machine" qemu-system-x86) || ! command -v qemu-system-x86_64 >/dev/null; then
-        note "$tier: skipped: qemu-system-x86_64 is not installed"
-    elif step "$tier" env GCTRACE_KERNELS_CORE=short scripts/kernels.sh "$@"; then
-        note "$tier: passed"
+        note "kernels: skipped: qemu-system-x86_64 is not installed"
+    elif step kernels env GCTRACE_KERNELS_CORE=short scripts/kernels.sh 5.10 6.1 6.12 newest; then
+        note "kernels: passed"
     else
-        fail "$tier"
+        fail kernels
     fi
 }
 
@@ -362,14 +357,12 @@ trusted_target
 interpreters
 for tier in "${tiers[@]}"; do
     case $tier in
-    plain | kernel | aarch64 | chaos | torch | platforms) "$tier" ;;
+    plain | kernel | kernels | aarch64 | chaos | torch | platforms) "$tier" ;;
     install) install_tier ;;
-    kernels) kernels kernels 6.1 ;;
-    kernels-all) kernels kernels-all 5.10 6.1 6.12 newest ;;
     programs) programs whole ;;
     programs-short) programs short ;;
     gpu-bundle) gpu_bundle ;;
-    *) die "no tier '$tier': plain, kernel, kernels, kernels-all, aarch64, chaos, torch, install, gpu-bundle, platforms, programs-short, programs" ;;
+    *) die "no tier '$tier': plain, kernel, kernels, aarch64, chaos, torch, install, gpu-bundle, platforms, programs-short, programs" ;;
     esac
 done
 

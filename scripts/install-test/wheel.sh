@@ -89,7 +89,9 @@ interpreters() {
             continue
         fi
         open_way "$path"
-        if ! as_user "$path" -m venv --without-pip "$home/empty-$name" >/dev/null 2>&1; then
+        # Some builds of the manylinux images start in their own folder, whatever the environment.
+        if ! as_user "$path" -m venv --without-pip "$home/empty-$name" >/dev/null 2>&1 ||
+            as_user "$home/empty-$name/bin/python" -c 'import sys; sys.exit(sys.prefix != sys.base_prefix)'; then
             skipped "$name: it cannot create environments"
             continue
         fi

@@ -77,13 +77,9 @@ aarch64_unpack() {
 
 # The bases of the wheels: whole interpreters, stripped.
 aarch64_pypi() {
-    local entry name release tag minor digits collector work version
+    local entry name release tag minor collector work version
     for entry in "${wheels[@]}"; do
-        IFS=: read -r name release tag <<<"$entry"
-        digits=${tag#cp3}
-        minor=3.${digits%t}
-        collector=generational
-        case $name in *t | *t-early) collector=free-threaded ;; *-incremental) collector=incremental ;; esac
+        wheel_fields "$entry"
         if [ ! -e "$folder/$name/python" ]; then
             work=$folder/.$name.new
             rm -rf "$work" "${folder:?}/$name"

@@ -329,14 +329,20 @@ wheel_unpack() {
     rm -rf "$work"
 }
 
+# wheel_fields ENTRY: sets name, release, tag, minor and collector of an entry of `wheels`.
+wheel_fields() {
+    local digits
+    IFS=: read -r name release tag <<<"$1"
+    digits=${tag#cp3}
+    minor=3.${digits%t}
+    collector=generational
+    case $name in *t | *t-early) collector=free-threaded ;; *-incremental) collector=incremental ;; esac
+}
+
 pypi() {
-    local entry name release tag minor collector reason digits
+    local entry name release tag minor collector reason
     for entry in "${wheels[@]}"; do
-        IFS=: read -r name release tag <<<"$entry"
-        digits=${tag#cp3}
-        minor=3.${digits%t}
-        collector=generational
-        case $name in *t | *t-early) collector=free-threaded ;; *-incremental) collector=incremental ;; esac
+        wheel_fields "$entry"
         if [ ! -x "$folder/$name/freeze_core/bin/python" ]; then
             if ! reason=$(wheel_unpack "$name" "$release" "$tag" "$minor"); then
                 missing "$name" "static,stripped,$collector" "$reason"

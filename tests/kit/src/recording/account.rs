@@ -18,7 +18,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// `None`, and a line with the reason, if users must not be created. `letter` tells apart the
+    /// `None`, and a line with the reason, if users must not be created. `letter` distinguishes the
     /// users of one test.
     pub fn create(test: &str, letter: char) -> Option<Self> {
         if std::env::var_os("GCTRACE_TEST_SUDO").is_none_or(|value| value != "1") {

@@ -35,6 +35,7 @@ use crate::record::INTERRUPTED;
 use crate::render as report_words;
 use crate::text::chain;
 use anyhow::Context as _;
+use gctrace_analysis::report::Advice;
 use render::CommandReport;
 use std::io;
 use std::path::Path;
@@ -91,35 +92,61 @@ fn output_file(config: &ApplyStart) -> Option<&Path> {
 }
 
 fn setting(source: &SettingSource) -> anyhow::Result<GcSetting> {
-    let (trace, number) = match source {
+    let (traces, number) = match source {
         SettingSource::Given(setting) => return Ok(setting.clone()),
-        SettingSource::Advice(trace, number) => (trace, *number),
+        SettingSource::Advice(traces, number) => (traces, *number),
     };
-    let (mut analysis, _) = analyze::read_all(std::slice::from_ref(trace))?;
-    let report = report_words::report(&mut analysis);
-    let trace = trace.display();
+    let (mut analysis, _) = analyze::read_all(traces)?;
+    let advice = report_words::report(&mut analysis).advice;
+    let traces: Vec<String> = traces
+        .iter()
+        .map(|trace| trace.display().to_string())
+        .collect();
+    let traces = traces.join(" ");
+    let (number, setting) = match number {
+        Some(number) => (number, numbered(&advice, number, &traces)?),
+        None => first_applicable(&advice).with_context(|| {
+            format!(
+                "no advice changes only settings: gctrace analyze {traces} lists all; \
+                 --gc names settings"
+            )
+        })?,
+    };
+    print::message(format!("advice {number} of {traces}: --gc {setting}"));
+    Ok(setting)
+}
+
+fn settings_of(advice: &Advice) -> Option<GcSetting> {
+    advice.settings.as_ref().and_then(GcSetting::of_advice)
+}
+
+/// Number and settings of the first advice that changes only settings.
+fn first_applicable(advice: &[Advice]) -> Option<(usize, GcSetting)> {
+    let mut numbers = (1..).zip(advice);
+    numbers.find_map(|(number, one)| Some((number, settings_of(one)?)))
+}
+
+/// The settings of the advice of this number, from 1.
+fn numbered(advice: &[Advice], number: usize, traces: &str) -> anyhow::Result<GcSetting> {
     let index = number.checked_sub(1);
-    let advice = index.and_then(|index| report.advice.get(index));
-    let advice = advice.with_context(|| {
+    let one = index.and_then(|index| advice.get(index));
+    let one = one.with_context(|| {
         format!(
-            "there is no advice {number} in this report, which has {}: gctrace analyze {trace}",
-            report.advice.len()
+            "there is no advice {number} in this report, which has {}: gctrace analyze {traces}",
+            advice.len()
         )
     })?;
-    let advised = advice.settings.as_ref().and_then(GcSetting::of_advice);
-    let setting = advised.with_context(|| {
-        let why = match advice.settings.as_ref().map(|settings| settings.disable) {
+    settings_of(one).with_context(|| {
+        let why = match one.settings.as_ref().map(|settings| settings.disable) {
             Some(true) => "plans collections between steps, and the trace has no steps",
             _ => "changes no setting",
         };
         format!(
-            "advice {number} ({}) {why}: gctrace analyze {trace} lists the others; \
+            "advice {number} ({}) {why}: gctrace analyze {traces} lists the others; \
              --gc names settings",
-            advice.action
+            one.action
         )
-    })?;
-    print::message(format!("advice {number} of {trace}: --gc {setting}"));
-    Ok(setting)
+    })
 }
 
 fn write(

@@ -236,8 +236,9 @@ print(gc.get_threshold(), gc.isenabled(), gc.get_freeze_count() > 100000)
     let changes = |one: &Value| one["settings"].is_object();
     let number = advice.iter().position(changes).unwrap() + 1;
     let number = number.to_string();
+    // Without a number it is the first that changes only settings.
     let applied = place
-        .gctrace(&["--from", "t.json", "--advice", &number, "--"])
+        .gctrace(&["--from", "t.json", "--"])
         .arg(any_python())
         .arg(&script)
         .output_in_time()
@@ -258,6 +259,9 @@ print(gc.get_threshold(), gc.isenabled(), gc.get_freeze_count() > 100000)
     let setting = text.split("--gc ").nth(1).unwrap().lines().next().unwrap();
     let line = format!("gctrace apply --gc {setting} -- ");
     assert!(printed(&advice).contains(&line), "{}", printed(&advice));
+    let numbered = ["--from", "t.json", "--advice", &number, "--", "true"];
+    let numbered = { place.gctrace(&numbered) }.output_in_time().unwrap();
+    assert!(errors(&numbered).contains(&format!("advice {number} of t.json: --gc {setting}")));
     let none = place.gctrace(&["--from", "t.json", "--advice", "99", "--", "true"]);
     let none = { none }.output_in_time().unwrap();
     assert_eq!(none.status.code(), Some(1));

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(super) const USAGE: &str = "gctrace apply --gc SETTING [OPTIONS] -- COMMAND...\n       \
-                                gctrace apply --from TRACE [--advice N] [OPTIONS] -- COMMAND...\n       \
+                                gctrace apply --from TRACE... [--advice N] [OPTIONS] -- COMMAND...\n       \
                                 gctrace apply --undo -p PID";
 
 pub(super) const EXAMPLES: &str = "\
@@ -19,7 +19,7 @@ Examples:
   gctrace apply --gc threshold=7000,10,10 -- python train.py
   gctrace apply --gc freeze@step:2 -- torchrun --nproc-per-node 8 train.py
   gctrace apply --gc plan:100,gen2:1000 --step-function train_step -- python train.py
-  gctrace apply --from trace.json --advice 1 -- python train.py
+  gctrace apply --from trace.json -- python train.py
   gctrace apply --undo -p 4242               take it back in a running program
 
 Settings, joined by commas; @step:N applies one after step N [default: 2], @start at the start:
@@ -41,12 +41,13 @@ pub(super) struct ApplyArgs {
     /// Settings to apply, see below
     #[arg(long, value_name = "SETTING", conflicts_with = "from")]
     gc: Option<GcSetting>,
-    /// Apply the settings of an advice of the report on this trace
-    #[arg(long, value_name = "TRACE")]
-    from: Option<PathBuf>,
-    /// Number of the advice, as `gctrace analyze` numbers them
-    #[arg(long, value_name = "N", requires = "from", default_value_t = 1)]
-    advice: usize,
+    /// Apply the settings of an advice of the report on these traces
+    #[arg(long, value_name = "TRACE", num_args = 1..)]
+    from: Vec<PathBuf>,
+    /// Number of the advice, as `gctrace analyze` numbers them [default: the first that changes
+    /// only settings]
+    #[arg(long, value_name = "N", requires = "from")]
+    advice: Option<usize>,
     /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
     #[arg(long, value_name = "NAME")]
     step_function: Option<String>,
@@ -105,8 +106,9 @@ pub(crate) struct ApplyStart {
 pub(crate) enum SettingSource {
     /// The command line.
     Given(GcSetting),
-    /// The advice of this number, from 1, in the report on a trace.
-    Advice(PathBuf, usize),
+    /// The advice of this number, from 1, in the report on these traces, at least one; `None`: the
+    /// first that changes only settings.
+    Advice(Vec<PathBuf>, Option<usize>),
 }
 
 pub(super) fn config(args: ApplyArgs) -> Result<ApplyConfig, clap::Error> {
@@ -114,10 +116,10 @@ pub(super) fn config(args: ApplyArgs) -> Result<ApplyConfig, clap::Error> {
         return Ok(ApplyConfig::Undo(pid));
     }
     let missing = |what: &str| usage_error(ErrorKind::MissingRequiredArgument, what);
-    let settings = match (args.gc, args.from) {
-        (Some(setting), _) => SettingSource::Given(setting),
-        (None, Some(trace)) => SettingSource::Advice(trace, args.advice),
-        (None, None) => {
+    let settings = match args.gc {
+        Some(setting) => SettingSource::Given(setting),
+        None if !args.from.is_empty() => SettingSource::Advice(args.from, args.advice),
+        None => {
             return Err(missing(
                 "nothing to apply: give settings with --gc (--gc freeze@step:2) \
                  or a trace whose advice is to be followed (--from trace.json)",

@@ -85,10 +85,21 @@ pub(crate) fn first_screen(
 pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
     let mut lines = wrap(&report.verdict.sentence, "", "");
     if let Some(first) = report.advice.iter().find(|advice| is_change(advice)) {
-        let saving = saving(first).map_or(String::new(), |saving| format!(" (saves {saving})"));
-        lines.extend(wrap(&format!("Try: {}{saving}.", change(first)), "", "  "));
+        let saving = saving(first).map_or(String::new(), |saving| {
+            let run = priced_run(report).map_or(String::new(), |run| format!(" of {run}"));
+            format!(", which saves {saving}{run} (predicted)")
+        });
+        lines.extend(wrap(&format!("Try {}{saving}.", change(first)), "", "  "));
     }
     lines
+}
+
+/// Length of what predicted savings are parts of: of the run whose GPU work is known, else of
+/// training. `None` without savings.
+fn priced_run(report: &Report) -> Option<String> {
+    let training = report.phases.as_ref().map(|phases| &phases.training);
+    let run = report.gpu_cost.as_ref().map(|cost| cost.run_ns);
+    run.or(Some(training?.duration_ns)).map(duration)
 }
 
 /// What the collector costs per hour of training: its share of the time, or with GPU times of the
@@ -210,8 +221,10 @@ fn advice(report: &Report) -> Vec<String> {
             .flat_map(numbered)
             .collect();
     }
-    let mut table = TextTable::new(&["", "", "saves (predicted)", "memory", "risk"], &[1, 4]);
-    for (index, advice) in changes.into_iter().take(ADVICE_SHOWN) {
+    let saves = priced_run(report).map_or("saves".to_owned(), |run| format!("saves of {run}"));
+    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "risk"], &[1, 4]);
+    let shown = || changes.iter().take(ADVICE_SHOWN);
+    for (index, advice) in shown() {
         table.row(vec![
             (index + 1).to_string(),
             cut(&change(advice), width() - BESIDE_CHANGE),
@@ -221,6 +234,12 @@ fn advice(report: &Report) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
+    let loss = |(_, advice): &(usize, &Advice)| advice.saves_at_least_ns.is_some_and(|ns| ns < 0);
+    if shown().any(loss) {
+        lines.push(format!(
+            "{INDENT}Below 0 is a loss: gctrace tune -- COMMAND measures which it is."
+        ));
+    }
     if let Some(rest) = not_worth_it(report) {
         lines.extend(wrap(&rest, INDENT, INDENT));
     }
@@ -351,21 +370,17 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
             index + 1
         ));
     }
-    let applicable = report.advice.iter().position(is_applicable);
-    if let Some(index) = applicable {
-        let number = match index {
-            0 => String::new(),
-            _ => format!(" --advice {}", index + 1),
-        };
+    let applicable = report.advice.iter().any(is_applicable);
+    if applicable {
         lines.push(format!(
-            "Try it:           gctrace apply --from {traces}{number} -- COMMAND"
+            "Try it:           gctrace apply --from {traces} -- COMMAND"
         ));
         lines.push(format!(
             "Did it help:      gctrace compare {traces} -- COMMAND"
         ));
     }
     lines.push(format!("All evidence:     gctrace analyze --full {traces}"));
-    if report.lines.is_some() && applicable.is_none() {
+    if report.lines.is_some() && !applicable {
         lines.push(format!(
             "Flame graph:      gctrace export {traces} -o gc.svg"
         ));

@@ -55,6 +55,8 @@ release_paths() {
 # Sets the array `release_cargo`: options that every call of cargo gets.
 release_options() {
     local mapping flags=() c_flags=
+    # The folders of crates must exist to be found.
+    build fetch --quiet --locked --target "$release_target"
     while IFS= read -r mapping; do
         flags+=("'--remap-path-prefix=$mapping'")
         c_flags+=" -ffile-prefix-map=$mapping"

@@ -28,7 +28,7 @@ works() {
 
 exec 9>"$folder.lock"
 flock 9
-if [ "$(cat "$folder/.complete" 2>/dev/null)" = "${packages[*]}" ] && works; then
+if [ "$(cat "$folder/.complete" 2>/dev/null)" = "${packages[*]} 2" ] && works; then
     echo "$folder/bin"
     exit 0
 fi
@@ -41,8 +41,12 @@ rm -rf "$folder"
 "$python" -m venv "$folder" >>"$log" 2>&1 || give_up "the environment could not be created (see $log)"
 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "${packages[@]}" >>"$log" 2>&1 ||
     give_up "${packages[*]} could not be installed (see $log)"
-# The package has the program outside `bin`; cargo-zigbuild looks for it in PATH.
-ln -s "$("$folder/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__))')/zig" "$folder/bin/zig"
+# The package has the program outside `bin`; cargo-zigbuild looks for it in PATH. Clang writes the
+# working folder into debug information as PWD has it: what zig compiles on its own, of libunwind and
+# glibc, is then the same in every folder.
+zig=$("$folder/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__))')/zig
+printf '#!/bin/sh\nPWD=/proc/self/cwd exec "%s" "$@"\n' "$zig" >"$folder/bin/zig"
+chmod +x "$folder/bin/zig"
 works || give_up "the tools are installed but do not run (see $log)"
-echo "${packages[*]}" >"$folder/.complete"
+echo "${packages[*]} 2" >"$folder/.complete"
 echo "$folder/bin"

@@ -67,14 +67,11 @@ release_options() {
     export "CFLAGS_${release_target//-/_}=${c_flags# }"
 }
 
-# release_build ARG...: cargo build with zig as linker and C compiler. The parts of libunwind and
-# glibc that zig compiles get no mapping of paths; clang writes the working folder as PWD has it. What
-# zig has in its cache was compiled in this way.
+# release_build ARG...: cargo build with zig as linker and C compiler. What zig compiles of libunwind
+# and glibc is in its cache, which may come from another folder unless it is the build's own.
 release_build() {
-    need_cargo
-    (cd "$checkout" && PATH=$release_tools:$PATH as_builder env PWD=/proc/self/cwd \
-        ZIG_GLOBAL_CACHE_DIR="$release_target_folder/zig" \
-        "$cargo" zigbuild --target "$release_target.$release_glibc" "${release_cargo[@]}" "$@")
+    PATH=$release_tools:$PATH ZIG_GLOBAL_CACHE_DIR=$release_target_folder/zig \
+        build zigbuild --target "$release_target.$release_glibc" "${release_cargo[@]}" "$@"
 }
 
 need_packages releases "${release_packages[@]}"

@@ -27,7 +27,6 @@ made() {
     if [ -d "$checkout/.package-tools" ]; then cp -r "$checkout/.package-tools" "$place/$1/gctrace/"; fi
     CARGO_HOME=$2 CARGO_TARGET_DIR=$place/$1/target \
         "$place/$1/gctrace/scripts/release.sh" "${options[@]}" "$place/$1/out" "${@:3}" >&2
-    rm -rf "$place/$1/target" "$place/$1/gctrace"
 }
 
 need_cargo
@@ -35,7 +34,8 @@ made one "${CARGO_HOME:-$HOME/.cargo}" "$@"
 made another/with-a-longer-name "$place/cargo" "$@"
 differing=$(diff "$place/one/out/SHA256SUMS" "$place/another/with-a-longer-name/out/SHA256SUMS") || {
     echo "$differing"
-    die "the builds differ"
+    trap - EXIT
+    die "the builds differ: $place"
 }
 cat "$place/one/out/SHA256SUMS"
 say "both builds are the same"

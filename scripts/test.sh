@@ -34,7 +34,8 @@ simulator=
 trusted=
 private_target=
 clean_up() {
-    rm -rf "$logs" ${simulator:+"$simulator"} ${private_target:+"$private_target"}
+    if [ -n "$packaging" ]; then kill "$packaging" 2>/dev/null || true; fi
+    rm -rf "$logs" ${simulator:+"$simulator"} ${private_target:+"$private_target"} ${packages:+"$packages"}
     if [ -n "$trusted" ]; then as_root rm -rf "$trusted"; fi
 }
 trap clean_up EXIT
@@ -191,6 +192,9 @@ kernel() {
         # Creating namespaces for one interpreter needs root.
         if [ "$(id -u "$builder")" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
         simulated_gpu
+        # These tests use one processor: the other one makes what the install tier needs. Not while
+        # cargo builds the tests.
+        if [[ " ${tiers[*]} " = *" install "* ]] && test_programs 'kernel_*' >/dev/null; then start_packages; fi
         privileged kernel
     fi
 }
@@ -295,30 +299,41 @@ platforms() {
     fi
 }
 
+# Starts to make the packages of the install tier, with the lowest priority: their folder and names,
+# and the process that makes them.
+packages=
+package_parts=(wheel archive)
+packaging=
+start_packages() {
+    need_packages releases "${release_packages[@]}"
+    # In a subshell: it ends the script if a package is unavailable.
+    if (need_packages "the install tier" buildah rpm runc) && PATH=$PATH:/usr/sbin type -P buildah rpm runc >/dev/null; then
+        package_parts+=(deb rpm image)
+    else
+        note "install: deb, rpm and image skipped: buildah, rpm or runc is not installed"
+    fi
+    packages=$(as_builder mktemp -d)
+    as_builder nice -n 19 scripts/release.sh --profile dev "$packages" "${package_parts[@]}" >"$logs/packages" 2>&1 &
+    packaging=$!
+}
+
 # Packages as users get them.
 install_tier() {
-    local folder parts=(wheel archive)
     if ! can_be_root; then
         note "install: skipped: needs root (run with sudo)"
         return 0
     fi
-    need_packages releases "${release_packages[@]}"
-    # In a subshell: it ends the script if a package is unavailable.
-    if (need_packages "the install tier" buildah rpm runc) && PATH=$PATH:/usr/sbin type -P buildah rpm runc >/dev/null; then
-        parts+=(deb rpm image)
-    else
-        note "install: deb, rpm and image skipped: buildah, rpm or runc is not installed"
-    fi
-    folder=$(as_builder mktemp -d)
-    if step install as_builder scripts/release.sh --profile dev "$folder" "${parts[@]}" &&
-        step install env RELEASE_OUT="$folder" scripts/install-test.sh --quick "${parts[@]}"; then
+    if [ -z "$packaging" ]; then start_packages; fi
+    if ! wait "$packaging"; then
+        cat "$logs/packages"
+        fail "install (packages)"
+    elif step install env RELEASE_OUT="$packages" scripts/install-test.sh --quick "${package_parts[@]}"; then
         note "install: passed"
-        as_builder tar -xf "$folder"/gctrace-"$(uname -m)"-*.tar.xz -C "$folder"
-        GCTRACE_TEST_ONE_FILE=$(echo "$folder"/gctrace-*/gctrace) privileged kernel_one
+        as_builder tar -xf "$packages"/gctrace-"$(uname -m)"-*.tar.xz -C "$packages"
+        GCTRACE_TEST_ONE_FILE=$(echo "$packages"/gctrace-*/gctrace) privileged kernel_one
     else
         fail install
     fi
-    rm -rf "$folder"
 }
 
 # Real programs, each untraced and in every mode. FORM is short or whole.

@@ -69,10 +69,18 @@ pub(super) fn collector_functions(found: &Resolution) -> String {
 
 fn write_point(text: &mut String, point: &ProbePoint) -> std::fmt::Result {
     writeln!(text, "    {}: {}", purpose(&point.kind), place(point))?;
-    let cost = if point.emulated {
-        "emulated by the kernel: about 0.5 us per hit"
+    let (method, cost) = if point.emulated {
+        ("emulated by the kernel", "about 0.5 us per hit")
     } else {
-        "single-stepped by the kernel: about 16 us per hit in a virtual machine"
+        (
+            "single-stepped by the kernel",
+            "about 16 us per hit in a virtual machine",
+        )
+    };
+    // No hit was measured on another processor.
+    let cost = match cfg!(target_arch = "x86_64") {
+        true => format!("{method}: {cost}"),
+        false => method.to_owned(),
     };
     writeln!(text, "      {:<24} {cost}", point.instruction)?;
     if let Some(offset) = point.semaphore_file_offset {

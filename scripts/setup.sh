@@ -109,7 +109,7 @@ integration_tests() { (cd "$checkout" && find . -path ./target -prune -o -path '
 test_programs() {
     local name targets=()
     for name in "$@"; do targets+=(--test "$name"); done
-    build test --workspace --no-run --message-format=json "${targets[@]}" | python3 -c '
+    build test --workspace --no-run --message-format=json-render-diagnostics "${targets[@]}" | python3 -c '
 import json, os, sys
 for line in sys.stdin:
     message = json.loads(line)

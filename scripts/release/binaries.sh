@@ -27,7 +27,16 @@ stripped() {
     "$objcopy" --strip-all --remove-section=.comment --add-gnu-debuglink="$debug" "$1" "$2.new"
     chmod 644 "$debug"
     chmod 755 "$2.new"
+    loads "$2.new"
     if cmp --quiet "$2.new" "$2"; then rm "$2.new"; else mv "$2.new" "$2"; fi
+}
+
+# loads FILE: ends the script if the oldest glibc lacks a function that the file needs. The linker
+# does not see that in a library: there, a function that no glibc it knows of has is left to the loader.
+loads() {
+    local missing
+    missing=$(readelf -W --dyn-syms "$1" | awk '$5 == "GLOBAL" && $7 == "UND" && $8 !~ /@/ { print $8 }')
+    [ -z "$missing" ] || die "$(basename "$1") needs functions that glibc $release_glibc does not have: $missing"
 }
 
 # The program writes its own documentation.

@@ -13,6 +13,7 @@ use std::io::Write as _;
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
+use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
@@ -31,11 +32,12 @@ impl RingProducer {
             return None;
         }
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // Not the function of that name, which glibc has since 2.27: a library that needs it ends a
+        // program with an older one.
         // SAFETY: a name of ours, ended by zero.
-        let descriptor = unsafe { libc::memfd_create(c"gctrace-ring".as_ptr(), flags) };
-        if descriptor < 0 {
-            return None;
-        }
+        let descriptor =
+            unsafe { libc::syscall(libc::SYS_memfd_create, c"gctrace-ring".as_ptr(), flags) };
+        let descriptor = RawFd::try_from(descriptor).ok().filter(|fd| *fd >= 0)?;
         // SAFETY: just created, with no other owner.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         let length = libc::off_t::try_from(bytes(records)).ok()?;

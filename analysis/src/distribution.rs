@@ -92,7 +92,8 @@ impl Distribution {
     /// Largest relative error of the percentiles; 0 if they are exact.
     pub(crate) fn error_ratio(&self) -> f64 {
         match &self.histogram {
-            Some(histogram) => 10f64.powi(-i32::from(histogram.sigfig())),
+            // Exact on every platform, unlike a negative power.
+            Some(histogram) => 1.0 / 10f64.powi(i32::from(histogram.sigfig())),
             None => 0.0,
         }
     }

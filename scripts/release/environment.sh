@@ -67,10 +67,11 @@ release_options() {
     export "CFLAGS_${release_target//-/_}=${c_flags# }"
 }
 
-# release_build ARG...: cargo build with zig as linker and C compiler. What zig compiles of libunwind
-# and glibc is in its cache, which may come from another folder unless it is the build's own.
+# release_build ARG...: cargo build with zig as linker and C compiler: the program of release-venv.sh,
+# not the one that cargo-zigbuild finds by Python. What zig compiles of libunwind and glibc is in its
+# cache, which may come from another folder unless it is the build's own.
 release_build() {
-    PATH=$release_tools:$PATH CARGO_ZIGBUILD_ZIG_PATH=$release_tools/zig ZIG_GLOBAL_CACHE_DIR=$release_target_folder/zig \
+    PATH=$release_tools:$PATH CARGO_ZIGBUILD_PYTHON_PATH=/bin/false ZIG_GLOBAL_CACHE_DIR=$release_target_folder/zig \
         build zigbuild --target "$release_target.$release_glibc" "${release_cargo[@]}" "$@"
 }
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Tests gctrace for arm64 on another machine, with everything cross-built (scripts/cross.sh).
 #
-#   scripts/aarch64.sh [user|kernels]...       default: both
+#   scripts/aarch64.sh [user|wheel|kernels]...       default: all
 #
 #   user      in-process recording, `apply`, `analyze` and the like on every arm64 interpreter,
 #             under qemu-user, which has no probes: a few minutes
+#   wheel     scripts/release.sh's wheel, installed by pip as that machine's, records on every
+#             interpreter under qemu-user; compared with the program's own counts
 #   kernels   probes too, on Debian's arm64 kernels under qemu-system (scripts/kernels.sh): 6.12
 #             with pages of 4 KiB and of 16 KiB. GCTRACE_AARCH64_KERNELS names others.
 set -euo pipefail
@@ -12,7 +14,7 @@ set -euo pipefail
 . "$(dirname "$0")/setup.sh"
 
 parts=("$@")
-if [ ${#parts[@]} = 0 ]; then parts=(user kernels); fi
+if [ ${#parts[@]} = 0 ]; then parts=(user wheel kernels); fi
 export GCTRACE_MACHINE=aarch64
 interpreters=$checkout/.cross-interpreters
 # What runs without probes: libraries' and programs' own tests, recording without root.
@@ -25,10 +27,10 @@ need_cargo
 . "$checkout/scripts/cross.sh"
 
 # Runs arm64 programs, and those that they start, in a user namespace of its own, where the loader
-# and the libraries of that machine are among this one's, and python3 is one of its: no other process is affected. Root has all
-# users in it, for tests that become another one.
+# and the libraries of that machine are among this one's, and python3 is one of its: no other process
+# is affected. Root has all users in it, for tests that become another one.
 emulated() {
-    local process place identity=(--map-root-user)
+    local process space identity=(--map-root-user)
     if [ "$(id -u)" = 0 ]; then identity=(--keep-caps); fi
     # shellcheck disable=SC2016  # expanded by the inner shell
     unshare --user "${identity[@]}" --mount sh -c '
@@ -40,7 +42,7 @@ emulated() {
         sh "$checkout/.cross-root" "$bin" "$@" </dev/null &
     process=$!
     if [ "$(id -u)" = 0 ]; then
-        while place=$(readlink "/proc/$process/ns/user") && [ "$place" = "$(readlink /proc/self/ns/user)" ]; do sleep 0.01; done
+        while space=$(readlink "/proc/$process/ns/user") && [ "$space" = "$(readlink /proc/self/ns/user)" ]; do sleep 0.01; done
         echo "0 0 65536" >"/proc/$process/gid_map" && echo "0 0 65536" >"/proc/$process/uid_map"
     fi
     wait "$process"
@@ -64,14 +66,17 @@ settings_of_an_advice_are_applied emulated times lead to other advice
 END
 }
 
+# Whether arm64 programs can be run.
+can_emulate() {
+    if emulated true; then return 0; fi
+    say "skipped $1: a user namespace of its own, with binfmt_misc (Linux 6.7), is not permitted here"
+    return 1
+}
+
 user() {
-    local folder program name why skipped=()
-    chmod a+rx "$bin"
-    ln -s "$(awk -F'\t' '$1 == "debian-3.13" { print $4 }' "$interpreters/manifest.tsv")" "$bin/python3"
-    if ! emulated true; then
-        say "skipped user: a user namespace of its own, with binfmt_misc (Linux 6.7), is not permitted here"
-        return 0
-    fi
+    local programs=$place/programs folder program name why skipped=()
+    build build --workspace --quiet
+    test_programs "${user_tests[@]}" >"$programs"
     while read -r name why; do
         say "skipped $name: under emulation: $why"
         skipped+=(--skip "$name")
@@ -83,23 +88,41 @@ user() {
     done <"$programs"
 }
 
+wheel() {
+    local out=$place/wheel name python
+    as_builder env -u CARGO_TARGET_DIR "$checkout/scripts/release.sh" --profile dev --target aarch64 "$out" wheel
+    as_builder "$cross_tools/python" -m pip install --quiet --disable-pip-version-check --no-index \
+        --only-binary=:all: --platform manylinux_2_17_aarch64 --target "$out/installed" "$out"/*.whl
+    while IFS=$'\t' read -r name _ _ python _; do
+        if [ "$python" = - ]; then continue; fi
+        as_builder mkdir -p "$out/$name/truth"
+        if emulated env PYTHONPATH="$out/installed" "$python" -m gctrace record --mode inject -o "$out/$name/trace.json" -- \
+            "$python" "$checkout/scripts/install-test/garbage.py" "$out/$name/truth" &&
+            python3 "$checkout/scripts/install-test/truth.py" "$out/$name/trace.json" "$out/$name/truth" inject; then
+            say "ok wheel: $name"
+        else
+            say "FAILED wheel: $name"
+            failed=yes
+        fi
+    done <"$interpreters/manifest.tsv"
+}
+
+place=$(as_builder mktemp -d)
+trap 'rm -rf "$place"' EXIT
+chmod a+rx "$place"
 as_builder "$checkout/scripts/interpreters.sh" "$interpreters" >&2
 as_builder "$checkout/scripts/cross-root.sh" "$checkout/.cross-root" >&2
+bin=$place/bin
+as_builder mkdir "$bin"
+as_builder ln -s "$(awk -F'\t' '$1 == "debian-3.13" { print $4 }' "$interpreters/manifest.tsv")" "$bin/python3"
 for part in "${parts[@]}"; do
     case $part in
-    user)
-        programs=$(mktemp)
-        bin=$(mktemp -d)
-        trap 'rm -rf "$programs" "$bin"' EXIT
-        build build --workspace --quiet
-        test_programs "${user_tests[@]}" >"$programs"
-        user
-        ;;
+    user | wheel) if can_emulate "$part"; then "$part"; fi ;;
     kernels)
         read -r -a versions <<<"${GCTRACE_AARCH64_KERNELS:-6.12 6.12-16k}"
         "$checkout/scripts/kernels.sh" "${versions[@]}" || failed=yes
         ;;
-    *) die "no part '$part': user, kernels" ;;
+    *) die "no part '$part': user, wheel, kernels" ;;
     esac
 done
 [ -z "$failed" ]

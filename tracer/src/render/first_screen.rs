@@ -87,9 +87,9 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
     if let Some(first) = report.advice.iter().find(|advice| is_change(advice)) {
         let saving = saving(first).map_or(String::new(), |saving| {
             let run = priced_run(report).map_or(String::new(), |run| format!(" of {run}"));
-            format!(", which saves {saving}{run} (predicted)")
+            format!(": saves {saving}{run} (predicted)")
         });
-        lines.extend(wrap(&format!("Try {}{saving}.", change(first)), "", "  "));
+        lines.extend(wrap(&format!("Try: {}{saving}.", change(first)), "", "  "));
     }
     lines
 }

@@ -314,7 +314,10 @@ impl Analysis {
             | Record::GpuOp(_)
             | Record::Annotation(_) => self.add_cuda(&record),
             Record::GpuSync(sync) => self.current.gpu.add_sync(sync),
-            Record::Pause(_) => {}
+            Record::Pause(_)
+            | Record::ObjectKind(_)
+            | Record::CycleSignature(_)
+            | Record::Garbage(_) => {}
         }
     }
 

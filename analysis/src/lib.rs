@@ -39,6 +39,7 @@ pub mod compare;
 mod coverage;
 mod distribution;
 pub mod gpu;
+pub mod heap;
 pub mod live;
 pub mod paths;
 mod phases;

@@ -176,6 +176,9 @@ impl Live {
             | Record::CudaCall(_)
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
+            | Record::ObjectKind(_)
+            | Record::CycleSignature(_)
+            | Record::Garbage(_)
             | Record::GpuSync(_)
             | Record::End(_) => {}
         }

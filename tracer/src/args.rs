@@ -25,6 +25,7 @@ pub(crate) use apply::ApplyStart;
 pub(crate) use apply::SettingSource;
 pub(crate) use choices::CounterChoice;
 pub(crate) use choices::CudaMode;
+pub(crate) use choices::GarbageDetail;
 pub(crate) use choices::OutputFormat;
 pub(crate) use choices::RecordMode;
 pub(crate) use compare::CompareConfig;

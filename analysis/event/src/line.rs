@@ -91,6 +91,21 @@ impl RecordEncoder {
                 EventHead::metadata("gctrace_allocations", allocations.pid, allocations.at_ns)
                     .push(out, allocations)
             }
+            Record::ObjectKind(kind) => EventHead {
+                start_ns: None,
+                ..EventHead::metadata("gctrace_object_kind", kind.pid, 0)
+            }
+            .push(out, kind),
+            Record::CycleSignature(cycle) => EventHead {
+                start_ns: None,
+                ..EventHead::metadata("gctrace_cycle", cycle.pid, 0)
+            }
+            .push(out, cycle),
+            Record::Garbage(garbage) => EventHead {
+                tid: garbage.tid.into(),
+                ..EventHead::metadata("gctrace_garbage", garbage.pid, garbage.at_ns)
+            }
+            .push(out, garbage),
             Record::GpuDevice(device) => {
                 EventHead::metadata("gctrace_gpu", NO_PROCESS, device.at_ns).push(out, device)
             }

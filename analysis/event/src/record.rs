@@ -8,6 +8,7 @@ mod allocations;
 mod counters;
 mod cuda;
 mod examined;
+mod garbage;
 mod gpu;
 mod gpu_work;
 mod recording;
@@ -25,6 +26,14 @@ pub use cuda::CudaLayer;
 pub use cuda::DeviceMemory;
 pub use cuda::PauseMemory;
 pub use examined::ExaminedProcesses;
+pub use garbage::CycleCount;
+pub use garbage::CycleEdge;
+pub use garbage::CycleId;
+pub use garbage::CycleSignature;
+pub use garbage::Garbage;
+pub use garbage::KindCount;
+pub use garbage::KindId;
+pub use garbage::ObjectKind;
 pub use gpu::GpuDevice;
 pub use gpu::GpuProcess;
 pub use gpu::GpuSample;
@@ -399,6 +408,12 @@ pub enum Record {
     Pressure(Pressure),
     /// Allocations seen in windows on the allocator.
     Allocations(Allocations),
+    /// A kind of object that garbage consists of.
+    ObjectKind(ObjectKind),
+    /// A cycle that garbage consists of.
+    CycleSignature(CycleSignature),
+    /// What a collection found unreachable.
+    Garbage(Garbage),
     /// A GPU, as NVML describes it.
     GpuDevice(GpuDevice),
     /// One NVML sample of a GPU.

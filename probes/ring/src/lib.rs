@@ -65,6 +65,7 @@ pub use layout::GPU_RECORDS;
 pub use layout::LostKind;
 pub use layout::LostRecords;
 pub use layout::PYTHON_RECORDS;
+pub use options::GarbageDetail;
 pub use options::InjectOptions;
 pub use options::OPTIONS_VARIABLE;
 pub use options::STEP_FUNCTION_VARIABLE;

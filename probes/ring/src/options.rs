@@ -22,6 +22,10 @@ pub struct InjectOptions {
     pub stack_depth: u32,
     /// Whether to count every allocation of the interpreter, by size class.
     pub allocations: bool,
+    /// What to record of the objects that collections free.
+    pub garbage: GarbageDetail,
+    /// Overhead that this may cost, in millionths of the process's CPU time.
+    pub garbage_budget_ppm: u32,
     /// Whether to record marks of training steps.
     pub steps: bool,
     /// Record GPU work and the calls that enqueue it, by CUPTI.
@@ -40,13 +44,36 @@ pub struct InjectOptions {
     pub filters: u32,
 }
 
+/// What to record of the objects that collections free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GarbageDetail {
+    /// Nothing.
+    Off = 0,
+    /// Their kinds.
+    Types = 1,
+    /// Their kinds and the cycles that they form.
+    Cycles = 2,
+}
+
+impl GarbageDetail {
+    fn numbered(number: u32) -> Self {
+        match number {
+            0 => Self::Off,
+            1 => Self::Types,
+            _ => Self::Cycles,
+        }
+    }
+}
+
 impl Default for InjectOptions {
-    /// Everything but allocations, 24 frames.
+    /// Everything but allocations and garbage, 24 frames.
     fn default() -> Self {
         Self {
             collections: true,
             stack_depth: 24,
             allocations: false,
+            garbage: GarbageDetail::Off,
+            garbage_budget_ppm: 10_000,
             steps: true,
             cuda: true,
             only_waits: false,
@@ -80,6 +107,8 @@ impl InjectOptions {
                 b"stack" => options.stack_depth = number,
                 b"gc" => options.collections = number != 0,
                 b"alloc" => options.allocations = number != 0,
+                b"garbage" => options.garbage = GarbageDetail::numbered(number),
+                b"garbage_ppm" => options.garbage_budget_ppm = number,
                 b"steps" => options.steps = number != 0,
                 b"cuda" => options.cuda = number != 0,
                 b"waits" => options.only_waits = number != 0,
@@ -125,10 +154,12 @@ impl fmt::Display for InjectOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "gc={},stack={},alloc={},steps={},cuda={},waits={},yield={},ring={},follow={},filters={}",
+            "gc={},stack={},alloc={},garbage={},garbage_ppm={},steps={},cuda={},waits={},yield={},ring={},follow={},filters={}",
             u8::from(self.collections),
             self.stack_depth,
             u8::from(self.allocations),
+            self.garbage as u8,
+            self.garbage_budget_ppm,
             u8::from(self.steps),
             u8::from(self.cuda),
             u8::from(self.only_waits),
@@ -150,6 +181,8 @@ mod tests {
             collections: false,
             stack_depth: 3,
             allocations: true,
+            garbage: GarbageDetail::Cycles,
+            garbage_budget_ppm: 5,
             steps: false,
             cuda: false,
             only_waits: true,

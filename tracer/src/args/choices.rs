@@ -83,3 +83,14 @@ impl CounterChoice {
         }
     }
 }
+
+/// What `--garbage` records of the objects that collections free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GarbageDetail {
+    /// Nothing.
+    Off,
+    /// Their types, and the lines that belong to them.
+    Types,
+    /// Also the cycles that they form; in-process only.
+    Cycles,
+}

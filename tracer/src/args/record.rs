@@ -2,6 +2,7 @@
 
 use super::CounterChoice;
 use super::CudaMode;
+use super::GarbageDetail;
 use super::RecordMode;
 use super::Verbosity;
 use super::sources::SourceArgs;
@@ -68,6 +69,10 @@ pub(crate) struct RecordConfig {
     pub counters: CounterChoice,
     /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.
     pub alloc_budget: Option<f64>,
+    /// What to record of the objects that collections free.
+    pub garbage: GarbageDetail,
+    /// Share of CPU time (0 to 1) that examining garbage may cost.
+    pub garbage_budget: f64,
     /// NVML polling rate in Hz; `None`: NVML is not used.
     pub nvml_hz: Option<f64>,
     /// CUDA and NCCL calls to record.

@@ -2,6 +2,7 @@
 
 use super::CounterChoice;
 use super::CudaMode;
+use super::GarbageDetail;
 use super::RecordConfig;
 use super::RecordMode;
 use super::RecordTarget;
@@ -36,6 +37,20 @@ pub(super) struct SourceArgs {
     /// With --alloc: maximum overhead of the windows, in percent of the program's CPU time
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::percent)]
     alloc_budget: f64,
+    /// What to record of the objects that collections free: their types (`types`), their cycles too
+    /// (`cycles`, in-process only), or nothing (`off`)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value = "types",
+        hide_possible_values = true
+    )]
+    garbage: GarbageDetail,
+    /// With --garbage: maximum overhead, in percent of the program's CPU time; collections beyond
+    /// it are not examined
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::percent)]
+    garbage_budget: f64,
     /// NVML polling rate in Hz; 0 disables polling
     #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
     nvml_hz: f64,
@@ -92,6 +107,8 @@ impl SourceArgs {
             duration: None,
             counters: self.counters,
             alloc_budget: self.alloc.then_some(self.alloc_budget / 100.0),
+            garbage: self.garbage,
+            garbage_budget: self.garbage_budget / 100.0,
             nvml_hz: (self.nvml_hz > 0.0).then_some(self.nvml_hz),
             cuda: self.cuda,
             mode: self.mode,

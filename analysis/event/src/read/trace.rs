@@ -19,11 +19,14 @@ use super::events::TraceEntry;
 use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::Allocations;
+use crate::CycleSignature;
 use crate::Frame;
+use crate::Garbage;
 use crate::GcSettings;
 use crate::GpuDevice;
 use crate::GpuSample;
 use crate::Note;
+use crate::ObjectKind;
 use crate::PauseMemory;
 use crate::Pressure;
 use crate::Process;
@@ -308,6 +311,20 @@ fn metadata<'a>(
             pid: process_id(event, "the \"pid\" of allocations is not a process id")?,
             at_ns: time(event.ts)?,
             ..args(event, "a summary of allocations is damaged")?
+        }),
+        b"gctrace_object_kind" => Record::ObjectKind(ObjectKind {
+            pid: process_id(event, "the \"pid\" of a kind of object is not a process id")?,
+            ..args(event, "a kind of object is damaged")?
+        }),
+        b"gctrace_cycle" => Record::CycleSignature(CycleSignature {
+            pid: process_id(event, "the \"pid\" of a cycle is not a process id")?,
+            ..args(event, "a cycle is damaged")?
+        }),
+        b"gctrace_garbage" => Record::Garbage(Garbage {
+            pid: process_id(event, "the \"pid\" of garbage is not a process id")?,
+            tid: id(event.tid).ok_or("the \"tid\" of garbage is not a thread id")?,
+            at_ns: time(event.ts)?,
+            ..args(event, "the garbage of a collection is damaged")?
         }),
         b"gctrace_gpu" => Record::GpuDevice(GpuDevice {
             at_ns: time(event.ts)?,

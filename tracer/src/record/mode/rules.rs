@@ -7,6 +7,7 @@ use super::ModeFacts;
 use super::ModeSummary;
 use super::NoProbes;
 use crate::args::CudaMode;
+use crate::args::GarbageDetail;
 use crate::args::RecordConfig;
 use crate::args::RecordMode;
 use crate::args::RecordTarget;
@@ -172,6 +173,8 @@ fn within(
         collections: true,
         // Next to probes, allocations are estimated as without the library.
         allocations: config.alloc_budget.is_some() && collections == CollectionSource::Injected,
+        garbage: garbage(config.garbage),
+        garbage_budget_ppm: (config.garbage_budget * 1e6) as u32,
         ..options(config)
     };
     Ok(ModeDecision {
@@ -197,6 +200,14 @@ fn options(config: &RecordConfig) -> InjectOptions {
         gpu_records: InjectOptions::gpu_ring_of(config.ring_size),
         follow: config.follow,
         ..InjectOptions::default()
+    }
+}
+
+fn garbage(detail: GarbageDetail) -> gctrace_ring::GarbageDetail {
+    match detail {
+        GarbageDetail::Off => gctrace_ring::GarbageDetail::Off,
+        GarbageDetail::Types => gctrace_ring::GarbageDetail::Types,
+        GarbageDetail::Cycles => gctrace_ring::GarbageDetail::Cycles,
     }
 }
 

@@ -236,6 +236,8 @@ fn options_reach_the_library() {
     };
     let expected = InjectOptions {
         collections: true,
+        garbage: gctrace_ring::GarbageDetail::Types,
+        garbage_budget_ppm: 10_000,
         stack_depth: 3,
         allocations: true,
         cuda: true,

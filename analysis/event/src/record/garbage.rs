@@ -1,0 +1,129 @@
+//! What a collection found unreachable: its garbage, by kind of object and by cycle.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Identifies an [`ObjectKind`] among those of its process; counted from 1. A kind that is sent again
+/// under the same number is the same kind.
+pub type KindId = u32;
+
+/// Identifies a [`CycleSignature`] among those of its process; counted from 1.
+pub type CycleId = u32;
+
+/// What objects have in common: their type and, for those that belong to code, the code. Written
+/// before the first record that refers to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ObjectKind {
+    /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
+    pub pid: u32,
+    /// Number of the kind.
+    pub id: KindId,
+    /// Qualified name of the type, preceded by its module unless that is `builtins`: `cell`,
+    /// `torch.Tensor`, `__main__.Trainer`. [`ObjectKind::UNREADABLE`] if it could not be read.
+    pub type_name: String,
+    /// Of functions, frames, generators, coroutines, tracebacks, code objects and classes, of cells
+    /// with one of them, and of bound methods: its qualified name (before CPython 3.11 the name).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// `co_filename` of that code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Its first line; of frames, generators, coroutines and tracebacks the line being executed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+impl ObjectKind {
+    /// `type_name` of a type whose name could not be read.
+    pub const UNREADABLE: &'static str = "[type not readable]";
+}
+
+/// Objects of one kind in the garbage of one collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindCount {
+    /// Their kind.
+    pub kind: KindId,
+    /// Number of objects.
+    pub objects: u64,
+    /// Their own memory in bytes: `tp_basicsize`, items, and tables of lists and dicts where the
+    /// layout is known; not what they refer to. `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// The objects that one collection found unreachable, each once. Every such record covers all
+/// garbage of its collection; which collections have one depends on the budget. A collection that
+/// freed objects and has no such record was not examined. It belongs to the pause of its thread
+/// within which `at_ns` lies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Garbage {
+    /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
+    pub pid: u32,
+    /// Kernel id of the collecting thread.
+    #[serde(skip)]
+    pub tid: u32,
+    /// When the list of unreachable objects was read, in ns of CLOCK_MONOTONIC: within the pause.
+    #[serde(skip)]
+    pub at_ns: u64,
+    /// Interpreter id (0 is the main interpreter); `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interpreter: Option<i64>,
+    /// Length of the list. Finalizers run later: what they free or resurrect is in it, but not in
+    /// [`Pause::collected`](super::Pause::collected).
+    pub objects: u64,
+    /// The list by kind, most objects first. Its objects are fewer than `objects` if there were more
+    /// kinds than a record has room for.
+    pub kinds: Vec<KindCount>,
+    /// The cycles among them (`--garbage cycles`), most objects first; `None` where they were not
+    /// examined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<Vec<CycleCount>>,
+    /// Time that examining it took, in ns, which is part of the pause; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_ns: Option<u64>,
+}
+
+/// Cycles of one signature in the garbage of one collection: strongly connected components of its
+/// graph of references.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CycleCount {
+    /// The signature.
+    pub cycle: CycleId,
+    /// Number of components that have it.
+    pub count: u64,
+    /// Objects in these components.
+    pub objects: u64,
+    /// Objects that are garbage only because these components refer to them, directly or not; those
+    /// held by several components belong to the first that reaches them.
+    pub held_objects: u64,
+    /// Own memory of `objects` and `held_objects` in bytes; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// The shortest cycle of a component: its objects and the references between them. Starts at the
+/// smallest label, so that equal cycles are equal. Written before the first record that refers to
+/// it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CycleSignature {
+    /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
+    pub pid: u32,
+    /// Number of the signature.
+    pub id: CycleId,
+    /// Each object of the cycle, and its reference to the next; the last refers to the first.
+    pub edges: Vec<CycleEdge>,
+}
+
+/// One object of a cycle and its reference to the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CycleEdge {
+    /// Kind of the object.
+    pub kind: KindId,
+    /// The reference as Python writes it: `.hooks`, `['key']`, `[]` for any item of a list or tuple,
+    /// `.__closure__`, `.__self__`. `None` if it has no name that could be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}

@@ -128,14 +128,20 @@ impl GarbageExaminer {
         &mut self,
         interpreter: &HookedInterpreter,
         ring: &ProcessRing,
-        sentinel: Object,
+        [sentinel, other]: [Object; 2],
     ) -> Option<()> {
         let at_ns = now_ns();
         self.tally.clear();
         let (tally, reader) = (&mut self.tally, &self.reader);
         // SAFETY: called by the weak reference of the sentinel, with the lock; so its list is the
         // collector's, and everything on it is whole.
-        unsafe { layout::walk(sentinel, |object| tally.count(reader, object)) }?;
+        unsafe {
+            layout::walk(sentinel, |object| {
+                if object != other {
+                    tally.count(reader, object);
+                }
+            })
+        }?;
         let mut counts = Vec::new();
         if self.tally.objects() > 0 {
             // SAFETY: as above.
@@ -235,7 +241,7 @@ impl GarbageHook {
             return;
         };
         if examiner
-            .examine(interpreter, ring, taken.object())
+            .examine(interpreter, ring, taken.objects())
             .is_none()
         {
             examiner.gave_up = true;
@@ -246,11 +252,18 @@ impl GarbageHook {
     /// Examines nothing more, and releases what belongs to the interpreter, which ends. The lock is
     /// held.
     pub(super) fn finish(&self, api: &'static PythonApi) {
-        drop(take_back(api, &self.planted));
+        let is_whole = !is_off();
+        if is_whole {
+            drop(take_back(api, &self.planted));
+        }
         if let Ok(mut examiner) = self.examiner.try_lock() {
             let last = examiner.take();
             drop(examiner);
-            drop(last);
+            match is_whole {
+                true => drop(last),
+                // Whether the sentinel was taken back the last time is unknown.
+                false => std::mem::forget(last),
+            }
         }
     }
 

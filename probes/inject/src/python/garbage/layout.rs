@@ -10,8 +10,10 @@ use crate::python::object::OwnedRef;
 use std::ffi::CStr;
 use std::ffi::c_char;
 
-/// `PyGC_Head`, directly before each object that the collector knows.
-#[repr(C, align(16))]
+/// `PyGC_Head`, directly before each object that the collector knows. The heads of its lists are part
+/// of the interpreter's state, which some builds align to four bytes only (Debian's 3.13).
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
 pub(super) struct GcHead {
     /// The next head; in its two lowest bits flags.
     pub(super) next: usize,
@@ -76,6 +78,27 @@ pub(super) unsafe fn walk(first: Object, mut visit: impl FnMut(Object)) -> Optio
         head = head_at(next);
     }
     list.map(drop)
+}
+
+/// Takes a head off the list that it is on, if any. Unlike `PyObject_GC_UnTrack` of 3.14 not counted
+/// as an object that the collector lost.
+///
+/// # Safety
+/// The neighbors on the list are linked both ways.
+pub(super) unsafe fn unlink(head: *mut GcHead) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let GcHead { next, previous } = head.read();
+        if next == 0 {
+            return;
+        }
+        let (after, before) = (head_at(next).cast_mut(), head_at(previous).cast_mut());
+        (*before).next = (*before).next & FLAGS | next & !FLAGS;
+        (*after).previous = (*after).previous & FLAGS | previous & !FLAGS;
+        (*head).next = 0;
+        // `_PyGC_PREV_MASK_FINALIZED`.
+        (*head).previous &= 1;
+    }
 }
 
 /// A word of an object.

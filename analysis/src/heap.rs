@@ -3,6 +3,11 @@
 //! Owns the graph as data; taking it is the recorder's work (`gctrace heap -p PID`), or the injected
 //! library's.
 
+mod file;
+
+pub use file::HeapFileError;
+pub use file::MAGIC;
+
 use gctrace_event::KindId;
 use gctrace_event::ObjectKind;
 

@@ -2,9 +2,11 @@
 
 use crate::counts;
 use crate::event::AllocationEvent;
+use crate::event::CapturedKind;
 use crate::event::CapturedFrame;
 use crate::event::CodeEvent;
 use crate::event::CodeId;
+use crate::event::GarbageEvent;
 use crate::event::KernelEvent;
 use crate::event::LibraryKind;
 use crate::event::NotStopped;
@@ -12,9 +14,13 @@ use crate::event::PauseEvent;
 use crate::event::ProcessEvent;
 use crate::event::StackEvent;
 use crate::event::StopState;
+use crate::event::TypeEvent;
+use crate::event::TypeId;
 use crate::wire::AllocationWire;
 use crate::wire::CodeWire;
 use crate::wire::EventKind;
+use crate::wire::GarbageKindWire;
+use crate::wire::GarbageWire;
 use crate::wire::LibraryWire;
 use crate::wire::NO_OFFSET;
 use crate::wire::PauseFlag;
@@ -22,6 +28,7 @@ use crate::wire::PauseWire;
 use crate::wire::ProcessWire;
 use crate::wire::StackWire;
 use crate::wire::StopWire;
+use crate::wire::TypeWire;
 use crate::wire::read;
 use gctrace_event::EventSource;
 use gctrace_event::GcReason;
@@ -42,7 +49,64 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
                 stack: wire.stack,
             })
         }),
+        EventKind::EVENT_TYPE => read(bytes).map(|wire| KernelEvent::Type(type_event(&wire))),
+        EventKind::EVENT_GARBAGE => garbage(bytes).map(KernelEvent::Garbage),
         _ => process(&read(bytes)?).map(KernelEvent::Process),
+    }
+}
+
+fn type_event(wire: &TypeWire) -> TypeEvent {
+    let first = |bytes: &[u8], count: u32| bytes.iter().copied().take(count as usize).collect();
+    TypeEvent {
+        pid: wire.pid,
+        id: TypeId {
+            address: wire.r#type,
+            identity: wire.identity,
+        },
+        layout: wire.layout,
+        name: wire.name.iter().copied().take_while(|byte| *byte != 0).collect(),
+        qualname: first(&wire.qualname, wire.qualname_bytes),
+        module: first(&wire.module, wire.module_bytes),
+    }
+}
+
+fn garbage(bytes: &[u8]) -> Option<GarbageEvent> {
+    let (wire, rest) = GarbageWire::read_from_prefix(bytes).ok()?;
+    let kinds = rest.chunks_exact(size_of::<GarbageKindWire>());
+    let kinds: Vec<CapturedKind> = kinds
+        .take(wire.kinds as usize)
+        .filter_map(read::<GarbageKindWire>)
+        // Types of which all objects are listed by their code.
+        .filter(|kind| kind.objects > 0)
+        .map(|kind| captured_kind(&kind))
+        .collect();
+    Some(GarbageEvent {
+        pid: wire.pid,
+        tid: wire.tid,
+        at_ns: wire.at_ns,
+        cost_ns: wire.cost_ns,
+        objects: wire.objects,
+        layout: wire.layout,
+        kinds,
+    })
+}
+
+fn captured_kind(wire: &GarbageKindWire) -> CapturedKind {
+    let code = CodeId {
+        address: wire.code,
+        identity: wire.code_identity,
+    };
+    CapturedKind {
+        type_id: TypeId {
+            address: wire.r#type,
+            identity: wire.type_identity,
+        },
+        frame: (wire.code != 0).then_some(CapturedFrame {
+            code,
+            offset: (wire.offset != NO_OFFSET).then_some(wire.offset),
+        }),
+        objects: wire.objects,
+        bytes: wire.bytes,
     }
 }
 

@@ -30,8 +30,9 @@
 /* PyObject, PyVarObject: in words, head included. */
 #define OBJECT_TYPE 3
 #define OBJECT_SIZE 4
-/* Py_TPFLAGS_HEAPTYPE, every version */
+/* Py_TPFLAGS_HEAPTYPE and _LONG_SUBCLASS, every version */
 #define HEAP_TYPE (1ull << 9)
+#define INT_SUBCLASS (1ull << 24)
 /* PyTypeObject, 3.8 - 3.15 with the GIL */
 #define TYPE_NAME 24
 #define TYPE_BASIC_BYTES 32
@@ -41,6 +42,7 @@
 /* Twice as many as kinds, so that few have to be looked at. */
 #define INDEX_SLOTS 512
 #define MAX_PROBES 16
+#define KINDS_FOR_TYPES 96
 
 /* The examination of one list. Too large for the BPF stack, and not per CPU: see struct thread. */
 struct garbage_walk {
@@ -109,9 +111,11 @@ static __always_inline struct garbage_walk *walk_of(u32 tid)
 	return bpf_map_lookup_elem(&garbage_walks, &tid);
 }
 
-/* Position of the kind, which is added if it is new; MAX_GARBAGE_KINDS: there is no room. */
+/* Position of the kind, which is added if it is new; MAX_GARBAGE_KINDS: there is no room. A part of
+ * the room is kept for types: objects whose code has none count as those of their type. */
 static __noinline u32 place_of(struct garbage_walk *walk, u64 type, u64 code, u32 offset)
 {
+	u32 room = code ? MAX_GARBAGE_KINDS - KINDS_FOR_TYPES : MAX_GARBAGE_KINDS;
 	u64 hash = mixed(mixed(type, code), offset);
 	struct garbage_kind *kind;
 
@@ -121,7 +125,7 @@ static __noinline u32 place_of(struct garbage_walk *walk, u64 type, u64 code, u3
 
 		if (!at) {
 			at = walk->event.kinds;
-			if (at >= MAX_GARBAGE_KINDS)
+			if (at >= room)
 				return MAX_GARBAGE_KINDS;
 			walk->index[slot] = at + 1;
 			walk->event.kinds = at + 1;
@@ -155,12 +159,21 @@ static __noinline u32 known_type(const struct object_layout *objects, u64 runtim
 /* Sizes of the objects of a type. */
 static __always_inline void note_type(const struct walk_context *context, struct garbage_kind *kind)
 {
+	const struct object_layout *objects = &context->layout->objects;
 	u64 sizes[2] = {};
+	u32 type;
 
 	bpf_probe_read_user(sizes, sizeof(sizes), (void *)(kind->type + TYPE_BASIC_BYTES));
+	type = known_type(objects, context->runtime, kind->type);
+	kind->known_type = type;
 	kind->basic_bytes = sizes[0];
 	kind->item_bytes = sizes[1];
-	kind->known_type = known_type(&context->layout->objects, context->runtime, kind->type);
+	/* From 3.11 on frames and generators have items and no count of them; from 3.12 on the count
+	 * of an int's digits is part of another field. */
+	if ((read_pointer(kind->type + TYPE_FLAGS) & INT_SUBCLASS) ||
+	    (objects->frame_object_frame != NO_OFFSET &&
+	     (type == TYPE_FRAME || type == TYPE_GENERATOR || type == TYPE_COROUTINE || type == TYPE_ASYNC_GENERATOR)))
+		kind->item_bytes = 0;
 }
 
 /* A code object, and an instruction in it. */

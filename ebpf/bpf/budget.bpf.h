@@ -17,10 +17,10 @@ const volatile u64 garbage_budget_ppm = 10000;
 #define WINDOW_NS 50000000ull
 /* What a hit costs without examining anything: trap, registers, clock (measured on Linux 6.18). */
 #define HIT_NS 1000
-/* Credit at the start, and its maximum. */
-#define FIRST_CREDIT_NS 2000000ll
-#define MAX_CREDIT_NS 20000000ll
-/* CPU time whose budget full collections may use in advance. */
+/* CPU time whose budget is there at the start, that is kept at most, and that full collections may
+ * use in advance. */
+#define FIRST_NS 200000000ull
+#define KEPT_NS 2000000000ull
 #define ADVANCE_NS 10000000000ull
 /* Longest CPU time that is added at once: products fit into 64 bits. */
 #define MAX_EARNED_NS 1000000000000ull
@@ -44,11 +44,17 @@ struct {
 	__type(value, struct garbage_budget);
 } garbage_budgets SEC(".maps");
 
+/* The share of a CPU time, which is at most MAX_EARNED_NS. */
+static __always_inline u64 share_of(u64 cpu_ns)
+{
+	return cpu_ns * garbage_budget_ppm / 1000000;
+}
+
 static __always_inline struct garbage_budget *budget_of(u32 pid, u32 incarnation)
 {
 	struct garbage_budget *budget = bpf_map_lookup_elem(&garbage_budgets, &pid);
 	struct garbage_budget first = {
-		.credit_ns = FIRST_CREDIT_NS, .probability = ALWAYS, .incarnation = incarnation
+		.credit_ns = share_of(FIRST_NS), .probability = ALWAYS, .incarnation = incarnation
 	};
 
 	if (budget && budget->incarnation == incarnation)
@@ -59,7 +65,7 @@ static __always_inline struct garbage_budget *budget_of(u32 pid, u32 incarnation
 
 static __always_inline void close_window(struct garbage_budget *budget)
 {
-	u64 allowed = budget->window_ns * garbage_budget_ppm / 1000000;
+	u64 allowed = share_of(budget->window_ns);
 	u64 used = budget->window_full_ns, needed = budget->cost_ns * budget->window_hits;
 
 	allowed = allowed > used ? allowed - used : 0;
@@ -73,15 +79,16 @@ static __always_inline void close_window(struct garbage_budget *budget)
 static __always_inline void earn(struct garbage_budget *budget, struct thread *thread)
 {
 	u64 ran = BPF_CORE_READ(bpf_get_current_task_btf(), se.sum_exec_runtime), earned;
+	s64 most = share_of(KEPT_NS);
 
 	earned = ran > thread->ran_ns ? ran - thread->ran_ns : 0;
 	thread->ran_ns = ran;
 	if (earned > MAX_EARNED_NS)
 		earned = MAX_EARNED_NS;
-	budget->credit_ns += earned * garbage_budget_ppm / 1000000;
+	budget->credit_ns += share_of(earned);
 	budget->credit_ns -= HIT_NS;
-	if (budget->credit_ns > MAX_CREDIT_NS)
-		budget->credit_ns = MAX_CREDIT_NS;
+	if (budget->credit_ns > most)
+		budget->credit_ns = most;
 	budget->window_ns += earned;
 	if (budget->window_ns >= WINDOW_NS)
 		close_window(budget);
@@ -103,7 +110,7 @@ static __always_inline bool is_full(const struct open_pause *pause, const struct
 
 static __always_inline bool affords(struct garbage_budget *budget, bool full)
 {
-	s64 advance = ADVANCE_NS / 1000000 * garbage_budget_ppm;
+	s64 advance = share_of(ADVANCE_NS);
 
 	if (garbage_budget_ppm >= EVERYTHING)
 		return true;

@@ -122,15 +122,16 @@ enum known_type {
 	TYPE_FUNCTION = 1,
 	TYPE_CELL = 2,
 	TYPE_METHOD = 3,
-	TYPE_CODE = 4,
-	TYPE_FRAME = 5,
-	TYPE_TRACEBACK = 6,
-	TYPE_GENERATOR = 7,
-	TYPE_COROUTINE = 8,
-	TYPE_ASYNC_GENERATOR = 9,
-	TYPE_LIST = 10,
-	TYPE_DICT = 11,
-	KNOWN_TYPES = 12,
+	TYPE_FRAME = 4,
+	TYPE_TRACEBACK = 5,
+	TYPE_GENERATOR = 6,
+	TYPE_COROUTINE = 7,
+	TYPE_ASYNC_GENERATOR = 8,
+	TYPE_LIST = 9,
+	TYPE_DICT = 10,
+	KNOWN_TYPES = 11,
+	TYPE_CLASS = 12,       /* a type of types, by its flags                                   */
+	TYPE_NEW = 13,         /* not determined yet                                              */
 };
 
 /* Objects and types, for the examination of garbage. Offsets in bytes; NO_OFFSET: unknown, or the
@@ -384,11 +385,18 @@ struct type_event {
 	__u32 layout;          /* index into `layouts`                                            */
 	__u32 qualname_bytes;  /* valid bytes; 0: not a heap type, or not readable                */
 	__u32 module_bytes;
+	__u64 method;          /* code object of its first method; 0: none                        */
+	__u32 method_identity; /* as in struct frame                                              */
+	__u32 reserved;
 	__u8 name[TYPE_NAME_BYTES]; /* tp_name                                                    */
 	__u8 qualname[TYPE_STRING_BYTES];
 	__u8 module[TYPE_STRING_BYTES]; /* __module__                                             */
 };
 
+/* Instead of an instruction: the address of the code is that of a class. */
+#define OF_CLASS 0xfffffffeu
+/* Instead of their sum: the size of such objects is unknown. */
+#define BYTES_UNKNOWN (~0ull)
 /* Maximum number of kinds of objects in the garbage of one collection: fewer than 256. */
 #define MAX_GARBAGE_KINDS 255
 /* Maximum length of a list of garbage that is walked: about 0.1 s. */
@@ -399,14 +407,14 @@ struct type_event {
 struct garbage_kind {
 	__u64 type;            /* address                                                         */
 	__u64 code;            /* address; 0: none                                                */
-	__u32 offset;          /* as in struct frame; NO_OFFSET: no instruction                   */
-	__u32 code_identity;   /* 0: unknown                                                      */
+	__u32 offset;          /* as in struct frame; NO_OFFSET: no instruction; OF_CLASS         */
+	__u32 code_identity;   /* of a code object or a class; 0: unknown                         */
 	__u32 type_identity;   /* 0: unknown                                                      */
 	__u32 known_type;      /* enum known_type                                                 */
 	__u32 basic_bytes;     /* of each object                                                  */
 	__u32 item_bytes;      /* of each of its items                                            */
 	__u64 objects;
-	__u64 bytes;           /* of all of them                                                  */
+	__u64 bytes;           /* of all of them, or BYTES_UNKNOWN                                */
 };
 
 /* The garbage of a collection: followed by `kinds` of struct garbage_kind. */
@@ -590,7 +598,7 @@ _Static_assert(sizeof(struct task_counts) == 48, "task_counts");
 _Static_assert(sizeof(struct frame) == 16, "frame");
 _Static_assert(sizeof(struct stack_event) == 32 + 16 * MAX_STACK_DEPTH, "stack_event");
 _Static_assert(sizeof(struct code_event) == 48 + FILE_NAME_BYTES + FUNCTION_NAME_BYTES, "code_event");
-_Static_assert(sizeof(struct type_event) == 32 + TYPE_NAME_BYTES + 2 * TYPE_STRING_BYTES, "type_event");
+_Static_assert(sizeof(struct type_event) == 48 + TYPE_NAME_BYTES + 2 * TYPE_STRING_BYTES, "type_event");
 _Static_assert(sizeof(struct garbage_kind) == 56, "garbage_kind");
 _Static_assert(sizeof(struct garbage_event) == 48, "garbage_event");
 _Static_assert(sizeof(struct allocation_event) == 16, "allocation_event");

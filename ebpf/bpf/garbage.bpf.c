@@ -30,14 +30,17 @@
 /* PyObject, PyVarObject: in words, head included. */
 #define OBJECT_TYPE 3
 #define OBJECT_SIZE 4
-/* Py_TPFLAGS_HEAPTYPE and _LONG_SUBCLASS, every version */
+/* Py_TPFLAGS_HEAPTYPE, _TUPLE_SUBCLASS and _TYPE_SUBCLASS: every version */
 #define HEAP_TYPE (1ull << 9)
-#define INT_SUBCLASS (1ull << 24)
+#define TUPLE_SUBCLASS (1ull << 26)
+#define TYPE_SUBCLASS (1ull << 31)
 /* PyTypeObject, 3.8 - 3.15 with the GIL */
 #define TYPE_NAME 24
 #define TYPE_BASIC_BYTES 32
 #define TYPE_FLAGS 168
 #define TYPE_DICT_FIELD 264
+/* PyDictObject.ma_keys, 3.8 - 3.15 */
+#define DICT_KEYS_FIELD 32
 
 /* Twice as many as kinds, so that few have to be looked at. */
 #define INDEX_SLOTS 512
@@ -135,7 +138,7 @@ static __noinline u32 place_of(struct garbage_walk *walk, u64 type, u64 code, u3
 			kind->offset = offset;
 			kind->code_identity = 0;
 			kind->type_identity = 0;
-			kind->known_type = KNOWN_TYPES;
+			kind->known_type = TYPE_NEW;
 			kind->objects = 0;
 			kind->bytes = 0;
 			return at;
@@ -156,24 +159,23 @@ static __noinline u32 known_type(const struct object_layout *objects, u64 runtim
 	return TYPE_OTHER;
 }
 
-/* Sizes of the objects of a type. */
+#define ITEMS_UNKNOWN (~0u)
+
+/* Sizes of the objects of a type, and how they lead to code. */
 static __always_inline void note_type(const struct walk_context *context, struct garbage_kind *kind)
 {
-	const struct object_layout *objects = &context->layout->objects;
+	u64 flags = read_pointer(kind->type + TYPE_FLAGS);
 	u64 sizes[2] = {};
-	u32 type;
 
 	bpf_probe_read_user(sizes, sizeof(sizes), (void *)(kind->type + TYPE_BASIC_BYTES));
-	type = known_type(objects, context->runtime, kind->type);
-	kind->known_type = type;
+	kind->known_type = flags & TYPE_SUBCLASS ? TYPE_CLASS :
+		known_type(&context->layout->objects, context->runtime, kind->type);
 	kind->basic_bytes = sizes[0];
+	/* Where others have the number of their items, and whether they have one, is unknown: frames
+	 * of 3.11 and later, ints of 3.12 and later do not. */
 	kind->item_bytes = sizes[1];
-	/* From 3.11 on frames and generators have items and no count of them; from 3.12 on the count
-	 * of an int's digits is part of another field. */
-	if ((read_pointer(kind->type + TYPE_FLAGS) & INT_SUBCLASS) ||
-	    (objects->frame_object_frame != NO_OFFSET &&
-	     (type == TYPE_FRAME || type == TYPE_GENERATOR || type == TYPE_COROUTINE || type == TYPE_ASYNC_GENERATOR)))
-		kind->item_bytes = 0;
+	if (kind->item_bytes && !(flags & (TUPLE_SUBCLASS | TYPE_SUBCLASS)))
+		kind->item_bytes = ITEMS_UNKNOWN;
 }
 
 /* A code object, and an instruction in it. */
@@ -203,34 +205,24 @@ static __always_inline u64 frame_of_object(const struct object_layout *objects, 
 	return read_pointer(frame + objects->frame_object_frame);
 }
 
-/* PyCellObject.ob_ref, PyMethodObject.im_func, PyTracebackObject.tb_frame and tb_lasti: every version */
-#define CELL_CONTENTS 16
-#define METHOD_FUNCTION 16
+/* PyCellObject.ob_ref and PyMethodObject.im_func; PyTracebackObject.tb_frame and tb_lasti: every
+ * version */
+#define CONTENT 16
 #define TRACEBACK_FRAME 24
 #define TRACEBACK_INSTRUCTION 32
 
-/* The code to which an object of a known type belongs; `place->code` is 0 if there is none. */
-static __noinline int find_place(const struct layout *layout, u64 runtime, u64 object, u32 type, struct place *place)
+/* The code, or class, to which an object of a known type belongs; `place->code` is 0 if there is
+ * none. */
+static __noinline int find_place(const struct layout *layout, u64 object, u32 type, struct place *place)
 {
 	const struct object_layout *objects = &layout->objects;
 	const struct frame_layout *frames = &layout->frames;
 	u64 frame;
 
-	place->code = 0;
-	place->offset = NO_OFFSET;
-	if (frames->tstate_frame == NO_OFFSET)
-		return 0;
-	if (type == TYPE_CELL) {
-		object = read_pointer(object + CELL_CONTENTS);
-		type = object ? known_type(objects, runtime, read_pointer(object + 8)) : TYPE_OTHER;
-	}
-	if (type == TYPE_METHOD) {
-		object = read_pointer(object + METHOD_FUNCTION);
-		type = object ? known_type(objects, runtime, read_pointer(object + 8)) : TYPE_OTHER;
-	}
 	switch (type) {
-	case TYPE_CODE:
+	case TYPE_CLASS:
 		place->code = object;
+		place->offset = OF_CLASS;
 		break;
 	case TYPE_FUNCTION:
 		place->code = read_pointer(object + objects->function_code);
@@ -263,6 +255,22 @@ static __noinline int find_place(const struct layout *layout, u64 runtime, u64 o
 	return 0;
 }
 
+/* What a cell contains, or the function of a bound method. */
+static __noinline u64 content_of(const struct walk_context *context, u64 object, u32 *type)
+{
+	u64 content = read_pointer(object + CONTENT), class;
+
+	*type = TYPE_OTHER;
+	if (!content)
+		return 0;
+	class = read_pointer(content + 8);
+	if (read_pointer(class + TYPE_FLAGS) & TYPE_SUBCLASS)
+		*type = TYPE_CLASS;
+	else
+		*type = known_type(&context->layout->objects, context->runtime, class);
+	return content;
+}
+
 /* PyDictObject: ma_keys, then ma_values (cpython/dictobject.h); PyListObject: `allocated`. In words,
  * head included. */
 #define DICT_KEYS 6
@@ -277,6 +285,7 @@ struct dict_keys {
 	u64 index_bytes;       /* of the hash table                                               */
 	u64 entry_bytes;       /* 24: hash, key, value; 16: key, value                            */
 	u64 entries;           /* used                                                            */
+	u64 usable;            /* of a table of values for these keys                             */
 };
 
 static __always_inline bool read_keys(const struct object_layout *objects, u64 keys, struct dict_keys *found)
@@ -297,6 +306,7 @@ static __always_inline bool read_keys(const struct object_layout *objects, u64 k
 		found->index_bytes = 1ull << index;
 		found->entry_bytes = kind ? 16 : 24;
 		found->entries = header[3];
+		found->usable = header[2] + header[3];
 		return true;
 	}
 	found->bytes = 40;
@@ -304,6 +314,7 @@ static __always_inline bool read_keys(const struct object_layout *objects, u64 k
 	found->index_bytes = header[1] * (header[1] <= 0xff ? 1 : header[1] <= 0xffff ? 2 : header[1] <= 0xffffffff ? 4 : 8);
 	found->entry_bytes = 24;
 	found->entries = header[4];
+	found->usable = 2 * header[1] / 3;
 	return true;
 }
 
@@ -311,20 +322,43 @@ static __always_inline bool read_keys(const struct object_layout *objects, u64 k
 static __always_inline u64 table_bytes(const struct layout *layout, const struct garbage_walk *walk, u32 type)
 {
 	struct dict_keys keys;
+	u64 bytes = 0;
 
 	if (type == TYPE_LIST)
 		return walk->object[LIST_ALLOCATED] * 8;
-	/* keys that are shared belong to the type */
-	if (type != TYPE_DICT || walk->object[DICT_VALUES] ||
-	    !read_keys(&layout->objects, walk->object[DICT_KEYS], &keys) || keys.references != 1)
+	if (type != TYPE_DICT || !read_keys(&layout->objects, walk->object[DICT_KEYS], &keys))
 		return 0;
-	/* USABLE_FRACTION, every version */
-	return keys.bytes + keys.index_bytes + 2 * keys.slots / 3 * keys.entry_bytes;
+	if (walk->object[DICT_VALUES])
+		bytes = keys.usable * 8;
+	/* keys that are shared belong to the type */
+	if (keys.references == 1)
+		bytes += keys.bytes + keys.index_bytes + 2 * keys.slots / 3 * keys.entry_bytes;
+	return bytes;
 }
 
-static __always_inline u64 item_count(u64 size)
+static __always_inline void add_bytes(const struct layout *layout, const struct garbage_walk *walk,
+				      struct garbage_kind *kind)
 {
-	return (s64)size < 0 ? -size : size;
+	u64 items = 0;
+
+	if (kind->item_bytes == ITEMS_UNKNOWN) {
+		kind->bytes = BYTES_UNKNOWN;
+		return;
+	}
+	if (kind->item_bytes)
+		items = walk->object[OBJECT_SIZE];
+	kind->bytes += kind->basic_bytes + kind->item_bytes * items + table_bytes(layout, walk, kind->known_type);
+}
+
+static __always_inline bool leads_to_code(u32 type)
+{
+	return (type >= TYPE_FUNCTION && type <= TYPE_ASYNC_GENERATOR) || type == TYPE_CLASS;
+}
+
+/* Whether the layout of objects and frames is known. */
+static __always_inline bool has_places(const struct layout *layout)
+{
+	return layout->objects.type_qualname != NO_OFFSET && layout->frames.tstate_frame != NO_OFFSET;
 }
 
 /* Counts one object, and goes to the next. */
@@ -354,14 +388,18 @@ static long count_object(u64 index, struct walk_context *context)
 			return 0;
 		}
 		kind = &walk->kinds[at & MAX_GARBAGE_KINDS];
-		if (kind->known_type == KNOWN_TYPES)
+		if (kind->known_type == TYPE_NEW)
 			note_type(context, kind);
 		walk->last = at;
 	}
-	if (kind->known_type >= TYPE_FUNCTION && kind->known_type <= TYPE_ASYNC_GENERATOR) {
-		struct place place = {};
+	if (leads_to_code(kind->known_type) && has_places(context->layout)) {
+		struct place place = { .offset = NO_OFFSET };
+		u32 of = kind->known_type;
+		u64 object = node + HEAD_BYTES;
 
-		find_place(context->layout, context->runtime, node + HEAD_BYTES, kind->known_type, &place);
+		if (of == TYPE_CELL || of == TYPE_METHOD)
+			object = content_of(context, object, &of);
+		find_place(context->layout, object, of, &place);
 		at = place.code ? place_of(walk, type, place.code, place.offset) : MAX_GARBAGE_KINDS;
 		if (at < MAX_GARBAGE_KINDS) {
 			struct garbage_kind *of_code = &walk->kinds[at & MAX_GARBAGE_KINDS];
@@ -374,9 +412,7 @@ static long count_object(u64 index, struct walk_context *context)
 		}
 	}
 	kind->objects += 1;
-	kind->bytes += kind->basic_bytes + table_bytes(context->layout, walk, kind->known_type);
-	if (kind->item_bytes)
-		kind->bytes += kind->item_bytes * item_count(walk->object[OBJECT_SIZE]);
+	add_bytes(context->layout, walk, kind);
 	return 0;
 }
 
@@ -387,9 +423,17 @@ static long count_object(u64 index, struct walk_context *context)
 /* Most classes have it first; those that type() makes from a namespace, last. */
 #define MAX_CLASS_ENTRIES 32
 
-static __noinline u64 module_of(const struct object_layout *objects, u64 type)
+/* What is sent of a class's dict. */
+struct class_entries {
+	u64 module;            /* the value of __module__; 0: not found                           */
+	u64 method;            /* code object of its first method; 0: not found                   */
+};
+
+static __noinline int read_class(const struct walk_context *context, u64 type, struct class_entries *class)
 {
-	u64 keys = read_pointer(read_pointer(type + TYPE_DICT_FIELD) + 32);
+	const struct object_layout *objects = &context->layout->objects;
+	u64 function = context->runtime + objects->types[TYPE_FUNCTION];
+	u64 keys = read_pointer(read_pointer(type + TYPE_DICT_FIELD) + DICT_KEYS_FIELD);
 	struct dict_keys found;
 	u64 entry;
 
@@ -400,24 +444,46 @@ static __noinline u64 module_of(const struct object_layout *objects, u64 type)
 		u64 pair[2] = {};
 		u64 text[2] = {};
 
-		if (i >= found.entries || bpf_probe_read_user(pair, sizeof(pair), (void *)entry))
+		if (i >= found.entries || (class->module && class->method) ||
+		    bpf_probe_read_user(pair, sizeof(pair), (void *)entry))
 			return 0;
 		entry += found.entry_bytes;
-		if (!pair[0] || read_pointer(pair[0] + 16) != MODULE_BYTES ||
-		    bpf_probe_read_user(text, MODULE_BYTES, (void *)(pair[0] + objects->ascii_data)))
+		if (!pair[0] || !pair[1])
 			continue;
-		if (text[0] == MODULE_START && (text[1] & 0xffff) == MODULE_END)
-			return pair[1];
+		if (!class->method && read_pointer(pair[1] + 8) == function)
+			class->method = read_pointer(pair[1] + objects->function_code);
+		if (!class->module && read_pointer(pair[0] + 16) == MODULE_BYTES &&
+		    !bpf_probe_read_user(text, MODULE_BYTES, (void *)(pair[0] + objects->ascii_data)) &&
+		    text[0] == MODULE_START && (text[1] & 0xffff) == MODULE_END)
+			class->module = pair[1];
 	}
 	return 0;
+}
+
+static __noinline u32 identity_of_code(const struct walk_context *context, u64 code)
+{
+	struct frame frame = { .code = code, .offset = NO_OFFSET };
+	u32 identity = identity_of(&context->thread->walk, &context->layout->frames, &frame);
+
+	if (!identity)
+		count(COUNTER_LOST_TYPES);
+	return identity;
 }
 
 static __noinline int send_type(const struct walk_context *context, u64 type, u32 identity)
 {
 	const struct object_layout *objects = &context->layout->objects;
-	struct type_event *event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
-	u64 module;
+	bool is_heap = (read_pointer(type + TYPE_FLAGS) & HEAP_TYPE) && has_places(context->layout);
+	struct class_entries class = {};
+	struct type_event *event;
+	u32 method = 0;
 
+	if (is_heap) {
+		read_class(context, type, &class);
+		if (class.method)
+			method = identity_of_code(context, class.method);
+	}
+	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
 	if (!event)
 		return 0;
 	event->kind = EVENT_TYPE;
@@ -427,19 +493,20 @@ static __noinline int send_type(const struct walk_context *context, u64 type, u3
 	event->layout = context->walk->event.layout;
 	event->qualname_bytes = 0;
 	event->module_bytes = 0;
+	event->method = class.method;
+	event->method_identity = method;
+	event->reserved = 0;
 	__builtin_memcpy(event->name, context->walk->name, sizeof(event->name));
-	if ((read_pointer(type + TYPE_FLAGS) & HEAP_TYPE) && objects->type_qualname != NO_OFFSET) {
+	if (is_heap)
 		event->qualname_bytes = read_string(event->qualname, TYPE_STRING_BYTES,
 						    read_pointer(type + objects->type_qualname));
-		module = module_of(objects, type);
-		if (module)
-			event->module_bytes = read_string(event->module, TYPE_STRING_BYTES, module);
-	}
+	if (class.module)
+		event->module_bytes = read_string(event->module, TYPE_STRING_BYTES, class.module);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 1;
 }
 
-static __always_inline u32 identity_of_type(const struct walk_context *context, u64 type)
+static __noinline u32 identity_of_type(const struct walk_context *context, u64 type)
 {
 	struct garbage_walk *walk = context->walk;
 	struct code_key key = { .code = type, .pid = walk->event.pid, .incarnation = context->incarnation };
@@ -475,15 +542,14 @@ static long describe_kind(u64 index, struct walk_context *context)
 	kind = &walk->kinds[at & MAX_GARBAGE_KINDS];
 	if (!kind->code) {
 		kind->type_identity = identity_of_type(context, kind->type);
-	} else {
-		/* the position of the type's own entry, which came before */
-		struct frame frame = { .code = kind->code, .offset = kind->offset };
-
-		kind->type_identity = walk->kinds[kind->type_identity & MAX_GARBAGE_KINDS].type_identity;
-		kind->code_identity = identity_of(&context->thread->walk, &context->layout->frames, &frame);
-		if (!kind->code_identity)
-			count(COUNTER_LOST_STACKS);
+		return 0;
 	}
+	/* the position of the type's own entry, which came before */
+	kind->type_identity = walk->kinds[kind->type_identity & MAX_GARBAGE_KINDS].type_identity;
+	if (kind->offset == OF_CLASS)
+		kind->code_identity = identity_of_type(context, kind->code);
+	else
+		kind->code_identity = identity_of_code(context, kind->code);
 	return 0;
 }
 

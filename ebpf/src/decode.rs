@@ -8,6 +8,7 @@ use crate::event::CodeEvent;
 use crate::event::CodeId;
 use crate::event::GarbageEvent;
 use crate::event::KernelEvent;
+use crate::event::KindOwner;
 use crate::event::LibraryKind;
 use crate::event::NotStopped;
 use crate::event::PauseEvent;
@@ -17,12 +18,14 @@ use crate::event::StopState;
 use crate::event::TypeEvent;
 use crate::event::TypeId;
 use crate::wire::AllocationWire;
+use crate::wire::BYTES_UNKNOWN;
 use crate::wire::CodeWire;
 use crate::wire::EventKind;
 use crate::wire::GarbageKindWire;
 use crate::wire::GarbageWire;
 use crate::wire::LibraryWire;
 use crate::wire::NO_OFFSET;
+use crate::wire::OF_CLASS;
 use crate::wire::PauseFlag;
 use crate::wire::PauseWire;
 use crate::wire::ProcessWire;
@@ -67,6 +70,10 @@ fn type_event(wire: &TypeWire) -> TypeEvent {
         name: wire.name.iter().copied().take_while(|byte| *byte != 0).collect(),
         qualname: first(&wire.qualname, wire.qualname_bytes),
         module: first(&wire.module, wire.module_bytes),
+        method: (wire.method != 0).then_some(CodeId {
+            address: wire.method,
+            identity: wire.method_identity,
+        }),
     }
 }
 
@@ -92,21 +99,22 @@ fn garbage(bytes: &[u8]) -> Option<GarbageEvent> {
 }
 
 fn captured_kind(wire: &GarbageKindWire) -> CapturedKind {
-    let code = CodeId {
-        address: wire.code,
-        identity: wire.code_identity,
+    let (address, identity) = (wire.code, wire.code_identity);
+    let owner = match wire.offset {
+        OF_CLASS => KindOwner::Class(TypeId { address, identity }),
+        offset => KindOwner::Code(CapturedFrame {
+            code: CodeId { address, identity },
+            offset: (offset != NO_OFFSET).then_some(offset),
+        }),
     };
     CapturedKind {
         type_id: TypeId {
             address: wire.r#type,
             identity: wire.type_identity,
         },
-        frame: (wire.code != 0).then_some(CapturedFrame {
-            code,
-            offset: (wire.offset != NO_OFFSET).then_some(wire.offset),
-        }),
+        owner: (address != 0).then_some(owner),
         objects: wire.objects,
-        bytes: wire.bytes,
+        bytes: (wire.bytes != BYTES_UNKNOWN).then_some(wire.bytes),
     }
 }
 

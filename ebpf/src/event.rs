@@ -118,6 +118,8 @@ pub struct TypeEvent {
     pub qualname: Vec<u8>,
     /// The same of its `__module__`.
     pub module: Vec<u8>,
+    /// The code of its first method, described by a [`CodeEvent`], if it has methods in Python.
+    pub method: Option<CodeId>,
 }
 
 /// The objects that a collection is about to free, sent before its [`PauseEvent`].
@@ -144,13 +146,22 @@ pub struct GarbageEvent {
 pub struct CapturedKind {
     /// Their type, described by a [`TypeEvent`].
     pub type_id: TypeId,
-    /// The code that they belong to and, if they execute it, their instruction.
-    pub frame: Option<CapturedFrame>,
+    /// What they belong to, if anything.
+    pub owner: Option<KindOwner>,
     /// Number of objects.
     pub objects: u64,
     /// Their own memory in bytes: fixed part and items, and the tables of lists and dicts; not the
-    /// collector's header.
-    pub bytes: u64,
+    /// collector's header. `None` if unknown.
+    pub bytes: Option<u64>,
+}
+
+/// What the objects of a kind belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KindOwner {
+    /// Code and, if they execute it, the instruction.
+    Code(CapturedFrame),
+    /// A class: they are that class, or cells with it.
+    Class(TypeId),
 }
 
 /// A pause with the data read along with it.

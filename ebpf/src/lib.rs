@@ -92,6 +92,7 @@ pub use event::CodeEvent;
 pub use event::CodeId;
 pub use event::GarbageEvent;
 pub use event::KernelEvent;
+pub use event::KindOwner;
 pub use event::LibraryKind;
 pub use event::NotStopped;
 pub use event::PauseEvent;

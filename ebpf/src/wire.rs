@@ -54,6 +54,10 @@ pub(crate) use skeleton::types::type_event as TypeWire;
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
 pub(crate) const NO_OFFSET: u32 = u32::MAX;
+/// `OF_CLASS` of `bpf/event.h`.
+pub(crate) const OF_CLASS: u32 = u32::MAX - 1;
+/// `BYTES_UNKNOWN` of `bpf/event.h`.
+pub(crate) const BYTES_UNKNOWN: u64 = u64::MAX;
 /// `ARGUMENT_UNKNOWN` of `bpf/event.h`.
 pub(crate) const ARGUMENT_UNKNOWN: i32 = -128;
 /// `MAX_POINTS` of `bpf/event.h`.

@@ -34,8 +34,6 @@ pub enum KnownType {
     Cell,
     /// `PyMethod_Type`: bound methods.
     Method,
-    /// `PyCode_Type`
-    Code,
     /// `PyFrame_Type`
     Frame,
     /// `PyTraceBack_Type`
@@ -54,11 +52,10 @@ pub enum KnownType {
 
 impl KnownType {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Function,
         Self::Cell,
         Self::Method,
-        Self::Code,
         Self::Frame,
         Self::Traceback,
         Self::Generator,
@@ -75,7 +72,6 @@ impl KnownType {
             Self::Function => "PyFunction_Type",
             Self::Cell => "PyCell_Type",
             Self::Method => "PyMethod_Type",
-            Self::Code => "PyCode_Type",
             Self::Frame => "PyFrame_Type",
             Self::Traceback => "PyTraceBack_Type",
             Self::Generator => "PyGen_Type",

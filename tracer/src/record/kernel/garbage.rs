@@ -8,7 +8,9 @@ use crate::record::output::RecordOutput;
 use crate::record::output::RecordSink as _;
 use gctrace_ebpf::CapturedFrame;
 use gctrace_ebpf::CapturedKind;
+use gctrace_ebpf::CodeId;
 use gctrace_ebpf::GarbageEvent;
+use gctrace_ebpf::KindOwner;
 use gctrace_ebpf::TypeEvent;
 use gctrace_ebpf::TypeId;
 use gctrace_event::Garbage;
@@ -41,18 +43,27 @@ pub(super) struct GarbageKinds {
 /// The kinds of objects of one process.
 #[derive(Default)]
 struct ProcessKinds {
-    types: HashMap<TypeId, String>,
-    captured: HashMap<(TypeId, Option<CapturedFrame>), KindId>,
+    types: HashMap<TypeId, TypeNames>,
+    captured: HashMap<(TypeId, Option<KindOwner>), KindId>,
     /// Types and code at several addresses are one kind if they look the same.
     written: HashMap<ObjectKind, KindId>,
+}
+
+/// The names of a type, and its first method.
+struct TypeNames {
+    /// With its module, as `ObjectKind` has it.
+    full: String,
+    /// Without.
+    qualified: String,
+    method: Option<CodeId>,
 }
 
 impl GarbageKinds {
     /// Stores the name of a type that was seen for the first time.
     pub(super) fn type_seen(&mut self, event: &TypeEvent, layout: Option<&FrameLayout>) {
         let process = self.processes.entry(event.pid).or_default();
-        if let Some(name) = type_name(event, layout) {
-            process.types.insert(event.id, name);
+        if let Some(names) = TypeNames::of(event, layout) {
+            process.types.insert(event.id, names);
         }
     }
 
@@ -119,9 +130,8 @@ impl ProcessKinds {
                 bytes: Some(0),
             });
             count.objects = count.objects.saturating_add(captured.objects);
-            count.bytes = count
-                .bytes
-                .map(|bytes| bytes.saturating_add(captured.bytes));
+            let sum = count.bytes.zip(captured.bytes);
+            count.bytes = sum.map(|(one, other)| one.saturating_add(other));
         }
         let mut kinds: Vec<KindCount> = counts.into_values().collect();
         kinds.sort_by_key(|count| (Reverse(count.objects), count.kind));
@@ -145,19 +155,30 @@ impl ProcessKinds {
         stacks: &StackResolver,
         output: &mut RecordOutput,
     ) -> KindId {
-        let key = (captured.type_id, captured.frame);
-        // What could not be read is tried again with the next object: it has identity 0.
+        let key = (captured.type_id, captured.owner);
         if let Some(id) = self.captured.get(&key) {
             return *id;
         }
-        let name = self.types.get(&captured.type_id).cloned();
+        let name = self.types.get(&captured.type_id);
+        let name = name.map_or(ObjectKind::UNREADABLE, |names| &names.full);
         let mut kind = ObjectKind {
             pid,
-            type_name: name.unwrap_or_else(|| ObjectKind::UNREADABLE.to_owned()),
+            type_name: name.to_owned(),
             ..ObjectKind::default()
         };
-        if let Some(place) = captured.frame.and_then(|frame| stacks.place(pid, frame)) {
-            kind.function = Some(place.function.to_string());
+        let place = |frame| stacks.place(pid, frame);
+        let place = match captured.owner {
+            Some(KindOwner::Code(frame)) => place(frame),
+            Some(KindOwner::Class(class)) => {
+                let names = self.types.get(&class);
+                kind.function = names.map(|names| names.qualified.clone());
+                let method = names.and_then(|names| names.method);
+                method.and_then(|code| place(CapturedFrame { code, offset: None }))
+            }
+            None => None,
+        };
+        if let Some(place) = place {
+            kind.function.get_or_insert(place.function.to_string());
             kind.file = Some(place.file.to_string());
             kind.line = place.line;
         }
@@ -176,20 +197,32 @@ impl ProcessKinds {
     }
 }
 
-/// The qualified name of a type with its module, as `ObjectKind` has it; `None` if nothing of it
-/// could be read.
-fn type_name(event: &TypeEvent, layout: Option<&FrameLayout>) -> Option<String> {
-    let text = |bytes: &[u8]| layout.and_then(|layout| decode_unicode(bytes, layout));
-    let name = String::from_utf8_lossy(&event.name);
-    let Some(qualname) = text(&event.qualname) else {
+impl TypeNames {
+    /// `None` if nothing of them could be read.
+    fn of(event: &TypeEvent, layout: Option<&FrameLayout>) -> Option<Self> {
+        let text = |bytes: &[u8]| layout.and_then(|layout| decode_unicode(bytes, layout));
         // Of types in C it has the module.
-        return (!name.is_empty()).then(|| name.into_owned());
-    };
-    // C code may leave out __module__, but names it here.
-    let module = text(&event.module)
-        .or_else(|| name.rsplit_once('.').map(|(module, _)| module.to_owned()));
-    Some(match module {
-        Some(module) if module != BUILTINS => format!("{module}.{qualname}"),
-        _ => qualname,
-    })
+        let name = String::from_utf8_lossy(&event.name);
+        let (own_module, last) = match name.rsplit_once('.') {
+            Some((module, last)) => (Some(module.to_owned()), last),
+            None => (None, &*name),
+        };
+        let Some(qualified) = text(&event.qualname) else {
+            return (!name.is_empty()).then(|| Self {
+                qualified: last.to_owned(),
+                full: name.to_string(),
+                method: event.method,
+            });
+        };
+        let module = text(&event.module).or(own_module);
+        let full = match module {
+            Some(module) if module != BUILTINS => format!("{module}.{qualified}"),
+            _ => qualified.clone(),
+        };
+        Some(Self {
+            full,
+            qualified,
+            method: event.method,
+        })
+    }
 }

@@ -7,6 +7,7 @@
 
 mod collector;
 mod curves;
+pub(crate) mod cycles;
 mod price;
 #[cfg(test)]
 mod tests;

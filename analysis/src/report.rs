@@ -63,6 +63,7 @@ pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
 pub use findings::BoundsLimit;
+pub use findings::MainCycles;
 pub use findings::MergeNote;
 pub use findings::NoComparison;
 pub use findings::NotCovered;
@@ -267,6 +268,7 @@ impl Report {
             // Without a full collection in the recording, the length of a planned one is unknown.
             AdviceId::Planned => &[ScenarioId::Planned, ScenarioId::Disable],
             AdviceId::ExplicitCalls => &[ScenarioId::Explicit],
+            AdviceId::BreakCycles => &[ScenarioId::Disable],
             _ => &[],
         };
         let mut found = ids

@@ -3,12 +3,12 @@
 //! Owns which pause garbage belongs to, what an examined collection stands for, and the bounds: the
 //! report on traces keeps more kinds than the live view.
 
+mod figures;
 mod per_step;
 mod table;
 mod together;
 
 use self::per_step::CountSeries;
-use self::per_step::StepTicks;
 use self::table::RowSums;
 use self::table::SumTable;
 pub(crate) use self::together::together;
@@ -17,17 +17,7 @@ use super::add_to;
 use super::pause_sums::GENERATIONS;
 use super::pause_sums::generation_index;
 use super::sum;
-use super::tally::rate;
-use super::tally::ratio;
-use crate::gpu::timeline::StepSpan;
-use crate::remedy::cycles;
-use crate::report::Basis;
-use crate::report::GarbageCycle;
 use crate::report::GarbageEdge;
-use crate::report::GarbageEstimate;
-use crate::report::GarbageKind;
-use crate::report::GarbageReport;
-use crate::report::PerStep;
 use gctrace_event::CycleCount;
 use gctrace_event::CycleSignature;
 use gctrace_event::Garbage;
@@ -36,10 +26,6 @@ use gctrace_event::ObjectKind;
 use gctrace_event::Pause;
 use std::collections::VecDeque;
 
-/// Kinds and cycles in a report.
-const KINDS_REPORTED: usize = 64;
-/// See [`KINDS_REPORTED`].
-const CYCLES_REPORTED: usize = 32;
 /// Garbage that waits for its pause: the record comes first, by as much as a pause takes.
 const WAITING: usize = 64;
 /// Pauses kept for garbage that comes after them.
@@ -48,8 +34,6 @@ const RECENT: usize = 8;
 const TYPES: usize = 20;
 /// Index of garbage whose pause is unknown.
 const UNKNOWN: usize = GENERATIONS - 1;
-/// A generation that freed less than this part of everything need not be examined for an estimate.
-const NEGLIGIBLE: f64 = 0.01;
 
 /// Sums over the garbage of one process.
 #[derive(Clone, Debug)]
@@ -65,8 +49,8 @@ pub(crate) struct GarbageSums {
     cost_ns: Option<u64>,
     /// Objects in garbage whose cycles were examined; `None` if none was.
     cycle_garbage: Option<u64>,
-    /// A count of one at each examined collection.
-    ticks: CountSeries,
+    /// The objects of each examined collection.
+    garbage: CountSeries,
     waiting: VecDeque<Garbage>,
     recent: VecDeque<RecentPause>,
 }
@@ -189,7 +173,7 @@ impl GarbageSums {
             bytes: None,
             cost_ns: None,
             cycle_garbage: None,
-            ticks: CountSeries::default(),
+            garbage: CountSeries::default(),
             waiting: VecDeque::new(),
             recent: VecDeque::new(),
         }
@@ -279,7 +263,7 @@ impl GarbageSums {
         self.examined += 1;
         add_to(&mut self.objects, garbage.objects);
         if !shutdown {
-            self.ticks.add(garbage.at_ns, 1);
+            self.garbage.add(garbage.at_ns, garbage.objects);
         }
         let mut listed = 0;
         for count in &garbage.kinds {
@@ -323,145 +307,5 @@ impl GarbageSums {
     pub(crate) fn freed(&self) -> (u64, u64) {
         let of = |figure: fn(&Stratum) -> u64| sum(self.strata.iter().map(figure));
         (of(|own| own.examined), of(|own| own.collected))
-    }
-
-    /// `None` if no collection was examined. `observed_ns`: how long the process was recorded;
-    /// `steps`: its training steps, of one thread by start.
-    pub(crate) fn report(
-        &self,
-        observed_ns: u64,
-        device_bytes: Option<u64>,
-        steps: &[StepSpan],
-    ) -> Option<GarbageReport> {
-        if self.examined == 0 {
-            return None;
-        }
-        let (examined, collected) = self.freed();
-        let view = ReportView {
-            sums: self,
-            basis: match examined < collected {
-                true => Basis::Inferred,
-                false => Basis::Measured,
-            },
-            observed_ns,
-            ticks: StepTicks::of(&self.ticks, steps),
-        };
-        let kinds: Vec<GarbageKind> = self
-            .kinds
-            .ranked()
-            .into_iter()
-            .take(KINDS_REPORTED)
-            .map(|(kind, sums)| view.kind(kind, sums))
-            .collect();
-        let cycles = self.cycle_garbage.map(|_| {
-            let ranked = self.cycles.ranked().into_iter().take(CYCLES_REPORTED);
-            ranked
-                .map(|(edges, sums)| view.cycle(edges, sums))
-                .collect::<Vec<GarbageCycle>>()
-        });
-        let listed = sum(kinds.iter().map(|kind| kind.objects));
-        let in_cycles = cycles.iter().flatten();
-        let in_cycles = sum(in_cycles.map(|own| own.objects.saturating_add(own.held_objects)));
-        let cycle_garbage = self.cycle_garbage.unwrap_or(0);
-        Some(GarbageReport {
-            collections: self.collections.max(self.examined),
-            examined: self.examined,
-            examined_ratio: ratio(examined, collected),
-            objects: self.objects,
-            bytes: self.bytes,
-            device_bytes,
-            cost_ns: self.cost_ns,
-            kinds,
-            other_objects: self.objects.saturating_sub(listed),
-            cycles,
-            cycle_garbage,
-            other_cycle_objects: cycle_garbage.saturating_sub(in_cycles),
-            steps: view.ticks.is_some().then_some(steps.len() as u64),
-        })
-    }
-}
-
-/// What the rows of a report share.
-struct ReportView<'a> {
-    sums: &'a GarbageSums,
-    basis: Basis,
-    observed_ns: u64,
-    ticks: Option<StepTicks>,
-}
-
-impl ReportView<'_> {
-    fn kind(&self, kind: &ObjectKind, sums: &KindSums) -> GarbageKind {
-        let objects = sums.objects.total();
-        let estimate = self.estimate(&sums.objects);
-        GarbageKind {
-            type_name: kind.type_name.clone(),
-            function: kind.function.clone(),
-            file: kind.file.clone(),
-            line: kind.line,
-            objects,
-            bytes: sums.bytes,
-            ratio: ratio(objects, self.sums.objects).unwrap_or(0.0).min(1.0),
-            estimate,
-            per_step: self.per_step(&sums.objects, estimate),
-        }
-    }
-
-    fn cycle(&self, edges: &[GarbageEdge], sums: &CycleSums) -> GarbageCycle {
-        let estimate = self.estimate(&sums.count);
-        GarbageCycle {
-            edges: edges.to_vec(),
-            shape: cycles::shape(edges),
-            location: cycles::location(edges),
-            count: sums.count.total(),
-            objects: sums.objects,
-            held_objects: sums.held_objects,
-            bytes: sums.bytes,
-            ratio: ratio(sums.weight(), self.sums.cycle_garbage.unwrap_or(0))
-                .unwrap_or(0.0)
-                .min(1.0),
-            estimate,
-            per_step: self.per_step(&sums.count, estimate),
-        }
-    }
-
-    /// Each generation's count, as many times as all its collections freed what the examined ones
-    /// did.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "an estimate needs no more than 52 bits; casts of floats saturate"
-    )]
-    fn estimate(&self, counted: &Counted) -> Option<GarbageEstimate> {
-        let all = self.sums.freed().1;
-        let mut count = 0.0;
-        for (own, stratum) in counted.by_generation.iter().zip(&self.sums.strata) {
-            count += match ratio(stratum.collected, stratum.examined) {
-                Some(times) => *own as f64 * times.max(1.0),
-                None if ratio(stratum.collected, all).is_some_and(|part| part > NEGLIGIBLE) => {
-                    return None;
-                }
-                None => *own as f64,
-            };
-        }
-        let count = match self.basis {
-            Basis::Measured => counted.total(),
-            _ => count as u64,
-        };
-        Some(GarbageEstimate {
-            basis: self.basis,
-            count,
-            per_s: rate(count, self.observed_ns),
-        })
-    }
-
-    fn per_step(&self, counted: &Counted, estimate: Option<GarbageEstimate>) -> Option<PerStep> {
-        let (mean, constant) = self.ticks.as_ref()?.per_step(&counted.series)?;
-        let times = ratio(estimate?.count, counted.total())?;
-        Some(PerStep {
-            basis: self.basis,
-            mean: mean * times,
-            constant,
-        })
     }
 }

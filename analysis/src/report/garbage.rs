@@ -2,6 +2,8 @@
 
 use super::Basis;
 use super::Location;
+use super::MainCycles;
+use super::Worded;
 use gctrace_event::ObjectKind;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -41,6 +43,9 @@ pub struct GarbageReport {
     pub other_cycle_objects: u64,
     /// Training steps that `per_step` is about; `null` if steps are unknown.
     pub steps: Option<u64>,
+    /// The cycles that most of the garbage comes from, in a sentence; `null` if no few cycles make
+    /// half of it.
+    pub verdict: Option<Worded<MainCycles>>,
 }
 
 /// Garbage of one kind: objects of one type and, if they belong to code, of the same code.

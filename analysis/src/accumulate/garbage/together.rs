@@ -1,7 +1,7 @@
 //! The garbage of several processes as one.
 
-use super::CYCLES_REPORTED;
-use super::KINDS_REPORTED;
+use super::figures::CYCLES_REPORTED;
+use super::figures::KINDS_REPORTED;
 use crate::accumulate::add_to;
 use crate::accumulate::tally::ratio;
 use crate::report::Basis;
@@ -41,7 +41,7 @@ fn merge(sum: &mut GarbageReport, other: GarbageReport) {
     sum.bytes = known(sum.bytes, other.bytes);
     sum.device_bytes = known(sum.device_bytes, other.device_bytes);
     sum.cost_ns = known(sum.cost_ns, other.cost_ns);
-    sum.steps = None;
+    (sum.steps, sum.verdict) = (None, None);
     for kind in other.kinds {
         match sum.kinds.iter_mut().find(|own| is_same(own, &kind)) {
             Some(own) => {

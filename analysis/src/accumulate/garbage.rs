@@ -203,8 +203,9 @@ impl GarbageSums {
 
     /// Adds the garbage of one collection, before or after its pause.
     pub(crate) fn add(&mut self, garbage: Garbage) {
-        let mut recent = self.recent.iter().rev();
-        if let Some(pause) = recent.find(|pause| pause.contains(&garbage)).copied() {
+        let recent = self.recent.iter().rposition(|pause| pause.contains(&garbage));
+        // A pause has one such record: a second is another's.
+        if let Some(pause) = recent.and_then(|index| self.recent.remove(index)) {
             return self.count(&garbage, Some(&pause));
         }
         self.waiting.push_back(garbage);

@@ -13,13 +13,13 @@ use super::HeapHeader;
 use super::HeapNode;
 use super::HeapPlace;
 use super::HeapRoot;
+use super::reach::InvalidHeap;
 use blocks::BlockReader;
 use blocks::BlockWriter;
 use gctrace_event::ObjectKind;
 use numbers::NumberReader;
 use numbers::write_number;
 use numbers::write_text;
-use std::collections::HashSet;
 use std::io;
 use std::io::Read;
 use std::io::Write;
@@ -99,7 +99,8 @@ impl HeapGraph {
     /// A write failed; or `InvalidInput`: an index is out of range, edges are not ordered by `from`,
     /// a kind is missing, or a generation is above 2.
     pub fn write(&self, mut out: impl Write) -> io::Result<()> {
-        self.check()?;
+        self.check()
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         out.write_all(&MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
         let mut out = BlockWriter::new(out);
@@ -155,7 +156,7 @@ impl HeapGraph {
         input.expect_end()?;
         graph
             .check()
-            .map_err(|_| HeapFileError::Damaged("its parts contradict each other"))?;
+            .map_err(|InvalidHeap(what)| HeapFileError::Damaged(what))?;
         Ok(graph)
     }
 
@@ -196,41 +197,6 @@ impl HeapGraph {
             });
         }
         Ok(graph)
-    }
-
-    /// # Errors
-    /// `InvalidInput`: see [`write`](Self::write).
-    fn check(&self) -> io::Result<()> {
-        let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        let is_node = |index: u32| (index as usize) < self.nodes.len();
-        let is_text = |index: u32| (index as usize) < self.texts.len();
-        let kinds: HashSet<u32> = self.kinds.iter().map(|kind| kind.id).collect();
-        if kinds.len() != self.kinds.len() {
-            return invalid("two kinds have the same number");
-        }
-        let node_is_valid = |node: &HeapNode| {
-            kinds.contains(&node.kind)
-                && node.label.is_none_or(is_text)
-                && !matches!(node.place, HeapPlace::Generation(generation) if generation > 2)
-        };
-        if !self.nodes.iter().all(node_is_valid) {
-            return invalid("a node has an unknown kind, label or generation");
-        }
-        let edge_is_valid = |edge: &HeapEdge| {
-            let name_is_valid = match edge.name {
-                HeapEdgeName::Text(text) => is_text(text),
-                HeapEdgeName::Item(_) | HeapEdgeName::Unnamed => true,
-            };
-            name_is_valid && is_node(edge.from) && is_node(edge.to)
-        };
-        if !self.edges.iter().all(edge_is_valid) || !self.edges.is_sorted_by_key(|edge| edge.from) {
-            return invalid("an edge has an unknown node or name, or edges are not in order");
-        }
-        let root_is_valid = |root: &HeapRoot| is_node(root.node) && is_text(root.name);
-        if !self.roots.iter().all(root_is_valid) {
-            return invalid("a root has an unknown node or name");
-        }
-        Ok(())
     }
 }
 

@@ -163,6 +163,8 @@ functions! {
         PyAsyncGen_Type
         PyDict_Type
         PyList_Type
+        PyTuple_Type
+        PyLong_Type
     }
 }
 

@@ -53,7 +53,10 @@ fn assert_one(interpreter: &Python, resolution: &Resolution, machine: Machine) {
     assert_eq!(points.len(), expected, "{}: {points:?}", interpreter.name);
     assert_eq!(resolution.objects.is_some(), expected == 1);
     for point in points {
-        eprintln!("{}: {} at {:#x}", interpreter.name, point.instruction, point.probe_address);
+        eprintln!(
+            "{}: {} at {:#x}",
+            interpreter.name, point.instruction, point.probe_address
+        );
         // Single-stepping costs thirty times as much on x86-64, and twice on aarch64.
         assert!(point.emulated || machine == Machine::Aarch64, "{point:?}");
     }

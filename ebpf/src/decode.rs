@@ -44,7 +44,9 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
                 stack: wire.stack,
             })
         }),
-        EventKind::EVENT_TYPE => read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire))),
+        EventKind::EVENT_TYPE => {
+            read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire)))
+        }
         EventKind::EVENT_GARBAGE => garbage::garbage(bytes).map(KernelEvent::Garbage),
         _ => process(&read(bytes)?).map(KernelEvent::Process),
     }

@@ -215,7 +215,7 @@ fn garbage() -> impl Iterator<Item = Record> {
 fn heap() -> impl Iterator<Item = Record> {
     let left = [90_000, 100].into_iter().chain((1..9).map(|n| n * 1_000));
     left.zip(0u64..).flat_map(|(left, n)| {
-        let at_ms = 1_000 + n * 100;
+        let at_ms = 1_000 + n * 20_000;
         let pressure = Record::Pressure(Pressure {
             pid: 1,
             since_ns: START + (at_ms - 1) * MS,

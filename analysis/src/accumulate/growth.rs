@@ -27,6 +27,9 @@ const SIGNIFICANT: f64 = 0.05;
 /// A rise by less than this part of the whole, over the time that it was seen, is none to act on.
 const NOTABLE: f64 = 0.01;
 
+/// A rise over less time may be set-up, or one batch after another.
+const SHORTEST_S: f64 = 60.0;
+
 /// A fit that explains less than half of the variance is not used for predictions.
 const ENOUGH_R_SQUARED: f64 = 0.5;
 
@@ -210,7 +213,10 @@ fn trend(series: &[(u64, u64)]) -> Option<Trend> {
         at_least_per_s: slope.low,
         at_most_per_s: slope.high,
         p_value,
-        rises: p_value < SIGNIFICANT && slope.low > 0.0 && slope.value * last_s >= last * NOTABLE,
+        rises: p_value < SIGNIFICANT
+            && slope.low > 0.0
+            && last_s >= SHORTEST_S
+            && slope.value * last_s >= last * NOTABLE,
     })
 }
 

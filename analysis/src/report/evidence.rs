@@ -274,8 +274,8 @@ pub struct Trend {
     pub at_most_per_s: f64,
     /// Two-sided p of no trend, 0 to 1, if the samples are independent.
     pub p_value: f64,
-    /// Whether it rises: `p_value` is below 0.05, the interval above 0, and the rise over the time of
-    /// the samples at least 1 % of the last one.
+    /// Whether it rises: `p_value` is below 0.05, the interval above 0, the samples span a minute or
+    /// more, and the rise over their time is at least 1 % of the last one.
     pub rises: bool,
 }
 

@@ -27,6 +27,9 @@ use std::time::SystemTime;
 /// Maximum number of processes with growth shown; the others are in the JSON.
 const GROWTHS_SHOWN: usize = 3;
 
+/// Shortest time over which a trend is stated, in ns.
+const SHORTEST_TREND_NS: u64 = 60_000_000_000;
+
 fn section(heading: &'static str, sentences: &[String]) -> ReportSection {
     ReportSection {
         heading,
@@ -206,7 +209,9 @@ fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
     }
     let mut lines = table.lines();
     lines.extend(paragraph(&growth_sentence(process, growth)));
-    if let Some(trend) = &growth.trend {
+    let trend = growth.trend.as_ref();
+    // Less shows set-up rather than a leak.
+    if let Some(trend) = trend.filter(|own| own.duration_ns >= SHORTEST_TREND_NS) {
         lines.extend(paragraph(&trend_sentence(trend)));
     }
     lines

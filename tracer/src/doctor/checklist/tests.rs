@@ -163,6 +163,7 @@ fn resolution() -> Resolution {
         ],
         layout: None,
         frames: None,
+        objects: None,
         runtime: 0x90_0000,
         lowest_address: 0x40_0000,
         warnings: vec![],

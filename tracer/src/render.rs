@@ -41,6 +41,7 @@ pub(crate) use table::TextTable;
 pub(crate) use table::fit;
 pub(crate) use table::wrap;
 pub(crate) use text::text;
+pub(crate) use words::cycles;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;

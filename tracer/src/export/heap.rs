@@ -61,9 +61,11 @@ fn picture(heap: &Heap, config: &ExportConfig) -> anyhow::Result<Picture> {
             Ok(Picture::of_path(heap, node))
         }
         HeapPicture::Cycle(target) => {
-            let nodes = find(heap, target)?;
+            let mut nodes = find(heap, target)?;
+            // Cycles of what is alive mostly lead through modules.
+            nodes.sort_by_key(|node| !heap.is_garbage(*node));
             let found = nodes.iter().find_map(|node| Picture::of_cycle(heap, *node));
-            found.with_context(|| format!("no object of {} is in a cycle", name(target)))
+            found.with_context(|| format!("no such object is in a cycle: {}", name(target)))
         }
     }
 }

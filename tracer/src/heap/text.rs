@@ -228,8 +228,8 @@ fn path(path: &HeapPath, style: Style) -> Vec<String> {
             (None, ..) => "->".to_owned(),
         })
         .collect();
-    // The root has a line of its own unless it is the first object: `module train`.
-    let width = names.iter().skip(1).map(|name| name.chars().count()).max();
+    // The first line has the name of the root, or of a cycle none.
+    let width = names.iter().skip(usize::from(path.root.is_some())).map(|name| name.chars().count()).max();
     let width = width.unwrap_or(0).min(WIDEST_NAME);
     let mut lines = Vec::new();
     for (position, (name, step)) in names.iter().zip(&path.steps).enumerate() {
@@ -335,15 +335,14 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
     }
     lines.push(String::new());
     lines.push(style.bold("Objects that depend on no other one alone:"));
-    let mut table = TextTable::new(&["retained", "share", "objects", "own", "where", "type"], &[4, 5]);
+    let mut table = TextTable::new(&["retained", "share", "objects", "own", "object"], &[4]);
     for row in &found.largest {
         table.row(vec![
             bytes(row.retained.bytes),
             percent(ratio(row.retained.bytes, found.alive_bytes)),
             count(row.retained.objects),
             row.object.bytes.map_or_else(|| "-".to_owned(), bytes),
-            cut(&row.place, style.width() / 2),
-            row.object.type_name.clone(),
+            format!("{} ({})", row.place, row.object.type_name),
         ]);
     }
     lines.extend(table.lines());
@@ -399,17 +398,16 @@ fn diff(diff: &DiffAnswer, style: Style) -> Vec<String> {
     if !diff.owners.is_empty() {
         lines.push(String::new());
         lines.push(style.bold("What holds those born, the nearest object that was there before:"));
-        let mut table = TextTable::new(&["born", "bytes", "mostly", "held by", "type"], &[2, 3, 4]);
+        let mut table = TextTable::new(&["born", "bytes", "mostly", "held by"], &[2, 3]);
         for owner in &diff.owners {
             table.row(vec![
                 count(owner.born.objects),
                 bytes(owner.born.bytes),
                 owner.mostly.clone(),
-                match owner.owner {
-                    Some(_) => cut(&owner.place, style.width() / 2),
+                match &owner.owner {
+                    Some(object) => format!("{} ({})", owner.place, object.type_name),
                     None => "several objects".to_owned(),
                 },
-                owner.owner.as_ref().map_or("-", |owner| &owner.type_name).to_owned(),
             ]);
         }
         lines.extend(table.lines());

@@ -11,8 +11,13 @@ use std::cmp::Ordering;
 
 /// Pixels between neighbors in a layer.
 const GAP: f64 = 24.0;
-/// Sweeps through the layers, down and up.
-const SWEEPS: usize = 24;
+/// Sweeps through the layers, down and up. The last one is down: boxes are below what refers to them.
+const SWEEPS: usize = 25;
+/// Room of an arrow that passes a layer.
+const NO_NAME: Size = Size {
+    width: 8.0,
+    height: 0.0,
+};
 
 /// A box or a name, with its size in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -61,6 +66,14 @@ struct Place {
     x: f64,
 }
 
+/// The places of an arrow, from box to box; none if it leads to where it comes from.
+#[derive(Debug, Default)]
+struct Way {
+    places: Vec<usize>,
+    /// The one that has the arrow's name.
+    named: Option<usize>,
+}
+
 /// Lays out a picture. Arrows from a box to itself are beside it; `boxes` must have room for them.
 pub(super) fn layout(boxes: &[Size], arrows: &[Arrow]) -> Layout {
     let layers = layers(boxes.len(), arrows);
@@ -76,7 +89,7 @@ pub(super) fn layout(boxes: &[Size], arrows: &[Arrow]) -> Layout {
             x: 0.0,
         })
         .collect();
-    let ways: Vec<Vec<usize>> = arrows.iter().map(|arrow| cut(*arrow, &mut places)).collect();
+    let ways: Vec<Way> = arrows.iter().map(|arrow| cut(*arrow, &mut places)).collect();
     let mut rows = rows(&places);
     order(&mut rows, &places);
     align(&rows, &mut places);
@@ -85,8 +98,8 @@ pub(super) fn layout(boxes: &[Size], arrows: &[Arrow]) -> Layout {
         x: places[place].x,
         y: heights[places[place].layer],
     };
-    let way = |way: &Vec<usize>| way.iter().map(|place| point(*place)).collect();
-    let middle = |way: &Vec<usize>| way.get(way.len() / 2).map(|place| point(*place));
+    let way = |way: &Way| way.places.iter().map(|place| point(*place)).collect();
+    let name = |way: &Way| way.named.map(point).unwrap_or_default();
     let right = |place: &Place| place.x + place.size.width / 2.0;
     let last = rows.last().into_iter().flatten();
     let low = last.map(|place| places[*place].size.height / 2.0).fold(0.0, f64::max);
@@ -97,7 +110,7 @@ pub(super) fn layout(boxes: &[Size], arrows: &[Arrow]) -> Layout {
         },
         boxes: (0..boxes.len()).map(point).collect(),
         ways: ways.iter().map(way).collect(),
-        names: ways.iter().map(|way| middle(way).unwrap_or_default()).collect(),
+        names: ways.iter().map(name).collect(),
     }
 }
 
@@ -164,11 +177,10 @@ fn back(boxes: usize, arrows: &[Arrow]) -> Vec<bool> {
     is_back
 }
 
-/// Gives an arrow a place in each layer between its boxes; the one in the middle has its name.
-/// Returns its places from box to box.
-fn cut(arrow: Arrow, places: &mut Vec<Place>) -> Vec<usize> {
+/// Gives an arrow a place in each layer between its boxes; one in the middle has its name.
+fn cut(arrow: Arrow, places: &mut Vec<Place>) -> Way {
     if arrow.from == arrow.to {
-        return Vec::new();
+        return Way::default();
     }
     let is_down = places[arrow.from].layer < places[arrow.to].layer;
     let (upper, lower) = match is_down {
@@ -178,35 +190,39 @@ fn cut(arrow: Arrow, places: &mut Vec<Place>) -> Vec<usize> {
     let (top, bottom) = (places[upper].layer, places[lower].layer);
     let middle = top + (bottom - top) / 2;
     // Names are between layers of boxes.
-    let named = middle - usize::from(middle % 2 == 0);
-    let mut way = vec![upper];
+    let layer_of_name = middle - usize::from(middle % 2 == 0);
+    let mut way = Way {
+        places: vec![upper],
+        named: None,
+    };
     for layer in top + 1..bottom {
         let place = places.len();
+        let is_named = layer == layer_of_name;
         places.push(Place {
             layer,
-            size: match layer == named {
+            size: match is_named {
                 true => arrow.name,
-                false => Size {
-                    width: 8.0,
-                    height: 0.0,
-                },
+                false => NO_NAME,
             },
             above: Vec::new(),
             below: Vec::new(),
             is_way: true,
             x: 0.0,
         });
-        way.push(place);
+        way.places.push(place);
+        if is_named {
+            way.named = Some(place);
+        }
     }
-    way.push(lower);
-    for pair in way.windows(2) {
+    way.places.push(lower);
+    for pair in way.places.windows(2) {
         if let [above, below] = pair {
             places[*above].below.push(*below);
             places[*below].above.push(*above);
         }
     }
     if !is_down {
-        way.reverse();
+        way.places.reverse();
     }
     way
 }
@@ -297,18 +313,19 @@ fn align(rows: &[Vec<usize>], places: &mut [Place]) {
         set(row, places, &vec![0.0; row.len()]);
     }
     for sweep in 0..SWEEPS {
+        let is_down = sweep % 2 == 0;
         let mut layers: Vec<usize> = (0..rows.len()).collect();
-        if sweep % 2 == 1 {
+        if !is_down {
             layers.reverse();
         }
         for layer in layers {
             let wish = |at: &usize| {
                 let place = &places[*at];
-                let neighbors = place.above.iter().chain(&place.below);
-                let count = place.above.len() + place.below.len();
-                match count {
+                let neighbors = if is_down { &place.above } else { &place.below };
+                let sum: f64 = neighbors.iter().map(|at| places[*at].x).sum();
+                match neighbors.len() {
                     0 => place.x,
-                    _ => neighbors.map(|at| places[*at].x).sum::<f64>() / count as f64,
+                    count => sum / count as f64,
                 }
             };
             let wishes: Vec<f64> = rows[layer].iter().map(wish).collect();

@@ -28,7 +28,7 @@ pub(super) struct Picture {
 /// A box.
 #[derive(Debug, PartialEq)]
 pub(super) struct PictureBox {
-    /// One or two lines: the type, and what it is.
+    /// Up to three lines: the type, what it is, and the line of its code.
     pub lines: Vec<String>,
     /// What stands out, and how.
     pub role: Role,
@@ -180,28 +180,29 @@ fn depths(boxes: usize, arrows: &[PictureArrow]) -> Vec<usize> {
     depths.into_iter().map(|depth| if depth == usize::MAX { 0 } else { depth }).collect()
 }
 
-/// The type of an object, and what it is.
+/// The type of an object, what it is, and the line of its code.
 fn lines(heap: &Heap, node: NodeIndex) -> Vec<String> {
-    let kind = heap.kind(node);
     let title = heap.title(node);
-    let type_name = match title.split_once(' ') {
-        // `class Trainer`, of which the type is `type`.
-        Some((type_name, _)) if kind.function.is_some() => type_name,
-        _ => kind.type_name.as_str(),
+    let (title, line) = match title.rsplit_once(" (") {
+        Some((title, line)) if heap.kind(node).file.is_some() => (title, Some(format!("({line}"))),
+        _ => (title.as_str(), None),
     };
-    let what = match title.strip_prefix(type_name).map(str::trim) {
-        Some(what) if !what.is_empty() => what.to_owned(),
-        _ => {
-            let references = heap.references(node).len() as u64;
-            match type_name {
-                "list" | "tuple" | "dict" | "set" | "frozenset" | "collections.deque" => {
-                    counted(references, "reference")
-                }
-                _ => heap.object(node).address,
-            }
+    let (type_name, what) = match title.split_once(' ') {
+        Some((type_name, what)) => (type_name, what.to_owned()),
+        None => (title, unnamed(heap, node)),
+    };
+    let lines = [Some(type_name), Some(&what), line.as_deref()];
+    lines.into_iter().flatten().map(shortened).collect()
+}
+
+/// How to tell apart objects without a name.
+fn unnamed(heap: &Heap, node: NodeIndex) -> String {
+    match heap.kind(node).type_name.as_str() {
+        "list" | "tuple" | "dict" | "set" | "frozenset" | "collections.deque" => {
+            counted(heap.references(node).len() as u64, "reference")
         }
-    };
-    vec![shortened(type_name), shortened(&what)]
+        _ => heap.object(node).address,
+    }
 }
 
 fn shortened(text: &str) -> String {

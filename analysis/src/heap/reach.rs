@@ -253,8 +253,9 @@ impl Heap {
         &self.order
     }
 
-    /// Objects that a root holds, named or not.
-    pub(super) fn roots(&self) -> &[NodeIndex] {
+    /// Objects that a root holds, named or not, each once.
+    #[must_use]
+    pub fn roots(&self) -> &[NodeIndex] {
         &self.roots
     }
 

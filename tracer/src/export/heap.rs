@@ -8,6 +8,8 @@ mod layout;
 mod picture;
 mod snapshot;
 mod svg;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use crate::args::ExportConfig;
 use crate::args::ExportFormat;
@@ -75,6 +77,8 @@ fn alive(heap: &Heap, target: &HeapTarget) -> anyhow::Result<NodeIndex> {
     let found = nodes.into_iter().find(|node| !heap.is_garbage(*node));
     found.with_context(|| {
         let name = name(target);
-        format!("{name} is garbage: no root reaches it. What keeps it from being freed: --cycle {name}")
+        format!(
+            "{name} is garbage: no root reaches it. What keeps it from being freed: --cycle {name}"
+        )
     })
 }

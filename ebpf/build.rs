@@ -12,8 +12,8 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Objects: the one that is always loaded, and those for `--alloc` and `--cuda`.
-const OBJECTS: [&str; 3] = ["gctrace", "alloc", "cuda"];
+/// Objects: the one that is always loaded, and those for `--alloc`, `--cuda` and `--garbage`.
+const OBJECTS: [&str; 4] = ["gctrace", "alloc", "cuda", "garbage"];
 
 /// Architectures whose registers the programs can read: Rust's name, and that in the macro by which
 /// the header of libbpf selects them.

@@ -20,6 +20,7 @@ BEGIN, END = "<!-- fuzz.sh: begin -->\n", "<!-- fuzz.sh: end -->\n"
 TARGETS = {
     "read": (16384, "traces, ours and the PyTorch profiler's: reader and analysis"),
     "live": (16384, "records fed to the live view: its figures"),
+    "heap": (65536, "heaps: reader and answers"),
     "resolve": (200000, "ELF files: where the collector is"),
     "code_object": (8192, "memory of a process: names, lines, stacks"),
     "ring": (65536, "memory shared with a traced program: records"),

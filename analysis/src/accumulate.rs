@@ -6,6 +6,8 @@
 pub(crate) mod allocations;
 pub(crate) mod counters;
 pub(crate) mod cuda;
+pub(crate) mod freeze;
+pub(crate) mod garbage;
 pub(crate) mod gpu_samples;
 pub(crate) mod growth;
 pub(crate) mod interval_union;
@@ -15,6 +17,7 @@ pub(crate) mod process;
 pub(crate) mod process_sums;
 pub(crate) mod stacks;
 pub(crate) mod tally;
+pub(crate) mod thinned;
 pub(crate) mod worst_pauses;
 
 /// Time before the newest record that [`Keep::Window`] covers, in ns: the 60 s that are shown, and

@@ -42,6 +42,8 @@ pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
         return None;
     }
     let settings = run.process.settings.as_ref();
+    let garbage = run.process.garbage.as_ref();
+    let verdict = garbage.and_then(|garbage| garbage.verdict.as_ref());
     let (start_ns, end_ns) = run.phases.training_ns;
     Some(PricedRun {
         training_ns: end_ns.saturating_sub(start_ns),
@@ -52,6 +54,7 @@ pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
             steps: run.phases.steps,
             thresholds: settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds),
             enabled: settings.and_then(|own| own.enabled),
+            few_cycles: verdict.is_some_and(|own| own.finding.is_all()),
         })?,
     })
 }

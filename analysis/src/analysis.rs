@@ -184,6 +184,7 @@ impl Analysis {
         for process in own.take_while(|process| process.trace == index) {
             process.name = current.process_names.get(&process.sums.pid).cloned();
             process.stacks.resolve(&current.frames, &mut self.stacks);
+            process.sums.garbage.settle();
             if let Some((start, end)) = current.spans.get(&process.sums.pid) {
                 process.see_at_work(*start, *end);
             }
@@ -314,10 +315,19 @@ impl Analysis {
             | Record::GpuOp(_)
             | Record::Annotation(_) => self.add_cuda(&record),
             Record::GpuSync(sync) => self.current.gpu.add_sync(sync),
-            Record::Pause(_)
-            | Record::ObjectKind(_)
-            | Record::CycleSignature(_)
-            | Record::Garbage(_) => {}
+            Record::ObjectKind(kind) => {
+                let process = self.process_at(kind.pid, u64::MAX);
+                process.sums.garbage.describe(&kind);
+            }
+            Record::CycleSignature(cycle) => {
+                let process = self.process_at(cycle.pid, u64::MAX);
+                process.sums.garbage.describe_cycle(&cycle);
+            }
+            Record::Garbage(garbage) => {
+                let process = self.process_at(garbage.pid, garbage.at_ns);
+                process.sums.garbage.add(garbage);
+            }
+            Record::Pause(_) => {}
         }
     }
 

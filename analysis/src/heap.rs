@@ -1,7 +1,29 @@
 //! The objects of one interpreter's heap at one moment, and the references between them.
 //!
 //! Owns the graph as data; taking it is the recorder's work (`gctrace heap -p PID`), or the injected
-//! library's.
+//! library's. The modules below write it to files and answer questions about it.
+
+mod answers;
+mod cycle;
+mod diff;
+mod dominators;
+mod file;
+mod names;
+mod reach;
+pub mod report;
+mod suspects;
+#[cfg(test)]
+mod testing;
+mod why;
+
+pub use diff::diff;
+pub use dominators::Dominators;
+pub use dominators::Retained;
+pub use file::HeapFileError;
+pub use file::MAGIC;
+pub use reach::Heap;
+pub use reach::InvalidHeap;
+pub use reach::Reached;
 
 use gctrace_event::KindId;
 use gctrace_event::ObjectKind;
@@ -32,7 +54,9 @@ pub type NodeIndex = u32;
 pub type TextIndex = u32;
 
 /// When and how a heap was taken.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(default)]
 pub struct HeapHeader {
     /// Process id in the host's initial pid namespace.
@@ -116,4 +140,10 @@ pub struct HeapRoot {
     pub node: NodeIndex,
     /// By what: `module train`, `frame main (train.py:12)`, `sys.modules`, `outside the heap`.
     pub name: TextIndex,
+}
+
+impl HeapRoot {
+    /// Name of a root that is only known to exist: an object with more references than the heap
+    /// shows.
+    pub const OUTSIDE: &'static str = "outside the heap";
 }

@@ -66,6 +66,8 @@ use recorder_cost::LiveCost;
 use recorder_cost::LiveNotes;
 use ring::BUCKET_NS;
 use ring::bucket;
+use text::brief_cycle;
+use text::brief_kind;
 
 /// Largest number of long pauses that are kept, the most recent ones by start.
 pub const LONG_PAUSES: usize = 200;
@@ -170,15 +172,27 @@ impl Live {
                     process.add_annotation(annotation);
                 }
             }
+            Record::ObjectKind(kind) => {
+                if let Some(process) = self.processes.latest(kind.pid) {
+                    process.sums.garbage.describe(&brief_kind(kind));
+                }
+            }
+            Record::CycleSignature(cycle) => {
+                if let Some(process) = self.processes.latest(cycle.pid) {
+                    process.sums.garbage.describe_cycle(&brief_cycle(cycle));
+                }
+            }
+            Record::Garbage(garbage) => {
+                if let Some(process) = self.processes.at(garbage.pid, garbage.at_ns) {
+                    process.sums.garbage.add(garbage.clone());
+                }
+            }
             Record::Note(note) => self.notes.add(note.at_ns, note.pid, &note.message),
             Record::ThreadName { .. }
             | Record::Counters(_)
             | Record::CudaCall(_)
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
-            | Record::ObjectKind(_)
-            | Record::CycleSignature(_)
-            | Record::Garbage(_)
             | Record::GpuSync(_)
             | Record::End(_) => {}
         }

@@ -150,7 +150,7 @@ fn over_time(paused: &Intervals, (start_ns, end_ns): (u64, u64)) -> Vec<u64> {
 
 /// The steps of the thread with the most steps, without those of the warm-up; empty for fewer than
 /// [`FEWEST_STEPS`].
-fn training_steps(timeline: &Timeline) -> Vec<StepSpan> {
+pub(crate) fn training_steps(timeline: &Timeline) -> Vec<StepSpan> {
     let thread = busiest_thread(timeline);
     let own = timeline
         .steps

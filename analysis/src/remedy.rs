@@ -7,6 +7,7 @@
 
 mod collector;
 mod curves;
+pub(crate) mod cycles;
 mod price;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,8 @@ pub(crate) struct RecordedRun<'a> {
     pub(crate) thresholds: [i32; 3],
     /// `gc.isenabled()`; `None` if unknown.
     pub(crate) enabled: Option<bool>,
+    /// Whether all garbage of training comes from a few known cycles.
+    pub(crate) few_cycles: bool,
 }
 
 /// What is assumed where the recording leaves it open, by its effect on the time of collections
@@ -98,13 +101,13 @@ impl PricedRemedy {
         self.saves_ns[1]
     }
 
-    /// By which remedies are ranked: the likely saving, less a tenth for thresholds and a quarter
+    /// By which remedies are ranked: the likely saving, less a tenth for thresholds and broken cycles, and a quarter
     /// for what needs care (freezing keeps what it froze, planned collection depends on its
     /// interval, an explicit call may have a reason), divided by the memory that the waiting
     /// garbage makes of the heap (1 = no more than before).
     pub(crate) fn rank(&self) -> f64 {
         let care = match self.id {
-            AdviceId::RaiseThreshold => 0.9,
+            AdviceId::RaiseThreshold | AdviceId::BreakCycles => 0.9,
             _ => 0.75,
         };
         float(self.likely_ns().max(0).unsigned_abs()) * care / (1.0 + self.waiting_ratio)

@@ -12,6 +12,7 @@ mod counters;
 mod cuda;
 mod evidence;
 mod findings;
+mod garbage;
 mod gpu_bounds;
 mod gpu_devices;
 mod gpu_gaps;
@@ -62,11 +63,20 @@ pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
 pub use findings::BoundsLimit;
+pub use findings::MainCycles;
 pub use findings::MergeNote;
 pub use findings::NoComparison;
 pub use findings::NotCovered;
 pub use findings::NotMergedReason;
 pub use findings::Worded;
+pub use garbage::AfterFreeze;
+pub use garbage::CycleShape;
+pub use garbage::GarbageCycle;
+pub use garbage::GarbageEdge;
+pub use garbage::GarbageEstimate;
+pub use garbage::GarbageKind;
+pub use garbage::GarbageReport;
+pub use garbage::PerStep;
 pub use gpu_bounds::BoundsReport;
 pub use gpu_bounds::BoundsRule;
 pub use gpu_bounds::ProcessBounds;
@@ -221,6 +231,9 @@ pub struct Report {
     pub freed_nothing: FreedNothingReport,
     /// Collections that the program requested by `gc.collect()` or `PyGC_Collect`.
     pub explicit_calls: ExplicitCallsReport,
+    /// What the collector frees, over all processes with examined collections; `null` without
+    /// `--garbage`.
+    pub garbage: Option<GarbageReport>,
     /// What recording cost the program, in time, inferred from the hits of the probes.
     pub overhead: OverheadReport,
     /// What the figures do not include.
@@ -255,6 +268,7 @@ impl Report {
             // Without a full collection in the recording, the length of a planned one is unknown.
             AdviceId::Planned => &[ScenarioId::Planned, ScenarioId::Disable],
             AdviceId::ExplicitCalls => &[ScenarioId::Explicit],
+            AdviceId::BreakCycles => &[ScenarioId::Disable],
             _ => &[],
         };
         let mut found = ids

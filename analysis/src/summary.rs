@@ -6,8 +6,11 @@ mod worst;
 
 use crate::accumulate::add_to;
 use crate::accumulate::counters::CounterSums;
+use crate::accumulate::garbage;
 use crate::accumulate::pause_sums::REASONS;
 use crate::accumulate::pressure;
+use crate::accumulate::process::OtherRecords;
+use crate::accumulate::process::ProcessState;
 use crate::accumulate::stacks::RankingLimits;
 use crate::accumulate::stacks::StackRanking;
 use crate::accumulate::sum;
@@ -22,6 +25,7 @@ use crate::compare::TrainingSeries;
 use crate::gpu;
 use crate::gpu::merge::MergedTimelines;
 use crate::phases::JudgedRun;
+use crate::phases::training_steps;
 use crate::report::Basis;
 use crate::report::CountersReport;
 use crate::report::GpuReport;
@@ -117,6 +121,7 @@ impl Analysis {
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
+            garbage: garbage::together(&processes),
             overhead: self.overhead(totals.observed_ns),
             totals,
             traces,
@@ -155,7 +160,8 @@ impl Analysis {
                 let trace = self.traces.get(process.trace)?;
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
                 let observed = process.observed(ended_ns, trace.last_ns());
-                let report = process.report(trace.started_ns(), observed, &self.stacks);
+                let about = self.other_records(process);
+                let report = process.report(trace.started_ns(), observed, &self.stacks, &about);
                 let rank = report.rank.or(trace.profiler.rank);
                 Some(ProcessReport {
                     rank: rank.filter(|_| !launchers.contains(&(report.trace, report.pid))),
@@ -171,6 +177,18 @@ impl Analysis {
             )
         });
         reports
+    }
+
+    /// What its timeline and the device memory of its trace show of a process.
+    fn other_records(&self, process: &ProcessState) -> OtherRecords {
+        let mut timelines = self.timelines.iter();
+        let own = timelines.find(|own| own.trace == process.trace && own.pid == process.sums.pid);
+        let cuda = self.traces.get(process.trace).map(|trace| &trace.cuda);
+        let cuda = cuda.filter(|cuda| cuda.devices_of(process.sums.pid) > 0);
+        OtherRecords {
+            steps: own.map_or_else(Vec::new, training_steps),
+            device_bytes: cuda.map(|cuda| cuda.memory_of(process.sums.pid).0),
+        }
     }
 
     /// Processes, by trace and id, whose collector runs only full collections.

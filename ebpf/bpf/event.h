@@ -23,7 +23,8 @@ enum point_kind {
 	POINT_USDT_DONE = 7,      /* python:gc__done                                          */
 	POINT_PROGRAM_ENTRY = 8,  /* the ELF entry point of a program, stopped there once     */
 	POINT_CODE_DEALLOC = 9,   /* a code object is freed: first argument                     */
-	POINT_KINDS = 10,
+	POINT_GARBAGE = 10,       /* the loop over the garbage is entered: not a function's entry */
+	POINT_KINDS = 11,
 };
 
 #define REGISTER_NONE 0u
@@ -114,6 +115,39 @@ struct frame_layout {
 	__u32 gil_holder;          /* in the GIL                                                  */
 };
 
+/* Types of the interpreter itself that the examination of garbage knows: what of their objects leads
+ * to code, or what memory they own. Order of `object_layout.types`. */
+enum known_type {
+	TYPE_OTHER = 0,
+	TYPE_FUNCTION = 1,
+	TYPE_CELL = 2,
+	TYPE_METHOD = 3,
+	TYPE_FRAME = 4,
+	TYPE_TRACEBACK = 5,
+	TYPE_GENERATOR = 6,
+	TYPE_COROUTINE = 7,
+	TYPE_ASYNC_GENERATOR = 8,
+	TYPE_LIST = 9,
+	TYPE_DICT = 10,
+	KNOWN_TYPES = 11,
+	TYPE_CLASS = 12,       /* a type of types, by its flags                                   */
+	TYPE_NEW = 13,         /* not determined yet                                              */
+};
+
+/* Objects and types, for the examination of garbage. Offsets in bytes; NO_OFFSET: unknown, or the
+ * build has no such field. */
+struct object_layout {
+	__s64 types[KNOWN_TYPES]; /* address - address of _PyRuntime; 0: unknown                  */
+	__u32 type_qualname;       /* in a heap type: str                                         */
+	__u32 function_code;       /* in a function: code object                                  */
+	__u32 generator_code;      /* 3.8 - 3.10: code object                                     */
+	__u32 generator_frame;     /* until 3.10 a pointer to the frame, then the frame itself    */
+	__u32 frame_object_frame;  /* in a frame object: pointer to the frame; NO_OFFSET: it is one */
+	__u32 ascii_data;          /* in an ASCII str: its text                                   */
+	__u32 compact_keys;        /* tables of dicts are those of 3.11 and later                 */
+	__u32 reserved;
+};
+
 /* Offsets of one build of CPython, in bytes; NO_OFFSET: the build has no such field. */
 struct layout {
 	__u32 tstate_interpreter;  /* in PyThreadState                                            */
@@ -142,6 +176,8 @@ struct layout {
 	/* Statistics miss some increments (3.14.0 - 3.14.4): do not drop a pause for that.            */
 	__u32 stats_incomplete;
 	struct frame_layout frames;
+	__u32 reserved;
+	struct object_layout objects;
 };
 
 /* A recorded process. */
@@ -182,6 +218,8 @@ enum event_kind {
 	EVENT_CUDA_CALL = 10,
 	EVENT_DEVICE_MEMORY = 11,
 	EVENT_FOREIGN = 12,
+	EVENT_TYPE = 13,
+	EVENT_GARBAGE = 14,
 };
 
 enum pause_flag {
@@ -333,6 +371,65 @@ struct allocation_event {
 	__u64 stack;           /* id of a stack_event                                             */
 };
 
+/* Number of bytes copied of the name of a type, terminated, and of the str objects with its qualified
+ * name and its module, from their start on. */
+#define TYPE_NAME_BYTES 128
+#define TYPE_STRING_BYTES 192
+
+/* A type when it is first seen in garbage. */
+struct type_event {
+	__u32 kind;            /* EVENT_TYPE                                                      */
+	__u32 pid;
+	__u64 type;            /* its address                                                     */
+	__u32 identity;        /* distinguishes types that reused an address                      */
+	__u32 layout;          /* index into `layouts`                                            */
+	__u32 qualname_bytes;  /* valid bytes; 0: not a heap type, or not readable                */
+	__u32 module_bytes;
+	__u64 method;          /* code object of its first method; 0: none                        */
+	__u32 method_identity; /* as in struct frame                                              */
+	__u32 reserved;
+	__u8 name[TYPE_NAME_BYTES]; /* tp_name                                                    */
+	__u8 qualname[TYPE_STRING_BYTES];
+	__u8 module[TYPE_STRING_BYTES]; /* __module__                                             */
+};
+
+/* Instead of an instruction: the address of the code is that of a class. */
+#define OF_CLASS 0xfffffffeu
+/* Instead of their sum: the size of such objects is unknown. */
+#define BYTES_UNKNOWN (~0ull)
+/* Maximum number of kinds of objects in the garbage of one collection: fewer than 256. */
+#define MAX_GARBAGE_KINDS 255
+/* Maximum length of a list of garbage that is walked: about 0.1 s. */
+#define MAX_GARBAGE_OBJECTS (1u << 20)
+
+/* Objects of one type in the garbage of a collection and, if they belong to code, of one code object
+ * and instruction. */
+struct garbage_kind {
+	__u64 type;            /* address                                                         */
+	__u64 code;            /* address; 0: none                                                */
+	__u32 offset;          /* as in struct frame; NO_OFFSET: no instruction; OF_CLASS         */
+	__u32 code_identity;   /* of a code object or a class; 0: unknown                         */
+	__u32 type_identity;   /* 0: unknown                                                      */
+	__u32 known_type;      /* enum known_type                                                 */
+	__u32 basic_bytes;     /* of each object                                                  */
+	__u32 item_bytes;      /* of each of its items                                            */
+	__u64 objects;
+	__u64 bytes;           /* of all of them, or BYTES_UNKNOWN                                */
+};
+
+/* The garbage of a collection: followed by `kinds` of struct garbage_kind. */
+struct garbage_event {
+	__u32 kind;            /* EVENT_GARBAGE                                                   */
+	__u32 pid;
+	__u32 tid;
+	__u32 kinds;
+	__u64 at_ns;           /* when the walk started                                           */
+	__u64 cost_ns;         /* until this was sent                                             */
+	__u64 objects;         /* length of the list                                              */
+	__u32 layout;          /* index into `layouts`                                            */
+	__u32 unlisted;        /* objects of types for which there was no room                    */
+};
+
 /* Result of trying to stop a process. */
 enum stop {
 	STOP_NOT_NEEDED = 0,
@@ -482,6 +579,14 @@ enum counter {
 	COUNTER_LOST_PROCESSES,                /* process table full: process not followed        */
 	COUNTER_LOST_STACKS,                   /* pause ring full: a new stack                    */
 	COUNTER_UNPROBED,                      /* collections counted by CPython, not by a probe  */
+	COUNTER_GARBAGE_WALKED,                /* collections whose garbage was examined          */
+	COUNTER_GARBAGE_SKIPPED,               /* not examined: the budget                        */
+	COUNTER_GARBAGE_EMPTY,                 /* no list was found: nothing to free              */
+	COUNTER_GARBAGE_NS,                    /* time that examining took                        */
+	COUNTER_LOST_GARBAGE,                  /* ring full, or no memory                         */
+	COUNTER_GARBAGE_TOO_LONG,              /* more than MAX_GARBAGE_OBJECTS                   */
+	COUNTER_GARBAGE_UNREADABLE,            /* a part of the list was not in memory            */
+	COUNTER_LOST_TYPES,                    /* pause ring full: a new type                     */
 	COUNTERS,
 };
 
@@ -493,6 +598,9 @@ _Static_assert(sizeof(struct task_counts) == 48, "task_counts");
 _Static_assert(sizeof(struct frame) == 16, "frame");
 _Static_assert(sizeof(struct stack_event) == 32 + 16 * MAX_STACK_DEPTH, "stack_event");
 _Static_assert(sizeof(struct code_event) == 48 + FILE_NAME_BYTES + FUNCTION_NAME_BYTES, "code_event");
+_Static_assert(sizeof(struct type_event) == 48 + TYPE_NAME_BYTES + 2 * TYPE_STRING_BYTES, "type_event");
+_Static_assert(sizeof(struct garbage_kind) == 56, "garbage_kind");
+_Static_assert(sizeof(struct garbage_event) == 48, "garbage_event");
 _Static_assert(sizeof(struct allocation_event) == 16, "allocation_event");
 _Static_assert(sizeof(struct process_event) == 56, "process_event");
 _Static_assert(sizeof(struct cuda_call_event) == 64, "cuda_call_event");

@@ -28,6 +28,9 @@ struct wire_types {
 	struct process_event process_event;
 	struct stack_event stack_event;
 	struct code_event code_event;
+	struct type_event type_event;
+	struct garbage_event garbage_event;
+	struct garbage_kind garbage_kind;
 	struct allocation_event allocation_event;
 	enum event_kind event_kind;
 	enum stop stop;

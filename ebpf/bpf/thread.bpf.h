@@ -32,6 +32,7 @@ struct thread {
 	u32 in_pygc_collect;
 	u32 pid;
 	u64 main_interpreter;  /* its address, once seen; it never moves                          */
+	u64 ran_ns;            /* its CPU time when its garbage was last considered               */
 	/* Scratch space. Not per CPU: a program on a preemptible kernel can be preempted by
 	 * another thread's.                                                                      */
 	struct statistics after;

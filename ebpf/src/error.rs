@@ -32,6 +32,9 @@ pub enum Error {
         "this kernel has no uprobe multi links (Linux 6.6 or newer), without which attaching and detaching the probes on an allocator takes seconds"
     )]
     NoMultiLinks,
+    /// Lists of garbage cannot be walked.
+    #[error("this kernel's programs cannot loop (bpf_loop, Linux 5.17 or newer)")]
+    NoLoops,
     /// Attaching to a fixed tracepoint failed.
     #[error("cannot attach to the tracepoint {tracepoint}")]
     Tracepoint {

@@ -20,6 +20,10 @@ pub enum KernelEvent {
     Code(CodeEvent),
     /// A sampled allocation in a window.
     Allocation(AllocationEvent),
+    /// A type is seen in garbage for the first time.
+    Type(TypeEvent),
+    /// The garbage of a collection was examined.
+    Garbage(GarbageEvent),
 }
 
 /// Identifies a stack within one recording.
@@ -41,7 +45,7 @@ pub struct StackEvent {
 }
 
 /// One Python frame as the kernel captured it: not yet a function, file and line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CapturedFrame {
     /// The code object it executes, described by a [`CodeEvent`].
     pub code: CodeId,
@@ -87,6 +91,77 @@ pub struct AllocationEvent {
     pub pid: u32,
     /// Id of the allocating thread's stack, as in [`StackEvent::id`].
     pub stack: StackId,
+}
+
+/// Identity of a type in a process; an address alone may be reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TypeId {
+    /// Address of the type in the memory of the process.
+    pub address: u64,
+    /// Distinguishes types that reused an address; 0: its event was lost.
+    pub identity: u32,
+}
+
+/// The names of a type, read while it was alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeEvent {
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// The type that this event describes.
+    pub id: TypeId,
+    /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
+    pub layout: u32,
+    /// `tp_name` without its terminator, cut after 127 bytes; empty if it could not be read.
+    pub name: Vec<u8>,
+    /// First bytes of the `str` object of its qualified name, header included; empty for types that
+    /// are not heap types, and if it could not be read.
+    pub qualname: Vec<u8>,
+    /// The same of its `__module__`.
+    pub module: Vec<u8>,
+    /// The code of its first method, described by a [`CodeEvent`], if it has methods in Python.
+    pub method: Option<CodeId>,
+}
+
+/// The objects that a collection is about to free, sent before its [`PauseEvent`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GarbageEvent {
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// Kernel id of the collecting thread.
+    pub tid: u32,
+    /// When the examination started, in ns of CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// How long it took, in ns.
+    pub cost_ns: u64,
+    /// Number of objects.
+    pub objects: u64,
+    /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
+    pub layout: u32,
+    /// The objects by kind; fewer than `objects` if there were more kinds than fit.
+    pub kinds: Vec<CapturedKind>,
+}
+
+/// Objects of one type and, if they belong to code, of one place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapturedKind {
+    /// Their type, described by a [`TypeEvent`].
+    pub type_id: TypeId,
+    /// What they belong to, if anything.
+    pub owner: Option<KindOwner>,
+    /// Number of objects.
+    pub objects: u64,
+    /// Their own memory in bytes: fixed part and items, and the tables of lists and dicts; not the
+    /// collector's header. `None` if unknown.
+    pub bytes: Option<u64>,
+}
+
+/// What the objects of a kind belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KindOwner {
+    /// Code and, if they execute it, the instruction.
+    Code(CapturedFrame),
+    /// A class: they are that class, or cells with it.
+    Class(TypeId),
 }
 
 /// A pause with the data read along with it.

@@ -4,12 +4,17 @@ use crate::wire::FrameWire;
 use crate::wire::InstructionKind;
 use crate::wire::LayoutWire;
 use crate::wire::NO_OFFSET;
+use crate::wire::ObjectsWire;
 use gctrace_abi::CollectorLayout;
 use gctrace_abi::FrameLayout;
 use gctrace_abi::GcBase;
 use gctrace_abi::InstructionPointer;
+use gctrace_abi::ObjectLayout;
 use gctrace_abi::StatsLayout;
 use gctrace_abi::StatsLocation;
+
+/// `KNOWN_TYPES` of `bpf/event.h`.
+const KNOWN_TYPES: usize = 1 + gctrace_abi::KnownType::ALL.len();
 
 fn or_none(offset: Option<u32>) -> u32 {
     offset.unwrap_or(NO_OFFSET)
@@ -20,10 +25,43 @@ fn or_none(offset: Option<u32>) -> u32 {
 pub(crate) fn layout(
     collector: Option<&CollectorLayout>,
     stack: Option<&FrameLayout>,
+    found: Option<&ObjectLayout>,
 ) -> LayoutWire {
-    collector
-        .and_then(|collector| known(collector, stack))
-        .unwrap_or_else(unknown)
+    let text = stack.map(|stack| stack.unicode_ascii_data);
+    LayoutWire {
+        objects: found.zip(text).map_or_else(unknown_objects, objects),
+        ..collector
+            .and_then(|collector| known(collector, stack))
+            .unwrap_or_else(unknown)
+    }
+}
+
+/// `ascii_data`: where the text of a `str` is.
+fn objects((found, ascii_data): (&ObjectLayout, u32)) -> ObjectsWire {
+    let mut types = [0; KNOWN_TYPES];
+    // The first is that of all others.
+    for (to, from) in types.iter_mut().skip(1).zip(found.types) {
+        *to = from.unwrap_or(0);
+    }
+    ObjectsWire {
+        types,
+        type_qualname: found.type_qualname,
+        function_code: found.function_code,
+        generator_code: or_none(found.generator_code),
+        generator_frame: found.generator_frame,
+        frame_object_frame: or_none(found.frame_object_frame),
+        ascii_data,
+        compact_keys: found.has_compact_keys.into(),
+        reserved: 0,
+    }
+}
+
+/// Objects have only a type and its name.
+fn unknown_objects() -> ObjectsWire {
+    ObjectsWire {
+        type_qualname: NO_OFFSET,
+        ..ObjectsWire::default()
+    }
 }
 
 fn unknown() -> LayoutWire {

@@ -27,7 +27,7 @@
 //! let collector = PlannedPoint {
 //!     kind: ProbePointKind::Collect,
 //!     // Times only: nothing is read from the process.
-//!     layout: Some(session.add_layout(None, None)?),
+//!     layout: Some(session.add_layout(None, None, None)?),
 //!     arguments: CollectorArguments::default(),
 //!     runtime_delta: 0,
 //!     entry: Some(0x14_2a30),
@@ -56,6 +56,7 @@ mod cuda;
 mod decode;
 mod error;
 mod event;
+mod garbage;
 mod layout;
 mod link;
 mod per_cpu;
@@ -86,9 +87,12 @@ pub use decode::decode;
 pub use error::Error;
 pub use event::AllocationEvent;
 pub use event::CapturedFrame;
+pub use event::CapturedKind;
 pub use event::CodeEvent;
 pub use event::CodeId;
+pub use event::GarbageEvent;
 pub use event::KernelEvent;
+pub use event::KindOwner;
 pub use event::LibraryKind;
 pub use event::NotStopped;
 pub use event::PauseEvent;
@@ -96,6 +100,9 @@ pub use event::ProcessEvent;
 pub use event::StackEvent;
 pub use event::StackId;
 pub use event::StopState;
+pub use event::TypeEvent;
+pub use event::TypeId;
+pub use garbage::GarbagePrograms;
 pub use gctrace_abi::CallKind;
 pub use gctrace_abi::CollectorArguments;
 pub use gctrace_abi::ProbePointKind;
@@ -103,6 +110,7 @@ pub use gctrace_event::MAX_STACK_DEPTH;
 pub use release::StoppedProcesses;
 pub use session::Attachment;
 pub use session::BpfSession;
+pub use session::GarbageCounts;
 pub use session::ProgramCounts;
 pub use session::SessionConfig;
 pub use session::SharedMaps;

@@ -5,6 +5,7 @@ mod shared;
 mod totals;
 
 pub use shared::SharedMaps;
+pub use totals::GarbageCounts;
 pub use totals::ProgramCounts;
 
 use crate::attach::PlannedPoint;
@@ -30,6 +31,7 @@ use crate::wire::skeleton::GctraceSkel;
 use crate::wire::skeleton::GctraceSkelBuilder;
 use gctrace_abi::CollectorLayout;
 use gctrace_abi::FrameLayout;
+use gctrace_abi::ObjectLayout;
 use libbpf_rs::Link;
 use libbpf_rs::MapCore;
 use libbpf_rs::MapFlags;
@@ -201,7 +203,8 @@ impl BpfSession {
     }
 
     /// Registers the layout of a build; returns its index for [`PlannedPoint::layout`]. Without
-    /// `collector` pauses are timed and nothing is read, without `stack` they have no stacks.
+    /// `collector` pauses are timed and nothing is read, without `stack` they have no stacks, without
+    /// `objects` garbage has no code.
     ///
     /// # Errors
     /// [`Error::TooMany`].
@@ -209,8 +212,9 @@ impl BpfSession {
         &mut self,
         collector: Option<&CollectorLayout>,
         stack: Option<&FrameLayout>,
+        objects: Option<&ObjectLayout>,
     ) -> Result<u32, Error> {
-        self.add_wire_layout(&layout(collector, stack))
+        self.add_wire_layout(&layout(collector, stack, objects))
     }
 
     pub(crate) fn add_wire_layout(&mut self, layout: &LayoutWire) -> Result<u32, Error> {
@@ -249,6 +253,23 @@ impl BpfSession {
         }
         self.points += points.len() as u32;
         self.link(file, points, first)
+    }
+
+    /// Registers a point that a program of another object will be attached to; returns its index.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`], [`Error::Map`].
+    pub fn add_point(&mut self, point: &PlannedPoint) -> Result<u32, Error> {
+        let index = self.points;
+        if index >= MAX_POINTS {
+            return Err(Error::TooMany {
+                what: "probed functions",
+                limit: MAX_POINTS,
+            });
+        }
+        self.set_point(index, point)?;
+        self.points += 1;
+        Ok(index)
     }
 
     pub(crate) fn next_point(&self) -> u32 {

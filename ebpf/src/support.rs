@@ -175,6 +175,11 @@ fn open_perf_event(attributes: &mut libbpf_sys::perf_event_attr) -> std::io::Res
     }
 }
 
+/// Whether a program can loop over lists of any length (`bpf_loop`, 5.17).
+pub(crate) fn has_loops() -> bool {
+    helper_exists(libbpf_sys::BPF_FUNC_loop)
+}
+
 fn helper_exists(helper: libbpf_sys::bpf_func_id) -> bool {
     // SAFETY: no options, and the program type and helper are plain numbers.
     unsafe {

@@ -31,11 +31,14 @@ pub(crate) use skeleton::types::counter as Counter;
 pub(crate) use skeleton::types::event_kind as EventKind;
 pub(crate) use skeleton::types::followed_process as FollowedProcess;
 pub(crate) use skeleton::types::frame_layout as FrameWire;
+pub(crate) use skeleton::types::garbage_event as GarbageWire;
+pub(crate) use skeleton::types::garbage_kind as GarbageKindWire;
 pub(crate) use skeleton::types::hardware_counter as HardwareCounter;
 pub(crate) use skeleton::types::hardware_counts as HardwareCounts;
 pub(crate) use skeleton::types::instruction_kind as InstructionKind;
 pub(crate) use skeleton::types::layout as LayoutWire;
 pub(crate) use skeleton::types::library as LibraryWire;
+pub(crate) use skeleton::types::object_layout as ObjectsWire;
 pub(crate) use skeleton::types::pause_event as PauseWire;
 pub(crate) use skeleton::types::pause_flag as PauseFlag;
 pub(crate) use skeleton::types::point as Point;
@@ -47,9 +50,14 @@ pub(crate) use skeleton::types::software_counts as SoftwareCounts;
 pub(crate) use skeleton::types::stack_event as StackWire;
 pub(crate) use skeleton::types::stop as StopWire;
 pub(crate) use skeleton::types::task_counts as TaskCounts;
+pub(crate) use skeleton::types::type_event as TypeWire;
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
 pub(crate) const NO_OFFSET: u32 = u32::MAX;
+/// `OF_CLASS` of `bpf/event.h`.
+pub(crate) const OF_CLASS: u32 = u32::MAX - 1;
+/// `BYTES_UNKNOWN` of `bpf/event.h`.
+pub(crate) const BYTES_UNKNOWN: u64 = u64::MAX;
 /// `ARGUMENT_UNKNOWN` of `bpf/event.h`.
 pub(crate) const ARGUMENT_UNKNOWN: i32 = -128;
 /// `MAX_POINTS` of `bpf/event.h`.
@@ -71,6 +79,7 @@ const _: () = {
     assert!(PointKind::POINT_USDT_DONE.0 == ProbePointKind::UsdtDone as u32);
     assert!(PointKind::POINT_PROGRAM_ENTRY.0 == ProbePointKind::ProgramEntry as u32);
     assert!(PointKind::POINT_CODE_DEALLOC.0 == ProbePointKind::CodeDealloc as u32);
+    assert!(PointKind::POINT_GARBAGE.0 == ProbePointKind::Garbage as u32);
 };
 
 /// Reads a record from the start of `bytes`; `None` if they are too short.

@@ -6,6 +6,7 @@ use crate::python::version::PythonVersion;
 use gctrace_abi::CollectorArguments;
 use gctrace_abi::CollectorLayout;
 use gctrace_abi::FrameLayout;
+use gctrace_abi::ObjectLayout;
 use gctrace_abi::ProbePointKind;
 use serde::Deserialize;
 use serde::Serialize;
@@ -113,6 +114,8 @@ pub struct Resolution {
     pub layout: Option<CollectorLayout>,
     /// Memory layout of its threads' Python stacks; `None` if unknown.
     pub frames: Option<FrameLayout>,
+    /// Layout of types and objects; `None` if unknown, as for builds without the GIL.
+    pub objects: Option<ObjectLayout>,
     /// Link-time (ELF virtual) address of `_PyRuntime`.
     pub runtime: u64,
     /// Link-time address at which the file's lowest mapping starts. In a process, `_PyRuntime` is

@@ -44,7 +44,7 @@ fn no_such(config: &AdviceConfig, report: &Report) -> String {
     )
 }
 
-fn text(advice: &Advice, report: &Report) -> String {
+pub(crate) fn text(advice: &Advice, report: &Report) -> String {
     let mut text = comment(&advice.action);
     text += &comment(&advice.why);
     if let Some(code) = &advice.code {

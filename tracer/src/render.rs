@@ -11,6 +11,7 @@ mod counters;
 mod cuda;
 mod evidence;
 mod first_screen;
+mod garbage;
 mod gpu_bounds;
 mod gpu_devices;
 mod gpu_gaps;

@@ -76,7 +76,7 @@ fn usdt_probes_time_every_pause() {
         &KernelSupport::probe(),
     )
     .unwrap();
-    let layout = session.add_layout(None, None).unwrap();
+    let layout = session.add_layout(None, None, None).unwrap();
     let points: Vec<PlannedPoint> = found
         .points
         .iter()

@@ -6,6 +6,8 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+#[path = "strategies/garbage.rs"]
+mod garbage;
 #[path = "strategies/gpu_work.rs"]
 mod gpu_work;
 
@@ -235,6 +237,7 @@ fn record() -> impl Strategy<Value = Record> {
         1 => gpu_device(),
         2 => gpu_sample(),
         9 => gpu_work::record(),
+        3 => garbage::record(),
         1 => (any::<u32>(), time(), any::<Option<i32>>(), any::<Option<i32>>()).prop_map(
             |(pid, at_ns, code, signal)| {
                 Record::ProcessExit(ProcessExit { pid, at_ns, code, signal })

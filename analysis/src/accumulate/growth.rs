@@ -1,5 +1,6 @@
 //! How the full collection's pause grows with the heap of one process.
 
+use crate::accumulate::thinned::ThinnedSeries;
 use crate::regression::Regression;
 use crate::report::Basis;
 use crate::report::GrowthPoint;
@@ -19,43 +20,7 @@ const ENOUGH_R_SQUARED: f64 = 0.5;
 pub(crate) struct GrowthState {
     regression: Regression,
     points: Option<[GrowthSample; 3]>,
-    series: GrowthSeries,
-}
-
-/// Every n-th collection, n doubled whenever there is no more room.
-#[derive(Debug, Clone)]
-struct GrowthSeries {
-    points: Vec<GrowthSample>,
-    every: u64,
-    seen: u64,
-}
-
-impl Default for GrowthSeries {
-    fn default() -> Self {
-        Self {
-            points: Vec::new(),
-            every: 1,
-            seen: 0,
-        }
-    }
-}
-
-impl GrowthSeries {
-    fn add(&mut self, point: GrowthSample) {
-        if self.seen.is_multiple_of(self.every) {
-            if self.points.len() >= SERIES {
-                let mut index = 0usize;
-                self.points.retain(|_| {
-                    index += 1;
-                    !index.is_multiple_of(2)
-                });
-                self.every *= 2;
-            }
-            // Also right after thinning: the series is even, so this point is in step.
-            self.points.push(point);
-        }
-        self.seen += 1;
-    }
+    series: ThinnedSeries<GrowthSample, SERIES>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -115,7 +80,7 @@ impl GrowthState {
         };
         let [first, last, largest] = points.map(report);
         let mut over_time: Vec<GrowthPoint> =
-            self.series.points.iter().copied().map(report).collect();
+            self.series.points().iter().copied().map(report).collect();
         over_time.push(last);
         over_time.sort_by_key(|point| point.after_start_ns);
         over_time.dedup();
@@ -149,32 +114,5 @@ impl GrowthState {
             objects,
             duration_ns: line.at(objects as f64).max(0.0) as u64,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_series_spans_the_run_evenly() {
-        let mut series = GrowthSeries::default();
-        for n in 0..10_000 {
-            let point = GrowthSample {
-                start_ns: n,
-                objects: 0,
-                duration_ns: 0,
-            };
-            series.add(point);
-        }
-        let kept: Vec<u64> = series.points.iter().map(|point| point.start_ns).collect();
-        assert!(kept.len() <= SERIES && kept.len() > SERIES / 2, "{kept:?}");
-        let step = kept[1] - kept[0];
-        assert!(
-            kept.windows(2).all(|pair| pair[1] - pair[0] == step),
-            "{kept:?}"
-        );
-        assert_eq!(kept[0], 0);
-        assert!(kept.last().unwrap() + step >= 10_000);
     }
 }

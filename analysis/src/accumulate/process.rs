@@ -6,7 +6,6 @@ use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::growth;
 use crate::accumulate::growth::GrowthState;
-use crate::accumulate::interval_union::IntervalUnion;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::RankingLimits;
@@ -16,6 +15,7 @@ use crate::accumulate::stacks::TraceStacks;
 use crate::accumulate::tally::PauseTally;
 use crate::accumulate::tally::rate;
 use crate::accumulate::tally::ratio;
+use crate::gpu::timeline::StepSpan;
 use crate::report::Basis;
 use crate::report::InterpreterReport;
 use crate::report::LinesReport;
@@ -37,6 +37,15 @@ const PAUSES_KEPT: usize = 16_384;
 /// This many pauses, if there is nothing else, show by the first and last timestamp how long a
 /// process ran: the share of time is then off by at most about one tenth.
 pub(crate) const ENOUGH_PAUSES: u64 = 10;
+
+/// What records that are kept elsewhere show of a process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OtherRecords {
+    /// Its training steps after the warm-up, of one thread by start.
+    pub(crate) steps: Vec<StepSpan>,
+    /// Device memory that it freed during pauses, in bytes; `None` if that was not recorded.
+    pub(crate) device_bytes: Option<u64>,
+}
 
 /// One process of one trace.
 #[derive(Debug)]
@@ -63,7 +72,7 @@ impl ProcessState {
     pub(crate) fn new(trace: usize, pid: u32) -> Self {
         Self {
             trace,
-            sums: ProcessSums::new(pid, IntervalUnion::new(Keep::All, PAUSES_KEPT)),
+            sums: ProcessSums::new(pid, Keep::All, PAUSES_KEPT),
             name: None,
             seen: None,
             seen_at_work: false,
@@ -103,7 +112,7 @@ impl ProcessState {
         if full {
             self.growth.add(pause);
         }
-        self.sums.pressure.add_pause(pause);
+        self.sums.add_pause(pause, full);
         self.add_shared(pause, full);
     }
 
@@ -172,12 +181,13 @@ impl ProcessState {
         self.sums.pressure.report(observed_ns, self.sums.version())
     }
 
-    /// `observed`: the result of [`ProcessState::observed`].
+    /// `observed`: the result of [`ProcessState::observed`]. `about`: what other records show of it.
     pub(crate) fn report(
         &self,
         started_ns: u64,
         observed: (u64, u64, Basis),
         tree: &StackTree,
+        about: &OtherRecords,
     ) -> ProcessReport {
         let (start_ns, end_ns, basis) = observed;
         let observed_ns = end_ns - start_ns;
@@ -216,6 +226,11 @@ impl ProcessState {
                 changes: self.sums.settings_changes,
             }),
             growth: self.growth.report(started_ns),
+            after_freeze: self.sums.freeze.report(started_ns),
+            garbage: self
+                .sums
+                .garbage
+                .report(observed_ns, about.device_bytes, &about.steps),
             lines: self.lines(tree),
             pressure: self.pressure(observed_ns),
             allocations: self.allocations.report(tree),

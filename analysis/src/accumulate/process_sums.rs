@@ -1,9 +1,13 @@
 //! State and sums of one process, and the process that a record belongs to.
 
+use super::Keep;
+use super::freeze::FreezeWatch;
+use super::garbage::GarbageSums;
 use super::interval_union::IntervalUnion;
 use super::pressure::PressureSums;
 use gctrace_event::GcSettings;
 use gctrace_event::Interpreter;
+use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use std::collections::HashMap;
@@ -20,19 +24,24 @@ pub(crate) struct ProcessSums {
     /// Time covered by pauses.
     pub(crate) paused: IntervalUnion,
     pub(crate) pressure: PressureSums,
+    pub(crate) garbage: GarbageSums,
+    pub(crate) freeze: FreezeWatch,
 }
 
 impl ProcessSums {
-    /// A process of which nothing else is known yet. `paused`: empty.
-    pub(crate) fn new(pid: u32, paused: IntervalUnion) -> Self {
+    /// A process of which nothing else is known yet. `keep`: how much of the past; `pauses`: how
+    /// many disjoint pauses are kept for late records.
+    pub(crate) fn new(pid: u32, keep: Keep, pauses: usize) -> Self {
         Self {
             pid,
             described: None,
             exit: None,
             settings: None,
             settings_changes: 0,
-            paused,
+            paused: IntervalUnion::new(keep, pauses),
             pressure: PressureSums::default(),
+            garbage: GarbageSums::new(keep),
+            freeze: FreezeWatch::default(),
         }
     }
 
@@ -42,6 +51,13 @@ impl ProcessSums {
             process.since_ns = process.since_ns.min(since_ns);
         }
         self.described = Some(process);
+    }
+
+    /// Adds a pause; `full`: whether it went through the whole heap.
+    pub(crate) fn add_pause(&mut self, pause: &Pause, full: bool) {
+        self.pressure.add_pause(pause);
+        self.garbage.add_pause(pause);
+        self.freeze.add(pause, full);
     }
 
     /// Adds settings; those that were read last count.

@@ -97,6 +97,9 @@ impl Analysis {
             Record::Settings(settings) => settings.pid,
             Record::Pressure(pressure) => pressure.pid,
             Record::Allocations(allocations) => allocations.pid,
+            Record::ObjectKind(kind) => kind.pid,
+            Record::CycleSignature(cycle) => cycle.pid,
+            Record::Garbage(garbage) => garbage.pid,
             _ => return Some(record),
         };
         if !self.is_unlisted(pid) {

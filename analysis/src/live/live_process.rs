@@ -15,7 +15,6 @@ use super::sums::ClassedSums;
 use super::text::first_bytes;
 use crate::accumulate::Keep;
 use crate::accumulate::WINDOW_NS;
-use crate::accumulate::interval_union::IntervalUnion;
 use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
 use gctrace_event::Annotation;
@@ -66,7 +65,7 @@ impl LiveProcess {
     /// A process about which nothing else is known yet.
     pub(super) fn new(pid: u32, since_ns: u64) -> Self {
         Self {
-            sums: ProcessSums::new(pid, IntervalUnion::new(Keep::Window, PAUSES)),
+            sums: ProcessSums::new(pid, Keep::Window, PAUSES),
             first_ns: since_ns,
             work: None,
             starts: VecDeque::new(),
@@ -120,6 +119,8 @@ impl LiveProcess {
                 steps.add_paused(from, until);
             }
         });
+        let full = pause.generation == 2 || self.sums.free_threaded();
+        self.sums.add_pause(pause, full);
         self.sums
             .paused
             .trim(|from, until| gpus.forget_paused(from, until));

@@ -60,6 +60,7 @@ fn growing(windows: u64) -> Vec<PauseSpan> {
 fn run(pauses: &[PauseSpan], thresholds: [i32; 3], enabled: bool) -> Vec<PricedRemedy> {
     let end_ns = pauses.last().map_or(0, |last| last.end_ns + 1);
     let run = RecordedRun {
+        few_cycles: false,
         pauses,
         training_ns: (end_ns / 2, end_ns),
         steps: Some(1_000),
@@ -131,6 +132,7 @@ fn full_collections_that_no_threshold_starts_are_the_program_s() {
 fn nothing_is_known_of_unknown_generations() {
     let pauses = [pause(5, 5, Pause::UNKNOWN_GENERATION, 0)];
     let run = RecordedRun {
+        few_cycles: false,
         pauses: &pauses,
         training_ns: (0, 100),
         steps: None,
@@ -157,7 +159,7 @@ proptest! {
             })
             .collect();
         pauses.sort_by_key(|own| own.start_ns);
-        let run = RecordedRun { pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
+        let run = RecordedRun { few_cycles: true, pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
         for remedy in price(&run).unwrap_or_default() {
             let [least, likely, most] = remedy.saves_ns;
             prop_assert!(least <= likely && likely <= most, "{remedy:?}");

@@ -77,6 +77,8 @@ pub enum AdviceId {
     SwappedOut,
     /// Record the reasons of the collections.
     RecordReasons,
+    /// Change the program so that the few cycles that all garbage comes from do not arise.
+    BreakCycles,
     /// Inspect `gc.garbage`.
     Uncollectable,
 }

@@ -1,5 +1,7 @@
 //! Findings of a report, each serialized as the sentence that the caller makes of it.
 
+use super::Basis;
+use super::PerStep;
 use schemars::JsonSchema;
 use schemars::Schema;
 use schemars::SchemaGenerator;
@@ -102,6 +104,34 @@ pub enum BoundsLimit {
     NoLaunches,
     /// The process used several devices.
     SeveralDevices,
+}
+
+/// The few cycles that most garbage comes from: of training where steps are known, otherwise of the
+/// whole recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MainCycles {
+    /// Their indexes in `cycles`, those with the most objects first.
+    pub cycles: Vec<usize>,
+    /// Share of the garbage that is in them or held by them, 0 to 1.
+    pub ratio: f64,
+    /// Their number per training step; `None` if steps are unknown.
+    pub per_step: Option<PerStep>,
+    /// Their number per second; `None` if unknown.
+    pub per_s: Option<f64>,
+    /// What the figures per second rest on.
+    pub basis: Basis,
+}
+
+impl MainCycles {
+    /// From this share on nothing else is worth a collection: the rest is within what finalizers and
+    /// rare events leave.
+    const ALL: f64 = 0.95;
+
+    /// Whether nothing would be left to collect without them.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.ratio >= Self::ALL
+    }
 }
 
 /// Why two kinds of steps are not compared.

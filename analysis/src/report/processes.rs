@@ -1,8 +1,10 @@
 //! The parts of a report about one trace or one process.
 
+use super::AfterFreeze;
 use super::AllocationsReport;
 use super::Basis;
 use super::CountersReport;
+use super::GarbageReport;
 use super::GrowthReport;
 use super::LinesReport;
 use super::PauseTotal;
@@ -141,6 +143,10 @@ pub struct ProcessReport {
     pub settings: Option<SettingsReport>,
     /// How the pause of a full collection grows with the heap; `null` without such collections.
     pub growth: Option<GrowthReport>,
+    /// What is still freed after `gc.freeze()`; `null` unless a freeze was seen.
+    pub after_freeze: Option<AfterFreeze>,
+    /// What its collections free; `null` if none was examined (`--garbage`).
+    pub garbage: Option<GarbageReport>,
     /// Python lines and stacks that trigger its collections; `null` if no pause has a stack.
     pub lines: Option<LinesReport>,
     /// Its allocation pressure; `null` if it was not recorded.

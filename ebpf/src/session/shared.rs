@@ -9,8 +9,8 @@ use libbpf_rs::OpenObject;
 use libbpf_rs::skel::Skel as _;
 use std::os::fd::AsFd as _;
 
-/// The maps declared by `maps.bpf.h` and `stack.bpf.h`, in each object that includes them.
-const SHARED: [&str; 10] = [
+/// The maps declared by `maps.bpf.h`, `stack.bpf.h` and `thread.bpf.h`, in each object that includes them.
+const SHARED: [&str; 11] = [
     "points",
     "layouts",
     "followed",
@@ -21,6 +21,7 @@ const SHARED: [&str; 10] = [
     "counters",
     "seen_stacks",
     "seen_codes",
+    "threads",
 ];
 
 /// Handles of the maps that objects share; can be sent to another thread.

@@ -4,9 +4,30 @@ use crate::wire::Counter;
 use gctrace_abi::ProbePointKind;
 
 /// Hits and losses that the programs counted since they were loaded, over all CPUs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCounts {
     pub(super) values: [u64; Counter::COUNTERS.0 as usize],
+}
+
+impl Default for ProgramCounts {
+    fn default() -> Self {
+        Self {
+            values: [0; Counter::COUNTERS.0 as usize],
+        }
+    }
+}
+
+/// Hits of the probe on garbage, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GarbageCounts {
+    /// Collections whose garbage was examined.
+    pub examined: u64,
+    /// Collections passed over to keep the budget.
+    pub skipped: u64,
+    /// Collections that had no garbage, or where its list was not found.
+    pub empty: u64,
+    /// Time that examining took, in ns.
+    pub took_ns: u64,
 }
 
 impl ProgramCounts {
@@ -41,6 +62,18 @@ impl ProgramCounts {
         self.value(Counter::COUNTER_UNPROBED.0)
     }
 
+    /// Collections whose garbage was examined, those that were passed over for the budget, and those
+    /// without a list of garbage.
+    #[must_use]
+    pub fn garbage(&self) -> GarbageCounts {
+        GarbageCounts {
+            examined: self.value(Counter::COUNTER_GARBAGE_WALKED.0),
+            skipped: self.value(Counter::COUNTER_GARBAGE_SKIPPED.0),
+            empty: self.value(Counter::COUNTER_GARBAGE_EMPTY.0),
+            took_ns: self.value(Counter::COUNTER_GARBAGE_NS.0),
+        }
+    }
+
     /// Losses in words, with their number; only nonzero ones.
     #[must_use]
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
@@ -65,6 +98,22 @@ impl ProgramCounts {
             (
                 Counter::COUNTER_LOST_STACKS,
                 "stacks of pauses: the ring buffer was full (--ring-size)",
+            ),
+            (
+                Counter::COUNTER_LOST_GARBAGE,
+                "garbage of collections: the ring buffer was full (--ring-size)",
+            ),
+            (
+                Counter::COUNTER_GARBAGE_TOO_LONG,
+                "garbage of collections: more than 1,048,576 objects",
+            ),
+            (
+                Counter::COUNTER_GARBAGE_UNREADABLE,
+                "garbage of collections: not in memory",
+            ),
+            (
+                Counter::COUNTER_LOST_TYPES,
+                "names of types: the ring buffer was full (--ring-size)",
             ),
         ]
         .into_iter()

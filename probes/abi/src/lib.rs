@@ -22,6 +22,7 @@
 mod collector;
 mod cuda;
 mod frames;
+mod objects;
 mod points;
 
 pub use collector::CollectorLayout;
@@ -38,6 +39,8 @@ pub use frames::FrameLayout;
 pub use frames::GilHolder;
 pub use frames::InstructionPointer;
 pub use frames::LineTableFormat;
+pub use objects::KnownType;
+pub use objects::ObjectLayout;
 pub use points::ArgumentRegister;
 pub use points::CollectorArguments;
 pub use points::ProbePointKind;

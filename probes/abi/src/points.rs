@@ -26,6 +26,9 @@ pub enum ProbePointKind {
     ProgramEntry = 8,
     /// The C function that frees code objects; its first argument is the code object.
     CodeDealloc = 9,
+    /// The instruction that enters the collector's loop over its garbage: hit once per collection,
+    /// with the head of the list of unreachable objects in a register. Not a function's entry.
+    Garbage = 10,
 }
 
 impl ProbePointKind {

@@ -1,4 +1,4 @@
-//! Numbers of the texts and frames of a ring. Bounded: a program that keeps creating new names, or
+//! Numbers of the texts, frames and kinds of objects of a ring. Bounded: a program that keeps creating new names, or
 //! recurses endlessly, costs memory only up to this bound.
 
 use gctrace_ring::TextId;
@@ -9,16 +9,25 @@ const MAX_TEXTS: u32 = 1 << 16;
 /// Maximum number of frames per ring; some 40 bytes each.
 const MAX_FRAMES: u32 = 1 << 17;
 
+/// Maximum number of kinds of objects per ring; some 50 bytes each. A program that keeps making
+/// classes keeps making kinds.
+const MAX_KINDS: u32 = 1 << 14;
+
+/// Key of a kind of object: type, function, file, line.
+pub(crate) type ObjectKindKey = (TextId, TextId, TextId, u32);
+
 /// Key of a frame: caller's frame, function, file, line.
 pub(crate) type FrameKey = (u32, TextId, TextId, u32);
 
-/// The texts and frames of a ring that have numbers.
+/// The texts, frames and kinds of objects of a ring that have numbers.
 #[derive(Default)]
 pub(crate) struct RingNames {
     texts: HashMap<Box<str>, TextId>,
     frames: HashMap<FrameKey, u32>,
+    kinds: HashMap<ObjectKindKey, u32>,
     last_text: TextId,
     last_frame: u32,
+    last_kind: u32,
 }
 
 impl RingNames {
@@ -42,6 +51,19 @@ impl RingNames {
     /// As [`RingNames::next_text`].
     pub(crate) fn next_frame(&mut self) -> Option<u32> {
         next(&mut self.last_frame, MAX_FRAMES)
+    }
+
+    pub(crate) fn kind(&self, key: ObjectKindKey) -> Option<u32> {
+        self.kinds.get(&key).copied()
+    }
+
+    /// As [`RingNames::next_text`].
+    pub(crate) fn next_kind(&mut self) -> Option<u32> {
+        next(&mut self.last_kind, MAX_KINDS)
+    }
+
+    pub(crate) fn keep_kind(&mut self, key: ObjectKindKey, id: u32) {
+        self.kinds.insert(key, id);
     }
 
     pub(crate) fn keep_frame(&mut self, node: FrameKey, id: u32) {

@@ -4,6 +4,7 @@
 //! Everything here may be called from any thread at any time, also in a forked child; nothing
 //! unwinds, and nothing waits except for another thread that writes a name.
 
+use crate::names::ObjectKindKey;
 use crate::names::RingNames;
 use crate::seccomp;
 use gctrace_ring::Absence;
@@ -301,6 +302,32 @@ impl ProcessRing {
             return 0;
         }
         names.keep_frame(node, id);
+        id
+    }
+
+    /// The number of a kind of object; 0 if there is no room.
+    pub(crate) fn kind(&self, key: ObjectKindKey) -> u32 {
+        let Some(mut names) = self.names() else {
+            return 0;
+        };
+        if let Some(known) = names.kind(key) {
+            return known;
+        }
+        let Some(id) = names.next_kind() else {
+            return 0;
+        };
+        let (type_name, function, file, line) = key;
+        let record = RingRecord::ObjectKind {
+            id,
+            type_name,
+            function,
+            file,
+            line,
+        };
+        if !self.push(&record) {
+            return 0;
+        }
+        names.keep_kind(key, id);
         id
     }
 

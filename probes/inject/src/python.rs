@@ -4,6 +4,7 @@
 //! - `install`, `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
+//! - `garbage`: what collections find unreachable;
 //! - `apply`: settings of the collector, applied at steps;
 //! - `steps`: marks of training steps;
 //! - `api`, `object`: CPython's C API.
@@ -13,6 +14,7 @@ mod api;
 pub(crate) mod apply;
 mod callback;
 mod frames;
+mod garbage;
 mod install;
 mod interpreter;
 mod late;

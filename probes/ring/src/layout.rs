@@ -6,7 +6,7 @@ use crate::allocations::CLASSES;
 use std::sync::atomic::AtomicU64;
 
 /// First eight bytes; the digit is the version of this layout and of the records.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING4");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING5");
 
 /// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two records each) and
 /// a reader that polls every 40 ms, 8,000 are in use.
@@ -49,16 +49,19 @@ pub enum LostKind {
     Calls,
     /// Marks of training steps.
     Steps,
+    /// The garbage of collections.
+    Garbage,
 }
 
 impl LostKind {
     /// All kinds, in the order of their counts in the ring.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Pauses,
         Self::Descriptions,
         Self::GpuWork,
         Self::Calls,
         Self::Steps,
+        Self::Garbage,
     ];
 }
 

@@ -73,6 +73,8 @@ pub enum HookState {
     Bypassed = 7,
     /// Calls of the function that the user named are not recorded; `detail` has the reason.
     NotWatchingFunction = 8,
+    /// The garbage of collections is not examined; `detail` has the reason.
+    NotExaminingGarbage = 9,
 }
 
 /// State of recording by CUPTI, and what `code` and `detail` of [`RingRecord::Cupti`] contain in
@@ -162,6 +164,48 @@ pub struct RingPause {
     pub at_exit: bool,
 }
 
+/// What a collection found unreachable. As many [`RingRecord::GarbageKinds`] of the same thread as
+/// `kinds` needs follow, with other threads' records in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingGarbage {
+    /// When the list of unreachable objects was read.
+    pub at_ns: u64,
+    /// Kernel id of the collecting thread, as the process sees it.
+    pub tid: u32,
+    /// Id of the interpreter.
+    pub interpreter: i64,
+    /// Length of the list.
+    pub objects: u64,
+    /// Time that examining it took, in ns.
+    pub cost_ns: u64,
+    /// Number of kinds that follow.
+    pub kinds: u32,
+}
+
+/// Objects of one kind in the garbage of one collection.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout,
+)]
+#[repr(C)]
+pub struct RingKindCount {
+    /// Number of objects.
+    pub objects: u64,
+    /// Their own memory in bytes; [`RingKindCount::UNKNOWN`].
+    pub bytes: u64,
+    /// Number of the [`RingRecord::ObjectKind`]; 0: this place is empty.
+    pub kind: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl RingKindCount {
+    /// `bytes` of a kind whose size is unknown.
+    pub const UNKNOWN: u64 = u64::MAX;
+}
+
+/// Number of kinds per record.
+pub const KINDS_AT_ONCE: usize = 2;
+
 /// An operation of a GPU, as CUPTI records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingGpuOp {
@@ -240,6 +284,28 @@ pub enum RingRecord {
     },
     /// A collection ended.
     Pause(RingPause),
+    /// A kind of object that garbage consists of: sent once, before records that refer to it.
+    ObjectKind {
+        /// Its number, from 1.
+        id: u32,
+        /// Qualified name of the type with its module, unless that is `builtins`.
+        type_name: TextId,
+        /// Name of the code that its objects belong to; [`NO_TEXT`]: they belong to none.
+        function: TextId,
+        /// `co_filename` of that code.
+        file: TextId,
+        /// Line in it; 0: unknown.
+        line: u32,
+    },
+    /// The garbage of a collection.
+    Garbage(RingGarbage),
+    /// Counts of the [`RingRecord::Garbage`] before it of the same thread, most objects first.
+    GarbageKinds {
+        /// Thread id.
+        tid: u32,
+        /// The next of its kinds.
+        counts: [RingKindCount; KINDS_AT_ONCE],
+    },
     /// A training step is marked.
     StepMark {
         /// Time of the mark.
@@ -350,6 +416,7 @@ impl RingRecord {
             Self::Gpu(_) | Self::Sync { .. } | Self::Event { .. } => LostKind::GpuWork,
             Self::Api { .. } | Self::Overhead { .. } => LostKind::Calls,
             Self::StepMark { .. } => LostKind::Steps,
+            Self::Garbage(_) | Self::GarbageKinds { .. } => LostKind::Garbage,
             _ => LostKind::Descriptions,
         })
     }

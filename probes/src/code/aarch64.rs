@@ -155,6 +155,19 @@ impl Instruction {
         matches!(self.flow(), Flow::IndirectJump | Flow::IndirectCall).then(|| self.register(5))
     }
 
+    /// `t` of `ldr t, [n, #offset]`, where `n` is not the stack pointer.
+    pub(super) fn loads_field(&self, offset: u32) -> Option<u8> {
+        (self.is(0xffc0_0000, 0xf940_0000)
+            && self.bits(10, 12) * 8 == offset
+            && self.register(5) != STACK_POINTER)
+            .then(|| self.register(0))
+    }
+
+    /// `nop`.
+    pub(super) fn is_padding(&self) -> bool {
+        self.is(0xffff_ffff, 0xd503_201f)
+    }
+
     /// Registers of 64 bits that it loads from known addresses, and those addresses.
     pub(crate) fn loads(&self, known: &KnownValues) -> impl Iterator<Item = (u8, u64)> + use<> {
         let base = known.get(self.register(5));

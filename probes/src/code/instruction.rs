@@ -67,6 +67,36 @@ impl Instruction {
         }
     }
 
+    /// The register that it loads with the 64 bits at this offset of a structure, which another
+    /// register points to.
+    pub(crate) fn loads_field(&self, offset: u32) -> Option<u8> {
+        match self {
+            Self::X86_64(one) => x86_64::loads_field(one, offset),
+            Self::Aarch64(one) => one.loads_field(offset),
+        }
+    }
+
+    /// Whether it calls the function that a structure has at this offset.
+    pub(crate) fn calls_field(&self, offset: u32) -> bool {
+        matches!(self, Self::X86_64(one) if x86_64::calls_field(one, offset))
+    }
+
+    /// The register with the address of the called function.
+    pub(crate) fn called_register(&self) -> Option<u8> {
+        match self {
+            Self::X86_64(one) => x86_64::called_register(one),
+            Self::Aarch64(one) => one.target_register(),
+        }
+    }
+
+    /// Whether it only fills space before the next instruction.
+    pub(crate) fn is_padding(&self) -> bool {
+        match self {
+            Self::X86_64(one) => x86_64::is_padding(one),
+            Self::Aarch64(one) => one.is_padding(),
+        }
+    }
+
     /// The instruction in the syntax that disassemblers use, for people to read.
     pub(crate) fn text(&self) -> String {
         match self {

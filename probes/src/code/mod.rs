@@ -8,6 +8,7 @@ mod flow;
 mod functions;
 mod graph;
 mod instruction;
+pub(crate) mod loops;
 mod references;
 mod x86_64;
 

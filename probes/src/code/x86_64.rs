@@ -72,6 +72,48 @@ pub(super) fn is_emulated(instruction: &Instruction) -> bool {
     }
 }
 
+/// The register that is loaded with the 64 bits at `[register + offset]`, which is not the stack.
+pub(super) fn loads_field(instruction: &Instruction, offset: u32) -> Option<u8> {
+    let loads = instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().is_gpr64()
+        && has_field(instruction, offset);
+    loads.then(|| instruction.op0_register().number() as u8)
+}
+
+/// `call [register + offset]`.
+pub(super) fn calls_field(instruction: &Instruction, offset: u32) -> bool {
+    instruction.flow_control() == FlowControl::IndirectCall && has_field(instruction, offset)
+}
+
+fn has_field(instruction: &Instruction, offset: u32) -> bool {
+    let base = instruction.memory_base();
+    (0..instruction.op_count()).any(|index| instruction.op_kind(index) == OpKind::Memory)
+        && instruction.memory_displacement64() == u64::from(offset)
+        && base.is_gpr64()
+        && base != Register::RSP
+        && instruction.memory_index() == Register::None
+}
+
+/// `r` of `call r`.
+pub(super) fn called_register(instruction: &Instruction) -> Option<u8> {
+    let register = instruction.op0_register();
+    (instruction.flow_control() == FlowControl::IndirectCall
+        && instruction.op0_kind() == OpKind::Register
+        && register.is_gpr64())
+    .then(|| register.number() as u8)
+}
+
+/// No-operations of all lengths; `xchg ax,ax` is one.
+pub(super) fn is_padding(instruction: &Instruction) -> bool {
+    instruction.mnemonic() == Mnemonic::Nop
+        || instruction.mnemonic() == Mnemonic::Int3
+        || (instruction.mnemonic() == Mnemonic::Xchg
+            && instruction.op0_kind() == OpKind::Register
+            && instruction.op1_kind() == OpKind::Register
+            && instruction.op0_register() == instruction.op1_register())
+}
+
 pub(super) fn text(instruction: &Instruction) -> String {
     let mut output = String::new();
     IntelFormatter::new().format(instruction, &mut output);

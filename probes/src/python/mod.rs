@@ -9,9 +9,11 @@ pub(crate) mod code_object;
 mod debug_offsets;
 mod facts;
 pub mod frames;
+mod garbage;
 pub(crate) mod layout;
 pub mod line_table;
 mod names;
+mod objects;
 mod points;
 pub(crate) mod version;
 
@@ -195,6 +197,9 @@ fn answer(
     mut points: Vec<ProbePoint>,
 ) -> Resolution {
     points.extend(points::code_dealloc(image, facts));
+    if !facts.free_threaded {
+        points.extend(garbage::point(image, &points));
+    }
     let debug = facts.debug.as_ref();
     let initial = debug.and_then(|debug| image.bytes_at(facts.runtime, debug.runtime_size.into()));
     let layout = layout::layout(
@@ -216,6 +221,7 @@ fn answer(
         points,
         layout,
         frames,
+        objects: objects::layout(image, facts),
         runtime: facts.runtime,
         lowest_address: image.lowest_address(),
     }

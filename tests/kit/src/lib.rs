@@ -19,6 +19,8 @@
 
 #[cfg(feature = "recording")]
 pub mod docs;
+#[cfg(feature = "reports")]
+pub mod garbage;
 pub mod interpreters;
 pub mod limit;
 pub mod optimizer;

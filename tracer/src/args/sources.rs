@@ -48,8 +48,8 @@ pub(super) struct SourceArgs {
     )]
     garbage: GarbageDetail,
     /// With --garbage: maximum overhead, in percent of the program's CPU time; collections beyond
-    /// it are not examined
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::percent)]
+    /// it are not examined; 100: all are
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::budget)]
     garbage_budget: f64,
     /// NVML polling rate in Hz; 0 disables polling
     #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]

@@ -19,6 +19,14 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A percentage above 0 and up to 100.
+pub(super) fn budget(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
+        _ => Err(format!("{text:?} is not a percentage above 0 and up to 100")),
+    }
+}
+
 /// The name of a Python function, with or without its file before a colon.
 pub(super) fn step_function(text: &str) -> Result<String, String> {
     let name = text.rsplit_once(':').map_or(text, |(_, name)| name);

@@ -112,6 +112,7 @@ fn purpose(kind: &ProbePointKind) -> &'static str {
         ProbePointKind::StopTheWorld => "stop-the-world starts",
         ProbePointKind::StartTheWorld => "stop-the-world ends",
         ProbePointKind::CodeDealloc => "a code object is freed",
+        ProbePointKind::Garbage => "what a collection frees",
         ProbePointKind::ProgramEntry => "a program starts",
         ProbePointKind::UsdtStart => "a collection starts",
         ProbePointKind::UsdtDone => "a collection ends",

@@ -7,6 +7,7 @@
 mod connections;
 mod counted_allocations;
 pub(crate) mod folder;
+mod garbage;
 mod gpu;
 mod injected_process;
 mod notices;

@@ -8,6 +8,7 @@ mod counters;
 mod cuda_probes;
 mod discovery;
 mod foreign;
+mod garbage;
 mod interpreters;
 mod loaded_probes;
 pub(crate) mod permission;
@@ -31,6 +32,7 @@ use crate::record::examination::Unexamined;
 use crate::record::kernel::allocations::AllocationWindows;
 use crate::record::kernel::counters::CounterRecording;
 use crate::record::kernel::cuda_probes::CudaProbes;
+use crate::record::kernel::garbage::GarbageKinds;
 use crate::record::kernel::interpreters::InterpreterIndex;
 use crate::record::kernel::interpreters::ProbedInterpreters;
 pub(super) use crate::record::kernel::loaded_probes::LoadedProbes;
@@ -69,6 +71,7 @@ pub(crate) struct KernelSource {
     pub processes: RecordedProcesses,
     stacks: StackResolver,
     pressures: PressureIntervals,
+    garbage: GarbageKinds,
     /// The thread that opens allocation windows; `None` without `--alloc`.
     allocations: Option<AllocationWindows>,
     /// Probes on CUDA, NCCL and torch.
@@ -247,6 +250,7 @@ impl KernelSource {
         }
         trace.calls.ended(pid);
         self.stacks.ended(pid);
+        self.garbage.ended(pid);
         self.pressures.ended(pid, at_ns);
         self.counting.ended(
             &self.session,
@@ -303,6 +307,10 @@ impl KernelSource {
             tracing::warn!("{warning}");
             trace.output.note(None, clock::monotonic_ns(), warning);
         }
+        for note in self.interpreters.take_notes() {
+            tracing::info!("{note}");
+            trace.output.note(None, clock::monotonic_ns(), note);
+        }
     }
 
     fn announce(&mut self, trace: &mut RecordingTrace, pid: u32) {
@@ -343,6 +351,7 @@ impl Source for KernelSource {
             self.event(trace, event);
         }
         self.stacks.forget_ended();
+        self.garbage.forget_ended();
         self.pressures.close_ended(&self.session, &mut trace.output);
     }
 

@@ -95,9 +95,14 @@ impl RecordOutput {
         })
     }
 
+    /// Whether a pause is only counted: it is shorter than `--min-pause`.
+    pub(crate) fn omits(&self, pause: &Pause) -> bool {
+        pause.duration_ns() < self.min_pause_ns
+    }
+
     /// Writes a pause, or only counts it if it is short.
     pub(crate) fn pause(&mut self, pause: &Pause) {
-        if pause.duration_ns() < self.min_pause_ns {
+        if self.omits(pause) {
             self.totals.omitted.count += 1;
             self.totals.omitted.total_ns += pause.duration_ns();
             return;

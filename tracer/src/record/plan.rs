@@ -19,10 +19,25 @@ pub(crate) fn lines(resolution: &Resolution) -> Option<&FrameLayout> {
     resolution.frames.as_ref().filter(|_| deaths_seen)
 }
 
-/// Converts the points found in an interpreter for `ebpf`. `layout`: index of its memory layout in
+/// Converts the points found in an interpreter for `ebpf`, except that of garbage. `layout`: index of its memory layout in
 /// the BPF programs.
 pub(crate) fn points(resolution: &Resolution, layout: u32) -> Vec<PlannedPoint> {
-    let point = |found: &ProbePoint| PlannedPoint {
+    let found = resolution.points.iter();
+    found
+        .filter(|found| found.kind != ProbePointKind::Garbage)
+        .map(|found| point(resolution, found, layout))
+        .collect()
+}
+
+/// The point for the program that examines garbage, if it was found.
+pub(crate) fn garbage(resolution: &Resolution, layout: u32) -> Option<PlannedPoint> {
+    let mut found = resolution.points.iter();
+    let found = found.find(|found| found.kind == ProbePointKind::Garbage)?;
+    Some(point(resolution, found, layout))
+}
+
+fn point(resolution: &Resolution, found: &ProbePoint, layout: u32) -> PlannedPoint {
+    PlannedPoint {
         kind: found.kind,
         layout: Some(layout),
         arguments: found.arguments,
@@ -32,8 +47,7 @@ pub(crate) fn points(resolution: &Resolution, layout: u32) -> Vec<PlannedPoint> 
         entry: Some(found.file_offset),
         on_return: found.kind.has_return().then_some(found.file_offset),
         semaphore: found.semaphore_file_offset,
-    };
-    resolution.points.iter().map(point).collect()
+    }
 }
 
 /// The trace's description of an interpreter.

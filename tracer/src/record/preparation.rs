@@ -54,7 +54,10 @@ impl<'a> RecordingPlan<'a> {
         if let (true, Some(why)) = (by_probes, privileges::too_few_files()) {
             anyhow::bail!("cannot record from the kernel: {why}");
         }
-        let probes = by_probes.then(|| LoadedProbes::open(config)).transpose()?;
+        let alone = decision.collections == CollectionSource::Probes;
+        let probes = by_probes
+            .then(|| LoadedProbes::open(config, alone))
+            .transpose()?;
         let mut inprocess = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
             let source = InProcessSource::start(&invoker, config.as_root, !by_probes, injection)?;

@@ -3,6 +3,7 @@
 //! Owns the default output of `gctrace analyze`, at most 30 lines, and the verdict at the end
 //! of a recording. The full report has the evidence.
 
+use super::garbage;
 use super::launching::BARS;
 use super::lines;
 use super::overview;
@@ -76,6 +77,8 @@ pub(crate) fn first_screen(
         "Where it comes from",
         lines::costliest(report, PLACES_SHOWN),
     );
+    let frees = garbage::in_short(report).map(|sentence| wrap(&sentence, "", ""));
+    section("", frees.unwrap_or_default());
     section("", trust(report));
     section("", next(report, traces));
     text
@@ -289,6 +292,7 @@ fn change(advice: &Advice) -> String {
             AdviceId::Planned => "gc.collect() between steps only".to_owned(),
             AdviceId::RaiseThreshold => "raise the first threshold".to_owned(),
             AdviceId::ExplicitCalls => "remove gc.collect() from the loop".to_owned(),
+            AdviceId::BreakCycles => "break the cycles, see its code".to_owned(),
             _ => advice.action.trim_end_matches('.').to_owned(),
         },
     }
@@ -329,7 +333,9 @@ fn memory(advice: &Advice) -> Option<String> {
 fn risk(id: AdviceId) -> &'static str {
     match id {
         AdviceId::RaiseThreshold => "low",
-        AdviceId::Freeze | AdviceId::Planned | AdviceId::ExplicitCalls => "medium",
+        AdviceId::Freeze | AdviceId::Planned | AdviceId::ExplicitCalls | AdviceId::BreakCycles => {
+            "medium"
+        }
         _ => "",
     }
 }

@@ -3,6 +3,7 @@
 mod cause;
 mod causes;
 mod first_screen;
+mod garbage;
 mod gpu_work;
 mod gpus;
 mod modes;

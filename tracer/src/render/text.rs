@@ -5,6 +5,7 @@ use super::cause;
 use super::counters;
 use super::cuda;
 use super::evidence;
+use super::garbage;
 use super::gpu_bounds;
 use super::gpu_devices;
 use super::gpu_gaps;
@@ -38,6 +39,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         lines::stacks(report),
         evidence::longest(report),
         evidence::freed_nothing(report),
+        garbage::garbage(report),
         evidence::growth(report),
         evidence::explicit_calls(report),
         pressure::pressure(report),

@@ -4,6 +4,7 @@
 //! sections.
 
 mod advice;
+pub(super) mod cycles;
 mod findings;
 pub(super) mod places;
 mod verdict;
@@ -37,6 +38,11 @@ pub(crate) fn put_into_words(report: &mut Report) {
     (report.advice, report.not_advised) = (advice, not_advised);
     for gap in &mut report.not_covered {
         word(gap, |gap| findings::not_covered(*gap).to_owned());
+    }
+    let of_processes = report.processes.iter_mut();
+    let garbage = of_processes.filter_map(|process| process.garbage.as_mut());
+    for garbage in garbage.chain(&mut report.garbage) {
+        cycles::word(garbage);
     }
     for trace in &mut report.traces {
         let file = trace.repeats.iter();

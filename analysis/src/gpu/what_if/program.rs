@@ -107,6 +107,7 @@ impl ProgramModel<'_> {
     /// The run after setup, for the simulated collector; `None` if it cannot be simulated.
     fn recorded_run(&self) -> Option<RecordedRun<'_>> {
         (!self.free_threaded).then(|| RecordedRun {
+            few_cycles: false,
             pauses: &self.timeline.pauses,
             training_ns: (self.warm_ns(), self.span_ns.1),
             steps: None,

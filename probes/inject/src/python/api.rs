@@ -49,13 +49,15 @@ macro_rules! functions {
     (
         required { $(fn $name:ident($($type:ty),*) $(-> $result:ty)?;)* }
         optional { $(fn $optional:ident($($optional_type:ty),*) $(-> $optional_result:ty)?;)* }
+        types { $($kind:ident)* }
     ) => {
-        /// The functions. Each may be called as CPython's manual states; most need the
-        /// interpreter's lock.
+        /// The functions, each of which may be called as CPython's manual states; most need the
+        /// interpreter's lock. And the addresses of types, null if there are none.
         #[expect(non_snake_case, reason = "names of the C API")]
         pub(crate) struct PythonApi {
             $(pub(crate) $name: unsafe extern "C" fn($($type),*) $(-> $result)?,)*
             $(pub(crate) $optional: Option<unsafe extern "C" fn($($optional_type),*) $(-> $optional_result)?>,)*
+            $(pub(crate) $kind: Object,)*
             none: Object,
         }
 
@@ -70,6 +72,7 @@ macro_rules! functions {
                         $($optional: std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($optional_type),*) $(-> $optional_result)?>>(
                             symbol(library, concat!(stringify!($optional), "\0"))
                         ),)*
+                        $($kind: symbol(library, concat!(stringify!($kind), "\0")),)*
                         none: Some(symbol(library, "_Py_NoneStruct\0")).filter(|none| !none.is_null())?,
                     })
                 }
@@ -91,6 +94,7 @@ functions! {
         fn PyErr_Restore(Object, Object, Object);
         fn PyImport_ImportModule(*const c_char) -> Object;
         fn PyImport_GetModuleDict() -> Object;
+        fn PyObject_GetAttr(Object, Object) -> Object;
         fn PyObject_GetAttrString(Object, *const c_char) -> Object;
         fn PyObject_Call(Object, Object, Object) -> Object;
         fn PyUnicode_InternFromString(*const c_char) -> Object;
@@ -134,10 +138,33 @@ functions! {
         fn PyCode_Addr2Line(Object, c_int) -> c_int;
         fn PyMem_GetAllocator(c_int, *mut MemAllocator);
         fn PyMem_SetAllocator(c_int, *const MemAllocator);
+        fn PyObject_GC_Track(Object);
+        fn PyObject_GC_UnTrack(Object);
+        fn PyWeakref_NewRef(Object, Object) -> Object;
+        fn PyFunction_GetCode(Object) -> Object;
+        fn PyMethod_Function(Object) -> Object;
+        fn PyDict_Next(Object, *mut isize, *mut Object, *mut Object) -> c_int;
+        // 3.11
+        fn PyType_GetQualName(Object) -> Object;
+        // 3.12
+        fn PyGen_GetCode(Object) -> Object;
+    }
+    types {
+        PyFunction_Type
+        PyMethod_Type
+        PyCell_Type
+        PyFrame_Type
+        PyTraceBack_Type
+        PyGen_Type
+        PyCoro_Type
+        PyAsyncGen_Type
+        PyDict_Type
+        PyList_Type
     }
 }
 
-// SAFETY: addresses of functions, and of None, which is only ever handed out.
+// SAFETY: addresses of functions, of types that live for ever, and of None, which is only handed
+// out.
 unsafe impl Send for PythonApi {}
 // SAFETY: as above.
 unsafe impl Sync for PythonApi {}

@@ -107,6 +107,7 @@ impl HookedInterpreter {
         match letter {
             Some(b'a') => self.begun(&mut state, ring, generation),
             Some(b'o') => {
+                self.garbage.end();
                 let pause = RingPause {
                     interval: TimeInterval {
                         start_ns: state.start_ns,
@@ -146,6 +147,9 @@ impl HookedInterpreter {
             // Code that only the cache still references must be gone after a full collection, as it
             // is without gctrace.
             state.frames.forget();
+        }
+        if state.live.is_some() {
+            self.garbage.begin(generation == OLDEST);
         }
         let tid = tid();
         let at_ns = now_ns();

@@ -37,11 +37,52 @@ struct CachedCode {
     file: TextId,
 }
 
+/// Reads the names of code objects, in one interpreter.
+pub(crate) struct CodeNames {
+    api: &'static PythonApi,
+    /// Names of their attributes, interned; `None`: there was no memory for them.
+    attributes: Option<[OwnedRef; 2]>,
+}
+
+impl CodeNames {
+    /// The lock must be held.
+    pub(crate) fn new(api: &'static PythonApi) -> Self {
+        // Qualified names: 3.11.
+        let name = match api.PyFrame_GetLasti {
+            Some(_) => c"co_qualname",
+            None => c"co_name",
+        };
+        let attributes = OwnedRef::interned(api, name).zip(OwnedRef::interned(api, c"co_filename"));
+        Self {
+            api,
+            attributes: attributes.map(<[OwnedRef; 2]>::from),
+        }
+    }
+
+    /// Text numbers of a code object's function and file. The lock must be held, the code object
+    /// alive.
+    pub(crate) fn of(&self, ring: &ProcessRing, code: Object) -> (TextId, TextId) {
+        let text = |name: Option<&OwnedRef>| {
+            // SAFETY: as the caller promises. Code objects have no Python code of their own.
+            let text = name.and_then(|name| unsafe {
+                OwnedRef::new(self.api, (self.api.PyObject_GetAttr)(code, name.object()))
+            });
+            ring.text(text.as_ref().and_then(OwnedRef::text).unwrap_or("?"))
+        };
+        let [function, file] = self
+            .attributes
+            .as_ref()
+            .map_or([None; 2], |[name, file]| [Some(name), Some(file)]);
+        (text(function), text(file))
+    }
+}
+
 /// Cache of one interpreter's code objects, for one ring.
 pub(crate) struct FrameCache {
     ring: u32,
     lines: Box<[Option<CachedLine>; PLACES]>,
     codes: Box<[Option<CachedCode>; PLACES]>,
+    attributes: CodeNames,
     /// How frames are read without creating frame objects; `None`: through the C API.
     layout: Option<&'static RawFrameLayout>,
 }
@@ -51,6 +92,7 @@ impl FrameCache {
     pub(crate) fn new(api: &'static PythonApi) -> Self {
         Self {
             layout: RawFrameLayout::verified(api),
+            attributes: CodeNames::new(api),
             ring: 0,
             lines: Box::new([const { None }; PLACES]),
             codes: Box::new([const { None }; PLACES]),
@@ -148,18 +190,7 @@ impl FrameCache {
         {
             return (known.function, known.file);
         }
-        let text = |name| {
-            let text = code.attribute(name);
-            ring.text(text.as_ref().and_then(OwnedRef::text).unwrap_or("?"))
-        };
-        // Qualified names: 3.11.
-        let qualified = api.PyFrame_GetLasti.is_some();
-        let function = text(if qualified {
-            c"co_qualname"
-        } else {
-            c"co_name"
-        });
-        let file = text(c"co_filename");
+        let (function, file) = self.attributes.of(ring, code.object());
         let kept = CachedCode {
             // SAFETY: alive, the caller holds a reference.
             code: unsafe { OwnedRef::share(api, code.object()) },

@@ -4,6 +4,8 @@ use super::api::NULL;
 use super::api::PythonApi;
 use super::callback;
 use super::frames::FrameCache;
+use super::garbage;
+use super::garbage::GarbageHook;
 use super::interpreter::CAPSULE;
 use super::interpreter::CallbackKeys;
 use super::interpreter::HookedInterpreter;
@@ -60,6 +62,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             frames: FrameCache::new(api),
             live: Some(live),
         }),
+        garbage: GarbageHook::new(),
     };
     // From now on its capsule owns it.
     let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));
@@ -69,6 +72,8 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
         .ok_or("gc.callbacks rejects the entry")?;
     watch::begin(interpreter);
     interpreter.introduce(&mut state);
+    drop(state);
+    garbage::install(interpreter);
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use super::api::NULL;
 use super::api::Object;
 use super::api::PythonApi;
 use super::frames::FrameCache;
+use super::garbage::GarbageHook;
 use super::object::OwnedRef;
 use crate::process_ring::ProcessRing;
 use crate::process_ring::now_ns;
@@ -72,6 +73,7 @@ pub(crate) struct HookedInterpreter {
     pub(crate) stack_depth: u32,
     pub(crate) keys: CallbackKeys,
     pub(crate) state: Mutex<InterpreterState>,
+    pub(crate) garbage: GarbageHook,
 }
 
 /// Distinguishes our capsules from others'.

@@ -144,6 +144,29 @@ impl RawFrameLayout {
         }
     }
 
+    /// The line at which a generator, coroutine or asynchronous generator is suspended or has ended;
+    /// 0 if unknown. `code`: its code object.
+    pub(super) fn line_of(&'static self, api: &PythonApi, generator: Object, code: Object) -> u32 {
+        /// Where its frame can start: `gi_iframe` is at 80 in 3.11, and at 72 in 3.12 and 3.13.
+        const PLACES: [usize; 5] = [80, 72, 64, 88, 96];
+        let Some(line) = api.PyCode_Addr2Line else {
+            return 0;
+        };
+        let frames = PLACES.into_iter().map(|place| RawFrame {
+            layout: self,
+            address: generator.wrapping_byte_add(place),
+        });
+        // Its own code is in it, and shows where it is. All places are within a generator.
+        let Some(frame) = frames
+            .into_iter()
+            .find(|frame| frame.code_address() == code)
+        else {
+            return 0;
+        };
+        // SAFETY: the lock is held, the code object alive.
+        u32::try_from(unsafe { line(code, frame.last_instruction()) }).unwrap_or(0)
+    }
+
     /// The calling thread's innermost function frame.
     pub(super) fn innermost(&'static self, api: &PythonApi) -> Option<RawFrame> {
         let get = api.PyThreadState_Get?;

@@ -156,6 +156,7 @@ impl HookedInterpreter {
             }
             self.read_settings(ring, &mut state);
         }
+        self.garbage.finish(self.api);
         state.frames.forget();
         // Released outside the lock: the list may have the last reference to our entry.
         let live = state.live.take();

@@ -6,8 +6,11 @@ use super::ApiLayer;
 use super::CuptiState;
 use super::GpuRecord;
 use super::HookState;
+use super::KINDS_AT_ONCE;
 use super::MalformedRecord;
+use super::RingGarbage;
 use super::RingGpuOp;
+use super::RingKindCount;
 use super::RingPause;
 use super::RingRecord;
 use super::StepMarker;
@@ -152,4 +155,14 @@ wire_records! {
     14 = Dropped { at_ns: u64, count: u64 }
     15 = Flushed { at_ns: u64 }
     16 = StepMark { marker: StepMarker, tid: u32, at_ns: u64, name: TextId }
+    17 = ObjectKind { id: u32, type_name: TextId, function: TextId, file: TextId, line: u32 }
+    18 = Garbage(RingGarbage) {
+        at_ns: u64,
+        tid: u32,
+        interpreter: i64,
+        objects: u64,
+        cost_ns: u64,
+        kinds: u32,
+    }
+    19 = GarbageKinds { tid: u32, counts: [RingKindCount; KINDS_AT_ONCE] }
 }

@@ -102,9 +102,13 @@ impl InjectedProcess {
         trace: &mut RecordingTrace,
         stats: &mut InjectedStats,
     ) {
+        let mut kinds_before = 0;
         if let Some(index) = self.rings.iter().position(|ring| ring.role == hello.role) {
             let mut ring = self.rings.remove(index);
             ring.read(true, &mut self.facts, trace, stats);
+            if let RingState::Python(python) = &ring.meaning {
+                kinds_before = python.last_kind();
+            }
             ring.close(Some(clock::monotonic_ns()), &mut self.facts, trace, stats);
             let origin = self.facts.process.origin;
             self.facts = InjectedProcessFacts::look(self.facts.process.pid, hello, origin);
@@ -115,7 +119,7 @@ impl InjectedProcess {
             consumer,
             inode,
             meaning: match hello.role {
-                RingRole::Python => RingState::Python(Box::new(PythonRing::new(pid))),
+                RingRole::Python => RingState::Python(Box::new(PythonRing::new(pid, kinds_before))),
                 RingRole::Gpu => RingState::Gpu(Box::new(GpuRing::new(pid))),
             },
             counted: (hello.role == RingRole::Python).then(|| CountedAllocations::new(pid)),
@@ -258,6 +262,7 @@ fn lost_name(kind: LostKind) -> &'static str {
         LostKind::Descriptions => "names and lines of code: the ring of the process was full",
         LostKind::GpuWork => "GPU work: the ring of the process was full (--ring-size)",
         LostKind::Steps => "marks of steps: the ring of the process was full",
+        LostKind::Garbage => "garbage of collections: the ring of the process was full",
         LostKind::Calls => "CUDA calls: the ring of the process was full (--ring-size)",
     }
 }
@@ -393,6 +398,10 @@ impl InjectedProcessFacts {
                 step.tid = self.thread(step.tid);
                 self.name_thread(step.tid, trace, stats);
                 trace.output.write(&Record::Step(step));
+            }
+            Record::Garbage(mut garbage) => {
+                garbage.tid = self.thread(garbage.tid);
+                trace.output.write(&Record::Garbage(garbage));
             }
             Record::Settings(settings) => trace.output.settings(settings),
             other => trace.output.write(&other),

@@ -1,5 +1,6 @@
 //! Turns the records of an interpreter's ring into records of the trace. Pure.
 
+use super::garbage::GarbageRecords;
 use super::ring_event::InjectedNotice;
 use super::ring_event::NoticeLevel;
 use super::ring_event::RingEvent;
@@ -13,6 +14,7 @@ use gctrace_event::FrameId;
 use gctrace_event::GcReason;
 use gctrace_event::GcSettings;
 use gctrace_event::Interpreter;
+use gctrace_event::KindId;
 use gctrace_event::Pause;
 use gctrace_event::Record;
 use gctrace_event::StepMark;
@@ -41,6 +43,7 @@ pub(super) struct PythonRing {
     frames: HashMap<u32, FrameId>,
     /// Collections in progress, by thread and interpreter.
     open: HashMap<(u32, i64), OpenPause>,
+    garbage: GarbageRecords,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +54,18 @@ struct OpenPause {
 
 impl PythonRing {
     /// Starts to decode a new ring of the process; all its texts and frames are still to come.
-    pub(super) fn new(pid: u32) -> Self {
+    /// `kinds_before`: the last number of a kind of object in its earlier rings.
+    pub(super) fn new(pid: u32, kinds_before: KindId) -> Self {
         Self {
             pid,
+            garbage: GarbageRecords::new(pid, kinds_before),
             ..Self::default()
         }
+    }
+
+    /// The last number of a kind of object.
+    pub(super) fn last_kind(&self) -> KindId {
+        self.garbage.last_kind()
     }
 
     /// Decodes one record; appends the events that it completes, if any.
@@ -129,6 +139,23 @@ impl PythonRing {
                     stack: self.frames.get(&pause.frame).copied(),
                     ..self.pause(&pause)
                 })));
+            }
+            From::ObjectKind {
+                id,
+                type_name,
+                function,
+                file,
+                line,
+            } => {
+                let code = (function, file, line);
+                let kind = self.garbage.kind(&self.texts, id, type_name, code);
+                ring_events.push(RingEvent::Record(kind));
+            }
+            From::Garbage(head) => {
+                ring_events.extend(self.garbage.head(&head).map(RingEvent::Record));
+            }
+            From::GarbageKinds { tid, counts } => {
+                ring_events.extend(self.garbage.counts(tid, &counts).map(RingEvent::Record));
             }
             From::StepMark {
                 at_ns,
@@ -245,6 +272,9 @@ impl PythonRing {
             HookState::NotWatchingFunction => {
                 format!("calls of the function of --step-function are not recorded{why}")
             }
+            HookState::NotExaminingGarbage => {
+                format!("the garbage of collections is not examined in-process (--garbage){why}")
+            }
             HookState::NotCountingAllocations => format!("allocations are not counted{why}"),
         };
         if count > 0 {
@@ -256,9 +286,13 @@ impl PythonRing {
         if matches!(state, HookState::Failed | HookState::GivenUp) {
             ring_events.push(RingEvent::Unhooked);
         }
+        let weight = match state {
+            HookState::NotExaminingGarbage => NoticeLevel::Note,
+            _ => NoticeLevel::Warning,
+        };
         ring_events.push(RingEvent::Notice(InjectedNotice {
             at_ns,
-            weight: NoticeLevel::Warning,
+            weight,
             text,
         }));
     }

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use gctrace_ebpf::Attachment;
 use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::CollectorArguments;
+use gctrace_ebpf::GarbagePrograms;
 use gctrace_ebpf::PlannedPoint;
 use gctrace_ebpf::ProbePointKind;
 use gctrace_event::Interpreter;
@@ -48,6 +49,10 @@ pub(crate) struct ProbedInterpreters {
     entries: HashMap<FileIdentity, Attachment>,
     warned: HashSet<String>,
     warnings: Vec<String>,
+    /// What is missing and was not asked for.
+    notes: Vec<String>,
+    /// The programs that examine garbage; `None`: it is not recorded by probes.
+    garbage: Option<GarbagePrograms>,
 }
 
 struct ProbedInterpreter {
@@ -57,6 +62,7 @@ struct ProbedInterpreter {
     frames: Option<FrameLayout>,
     resolution: Resolution,
     probes: Attachment,
+    garbage_probe: Option<Attachment>,
     /// When the probes were in place, CLOCK_MONOTONIC in ns.
     since_ns: u64,
 }
@@ -79,9 +85,11 @@ pub(crate) enum ProbeNeed {
 
 impl ProbedInterpreters {
     /// Starts without interpreters. `cache`: folder that keeps resolutions; `None`: none is kept.
-    pub(crate) fn new(cache: Option<CacheDir>) -> Self {
+    /// `garbage`: the programs that examine garbage, if they are to.
+    pub(crate) fn new(cache: Option<CacheDir>, garbage: Option<GarbagePrograms>) -> Self {
         Self {
             cache,
+            garbage,
             ..Self::default()
         }
     }
@@ -120,13 +128,19 @@ impl ProbedInterpreters {
     pub(crate) fn into_probes(self) -> impl Iterator<Item = Attachment> {
         self.armed
             .into_iter()
-            .map(|armed| armed.probes)
+            .flat_map(|armed| [Some(armed.probes), armed.garbage_probe])
+            .flatten()
             .chain(self.entries.into_values())
     }
 
     /// Warnings not yet taken, each once per recording.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
+    }
+
+    /// Notes for the trace not yet taken.
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// Takes why the last examination of a process found what cannot be read or probed, if it did.
@@ -306,7 +320,11 @@ impl ProbedInterpreters {
             return Ok(None);
         };
         self.unprobed.insert(identity, Unexamined::Unprobed);
-        let layout = session.add_layout(resolution.layout.as_ref(), resolution.frames.as_ref())?;
+        let layout = session.add_layout(
+            resolution.layout.as_ref(),
+            resolution.frames.as_ref(),
+            resolution.objects.as_ref(),
+        )?;
         if resolution.layout.is_none() {
             self.warn(format!(
                 "{}: the memory layout of CPython {} is unknown: pauses are timed, but collected objects are not counted",
@@ -319,6 +337,7 @@ impl ProbedInterpreters {
         let probes = session
             .attach(&by_descriptor(&opened), &points)
             .context("the interpreter was found but not probed")?;
+        let garbage_probe = self.probe_garbage(session, &opened, shown, &resolution, layout);
         for warning in &resolution.warnings {
             self.warn(format!("{}: {warning}", shown.display()));
         }
@@ -335,9 +354,47 @@ impl ProbedInterpreters {
             frames: plan::lines(&resolution).cloned(),
             resolution,
             probes,
+            garbage_probe,
             since_ns: clock::monotonic_ns(),
         });
         Ok(Some(index))
+    }
+
+    /// Probes the loop over the garbage; pauses are recorded without it too.
+    fn probe_garbage(
+        &mut self,
+        session: &mut BpfSession,
+        opened: &File,
+        shown: &Path,
+        resolution: &Resolution,
+        layout: u32,
+    ) -> Option<Attachment> {
+        let programs = self.garbage.as_mut()?;
+        let Some(point) = plan::garbage(resolution, layout) else {
+            let why = match resolution.free_threaded {
+                true => "a free-threaded collector keeps no list of it that probes could read",
+                false => "its list was not found in this build",
+            };
+            self.notes.push(format!(
+                "{}: what collections free is not recorded: {why}",
+                shown.display()
+            ));
+            return None;
+        };
+        let offset = point.entry?;
+        let index = session.add_point(&point);
+        let attached = index.and_then(|index| programs.attach(&by_descriptor(opened), offset, index));
+        match attached {
+            Ok(attachment) => Some(attachment),
+            Err(error) => {
+                let error = crate::text::chain(&error.into());
+                self.warn(format!(
+                    "{}: what collections free is not recorded: {error}",
+                    shown.display()
+                ));
+                None
+            }
+        }
     }
 
     /// Whether Python runs there, or its pauses, are unknown: must never count as "no Python".

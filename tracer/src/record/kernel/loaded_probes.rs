@@ -1,14 +1,17 @@
 //! Prepared before a program is touched: the BPF programs, the counters, the guardian.
 
 use crate::args::CounterChoice;
+use crate::args::GarbageDetail;
 use crate::args::RecordConfig;
 use crate::guardian::Guardian;
 use crate::launch::CacheDir;
 use crate::launch::Invoker;
+use crate::record::clock;
 use crate::record::kernel::KernelSource;
 use crate::record::kernel::allocations::AllocationWindows;
 use crate::record::kernel::counters::CounterRecording;
 use crate::record::kernel::cuda_probes::CudaProbes;
+use crate::record::kernel::garbage::GarbageKinds;
 use crate::record::kernel::interpreters::ProbedInterpreters;
 use crate::record::kernel::pressure::PressureIntervals;
 use crate::record::kernel::recorded_processes::RecordedProcesses;
@@ -17,10 +20,14 @@ use crate::record::kernel::stopped_programs::StoppedPrograms;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::GarbagePrograms;
 use gctrace_ebpf::KernelSupport;
 use gctrace_ebpf::SessionConfig;
 use gctrace_ebpf::StoppedProcesses;
 use std::collections::HashMap;
+
+/// With `--garbage cycles`: probes copy no references between objects.
+const NO_CYCLES: &str = "--garbage cycles: from the kernel only the types of garbage are recorded; cycles need in-process recording (--mode both)";
 
 /// The loaded BPF programs, before the trace is created.
 pub(crate) struct LoadedProbes {
@@ -28,19 +35,25 @@ pub(crate) struct LoadedProbes {
     pub(crate) counting: CounterRecording,
     /// Why arenas are not counted, if so.
     arenas: Result<(), gctrace_ebpf::Error>,
+    /// The programs that examine garbage, if they are to; or why there are none.
+    garbage: Option<Result<GarbagePrograms, gctrace_ebpf::Error>>,
 }
 
 impl LoadedProbes {
     /// Loads the programs and opens the counters.
-    pub(crate) fn open(config: &RecordConfig) -> anyhow::Result<Self> {
+    /// `alone`: the library, which examines garbage itself, is not injected for collections.
+    pub(crate) fn open(config: &RecordConfig, alone: bool) -> anyhow::Result<Self> {
         let counting = CounterRecording::examine(config.counters.counters());
         warn_of_missing(&counting, &config.counters);
         let (mut session, counting) = open_session(config, counting, config.follow)?;
         let arenas = session.count_arenas();
+        let wanted = alone && config.garbage != GarbageDetail::Off;
+        let garbage = wanted.then(|| GarbagePrograms::load(&session, config.garbage_budget));
         Ok(Self {
             session,
             counting,
             arenas,
+            garbage,
         })
     }
 
@@ -58,6 +71,22 @@ impl LoadedProbes {
         if let Err(error) = self.arenas {
             trace.note(&crate::text::chain(&error.into()));
         }
+        let garbage = match self.garbage {
+            Some(Ok(programs)) => {
+                if config.garbage == GarbageDetail::Cycles {
+                    trace.note(NO_CYCLES);
+                }
+                Some(programs)
+            }
+            Some(Err(error)) => {
+                let error = crate::text::chain(&error.into());
+                let note = format!("what collections free is not recorded: {error}");
+                tracing::info!("{note}");
+                trace.output.note(None, clock::monotonic_ns(), note);
+                None
+            }
+            None => None,
+        };
         let mut allocations = None;
         if let Some(budget) = config.alloc_budget {
             let shared = session.shared_maps()?;
@@ -66,10 +95,11 @@ impl LoadedProbes {
         }
         Ok(KernelSource {
             session,
-            interpreters: ProbedInterpreters::new(CacheDir::open(invoker)),
+            interpreters: ProbedInterpreters::new(CacheDir::open(invoker), garbage),
             processes: RecordedProcesses::default(),
             stacks: StackResolver::default(),
             pressures: PressureIntervals::new(),
+            garbage: GarbageKinds::default(),
             allocations,
             cuda,
             counting: self.counting,

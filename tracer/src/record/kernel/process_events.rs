@@ -27,7 +27,13 @@ impl KernelSource {
                     cuda.pause(&pause.pause);
                 }
                 trace.probed(&pause);
+                self.garbage.pause(&pause.pause, &self.stacks, &mut trace.output);
             }
+            KernelEvent::Type(seen) => {
+                let layout = self.interpreters.frame_layout(seen.layout);
+                self.garbage.type_seen(&seen, layout);
+            }
+            KernelEvent::Garbage(garbage) => self.garbage.garbage(garbage),
             KernelEvent::Code(code) => {
                 let layout = self.interpreters.frame_layout(code.layout);
                 self.stacks.code(&code, layout, &mut trace.frames);

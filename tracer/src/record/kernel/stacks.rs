@@ -116,6 +116,11 @@ impl StackResolver {
         self.lost
     }
 
+    /// Function, file and line of a known code object, at this instruction of it.
+    pub(crate) fn place(&self, pid: u32, frame: CapturedFrame) -> Option<FrameNode> {
+        self.node(pid, frame, None)
+    }
+
     fn node(&self, pid: u32, frame: CapturedFrame, parent: Option<FrameId>) -> Option<FrameNode> {
         let code = self.processes.get(&pid)?.codes.get(&frame.code)?;
         Some(FrameNode {

@@ -13,7 +13,7 @@ use crate::render::verdict_lines;
 use gctrace_analysis::report::Report;
 
 /// The first screen, after checks that apply to every one.
-fn screen(report: &Report) -> String {
+pub(super) fn screen(report: &Report) -> String {
     let traces = ["trace.json".to_owned()];
     let money = Some((2.5, Some(8)));
     let text = first_screen(report, &traces, money, Style::OF_FILES);

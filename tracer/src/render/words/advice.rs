@@ -1,5 +1,6 @@
 //! The words of each advice.
 
+use super::cycles;
 use super::places;
 use crate::units;
 use crate::units::count;
@@ -46,13 +47,16 @@ pub(super) fn word(advice: &mut Advice, report: &Report) {
         AdviceId::SwappedOut => swapped_out(report, &times),
         AdviceId::RecordReasons => record_reasons(report, &times),
         AdviceId::Uncollectable => uncollectable(report),
+        AdviceId::BreakCycles => break_cycles(report, &times),
     };
     let some = |text: String| (!text.is_empty()).then_some(text);
     advice.action = text.action.to_owned();
     advice.why = text.why;
     advice.code = some(text.code);
     advice.risk = some(text.risk);
+    // Of a program without the cycles, what an unchanged one assumes does not hold.
     if report.gpu_cost.is_some()
+        && advice.id != AdviceId::BreakCycles
         && let Some(what) = report.prediction(advice.id)
     {
         advice.why += &replayed(what);
@@ -458,6 +462,43 @@ fn record_reasons(report: &Report, times: &PauseTimes) -> AdviceText {
                grep -rn --include='*.py' 'gc.collect' ."
             .to_owned(),
         ..AdviceText::default()
+    }
+}
+
+fn break_cycles(report: &Report, times: &PauseTimes) -> AdviceText {
+    let garbage = report
+        .processes
+        .iter()
+        .filter_map(|process| process.garbage.as_ref())
+        .find(|garbage| {
+            garbage
+                .verdict
+                .as_ref()
+                .is_some_and(|own| own.finding.is_all())
+        });
+    let Some((garbage, main)) = garbage.and_then(|own| Some((own, &own.verdict.as_ref()?.finding)))
+    else {
+        return AdviceText::default();
+    };
+    let automatic = times.automatic();
+    AdviceText {
+        action: cycles::ACTION,
+        why: format!(
+            "{} {} of the garbage {} from them. Automatic collections took {} ({} of the pause \
+             time); they start when garbage accumulates, and without these cycles reference counts \
+             free it at once.",
+            cycles::verdict(garbage, main),
+            percent(main.ratio),
+            if main.per_step.is_some() {
+                "of training comes"
+            } else {
+                "comes"
+            },
+            duration(automatic.time_ns),
+            percent(times.share(automatic)),
+        ),
+        code: cycles::code(garbage, main),
+        risk: cycles::RISK.to_owned(),
     }
 }
 

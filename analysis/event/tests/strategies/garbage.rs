@@ -1,0 +1,69 @@
+//! Records of garbage, its kinds of objects and its cycles, any.
+
+use super::count;
+use super::time;
+use gctrace_event::CycleCount;
+use gctrace_event::CycleEdge;
+use gctrace_event::CycleSignature;
+use gctrace_event::Garbage;
+use gctrace_event::KindCount;
+use gctrace_event::ObjectKind;
+use gctrace_event::Record;
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+
+pub(crate) fn record() -> impl Strategy<Value = Record> {
+    prop_oneof![1 => kind(), 1 => cycle(), 2 => garbage()]
+}
+
+prop_compose! {
+    fn kind()(
+        (pid, id, line) in any::<(u32, u32, Option<u32>)>(),
+        (type_name, function, file) in any::<(String, Option<String>, Option<String>)>(),
+    ) -> Record {
+        Record::ObjectKind(ObjectKind { pid, id, type_name, function, file, line })
+    }
+}
+
+prop_compose! {
+    fn cycle()(
+        (pid, id) in any::<(u32, u32)>(),
+        edges in vec(any::<(u32, Option<String>)>(), 0..4),
+    ) -> Record {
+        let edge = |(kind, name)| CycleEdge { kind, name };
+        Record::CycleSignature(CycleSignature { pid, id, edges: edges.into_iter().map(edge).collect() })
+    }
+}
+
+prop_compose! {
+    fn kind_count()(
+        kind in any::<u32>(),
+        objects in any::<u64>(),
+        bytes in count(),
+    ) -> KindCount {
+        KindCount { kind, objects, bytes }
+    }
+}
+
+prop_compose! {
+    fn cycle_count()(
+        cycle in any::<u32>(),
+        (count, objects, held_objects) in any::<(u64, u64, u64)>(),
+        bytes in count(),
+    ) -> CycleCount {
+        CycleCount { cycle, count, objects, held_objects, bytes }
+    }
+}
+
+prop_compose! {
+    fn garbage()(
+        (pid, tid, at_ns) in (any::<u32>(), any::<u32>(), time()),
+        interpreter in any::<Option<i64>>(),
+        (objects, cost_ns) in (any::<u64>(), count()),
+        kinds in vec(kind_count(), 0..4),
+        cycles in of(vec(cycle_count(), 0..4)),
+    ) -> Record {
+        Record::Garbage(Garbage { pid, tid, at_ns, interpreter, objects, kinds, cycles, cost_ns })
+    }
+}

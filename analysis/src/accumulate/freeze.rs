@@ -1,0 +1,125 @@
+//! Whether a process froze its heap, and what its collector still frees.
+//!
+//! Nothing in an interpreter counts frozen objects: a freeze is inferred from full collections that
+//! go through much less than the one before left.
+
+use super::add_to;
+use super::growth::traversed;
+use crate::report::AfterFreeze;
+use crate::report::Basis;
+use gctrace_event::GcReason;
+use gctrace_event::Pause;
+
+/// A full collection that went through less than one in this many of the objects that the one
+/// before left shows a freeze: programs seldom free so much at once by references alone.
+const FROZEN: u64 = 2;
+/// A heap of fewer objects shows none: an import or a model is larger.
+const SMALLEST: u64 = 10_000;
+
+/// The pauses of the main interpreter, in the order of their ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FreezeWatch {
+    /// Objects that the last full collection left.
+    left: Option<u64>,
+    after: Option<SinceFreeze>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SinceFreeze {
+    at_ns: u64,
+    frozen_objects: u64,
+    collections: u64,
+    freed: u64,
+}
+
+impl FreezeWatch {
+    /// Adds a pause; `full`: whether it went through the whole heap. Other interpreters have heaps
+    /// of their own and are ignored, and so is the end of the interpreter.
+    pub(crate) fn add(&mut self, pause: &Pause, full: bool) {
+        let own = pause.interpreter.unwrap_or(0) == 0;
+        if !own || pause.unfinished || pause.reason == GcReason::Shutdown {
+            return;
+        }
+        if full && let Some(traversed) = traversed(pause) {
+            let before = self
+                .left
+                .replace(traversed - pause.collected.unwrap_or(0).min(traversed));
+            let before = before.filter(|before| *before >= SMALLEST && traversed < before / FROZEN);
+            if let Some(before) = before.filter(|_| self.after.is_none()) {
+                self.after = Some(SinceFreeze {
+                    at_ns: pause.start_ns,
+                    frozen_objects: before - traversed,
+                    collections: 0,
+                    freed: 0,
+                });
+            }
+        }
+        if let Some(after) = self
+            .after
+            .as_mut()
+            .filter(|_| pause.reason != GcReason::Manual)
+        {
+            after.collections += 1;
+            add_to(&mut after.freed, pause.collected.unwrap_or(0));
+        }
+    }
+
+    /// `None` unless a freeze was seen.
+    pub(crate) fn report(&self, started_ns: u64) -> Option<AfterFreeze> {
+        let after = self.after?;
+        Some(AfterFreeze {
+            basis: Basis::Inferred,
+            after_start_ns: after.at_ns.saturating_sub(started_ns),
+            frozen_objects: after.frozen_objects,
+            collections: after.collections,
+            freed: after.freed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(start_ns: u64, left: u64, collected: u64, reason: GcReason) -> Pause {
+        Pause {
+            start_ns,
+            end_ns: start_ns + 1,
+            generation: 2,
+            reason,
+            collected: Some(collected),
+            oldest_objects: Some(left),
+            ..Pause::default()
+        }
+    }
+
+    #[test]
+    fn a_heap_that_is_left_out_was_frozen() {
+        let mut watch = FreezeWatch::default();
+        watch.add(&full(5, 40_000, 1_000, GcReason::Automatic), true);
+        watch.add(&full(10, 50_000, 0, GcReason::Manual), true);
+        assert_eq!(watch.report(0), None);
+        watch.add(&full(20, 900, 100, GcReason::Automatic), true);
+        let young = Pause {
+            generation: 0,
+            ..full(30, 900, 7, GcReason::Automatic)
+        };
+        watch.add(&young, false);
+        watch.add(&full(40, 900, 7, GcReason::Manual), true);
+        watch.add(&full(50, 0, 70_000, GcReason::Shutdown), true);
+        let after = watch.report(15).unwrap();
+        assert_eq!((after.after_start_ns, after.frozen_objects), (5, 49_000));
+        assert_eq!((after.collections, after.freed), (2, 107));
+    }
+
+    #[test]
+    fn what_the_collector_frees_is_no_freeze() {
+        let mut watch = FreezeWatch::default();
+        watch.add(&full(10, 50_000, 0, GcReason::Automatic), true);
+        watch.add(&full(20, 900, 49_100, GcReason::Automatic), true);
+        let mut other = full(30, 10, 0, GcReason::Automatic);
+        other.interpreter = Some(3);
+        watch.add(&other, true);
+        assert_eq!(watch.report(0), None);
+    }
+}

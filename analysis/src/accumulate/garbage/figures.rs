@@ -1,0 +1,236 @@
+//! From sums of garbage to the report: shares, estimates for all collections, figures per step.
+
+use super::Counted;
+use super::CycleSums;
+use super::GarbageSums;
+use super::KindSums;
+use super::per_step::StepTicks;
+use super::table::RowSums as _;
+use crate::accumulate::sum;
+use crate::accumulate::tally::rate;
+use crate::accumulate::tally::ratio;
+use crate::gpu::timeline::StepSpan;
+use crate::remedy::cycles;
+use crate::report::Basis;
+use crate::report::GarbageCycle;
+use crate::report::GarbageEdge;
+use crate::report::GarbageEstimate;
+use crate::report::GarbageKind;
+use crate::report::GarbageReport;
+use crate::report::MainCycles;
+use crate::report::PerStep;
+use crate::report::Worded;
+use gctrace_event::ObjectKind;
+
+/// Cycles in a verdict, at most: more are no few.
+const MAIN_CYCLES: usize = 8;
+/// From this share of the garbage on cycles are in the verdict.
+const MOSTLY: f64 = 0.5;
+/// A generation that freed less than this part of everything need not be examined for an estimate.
+const NEGLIGIBLE: f64 = 0.01;
+/// Kinds and cycles in a report.
+pub(super) const KINDS_REPORTED: usize = 64;
+/// See [`KINDS_REPORTED`].
+pub(super) const CYCLES_REPORTED: usize = 32;
+
+impl GarbageSums {
+    /// `None` if no collection was examined. `observed_ns`: how long the process was recorded;
+    /// `steps`: its training steps, of one thread by start.
+    pub(crate) fn report(
+        &self,
+        observed_ns: u64,
+        device_bytes: Option<u64>,
+        steps: &[StepSpan],
+    ) -> Option<GarbageReport> {
+        if self.examined == 0 {
+            return None;
+        }
+        let (examined, collected) = self.freed();
+        let view = ReportView {
+            sums: self,
+            basis: match examined < collected {
+                true => Basis::Inferred,
+                false => Basis::Measured,
+            },
+            observed_ns,
+            ticks: StepTicks::of(&self.garbage, steps),
+        };
+        let kinds: Vec<GarbageKind> = self
+            .kinds
+            .ranked()
+            .into_iter()
+            .take(KINDS_REPORTED)
+            .map(|(kind, sums)| view.kind(kind, sums))
+            .collect();
+        let cycles = self.cycle_garbage.map(|_| {
+            let ranked = self.cycles.ranked().into_iter().take(CYCLES_REPORTED);
+            ranked
+                .map(|(edges, sums)| view.cycle(edges, sums))
+                .collect::<Vec<GarbageCycle>>()
+        });
+        let listed = sum(kinds.iter().map(|kind| kind.objects));
+        let in_cycles = cycles.iter().flatten();
+        let in_cycles = sum(in_cycles.map(|own| own.objects.saturating_add(own.held_objects)));
+        let cycle_garbage = self.cycle_garbage.unwrap_or(0);
+        let verdict = cycles.as_ref().and_then(|cycles| view.main_cycles(cycles));
+        Some(GarbageReport {
+            collections: self.collections.max(self.examined),
+            examined: self.examined,
+            examined_ratio: ratio(examined, collected),
+            objects: self.objects,
+            bytes: self.bytes,
+            device_bytes,
+            cost_ns: self.cost_ns,
+            kinds,
+            other_objects: self.objects.saturating_sub(listed),
+            cycles,
+            cycle_garbage,
+            other_cycle_objects: cycle_garbage.saturating_sub(in_cycles),
+            steps: view.ticks.is_some().then_some(steps.len() as u64),
+            verdict: verdict.map(Worded::from),
+        })
+    }
+}
+
+/// What the rows of a report share.
+struct ReportView<'a> {
+    sums: &'a GarbageSums,
+    basis: Basis,
+    observed_ns: u64,
+    ticks: Option<StepTicks>,
+}
+
+impl ReportView<'_> {
+    fn kind(&self, kind: &ObjectKind, sums: &KindSums) -> GarbageKind {
+        let objects = sums.objects.total();
+        let estimate = self.estimate(&sums.objects);
+        GarbageKind {
+            type_name: kind.type_name.clone(),
+            function: kind.function.clone(),
+            file: kind.file.clone(),
+            line: kind.line,
+            objects,
+            bytes: sums.bytes,
+            ratio: ratio(objects, self.sums.objects).unwrap_or(0.0).min(1.0),
+            estimate,
+            per_step: self.per_step(&sums.objects, estimate),
+        }
+    }
+
+    fn cycle(&self, edges: &[GarbageEdge], sums: &CycleSums) -> GarbageCycle {
+        let estimate = self.estimate(&sums.count);
+        GarbageCycle {
+            edges: edges.to_vec(),
+            shape: cycles::shape(edges),
+            location: cycles::location(edges),
+            count: sums.count.total(),
+            objects: sums.objects,
+            held_objects: sums.held_objects,
+            bytes: sums.bytes,
+            ratio: ratio(sums.weight(), self.sums.cycle_garbage.unwrap_or(0))
+                .unwrap_or(0.0)
+                .min(1.0),
+            estimate,
+            per_step: self.per_step(&sums.count, estimate),
+        }
+    }
+
+    /// Each generation's count, as many times as all its collections freed what the examined ones
+    /// did.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an estimate needs no more than 52 bits; casts of floats saturate"
+    )]
+    fn estimate(&self, counted: &Counted) -> Option<GarbageEstimate> {
+        let all = self.sums.freed().1;
+        let mut count = 0.0;
+        for (own, stratum) in counted.by_generation.iter().zip(&self.sums.strata) {
+            count += match ratio(stratum.collected, stratum.examined) {
+                Some(times) => *own as f64 * times.max(1.0),
+                None if ratio(stratum.collected, all).is_some_and(|part| part > NEGLIGIBLE) => {
+                    return None;
+                }
+                None => *own as f64,
+            };
+        }
+        let count = match self.basis {
+            Basis::Measured => counted.total(),
+            _ => count as u64,
+        };
+        Some(GarbageEstimate {
+            basis: self.basis,
+            count,
+            per_s: rate(count, self.observed_ns),
+        })
+    }
+
+    /// The fewest cycles that nearly all garbage comes from, or the few that half of it does.
+    fn main_cycles(&self, cycles: &[GarbageCycle]) -> Option<MainCycles> {
+        // With steps only the garbage of training counts: imports leave some once.
+        let all = self
+            .ticks
+            .as_ref()
+            .map(|ticks| ticks.per_step(&self.sums.garbage));
+        let times = self.scale();
+        let share = |cycle: &GarbageCycle| match all {
+            None => cycle.ratio,
+            Some(all) => {
+                let objects = cycle.objects.saturating_add(cycle.held_objects);
+                let each = ratio(objects, cycle.count).unwrap_or(0.0);
+                let mean = cycle.per_step.map_or(0.0, |own| own.mean);
+                let garbage = all.map_or(0.0, |(mean, _)| mean * times);
+                if garbage > 0.0 {
+                    each * mean / garbage
+                } else {
+                    0.0
+                }
+            }
+        };
+        let mut order: Vec<(usize, f64)> = cycles.iter().map(share).enumerate().collect();
+        order.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let mut main = MainCycles {
+            cycles: Vec::new(),
+            ratio: 0.0,
+            per_step: all.is_some().then_some(PerStep {
+                basis: self.basis,
+                mean: 0.0,
+                constant: true,
+            }),
+            per_s: Some(0.0),
+            basis: self.basis,
+        };
+        for (index, share) in order.into_iter().take(MAIN_CYCLES) {
+            let cycle = cycles.get(index).filter(|_| share > 0.0 && !main.is_all());
+            let Some(cycle) = cycle else {
+                break;
+            };
+            main.cycles.push(index);
+            main.ratio = (main.ratio + share).min(1.0);
+            let per_s = cycle.estimate.and_then(|own| own.per_s);
+            main.per_s = main.per_s.zip(per_s).map(|(sum, own)| sum + own);
+            if let Some((sum, own)) = main.per_step.as_mut().zip(cycle.per_step) {
+                sum.mean += own.mean;
+                sum.constant &= own.constant;
+            }
+        }
+        (main.ratio >= MOSTLY).then_some(main)
+    }
+
+    /// The number of times that the garbage of all collections is that of the examined ones.
+    fn scale(&self) -> f64 {
+        let (examined, collected) = self.sums.freed();
+        ratio(collected, examined).unwrap_or(1.0).max(1.0)
+    }
+
+    fn per_step(&self, counted: &Counted, estimate: Option<GarbageEstimate>) -> Option<PerStep> {
+        let (mean, constant) = self.ticks.as_ref()?.per_step(&counted.series)?;
+        let times = ratio(estimate?.count, counted.total())?;
+        Some(PerStep {
+            basis: self.basis,
+            mean: mean * times,
+            constant,
+        })
+    }
+}

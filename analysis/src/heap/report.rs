@@ -1,0 +1,315 @@
+//! Answers about heaps as data, schema `gctrace.heap/1` (docs/report-schema.md).
+
+use super::HeapHeader;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The answer to one question of `gctrace heap`.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct HeapReport {
+    /// Name and version of this schema: always `gctrace.heap/1`.
+    pub schema: &'static str,
+    /// The heaps that it is about, in the order given.
+    pub heaps: Vec<HeapFacts>,
+    /// The answer.
+    #[serde(flatten)]
+    pub answer: HeapAnswer,
+}
+
+impl HeapReport {
+    /// The value of `schema`.
+    pub const SCHEMA: &'static str = "gctrace.heap/1";
+}
+
+/// A heap as a whole. All figures are measured.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct HeapFacts {
+    /// Its file.
+    pub file: String,
+    /// When and how it was taken.
+    pub header: HeapHeader,
+    /// Number of objects.
+    pub objects: u64,
+    /// Those that the collector tracks.
+    pub tracked: u64,
+    /// Those in the permanent generation (`gc.freeze()`).
+    pub frozen: u64,
+    /// Number of references between them.
+    pub references: u64,
+    /// Their own memory in bytes, as far as known.
+    pub bytes: u64,
+    /// Objects whose bytes are unknown: sums of bytes are lower bounds.
+    pub objects_of_unknown_bytes: u64,
+    /// Objects that no root reaches, tracked ones and what only they refer to.
+    pub garbage: HeapCount,
+    /// Objects that something outside the heap holds; the safe side, if references are missing.
+    pub held_outside: u64,
+    /// Objects with fewer references than the heap shows, which is impossible: something was
+    /// misread.
+    pub contradictions: u64,
+}
+
+/// Objects and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct HeapCount {
+    /// Number of objects.
+    pub objects: u64,
+    /// Their own memory in bytes, as far as known.
+    pub bytes: u64,
+}
+
+impl HeapCount {
+    pub(super) fn add(&mut self, bytes: Option<u64>) {
+        self.add_all(Self {
+            objects: 1,
+            bytes: bytes.unwrap_or(0),
+        });
+    }
+
+    pub(super) fn add_all(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// Answers, by question.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeapAnswer {
+    /// `gctrace heap show`.
+    Show(ShowAnswer),
+    /// `gctrace heap why`.
+    Why(WhyAnswer),
+    /// `gctrace heap dominators`.
+    Dominators(DominatorsAnswer),
+    /// `gctrace heap diff`.
+    Diff(DiffAnswer),
+}
+
+/// What a heap consists of.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ShowAnswer {
+    /// Objects by type, most bytes first.
+    pub types: Vec<TypeRow>,
+    /// Objects of further types.
+    pub others: HeapCount,
+    /// Number of these types.
+    pub other_types: u64,
+}
+
+/// The objects of one type.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct TypeRow {
+    /// Qualified name, preceded by its module unless that is `builtins`.
+    pub type_name: String,
+    /// All of them.
+    pub all: HeapCount,
+    /// Number in each generation, youngest first; zeros where generations are unknown.
+    pub generations: [u64; 3],
+    /// Number in the permanent generation.
+    pub frozen: u64,
+    /// Number that the collector does not track.
+    pub untracked: u64,
+    /// Those that no root reaches.
+    pub garbage: HeapCount,
+}
+
+/// An object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct HeapObject {
+    /// Address as `hex(id())` returns it.
+    pub address: String,
+    /// Its type, preceded by its module unless that is `builtins`.
+    pub type_name: String,
+    /// Of functions, frames, classes and the like: the qualified name.
+    pub function: Option<String>,
+    /// File of that code.
+    pub file: Option<String>,
+    /// Its first line; of frames, generators and tracebacks the line being executed.
+    pub line: Option<u32>,
+    /// What it is: a module's name, the beginning of a text.
+    pub label: Option<String>,
+    /// Its own memory in bytes; `null` if unknown.
+    pub bytes: Option<u64>,
+    /// Number of references that it has to objects of the heap.
+    pub refers_to: u64,
+    /// Its reference count; `null` if it is immortal or unknown.
+    pub references: Option<u32>,
+}
+
+/// A chain of references.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct HeapPath {
+    /// What holds its first object; `null` for a cycle of garbage.
+    pub root: Option<String>,
+    /// Its objects, each referring to the next; of a cycle the last one refers to the first.
+    pub steps: Vec<PathStep>,
+    /// Number of objects left out in the middle of a long path.
+    pub omitted: u64,
+    /// Position in `steps` of the first object after those left out; `null` if none are.
+    pub omitted_before: Option<u64>,
+}
+
+/// An object of a path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct PathStep {
+    /// The reference to it as Python writes it; `null` for the first, and if it has no name.
+    pub name: Option<String>,
+    /// The object.
+    pub object: HeapObject,
+}
+
+/// Why objects are alive.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct WhyAnswer {
+    /// The type or address that was asked about.
+    pub target: String,
+    /// The objects found.
+    pub found: HeapCount,
+    /// The objects by what holds them, most objects first.
+    pub groups: Vec<WhyGroup>,
+    /// Objects in further groups.
+    pub others: HeapCount,
+    /// Number of these groups.
+    pub other_groups: u64,
+}
+
+/// Objects that are held in the same way: by paths that differ only in positions within
+/// containers, and in the length of chains.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct WhyGroup {
+    /// How sure it is that they are held.
+    pub held: Held,
+    /// The objects.
+    pub count: HeapCount,
+    /// Where the example is, as Python would write it: `train.py:12 collect.__defaults__[0]`;
+    /// `null` for garbage.
+    pub place: Option<String>,
+    /// The shortest path to one of them; for garbage a shortest cycle through it, without steps if
+    /// it is in none.
+    pub example: HeapPath,
+}
+
+/// By what an object is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Held {
+    /// By a root that has a name.
+    Root,
+    /// By something outside the heap: a reference that is not an object's, or could not be read.
+    Outside,
+    /// By nothing: it is garbage.
+    Nothing,
+}
+
+/// What retains most.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct DominatorsAnswer {
+    /// Bytes of all objects that are alive, as far as known.
+    pub alive_bytes: u64,
+    /// Share of `alive_bytes` from which on an object is a suspect.
+    pub suspect_share: f64,
+    /// Objects that retain at least that share, each where its memory is held together: no smaller
+    /// one holds it. Largest first.
+    pub suspects: Vec<Suspect>,
+    /// Objects that depend on no other object alone, those that retain most first.
+    pub largest: Vec<RetainedRow>,
+}
+
+/// A leak suspect.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Suspect {
+    /// What holds it, as far as the path shows.
+    pub holder: SuspectHolder,
+    /// The object and what it retains.
+    #[serde(flatten)]
+    pub row: RetainedRow,
+    /// What it retains, by type of the objects, most bytes first; at most three.
+    pub mostly: Vec<RetainedType>,
+}
+
+/// Objects of one type among those that an object retains.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RetainedType {
+    /// The type.
+    pub type_name: String,
+    /// Its objects.
+    pub count: HeapCount,
+}
+
+/// A usual place of leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspectHolder {
+    /// A default argument of a function, which lives as long as the function.
+    DefaultArgument,
+    /// The cache of `functools.lru_cache` or `functools.cache`.
+    LruCache,
+    /// Hooks or callbacks that were registered and not removed.
+    Hooks,
+    /// A traceback, which holds the frames it went through and their variables.
+    Traceback,
+    /// A variable that a function closes over.
+    Closure,
+    /// An attribute of a class.
+    ClassAttribute,
+    /// A variable of a module.
+    ModuleAttribute,
+    /// A variable of a function that runs.
+    Frame,
+    /// Something else.
+    Other,
+}
+
+/// An object and what it retains.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RetainedRow {
+    /// Where it is, as Python would write it: `train.py:12 collect.__defaults__[0]`.
+    pub place: String,
+    /// The object.
+    pub object: HeapObject,
+    /// What would be freed with it, itself included.
+    pub retained: HeapCount,
+}
+
+/// What changed between heaps.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct DiffAnswer {
+    /// Objects of the last heap that are not in the first and, of three, are in the second.
+    pub born: HeapCount,
+    /// Objects of the first heap that are not in the last.
+    pub gone: HeapCount,
+    /// Objects of the last heap with address, type and label of an older one that are taken for
+    /// new ones all the same, because of their age (docs/report-schema.md).
+    pub reused_addresses: u64,
+    /// By type, most `born` bytes first, then most objects.
+    pub types: Vec<DiffRow>,
+    /// By what holds them: the nearest object of the first heap that dominates them.
+    pub owners: Vec<OwnerRow>,
+}
+
+/// Change of one type.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct DiffRow {
+    /// The type.
+    pub type_name: String,
+    /// Objects in each heap.
+    pub heaps: Vec<HeapCount>,
+    /// As [`DiffAnswer::born`].
+    pub born: HeapCount,
+    /// As [`DiffAnswer::gone`].
+    pub gone: HeapCount,
+}
+
+/// New objects below one older object.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct OwnerRow {
+    /// Where the owner is, as Python would write it.
+    pub place: String,
+    /// The owner; `null` if no single older object dominates them.
+    pub owner: Option<HeapObject>,
+    /// The new objects.
+    pub born: HeapCount,
+    /// Their most frequent type.
+    pub mostly: String,
+}

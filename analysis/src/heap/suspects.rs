@@ -1,0 +1,211 @@
+//! Leak suspects: objects that retain a large share of all memory.
+//!
+//! As Eclipse MAT does, a suspect is the object where its memory comes together: it retains at
+//! least the share, and none of those it dominates does. Of a chain (a linked list) it is the first
+//! one.
+
+use super::NodeIndex;
+use super::dominators::Dominators;
+use super::names::Place;
+use super::reach::Heap;
+use super::report::DominatorsAnswer;
+use super::report::HeapCount;
+use super::report::RetainedRow;
+use super::report::RetainedType;
+use super::report::Suspect;
+use super::report::SuspectHolder;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Share of the bytes from which on an object is a suspect (the default of Eclipse MAT).
+const SHARE: f64 = 0.1;
+/// Longest pattern of types and references that makes a chain, and how often it must repeat.
+const LONGEST_PERIOD: usize = 6;
+const REPEATS: usize = 3;
+/// Types that are named of what a suspect retains.
+const MOSTLY: usize = 3;
+
+impl Heap {
+    /// What retains most; at most `most` rows besides the suspects.
+    #[must_use]
+    pub fn retained(&self, dominators: &Dominators, most: usize) -> DominatorsAnswer {
+        let alone = |node: &&NodeIndex| dominators.immediate(**node).is_none();
+        let mut largest: Vec<NodeIndex> =
+            dominators.order().iter().filter(alone).copied().collect();
+        let alive_bytes = largest.iter().fold(0_u64, |sum, node| {
+            sum.saturating_add(dominators.retained(*node).bytes)
+        });
+        let bytes = |node: &NodeIndex| (Reverse(dominators.retained(*node).bytes), *node);
+        largest.sort_by_key(bytes);
+        largest.truncate(most);
+        let mut suspects = self.accumulation_points(dominators, alive_bytes);
+        suspects.sort_by_key(bytes);
+        let mut mostly = self.mostly(dominators, &suspects);
+        let suspect = |node: NodeIndex| Suspect {
+            holder: self.suspect_holder(node),
+            row: self.retained_row(node, dominators),
+            mostly: mostly.remove(&node).unwrap_or_default(),
+        };
+        DominatorsAnswer {
+            alive_bytes,
+            suspect_share: SHARE,
+            suspects: suspects.into_iter().map(suspect).collect(),
+            largest: largest
+                .into_iter()
+                .map(|node| self.retained_row(node, dominators))
+                .collect(),
+        }
+    }
+
+    fn retained_row(&self, node: NodeIndex, dominators: &Dominators) -> RetainedRow {
+        let retained = dominators.retained(node);
+        RetainedRow {
+            place: self.place(node),
+            object: self.object(node),
+            retained: HeapCount {
+                objects: retained.objects,
+                bytes: retained.bytes,
+            },
+        }
+    }
+
+    fn accumulation_points(&self, dominators: &Dominators, alive_bytes: u64) -> Vec<NodeIndex> {
+        #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
+        let is_large = |node: NodeIndex| {
+            let bytes = dominators.retained(node).bytes;
+            bytes > 0 && bytes as f64 >= SHARE * alive_bytes as f64
+        };
+        let large = dominators
+            .order()
+            .iter()
+            .copied()
+            .filter(|node| is_large(*node));
+        let mut has_large_below = vec![false; self.graph().nodes.len()];
+        for node in large.clone() {
+            if let Some(dominator) = dominators.immediate(node) {
+                has_large_below[dominator as usize] = true;
+            }
+        }
+        let lowest = large.filter(|node| !has_large_below[*node as usize]);
+        let mut points: Vec<NodeIndex> = lowest
+            .map(|node| self.start_of_chain(node, dominators))
+            .collect();
+        points.sort_unstable();
+        points.dedup();
+        points
+    }
+
+    /// The first object of the chain that dominates a node, if objects and references before it
+    /// repeat; otherwise the node.
+    fn start_of_chain(&self, node: NodeIndex, dominators: &Dominators) -> NodeIndex {
+        let above = |node: &NodeIndex| dominators.immediate(*node);
+        let nodes: Vec<NodeIndex> = std::iter::successors(Some(node), above).collect();
+        let step = |at: usize| {
+            let node = *nodes.get(at)?;
+            Some((
+                self.node(node).kind,
+                self.holder(node).and_then(|edge| self.edge_name(edge)),
+            ))
+        };
+        for period in 1..=LONGEST_PERIOD {
+            let repeats = |at: &usize| step(*at).is_some() && step(*at) == step(*at + period);
+            let repeated = (0..nodes.len()).take_while(repeats).count();
+            if repeated < period * REPEATS {
+                continue;
+            }
+            // Where the pattern no longer repeats, an object of the same kind that is held by
+            // another reference is the head of the chain.
+            let kind = |at: usize| nodes.get(at).map(|node| self.node(*node).kind);
+            let last = repeated + period - 1;
+            let head = match kind(last + 1).is_some() && kind(last + 1) == kind(last + 1 - period) {
+                true => last + 1,
+                false => last,
+            };
+            return nodes.get(head).copied().unwrap_or(node);
+        }
+        node
+    }
+
+    /// The types of what each suspect retains.
+    fn mostly(
+        &self,
+        dominators: &Dominators,
+        suspects: &[NodeIndex],
+    ) -> HashMap<NodeIndex, Vec<RetainedType>> {
+        // Node -> position of the suspect that dominates it, plus 1.
+        let mut of = vec![0_u8; self.graph().nodes.len()];
+        for (number, suspect) in (1..=u8::MAX).zip(suspects) {
+            of[*suspect as usize] = number;
+        }
+        let mut counts: HashMap<(u8, &str), HeapCount> = HashMap::new();
+        for node in dominators.order().iter().copied() {
+            if of[node as usize] == 0 {
+                let dominator = dominators.immediate(node);
+                of[node as usize] = dominator.map_or(0, |dominator| of[dominator as usize]);
+            }
+            if of[node as usize] > 0 {
+                let key = (of[node as usize], self.kind(node).type_name.as_str());
+                counts.entry(key).or_default().add(self.node(node).bytes);
+            }
+        }
+        let mut mostly: HashMap<NodeIndex, Vec<RetainedType>> = HashMap::new();
+        for ((number, type_name), count) in counts {
+            let suspect = suspects.get(usize::from(number) - 1);
+            mostly
+                .entry(*suspect.unwrap_or(&0))
+                .or_default()
+                .push(RetainedType {
+                    type_name: type_name.to_owned(),
+                    count,
+                });
+        }
+        for types in mostly.values_mut() {
+            types.sort_by(|a, b| {
+                let bytes = b.count.bytes.cmp(&a.count.bytes);
+                bytes.then_with(|| a.type_name.cmp(&b.type_name))
+            });
+            types.truncate(MOSTLY);
+        }
+        mostly
+    }
+
+    /// What holds an object, judged by the names on its path.
+    fn suspect_holder(&self, node: NodeIndex) -> SuspectHolder {
+        let chain = self.chain(node);
+        let types = || chain.iter().map(|node| self.kind(*node).type_name.as_str());
+        let Place { anchor, names, .. } = self.place_of(node);
+        let has = |part: &str| names.iter().any(|name| name.contains(part));
+        let anchor = anchor.map(|anchor| self.kind(anchor).type_name.as_str());
+        if has(".__defaults__") || has(".__kwdefaults__") {
+            SuspectHolder::DefaultArgument
+        } else if types().any(|name| name == "functools._lru_cache_wrapper") {
+            SuspectHolder::LruCache
+        } else if has("hook") || has("callback") {
+            SuspectHolder::Hooks
+        } else if types().any(|name| name == "traceback") {
+            SuspectHolder::Traceback
+        } else if has(".__closure__") {
+            SuspectHolder::Closure
+        } else if self.chain_root_is_frame(&chain) {
+            SuspectHolder::Frame
+        } else {
+            match anchor {
+                Some("module") => SuspectHolder::ModuleAttribute,
+                Some("frame" | "generator" | "coroutine" | "async_generator") => {
+                    SuspectHolder::Frame
+                }
+                Some("function") | None => SuspectHolder::Other,
+                // What else has a name of its own are classes, whatever their metaclass.
+                Some(_) => SuspectHolder::ClassAttribute,
+            }
+        }
+    }
+
+    fn chain_root_is_frame(&self, chain: &[NodeIndex]) -> bool {
+        let root = chain.first().and_then(|first| self.root_name(*first));
+        root.is_some_and(|root| root.starts_with("frame "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! The part of a report about what the collector frees.
+
+use super::Basis;
+use super::Location;
+use super::MainCycles;
+use super::Worded;
+use gctrace_event::ObjectKind;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What collections found unreachable (`--garbage`): its kinds of objects, and the cycles that made
+/// it garbage. Figures cover the examined collections only, unless they are estimates.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct GarbageReport {
+    /// Number of collections that freed objects, or of which it is unknown.
+    pub collections: u64,
+    /// Number of collections whose garbage was examined and not empty.
+    pub examined: u64,
+    /// Objects freed by the examined collections as a share of those freed by all, 0 to 1; `null` if
+    /// none was freed, or if the numbers are unknown.
+    pub examined_ratio: Option<f64>,
+    /// Objects in the examined garbage. May exceed what these collections freed: finalizers run
+    /// later.
+    pub objects: u64,
+    /// Own memory of these objects, in bytes, as far as it is known; `null` if it is not. What they
+    /// refer to is not included.
+    pub bytes: Option<u64>,
+    /// Device memory freed during all pauses, in bytes; `null` if it was not recorded.
+    pub device_bytes: Option<u64>,
+    /// Time that examining took, which is part of the pauses, in ns; `null` if unknown.
+    pub cost_ns: Option<u64>,
+    /// The kinds with the most objects, descending, at most 64.
+    pub kinds: Vec<GarbageKind>,
+    /// Objects of all other kinds.
+    pub other_objects: u64,
+    /// The cycles, those with the most objects first, held ones included, at most 32; `null` if only
+    /// kinds were recorded (`--garbage types`).
+    pub cycles: Option<Vec<GarbageCycle>>,
+    /// Objects in the examined garbage of collections whose cycles were examined.
+    pub cycle_garbage: u64,
+    /// Of these, objects that are in or held by cycles beyond those listed, or by none that was
+    /// recorded.
+    pub other_cycle_objects: u64,
+    /// Training steps that `per_step` is about; `null` if steps are unknown.
+    pub steps: Option<u64>,
+    /// The cycles that most of the garbage comes from, in a sentence; `null` if no few cycles make
+    /// half of it.
+    pub verdict: Option<Worded<MainCycles>>,
+}
+
+/// Garbage of one kind: objects of one type and, if they belong to code, of the same code.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct GarbageKind {
+    /// Qualified name of the type, with its module unless that is `builtins`.
+    pub type_name: String,
+    /// The function or class that the objects belong to; `null` if none.
+    pub function: Option<String>,
+    /// The file of that code; `null` if none.
+    pub file: Option<String>,
+    /// Its line; `null` if none.
+    pub line: Option<u32>,
+    /// Number of objects in the examined garbage.
+    pub objects: u64,
+    /// Their own memory, in bytes; `null` if unknown.
+    pub bytes: Option<u64>,
+    /// Share of the objects in the examined garbage, 0 to 1.
+    pub ratio: f64,
+    /// Number in the garbage of all collections; `null` if it cannot be estimated.
+    pub estimate: Option<GarbageEstimate>,
+    /// Number per training step; `null` if steps are unknown.
+    pub per_step: Option<PerStep>,
+}
+
+/// A number of objects or cycles of all collections.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct GarbageEstimate {
+    /// Measured if all collections were examined; otherwise inferred, on the assumption that the
+    /// others of the same generation freed the same mixture.
+    pub basis: Basis,
+    /// The number.
+    pub count: u64,
+    /// The number per second of observed time; `null` if nothing was observed.
+    pub per_s: Option<f64>,
+}
+
+/// Objects or cycles freed per training step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PerStep {
+    /// Measured if all collections in training were examined; otherwise inferred, see
+    /// [`GarbageEstimate`].
+    pub basis: Basis,
+    /// Mean number per step, over the steps between the first and the last examined collection in
+    /// training.
+    pub mean: f64,
+    /// Whether it is the same in every step, as far as collections show: in each quarter of these
+    /// steps the mean is within 10 % of that of all.
+    pub constant: bool,
+}
+
+/// Cycles of one signature: the shortest cycle of strongly connected components of the garbage.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct GarbageCycle {
+    /// The objects of the cycle, each with its reference to the next; the last refers to the first.
+    pub edges: Vec<GarbageEdge>,
+    /// Kind of the cycle, which the remedy follows from.
+    pub shape: CycleShape,
+    /// The line of the program that the cycle names: that of its first function, class, frame or
+    /// traceback outside the standard library and installed packages, if there is one, otherwise of
+    /// the first; `null` if it has none.
+    pub location: Option<Location>,
+    /// Number of components in the examined garbage.
+    pub count: u64,
+    /// Objects in these components.
+    pub objects: u64,
+    /// Objects that are garbage only because these components refer to them.
+    pub held_objects: u64,
+    /// Own memory of both, in bytes; `null` if unknown.
+    pub bytes: Option<u64>,
+    /// Share of both in the examined garbage, 0 to 1.
+    pub ratio: f64,
+    /// Number of components in the garbage of all collections; `null` if it cannot be estimated.
+    pub estimate: Option<GarbageEstimate>,
+    /// Number of components per training step; `null` if steps are unknown.
+    pub per_step: Option<PerStep>,
+}
+
+/// One object of a cycle and its reference to the next one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+pub struct GarbageEdge {
+    /// Qualified name of the object's type; empty if unknown.
+    pub type_name: String,
+    /// The function or class that the object belongs to; `null` if none.
+    pub function: Option<String>,
+    /// The file of that code; `null` if none.
+    pub file: Option<String>,
+    /// Its line; `null` if none.
+    pub line: Option<u32>,
+    /// The reference to the next object as Python writes it, for example `.hooks`; `null` if
+    /// unknown.
+    pub name: Option<String>,
+}
+
+impl GarbageEdge {
+    /// An object of this kind, and the name of its reference.
+    pub(crate) fn new(kind: &ObjectKind, name: Option<String>) -> Self {
+        Self {
+            type_name: kind.type_name.clone(),
+            function: kind.function.clone(),
+            file: kind.file.clone(),
+            line: kind.line,
+            name,
+        }
+    }
+}
+
+/// Kinds of cycles, in the order in which they are recognized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CycleShape {
+    /// A class made at run time: it refers to itself by its `__mro__` and by its descriptors.
+    Class,
+    /// An exception that is kept by a frame of its own traceback.
+    Exception,
+    /// A bound method that its own object keeps, for example as a callback.
+    BoundMethod,
+    /// A function that refers to itself by its closure.
+    Closure,
+    /// A generator, a coroutine or a frame that one of its own variables refers to.
+    Frame,
+    /// Instances that refer to each other, for example by a pointer to the parent.
+    Instances,
+    /// Lists, dicts, sets and tuples only.
+    Containers,
+    /// Any other, or of unknown types.
+    Other,
+}
+
+/// What is still freed after `gc.freeze()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AfterFreeze {
+    /// Always inferred: a full collection went through less than half of what the one before left.
+    pub basis: Basis,
+    /// Time of that collection, in ns after the start of the recording; the freeze was before.
+    pub after_start_ns: u64,
+    /// Objects that were left before and not gone through since: frozen, or freed by their
+    /// references meanwhile. Cycles among frozen objects are never freed.
+    pub frozen_objects: u64,
+    /// Automatic collections since.
+    pub collections: u64,
+    /// Objects that these freed.
+    pub freed: u64,
+}

@@ -1,0 +1,263 @@
+//! What the collector frees: sums, estimates, figures per step.
+
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::CycleShape;
+use gctrace_analysis::report::GarbageReport;
+use gctrace_analysis::report::Report;
+use gctrace_event::CycleCount;
+use gctrace_event::Garbage;
+use gctrace_event::KindCount;
+use gctrace_event::ObjectKind;
+use gctrace_event::Pause;
+use gctrace_event::PauseMemory;
+use gctrace_event::Record;
+use proptest::prelude::*;
+use test_kit::garbage;
+use test_kit::garbage::ClosuresRun;
+use test_kit::reports;
+use test_kit::reports::START;
+
+fn of(run: ClosuresRun) -> Report {
+    let end = reports::end(garbage::end_ms(run));
+    reports::report(garbage::records(run), Some(end))
+}
+
+fn garbage(report: &Report) -> &GarbageReport {
+    report.garbage.as_ref().unwrap()
+}
+
+#[test]
+fn the_same_closures_in_every_step() {
+    let report = of(ClosuresRun::default());
+    let own = garbage(&report);
+    assert_eq!((own.collections, own.examined), (84, 84));
+    assert_eq!(own.examined_ratio, Some(1.0));
+    assert_eq!(own.objects, 4 * 50 + 80 * 60);
+    assert_eq!(own.cost_ns, Some(84_000));
+    assert_eq!(own.device_bytes, None, "unknown without --cuda");
+    assert_eq!(own.steps, Some(200));
+    assert_eq!(own.other_objects, 0);
+    let cell = &own.kinds[0];
+    assert_eq!(cell.type_name, "cell");
+    assert_eq!(
+        cell.function.as_deref(),
+        Some("Trainer.step.<locals>.closure")
+    );
+    assert_eq!((cell.objects, cell.bytes), (1200, Some(48_000)));
+    let per_step = cell.per_step.unwrap();
+    assert!((per_step.mean - 6.0).abs() < 0.05, "{per_step:?}");
+    assert!(per_step.constant);
+    assert_eq!(per_step.basis, Basis::Measured);
+    let error = own.kinds.last().unwrap();
+    assert_eq!(
+        (error.type_name.as_str(), error.objects),
+        ("ModuleNotFoundError", 200)
+    );
+    assert_eq!(error.per_step.unwrap().mean, 0.0, "of the imports only");
+    assert!(!error.per_step.unwrap().constant);
+
+    let cycles = own.cycles.as_ref().unwrap();
+    assert_eq!(cycles.len(), 1);
+    let closure = &cycles[0];
+    assert_eq!(closure.shape, CycleShape::Closure);
+    assert_eq!(
+        (closure.count, closure.objects, closure.held_objects),
+        (1200, 3600, 1200)
+    );
+    let location = closure.location.as_ref().unwrap();
+    assert_eq!(
+        (location.file.as_str(), location.line),
+        ("/srv/train.py", Some(10))
+    );
+    assert!(closure.per_step.unwrap().constant);
+    assert_eq!(own.cycle_garbage, 5000);
+    assert_eq!(own.other_cycle_objects, 200);
+    assert_eq!(report.processes[0].garbage.as_ref(), Some(own));
+}
+
+#[test]
+fn a_part_of_the_collections_stands_for_all() {
+    let run = ClosuresRun {
+        every: 4,
+        cycles: false,
+        ..ClosuresRun::default()
+    };
+    let report = of(run);
+    let own = garbage(&report);
+    let ratio = own.examined_ratio.unwrap();
+    assert!((0.25..0.4).contains(&ratio), "{ratio}");
+    assert!(own.examined < own.collections);
+    assert_eq!(own.cycles, None);
+    let cell = &own.kinds[0];
+    let estimate = cell.estimate.unwrap();
+    assert_eq!(estimate.basis, Basis::Inferred);
+    assert!(cell.objects < 500);
+    assert!((1150..1250).contains(&estimate.count), "{estimate:?}");
+    let per_step = cell.per_step.unwrap();
+    assert_eq!(per_step.basis, Basis::Inferred);
+    assert!((per_step.mean - 6.0).abs() < 0.5, "{per_step:?}");
+}
+
+#[test]
+fn more_and_more_is_not_constant() {
+    let report = of(ClosuresRun {
+        constant: false,
+        ..ClosuresRun::default()
+    });
+    assert!(!garbage(&report).kinds[0].per_step.unwrap().constant);
+}
+
+#[test]
+fn device_memory_is_beside_it() {
+    let run = ClosuresRun::default();
+    let mut records = garbage::records(run);
+    records.push(Record::PauseMemory(PauseMemory {
+        pid: garbage::PID,
+        tid: garbage::PID,
+        start_ns: START,
+        end_ns: START + 1,
+        device_type: 1,
+        device: 0,
+        freed_bytes: 512,
+        freed_blocks: 1,
+    }));
+    let report = reports::report(records, Some(reports::end(garbage::end_ms(run))));
+    assert_eq!(garbage(&report).device_bytes, Some(512));
+}
+
+#[test]
+fn without_examined_collections_there_is_no_section() {
+    let mut records = garbage::records(ClosuresRun::default());
+    records.retain(|record| !matches!(record, Record::Garbage(_)));
+    let report = reports::report(records, Some(reports::end(3000)));
+    assert!(report.garbage.is_none());
+}
+
+/// The order of a pause and its garbage, and gaps between them, make no difference to the sums.
+#[test]
+fn garbage_may_follow_its_pause() {
+    let mut records = garbage::records(ClosuresRun::default());
+    let before = reports::report(records.clone(), Some(reports::end(3000)));
+    for index in 1..records.len() {
+        if matches!(
+            (&records[index - 1], &records[index]),
+            (Record::Garbage(_), Record::Pause(_))
+        ) {
+            records.swap(index - 1, index);
+        }
+    }
+    let after = reports::report(records, Some(reports::end(3000)));
+    assert_eq!(garbage(&before), garbage(&after));
+}
+
+/// Several processes: sums, without steps.
+#[test]
+fn processes_are_summed() {
+    let run = ClosuresRun::default();
+    let mut records = garbage::records(run);
+    let other = records.clone().into_iter().map(|mut record| {
+        match &mut record {
+            Record::Process(process) => process.pid = 9,
+            Record::Settings(settings) => settings.pid = 9,
+            Record::ObjectKind(kind) => kind.pid = 9,
+            Record::CycleSignature(cycle) => cycle.pid = 9,
+            Record::Garbage(garbage) => (garbage.pid, garbage.tid) = (9, 9),
+            Record::Pause(pause) => (pause.pid, pause.tid) = (9, 9),
+            Record::Step(step) => (step.pid, step.tid) = (9, 9),
+            _ => {}
+        }
+        record
+    });
+    let other: Vec<Record> = other.collect();
+    records.extend(other);
+    let report = reports::report(records, Some(reports::end(garbage::end_ms(run))));
+    let own = garbage(&report);
+    assert_eq!((own.collections, own.examined), (168, 168));
+    assert_eq!(own.examined_ratio, Some(1.0));
+    assert_eq!(own.kinds[0].objects, 2400);
+    assert_eq!(own.kinds[0].per_step, None);
+    assert_eq!(own.cycles.as_ref().unwrap()[0].count, 2400);
+    assert_eq!(own.steps, None);
+}
+
+prop_compose! {
+    fn any_garbage()(
+        (tid, at_ms) in (1u32..3, 0u64..200),
+        unlisted in prop_oneof![4 => 0u64..100, 1 => Just(u64::MAX)],
+        kinds in prop::collection::vec((0u32..90, 0u64..50, any::<Option<u64>>()), 0..6),
+        cycles in prop::option::of(prop::collection::vec((0u32..40, any::<u64>(), 0u64..50), 0..4)),
+    ) -> Record {
+        let kind = |(kind, objects, bytes)| KindCount { kind, objects, bytes };
+        let cycle = |(cycle, count, objects)| CycleCount {
+            cycle, count, objects, held_objects: objects, bytes: None,
+        };
+        Record::Garbage(Garbage {
+            pid: 1,
+            tid,
+            at_ns: START + at_ms * reports::MS,
+            objects: kinds.iter().fold(unlisted, |sum, (_, objects, _)| sum.saturating_add(*objects)),
+            kinds: kinds.into_iter().map(kind).collect(),
+            cycles: cycles.map(|own| own.into_iter().map(cycle).collect()),
+            ..Garbage::default()
+        })
+    }
+}
+
+/// Some of the kinds of [`any_garbage`], several of them the same.
+fn kind(id: u32) -> Record {
+    Record::ObjectKind(ObjectKind {
+        pid: 1,
+        id,
+        type_name: format!("T{}", id % 30),
+        ..ObjectKind::default()
+    })
+}
+
+fn any_record() -> impl Strategy<Value = Record> {
+    let pause = (1u32..3, 0u64..200, 0u64..9, any::<Option<u64>>(), 0u8..4).prop_map(
+        |(tid, from, length, collected, generation)| {
+            Record::Pause(Pause {
+                tid,
+                collected,
+                generation,
+                ..reports::pause(1, from, from + length)
+            })
+        },
+    );
+    prop_oneof![1 => any_garbage(), 1 => pause]
+}
+
+proptest! {
+    /// Whatever comes in whatever order: every object of examined garbage is in one row or among
+    /// the others, and shares are shares.
+    #[test]
+    fn no_object_is_lost(mut records in prop::collection::vec(any_record(), 0..120)) {
+        let all: Vec<Garbage> = records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Garbage(garbage) => Some(garbage.clone()),
+                _ => None,
+            })
+            .collect();
+        let objects = all.iter().fold(0u64, |sum, own| sum.saturating_add(own.objects));
+        let some = all.iter().filter(|own| own.objects > 0).count() as u64;
+        let known = all.iter().flat_map(|own| &own.kinds).filter(|count| count.kind < 60);
+        let known: u64 = known.map(|count| count.objects).sum();
+        records.splice(0..0, (0..60).map(kind));
+        // A process is in the report if it has a pause.
+        records.push(Record::Pause(reports::pause(1, 1000, 1001)));
+        let report = reports::report(records, Some(reports::end(2000)));
+        let Some(own) = &report.garbage else {
+            prop_assert_eq!(some, 0);
+            return Ok(());
+        };
+        prop_assert_eq!((own.examined, own.objects), (some, objects));
+        let listed: u64 = own.kinds.iter().map(|kind| kind.objects).sum();
+        prop_assert_eq!(listed, known);
+        prop_assert_eq!(own.other_objects, objects - listed);
+        prop_assert!(own.kinds.windows(2).all(|pair| pair[0].objects >= pair[1].objects));
+        prop_assert!(own.kinds.iter().all(|kind| (0.0..=1.0).contains(&kind.ratio)));
+        prop_assert!(own.examined_ratio.is_none_or(|ratio| (0.0..=1.0).contains(&ratio)));
+        prop_assert!(own.collections >= own.examined);
+    }
+}

@@ -1,0 +1,262 @@
+//! What collections find unreachable, by kind of object (`--garbage`).
+//!
+//! The objects are counted while they are still whole, on the collector's own list, where a
+//! [`Sentinel`] leads to them (facts about the collector there and in `layout`). Everything is read
+//! from memory; nothing of the program runs, and no object that the collector knows is created.
+//!
+//! - `sentinel`: our way into a collection;
+//! - `layout`: the collector's list, objects and types in memory;
+//! - `kinds`: types, code and lines; `bytes`: sizes; `tally`: the counts of one collection;
+//! - `budget`: which collections.
+
+mod budget;
+mod bytes;
+mod kinds;
+mod layout;
+mod sentinel;
+mod tally;
+
+use super::api::MethodDef;
+use super::api::Object;
+use super::api::PythonApi;
+use super::api::api;
+use super::interpreter::HookedInterpreter;
+use super::interpreter::behind;
+use super::interpreter::callable;
+use super::interpreter::method;
+use super::object::OwnedRef;
+use crate::process_ring::ProcessRing;
+use crate::process_ring::is_off;
+use crate::process_ring::now_ns;
+use crate::process_ring::options;
+use crate::process_ring::ring;
+use crate::process_ring::tid;
+use crate::recording::expected;
+use crate::recording::guarded;
+use budget::Budget;
+use gctrace_ring::GarbageDetail;
+use gctrace_ring::HookState;
+use gctrace_ring::KINDS_AT_ONCE;
+use gctrace_ring::RingGarbage;
+use gctrace_ring::RingKindCount;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
+use kinds::KindReader;
+use sentinel::Planted;
+use sentinel::Sentinel;
+use sentinel::take_back;
+use std::sync::Mutex;
+use tally::Tally;
+
+static FOUND: MethodDef = method(c"gctrace_garbage", found);
+
+/// Examines the garbage of one interpreter.
+pub(crate) struct GarbageHook {
+    /// Not behind the lock: it must be taken back.
+    planted: Planted,
+    /// `None`: nothing is examined, or no longer. Never waited for.
+    examiner: Mutex<Option<GarbageExaminer>>,
+}
+
+struct GarbageExaminer {
+    sentinel: Sentinel,
+    get_debug: OwnedRef,
+    budget: Budget,
+    reader: KindReader,
+    tally: Tally,
+    /// The collector is not as it is known: nothing is examined any more.
+    gave_up: bool,
+}
+
+/// The callback of the sentinel's weak reference: the list of the unreachable is complete.
+unsafe extern "C" fn found(capsule: Object, _: *const Object, _: isize) -> Object {
+    // The function was created by it.
+    let Some(api) = expected(api()) else {
+        return super::api::NULL;
+    };
+    guarded(|| {
+        // SAFETY: the collector holds the lock; the capsule is ours.
+        if let Some(interpreter) = unsafe { behind(api, capsule) } {
+            interpreter.garbage.found(interpreter);
+        }
+    });
+    api.none()
+}
+
+/// Starts to examine an interpreter's garbage, if that is requested. The lock is held.
+pub(super) fn install(interpreter: &'static HookedInterpreter) {
+    let Some(options) = options().filter(|options| options.garbage != GarbageDetail::Off) else {
+        return;
+    };
+    let made = GarbageExaminer::new(interpreter, options.garbage_budget_ppm);
+    match (made, interpreter.garbage.examiner.try_lock()) {
+        (Ok(made), Ok(mut examiner)) => *examiner = Some(made),
+        (Ok(_), Err(_)) => {}
+        (Err(reason), _) => interpreter.garbage.report(interpreter, reason),
+    }
+}
+
+impl GarbageExaminer {
+    fn new(interpreter: &'static HookedInterpreter, ppm: u32) -> Result<Self, &'static str> {
+        let api = interpreter.api;
+        if api.is_free_threaded() {
+            return Err("free-threaded builds have no list of it");
+        }
+        let unknown = "this build is not one that gctrace knows";
+        let callback = callable(interpreter, &FOUND, None).ok_or(unknown)?;
+        let get_debug = OwnedRef::import(api, c"gc").and_then(|gc| gc.attribute(c"get_debug"));
+        Ok(Self {
+            sentinel: Sentinel::new(api, callback).ok_or(unknown)?,
+            get_debug: get_debug.ok_or(unknown)?,
+            budget: Budget::new(ppm),
+            reader: KindReader::new(api).ok_or(unknown)?,
+            tally: Tally::new(),
+            gave_up: false,
+        })
+    }
+
+    /// Whether the collector prints or keeps what it finds (`gc.set_debug`): then the sentinel
+    /// would be seen.
+    fn is_debugging(&self) -> bool {
+        self.get_debug
+            .call(None)
+            .is_none_or(|flags| flags.number() != Some(0))
+    }
+
+    /// Walks the list of the unreachable. `None` if it is not as expected.
+    fn examine(
+        &mut self,
+        interpreter: &HookedInterpreter,
+        ring: &ProcessRing,
+        sentinel: Object,
+    ) -> Option<()> {
+        let at_ns = now_ns();
+        self.tally.clear();
+        let (tally, reader) = (&mut self.tally, &self.reader);
+        // SAFETY: called by the weak reference of the sentinel, with the lock; so its list is the
+        // collector's, and everything on it is whole.
+        unsafe { layout::walk(sentinel, |object| tally.count(reader, object)) }?;
+        let mut counts = Vec::new();
+        if self.tally.objects() > 0 {
+            // SAFETY: as above.
+            counts = unsafe { self.tally.by_kind(&mut self.reader, ring) };
+        }
+        let garbage = RingGarbage {
+            at_ns,
+            tid: tid(),
+            interpreter: interpreter.id,
+            objects: self.tally.objects(),
+            cost_ns: now_ns().saturating_sub(at_ns),
+            kinds: counts.len() as u32,
+        };
+        if garbage.objects > 0 {
+            push(ring, garbage, &counts);
+        }
+        self.budget
+            .spend(now_ns().saturating_sub(at_ns), process_cpu_ns);
+        Some(())
+    }
+}
+
+/// Writes the garbage of a collection; what does not fit is one loss.
+fn push(ring: &ProcessRing, garbage: RingGarbage, counts: &[RingKindCount]) {
+    if !ring.push(&RingRecord::Garbage(garbage)) {
+        return;
+    }
+    for some in counts.chunks(KINDS_AT_ONCE) {
+        let mut counts = [RingKindCount::default(); KINDS_AT_ONCE];
+        for (to, from) in counts.iter_mut().zip(some) {
+            *to = *from;
+        }
+        let tid = garbage.tid;
+        if !ring.push(&RingRecord::GarbageKinds { tid, counts }) {
+            return;
+        }
+    }
+}
+
+/// CPU time of the process, in ns.
+fn process_cpu_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to a variable of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+impl GarbageHook {
+    /// Examines nothing until it is installed.
+    pub(super) const fn new() -> Self {
+        Self {
+            planted: Planted::new(std::ptr::null_mut()),
+            examiner: Mutex::new(None),
+        }
+    }
+
+    /// A collection starts; the last moment before it looks at objects. The lock is held.
+    pub(super) fn begin(&self, is_oldest: bool) {
+        if let Ok(mut examiner) = self.examiner.try_lock()
+            && let Some(examiner) = &mut *examiner
+            && !examiner.gave_up
+            && examiner.budget.is_due(is_oldest)
+            && !examiner.is_debugging()
+        {
+            examiner.sentinel.plant(&self.planted);
+        }
+    }
+
+    /// A collection ended. The lock is held.
+    pub(super) fn end(&self) {
+        if let Ok(mut examiner) = self.examiner.try_lock()
+            && let Some(examiner) = &mut *examiner
+        {
+            examiner.sentinel.end(&self.planted);
+        }
+    }
+
+    fn found(&self, interpreter: &HookedInterpreter) {
+        // First of all, and whatever happens: the collection must not free it.
+        let Some(taken) = take_back(interpreter.api, &self.planted) else {
+            return;
+        };
+        let Ok(mut place) = self.examiner.try_lock() else {
+            return;
+        };
+        let Some(examiner) = &mut *place else {
+            return;
+        };
+        examiner.sentinel.was_called();
+        if is_off() {
+            return;
+        }
+        let Some(ring) = ring(RingRole::Python) else {
+            return;
+        };
+        if examiner
+            .examine(interpreter, ring, taken.object())
+            .is_none()
+        {
+            examiner.gave_up = true;
+            self.report(interpreter, "its list in memory is not as expected");
+        }
+    }
+
+    /// Examines nothing more, and releases what belongs to the interpreter, which ends. The lock is
+    /// held.
+    pub(super) fn finish(&self, api: &'static PythonApi) {
+        drop(take_back(api, &self.planted));
+        if let Ok(mut examiner) = self.examiner.try_lock() {
+            let last = examiner.take();
+            drop(examiner);
+            drop(last);
+        }
+    }
+
+    fn report(&self, interpreter: &HookedInterpreter, reason: &str) {
+        if let Some(ring) = ring(RingRole::Python) {
+            interpreter.report(ring, HookState::NotExaminingGarbage, reason, 0);
+        }
+    }
+}

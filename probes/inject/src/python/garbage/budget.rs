@@ -1,0 +1,105 @@
+//! Which collections are examined: every k-th, and each of the oldest generation.
+//!
+//! All of a collection is examined or nothing, so that what is recorded is a fair sample by
+//! collection. k follows from what examining has cost so far, as a share of the process's CPU time.
+
+/// Largest k: of very frequent collections some are still seen.
+const RAREST: u32 = 1 << 10;
+
+/// Cost so far, and the rate that follows from it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    /// Share of CPU time, in millionths.
+    ppm: u32,
+    spent_ns: u64,
+    /// What may have been spent by the CPU time last read.
+    allowed_ns: u64,
+    /// k.
+    every: u32,
+    /// Collections since the last examined one, itself included.
+    since: u32,
+}
+
+impl Budget {
+    pub(super) fn new(ppm: u32) -> Self {
+        Self {
+            ppm,
+            spent_ns: 0,
+            allowed_ns: 0,
+            every: 1,
+            since: 0,
+        }
+    }
+
+    /// Whether to examine the collection that starts.
+    pub(super) fn is_due(&mut self, is_oldest: bool) -> bool {
+        self.since += 1;
+        if !is_oldest && self.since < self.every {
+            return false;
+        }
+        self.since = 0;
+        true
+    }
+
+    /// A collection was examined. `cpu_ns`: the CPU time of the process, read only if it matters.
+    pub(super) fn spend(&mut self, ns: u64, cpu_ns: impl FnOnce() -> u64) {
+        self.spent_ns += ns;
+        if self.spent_ns > self.allowed_ns / 2 || self.every > 1 {
+            let share = u128::from(cpu_ns()) * u128::from(self.ppm) / 1_000_000;
+            self.allowed_ns = u64::try_from(share).unwrap_or(u64::MAX);
+        }
+        if self.spent_ns > self.allowed_ns {
+            self.every = (self.every * 2).min(RAREST);
+        } else if self.spent_ns <= self.allowed_ns / 2 {
+            self.every = (self.every / 2).max(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Collections of 100 us each, `cost_ns` to examine; returns the share of time spent on that,
+    /// and the number examined.
+    fn run(ppm: u32, cost_ns: u64, collections: u32, oldest: u32) -> (f64, u32) {
+        let (mut budget, mut cpu_ns, mut spent, mut examined) = (Budget::new(ppm), 0, 0, 0);
+        for number in 1..=collections {
+            cpu_ns += 100_000;
+            if budget.is_due(number % oldest == 0) {
+                cpu_ns += cost_ns;
+                spent += cost_ns;
+                examined += 1;
+                budget.spend(cost_ns, || cpu_ns);
+            }
+        }
+        (spent as f64 / cpu_ns as f64, examined)
+    }
+
+    #[test]
+    fn everything_is_examined_while_that_is_cheap() {
+        assert_eq!(run(10_000, 300, 10_000, u32::MAX).1, 10_000);
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_used() {
+        for cost_ns in [2_000, 20_000, 100_000] {
+            let (share, examined) = run(10_000, cost_ns, 100_000, u32::MAX);
+            assert!((0.004..0.0105).contains(&share), "{cost_ns}: {share}");
+            assert!(examined > 100, "{cost_ns}: {examined}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_generation_is_always_examined() {
+        let (share, examined) = run(1_000, 50_000, 100_000, 100);
+        assert!(examined >= 1_000, "{examined}");
+        assert!(share < 0.008, "{share}");
+    }
+
+    #[test]
+    fn a_budget_of_nothing_leaves_a_sample() {
+        let (_, examined) = run(0, 1_000, 100_000, u32::MAX);
+        assert!((90..250).contains(&examined), "{examined}");
+    }
+}

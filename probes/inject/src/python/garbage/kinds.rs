@@ -1,0 +1,381 @@
+//! What an object is: its type and, for those that belong to code, the code and the line.
+//!
+//! Everything on the list is alive and whole while it is walked, so addresses identify types and
+//! code there, and only there: they can die in the same collection, and others take their place.
+//! Names are read once per walk, from strings of CPython's own structures; no code of the program
+//! runs.
+
+use super::bytes::DictTable;
+use super::bytes::Size;
+use super::layout::TypeView;
+use super::layout::integer;
+use super::layout::reference;
+use super::layout::type_of;
+use crate::process_ring::ProcessRing;
+use crate::python::api::NULL;
+use crate::python::api::Object;
+use crate::python::api::PythonApi;
+use crate::python::frames::CodeNames;
+use crate::python::object::OwnedRef;
+use crate::python::raw_frame::RawFrameLayout;
+use gctrace_ring::NO_TEXT;
+use gctrace_ring::TextId;
+use std::collections::HashMap;
+
+/// `type_name` of a type whose name could not be read.
+const UNREADABLE: &str = "[type not readable]";
+
+/// What identifies a kind of object during one walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ObjectKey {
+    /// Address of the type.
+    pub(super) class: Object,
+    /// Address of the code object, or of the class that objects of metatypes are; null: none.
+    pub(super) code: Object,
+    /// Line in that code; 0: its first.
+    pub(super) line: u32,
+}
+
+/// How the objects of a type lead to code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CodePath {
+    /// They do not.
+    None,
+    Function,
+    Method,
+    Cell,
+    Frame,
+    Traceback,
+    /// Generators, coroutines, asynchronous generators.
+    Generator,
+    /// Types: the code of their first method.
+    Class,
+}
+
+/// Offsets that depend on the version (Include/frameobject.h, Include/cpython/genobject.h), as
+/// measured with `offsetof`.
+struct GeneratorLayout {
+    /// Of 3.8 - 3.10: the frame object, null once it has ended.
+    frame: Option<usize>,
+    /// The code object, up to 3.11; later ones have `PyGen_GetCode`.
+    code: Option<usize>,
+}
+
+/// Reads kinds in one interpreter.
+pub(super) struct KindReader {
+    api: &'static PythonApi,
+    generator: GeneratorLayout,
+    /// Offset of `ht_qualname` in heap types, before 3.11.
+    qualified: Option<usize>,
+    /// `__module__`, interned.
+    module: OwnedRef,
+    names: CodeNames,
+    raw: Option<&'static RawFrameLayout>,
+    table: DictTable,
+    /// Static types live for ever: the texts of their names, in the ring of this number.
+    fixed: HashMap<Object, TextId>,
+    ring: u32,
+    text: String,
+}
+
+impl KindReader {
+    pub(super) fn new(api: &'static PythonApi) -> Option<Self> {
+        let series = |name: &str| api.is_series(name);
+        let generator = match () {
+            () if series("3.8.") || series("3.9.") => GeneratorLayout {
+                frame: Some(16),
+                code: Some(32),
+            },
+            () if series("3.10.") => GeneratorLayout {
+                frame: Some(16),
+                code: Some(24),
+            },
+            () if series("3.11.") => GeneratorLayout {
+                frame: None,
+                code: Some(16),
+            },
+            () => GeneratorLayout {
+                frame: None,
+                code: None,
+            },
+        };
+        let qualified = match () {
+            () if series("3.8.") || series("3.10.") => Some(864),
+            () if series("3.9.") => Some(856),
+            () => None,
+        };
+        Some(Self {
+            api,
+            generator,
+            qualified,
+            module: OwnedRef::interned(api, c"__module__")?,
+            names: CodeNames::new(api),
+            raw: RawFrameLayout::verified(api),
+            table: DictTable::of(api),
+            fixed: HashMap::new(),
+            ring: 0,
+            text: String::new(),
+        })
+    }
+
+    /// How objects of this type lead to code.
+    pub(super) fn path(&self, class: TypeView) -> CodePath {
+        let api = self.api;
+        match class.object() {
+            of if of == api.PyFunction_Type => CodePath::Function,
+            of if of == api.PyMethod_Type => CodePath::Method,
+            of if of == api.PyCell_Type => CodePath::Cell,
+            of if of == api.PyFrame_Type => CodePath::Frame,
+            of if of == api.PyTraceBack_Type => CodePath::Traceback,
+            of if [api.PyGen_Type, api.PyCoro_Type, api.PyAsyncGen_Type].contains(&of) => {
+                CodePath::Generator
+            }
+            _ if class.is_metatype() => CodePath::Class,
+            _ => CodePath::None,
+        }
+    }
+
+    /// How to determine the size of objects of this type.
+    pub(super) fn size(&self, class: TypeView) -> Size {
+        Size::for_type(self.api, self.table, class)
+    }
+
+    /// The code that an object belongs to, and the line; null and 0 if there is none.
+    ///
+    /// # Safety
+    /// The lock is held; the object is whole, and `path` that of its type.
+    pub(super) unsafe fn code(&self, object: Object, path: CodePath) -> (Object, u32) {
+        // SAFETY: as the caller promises; offsets are those of the types that `path` stands for.
+        unsafe {
+            match path {
+                CodePath::None => (NULL, 0),
+                CodePath::Class => (object, 0),
+                CodePath::Function => match self.api.PyFunction_GetCode {
+                    Some(code) => (code(object), 0),
+                    None => (NULL, 0),
+                },
+                CodePath::Method => match self.api.PyMethod_Function {
+                    Some(function) => self.content(function(object)),
+                    None => (NULL, 0),
+                },
+                // `ob_ref`.
+                CodePath::Cell => self.content(reference(object, 16)),
+                CodePath::Frame => self.frame(object),
+                CodePath::Traceback => self.traceback(object),
+                CodePath::Generator => self.generator(object),
+            }
+        }
+    }
+
+    /// The code of what a cell or a bound method refers to.
+    unsafe fn content(&self, object: Object) -> (Object, u32) {
+        if object.is_null() {
+            return (NULL, 0);
+        }
+        // SAFETY: alive, the caller's object refers to it.
+        unsafe {
+            match self.path(TypeView::new(type_of(object))) {
+                CodePath::Cell | CodePath::Method => (NULL, 0),
+                path => self.code(object, path),
+            }
+        }
+    }
+
+    unsafe fn frame(&self, frame: Object) -> (Object, u32) {
+        /// `f_code` of 3.8, which has no function for it.
+        const CODE: usize = 32;
+        if frame.is_null() {
+            return (NULL, 0);
+        }
+        // SAFETY: a frame that is alive, by the caller's promise.
+        unsafe {
+            let code = match self.api.PyFrame_GetCode {
+                Some(code) => match OwnedRef::new(self.api, code(frame)) {
+                    // The frame refers to it too.
+                    Some(code) => code.object(),
+                    None => return (NULL, 0),
+                },
+                None => reference(frame, CODE),
+            };
+            (code, line((self.api.PyFrame_GetLineNumber)(frame)))
+        }
+    }
+
+    /// Offsets of `PyTracebackObject` (Include/cpython/traceback.h).
+    unsafe fn traceback(&self, traceback: Object) -> (Object, u32) {
+        // SAFETY: a traceback that is alive, by the caller's promise.
+        unsafe {
+            let (code, _) = self.frame(reference(traceback, 24));
+            let known = integer(traceback, 36);
+            // From 3.12 on it is found when it is asked for.
+            let known = match (known, self.api.PyCode_Addr2Line) {
+                (..0, Some(line)) if !code.is_null() => line(code, integer(traceback, 32)),
+                _ => known,
+            };
+            (code, line(known))
+        }
+    }
+
+    unsafe fn generator(&self, generator: Object) -> (Object, u32) {
+        // SAFETY: a generator that is alive, by the caller's promise.
+        unsafe {
+            if let Some(at) = self.generator.frame
+                && let frame = reference(generator, at)
+                && !frame.is_null()
+            {
+                return self.frame(frame);
+            }
+            let code = match (self.generator.code, self.api.PyGen_GetCode) {
+                (Some(at), _) => reference(generator, at),
+                (None, Some(code)) => match OwnedRef::new(self.api, code(generator)) {
+                    // The generator refers to it too.
+                    Some(code) => code.object(),
+                    None => NULL,
+                },
+                (None, None) => NULL,
+            };
+            let line = self
+                .raw
+                .map_or(0, |raw| raw.line_of(self.api, generator, code));
+            (code, line)
+        }
+    }
+
+    /// The number of a kind in a ring; 0 if there is no room.
+    ///
+    /// # Safety
+    /// The lock is held; type and code are whole.
+    pub(super) unsafe fn kind(&mut self, ring: &ProcessRing, key: ObjectKey) -> u32 {
+        if self.ring != ring.number() {
+            self.ring = ring.number();
+            self.fixed.clear();
+        }
+        // SAFETY: as the caller promises.
+        let class = unsafe { TypeView::new(key.class) };
+        let type_name = self.type_name(ring, class);
+        if key.code.is_null() {
+            return ring.kind((type_name, NO_TEXT, NO_TEXT, 0));
+        }
+        let (code, function) = if self.is_class(key.code) {
+            // SAFETY: a type, as just seen.
+            let own = unsafe { TypeView::new(key.code) };
+            self.qualified_name(own);
+            let name = ring.text(&self.text);
+            // SAFETY: as above.
+            (unsafe { self.first_method(own) }, name)
+        } else {
+            (key.code, NO_TEXT)
+        };
+        if code.is_null() {
+            return ring.kind((type_name, function, NO_TEXT, 0));
+        }
+        let (own, file) = self.names.of(ring, code);
+        let function = if function == NO_TEXT { own } else { function };
+        let line = match (key.line, self.api.PyCode_Addr2Line) {
+            // Of no instruction: the first (`co_firstlineno`).
+            // SAFETY: a code object that is alive.
+            (0, Some(first)) => line(unsafe { first(code, -1) }),
+            (known, _) => known,
+        };
+        ring.kind((type_name, function, file, line))
+    }
+
+    /// Whether an address of a key is a class rather than a code object.
+    fn is_class(&self, object: Object) -> bool {
+        // SAFETY: alive, by the promise of `kind`.
+        unsafe { TypeView::new(type_of(object)).is_metatype() }
+    }
+
+    /// The code of the first function in a class; null if it has none.
+    unsafe fn first_method(&self, class: TypeView) -> Object {
+        let (Some(next), Some(code)) = (self.api.PyDict_Next, self.api.PyFunction_GetCode) else {
+            return NULL;
+        };
+        let dictionary = class.dictionary();
+        if dictionary.is_null() {
+            return NULL;
+        }
+        let (mut at, mut key, mut value) = (0, NULL, NULL);
+        // SAFETY: the dictionary is whole and not changed meanwhile; key and value are borrowed.
+        unsafe {
+            while next(dictionary, &raw mut at, &raw mut key, &raw mut value) != 0 {
+                if type_of(value) == self.api.PyFunction_Type {
+                    return code(value);
+                }
+            }
+        }
+        NULL
+    }
+
+    /// The text of a type's name: as in [`KindReader::qualified_name`], with the module before it.
+    fn type_name(&mut self, ring: &ProcessRing, class: TypeView) -> TextId {
+        if let Some(known) = self.fixed.get(&class.object()) {
+            return *known;
+        }
+        self.qualified_name(class);
+        if class.is_heap()
+            && let Some(module) = self.module(class)
+            && module != "builtins"
+        {
+            let length = module.len();
+            self.text.insert_str(0, module);
+            self.text.insert(length, '.');
+        }
+        let text = ring.text(&self.text);
+        if !class.is_heap() && text != NO_TEXT {
+            self.fixed.insert(class.object(), text);
+        }
+        text
+    }
+
+    /// Writes the qualified name of a heap type, or the name of a static one, into `self.text`.
+    fn qualified_name(&mut self, class: TypeView) {
+        self.text.clear();
+        if !class.is_heap() {
+            let name = class.name().to_str().unwrap_or(UNREADABLE);
+            return self.text.push_str(name);
+        }
+        // SAFETY: the lock is held, the type whole; the offset is that of heap types.
+        let name = unsafe {
+            match (self.qualified, self.api.PyType_GetQualName) {
+                (Some(at), _) => {
+                    let name = reference(class.object(), at);
+                    (!name.is_null()).then(|| OwnedRef::share(self.api, name))
+                }
+                (None, Some(name)) => OwnedRef::new(self.api, name(class.object())),
+                (None, None) => None,
+            }
+        };
+        let name = name.as_ref().and_then(OwnedRef::text);
+        self.text.push_str(name.unwrap_or(UNREADABLE));
+    }
+
+    /// `__module__` in a class's own dictionary.
+    fn module<'a>(&self, class: TypeView) -> Option<&'a str> {
+        let dictionary = class.dictionary();
+        if dictionary.is_null() {
+            return None;
+        }
+        let mut length = 0;
+        // SAFETY: the lock is held; the value is borrowed from a dictionary whose keys are names,
+        // and lives as long as it.
+        unsafe {
+            let module = (self.api.PyDict_GetItemWithError)(dictionary, self.module.object());
+            if module.is_null() {
+                (self.api.PyErr_Clear)();
+                return None;
+            }
+            let bytes = (self.api.PyUnicode_AsUTF8AndSize)(module, &raw mut length);
+            if bytes.is_null() {
+                (self.api.PyErr_Clear)();
+                return None;
+            }
+            let bytes = std::slice::from_raw_parts(bytes.cast(), usize::try_from(length).ok()?);
+            str::from_utf8(bytes).ok()
+        }
+    }
+}
+
+fn line(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,213 @@
+//! Reads the collector's list and the objects on it from memory: no attribute is looked up, and
+//! nothing is written.
+//!
+//! Offsets in bytes on 64-bit machines, equal in 3.8 to 3.15 (Include/cpython/object.h,
+//! Include/internal/pycore_gc.h), and trusted only if they yield what Python itself reports about a
+//! type ([`is_as_expected`], once per interpreter).
+
+use crate::python::api::Object;
+use crate::python::object::OwnedRef;
+use std::ffi::CStr;
+use std::ffi::c_char;
+
+/// `PyGC_Head`, directly before each object that the collector knows.
+#[repr(C, align(16))]
+pub(super) struct GcHead {
+    /// The next head; in its two lowest bits flags.
+    pub(super) next: usize,
+    /// The previous head; in its two lowest bits flags.
+    pub(super) previous: usize,
+}
+
+/// Bits of both fields that are flags (`_PyGC_PREV_SHIFT`; of `next` those of 3.14).
+pub(super) const FLAGS: usize = 3;
+
+/// `_PyGC_PREV_MASK_COLLECTING`: the object is among those being collected. Set on everything
+/// unreachable from the moment that weakrefs are handled until finalizers have run.
+pub(super) const COLLECTING: usize = 2;
+
+/// The head of an object.
+pub(super) fn head_of(object: Object) -> *mut GcHead {
+    object.cast::<GcHead>().wrapping_sub(1)
+}
+
+/// The object behind a head.
+pub(super) fn object_of(head: *const GcHead) -> Object {
+    head.wrapping_add(1).cast_mut().cast()
+}
+
+/// The head that a field refers to.
+pub(super) fn head_at(field: usize) -> *const GcHead {
+    std::ptr::with_exposed_provenance(field & !FLAGS)
+}
+
+/// Distance on the stack within which the list's own head must be: it is a local variable of the
+/// function that runs the collection, our caller's caller.
+const STACK: usize = 1 << 20;
+
+/// Visits every object on the list that contains `first`, but not `first` itself. `None` if
+/// something on it is neither an object being collected nor, once, a local variable of a caller:
+/// then the collector is not as it is known.
+///
+/// # Safety
+/// Called while the collector calls weakrefs' callbacks, from such a callback, with `first` among
+/// the unreachable objects.
+pub(super) unsafe fn walk(first: Object, mut visit: impl FnMut(Object)) -> Option<()> {
+    let own = 0_u8;
+    let floor = std::ptr::from_ref(&own).addr();
+    let first = head_of(first).cast_const();
+    let mut list = None;
+    // SAFETY: the list is a ring of valid heads.
+    let mut head = head_at(unsafe { (*first).next });
+    while head != first {
+        // SAFETY: as above.
+        let GcHead { next, previous } = unsafe { head.read() };
+        if previous & COLLECTING != 0 {
+            visit(object_of(head));
+        } else {
+            let is_local = (floor..floor + STACK).contains(&head.addr());
+            if !is_local || list.replace(head).is_some() {
+                return None;
+            }
+        }
+        if next & !FLAGS == 0 {
+            return None;
+        }
+        head = head_at(next);
+    }
+    list.map(drop)
+}
+
+/// A word of an object.
+///
+/// # Safety
+/// The object is alive and has a word there.
+pub(super) unsafe fn word(object: Object, offset: usize) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { object.byte_add(offset).cast::<usize>().read() }
+}
+
+/// A reference in an object; may be null.
+///
+/// # Safety
+/// The object is alive and has a reference there.
+pub(super) unsafe fn reference(object: Object, offset: usize) -> Object {
+    // SAFETY: as the caller promises.
+    unsafe { object.byte_add(offset).cast::<Object>().read() }
+}
+
+/// A C `int` in an object.
+///
+/// # Safety
+/// The object is alive and has one there.
+pub(super) unsafe fn integer(object: Object, offset: usize) -> i32 {
+    // SAFETY: as the caller promises.
+    unsafe { object.byte_add(offset).cast::<i32>().read() }
+}
+
+/// `ob_type`.
+///
+/// # Safety
+/// The object is alive.
+pub(super) unsafe fn type_of(object: Object) -> Object {
+    // SAFETY: as the caller promises.
+    unsafe { reference(object, 8) }
+}
+
+/// `ob_size` of an object whose type has it.
+///
+/// # Safety
+/// The object is alive and of a variable size.
+pub(super) unsafe fn size_of(object: Object) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { word(object, 16) }
+}
+
+/// A type, read by the layout of `PyTypeObject`.
+#[derive(Clone, Copy)]
+pub(super) struct TypeView(Object);
+
+/// `Py_TPFLAGS_HEAPTYPE`, `Py_TPFLAGS_TUPLE_SUBCLASS`, `Py_TPFLAGS_TYPE_SUBCLASS`.
+const HEAP: usize = 1 << 9;
+const TUPLE: usize = 1 << 26;
+const TYPE: usize = 1 << 31;
+
+impl TypeView {
+    /// # Safety
+    /// A type that stays alive as long as the view is used.
+    pub(super) unsafe fn new(of: Object) -> Self {
+        Self(of)
+    }
+
+    /// Its address.
+    pub(super) fn object(self) -> Object {
+        self.0
+    }
+
+    /// `tp_name`: of static types and those of extensions with the module's name before it.
+    pub(super) fn name<'a>(self) -> &'a CStr {
+        // SAFETY: a type, by the promise of `new`; every type has a name, as long as it lives.
+        unsafe { CStr::from_ptr(reference(self.0, 24).cast::<c_char>()) }
+    }
+
+    /// `tp_basicsize` in bytes; 0 if it is negative.
+    pub(super) fn basic_size(self) -> u64 {
+        // SAFETY: a type, by the promise of `new`.
+        u64::try_from(unsafe { word(self.0, 32) }.cast_signed()).unwrap_or(0)
+    }
+
+    /// `tp_itemsize` in bytes.
+    pub(super) fn item_size(self) -> u64 {
+        // SAFETY: as above.
+        u64::try_from(unsafe { word(self.0, 40) }.cast_signed()).unwrap_or(0)
+    }
+
+    fn flags(self) -> usize {
+        // SAFETY: as above.
+        unsafe { word(self.0, 168) }
+    }
+
+    /// Whether it was made at run time, and can be freed.
+    pub(super) fn is_heap(self) -> bool {
+        self.flags() & HEAP != 0
+    }
+
+    /// Whether its instances are tuples.
+    pub(super) fn is_tuple(self) -> bool {
+        self.flags() & TUPLE != 0
+    }
+
+    /// Whether its instances are types.
+    pub(super) fn is_metatype(self) -> bool {
+        self.flags() & TYPE != 0
+    }
+
+    /// `tp_dict`, borrowed; null in static types from 3.12 on.
+    pub(super) fn dictionary(self) -> Object {
+        // SAFETY: as above.
+        unsafe { reference(self.0, 264) }
+    }
+}
+
+/// Whether objects and types are where this file expects them, by an object that is not tracked and
+/// whose type has the full name `name`.
+pub(super) fn is_as_expected(object: &OwnedRef, name: &CStr) -> Option<bool> {
+    let class = object.attribute(c"__class__")?;
+    let number = |attribute| class.attribute(attribute)?.number();
+    // SAFETY: alive; the layout is what is checked here: objects are longer than their type.
+    let seen = unsafe { type_of(object.object()) };
+    if seen != class.object() {
+        return Some(false);
+    }
+    // SAFETY: a type, as just seen.
+    let view = unsafe { TypeView::new(seen) };
+    // SAFETY: only addresses are compared: the flags were found where they are.
+    let head = unsafe { head_of(object.object()).read() };
+    Some(
+        u64::try_from(number(c"__basicsize__")?) == Ok(view.basic_size())
+            && u64::try_from(number(c"__itemsize__")?) == Ok(view.item_size())
+            && number(c"__flags__")? == view.flags().cast_signed() as i64
+            && view.name() == name
+            && head.next == 0,
+    )
+}

@@ -1,0 +1,185 @@
+//! A training program whose steps leave cycles, as records.
+
+use crate::reports::MS;
+use crate::reports::START;
+use crate::reports::pause;
+use crate::reports::process;
+use gctrace_event::CycleCount;
+use gctrace_event::CycleEdge;
+use gctrace_event::CycleSignature;
+use gctrace_event::Garbage;
+use gctrace_event::GcSettings;
+use gctrace_event::KindCount;
+use gctrace_event::ObjectKind;
+use gctrace_event::Pause;
+use gctrace_event::Record;
+use gctrace_event::StepMark;
+use gctrace_event::StepMarker;
+
+/// Process id of the program.
+pub const PID: u32 = 7;
+/// Closures that each step leaves: a cell, a function and its tuple of cells, which hold a tensor.
+pub const PER_STEP: u64 = 6;
+/// Steps from one collection to the next, in halves.
+const STEP_HALVES: u64 = 5;
+/// When the first step starts, and the length of each, in ms.
+const FIRST_MS: u64 = 500;
+const STEP_MS: u64 = 10;
+
+/// The program, and how it was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosuresRun {
+    /// Steps; an even number shows whole figures.
+    pub steps: u64,
+    /// The number of collections of which one is examined; full ones always are.
+    pub every: u64,
+    /// Whether cycles were examined, too.
+    pub cycles: bool,
+    /// Whether each step leaves the same; otherwise more and more.
+    pub constant: bool,
+}
+
+impl Default for ClosuresRun {
+    fn default() -> Self {
+        Self {
+            steps: 200,
+            every: 1,
+            cycles: true,
+            constant: true,
+        }
+    }
+}
+
+/// The kinds of its garbage: cell, function, tuple, tensor, and an exception of the imports.
+pub fn kinds() -> [ObjectKind; 5] {
+    let own = |id, type_name: &str| ObjectKind {
+        pid: PID,
+        id,
+        type_name: type_name.to_owned(),
+        ..ObjectKind::default()
+    };
+    let closure = |id, type_name| ObjectKind {
+        function: Some("Trainer.step.<locals>.closure".to_owned()),
+        file: Some("/srv/train.py".to_owned()),
+        line: Some(10),
+        ..own(id, type_name)
+    };
+    [
+        closure(1, "cell"),
+        closure(2, "function"),
+        own(3, "tuple"),
+        own(4, "torch.Tensor"),
+        own(5, "ModuleNotFoundError"),
+    ]
+}
+
+/// The cycle of a closure.
+pub fn closure_cycle() -> CycleSignature {
+    let edge = |kind, name: &str| CycleEdge {
+        kind,
+        name: Some(name.to_owned()),
+    };
+    CycleSignature {
+        pid: PID,
+        id: 1,
+        edges: vec![
+            edge(1, ".cell_contents"),
+            edge(2, ".__closure__"),
+            edge(3, "[]"),
+        ],
+    }
+}
+
+fn garbage(pause: &Pause, closures: u64, errors: u64, cycles: bool) -> Garbage {
+    let count = |kind, objects, each| KindCount {
+        kind,
+        objects,
+        bytes: Some(objects * each),
+    };
+    let mut kinds = vec![
+        count(1, closures, 40),
+        count(2, closures, 136),
+        count(3, closures, 48),
+        count(4, closures, 80),
+        count(5, errors, 88),
+    ];
+    kinds.retain(|count| count.objects > 0);
+    let own = CycleCount {
+        cycle: 1,
+        count: closures,
+        objects: 3 * closures,
+        held_objects: closures,
+        bytes: Some(closures * (40 + 136 + 48 + 80)),
+    };
+    Garbage {
+        pid: PID,
+        tid: PID,
+        at_ns: pause.start_ns + pause.duration_ns() / 2,
+        interpreter: Some(0),
+        objects: 4 * closures + errors,
+        kinds,
+        cycles: cycles.then(|| if closures > 0 { vec![own] } else { Vec::new() }),
+        cost_ns: Some(1_000),
+    }
+}
+
+/// Its records: imports whose collections free exceptions, then steps with a collection of 1 ms
+/// every two and a half of them, every tenth of 5 ms and full. Garbage comes before its pause.
+pub fn records(run: ClosuresRun) -> Vec<Record> {
+    let mut records = vec![
+        process(PID, 0, "generational"),
+        Record::Settings(GcSettings {
+            pid: PID,
+            at_ns: START,
+            enabled: Some(true),
+            thresholds: [700, 10, 10],
+        }),
+    ];
+    records.extend(kinds().map(Record::ObjectKind));
+    records.push(Record::CycleSignature(closure_cycle()));
+    let collect = |from_ms: u64, index: u64, closures, errors, records: &mut Vec<Record>| {
+        let full = index % 10 == 9;
+        let own = Pause {
+            generation: if full { 2 } else { 0 },
+            collected: Some(4 * closures + errors),
+            oldest_objects: Some(100_000),
+            young_count: Some(701),
+            ..pause(PID, from_ms, from_ms + if full { 5 } else { 1 })
+        };
+        if full || index % run.every == 0 {
+            let garbage = garbage(&own, closures, errors, run.cycles);
+            records.push(Record::Garbage(garbage));
+        }
+        records.push(Record::Pause(own));
+    };
+    for index in 0..4 {
+        collect(100 * index, index, 0, 50, &mut records);
+    }
+    let mut collections = 0;
+    for half in 0..=2 * run.steps {
+        let at_ms = FIRST_MS + half * STEP_MS / 2;
+        if half % 2 == 0 {
+            records.push(Record::Step(StepMark {
+                pid: PID,
+                tid: PID,
+                marker: StepMarker::Optimizer("SGD".to_owned()),
+                start_ns: START + at_ms * MS,
+                end_ns: START + at_ms * MS,
+            }));
+        }
+        if half % STEP_HALVES == STEP_HALVES - 1 {
+            collections += 1;
+            let closures = match run.constant {
+                true => PER_STEP * STEP_HALVES / 2,
+                false => collections,
+            };
+            collect(at_ms, collections, closures, 0, &mut records);
+        }
+    }
+    records
+}
+
+/// When the recording of this run ends, in ms.
+pub fn end_ms(run: ClosuresRun) -> u64 {
+    FIRST_MS + run.steps * STEP_MS + 500
+}

@@ -1,0 +1,255 @@
+//! The section on what the collector frees (`--garbage`).
+
+use super::section::INDENT;
+use super::section::ReportSection;
+use super::section::mark;
+use super::section::paragraph;
+use super::table::TextTable;
+use super::table::width;
+use super::table::wrap;
+use super::words::cycles;
+use crate::units::bytes;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::short_count;
+use crate::units::three_digits;
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::GarbageEstimate;
+use gctrace_analysis::report::GarbageKind;
+use gctrace_analysis::report::GarbageReport;
+use gctrace_analysis::report::Level;
+use gctrace_analysis::report::PerStep;
+use gctrace_analysis::report::ProcessReport;
+use gctrace_analysis::report::Report;
+
+/// Kinds and cycles shown; the others are in the JSON.
+const KINDS_SHOWN: usize = 10;
+const CYCLES_SHOWN: usize = 5;
+/// Characters of a line that are reserved for the figures beside a kind.
+const BESIDE_KIND: usize = 42;
+/// From this part of the most frequent kind on a kind is about as frequent.
+const NEARLY: f64 = 0.5;
+
+pub(crate) fn garbage(report: &Report) -> ReportSection {
+    let mut lines = Vec::new();
+    if let Some(garbage) = &report.garbage {
+        lines.extend(paragraph(&examined(garbage)));
+        lines.extend(kinds(garbage));
+        if let Some(verdict) = &garbage.verdict {
+            lines.extend(paragraph(verdict));
+        }
+        lines.extend(cycles(garbage));
+        if garbage.cycles.is_none() {
+            lines.extend(paragraph(SUGGESTION));
+        }
+    }
+    for process in &report.processes {
+        lines.extend(after_freeze(process).iter().flat_map(|own| paragraph(own)));
+    }
+    ReportSection::new("What the collector frees", lines)
+}
+
+/// How to learn more, if only kinds were recorded.
+const SUGGESTION: &str = "Record with --garbage cycles to see the cycles that make it garbage.";
+
+fn examined(garbage: &GarbageReport) -> String {
+    let share = match garbage.examined_ratio {
+        Some(1.0) => String::new(),
+        Some(ratio) => format!(", which freed {} of all freed objects", percent(ratio)),
+        None => String::new(),
+    };
+    let size = garbage.bytes.map_or(String::new(), |size| {
+        format!(", {} of their own", bytes(size))
+    });
+    let device = garbage.device_bytes.map_or(String::new(), |size| {
+        format!(" Device memory freed during all pauses: {}.", bytes(size))
+    });
+    let cost = garbage.cost_ns.map_or(String::new(), |cost_ns| {
+        format!(" Examining took {}, in the pauses.", duration(cost_ns))
+    });
+    format!(
+        "{} of {} that freed objects examined{share}: {}{size}.{device}{cost}",
+        count(garbage.examined),
+        counted(garbage.collections, "collection"),
+        counted(garbage.objects, "object"),
+    )
+}
+
+/// The head of the column with a rate.
+fn rate_head(garbage: &GarbageReport) -> &'static str {
+    match garbage.steps {
+        Some(_) => "per step",
+        None => "per second",
+    }
+}
+
+/// What rates rest on.
+fn rate_basis(garbage: &GarbageReport) -> Basis {
+    let estimates = garbage.kinds.iter().filter_map(|kind| kind.estimate);
+    let measured = estimates
+        .into_iter()
+        .all(|own| own.basis == Basis::Measured);
+    if measured {
+        Basis::Measured
+    } else {
+        Basis::Inferred
+    }
+}
+
+fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: bool) -> String {
+    let rate = match steps {
+        true => per_step.map(cycles::mean),
+        false => estimate.and_then(|own| own.per_s).map(three_digits),
+    };
+    rate.unwrap_or_else(|| "-".to_owned())
+}
+
+fn kinds(garbage: &GarbageReport) -> Vec<String> {
+    let head = ["objects", rate_head(garbage), "bytes", "share", "kind"];
+    let mut table = TextTable::new(&head, &[4]);
+    let steps = garbage.steps.is_some();
+    let known = |size: Option<u64>| size.map_or_else(|| "-".to_owned(), bytes);
+    for kind in garbage.kinds.iter().take(KINDS_SHOWN) {
+        table.row(vec![
+            short_count(kind.objects),
+            rate(kind.per_step, kind.estimate, steps),
+            known(kind.bytes),
+            percent(kind.ratio),
+            cycles::kind_within(kind, width().saturating_sub(BESIDE_KIND)),
+        ]);
+    }
+    let more = garbage
+        .kinds
+        .iter()
+        .skip(KINDS_SHOWN)
+        .map(|kind| kind.objects);
+    let other = more.sum::<u64>().saturating_add(garbage.other_objects);
+    if other > 0 {
+        table.row(vec![
+            short_count(other),
+            String::new(),
+            String::new(),
+            percent(other as f64 / garbage.objects.max(1) as f64),
+            "all other kinds".to_owned(),
+        ]);
+    }
+    let mut lines = table.lines();
+    if rate_basis(garbage) != Basis::Measured {
+        lines.extend(paragraph(&format!(
+            "Figures {} are inferred: they assume that the other collections of a generation freed \
+             the same mixture.",
+            rate_head(garbage)
+        )));
+    }
+    lines
+}
+
+fn cycles(garbage: &GarbageReport) -> Vec<String> {
+    let Some(list) = &garbage.cycles else {
+        return Vec::new();
+    };
+    if list.is_empty() {
+        return Vec::new();
+    }
+    let head = [
+        "cycles",
+        rate_head(garbage),
+        "objects",
+        "held",
+        "bytes",
+        "share",
+        "line",
+    ];
+    let mut table = TextTable::new(&head, &[6]);
+    let shown = || list.iter().take(CYCLES_SHOWN);
+    for (number, cycle) in shown().enumerate() {
+        table.row(vec![
+            short_count(cycle.count),
+            rate(cycle.per_step, cycle.estimate, garbage.steps.is_some()),
+            short_count(cycle.objects),
+            short_count(cycle.held_objects),
+            cycle.bytes.map_or_else(|| "-".to_owned(), bytes),
+            percent(cycle.ratio),
+            format!(
+                "({}) {}",
+                number + 1,
+                cycle
+                    .location
+                    .as_ref()
+                    .map(cycles::place)
+                    .unwrap_or_default()
+            ),
+        ]);
+    }
+    let mut lines = table.lines();
+    for (number, cycle) in shown().enumerate() {
+        let start = format!("{INDENT}({}) ", number + 1);
+        let sentence = format!(
+            "{}: {}",
+            cycles::shape(cycle.shape),
+            cycles::path(&cycle.edges)
+        );
+        lines.extend(wrap(&sentence, &start, "      "));
+    }
+    let more = list.len().saturating_sub(CYCLES_SHOWN);
+    if more > 0 {
+        lines.push(format!(
+            "{INDENT}and {} (--format json lists them)",
+            counted(more as u64, "other signature")
+        ));
+    }
+    lines
+}
+
+/// That a frozen process still frees objects; `None` if it does not.
+fn after_freeze(process: &ProcessReport) -> Option<String> {
+    let after = process.after_freeze.filter(|own| own.freed > 0)?;
+    Some(format!(
+        "Process {} froze its heap ({} objects{}), and its collections still freed {}: cycles that \
+         arise after the freeze. Cycles among the frozen objects are never freed.",
+        process.pid,
+        count(after.frozen_objects),
+        mark(after.basis),
+        counted(after.freed, "object"),
+    ))
+}
+
+/// What the collector frees in a line or two, if collections matter.
+pub(super) fn in_short(report: &Report) -> Option<String> {
+    let matters = !matches!(report.verdict.level, Level::None | Level::Negligible);
+    let judged = report.phases.as_ref();
+    let process = judged.and_then(|phases| {
+        let mut own = report.processes.iter();
+        own.find(|own| (own.trace, own.pid) == (phases.trace, phases.pid))
+    });
+    let garbage = process.and_then(|process| process.garbage.as_ref());
+    let garbage = garbage.or(report.garbage.as_ref()).filter(|_| matters)?;
+    if let Some(verdict) = &garbage.verdict {
+        return Some(format!("What it frees: {}", verdict.sentence));
+    }
+    let of = |kind: &GarbageKind| match garbage.steps {
+        Some(_) => kind.per_step.map(|own| own.mean),
+        None => kind.estimate.and_then(|own| own.per_s),
+    };
+    let rates = garbage.kinds.iter().filter_map(of);
+    let all: f64 = rates.clone().sum();
+    let most = rates.fold(0.0, f64::max);
+    // Of kinds that are about as frequent, one that names a line.
+    let mut named = garbage.kinds.iter().filter(|kind| kind.file.is_some());
+    let kind = named.find(|kind| of(kind).is_some_and(|own| own >= most * NEARLY));
+    let kind = kind.or(garbage.kinds.first()).filter(|_| most > 0.0)?;
+    let suggestion = match garbage.cycles {
+        None => " Which cycles: record with --garbage cycles.",
+        Some(_) => "",
+    };
+    Some(format!(
+        "What it frees: {} objects {}, {} of them {}{}.{suggestion}",
+        three_digits(all),
+        rate_head(garbage),
+        three_digits(of(kind)?),
+        cycles::kind_within(kind, width() / 2),
+        mark(rate_basis(garbage)),
+    ))
+}

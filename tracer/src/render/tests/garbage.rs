@@ -1,0 +1,69 @@
+//! What the collector frees: the section, the first screen and the advice.
+
+use super::checked;
+use super::first_screen::screen;
+use super::report;
+use crate::render::Style;
+use gctrace_analysis::report::AdviceId;
+use gctrace_analysis::report::Report;
+use test_kit::garbage;
+use test_kit::garbage::ClosuresRun;
+use test_kit::records;
+use test_kit::records::written;
+
+/// A training whose steps leave closures, read from its trace.
+fn of(run: ClosuresRun) -> Report {
+    let mut end = records::end("the command ended");
+    end.ended_ns = test_kit::reports::START + garbage::end_ms(run) * test_kit::reports::MS;
+    let trace = written(&records::header(), &garbage::records(run), &end);
+    report(&[("trace.json", String::from_utf8(trace).unwrap())])
+}
+
+/// The section of a report.
+fn section(report: &Report) -> String {
+    let text = checked(report);
+    let from = text.find("What the collector frees").unwrap();
+    let section = text.get(from..).unwrap();
+    section.split("\n\n").next().unwrap().to_owned()
+}
+
+#[test]
+fn the_same_cycles_in_every_step() {
+    let report = of(ClosuresRun::default());
+    let mut shown = report.advice.iter().take(3);
+    let advice = shown.find(|advice| advice.id == AdviceId::BreakCycles);
+    let advice = advice.unwrap();
+    assert!(advice.saves_likely_ns.is_some() && advice.saves_at_least_ns.is_some());
+    let code = crate::advice::text(advice, &report);
+    insta::assert_snapshot!(section(&report) + "\n\n" + &screen(&report) + "\n" + &code);
+}
+
+#[test]
+fn kinds_of_a_part_of_the_collections() {
+    let report = of(ClosuresRun {
+        every: 4,
+        cycles: false,
+        ..ClosuresRun::default()
+    });
+    let ids: Vec<AdviceId> = report.advice.iter().map(|own| own.id).collect();
+    assert!(!ids.contains(&AdviceId::BreakCycles), "{ids:?}");
+    insta::assert_snapshot!(section(&report) + "\n\n" + &screen(&report));
+}
+
+#[test]
+fn more_and_more_cycles_have_a_mean() {
+    let report = of(ClosuresRun {
+        constant: false,
+        ..ClosuresRun::default()
+    });
+    let text = section(&report);
+    assert!(text.contains("cycles per step on average"), "{text}");
+}
+
+#[test]
+fn without_garbage_there_is_no_section() {
+    let report = report(&[("trace.json", super::training())]);
+    assert!(report.garbage.is_none());
+    let text = super::text(&report, Style::OF_FILES);
+    assert!(!text.contains("What the collector frees"), "{text}");
+}

@@ -1,0 +1,350 @@
+//! The words for garbage: kinds of objects, cycles, and how each kind of cycle is broken.
+
+use crate::render::table::cut;
+use crate::units::count;
+use crate::units::percent;
+use crate::units::three_digits;
+use gctrace_analysis::paths;
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::CycleShape;
+use gctrace_analysis::report::GarbageCycle;
+use gctrace_analysis::report::GarbageEdge;
+use gctrace_analysis::report::GarbageKind;
+use gctrace_analysis::report::GarbageReport;
+use gctrace_analysis::report::Location;
+use gctrace_analysis::report::MainCycles;
+use gctrace_analysis::report::PerStep;
+use std::collections::BTreeSet;
+
+/// The advice in one line.
+pub(super) const ACTION: &str =
+    "Break the cycles that all garbage comes from; then no collection is needed.";
+/// Its risk.
+pub(super) const RISK: &str = "Other input may take other paths: record again, and leave the \
+     collector on unless nothing is freed there either.";
+/// Lines named in a verdict.
+const LINES: usize = 2;
+/// Maximum characters of a cycle in a line of code.
+const COMMENT_WIDTH: usize = 68;
+/// A mean this near to a whole number is shown as one.
+const WHOLE: f64 = 0.05;
+
+/// Fills in the sentences about garbage.
+pub(super) fn word(garbage: &mut GarbageReport) {
+    let Some(worded) = &garbage.verdict else {
+        return;
+    };
+    let sentence = verdict(garbage, &worded.finding);
+    if let Some(worded) = &mut garbage.verdict {
+        worded.sentence = sentence;
+    }
+}
+
+/// `6 cycles in every step, all from train.py:10; without them no collection is needed.`
+pub(super) fn verdict(garbage: &GarbageReport, main: &MainCycles) -> String {
+    let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
+    let own = main.cycles.iter().filter_map(|index| cycles.get(*index));
+    let number = number(main);
+    let mark = match main.basis {
+        Basis::Measured => "",
+        _ => " (inferred)",
+    };
+    let places: BTreeSet<String> = own
+        .clone()
+        .filter_map(|cycle| cycle.location.as_ref().map(place))
+        .collect();
+    let all_known = own.clone().all(|cycle| cycle.location.is_some());
+    let named: Vec<String> = places.iter().take(LINES).cloned().collect();
+    let from = match (named.as_slice(), places.len() - named.len()) {
+        ([], _) => own
+            .clone()
+            .next()
+            .map_or(String::new(), |cycle| format!(", {}", path(&cycle.edges))),
+        ([line], 0) if all_known => format!(", all from {line}"),
+        (lines, 0) => format!(", from {}", lines.join(" and ")),
+        (lines, more) => format!(", from {} and {more} more lines", lines.join(", ")),
+    };
+    let then = match main.is_all() {
+        true => "; without them no collection is needed".to_owned(),
+        false => format!(": {} of the garbage", percent(main.ratio)),
+    };
+    format!("{number}{mark}{from}{then}.")
+}
+
+/// `6 cycles in every step`, `about 3.4 cycles per step`, `12.5 cycles per second`.
+fn number(main: &MainCycles) -> String {
+    let cycles = |mean: f64| if mean == 1.0 { "cycle" } else { "cycles" };
+    match (main.per_step, main.per_s) {
+        (Some(own), _) if own.constant => {
+            let shown = mean(own);
+            let noun = if shown == "1" { "cycle" } else { "cycles" };
+            format!("{shown} {noun} in every step")
+        }
+        (Some(own), _) => format!("{} {} per step on average", mean(own), cycles(own.mean)),
+        (None, Some(rate)) => format!("{} {} per second", three_digits(rate), cycles(rate)),
+        (None, None) => "Few cycles".to_owned(),
+    }
+}
+
+/// A mean number per step: `6`, `3.42`.
+pub(crate) fn mean(per_step: PerStep) -> String {
+    let nearest = per_step.mean.round();
+    match per_step.mean {
+        0.0 => "0".to_owned(),
+        own if nearest >= 1.0 && (own - nearest).abs() <= WHOLE.min(nearest * 0.02) => {
+            count(nearest as u64)
+        }
+        own => three_digits(own),
+    }
+}
+
+/// `train.py:10`, of a library `json/decoder.py:353`.
+pub(crate) fn place(location: &Location) -> String {
+    let file = match location.library {
+        true => paths::short(&location.file),
+        false => location.file.rsplit('/').next().unwrap_or_default(),
+    };
+    match location.line {
+        Some(line) => format!("{file}:{line}"),
+        None => file.to_owned(),
+    }
+}
+
+/// An object of a kind: `cell Trainer.step.<locals>.closure (train.py:10)`, `torch.Tensor`.
+pub(crate) fn kind(
+    type_name: &str,
+    function: Option<&str>,
+    file: Option<&str>,
+    line: Option<u32>,
+) -> String {
+    let place = file.map(|file| {
+        place(&Location {
+            file: file.to_owned(),
+            function: String::new(),
+            line,
+            library: paths::is_library(file),
+        })
+    });
+    match (function, place) {
+        (Some(function), Some(place)) => format!("{type_name} {function} ({place})"),
+        (Some(function), None) => format!("{type_name} {function}"),
+        (None, Some(place)) => format!("{type_name} ({place})"),
+        (None, None) => type_name.to_owned(),
+    }
+}
+
+/// The same, the function shortened from its start until it fits: `cell …closure (train.py:10)`.
+pub(crate) fn kind_within(of: &GarbageKind, width: usize) -> String {
+    let label = |function: Option<&str>| kind(&of.type_name, function, of.file.as_deref(), of.line);
+    let whole = label(of.function.as_deref());
+    let Some(function) = of.function.as_deref() else {
+        return whole;
+    };
+    let mut rest = function;
+    let mut shown = whole;
+    while shown.chars().count() > width
+        && let Some((_, inner)) = rest.split_once('.')
+    {
+        rest = inner.trim_start_matches("<locals>.");
+        shown = label(Some(&format!("…{rest}")));
+    }
+    shown
+}
+
+/// A cycle: `cell.cell_contents -> function Trainer.step.<locals>.closure (train.py:10).__closure__
+/// -> tuple[] -> back`. Code that several objects belong to is named with the function, if there is
+/// one, otherwise with the first.
+pub(crate) fn path(edges: &[GarbageEdge]) -> String {
+    let names = |edge: &&GarbageEdge| edge.function.is_some();
+    let function = edges
+        .iter()
+        .filter(names)
+        .find(|own| own.type_name == "function");
+    let named = function.or_else(|| edges.iter().find(names));
+    let object = |edge: &GarbageEdge| {
+        let repeated = named.is_some_and(|own| {
+            !std::ptr::eq(own, edge) && (&own.function, &own.file) == (&edge.function, &edge.file)
+        });
+        let type_name = match edge.type_name.as_str() {
+            "" => "?",
+            known => known,
+        };
+        let label = match repeated {
+            true => type_name.to_owned(),
+            false => kind(
+                type_name,
+                edge.function.as_deref(),
+                edge.file.as_deref(),
+                edge.line,
+            ),
+        };
+        format!("{label}{}", edge.name.as_deref().unwrap_or_default())
+    };
+    let mut objects: Vec<String> = edges.iter().map(object).collect();
+    objects.push("back".to_owned());
+    objects.join(" -> ")
+}
+
+/// What to call a cycle of this kind.
+pub(crate) fn shape(shape: CycleShape) -> &'static str {
+    match shape {
+        CycleShape::Class => "class made at run time",
+        CycleShape::Exception => "exception kept with its traceback",
+        CycleShape::BoundMethod => "bound method kept by its own object",
+        CycleShape::Closure => "closure that names itself",
+        CycleShape::Frame => "frame or generator that its own variable refers to",
+        CycleShape::Instances => "objects that refer to each other",
+        CycleShape::Containers => "container that contains itself",
+        CycleShape::Other => "other",
+    }
+}
+
+/// For each kind of cycle, where it is and Python that does without it.
+pub(super) fn code(garbage: &GarbageReport, main: &MainCycles) -> String {
+    let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
+    let mut parts: Vec<String> = Vec::new();
+    let mut shapes = Vec::new();
+    for cycle in main.cycles.iter().filter_map(|index| cycles.get(*index)) {
+        let heading = comment(&path(&cycle.edges));
+        match shapes.iter().position(|shape| *shape == cycle.shape) {
+            Some(at) => {
+                if let Some(part) = parts.get_mut(at) {
+                    *part = format!("{heading}\n{part}");
+                }
+            }
+            None => {
+                shapes.push(cycle.shape);
+                parts.push(format!(
+                    "{heading}\n# {}:\n{}",
+                    shape(cycle.shape),
+                    remedy(cycle.shape)
+                ));
+            }
+        }
+    }
+    parts.join("\n\n")
+}
+
+/// A cycle as a comment, of several lines if it is long.
+fn comment(path: &str) -> String {
+    let lines = match path.chars().count() {
+        0..=COMMENT_WIDTH => vec![path.to_owned()],
+        _ => path
+            .split(" -> ")
+            .map(|object| format!("-> {object}"))
+            .collect(),
+    };
+    let line = |line: String| format!("# {}", cut(line.trim_start_matches("-> "), COMMENT_WIDTH));
+    let mut lines = lines.into_iter();
+    let first = lines.next().map(line);
+    let rest = lines.map(|object| format!("#  {}", cut(&object, COMMENT_WIDTH)));
+    first.into_iter().chain(rest).collect::<Vec<_>>().join("\n")
+}
+
+/// Python that does not make the cycle.
+fn remedy(shape: CycleShape) -> &'static str {
+    match shape {
+        CycleShape::Closure => {
+            "def closure(value, closure):     # pass it to itself as an argument,\n\
+             \x20   ... closure(rest, closure)\n\
+             result = closure(value, closure)\n\
+             # or end it where its work is done:\n\
+             del closure                      # the cell is empty then"
+        }
+        CycleShape::BoundMethod => {
+            "import weakref\n\
+             self.callbacks.append(weakref.WeakMethod(self.on_event))\n\
+             # and call it while its object is alive:\n\
+             for callback in self.callbacks:\n\
+             \x20   if (call := callback()) is not None:\n\
+             \x20       call()"
+        }
+        CycleShape::Exception => {
+            "try:\n\
+             \x20   ...\n\
+             except Exception as error:\n\
+             \x20   failure = error.with_traceback(None)   # keeps no frame, and no batch in it\n\
+             # or, after the last use of a kept exception:\n\
+             del failure"
+        }
+        CycleShape::Class => {
+            "# make it once, where the module is imported, not in each call:\n\
+             Point = collections.namedtuple(\"Point\", \"x y\")\n\
+             # or once per argument:\n\
+             @functools.lru_cache(maxsize=None)\n\
+             def class_for(fields): ..."
+        }
+        CycleShape::Instances => {
+            "import weakref\n\
+             self.parent = weakref.ref(parent)   # the child does not keep its parent;\n\
+             parent = self.parent()              # None once the parent is gone\n\
+             # or end it when the work is done:\n\
+             self.children.clear()"
+        }
+        CycleShape::Frame => {
+            "# no variable of a function should refer to its own frame or generator:\n\
+             frame = sys._getframe()\n\
+             try:\n\
+             \x20   ...\n\
+             finally:\n\
+             \x20   del frame\n\
+             # a generator that is not used up:\n\
+             generator.close()"
+        }
+        CycleShape::Containers => {
+            "items.clear()   # after the last use of a container that contains itself\n\
+             # or keep keys or indexes instead of the container:\n\
+             item[\"owner\"] = owner_key"
+        }
+        CycleShape::Other => {
+            "# set one of these references to None after the last use, or make it a weakref.ref"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(type_name: &str, function: Option<&str>, name: &str) -> GarbageEdge {
+        GarbageEdge {
+            type_name: type_name.to_owned(),
+            function: function.map(str::to_owned),
+            file: function.map(|_| "/srv/train.py".to_owned()),
+            line: function.map(|_| 10),
+            name: Some(name.to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_cycle_in_one_line() {
+        let closure = Some("step.<locals>.closure");
+        let edges = [
+            edge("cell", closure, ".cell_contents"),
+            edge("function", closure, ".__closure__"),
+            edge("tuple", None, "[]"),
+        ];
+        assert_eq!(
+            path(&edges),
+            "cell.cell_contents -> function step.<locals>.closure (train.py:10).__closure__ -> \
+             tuple[] -> back"
+        );
+        assert_eq!(path(&[]), "back");
+    }
+
+    #[test]
+    fn means_are_whole_if_they_nearly_are() {
+        let shown = |own| {
+            mean(PerStep {
+                basis: Basis::Measured,
+                mean: own,
+                constant: true,
+            })
+        };
+        assert_eq!(shown(5.97), "6");
+        assert_eq!(shown(5.5), "5.50");
+        assert_eq!(shown(1.04), "1.04");
+        assert_eq!(shown(0.02), "0.0200");
+        assert_eq!(shown(1200.3), "1200");
+    }
+}

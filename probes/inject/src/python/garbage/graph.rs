@@ -155,6 +155,11 @@ impl Graph {
             if edges > MOST_EDGES {
                 break;
             }
+            // Through this one there is one already; only one of itself alone would be shorter.
+            let refers_to_itself = || self.references(*start).contains(start);
+            if best.len() <= 2 && best.contains(start) && !refers_to_itself() {
+                continue;
+            }
             let longest = if best.is_empty() {
                 usize::MAX
             } else {
@@ -164,8 +169,9 @@ impl Graph {
                 continue;
             };
             let cycle = rotated(cycle, &kinds);
-            let by_kind = |cycle: &[u32]| cycle.iter().map(|own| kinds(*own)).collect::<Vec<_>>();
-            if best.is_empty() || (cycle.len(), by_kind(&cycle)) < (best.len(), by_kind(&best)) {
+            let is_shorter = best.is_empty() || cycle.len() < best.len();
+            let kinds = |cycle: &[u32]| cycle.iter().map(|own| kinds(*own)).collect::<Vec<_>>();
+            if is_shorter || cycle.len() == best.len() && kinds(&cycle) < kinds(&best) {
                 best = cycle;
             }
         }

@@ -21,8 +21,18 @@ struct Counted {
     path: CodePath,
     size: Size,
     objects: u64,
-    /// `None`: of at least one the size is unknown.
+    /// Of those whose sizes differ; `None`: of at least one it is unknown.
     bytes: Option<u64>,
+}
+
+impl Counted {
+    /// Their memory in bytes.
+    fn bytes(&self) -> Option<u64> {
+        match (self.path, self.size) {
+            (CodePath::None, Size::Fixed(each)) => Some(each * self.objects),
+            _ => self.bytes,
+        }
+    }
 }
 
 /// The objects seen so far, by kind.
@@ -70,12 +80,16 @@ impl Tally {
             line: 0,
         };
         let at = self.place(plain, |tally| tally.first(reader, class))?;
-        let first = &self.kinds[at];
+        let first = &mut self.kinds[at];
         let (path, size) = (first.path, first.size);
+        if let (CodePath::None, Size::Fixed(_)) = (path, size) {
+            first.objects += 1;
+            return Some(at);
+        }
         // SAFETY: as the caller promises; both are those of its type.
         let (bytes, (code, line)) = unsafe { (size.of(object), reader.code(object, path)) };
         let at = if code.is_null() {
-            Some(at)
+            at
         } else {
             let key = ObjectKey { class, code, line };
             self.place(key, |_| Counted {
@@ -84,12 +98,12 @@ impl Tally {
                 size,
                 objects: 0,
                 bytes: Some(0),
-            })
+            })?
         };
-        let counted = &mut self.kinds[at?];
+        let counted = &mut self.kinds[at];
         counted.objects += 1;
         counted.bytes = counted.bytes.zip(bytes).map(|(sum, more)| sum + more);
-        at
+        Some(at)
     }
 
     /// The size of an object of the kind at that place in bytes; `None` if unknown.
@@ -130,7 +144,7 @@ impl Tally {
                 kind if self.kinds[usize::from(kind) - 1].key == key => {
                     return Some(usize::from(kind) - 1);
                 }
-                _ => at = (at + 1) % self.places.len(),
+                _ => at = (at + 1) & (self.places.len() - 1),
             }
         }
         if self.kinds.len() == MAX_KINDS {
@@ -187,7 +201,7 @@ impl Tally {
         for (counted, number) in kinds.filter(|(_, number)| **number != 0) {
             let (objects, bytes) = sums.entry(*number).or_insert((0, Some(0)));
             *objects += counted.objects;
-            *bytes = bytes.zip(counted.bytes).map(|(sum, more)| sum + more);
+            *bytes = bytes.zip(counted.bytes()).map(|(sum, more)| sum + more);
         }
         let counts = sums.into_iter();
         let mut counts: Vec<RingKindCount> = counts

@@ -240,7 +240,8 @@ impl Heap {
     }
 
     /// The reference that an object is held by, if it is one.
-    pub(super) fn holder(&self, node: NodeIndex) -> Option<&HeapEdge> {
+    #[must_use]
+    pub fn holder(&self, node: NodeIndex) -> Option<&HeapEdge> {
         match self.reached(node) {
             Reached::By(edge) => self.graph.edges.get(edge as usize),
             Reached::Not | Reached::Root(_) | Reached::Outside => None,
@@ -252,8 +253,9 @@ impl Heap {
         &self.order
     }
 
-    /// Objects that a root holds, named or not.
-    pub(super) fn roots(&self) -> &[NodeIndex] {
+    /// Objects that a root holds, named or not, each once.
+    #[must_use]
+    pub fn roots(&self) -> &[NodeIndex] {
         &self.roots
     }
 

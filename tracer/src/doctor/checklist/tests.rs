@@ -30,6 +30,7 @@ fn good_machine() -> HostFacts {
             ring_buffer: true,
             cookie: true,
             uprobe_multi: true,
+            loops: true,
             send_signal: true,
             perf_events: true,
             uprobe_events: true,
@@ -163,6 +164,7 @@ fn resolution() -> Resolution {
         ],
         layout: None,
         frames: None,
+        objects: None,
         runtime: 0x90_0000,
         lowest_address: 0x40_0000,
         warnings: vec![],
@@ -232,6 +234,7 @@ fn without_privileges() {
         ring_buffer: false,
         cookie: false,
         uprobe_multi: false,
+        loops: false,
         send_signal: false,
         permitted: false,
         ..machine.kernel

@@ -21,6 +21,7 @@ use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use gctrace_event::StepMarker;
 use gctrace_probes::proc_status;
+use gctrace_probes::process_memory;
 use gctrace_ring::LostKind;
 use gctrace_ring::RingConsumer;
 use gctrace_ring::RingHello;
@@ -284,6 +285,7 @@ impl InjectedProcessFacts {
                 rank: proc_status::rank(pid).ok().flatten(),
                 interpreter: None,
                 torch: None,
+                memory_limit_bytes: process_memory::limit_bytes(pid),
             },
             is_new: true,
             own_pid: hello.own_pid,

@@ -21,6 +21,7 @@ use test_kit::interpreters::root;
 use test_kit::interpreters::skip;
 use test_kit::preload::Run;
 use test_kit::preload::SeenGarbage;
+use test_kit::preload::SeenKind;
 use test_kit::preload::SeenRecords;
 use test_kit::preload::run;
 use test_kit::preload::run_with_children;
@@ -290,8 +291,7 @@ fn classes_that_die_keep_their_names() {
                 "{}: {name}",
                 python.name
             );
-            let is_class = |kind: &&(_, RingKindCount)| {
-                let (kind, _): &((String, String, String, u32), _) = kind;
+            let is_class = |(kind, _): &&(SeenKind, RingKindCount)| {
                 kind.0 == "type" && kind.1 == format!("Made{index}") && kind.3 > 0
             };
             assert_eq!(

@@ -170,10 +170,11 @@ impl CycleReader {
                 .unwrap_or(0)
         };
         let cycle = graph.shortest_cycle(components, component, kind, &mut self.search)?;
-        let own: Vec<u32> = cycle.iter().map(|own| kind(*own)).collect();
-        let period = period(&own);
-        let key = own.get(..period.min(LONGEST)).unwrap_or_default();
-        if let Some(known) = self.known.get(key) {
+        let mut key: Vec<u32> = cycle.iter().take(LONGEST).map(|own| kind(*own)).collect();
+        if cycle.len() > LONGEST {
+            key.push(u32::MAX);
+        }
+        if let Some(known) = self.known.get(key.as_slice()) {
             return Ok(*known);
         }
         if self.known.len() >= MOST_SIGNATURES || key.contains(&0) {
@@ -184,15 +185,15 @@ impl CycleReader {
             nodes.get(*own as usize).map(|node| node.object)
         };
         let mut edges = Vec::new();
-        for (at, kind) in key.iter().enumerate() {
-            let is_cut = at + 1 == LONGEST && period > LONGEST;
+        for (at, kind) in key.iter().take(LONGEST).enumerate() {
             let name = match (object(at), object(at + 1)) {
                 // SAFETY: on the collector's list, by the caller's promise.
-                (Some(from), Some(to)) if !is_cut => unsafe { self.names.name(from, to) },
+                (Some(from), Some(to)) => unsafe { self.names.name(from, to) },
                 _ => None,
             };
             edges.push((*kind, name));
         }
+        reduce(&mut edges, cycle.len());
         let text = |name: &Option<String>| name.as_deref().map_or(NO_TEXT, |name| ring.text(name));
         let edges: Vec<(u32, TextId)> = folded(edges)
             .iter()
@@ -224,17 +225,22 @@ impl Default for Sum {
     }
 }
 
-/// The shortest part of a cycle that it repeats: a ring of equal objects is a cycle of one.
-fn period(kinds: &[u32]) -> usize {
-    let length = kinds.len();
+/// Leaves the shortest part that a cycle of that length repeats: a ring of equal objects is a cycle of
+/// one. `edges` are its first; if it does not repeat them, the last loses its name.
+fn reduce(edges: &mut Vec<(u32, Option<String>)>, length: usize) {
     let repeats = |period: &usize| {
-        length.is_multiple_of(*period)
-            && kinds
-                .iter()
-                .zip(kinds.iter().skip(*period))
-                .all(|(one, other)| one == other)
+        let later = edges.iter().skip(*period);
+        length.is_multiple_of(*period) && edges.iter().zip(later).all(|(one, other)| one == other)
     };
-    (1..length).take(LONGEST).find(repeats).unwrap_or(length)
+    match (1..edges.len()).find(repeats) {
+        Some(period) => edges.truncate(period),
+        None if edges.len() < length => {
+            if let Some((_, name)) = edges.last_mut() {
+                *name = None;
+            }
+        }
+        None => {}
+    }
 }
 
 /// Instances, and not their dicts, refer to the values of attributes. Starts at the smallest edge.
@@ -383,10 +389,18 @@ mod tests {
 
     #[test]
     fn rings_of_equal_parts_are_one_part() {
-        assert_eq!(period(&[1, 1, 1, 1]), 1);
-        assert_eq!(period(&[1, 2, 1, 2]), 2);
-        assert_eq!(period(&[1, 2, 1]), 3);
-        assert_eq!(period(&[1]), 1);
-        assert_eq!(period(&[]), 0);
+        let reduced = |of: &[(u32, &str)], length| {
+            let mut edges = edges(of);
+            reduce(&mut edges, length);
+            edges
+        };
+        let ring = [(1, ".next"); 4];
+        assert_eq!(reduced(&ring, 4), edges(&ring[..1]));
+        assert_eq!(reduced(&ring, 1_000_000), edges(&ring[..1]));
+        let pair = [(1, ".next"), (1, ".previous")];
+        assert_eq!(reduced(&pair, 2), edges(&pair));
+        let cut = reduced(&[(1, ".a"), (2, ".b"), (1, ".a"), (2, ".c")], 9);
+        assert_eq!(cut.last(), Some(&(2, None)));
+        assert_eq!(reduced(&[], 0), []);
     }
 }

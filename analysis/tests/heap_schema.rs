@@ -67,7 +67,9 @@ fn heap(items: u32) -> Heap {
     };
     for item in 0..items {
         graph.nodes.push(node(3 + item, 3, Some(1)));
-        graph.edges.push(edge(1, 3 + item, HeapEdgeName::Item(item)));
+        graph
+            .edges
+            .push(edge(1, 3 + item, HeapEdgeName::Item(item)));
     }
     graph.edges.push(edge(2, 2, HeapEdgeName::Item(0)));
     Heap::new(graph).unwrap()
@@ -80,9 +82,18 @@ fn answers_keep_to_the_schema() {
     let last = &heaps[2];
     let answers = [
         ("show", HeapAnswer::Show(last.show(2))),
-        ("why", HeapAnswer::Why(last.why("Batch", &last.of_type("Batch"), 2))),
-        ("why", HeapAnswer::Why(last.why("list", &last.of_type("list"), 1))),
-        ("dominators", HeapAnswer::Dominators(last.retained(&Dominators::new(last), 2))),
+        (
+            "why",
+            HeapAnswer::Why(last.why("Batch", &last.of_type("Batch"), 2)),
+        ),
+        (
+            "why",
+            HeapAnswer::Why(last.why("list", &last.of_type("list"), 1)),
+        ),
+        (
+            "dominators",
+            HeapAnswer::Dominators(last.retained(&Dominators::new(last), 2)),
+        ),
         ("diff", HeapAnswer::Diff(diff(&heaps, 2).unwrap())),
     ];
     for (question, answer) in answers {

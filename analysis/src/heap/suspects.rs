@@ -4,6 +4,7 @@
 //! least the share, and none of those it dominates does, or several of one kind do. Of a chain (a
 //! linked list) it is the first one.
 
+use super::HeapRoot;
 use super::NodeIndex;
 use super::dominators::Dominators;
 use super::names::Place;
@@ -201,14 +202,13 @@ impl Heap {
             SuspectHolder::Traceback
         } else if has(".__closure__") {
             SuspectHolder::Closure
-        } else if self.chain_root_is_frame(&chain) {
-            SuspectHolder::Frame
         } else {
             match anchor {
                 Some("module") => SuspectHolder::ModuleAttribute,
                 Some("frame" | "generator" | "coroutine" | "async_generator") => {
                     SuspectHolder::Frame
                 }
+                None if self.chain_root_is_frame(&chain) => SuspectHolder::Frame,
                 Some("function") | None => SuspectHolder::Other,
                 // What else has a name of its own are classes, whatever their metaclass.
                 Some(_) => SuspectHolder::ClassAttribute,
@@ -218,7 +218,7 @@ impl Heap {
 
     fn chain_root_is_frame(&self, chain: &[NodeIndex]) -> bool {
         let root = chain.first().and_then(|first| self.root_name(*first));
-        root.is_some_and(|root| root.starts_with("frame "))
+        root.is_some_and(|root| root.starts_with(HeapRoot::FRAME))
     }
 }
 

@@ -13,7 +13,8 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
     let page_bytes = u64::try_from(page.ok()??).ok()?;
-    pages.checked_mul(page_bytes)
+    // One that exited and was not reaped has none, which says nothing of the time before.
+    pages.checked_mul(page_bytes).filter(|bytes| *bytes > 0)
 }
 
 /// Memory that a process may use, in bytes: the smallest limit of its cgroups and those above them,

@@ -15,6 +15,7 @@ mod limits;
 mod record;
 mod setup;
 mod sources;
+mod take_heap;
 mod top;
 mod tune;
 mod values;
@@ -45,6 +46,8 @@ pub(crate) use limits::ReportLimit;
 pub(crate) use record::RecordConfig;
 pub(crate) use record::RecordTarget;
 pub(crate) use setup::SetupConfig;
+pub(crate) use take_heap::HeapProgram;
+pub(crate) use take_heap::TakeHeapConfig;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
 pub(crate) use tune::TuneConfig;
@@ -123,6 +126,7 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace apply --gc SETTING -- COMMAND...\n       \
                       gctrace compare BEFORE... -- AFTER... | COMMAND...\n       \
                       gctrace tune [OPTIONS] -- COMMAND...\n       \
+                      gctrace heap -p PID | --at-full N -- COMMAND...\n       \
                       gctrace heap show|why|dominators|diff FILE...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
@@ -193,7 +197,7 @@ enum Subcommands {
     /// Measure which settings of the collector are the fastest, by turns in the program itself
     #[command(after_help = tune::EXAMPLES)]
     Tune(tune::TuneArgs),
-    /// Objects of a heap: what they are, why they are alive, what retains memory, what is new
+    /// Take the heap of a program; its objects: what they are, why they are alive, what retains memory, what is new
     #[command(after_help = heap::EXAMPLES, override_usage = heap::USAGE)]
     Heap(heap::HeapArgs),
     /// Write flame graphs of collection time by the Python stack that triggered it; heaps for
@@ -274,6 +278,8 @@ pub(crate) enum LinuxInvocation {
     Apply(ApplyConfig),
     /// Measure settings against each other.
     Tune(TuneConfig),
+    /// Take the heap of a program.
+    TakeHeap(TakeHeapConfig),
     /// Record and explain the demo program on a simulated GPU.
     Demo(DemoConfig),
     /// Examine this machine.
@@ -386,7 +392,7 @@ fn interpret(
         Some(Subcommands::Apply(apply)) => LinuxInvocation::Apply(apply::config(apply)?).into(),
         Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
         Some(Subcommands::Tune(tune)) => LinuxInvocation::Tune(tune::config(tune)?).into(),
-        Some(Subcommands::Heap(heap)) => Invocation::Heap(heap::config(heap)),
+        Some(Subcommands::Heap(heap)) => heap::config(heap)?,
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => LinuxInvocation::Demo(demo).into(),
         Some(Subcommands::Doctor(doctor)) => LinuxInvocation::Doctor(DoctorConfig {

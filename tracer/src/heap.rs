@@ -1,9 +1,11 @@
 //! `gctrace heap show`, `why`, `dominators`, `diff`: answers about heaps in files.
 //!
 //! Owns reading heaps and finding what a question is about. `gctrace_analysis::heap` answers,
-//! `heap/text.rs` has the text.
+//! `heap/text.rs` has the text; `heap/take.rs` makes the files.
 
 mod advice;
+#[cfg(target_os = "linux")]
+pub(crate) mod take;
 mod text;
 
 use crate::args::HeapConfig;

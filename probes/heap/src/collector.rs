@@ -73,26 +73,26 @@ pub(crate) fn is_finalizing(image: &mut Image, layout: &Layout, runtime: u64) ->
     image.word(runtime + u64::from(layout.collector.finalizing)) != Some(0)
 }
 
-/// Number of full collections so far (`gc.get_stats()[2]["collections"]`).
+/// Number of full collections so far (`gc.get_stats()[2]["collections"]`); `word` reads a word.
 pub(crate) fn full_collections(
-    image: &mut Image,
+    word: impl Fn(u64) -> Option<u64>,
     layout: &Layout,
     state: &InterpreterState,
 ) -> Option<u64> {
     let stats = &layout.collector.stats;
     let start = match stats.place {
         StatsLocation::Inline(offset) => state.collector + u64::from(offset),
-        StatsLocation::Behind(offset) => image.word(state.collector + u64::from(offset))?,
+        StatsLocation::Behind(offset) => word(state.collector + u64::from(offset))?,
     };
     let [.., oldest] = &stats.generations;
     let index = match oldest.index {
-        Some(offset) => u64::from(image.byte(start + u64::from(offset))?),
+        Some(offset) => word(start.checked_add(offset.into())?)? & 0xff,
         None => 0,
     };
     let record = start
         .checked_add(u64::from(oldest.base))?
         .checked_add(index.checked_mul(oldest.stride.into())?)?;
-    image.word(record.checked_add(stats.collections.into())?)
+    word(record.checked_add(stats.collections.into())?)
 }
 
 /// The tracked objects, oldest first: those of the permanent generation, then from the oldest to

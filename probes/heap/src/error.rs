@@ -1,10 +1,8 @@
 //! Why a heap could not be taken.
 
-use gctrace_probes::MemoryError;
 use gctrace_probes::ResolveError;
 use gctrace_probes::proc_status::ProcessError;
 use nix::errno::Errno;
-use std::time::Duration;
 
 /// Why a heap could not be taken. The program is unharmed and runs.
 #[derive(Debug, thiserror::Error)]
@@ -21,9 +19,6 @@ pub enum HeapError {
     /// One of its files could not be examined, or its version is not supported.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// Its memory could not be read.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
     /// It has no interpreter.
     #[error(
         "process {pid} runs no CPython that gctrace knows; see what was examined with: gctrace doctor --python {pid}"
@@ -127,28 +122,9 @@ pub enum HeapError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The collection that was waited for did not come.
-    #[error(
-        "process {pid} made {seen} full collections in {}, fewer than {wanted}; ask for fewer with --at-full",
-        seconds(*waited)
-    )]
-    TooFewCollections {
-        /// Process id.
-        pid: u32,
-        /// Full collections that it has made.
-        seen: u64,
-        /// Those that were asked for.
-        wanted: u64,
-        /// How long it was watched.
-        waited: Duration,
-    },
 }
 
 fn text(ids: &[i64]) -> String {
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
     ids.join(", ")
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
 }

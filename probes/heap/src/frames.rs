@@ -203,7 +203,10 @@ impl Walk<'_> {
         let frame = self.image.word(address.wrapping_add(16)).unwrap_or(0);
         let code = self.image.word(address.wrapping_add(code)).unwrap_or(0);
         match frame {
-            0 => CodePlace { code, line: None },
+            0 => CodePlace {
+                code,
+                ..CodePlace::default()
+            },
             frame => frame_place(self, frame).unwrap_or_default(),
         }
     }
@@ -228,7 +231,11 @@ impl Walk<'_> {
                 self.code(code).line(layout, last.into())
             }
         };
-        Some(CodePlace { code, line })
+        Some(CodePlace {
+            code,
+            line,
+            ..CodePlace::default()
+        })
     }
 }
 
@@ -246,6 +253,7 @@ pub(crate) fn frame_place(walk: &mut Walk<'_>, frame: u64) -> Option<CodePlace> 
     Some(CodePlace {
         code,
         line: walk.code(code).line(layout, offset),
+        ..CodePlace::default()
     })
 }
 

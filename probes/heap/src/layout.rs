@@ -99,6 +99,7 @@ pub(crate) struct OldFrame {
 pub(crate) struct NewFrame {
     pub(crate) code: u64,
     pub(crate) function: u64,
+    pub(crate) globals: u64,
     pub(crate) locals_dict: u64,
     pub(crate) object: u64,
     /// `stacktop`, an `int` (before 3.14), or `stackpointer`.
@@ -413,6 +414,7 @@ fn frames(minor: u8) -> Frames {
     let twelve = NewFrame {
         code: 0,
         function: 16,
+        globals: 24,
         locals_dict: 40,
         object: 48,
         stack_top: 64,
@@ -440,6 +442,7 @@ fn frames(minor: u8) -> Frames {
         11 => Frames::Interpreter(NewFrame {
             code: 32,
             function: 0,
+            globals: 8,
             locals_dict: 24,
             object: 40,
             owner: 69,
@@ -518,6 +521,10 @@ pub(crate) const BUILT_IN: &[(&str, &[(u64, &str)])] = &[
         ],
     ),
     ("collections.defaultdict", &[(48, ".default_factory")]),
+    (
+        "functools._lru_cache_wrapper",
+        &[(72, ".cache"), (88, ".__wrapped__")],
+    ),
     ("types.SimpleNamespace", &[(16, ".__dict__")]),
 ];
 

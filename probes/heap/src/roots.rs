@@ -168,6 +168,10 @@ impl RootFinder<'_, '_> {
             (fields.function, "function"),
         ] {
             let word = self.word(frame, offset);
+            // The locals of a module are its globals, which the module holds.
+            if offset == fields.locals_dict && word == self.word(frame, fields.globals) {
+                continue;
+            }
             let address = untagged(word, fields.tagged).map(|(address, _)| address);
             let node = address.and_then(|address| self.walk.builder.node(address));
             self.root(node, &format!("{name}: ({part})"));

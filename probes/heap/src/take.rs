@@ -14,6 +14,8 @@ use crate::watchdog::Watchdog;
 use gctrace_analysis::heap::HeapGraph;
 use gctrace_analysis::heap::HeapHeader;
 use gctrace_analysis::heap::HeapPlace;
+use gctrace_probes::Memory as _;
+use gctrace_probes::ProcessMemory;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::maps;
@@ -58,6 +60,10 @@ pub struct RunningHeap {
     layout: Layout,
     runtime: u64,
     image: Image,
+    /// The program that ran when it was opened: after an exec nothing can be read.
+    memory: ProcessMemory,
+    /// The interpreter, as the last pass found it.
+    state: Option<InterpreterState>,
     watchdog: Watchdog,
 }
 
@@ -89,6 +95,7 @@ impl RunningHeap {
             let version = found.version.to_string();
             return Err(HeapError::FreeThreaded { pid, version });
         }
+        let memory = ProcessMemory::open(pid)?;
         let mut image = Image::of_process(pid, regions(pid)?);
         if image.word(runtime).is_none() {
             return Err(refusal(pid, Errno::EPERM));
@@ -104,10 +111,33 @@ impl RunningHeap {
             layout,
             runtime,
             image,
+            memory,
+            state: None,
             watchdog,
         };
-        heap.first_pass()?;
+        heap.read_through()?;
         Ok(heap)
+    }
+
+    /// Reads the heap again while the program runs: what has to be copied has changed.
+    ///
+    /// # Errors
+    /// The process is gone, or its interpreter.
+    pub fn update(&mut self) -> Result<(), HeapError> {
+        self.image = Image::of_process(self.pid, regions(self.pid)?);
+        self.read_through()
+    }
+
+    /// Number of full collections that the interpreter has made, `gc.get_stats()[2]["collections"]`;
+    /// `None` if it cannot be read: the program has ended, or executes another one.
+    #[must_use]
+    pub fn full_collections(&self) -> Option<u64> {
+        let word = |address| {
+            let mut bytes = [0; 8];
+            self.memory.read(address, &mut bytes).ok()?;
+            Some(u64::from_le_bytes(bytes))
+        };
+        collector::full_collections(word, &self.layout, self.state.as_ref()?)
     }
 
     /// Bytes that will be copied while the program is stopped; a few more if it allocates.
@@ -145,8 +175,9 @@ impl RunningHeap {
     }
 
     /// Reads everything that the graph will need. What it reads may be inconsistent.
-    fn first_pass(&mut self) -> Result<(), HeapError> {
+    fn read_through(&mut self) -> Result<(), HeapError> {
         let (state, _) = self.state()?;
+        self.state = Some(state);
         let tracked = collector::tracked_roughly(&mut self.image, &self.layout, &state);
         let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
         walk.visit_all(&tracked);

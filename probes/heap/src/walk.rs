@@ -45,10 +45,12 @@ const LONGEST_NAME: usize = 500;
 /// What code an object belongs to, which is part of its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct CodePlace {
-    /// Address of the code object.
+    /// Address of the code object; 0 if there is none.
     pub(crate) code: u64,
     /// The line that is executed; `None`: the first.
     pub(crate) line: Option<u32>,
+    /// Address of the class, whose name is shown and not the code's; 0 if it is none.
+    pub(crate) class: u64,
 }
 
 /// Position of a type in [`Walk::types`].
@@ -382,6 +384,8 @@ impl<'image> Walk<'image> {
     ) -> Option<u64> {
         let items = match info.item_size {
             0 => 0,
+            // No `ob_size` from 3.11 on; its values are behind the frame's header.
+            _ if info.shape == Shape::Frame && self.layout.minor >= 11 => 0,
             _ => self.item_count(address, info)?,
         };
         let size = info
@@ -549,19 +553,20 @@ impl<'image> Walk<'image> {
             let name = self.named(".ht_module");
             self.refer(node, module, name);
         }
-        let qualified = self
-            .image
-            .word(address.wrapping_add(self.layout.qualified_name));
-        let text = read_text(
-            self.image,
-            self.layout,
-            qualified.unwrap_or(0),
-            LONGEST_NAME,
-        );
-        if let Some(text) = text {
-            self.label(node, &text);
+        self.class_place(address)
+    }
+
+    fn class_place(&mut self, class: u64) -> CodePlace {
+        CodePlace {
+            class,
+            ..self.first_method(class).unwrap_or_default()
         }
-        self.first_method(address).unwrap_or_default()
+    }
+
+    fn class_name(&mut self, class: u64) -> Option<String> {
+        let qualified = class.checked_add(self.layout.qualified_name)?;
+        let qualified = self.image.word(qualified)?;
+        read_text(self.image, self.layout, qualified, LONGEST_NAME)
     }
 
     fn first_method(&mut self, class: u64) -> Option<CodePlace> {
@@ -668,7 +673,15 @@ impl<'image> Walk<'image> {
                 }
             }
         }
-        Some(CodePlace { code, line: None })
+        Some(CodePlace {
+            code,
+            ..CodePlace::default()
+        })
+    }
+
+    fn class_place_if_heap(&mut self, class: u64) -> Option<CodePlace> {
+        let bits = self.image.word(class.checked_add(type_object::FLAGS)?)?;
+        (bits & flags::HEAP_TYPE != 0).then(|| self.class_place(class))
     }
 
     /// The place of the function in a cell or behind a bound method.
@@ -683,7 +696,7 @@ impl<'image> Walk<'image> {
         }
         let place = match self.type_of(content).map(|kind| kind.shape) {
             Some(Shape::Function) => self.function(content),
-            Some(Shape::Type) if shape == Shape::Cell => self.first_method(content),
+            Some(Shape::Type) if shape == Shape::Cell => self.class_place_if_heap(content),
             _ => None,
         };
         place.unwrap_or_default()
@@ -702,6 +715,9 @@ impl<'image> Walk<'image> {
             made.function.clone_from(&code.function);
             made.file.clone_from(&code.file);
             made.line = place.line.or(code.first_line);
+        }
+        if place.class != 0 {
+            made.function = self.class_name(place.class);
         }
         let id = self.builder.kind(made);
         self.kinds.insert((kind, place), id);

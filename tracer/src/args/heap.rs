@@ -1,6 +1,10 @@
 //! The command line of `gctrace heap`.
 
+use super::Invocation;
+use super::LinuxInvocation;
 use super::choices::OutputFormat;
+use super::take_heap;
+use super::take_heap::TakeHeapArgs;
 use clap::Args;
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -8,6 +12,8 @@ use std::str::FromStr;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
+  sudo gctrace heap -p 4242 -o train.gcheap     take the heap of a running program
+  gctrace heap --at-full 3 -- python train.py   take it after the third full collection
   gctrace heap show train.gcheap                what is there: objects and bytes by type
   gctrace heap why Trainer train.gcheap         why objects of this type are alive
   gctrace heap why 0x7f3a5c012340 train.gcheap  why this one is, by its id()
@@ -15,15 +21,20 @@ Examples:
   gctrace heap diff a.gcheap b.gcheap c.gcheap  born after A, still alive in C
   gctrace export train.gcheap -o train.heapsnapshot     for the DevTools of Chrome";
 
-pub(super) const USAGE: &str = "gctrace heap show FILE\n       \
+pub(super) const USAGE: &str = "gctrace heap -p PID [-o FILE]\n       \
+                                gctrace heap --at-full N [-o FILE] -- COMMAND...\n       \
+                                gctrace heap show FILE\n       \
                                 gctrace heap why TYPE|ADDRESS FILE\n       \
                                 gctrace heap dominators FILE\n       \
                                 gctrace heap diff A B [C]";
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct HeapArgs {
     #[command(subcommand)]
-    question: HeapQuestions,
+    question: Option<HeapQuestions>,
+    #[command(flatten)]
+    take: TakeHeapArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -130,8 +141,16 @@ impl FromStr for HeapTarget {
     }
 }
 
-pub(super) fn config(args: HeapArgs) -> HeapConfig {
-    let (question, files, answer) = match args.question {
+pub(super) fn config(args: HeapArgs) -> Result<Invocation, clap::Error> {
+    let Some(question) = args.question else {
+        let take = take_heap::config(args.take)?;
+        return Ok(LinuxInvocation::TakeHeap(take).into());
+    };
+    Ok(Invocation::Heap(answer_config(question)))
+}
+
+fn answer_config(question: HeapQuestions) -> HeapConfig {
+    let (question, files, answer) = match question {
         HeapQuestions::Show { file, answer } => (HeapQuestion::Show, vec![file], answer),
         HeapQuestions::Why {
             target,

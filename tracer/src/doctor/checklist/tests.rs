@@ -211,6 +211,7 @@ fn an_old_kernel() {
     machine.kernel.release = "5.10.0".into();
     machine.kernel.cookie = false;
     machine.kernel.uprobe_multi = false;
+    machine.kernel.loops = false;
     machine.kernel.btf = false;
     machine.perf_event_paranoid = None;
     machine.locked_memory = None;

@@ -520,3 +520,37 @@ fn under_the_interpreters_own_checks() {
         }
     }
 }
+
+/// Types, functions, files and lines as a script for the probes expects them: both see the same.
+#[test]
+fn kinds_are_those_that_probes_see() {
+    for python in with_list("kinds_are_those_that_probes_see") {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("truth.json");
+        let mut command = Command::new(&python.path);
+        command.arg(root().join("tests/python/freed.py"));
+        let run = run(all(), command.arg(&file).arg("kinds"));
+        assert!(run.status.success(), "{}: {}", python.name, run.errors);
+        let truth: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let [truth] = truth.as_array().unwrap().as_slice() else {
+            panic!("{}: {truth}", python.name)
+        };
+        let garbage = run.only().garbage();
+        let window = number(truth, "begin")..number(truth, "end");
+        let mut own = garbage.iter().filter(|own| window.contains(&own.head.at_ns));
+        let kinds = &own.next().unwrap().kinds;
+        let text = |text: &String| Value::from((!text.is_empty()).then_some(text.as_str()));
+        let seen: BTreeMap<String, u64> = kinds
+            .iter()
+            .map(|((name, function, file, line), count)| {
+                let line = Value::from((*line > 0).then_some(*line));
+                let words = [text(name), text(function), text(file), line];
+                let words: Vec<String> = words.iter().map(Value::to_string).collect();
+                (format!("[{}]", words.join(", ")), count.objects)
+            })
+            .collect();
+        let expected: BTreeMap<String, u64> =
+            serde_json::from_value(truth["kinds"].clone()).unwrap();
+        assert_eq!(seen, expected, "{}", python.name);
+    }
+}

@@ -11,6 +11,7 @@ use gctrace_ring::GarbageDetail;
 use gctrace_ring::HookState;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::RingKindCount;
+use gctrace_ring::RingRecord;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -537,7 +538,9 @@ fn kinds_are_those_that_probes_see() {
         };
         let garbage = run.only().garbage();
         let window = number(truth, "begin")..number(truth, "end");
-        let mut own = garbage.iter().filter(|own| window.contains(&own.head.at_ns));
+        let mut own = garbage
+            .iter()
+            .filter(|own| window.contains(&own.head.at_ns));
         let kinds = &own.next().unwrap().kinds;
         let text = |text: &String| Value::from((!text.is_empty()).then_some(text.as_str()));
         let seen: BTreeMap<String, u64> = kinds
@@ -552,5 +555,59 @@ fn kinds_are_those_that_probes_see() {
         let expected: BTreeMap<String, u64> =
             serde_json::from_value(truth["kinds"].clone()).unwrap();
         assert_eq!(seen, expected, "{}", python.name);
+    }
+}
+
+/// Names of kinds do not use up the room for those of functions.
+#[test]
+fn a_program_that_keeps_making_classes() {
+    let script = r"
+import gc
+gc.disable()
+for turn in range(50):
+    for index in range(120):
+        made = type('Made%d_%d' % (turn, index), (), {'method': lambda self: self})
+        own = made()
+        own.own = own
+    del made, own
+    gc.collect()
+def the_last_function():
+    own = []
+    own.append(own)
+    del own
+    gc.collect()
+the_last_function()
+";
+    for python in with_list("a_program_that_keeps_making_classes") {
+        let run = run(all(), &mut python.command(script));
+        assert!(run.status.success(), "{}: {}", python.name, run.errors);
+        let ring = run.only();
+        let garbage = ring.garbage();
+        let unnamed = garbage.iter().any(|own| {
+            let named: u64 = own.kinds.iter().map(|(_, count)| count.objects).sum();
+            named < own.head.objects
+        });
+        assert!(unnamed, "{}: 12,000 kinds are too many", python.name);
+        let kinds = |record: &&RingRecord| matches!(record, RingRecord::ObjectKind { .. });
+        let kinds = ring.records.iter().filter(kinds).count();
+        assert!((8_192..9_000).contains(&kinds), "{}: {kinds}", python.name);
+        let frames = ring.pauses().into_iter().map(|pause| pause.frame);
+        let is_last = |frame| {
+            let stack = ring.stack(frame);
+            stack
+                .first()
+                .is_some_and(|(function, ..)| function == "the_last_function")
+        };
+        assert!(
+            frames.filter(|frame| *frame != 0).any(is_last),
+            "{}",
+            python.name
+        );
+        let last = garbage.iter().rfind(|own| own.types().contains_key("list"));
+        assert!(
+            last.is_some(),
+            "{}: the kinds of CPython have room of their own",
+            python.name
+        );
     }
 }

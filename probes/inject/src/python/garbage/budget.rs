@@ -56,12 +56,26 @@ impl Budget {
         self.random
     }
 
+    /// Whether something that takes that long is within the budget, or too short to be noticed.
+    pub(super) fn affords(&mut self, ns: u64, cpu_ns: impl FnOnce() -> u64) -> bool {
+        /// A hundredth of a second in a pause of many times that.
+        const SHORT_NS: u64 = 10_000_000;
+        if ns > SHORT_NS && self.spent_ns + ns > self.allowed_ns {
+            self.allow(cpu_ns());
+        }
+        ns <= SHORT_NS || self.spent_ns + ns <= self.allowed_ns
+    }
+
+    fn allow(&mut self, cpu_ns: u64) {
+        let share = u128::from(cpu_ns) * u128::from(self.ppm) / 1_000_000;
+        self.allowed_ns = u64::try_from(share).unwrap_or(u64::MAX);
+    }
+
     /// A collection was examined. `cpu_ns`: the CPU time of the process, read only if it matters.
     pub(super) fn spend(&mut self, ns: u64, cpu_ns: impl FnOnce() -> u64) {
         self.spent_ns += ns;
         if self.spent_ns > self.allowed_ns / 2 || self.every > 1 {
-            let share = u128::from(cpu_ns()) * u128::from(self.ppm) / 1_000_000;
-            self.allowed_ns = u64::try_from(share).unwrap_or(u64::MAX);
+            self.allow(cpu_ns());
         }
         if self.spent_ns > self.allowed_ns {
             self.every = (self.every * 2).min(RAREST);
@@ -110,6 +124,14 @@ mod tests {
         let (share, examined) = run(1_000, 50_000, 100_000, 100);
         assert!(examined >= 1_000, "{examined}");
         assert!(share < 0.008, "{share}");
+    }
+
+    #[test]
+    fn what_takes_long_must_be_affordable() {
+        let mut budget = Budget::new(10_000);
+        assert!(budget.affords(9_000_000, || unreachable!("not asked for")));
+        assert!(!budget.affords(50_000_000, || 1_000_000_000));
+        assert!(budget.affords(50_000_000, || 6_000_000_000));
     }
 
     #[test]

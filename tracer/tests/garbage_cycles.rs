@@ -1,0 +1,102 @@
+//! `--garbage cycles` in-process, as a user gives it: the trace against the program's own truth.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use test_kit::interpreters::Python;
+use test_kit::interpreters::interpreters;
+use test_kit::recording;
+use test_kit::recording::Trace;
+
+fn record(python: &Python, options: &[&str]) -> (Value, Trace) {
+    let place = tempfile::tempdir().unwrap();
+    let script = recording::scripts().join("garbage_cycles.py");
+    let mut line = vec!["record", "--mode", "inject"];
+    line.extend(options);
+    line.extend(["--", python.path.to_str().unwrap()]);
+    line.extend([script.to_str().unwrap(), "planted"]);
+    let output = recording::gctrace(&line, place.path());
+    assert!(output.status.success(), "{output:?}");
+    let truth = serde_json::from_slice(&output.stdout).unwrap();
+    (truth, Trace::read(&place.path().join("trace.json")))
+}
+
+/// Free-threaded builds have no list of garbage.
+fn with_list(test: &str) -> impl Iterator<Item = Python> {
+    let all = interpreters(test).into_iter();
+    all.filter(|python| !python.is("free-threaded"))
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap()
+}
+
+#[test]
+fn planted_cycles_are_in_the_trace() {
+    for python in with_list("planted_cycles_are_in_the_trace") {
+        let options = ["--garbage", "cycles", "--garbage-budget", "100"];
+        let (truth, trace) = record(&python, &options);
+        trace.assert_nothing_lost();
+        let ids = |name: &str| -> BTreeMap<u64, &Value> {
+            let all = trace.named(name).into_iter();
+            all.map(|(_, own)| (number(own, "id"), own)).collect()
+        };
+        let (kinds, cycles) = (ids("gctrace_object_kind"), ids("gctrace_cycle"));
+        for cycle in cycles.values() {
+            let edges = cycle["edges"].as_array().unwrap();
+            assert!(!edges.is_empty());
+            assert!(
+                edges
+                    .iter()
+                    .all(|edge| kinds.contains_key(&number(edge, "kind")))
+            );
+        }
+        let window = number(&truth, "begin")..number(&truth, "end");
+        let events = trace.events.iter();
+        let garbage: Vec<&Value> = events
+            .filter(|event| event["name"] == "gctrace_garbage")
+            .collect();
+        let pauses = trace.pauses();
+        for own in &garbage {
+            let at_ns = recording::nanoseconds(&own["ts"]);
+            let is_own = |pause: &&recording::Pause| {
+                (pause.start_ns..=pause.end_ns).contains(&at_ns) && own["tid"] == pause.tid
+            };
+            assert_eq!(pauses.iter().filter(is_own).count(), 1, "{}", python.name);
+        }
+        let is_planted = |own: &&&Value| window.contains(&recording::nanoseconds(&own["ts"]));
+        let planted = garbage.iter().find(is_planted).unwrap();
+        let args = &planted["args"];
+        assert_eq!(args["objects"], truth["collected"], "{}", python.name);
+        let counts = args["cycles"].as_array().unwrap();
+        let closures = counts.iter().find(|count| {
+            let edges = cycles[&number(count, "cycle")]["edges"].as_array().unwrap();
+            let types: BTreeSet<&str> = edges
+                .iter()
+                .filter_map(|edge| kinds[&number(edge, "kind")]["type_name"].as_str())
+                .collect();
+            types == BTreeSet::from(["cell", "function", "tuple"])
+        });
+        let closures = closures.unwrap();
+        assert_eq!(
+            (number(closures, "count"), number(closures, "objects")),
+            (6, 18)
+        );
+    }
+}
+
+#[test]
+fn garbage_of_short_pauses_is_left_out() {
+    for python in with_list("garbage_of_short_pauses_is_left_out") {
+        let (_, trace) = record(&python, &["--garbage-budget", "100", "--min-pause", "1h"]);
+        assert!(trace.pauses().is_empty(), "{}", python.name);
+        assert!(trace.named("gctrace_garbage").is_empty(), "{}", python.name);
+        assert!(
+            !trace.named("gctrace_object_kind").is_empty(),
+            "{}",
+            python.name
+        );
+    }
+}

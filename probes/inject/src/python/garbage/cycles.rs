@@ -35,6 +35,10 @@ const LONGEST: usize = 32;
 /// Signatures known; cycles of others are not counted.
 const MOST_SIGNATURES: usize = 1 << 11;
 
+/// New signatures per collection, so that their edges leave room in the ring for other records;
+/// cycles of more are not counted until the next one.
+const MOST_NEW: usize = 1 << 8;
+
 /// An object on the collector's list, and its place in the [`Tally`].
 #[derive(Clone, Copy)]
 struct Node {
@@ -51,6 +55,8 @@ pub(super) struct CycleReader {
     search: Search,
     /// Numbers of signatures by the kinds on them, in the ring of this number.
     known: HashMap<Box<[u32]>, u32>,
+    /// How many of them before this collection.
+    before: usize,
     ring: u32,
     /// What an object took the last time, in ns.
     each_ns: u64,
@@ -64,6 +70,7 @@ impl CycleReader {
             is_full: false,
             search: Search::default(),
             known: HashMap::new(),
+            before: 0,
             ring: 0,
             each_ns: 300,
         }
@@ -115,6 +122,7 @@ impl CycleReader {
             self.ring = ring.number();
             self.known.clear();
         }
+        self.before = self.known.len();
         let start_ns = now_ns();
         // SAFETY: as the caller promises.
         let counts = unsafe { self.count(ring, tally, kinds) }.ok();
@@ -196,7 +204,8 @@ impl CycleReader {
         if let Some(known) = self.known.get(key.as_slice()) {
             return Ok(*known);
         }
-        if self.known.len() >= MOST_SIGNATURES || key.contains(&0) {
+        let most = MOST_SIGNATURES.min(self.before + MOST_NEW);
+        if self.known.len() >= most || key.contains(&0) {
             return Ok(0);
         }
         let object = |at: usize| {

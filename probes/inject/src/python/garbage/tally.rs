@@ -12,8 +12,9 @@ use crate::python::api::Object;
 use gctrace_ring::RingKindCount;
 use std::collections::HashMap;
 
-/// Maximum number of kinds per collection; objects of more are only in its sum.
-const MAX_KINDS: usize = 1 << 12;
+/// Maximum number of kinds per collection; objects of more are only in its sum. All of them new take
+/// up to 6,000 of the ring's 16,384 records.
+const MAX_KINDS: usize = 1 << 10;
 
 /// Counts of one kind. In the first one of a type, without code, also how its objects are read.
 struct Counted {

@@ -21,7 +21,7 @@ const volatile u64 garbage_budget_ppm = 10000;
  * use in advance. */
 #define FIRST_NS 200000000ull
 #define KEPT_NS 2000000000ull
-#define ADVANCE_NS 10000000000ull
+#define ADVANCE_NS 1000000000ull
 /* Longest CPU time that is added at once: products fit into 64 bits. */
 #define MAX_EARNED_NS 1000000000000ull
 #define ALWAYS 65536u

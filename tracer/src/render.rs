@@ -38,9 +38,11 @@ pub(crate) use first_screen::first_screen;
 pub(crate) use first_screen::verdict_lines;
 pub(crate) use style::Style;
 pub(crate) use table::TextTable;
+pub(crate) use table::cut;
 pub(crate) use table::fit;
 pub(crate) use table::wrap;
 pub(crate) use text::text;
+pub(crate) use words::cycles;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;

@@ -42,7 +42,8 @@ struct dict_keys {
 	u64 usable;            /* of a table of values for these keys                             */
 };
 
-/* The examination of one list. Too large for the BPF stack, and not per CPU: see struct thread.
+/* The examination of one list. Too large for the BPF stack, and not per CPU: see struct thread. What
+ * it contains at the start is of another list.
  *
  * Functions that are not static are verified once and not at each call (see `step`); what they
  * return beside a number is here. */

@@ -10,10 +10,12 @@ mod choices;
 mod compare;
 mod demo;
 mod export;
+mod heap;
 mod limits;
 mod record;
 mod setup;
 mod sources;
+mod take_heap;
 mod top;
 mod tune;
 mod values;
@@ -32,7 +34,11 @@ pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
+pub(crate) use export::HeapPicture;
 pub(crate) use export::StackWeight;
+pub(crate) use heap::HeapConfig;
+pub(crate) use heap::HeapQuestion;
+pub(crate) use heap::HeapTarget;
 pub(crate) use limits::ChangeLimit;
 pub(crate) use limits::Increase;
 pub(crate) use limits::LimitedFigure;
@@ -40,6 +46,8 @@ pub(crate) use limits::ReportLimit;
 pub(crate) use record::RecordConfig;
 pub(crate) use record::RecordTarget;
 pub(crate) use setup::SetupConfig;
+pub(crate) use take_heap::HeapProgram;
+pub(crate) use take_heap::TakeHeapConfig;
 pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
 pub(crate) use tune::TuneConfig;
@@ -77,6 +85,7 @@ Examples:
   gctrace apply --from trace.json -- python train.py     run with the change, without editing code
   gctrace compare before.json after.json     what changed, and whether it helped
   gctrace tune -- python train.py            measure which settings are the fastest
+  gctrace heap why Trainer train.gcheap      why objects are alive, and what retains memory
   gctrace export trace.json -o gc.svg        flame graph of the Python lines that trigger it
   gctrace doctor                             check what works on this machine
 
@@ -117,6 +126,8 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace apply --gc SETTING -- COMMAND...\n       \
                       gctrace compare BEFORE... -- AFTER... | COMMAND...\n       \
                       gctrace tune [OPTIONS] -- COMMAND...\n       \
+                      gctrace heap -p PID | --at-full N -- COMMAND...\n       \
+                      gctrace heap show|why|dominators|diff FILE...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
                       gctrace demo\n       \
@@ -186,7 +197,11 @@ enum Subcommands {
     /// Measure which settings of the collector are the fastest, by turns in the program itself
     #[command(after_help = tune::EXAMPLES)]
     Tune(tune::TuneArgs),
-    /// Write flame graphs of collection time by the Python stack that triggered it
+    /// Take the heap of a program; its objects: what they are, why they are alive, what retains memory, what is new
+    #[command(after_help = heap::EXAMPLES, override_usage = heap::USAGE)]
+    Heap(heap::HeapArgs),
+    /// Write flame graphs of collection time by the Python stack that triggered it; heaps for
+    /// DevTools; pictures of a path or a cycle
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
     /// Try gctrace on any machine: record and explain a training program on a simulated GPU
@@ -240,7 +255,9 @@ pub(crate) enum Invocation {
     Advice(AdviceConfig),
     /// Compare runs.
     Compare(CompareConfig),
-    /// Write flame graphs.
+    /// Answer a question about heaps.
+    Heap(HeapConfig),
+    /// Write flame graphs, or a heap in another format.
     Export(ExportConfig),
     /// Print a completion script.
     Completions(clap_complete::Shell),
@@ -261,6 +278,8 @@ pub(crate) enum LinuxInvocation {
     Apply(ApplyConfig),
     /// Measure settings against each other.
     Tune(TuneConfig),
+    /// Take the heap of a program.
+    TakeHeap(TakeHeapConfig),
     /// Record and explain the demo program on a simulated GPU.
     Demo(DemoConfig),
     /// Examine this machine.
@@ -373,6 +392,7 @@ fn interpret(
         Some(Subcommands::Apply(apply)) => LinuxInvocation::Apply(apply::config(apply)?).into(),
         Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
         Some(Subcommands::Tune(tune)) => LinuxInvocation::Tune(tune::config(tune)?).into(),
+        Some(Subcommands::Heap(heap)) => heap::config(heap)?,
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => LinuxInvocation::Demo(demo).into(),
         Some(Subcommands::Doctor(doctor)) => LinuxInvocation::Doctor(DoctorConfig {

@@ -1,10 +1,11 @@
-//! `gctrace export`: GC time by triggering stack, for flame graph viewers.
+//! `gctrace export`: GC time by triggering stack, for flame graph viewers; heaps for others.
 //!
 //! Owns the choice of stacks, their weights, and the output. `export/` has the formats; `analyze.rs`
-//! reads traces.
+//! reads traces, `heap.rs` heaps.
 
 mod collapsed;
 mod flamegraph;
+pub(crate) mod heap;
 mod speedscope;
 
 use crate::analyze;
@@ -12,6 +13,7 @@ use crate::args::ExportConfig;
 use crate::args::ExportFormat;
 use crate::args::StackWeight;
 use crate::files::write_export;
+use crate::heap::is_heap;
 use crate::platform::Invoker;
 use crate::print;
 use crate::print::clean;
@@ -40,31 +42,50 @@ struct ExportedStack<'a> {
     weight: u64,
 }
 
-/// Writes the stacks of all traces to one file. Returns the exit code: 0, or 1 if an error kept any
-/// trace from being read completely.
+/// Writes the stacks of all traces, or a heap, to one file. Returns the exit code: 0, or 1 if an
+/// error kept any trace from being read completely.
 ///
 /// # Errors
-/// No trace can be read, none contains stacks (of the requested generation), or the output cannot be
-/// written.
+/// No trace can be read, none contains stacks (of the requested generation), there is nothing to
+/// draw of a heap, the format is for another kind of file, or the output cannot be written.
 pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
+    if config.traces.iter().any(|path| is_heap(path)) {
+        return heap::run(config).map(|()| 0);
+    }
+    let is_for_heaps = matches!(
+        config.format,
+        ExportFormat::Heapsnapshot | ExportFormat::Dot
+    );
+    anyhow::ensure!(
+        !is_for_heaps && config.picture.is_none(),
+        "heapsnapshot, dot, --path and --cycle are for heaps: gctrace heap -p PID -o FILE.gcheap"
+    );
     let (analysis, code) = analyze::read_all(&config.traces)?;
     let processes = processes(&analysis, config);
     if processes.is_empty() {
         return Err(nothing(&analysis, config));
     }
-    let content = |out: &mut dyn Write| write(&processes, config, out);
+    output(config, &|out| write(&processes, config, out))?;
+    Ok(code)
+}
+
+/// Writes to the file that was asked for, or standard output.
+fn output(
+    config: &ExportConfig,
+    content: &(dyn Fn(&mut dyn Write) -> io::Result<()> + Sync),
+) -> anyhow::Result<()> {
     match &config.output {
         Some(path) => write_export(
             path,
             &Invoker::detect(),
             &config.traces,
             config.force,
-            &content,
+            content,
         )?,
         None => print::unless_closed(print::exactly(content))
             .context("cannot write to standard output")?,
     }
-    Ok(code)
+    Ok(())
 }
 
 fn processes<'a>(analysis: &'a Analysis, config: &ExportConfig) -> Vec<ExportedProcess<'a>> {
@@ -149,6 +170,8 @@ fn write(
         ExportFormat::Collapsed => collapsed::write(processes, &mut out),
         ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out),
         ExportFormat::Svg => flamegraph::write(processes, config, &mut out),
+        // Refused before.
+        ExportFormat::Heapsnapshot | ExportFormat::Dot => Ok(()),
     }
 }
 

@@ -16,6 +16,7 @@ mod args;
 mod compare;
 mod export;
 mod files;
+mod heap;
 mod hints;
 mod log;
 mod manual;
@@ -86,6 +87,7 @@ fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8> {
         Invocation::Analyze(config) => analyze::run(&config),
         Invocation::Advice(config) => advice::run(&config),
         Invocation::Compare(config) => compare::run(&config),
+        Invocation::Heap(config) => heap::run(&config),
         Invocation::Export(config) => export::run(&config),
         Invocation::OnLinux(action) => platform::run(&action, verbosity),
     }

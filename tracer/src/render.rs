@@ -38,6 +38,7 @@ pub(crate) use first_screen::first_screen;
 pub(crate) use first_screen::verdict_lines;
 pub(crate) use style::Style;
 pub(crate) use table::TextTable;
+pub(crate) use table::cut;
 pub(crate) use table::fit;
 pub(crate) use table::wrap;
 pub(crate) use text::text;

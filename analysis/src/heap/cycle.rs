@@ -85,7 +85,7 @@ impl Heap {
             .iter()
             .filter_map(|at| self.graph().edges.get(*at as usize));
         // The name of a step is that of the reference to it: of the first one, of the last reference.
-        let before = edges.clone().last().into_iter().chain(edges.clone());
+        let before = edges.clone().next_back().into_iter().chain(edges.clone());
         let step = |(edge, before)| PathStep {
             name: self.edge_name(before).map(Cow::into_owned),
             object: self.object(edge),

@@ -51,7 +51,8 @@ impl Heap {
     }
 
     /// What holds an object that a root holds.
-    pub(super) fn root_name(&self, node: NodeIndex) -> Option<&str> {
+    #[must_use]
+    pub fn root_name(&self, node: NodeIndex) -> Option<&str> {
         match self.reached(node) {
             Reached::Root(root) => {
                 let root = self.graph().roots.get(root as usize)?;
@@ -110,7 +111,8 @@ impl Heap {
     }
 
     /// The objects from the root that holds `node` to `node`, and nothing for garbage.
-    pub(super) fn chain(&self, node: NodeIndex) -> Vec<NodeIndex> {
+    #[must_use]
+    pub fn chain(&self, node: NodeIndex) -> Vec<NodeIndex> {
         let mut chain = Vec::new();
         let mut at = (!self.is_garbage(node)).then_some(node);
         while let Some(node) = at {

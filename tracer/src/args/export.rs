@@ -1,5 +1,6 @@
 //! The command line of `gctrace export`.
 
+use super::HeapTarget;
 use super::usage_error;
 use crate::files::is_stdout;
 use clap::Args;
@@ -14,16 +15,20 @@ Examples:
   gctrace export trace.json -o gc.svg        a flame graph for the browser
   gctrace export trace.json -o gc.json       for www.speedscope.app
   gctrace export rank*.json --format collapsed --generation 2 | flamegraph.pl > full.svg
+  gctrace export train.gcheap -o train.heapsnapshot             for the DevTools of Chrome
+  gctrace export train.gcheap --path Trainer -o why.svg         a picture of what keeps it alive
+  gctrace export train.gcheap --cycle 0x7f3a5c012340 -o cycle.svg
 
 With several processes, each is a root frame of its own, or with speedscope a profile.";
 
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
-    /// Traces written by `gctrace record`; several give one file
+    /// Traces written by `gctrace record`, of which several give one file; or a heap written by
+    /// `gctrace heap`
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed; otherwise
-    /// svg]
+    /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed,
+    /// .heapsnapshot, .dot; otherwise svg]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten
@@ -38,9 +43,15 @@ pub(super) struct ExportArgs {
     /// Only collections of this generation
     #[arg(long, value_name = "GENERATION", value_parser = clap::value_parser!(u8).range(0..=2))]
     generation: Option<u8>,
+    /// Of a heap: draw the shortest path from a root to this object, or to one of this type
+    #[arg(long, value_name = "TYPE|ADDRESS", conflicts_with = "cycle")]
+    path: Option<HeapTarget>,
+    /// Of a heap: draw the cycle that this object, or one of this type, is in
+    #[arg(long, value_name = "TYPE|ADDRESS")]
+    cycle: Option<HeapTarget>,
 }
 
-/// File format of a flame graph, by the program that reads it.
+/// File format, by the program that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// One line per stack, weights in nanoseconds or pauses (input of flamegraph.pl)
@@ -49,6 +60,19 @@ pub(crate) enum ExportFormat {
     Speedscope,
     /// Image for the browser
     Svg,
+    /// A heap for the DevTools of Chrome and memlab
+    Heapsnapshot,
+    /// A path or cycle of a heap for graphviz
+    Dot,
+}
+
+/// What to draw of a heap.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum HeapPicture {
+    /// The shortest path from a root.
+    Path(HeapTarget),
+    /// A cycle.
+    Cycle(HeapTarget),
 }
 
 /// Weight of a stack in a flame graph.
@@ -63,7 +87,8 @@ pub(crate) enum StackWeight {
 /// Options of `gctrace export`, validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExportConfig {
-    /// Traces to read, at least one, whose stacks go into one file; `-` is standard input.
+    /// Traces to read, at least one, whose stacks go into one file, `-` is standard input; or one
+    /// heap.
     pub traces: Vec<PathBuf>,
     /// Format as requested, else by the extension of `output`, else SVG.
     pub format: ExportFormat,
@@ -75,6 +100,8 @@ pub(crate) struct ExportConfig {
     pub by: StackWeight,
     /// Include only collections of this generation.
     pub generation: Option<u8>,
+    /// What to draw, if it is a heap.
+    pub picture: Option<HeapPicture>,
 }
 
 /// Fills in defaults; rejects an unknown extension of the output, and an SVG for a terminal.
@@ -99,6 +126,10 @@ pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
         force: args.force,
         by: args.by,
         generation: args.generation,
+        picture: args
+            .path
+            .map(HeapPicture::Path)
+            .or(args.cycle.map(HeapPicture::Cycle)),
     })
 }
 
@@ -106,12 +137,14 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
     match path.extension().and_then(OsStr::to_str) {
         None | Some("svg") => Ok(ExportFormat::Svg),
         Some("json") => Ok(ExportFormat::Speedscope),
+        Some("heapsnapshot") => Ok(ExportFormat::Heapsnapshot),
+        Some("dot" | "gv") => Ok(ExportFormat::Dot),
         Some("txt" | "collapsed" | "folded") => Ok(ExportFormat::Collapsed),
         Some(unknown) => Err(usage_error(
             ErrorKind::InvalidValue,
             &format!(
-                "no format has the extension .{unknown}: use .svg, .json (speedscope), .txt or \
-                 .collapsed, or pass --format"
+                "no format has the extension .{unknown}: use .svg, .json (speedscope), .txt, \
+                 .collapsed, .heapsnapshot or .dot, or pass --format"
             ),
         )),
     }

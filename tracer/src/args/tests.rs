@@ -239,6 +239,7 @@ fn exports() {
         force: false,
         by: StackWeight::Time,
         generation: None,
+        picture: None,
     };
     assert_eq!(
         parsed("gctrace export a").ok(),
@@ -251,6 +252,7 @@ fn exports() {
         force: true,
         by: StackWeight::Count,
         generation: Some(2),
+        picture: None,
     };
     let line = "gctrace export a b -o o.json -f --by count --generation 2";
     assert_eq!(parsed(line).ok(), Some(Invocation::Export(all)));
@@ -262,6 +264,8 @@ fn exports() {
         ("-o a.collapsed", ExportFormat::Collapsed),
         ("-o a.json --format svg", ExportFormat::Svg),
         ("--format speedscope", ExportFormat::Speedscope),
+        ("-o a.heapsnapshot", ExportFormat::Heapsnapshot),
+        ("-o a.dot", ExportFormat::Dot),
     ];
     for (options, format) in formats {
         let Ok(Invocation::Export(config)) = parsed(&format!("gctrace export a {options}")) else {
@@ -273,6 +277,28 @@ fn exports() {
             !options.contains("-o ") || options == "-o -"
         );
     }
+}
+
+#[test]
+fn heaps() {
+    let of = |line: &str| match parsed(line) {
+        Ok(Invocation::Heap(config)) => config,
+        other => panic!("{line}: {other:?}"),
+    };
+    let target = |word: &str| of(&format!("gctrace heap why {word} a.gcheap")).question;
+    let address = HeapQuestion::Why(HeapTarget::Address(0x7f3a));
+    assert_eq!(target("0x7f3a"), address);
+    assert_eq!(target("32570"), address);
+    let named = HeapQuestion::Why(HeapTarget::Type("data.Batch".to_owned()));
+    assert_eq!(target("data.Batch"), named);
+    let config = of("gctrace heap diff -n 3 a b c --json");
+    assert_eq!(config.files.len(), 3);
+    assert_eq!((config.rows, config.format), (3, OutputFormat::Json));
+    let Ok(Invocation::Export(config)) = parsed("gctrace export a --cycle list -o a.svg") else {
+        panic!("not an export");
+    };
+    let list = HeapTarget::Type("list".to_owned());
+    assert_eq!(config.picture, Some(HeapPicture::Cycle(list)));
 }
 
 #[test]
@@ -326,6 +352,10 @@ fn refusals() {
         "gctrace demo -o -",
         "gctrace export t.json -o x.html",
         "gctrace export t.json -f",
+        "gctrace heap",
+        "gctrace heap diff a.gcheap",
+        "gctrace heap why 12ab a.gcheap",
+        "gctrace export a.gcheap --path list --cycle dict -o a.svg",
     ];
     let shown: Vec<String> = lines
         .iter()

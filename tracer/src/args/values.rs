@@ -209,11 +209,12 @@ pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString])
 /// The subcommand that was probably meant: an edit distance of at most 2, or `analyze` if the word
 /// is a trace.
 fn meant(word: &str) -> Option<&'static str> {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 10] = [
         "record",
         "top",
         "analyze",
         "compare",
+        "heap",
         "export",
         "demo",
         "doctor",

@@ -74,6 +74,7 @@ pub(crate) fn run(action: &LinuxInvocation, _: Verbosity) -> anyhow::Result<u8> 
         LinuxInvocation::Top(_) => "top",
         LinuxInvocation::Apply(_) => "apply",
         LinuxInvocation::Tune(_) => "tune",
+        LinuxInvocation::TakeHeap(_) => "taking a heap",
         LinuxInvocation::Demo(_) => "demo",
         LinuxInvocation::Doctor(_) => "doctor",
         LinuxInvocation::Setup(_) => "setup",

@@ -17,6 +17,7 @@ use crate::args::Verbosity;
 use crate::demo;
 use crate::doctor;
 use crate::guardian;
+use crate::heap;
 use crate::launch;
 use crate::record;
 use crate::setup;
@@ -38,6 +39,7 @@ pub(crate) fn run(action: &LinuxInvocation, verbosity: Verbosity) -> anyhow::Res
         LinuxInvocation::Top(config) => top::run(config),
         LinuxInvocation::Apply(config) => apply::run(config, verbosity),
         LinuxInvocation::Tune(config) => tune::run(config, verbosity),
+        LinuxInvocation::TakeHeap(config) => heap::take::run(config),
         LinuxInvocation::Demo(config) => demo::run(config),
         LinuxInvocation::Doctor(config) => Ok(doctor::run(config)?),
         LinuxInvocation::Setup(config) => setup::run(config),

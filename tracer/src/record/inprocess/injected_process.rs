@@ -103,12 +103,12 @@ impl InjectedProcess {
         trace: &mut RecordingTrace,
         stats: &mut InjectedStats,
     ) {
-        let mut kinds_before = 0;
+        let mut before = (0, 0);
         if let Some(index) = self.rings.iter().position(|ring| ring.role == hello.role) {
             let mut ring = self.rings.remove(index);
             ring.read(true, &mut self.facts, trace, stats);
             if let RingState::Python(python) = &ring.meaning {
-                kinds_before = python.last_kind();
+                before = python.last_numbers();
             }
             ring.close(Some(clock::monotonic_ns()), &mut self.facts, trace, stats);
             let origin = self.facts.process.origin;
@@ -120,7 +120,7 @@ impl InjectedProcess {
             consumer,
             inode,
             meaning: match hello.role {
-                RingRole::Python => RingState::Python(Box::new(PythonRing::new(pid, kinds_before))),
+                RingRole::Python => RingState::Python(Box::new(PythonRing::new(pid, before))),
                 RingRole::Gpu => RingState::Gpu(Box::new(GpuRing::new(pid))),
             },
             counted: (hello.role == RingRole::Python).then(|| CountedAllocations::new(pid)),

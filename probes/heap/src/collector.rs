@@ -1,0 +1,208 @@
+//! The collector's lists of objects: where they are, and whether they are whole.
+
+use crate::hash::FastSet;
+use crate::image::Image;
+use crate::layout::GC_FLAGS;
+use crate::layout::GC_HEAD;
+use crate::layout::Layout;
+use gctrace_analysis::heap::HeapPlace;
+use gctrace_probes::GcBase;
+use gctrace_probes::StatsLocation;
+
+/// Longest list that is followed: 2^31 objects are more than 64 GiB.
+const LONGEST: usize = 1 << 31;
+/// Most interpreters of a process that are looked through.
+const MOST_INTERPRETERS: usize = 10_000;
+
+/// One interpreter's state in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InterpreterState {
+    pub(crate) address: u64,
+    /// 0 is the main interpreter.
+    pub(crate) id: i64,
+    /// The collector's state.
+    pub(crate) collector: u64,
+}
+
+/// The interpreters of a process, newest first.
+pub(crate) fn interpreters(
+    image: &mut Image,
+    layout: &Layout,
+    runtime: u64,
+) -> Vec<InterpreterState> {
+    let collector = &layout.collector;
+    let mut all = Vec::new();
+    let mut next = image.word(runtime + u64::from(collector.interpreters_head));
+    while let Some(address) = next.filter(|address| *address != 0) {
+        let id = match collector.interpreter_id {
+            Some(offset) => image
+                .word(address + u64::from(offset))
+                .map(u64::cast_signed),
+            // 3.8: the main interpreter is the oldest.
+            None => Some(0),
+        };
+        all.extend(id.map(|id| InterpreterState {
+            address,
+            id,
+            collector: match collector.gc {
+                GcBase::InRuntime(offset) => runtime + u64::from(offset),
+                GcBase::InInterpreter(offset) => address + u64::from(offset),
+            },
+        }));
+        if all.len() >= MOST_INTERPRETERS {
+            break;
+        }
+        next = image.word(address + u64::from(collector.interpreter_next));
+    }
+    if collector.interpreter_id.is_none() {
+        let older = all.len();
+        for (index, one) in all.iter_mut().enumerate() {
+            one.id = (older - 1 - index) as i64;
+        }
+    }
+    all
+}
+
+/// Whether a collection is running.
+pub(crate) fn is_collecting(image: &mut Image, layout: &Layout, state: &InterpreterState) -> bool {
+    image.int(state.collector + u64::from(layout.collector.collecting)) != Some(0)
+}
+
+/// Whether the interpreter is being finalized: its objects are being torn down.
+pub(crate) fn is_finalizing(image: &mut Image, layout: &Layout, runtime: u64) -> bool {
+    image.word(runtime + u64::from(layout.collector.finalizing)) != Some(0)
+}
+
+/// Number of full collections so far (`gc.get_stats()[2]["collections"]`); `word` reads a word.
+pub(crate) fn full_collections(
+    word: impl Fn(u64) -> Option<u64>,
+    layout: &Layout,
+    state: &InterpreterState,
+) -> Option<u64> {
+    let stats = &layout.collector.stats;
+    let start = match stats.place {
+        StatsLocation::Inline(offset) => state.collector + u64::from(offset),
+        StatsLocation::Behind(offset) => word(state.collector + u64::from(offset))?,
+    };
+    let [.., oldest] = &stats.generations;
+    let index = match oldest.index {
+        Some(offset) => word(start.checked_add(offset.into())?)? & 0xff,
+        None => 0,
+    };
+    let record = start
+        .checked_add(u64::from(oldest.base))?
+        .checked_add(index.checked_mul(oldest.stride.into())?)?;
+    word(record.checked_add(stats.collections.into())?)
+}
+
+/// The tracked objects, oldest first: those of the permanent generation, then from the oldest to
+/// the youngest. `None`: a list is broken, because it is being changed or because the layout is
+/// another.
+pub(crate) fn tracked(
+    image: &mut Image,
+    layout: &Layout,
+    state: &InterpreterState,
+) -> Option<Vec<(u64, HeapPlace)>> {
+    let mut all = Vec::new();
+    for (offset, generation) in &layout.lists {
+        let place = generation.map_or(HeapPlace::Frozen, HeapPlace::Generation);
+        list(
+            image,
+            state.collector.checked_add(*offset)?,
+            place,
+            &mut all,
+        )?;
+    }
+    Some(all)
+}
+
+/// Follows a list: each node must be the one before its next.
+fn list(
+    image: &mut Image,
+    head: u64,
+    place: HeapPlace,
+    all: &mut Vec<(u64, HeapPlace)>,
+) -> Option<()> {
+    let most = all.len().checked_add(LONGEST)?;
+    let mut at = head;
+    loop {
+        let next = image.word(at)? & !GC_FLAGS;
+        if image.word(next.checked_add(8)?)? & !GC_FLAGS != at {
+            return None;
+        }
+        if next == head {
+            return Some(());
+        }
+        let object = next.checked_add(GC_HEAD)?;
+        (object % 8 == 0 && all.len() < most).then_some(())?;
+        all.push((object, place));
+        at = next;
+    }
+}
+
+/// As [`tracked`], from a running program: whatever can be read, each once.
+pub(crate) fn tracked_roughly(
+    image: &mut Image,
+    layout: &Layout,
+    state: &InterpreterState,
+) -> Vec<(u64, HeapPlace)> {
+    let mut seen = FastSet::default();
+    let mut all = Vec::new();
+    for (offset, generation) in &layout.lists {
+        let place = generation.map_or(HeapPlace::Frozen, HeapPlace::Generation);
+        let head = state.collector.wrapping_add(*offset);
+        // Both ways: a list that is changed breaks in one place.
+        for direction in [0, 8] {
+            let mut at = head;
+            while let Some(next) = image.word(at.wrapping_add(direction)) {
+                at = next & !GC_FLAGS;
+                let object = at.wrapping_add(GC_HEAD);
+                if at == head || at % 8 != 0 || !seen.insert(object) {
+                    break;
+                }
+                all.push((object, place));
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::BLOCK;
+
+    fn image(words: &[(usize, u64)]) -> Image {
+        let mut bytes = vec![0; 512];
+        for (index, word) in words {
+            bytes[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        Image::of_bytes(BLOCK, &bytes)
+    }
+
+    #[test]
+    fn a_list_is_whole_or_nothing() {
+        let at = |index: u64| BLOCK + index * 8;
+        // Head at 0, nodes at 8 and 16, with flags in the low bits.
+        let words = [
+            (0, at(8)),
+            (1, at(16)),
+            (8, at(16) | 1),
+            (9, at(0) | 2),
+            (16, at(0)),
+            (17, at(8) | 3),
+        ];
+        let mut all = Vec::new();
+        let place = HeapPlace::Frozen;
+        assert_eq!(list(&mut image(&words), at(0), place, &mut all), Some(()));
+        assert_eq!(all, [(at(10), place), (at(18), place)]);
+        for broken in 0..words.len() {
+            let mut words = words;
+            words[broken].1 = at(24);
+            assert_eq!(
+                list(&mut image(&words), at(0), place, &mut Vec::new()),
+                None
+            );
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Stops all threads of a process by ptrace, and lets them go.
+//!
+//! `PTRACE_SEIZE` without options: no signal is sent, and if the tracing thread ends, however it
+//! does, the kernel detaches and resumes (`exit_ptrace` in kernel/ptrace.c; `PTRACE_O_EXITKILL` is
+//! not set). A process that is stopped by a signal stays so. Threads that wait in a system call are
+//! interrupted: the kernel restarts most calls, but some return EINTR (signal(7), "Interruption of
+//! system calls and library functions by stop signals").
+
+use crate::HeapError;
+use nix::errno::Errno;
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use std::time::Instant;
+
+/// The threads of a process, stopped by this thread until dropped.
+#[derive(Debug, Default)]
+pub(crate) struct StoppedThreads {
+    /// Each, and once it is stopped the number of the signal that was on its way to it, or 0.
+    threads: BTreeMap<i32, Option<i32>>,
+}
+
+/// Time between two looks at threads that have not stopped yet.
+const PAUSE: Duration = Duration::from_micros(200);
+
+impl StoppedThreads {
+    /// Stops all threads, those that are being created included. A thread in an uninterruptible
+    /// wait is left behind at the deadline: it runs no code of the program until it stops.
+    pub(crate) fn stop(pid: u32, deadline: Instant) -> Result<Self, HeapError> {
+        let mut stopped = Self::default();
+        loop {
+            let new = stopped.seize(pid)?;
+            stopped.wait(pid, deadline)?;
+            if new == 0 {
+                break;
+            }
+        }
+        if stopped.threads.is_empty() {
+            return Err(HeapError::Gone { pid });
+        }
+        Ok(stopped)
+    }
+
+    /// Seizes and interrupts threads that are not yet. Returns their number.
+    fn seize(&mut self, pid: u32) -> Result<usize, HeapError> {
+        let folder = format!("/proc/{pid}/task");
+        let entries = std::fs::read_dir(folder).map_err(|_gone| HeapError::Gone { pid })?;
+        let mut new = 0;
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            if self.threads.contains_key(&tid) {
+                continue;
+            }
+            let thread = Pid::from_raw(tid);
+            match ptrace::seize(thread, ptrace::Options::empty()) {
+                Ok(()) => {
+                    new += 1;
+                    self.threads.insert(tid, None);
+                    // ESRCH: it is exiting.
+                    let _exiting = ptrace::interrupt(thread);
+                }
+                Err(Errno::ESRCH) => {}
+                // The kernel's answer for threads that have exited, too.
+                Err(Errno::EPERM) if has_exited(pid, tid) => {}
+                Err(errno) => return Err(refusal(pid, errno)),
+            }
+        }
+        Ok(new)
+    }
+
+    /// Waits until every seized thread has stopped or exited.
+    fn wait(&mut self, pid: u32, deadline: Instant) -> Result<(), HeapError> {
+        loop {
+            self.threads.retain(|tid, state| {
+                if state.is_none() {
+                    match poll(pid, *tid) {
+                        Poll::Runs => {}
+                        Poll::Stopped(signal) => *state = Some(signal),
+                        Poll::Gone => return false,
+                    }
+                }
+                true
+            });
+            let mut running = self.threads.iter().filter(|(_, state)| state.is_none());
+            if running.clone().next().is_none() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return match running.find(|(tid, _)| !waits_in_kernel(pid, **tid)) {
+                    Some((tid, _)) => Err(HeapError::NotStopped { pid, tid: *tid }),
+                    None => Ok(()),
+                };
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Detaches from all threads. Those that have not stopped yet are detached when this thread ends.
+impl Drop for StoppedThreads {
+    fn drop(&mut self) {
+        for (tid, state) in &self.threads {
+            let signal = i64::from(state.unwrap_or(0));
+            // ESRCH: it was killed, or it has not stopped.
+            // SAFETY: numbers only; real-time signals have no name in `nix`.
+            let _gone = unsafe { libc::ptrace(libc::PTRACE_DETACH, *tid, 0_usize, signal) };
+        }
+    }
+}
+
+enum Poll {
+    Runs,
+    /// With the number of the signal to deliver, 0 for none.
+    Stopped(i32),
+    Gone,
+}
+
+/// Whether a seized thread has stopped. Takes no other news: the exit of a child is for whoever
+/// waits for it.
+fn poll(pid: u32, tid: i32) -> Poll {
+    // SAFETY: all zeros are a valid siginfo_t, which waitid overwrites.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+    // SAFETY: `info` is writable.
+    let result = unsafe { libc::waitid(libc::P_PID, tid.cast_unsigned(), &raw mut info, flags) };
+    if result != 0 {
+        return match Errno::last() {
+            Errno::EINTR => Poll::Runs,
+            _ => Poll::Gone,
+        };
+    }
+    // SAFETY: waitid filled it in, or left it zero.
+    let (found, status) = unsafe { (info.si_pid(), info.si_status()) };
+    match (found, status >> 8) {
+        (0, _) if has_exited(pid, tid) => Poll::Gone,
+        (0, _) => Poll::Runs,
+        // A signal on its way to the program: delivered when the thread goes on.
+        (_, 0) => Poll::Stopped(status),
+        // PTRACE_EVENT_STOP.
+        _ => Poll::Stopped(0),
+    }
+}
+
+/// The letter of a thread's state, and the process that traces it.
+fn state(pid: u32, tid: i32) -> (Option<char>, Option<u32>) {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+    let text = text.unwrap_or_default();
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let letter = field("State:").and_then(|text| text.trim().chars().next());
+    let tracer = field("TracerPid:").and_then(|text| text.trim().parse().ok());
+    (letter, tracer.filter(|tracer| *tracer != 0))
+}
+
+fn has_exited(pid: u32, tid: i32) -> bool {
+    matches!(state(pid, tid).0, None | Some('Z' | 'X'))
+}
+
+fn waits_in_kernel(pid: u32, tid: i32) -> bool {
+    matches!(state(pid, tid).0, None | Some('D' | 'Z' | 'X'))
+}
+
+/// Why a process may not be traced.
+pub(crate) fn refusal(pid: u32, errno: Errno) -> HeapError {
+    if let (_, Some(tracer)) = state(pid, pid.cast_signed()) {
+        let name = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
+        return HeapError::Traced {
+            pid,
+            tracer,
+            name: name.trim().to_owned(),
+        };
+    }
+    HeapError::Forbidden { pid, errno }
+}

@@ -1,0 +1,364 @@
+//! The order: a first pass while the program runs, the stop, the copy, the graph.
+
+use crate::HeapError;
+use crate::collector;
+use crate::collector::InterpreterState;
+use crate::image::Image;
+use crate::layout::Layout;
+use crate::regions::Regions;
+use crate::roots::add_roots;
+use crate::stop::StoppedThreads;
+use crate::stop::refusal;
+use crate::walk::Walk;
+use crate::watchdog::Watchdog;
+use gctrace_analysis::heap::HeapGraph;
+use gctrace_analysis::heap::HeapHeader;
+use gctrace_analysis::heap::HeapPlace;
+use gctrace_probes::Memory as _;
+use gctrace_probes::ProcessMemory;
+use gctrace_probes::Resolution;
+use gctrace_probes::ResolveOptions;
+use gctrace_probes::maps;
+use gctrace_probes::proc_status;
+use gctrace_probes::resolve;
+use nix::errno::Errno;
+use std::time::Duration;
+use std::time::Instant;
+use std::time::SystemTime;
+
+/// How often a program that is collecting is stopped again, and the times between.
+const TRIES: u32 = 8;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+/// How often the stop is repeated because memory was needed that the first pass had not seen.
+const COMPLETIONS: u32 = 2;
+/// The same, as a share of the objects, that is accepted.
+const ACCEPTED_MISSING: f64 = 0.001;
+/// How long threads may take to stop.
+const STOP_LIMIT: Duration = Duration::from_millis(500);
+/// How long the program may be stopped; the watchdog's limit is later.
+const COPY_LIMIT: Duration = Duration::from_millis(1500);
+/// Bytes copied in a second, for the estimate: 150 MB in 0.1 s.
+const RATE: f64 = 1.5e9;
+/// What stopping itself takes.
+const STOP_COST: Duration = Duration::from_millis(5);
+
+/// What to take.
+#[derive(Clone, Debug, Default)]
+pub struct HeapOptions {
+    /// How the interpreter's file is examined.
+    pub resolve: ResolveOptions,
+    /// Id of the interpreter; 0 is the main one.
+    pub interpreter: i64,
+}
+
+/// The heap of a running program, of which a first pass has been made.
+#[derive(Debug)]
+pub struct RunningHeap {
+    pid: u32,
+    options: HeapOptions,
+    version: String,
+    layout: Layout,
+    runtime: u64,
+    image: Image,
+    /// The program that ran when it was opened: after an exec nothing can be read.
+    memory: ProcessMemory,
+    /// The interpreter, as the last pass found it.
+    state: Option<InterpreterState>,
+    watchdog: Watchdog,
+}
+
+/// What was found while the program was stopped.
+struct StoppedHeap {
+    tracked: Vec<(u64, HeapPlace)>,
+    state: InterpreterState,
+    /// Ids of all interpreters.
+    interpreters: Vec<i64>,
+    is_finalizing: bool,
+    at_ns: u64,
+    taken: SystemTime,
+    stopped: Duration,
+    /// Bytes that were copied before the stop only.
+    stale: u64,
+}
+
+impl RunningHeap {
+    /// Finds the interpreter of a process and reads its heap once while it runs, to know which
+    /// memory to copy. The program is not stopped.
+    ///
+    /// # Errors
+    /// There is no such process, it may not be read, or its interpreter is none whose objects can
+    /// be read.
+    pub fn open(pid: u32, options: HeapOptions) -> Result<Self, HeapError> {
+        let watchdog = Watchdog::start().map_err(|source| HeapError::Watchdog { pid, source })?;
+        let (found, runtime) = find(pid, &options.resolve)?;
+        if found.free_threaded {
+            let version = found.version.to_string();
+            return Err(HeapError::FreeThreaded { pid, version });
+        }
+        let memory = ProcessMemory::open(pid)?;
+        let mut image = Image::of_process(pid, regions(pid)?);
+        if image.word(runtime).is_none() {
+            return Err(refusal(pid, Errno::EPERM));
+        }
+        let layout = Layout::of(&found, &mut image, runtime).ok_or(HeapError::Version {
+            pid,
+            version: found.version.to_string(),
+        })?;
+        let mut heap = Self {
+            pid,
+            options,
+            version: found.version.to_string(),
+            layout,
+            runtime,
+            image,
+            memory,
+            state: None,
+            watchdog,
+        };
+        heap.read_through()?;
+        Ok(heap)
+    }
+
+    /// Reads the heap again while the program runs: what has to be copied has changed.
+    ///
+    /// # Errors
+    /// The process is gone, or its interpreter.
+    pub fn update(&mut self) -> Result<(), HeapError> {
+        self.image = Image::of_process(self.pid, regions(self.pid)?);
+        self.read_through()
+    }
+
+    /// Number of full collections that the interpreter has made, `gc.get_stats()[2]["collections"]`;
+    /// `None` if it cannot be read: the program has ended, or executes another one.
+    #[must_use]
+    pub fn full_collections(&self) -> Option<u64> {
+        let word = |address| {
+            let mut bytes = [0; 8];
+            self.memory.read(address, &mut bytes).ok()?;
+            Some(u64::from_le_bytes(bytes))
+        };
+        collector::full_collections(word, &self.layout, self.state.as_ref()?)
+    }
+
+    /// Bytes that will be copied while the program is stopped; a few more if it allocates.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.image.bytes()
+    }
+
+    /// How long the program will be stopped, predicted from [`RunningHeap::bytes`].
+    #[must_use]
+    pub fn expected_stop(&self) -> Duration {
+        STOP_COST + Duration::from_secs_f64(self.bytes() as f64 / RATE)
+    }
+
+    /// Version of its interpreter.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn state(&mut self) -> Result<(InterpreterState, Vec<i64>), HeapError> {
+        let pid = self.pid;
+        let all = collector::interpreters(&mut self.image, &self.layout, self.runtime);
+        let known: Vec<i64> = all.iter().map(|one| one.id).collect();
+        let wanted = self.options.interpreter;
+        match all.into_iter().find(|one| one.id == wanted) {
+            Some(state) => Ok((state, known)),
+            None if known.is_empty() => Err(HeapError::NoInterpreter { pid }),
+            None => Err(HeapError::NoSuchInterpreter {
+                pid,
+                interpreter: wanted,
+                known,
+            }),
+        }
+    }
+
+    /// Reads everything that the graph will need. What it reads may be inconsistent.
+    fn read_through(&mut self) -> Result<(), HeapError> {
+        let (state, _) = self.state()?;
+        self.state = Some(state);
+        let tracked = collector::tracked_roughly(&mut self.image, &self.layout, &state);
+        let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
+        walk.visit_all(&tracked);
+        let _notes = add_roots(&mut walk, &state);
+        Ok(())
+    }
+
+    /// Stops the program, copies its heap, lets it go, and reads the copy.
+    ///
+    /// # Errors
+    /// The process is gone, may not be traced, or was always collecting. It runs again in any case.
+    pub fn take(&mut self) -> Result<HeapGraph, HeapError> {
+        let mut stops = 0;
+        loop {
+            let stopped = self.stop_and_copy()?;
+            stops += 1;
+            self.image.close();
+            let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
+            walk.visit_all(&stopped.tracked);
+            let mut notes = add_roots(&mut walk, &stopped.state);
+            let mut graph = walk.builder.graph;
+            let missing = self.image.missing();
+            let accepted = (graph.nodes.len() as f64 * ACCEPTED_MISSING) as usize;
+            if missing > accepted && stops <= COMPLETIONS {
+                self.image.reopen(self.pid, regions(self.pid)?);
+                continue;
+            }
+            self.notes(&mut notes, &stopped, missing, stops);
+            graph.header = self.header(&stopped, notes);
+            return Ok(graph);
+        }
+    }
+
+    fn header(&self, stopped: &StoppedHeap, notes: Vec<String>) -> HeapHeader {
+        let since_1970 = stopped.taken.duration_since(SystemTime::UNIX_EPOCH);
+        HeapHeader {
+            pid: self.pid,
+            command: proc_status::command_line(self.pid).unwrap_or_default(),
+            version: self.version.clone(),
+            at_ns: stopped.at_ns,
+            taken_s: since_1970.map_or(0, |time| time.as_secs()),
+            in_process: false,
+            stopped_ns: u64::try_from(stopped.stopped.as_nanos()).ok(),
+            notes,
+        }
+    }
+
+    fn notes(&self, notes: &mut Vec<String>, stopped: &StoppedHeap, missing: usize, stops: u32) {
+        let others = stopped.interpreters.len().saturating_sub(1);
+        if others > 0 {
+            notes.push(format!(
+                "Only interpreter {} is in this heap; the process has {others} more",
+                stopped.state.id
+            ));
+        }
+        if stopped.is_finalizing {
+            notes.push("The interpreter was being finalized".to_owned());
+        }
+        if stopped.stale > 0 {
+            notes.push(format!(
+                "Copying took longer than the program may be stopped: {} MiB were copied while it ran, and may not fit the rest",
+                stopped.stale >> 20
+            ));
+        }
+        if missing > 0 {
+            notes.push(format!(
+                "{missing} blocks of 64 KiB were needed and not copied: tables that were allocated during the capture"
+            ));
+        }
+        if stops > 1 {
+            notes.push(format!(
+                "The program was stopped {stops} times, as it allocated much memory meanwhile; the length is that of the last"
+            ));
+        }
+    }
+
+    /// Stops the program until it is not collecting, and copies.
+    fn stop_and_copy(&mut self) -> Result<StoppedHeap, HeapError> {
+        let mut why = "";
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                std::thread::sleep(BETWEEN_TRIES * attempt);
+            }
+            match self.stop_once()? {
+                Ok(stopped) => return Ok(stopped),
+                Err(obstacle) => why = obstacle,
+            }
+        }
+        Err(HeapError::Busy {
+            pid: self.pid,
+            tries: TRIES,
+            why,
+        })
+    }
+
+    /// One stop; what was in the way, if anything. In a thread of its own, whose end detaches what
+    /// could not be detached otherwise.
+    fn stop_once(&mut self) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new()
+                .spawn_scoped(scope, || self.stop_in_this_thread())
+                .map_err(|source| HeapError::Thread { source })?;
+            match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    fn stop_in_this_thread(&mut self) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
+        let pid = self.pid;
+        let watchdog = |source| HeapError::Watchdog { pid, source };
+        self.watchdog.arm().map_err(watchdog)?;
+        let start = Instant::now();
+        let threads = StoppedThreads::stop(pid, start + STOP_LIMIT);
+        let result = match &threads {
+            Ok(_) => self.copy(start),
+            Err(_) => Ok(Err("did not stop")),
+        };
+        let failed = threads.map(drop);
+        let stopped = start.elapsed();
+        self.watchdog.disarm().map_err(watchdog)?;
+        failed?;
+        result.map(|result| result.map(|heap| StoppedHeap { stopped, ..heap }))
+    }
+
+    /// While the program is stopped.
+    fn copy(&mut self, start: Instant) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
+        self.image.reopen(self.pid, regions(self.pid)?);
+        let at_ns = monotonic_ns();
+        let taken = SystemTime::now();
+        let stale = self.image.refresh(start + COPY_LIMIT);
+        let (state, interpreters) = self.state()?;
+        if collector::is_collecting(&mut self.image, &self.layout, &state) {
+            return Ok(Err("was within a collection"));
+        }
+        let tracked = collector::tracked(&mut self.image, &self.layout, &state);
+        let Some(tracked) = tracked else {
+            return Ok(Err("changed its list of objects"));
+        };
+        let is_finalizing = collector::is_finalizing(&mut self.image, &self.layout, self.runtime);
+        Ok(Ok(StoppedHeap {
+            tracked,
+            state,
+            interpreters,
+            is_finalizing,
+            at_ns,
+            taken,
+            stopped: Duration::ZERO,
+            stale,
+        }))
+    }
+}
+
+fn regions(pid: u32) -> Result<Regions, HeapError> {
+    Regions::of(pid).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        Some(errno @ (Errno::EACCES | Errno::EPERM)) => refusal(pid, errno),
+        _ => HeapError::Gone { pid },
+    })
+}
+
+/// The interpreter of a process, and the address of its `_PyRuntime`.
+fn find(pid: u32, options: &ResolveOptions) -> Result<(Resolution, u64), HeapError> {
+    for candidate in maps::candidates(pid)? {
+        if let Some(found) = resolve(&candidate.openable, options)? {
+            let base = candidate.start.wrapping_sub(found.lowest_address);
+            let runtime = base.wrapping_add(found.runtime);
+            return Ok((found, runtime));
+        }
+    }
+    Err(HeapError::NotPython { pid })
+}
+
+/// CLOCK_MONOTONIC.
+fn monotonic_ns() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    let ns = |time: nix::sys::time::TimeSpec| {
+        let seconds = u64::try_from(time.tv_sec())
+            .ok()?
+            .checked_mul(1_000_000_000)?;
+        seconds.checked_add(u64::try_from(time.tv_nsec()).ok()?)
+    };
+    now.ok().and_then(ns).unwrap_or(0)
+}

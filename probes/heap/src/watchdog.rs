@@ -1,0 +1,119 @@
+//! Ends this process if it keeps another one stopped for too long.
+//!
+//! A child that shares nothing but a pipe. The kernel resumes stopped threads when their tracer
+//! dies, so a tracer that is itself stopped (SIGSTOP) or stuck is killed. The child makes system
+//! calls only: it is forked, without an exec, from a process that may have several threads.
+
+use nix::errno::Errno;
+use nix::unistd::ForkResult;
+use std::fs::File;
+use std::io;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::os::fd::OwnedFd;
+
+/// How long this process may keep another one stopped, in ms.
+pub(crate) const LIMIT_MS: i32 = 2000;
+
+const ARM: u8 = b'a';
+const DISARM: u8 = b'd';
+
+/// The watchdog; it exits with this process, or when dropped.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    pipe: Option<File>,
+    child: nix::unistd::Pid,
+}
+
+impl Watchdog {
+    /// Starts it, not armed. To be called while this process is small: a fork copies its page
+    /// tables.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        // SAFETY: getpid cannot fail.
+        let watched = unsafe { libc::getpid() };
+        // SAFETY: the child only makes system calls, and ends by _exit.
+        match unsafe { nix::unistd::fork() }? {
+            ForkResult::Child => watch(&reader, watched),
+            ForkResult::Parent { child } => Ok(Self {
+                pipe: Some(File::from(writer)),
+                child,
+            }),
+        }
+    }
+
+    /// From now on [`LIMIT_MS`] are left.
+    pub(crate) fn arm(&mut self) -> io::Result<()> {
+        self.send(ARM)
+    }
+
+    /// The other process runs again.
+    pub(crate) fn disarm(&mut self) -> io::Result<()> {
+        self.send(DISARM)
+    }
+
+    fn send(&mut self, message: u8) -> io::Result<()> {
+        match &mut self.pipe {
+            Some(pipe) => pipe.write_all(&[message]),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.pipe = None;
+        let _reaped = nix::sys::wait::waitpid(self.child, None);
+    }
+}
+
+/// The child's whole life.
+fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
+    let pipe = reader.as_raw_fd();
+    // Out of reach of the terminal's signals, and without any other descriptor: the pipe must end
+    // with the watched process.
+    // SAFETY: system calls on plain numbers.
+    unsafe {
+        libc::setsid();
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+        let own = pipe.cast_unsigned();
+        if own > 0 {
+            libc::syscall(libc::SYS_close_range, 0, own - 1, 0);
+        }
+        libc::syscall(libc::SYS_close_range, own + 1, u32::MAX, 0);
+    }
+    let mut timeout = -1;
+    loop {
+        let mut poll = libc::pollfd {
+            fd: pipe,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one valid pollfd.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, timeout) };
+        if ready < 0 && Errno::last() == Errno::EINTR {
+            continue;
+        }
+        if ready == 0 {
+            // SAFETY: system calls on plain numbers. The parent is the watched process as long as
+            // the pipe is open.
+            unsafe {
+                if libc::getppid() == watched {
+                    libc::kill(watched, libc::SIGKILL);
+                }
+                libc::_exit(0);
+            }
+        }
+        let mut message = 0_u8;
+        // SAFETY: one writable byte.
+        let size = unsafe { libc::read(pipe, (&raw mut message).cast(), 1) };
+        match (size, message) {
+            (1, ARM) => timeout = LIMIT_MS,
+            (1, _) => timeout = -1,
+            // SAFETY: ends this process, without any of its parent's clean-up.
+            _ => unsafe { libc::_exit(0) },
+        }
+    }
+}

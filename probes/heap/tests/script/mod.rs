@@ -1,0 +1,66 @@
+//! A script that runs while its heap is taken.
+
+use gctrace_analysis::heap::HeapGraph;
+use gctrace_heap::HeapOptions;
+use gctrace_heap::RunningHeap;
+use serde::Deserialize;
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Write;
+use std::process::Child;
+use std::process::ChildStdout;
+use std::process::Command;
+use std::process::Stdio;
+use test_kit::interpreters;
+use test_kit::interpreters::Python;
+use test_kit::limit::WithTimeout as _;
+
+/// A running script, killed when the test is done with it.
+pub(crate) struct Script {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.status_in_time();
+    }
+}
+
+impl Script {
+    pub(crate) fn start(python: &Python, arguments: &[&str]) -> Self {
+        let script = interpreters::root().join("tests/python/heap_truth.py");
+        let mut command = Command::new(&python.path);
+        command.arg(script).args(arguments);
+        Self::run(command)
+    }
+
+    pub(crate) fn run(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    pub(crate) fn line<T: for<'line> Deserialize<'line>>(&mut self) -> T {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    }
+}
+
+/// All interpreters with the GIL.
+pub(crate) fn with_gil(test: &str) -> Vec<Python> {
+    let all = interpreters::interpreters(test).into_iter();
+    all.filter(|python| !python.is("free-threaded")).collect()
+}
+
+pub(crate) fn take(pid: u32) -> HeapGraph {
+    let mut heap = RunningHeap::open(pid, HeapOptions::default()).unwrap();
+    heap.take().unwrap()
+}

@@ -1,0 +1,84 @@
+//! `gctrace export` of a heap: as a file for DevTools, or a picture of one path or cycle.
+//!
+//! Owns the choice of what is drawn. `snapshot.rs` has DevTools' format, `picture.rs` the objects of
+//! a picture, `layout.rs` where they go, `svg.rs` and `dot.rs` how they look.
+
+mod dot;
+mod layout;
+mod picture;
+mod snapshot;
+mod svg;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use crate::args::ExportConfig;
+use crate::args::ExportFormat;
+use crate::args::HeapPicture;
+use crate::args::HeapTarget;
+use crate::heap::find;
+use crate::heap::name;
+use crate::heap::read;
+use anyhow::Context as _;
+use gctrace_analysis::heap::Heap;
+use gctrace_analysis::heap::NodeIndex;
+use picture::Picture;
+
+/// Writes a heap in the format that was asked for.
+///
+/// # Errors
+/// More than one file, a format that is for traces, nothing to draw or no such object, or the output
+/// cannot be written.
+pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
+    let [file] = config.traces.as_slice() else {
+        anyhow::bail!("export one heap at a time; to compare heaps: gctrace heap diff A B");
+    };
+    let heap = read(file)?;
+    match config.format {
+        ExportFormat::Heapsnapshot => {
+            super::output(config, &|mut out| snapshot::write(&heap, &mut out))
+        }
+        ExportFormat::Dot => {
+            let picture = picture(&heap, config)?;
+            super::output(config, &|mut out| dot::write(&picture, &mut out))
+        }
+        ExportFormat::Svg => {
+            let picture = picture(&heap, config)?;
+            super::output(config, &|mut out| svg::write(&picture, &mut out))
+        }
+        ExportFormat::Collapsed | ExportFormat::Speedscope => anyhow::bail!(
+            "{} is a heap: export it with --format heapsnapshot, dot or svg",
+            file.display()
+        ),
+    }
+}
+
+fn picture(heap: &Heap, config: &ExportConfig) -> anyhow::Result<Picture> {
+    let picture = config.picture.as_ref().context(
+        "a picture shows one object: name it with --path TYPE|ADDRESS or --cycle TYPE|ADDRESS. A \
+         whole heap is for DevTools: -o FILE.heapsnapshot",
+    )?;
+    match picture {
+        HeapPicture::Path(target) => {
+            let node = alive(heap, target)?;
+            Ok(Picture::of_path(heap, node))
+        }
+        HeapPicture::Cycle(target) => {
+            let mut nodes = find(heap, target)?;
+            // Cycles of what is alive mostly lead through modules.
+            nodes.sort_by_key(|node| !heap.is_garbage(*node));
+            let found = nodes.iter().find_map(|node| Picture::of_cycle(heap, *node));
+            found.with_context(|| format!("no such object is in a cycle: {}", name(target)))
+        }
+    }
+}
+
+fn alive(heap: &Heap, target: &HeapTarget) -> anyhow::Result<NodeIndex> {
+    let nodes = find(heap, target)?;
+    let found = nodes.into_iter().find(|node| !heap.is_garbage(*node));
+    found.with_context(|| {
+        let name = name(target);
+        format!(
+            "{name} is garbage: no root reaches it. What keeps it from being freed: --cycle {name}"
+        )
+    })
+}

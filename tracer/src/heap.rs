@@ -1,0 +1,174 @@
+//! `gctrace heap show`, `why`, `dominators`, `diff`: answers about heaps in files.
+//!
+//! Owns reading heaps and finding what a question is about. `gctrace_analysis::heap` answers,
+//! `heap/text.rs` has the text; `heap/take.rs` makes the files.
+
+mod advice;
+#[cfg(target_os = "linux")]
+pub(crate) mod take;
+mod text;
+
+use crate::args::HeapConfig;
+use crate::args::HeapQuestion;
+use crate::args::HeapTarget;
+use crate::args::OutputFormat;
+use crate::files;
+use crate::files::is_stdout;
+use crate::print;
+use crate::render;
+use crate::render::Style;
+use anyhow::Context as _;
+use gctrace_analysis::heap::Dominators;
+use gctrace_analysis::heap::Heap;
+use gctrace_analysis::heap::HeapGraph;
+use gctrace_analysis::heap::MAGIC;
+use gctrace_analysis::heap::NodeIndex;
+use gctrace_analysis::heap::diff;
+use gctrace_analysis::heap::report::HeapAnswer;
+use gctrace_analysis::heap::report::HeapReport;
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::path::Path;
+
+/// Names of types that are suggested for an unknown one.
+const SUGGESTIONS: usize = 5;
+
+/// Prints an answer. Returns the exit code: 0.
+///
+/// # Errors
+/// A heap cannot be read, heaps are not of one process, nothing of the name is in it, or the output
+/// cannot be written.
+pub(crate) fn run(config: &HeapConfig) -> anyhow::Result<u8> {
+    let heaps = config.files.iter().map(|file| read(file));
+    let heaps: Vec<Heap> = heaps.collect::<anyhow::Result<_>>()?;
+    let report = answer(config, &heaps)?;
+    let written = match config.format {
+        OutputFormat::Text => print::answer(&text::answer(&report, Style::of_output())),
+        OutputFormat::Json => {
+            print::exactly(|out| render::json(&report, &mut print::JsonEscaper(out)))
+        }
+    };
+    print::unless_closed(written).context("cannot write the answer to standard output")?;
+    Ok(0)
+}
+
+fn answer(config: &HeapConfig, heaps: &[Heap]) -> anyhow::Result<HeapReport> {
+    let heap = heaps.first().context("no heap given")?;
+    let answer = match &config.question {
+        HeapQuestion::Show => HeapAnswer::Show(heap.show(config.rows)),
+        HeapQuestion::Why(target) => {
+            let nodes = find(heap, target)?;
+            HeapAnswer::Why(heap.why(&name(target), &nodes, config.rows))
+        }
+        HeapQuestion::Dominators => {
+            HeapAnswer::Dominators(heap.retained(&Dominators::new(heap), config.rows))
+        }
+        HeapQuestion::Diff => {
+            check_order(config, heaps)?;
+            HeapAnswer::Diff(diff(heaps, config.rows).context("a comparison needs two heaps")?)
+        }
+    };
+    let files: Vec<String> = config
+        .files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    Ok(HeapReport::new(
+        files.iter().map(String::as_str).zip(heaps),
+        answer,
+    ))
+}
+
+/// Heaps that can be compared: of one process, oldest first.
+fn check_order(config: &HeapConfig, heaps: &[Heap]) -> anyhow::Result<()> {
+    let headers: Vec<_> = heaps.iter().map(|heap| &heap.graph().header).collect();
+    for (files, pair) in config.files.windows(2).zip(headers.windows(2)) {
+        let ([older, newer], [before, after]) = (files, pair) else {
+            continue;
+        };
+        let (older, newer) = (older.display(), newer.display());
+        anyhow::ensure!(
+            before.pid == after.pid && before.version == after.version,
+            "{older} and {newer} are of different processes ({} and {}), whose addresses have \
+             nothing in common",
+            before.pid,
+            after.pid
+        );
+        anyhow::ensure!(
+            before.at_ns <= after.at_ns,
+            "{older} was taken after {newer}: name the oldest heap first"
+        );
+    }
+    Ok(())
+}
+
+/// Reads a heap; `-` is standard input.
+///
+/// # Errors
+/// The file cannot be opened, or is no heap.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Heap> {
+    let name = || path.display().to_string();
+    let mut file: Box<dyn Read> = match is_stdout(path) {
+        true => Box::new(io::stdin().lock()),
+        false => {
+            Box::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?)
+        }
+    };
+    let graph = HeapGraph::read(&mut file).with_context(name)?;
+    Heap::new(graph).with_context(name)
+}
+
+/// Whether a file is a heap.
+pub(crate) fn is_heap(path: &Path) -> bool {
+    files::read_head(path, MAGIC.len() as u64).is_some_and(|head| head == MAGIC)
+}
+
+/// The objects that a question is about, at least one.
+///
+/// # Errors
+/// There are none.
+pub(crate) fn find(heap: &Heap, target: &HeapTarget) -> anyhow::Result<Vec<NodeIndex>> {
+    let name = match target {
+        HeapTarget::Address(address) => {
+            let node = heap.at_address(*address);
+            let missing = || {
+                format!(
+                    "no object of the heap is at {address:#x}: it has those that the collector \
+                     tracks, and some that they refer to"
+                )
+            };
+            return Ok(vec![node.with_context(missing)?]);
+        }
+        HeapTarget::Type(name) => name,
+    };
+    let nodes = heap.of_type(name);
+    if nodes.is_empty() {
+        let like = similar(heap, name);
+        let like = match like.is_empty() {
+            true => "all types: gctrace heap show -n 1000 FILE".to_owned(),
+            false => format!("there are {}", like.join(", ")),
+        };
+        anyhow::bail!("no object of type {name} is in the heap; {like}");
+    }
+    Ok(nodes)
+}
+
+/// Types whose name contains a part of this one, most bytes first.
+fn similar(heap: &Heap, name: &str) -> Vec<String> {
+    let part = name.rsplit('.').next().unwrap_or(name).to_lowercase();
+    let types = heap.show(usize::MAX).types.into_iter();
+    let names = types.map(|row| row.type_name);
+    names
+        .filter(|name| name.to_lowercase().contains(&part))
+        .take(SUGGESTIONS)
+        .collect()
+}
+
+/// What a question is about, as it was asked.
+pub(crate) fn name(target: &HeapTarget) -> String {
+    match target {
+        HeapTarget::Address(address) => format!("{address:#x}"),
+        HeapTarget::Type(name) => name.clone(),
+    }
+}

@@ -1,0 +1,482 @@
+//! Answers about heaps as text.
+
+use super::advice::advice;
+use crate::print::clean;
+use crate::render::Style;
+use crate::render::TextTable;
+use crate::render::cut;
+use crate::render::fit;
+use crate::render::wrap;
+use crate::text::shell_line;
+use crate::units::bytes;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use gctrace_analysis::heap::report::DiffAnswer;
+use gctrace_analysis::heap::report::DominatorsAnswer;
+use gctrace_analysis::heap::report::HeapAnswer;
+use gctrace_analysis::heap::report::HeapCount;
+use gctrace_analysis::heap::report::HeapFacts;
+use gctrace_analysis::heap::report::HeapObject;
+use gctrace_analysis::heap::report::HeapPath;
+use gctrace_analysis::heap::report::HeapReport;
+use gctrace_analysis::heap::report::Held;
+use gctrace_analysis::heap::report::ShowAnswer;
+use gctrace_analysis::heap::report::WhyAnswer;
+use gctrace_analysis::heap::report::WhyGroup;
+use std::time::Duration;
+use std::time::SystemTime;
+
+/// Names of the heaps of a comparison.
+const NAMES: [&str; 3] = ["A", "B", "C"];
+/// Widest column of references in a path.
+const WIDEST_NAME: usize = 28;
+
+/// The answer for people.
+pub(super) fn answer(report: &HeapReport, style: Style) -> String {
+    fit(style.width());
+    let mut lines = Vec::new();
+    for (name, facts) in NAMES.iter().zip(&report.heaps) {
+        let name = match report.heaps.len() {
+            1 => String::new(),
+            _ => format!("{name}: {}: ", facts.file),
+        };
+        lines.extend(wrap(&(name + &heap(facts)), "", "   "));
+        for note in facts.header.notes.iter().cloned().chain(doubts(facts)) {
+            lines.extend(wrap(&note, "   ", "   "));
+        }
+    }
+    lines.push(String::new());
+    lines.extend(match &report.answer {
+        HeapAnswer::Show(show) => self::show(show, report.heaps.first(), style),
+        HeapAnswer::Why(why) => self::why(why, style),
+        HeapAnswer::Dominators(found) => dominators(found, style),
+        HeapAnswer::Diff(diff) => self::diff(diff, style),
+    });
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Whose heap it is, when and how it was taken, and how large it is.
+fn heap(facts: &HeapFacts) -> String {
+    let header = &facts.header;
+    let command = match header.command.as_slice() {
+        [] => "process".to_owned(),
+        command => shell_line(command),
+    };
+    let taken = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(header.taken_s));
+    let taken = taken.filter(|_| header.taken_s > 0).map(|taken| {
+        let taken = humantime::format_rfc3339_seconds(taken).to_string();
+        format!(
+            ", {}",
+            taken.trim_end_matches('Z').replace('T', " ") + " UTC"
+        )
+    });
+    let way = match header.in_process {
+        true => "walked in-process",
+        false => "copied from outside",
+    };
+    let stopped = header
+        .stopped_ns
+        .map(|ns| format!(", stopped for {}", duration(ns)));
+    format!(
+        "{command} (pid {}, CPython {}){}: {}, {} of their own, {}; {way}{}.",
+        header.pid,
+        header.version,
+        taken.unwrap_or_default(),
+        counted(facts.objects, "object"),
+        bytes(facts.bytes),
+        counted(facts.references, "reference"),
+        stopped.unwrap_or_default(),
+    )
+}
+
+/// What limits the answers.
+fn doubts(facts: &HeapFacts) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if facts.objects_of_unknown_bytes > 0 {
+        doubts.push(format!(
+            "The size of {} is unknown: bytes are lower bounds.",
+            counted(facts.objects_of_unknown_bytes, "object")
+        ));
+    }
+    if facts.contradictions > 0 {
+        doubts.push(format!(
+            "{} fewer references than were found: some were misread.",
+            match facts.contradictions {
+                1 => "1 object has".to_owned(),
+                more => format!("{} objects have", count(more)),
+            }
+        ));
+    }
+    doubts
+}
+
+fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<String> {
+    // Columns that would be 0 everywhere are left out.
+    let generations = show.types.iter().any(|row| row.generations != [0; 3]);
+    let frozen = show.types.iter().any(|row| row.frozen > 0);
+    let garbage = show.types.iter().any(|row| row.garbage.objects > 0);
+    let mut head = vec!["type", "objects", "bytes"];
+    head.extend(
+        generations
+            .then_some(["gen 0", "gen 1", "gen 2"])
+            .into_iter()
+            .flatten(),
+    );
+    head.push("untracked");
+    head.extend(frozen.then_some("frozen"));
+    head.extend(garbage.then_some("garbage"));
+    let mut table = TextTable::new(&head, &[0]);
+    for row in &show.types {
+        let mut cells = vec![
+            row.type_name.clone(),
+            count(row.all.objects),
+            bytes(row.all.bytes),
+        ];
+        if generations {
+            cells.extend(row.generations.map(count));
+        }
+        cells.push(count(row.untracked));
+        if frozen {
+            cells.push(count(row.frozen));
+        }
+        if garbage {
+            cells.push(count(row.garbage.objects));
+        }
+        table.row(cells);
+    }
+    let mut lines = bold_head(table.lines(), style);
+    if show.other_types > 0 {
+        let text = format!(
+            "And {}: {}.",
+            counted(show.other_types, "more type"),
+            of_count(show.others)
+        );
+        lines.extend(wrap(&text, "  ", "  "));
+    }
+    lines.push(String::new());
+    if let Some(facts) = facts {
+        let text = match facts.garbage.objects {
+            0 => "No garbage: roots reach every object.".to_owned(),
+            _ => format!(
+                "Garbage, which no root reaches and the next collection of its generation frees: \
+                 {}.",
+                of_count(facts.garbage)
+            ),
+        };
+        lines.extend(wrap(&text, "", ""));
+        if facts.frozen > 0 {
+            let text = format!(
+                "Frozen (gc.freeze()), which no collection examines or frees: {}.",
+                counted(facts.frozen, "object")
+            );
+            lines.extend(wrap(&text, "", ""));
+        }
+    }
+    lines
+}
+
+fn why(why: &WhyAnswer, style: Style) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{}: {}",
+        clean::line(&why.target),
+        of_count(why.found)
+    )];
+    for group in &why.groups {
+        lines.push(String::new());
+        lines.extend(self::group(group, why.found.objects, style));
+    }
+    if why.other_groups > 0 {
+        lines.push(String::new());
+        let text = format!(
+            "And {} held in {}; -n shows more.",
+            of_count(why.others),
+            counted(why.other_groups, "other way")
+        );
+        lines.extend(wrap(&text, "", ""));
+    }
+    lines
+}
+
+fn group(group: &WhyGroup, of: u64, style: Style) -> Vec<String> {
+    let many = match (group.count.objects, of) {
+        (_, 1) => String::new(),
+        (1, _) => "1 object: ".to_owned(),
+        (objects, _) => format!("{}, for example ", counted(objects, "object")),
+    };
+    let heading = match (group.held, &group.place) {
+        (Held::Nothing, _) if group.example.steps.is_empty() => format!(
+            "{}garbage: no root reaches it, only other garbage does",
+            many.trim_end_matches(", for example ")
+        ),
+        (Held::Nothing, _) => format!(
+            "{}garbage, in a cycle of {}",
+            many,
+            counted(group.example.steps.len() as u64, "object")
+        ),
+        (_, Some(place)) => format!("{many}{place}"),
+        (_, None) => many,
+    };
+    let mut lines = vec![style.bold(&cut(&heading, style.width()))];
+    lines.extend(path(&group.example, style));
+    if group.held == Held::Outside {
+        let text = "It has more references than the heap shows, or their number is unknown: \
+                    something outside holds it, such as a variable of C code.";
+        lines.extend(wrap(text, "  ", "  "));
+    }
+    lines
+}
+
+/// A line for each object, with the reference to it.
+fn path(path: &HeapPath, style: Style) -> Vec<String> {
+    let names: Vec<String> = path
+        .steps
+        .iter()
+        .enumerate()
+        .map(
+            |(position, step)| match (&step.name, position, &path.root) {
+                (_, 0, Some(root)) => clean::line(root).into_owned(),
+                (Some(name), ..) => clean::line(name).into_owned(),
+                (None, ..) => "->".to_owned(),
+            },
+        )
+        .collect();
+    // The first line has the name of the root, or of a cycle none.
+    let width = names
+        .iter()
+        .skip(usize::from(path.root.is_some()))
+        .map(|name| name.chars().count())
+        .max();
+    let width = width.unwrap_or(0).min(WIDEST_NAME);
+    let mut lines = Vec::new();
+    for (position, (name, step)) in names.iter().zip(&path.steps).enumerate() {
+        if path.omitted_before == Some(position as u64) {
+            lines.push(format!("  … {} more …", count(path.omitted)));
+        }
+        let object = object(&step.object, position + 1 == path.steps.len());
+        let line = match (position, &path.root) {
+            (0, Some(_)) if object.starts_with(name.as_str()) => format!("  {object}"),
+            (0, Some(_)) => format!("  {name}: {object}"),
+            (0, None) => format!("  {object}"),
+            _ => format!("  {:width$}  {object}", cut(name, WIDEST_NAME)),
+        };
+        lines.push(cut(&line, style.width()));
+    }
+    if let (None, Some(first), Some(step)) = (&path.root, names.first(), path.steps.first()) {
+        let back = format!("  {first:width$}  {} again", step.object.address);
+        lines.push(cut(&back, style.width()));
+    }
+    lines
+}
+
+/// `list at 0x7f3a5c012340, 48,000 references`.
+fn object(object: &HeapObject, is_last: bool) -> String {
+    let mut text = title(object);
+    let is_named = object.function.is_some() || object.type_name == "module";
+    if is_last || !is_named {
+        text += &format!(" at {}", object.address);
+    }
+    if is_last {
+        if let Some(own) = object.bytes {
+            text += &format!(", {}", bytes(own));
+        }
+        if let Some(references) = object.references {
+            text += &format!(", referred to {}", times(references.into()));
+        }
+    } else if object.refers_to > 1 && !is_named {
+        text += &format!(", refers to {}", count(object.refers_to));
+    }
+    text
+}
+
+fn times(number: u64) -> String {
+    match number {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        more => format!("{} times", count(more)),
+    }
+}
+
+/// `function collect (train.py:12)`, `module train`, `list`.
+pub(crate) fn title(object: &HeapObject) -> String {
+    let type_name = match (object.type_name.as_str(), &object.function) {
+        ("type", Some(_)) => "class",
+        (type_name, _) => type_name,
+    };
+    let mut title = type_name.to_owned();
+    if let Some(name) = object.function.as_ref().or(object.label.as_ref()) {
+        title += &format!(" {name}");
+    }
+    let file = object.file.as_deref().map(crate::text::file_name);
+    match (file, object.line) {
+        (Some(file), Some(line)) => title += &format!(" ({file}:{line})"),
+        (Some(file), None) => title += &format!(" ({file})"),
+        (None, _) => {}
+    }
+    clean::line(&title).into_owned()
+}
+
+fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
+    let mut lines = Vec::new();
+    let share = percent(found.suspect_share);
+    let alive = bytes(found.alive_bytes);
+    if found.suspects.is_empty() {
+        let text = format!("No leak suspect: no object retains {share} of {alive} or more.");
+        lines.extend(wrap(&text, "", ""));
+    } else {
+        let text = format!("Leak suspects, which retain {share} of {alive} or more:");
+        lines.extend(wrap(&style.bold(&text), "", ""));
+    }
+    for (number, suspect) in (1..).zip(&found.suspects) {
+        lines.push(String::new());
+        let row = &suspect.row;
+        let what = format!(
+            "{} ({}) retains {} ({}) in {}",
+            row.place,
+            of_container(&row.object),
+            bytes(row.retained.bytes),
+            percent(ratio(row.retained.bytes, found.alive_bytes)),
+            counted(row.retained.objects, "object"),
+        );
+        lines.extend(wrap(&what, &format!("{number}. "), "   "));
+        let types: Vec<String> = suspect
+            .mostly
+            .iter()
+            .map(|mostly| {
+                let (objects, own) = (count(mostly.count.objects), bytes(mostly.count.bytes));
+                format!("{objects} {} ({own})", mostly.type_name)
+            })
+            .collect();
+        lines.extend(wrap(
+            &format!("Most of it: {}.", types.join(", ")),
+            "   ",
+            "   ",
+        ));
+        lines.extend(wrap(advice(suspect.holder), "   ", "   "));
+    }
+    lines.push(String::new());
+    lines.push(style.bold("Objects that depend on no other one alone:"));
+    let mut table = TextTable::new(&["retained", "share", "objects", "own", "object"], &[4]);
+    for row in &found.largest {
+        table.row(vec![
+            bytes(row.retained.bytes),
+            percent(ratio(row.retained.bytes, found.alive_bytes)),
+            count(row.retained.objects),
+            row.object.bytes.map_or_else(|| "-".to_owned(), bytes),
+            format!("{} ({})", row.place, row.object.type_name),
+        ]);
+    }
+    lines.extend(table.lines());
+    let text = "Retained: what would be freed with an object, itself included; own memory of the \
+                objects, not of what lies outside the heap, such as data of tensors.";
+    lines.push(String::new());
+    lines.extend(wrap(text, "", ""));
+    lines
+}
+
+/// `list, refers to 48,000 objects`.
+fn of_container(object: &HeapObject) -> String {
+    match object.refers_to {
+        0 => title(object),
+        refers_to => format!("{}, {}", title(object), counted(refers_to, "reference")),
+    }
+}
+
+fn diff(diff: &DiffAnswer, style: Style) -> Vec<String> {
+    let heaps = diff.types.first().map_or(2, |row| row.heaps.len());
+    let names = NAMES.get(..heaps).unwrap_or(&NAMES);
+    let last = names.last().copied().unwrap_or("B");
+    let born = match heaps {
+        3 => "born between A and B and alive in C".to_owned(),
+        _ => format!("born after A and alive in {last}"),
+    };
+    let text = format!(
+        "{}: {}. Gone since A: {}.",
+        capitalized(&born),
+        of_count(diff.born),
+        of_count(diff.gone)
+    );
+    let mut lines = wrap(&text, "", "");
+    lines.push(String::new());
+    let mut head = vec!["type"];
+    head.extend(names);
+    head.extend(["born", "bytes born", "gone"]);
+    let mut table = TextTable::new(&head, &[0]);
+    for row in &diff.types {
+        if row.born.objects + row.gone.objects == 0 {
+            continue;
+        }
+        let mut cells = vec![row.type_name.clone()];
+        cells.extend(row.heaps.iter().map(|heap| count(heap.objects)));
+        cells.extend([
+            count(row.born.objects),
+            bytes(row.born.bytes),
+            count(row.gone.objects),
+        ]);
+        table.row(cells);
+    }
+    lines.extend(bold_head(table.lines(), style));
+    if !diff.owners.is_empty() {
+        lines.push(String::new());
+        lines.push(style.bold("What holds those born, the nearest object that was there before:"));
+        let mut table = TextTable::new(&["born", "bytes", "mostly", "held by"], &[2, 3]);
+        for owner in &diff.owners {
+            table.row(vec![
+                count(owner.born.objects),
+                bytes(owner.born.bytes),
+                owner.mostly.clone(),
+                match &owner.owner {
+                    Some(object) => format!("{} ({})", owner.place, object.type_name),
+                    None => "several objects".to_owned(),
+                },
+            ]);
+        }
+        lines.extend(table.lines());
+    }
+    lines.push(String::new());
+    let text = "The same object: address, type and name are equal, and its place in the collector's \
+                lists, which are in order of age, does not contradict it (inferred; an address can \
+                be used again).";
+    lines.extend(wrap(text, "", ""));
+    if diff.reused_addresses > 0 {
+        let text = format!(
+            "{} at the address of one of its type {} taken for new by age.",
+            counted(diff.reused_addresses, "object"),
+            match diff.reused_addresses {
+                1 => "is",
+                _ => "are",
+            }
+        );
+        lines.extend(wrap(&text, "", ""));
+    }
+    lines
+}
+
+fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}
+
+fn of_count(of: HeapCount) -> String {
+    format!("{}, {}", counted(of.objects, "object"), bytes(of.bytes))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        _ => part as f64 / whole as f64,
+    }
+}
+
+fn bold_head(mut lines: Vec<String>, style: Style) -> Vec<String> {
+    if let Some(head) = lines.first_mut() {
+        *head = style.bold(head);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

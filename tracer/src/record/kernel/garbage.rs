@@ -1,7 +1,7 @@
 //! `--garbage types` with probes: what collections free, by kind of object.
 //!
 //! Owns the kinds of each process and their ids. Garbage arrives before its pause, and is written
-//! after it if the pause is.
+//! right before it if the pause is.
 
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::RecordOutput;

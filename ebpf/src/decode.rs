@@ -2,8 +2,8 @@
 
 use crate::counts;
 use crate::event::AllocationEvent;
-use crate::event::CapturedKind;
 use crate::event::CapturedFrame;
+use crate::event::CapturedKind;
 use crate::event::CodeEvent;
 use crate::event::CodeId;
 use crate::event::GarbageEvent;
@@ -67,7 +67,12 @@ fn type_event(wire: &TypeWire) -> TypeEvent {
             identity: wire.identity,
         },
         layout: wire.layout,
-        name: wire.name.iter().copied().take_while(|byte| *byte != 0).collect(),
+        name: wire
+            .name
+            .iter()
+            .copied()
+            .take_while(|byte| *byte != 0)
+            .collect(),
         qualname: first(&wire.qualname, wire.qualname_bytes),
         module: first(&wire.module, wire.module_bytes),
         method: (wire.method != 0).then_some(CodeId {

@@ -52,7 +52,10 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     if config.traces.iter().any(|path| is_heap(path)) {
         return heap::run(config).map(|()| 0);
     }
-    let is_for_heaps = matches!(config.format, ExportFormat::Heapsnapshot | ExportFormat::Dot);
+    let is_for_heaps = matches!(
+        config.format,
+        ExportFormat::Heapsnapshot | ExportFormat::Dot
+    );
     anyhow::ensure!(
         !is_for_heaps && config.picture.is_none(),
         "heapsnapshot, dot, --path and --cycle are for heaps: gctrace heap -p PID -o FILE.gcheap"

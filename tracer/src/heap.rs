@@ -69,7 +69,11 @@ fn answer(config: &HeapConfig, heaps: &[Heap]) -> anyhow::Result<HeapReport> {
             HeapAnswer::Diff(diff(heaps, config.rows).context("a comparison needs two heaps")?)
         }
     };
-    let files: Vec<String> = config.files.iter().map(|file| file.display().to_string()).collect();
+    let files: Vec<String> = config
+        .files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
     Ok(HeapReport::new(
         files.iter().map(String::as_str).zip(heaps),
         answer,
@@ -107,7 +111,9 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Heap> {
     let name = || path.display().to_string();
     let mut file: Box<dyn Read> = match is_stdout(path) {
         true => Box::new(io::stdin().lock()),
-        false => Box::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?),
+        false => {
+            Box::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?)
+        }
     };
     let graph = HeapGraph::read(&mut file).with_context(name)?;
     Heap::new(graph).with_context(name)
@@ -153,7 +159,10 @@ fn similar(heap: &Heap, name: &str) -> Vec<String> {
     let part = name.rsplit('.').next().unwrap_or(name).to_lowercase();
     let types = heap.show(usize::MAX).types.into_iter();
     let names = types.map(|row| row.type_name);
-    names.filter(|name| name.to_lowercase().contains(&part)).take(SUGGESTIONS).collect()
+    names
+        .filter(|name| name.to_lowercase().contains(&part))
+        .take(SUGGESTIONS)
+        .collect()
 }
 
 /// What a question is about, as it was asked.

@@ -203,7 +203,10 @@ impl GarbageSums {
 
     /// Adds the garbage of one collection, before or after its pause.
     pub(crate) fn add(&mut self, garbage: Garbage) {
-        let recent = self.recent.iter().rposition(|pause| pause.contains(&garbage));
+        let recent = self
+            .recent
+            .iter()
+            .rposition(|pause| pause.contains(&garbage));
         // A pause has one such record: a second is another's.
         if let Some(pause) = recent.and_then(|index| self.recent.remove(index)) {
             return self.count(&garbage, Some(&pause));

@@ -125,9 +125,10 @@ fn calls_of_clear(body: &[Instruction]) -> Vec<usize> {
                 one.flow() == Flow::IndirectCall && one.called_register() == Some(loaded)
             };
             let near = body.get(at + 1..).unwrap_or_default().iter().take(TO_CALL);
-            found.extend(near.enumerate().find_map(|(distance, one)| {
-                calls(one).then_some(at + 1 + distance)
-            }));
+            found.extend(
+                near.enumerate()
+                    .find_map(|(distance, one)| calls(one).then_some(at + 1 + distance)),
+            );
         }
     }
     found

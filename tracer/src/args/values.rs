@@ -23,7 +23,9 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 pub(super) fn budget(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
-        _ => Err(format!("{text:?} is not a percentage above 0 and up to 100")),
+        _ => Err(format!(
+            "{text:?} is not a percentage above 0 and up to 100"
+        )),
     }
 }
 

@@ -75,6 +75,8 @@ fn alive(heap: &Heap, target: &HeapTarget) -> anyhow::Result<NodeIndex> {
     let found = nodes.into_iter().find(|node| !heap.is_garbage(*node));
     found.with_context(|| {
         let name = name(target);
-        format!("{name} is garbage: no root reaches it. What keeps it from being freed: --cycle {name}")
+        format!(
+            "{name} is garbage: no root reaches it. What keeps it from being freed: --cycle {name}"
+        )
     })
 }

@@ -67,7 +67,10 @@ fn heap(facts: &HeapFacts) -> String {
     let taken = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(header.taken_s));
     let taken = taken.filter(|_| header.taken_s > 0).map(|taken| {
         let taken = humantime::format_rfc3339_seconds(taken).to_string();
-        format!(", {}", taken.trim_end_matches('Z').replace('T', " ") + " UTC")
+        format!(
+            ", {}",
+            taken.trim_end_matches('Z').replace('T', " ") + " UTC"
+        )
     });
     let way = match header.in_process {
         true => "walked in-process",
@@ -115,7 +118,12 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
     let frozen = show.types.iter().any(|row| row.frozen > 0);
     let garbage = show.types.iter().any(|row| row.garbage.objects > 0);
     let mut head = vec!["type", "objects", "bytes"];
-    head.extend(generations.then_some(["gen 0", "gen 1", "gen 2"]).into_iter().flatten());
+    head.extend(
+        generations
+            .then_some(["gen 0", "gen 1", "gen 2"])
+            .into_iter()
+            .flatten(),
+    );
     head.push("untracked");
     head.extend(frozen.then_some("frozen"));
     head.extend(garbage.then_some("garbage"));
@@ -170,7 +178,11 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
 }
 
 fn why(why: &WhyAnswer, style: Style) -> Vec<String> {
-    let mut lines = vec![format!("{}: {}", clean::line(&why.target), of_count(why.found))];
+    let mut lines = vec![format!(
+        "{}: {}",
+        clean::line(&why.target),
+        of_count(why.found)
+    )];
     for group in &why.groups {
         lines.push(String::new());
         lines.extend(self::group(group, why.found.objects, style));
@@ -222,14 +234,20 @@ fn path(path: &HeapPath, style: Style) -> Vec<String> {
         .steps
         .iter()
         .enumerate()
-        .map(|(position, step)| match (&step.name, position, &path.root) {
-            (_, 0, Some(root)) => clean::line(root).into_owned(),
-            (Some(name), ..) => clean::line(name).into_owned(),
-            (None, ..) => "->".to_owned(),
-        })
+        .map(
+            |(position, step)| match (&step.name, position, &path.root) {
+                (_, 0, Some(root)) => clean::line(root).into_owned(),
+                (Some(name), ..) => clean::line(name).into_owned(),
+                (None, ..) => "->".to_owned(),
+            },
+        )
         .collect();
     // The first line has the name of the root, or of a cycle none.
-    let width = names.iter().skip(usize::from(path.root.is_some())).map(|name| name.chars().count()).max();
+    let width = names
+        .iter()
+        .skip(usize::from(path.root.is_some()))
+        .map(|name| name.chars().count())
+        .max();
     let width = width.unwrap_or(0).min(WIDEST_NAME);
     let mut lines = Vec::new();
     for (position, (name, step)) in names.iter().zip(&path.steps).enumerate() {
@@ -330,7 +348,11 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
                 format!("{objects} {} ({own})", mostly.type_name)
             })
             .collect();
-        lines.extend(wrap(&format!("Most of it: {}.", types.join(", ")), "   ", "   "));
+        lines.extend(wrap(
+            &format!("Most of it: {}.", types.join(", ")),
+            "   ",
+            "   ",
+        ));
         lines.extend(wrap(advice(suspect.holder), "   ", "   "));
     }
     lines.push(String::new());

@@ -9,8 +9,15 @@ use std::io::Write;
 /// Writes a digraph.
 pub(super) fn write(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "digraph heap {{")?;
-    writeln!(out, "  label={}; labelloc=t; fontname=monospace;", quoted(&picture.title))?;
-    writeln!(out, "  node [shape=box, style=\"filled,rounded\", fontname=monospace, fontsize=11];")?;
+    writeln!(
+        out,
+        "  label={}; labelloc=t; fontname=monospace;",
+        quoted(&picture.title)
+    )?;
+    writeln!(
+        out,
+        "  node [shape=box, style=\"filled,rounded\", fontname=monospace, fontsize=11];"
+    )?;
     writeln!(out, "  edge [fontname=monospace, fontsize=10];")?;
     for (position, own) in picture.boxes.iter().enumerate() {
         let colors = color(own.role, own.depth);

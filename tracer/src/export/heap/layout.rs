@@ -89,7 +89,10 @@ pub(super) fn layout(boxes: &[Size], arrows: &[Arrow]) -> Layout {
             x: 0.0,
         })
         .collect();
-    let ways: Vec<Way> = arrows.iter().map(|arrow| cut(*arrow, &mut places)).collect();
+    let ways: Vec<Way> = arrows
+        .iter()
+        .map(|arrow| cut(*arrow, &mut places))
+        .collect();
     let mut rows = rows(&places);
     order(&mut rows, &places);
     align(&rows, &mut places);
@@ -102,7 +105,9 @@ pub(super) fn layout(boxes: &[Size], arrows: &[Arrow]) -> Layout {
     let name = |way: &Way| way.named.map(point).unwrap_or_default();
     let right = |place: &Place| place.x + place.size.width / 2.0;
     let last = rows.last().into_iter().flatten();
-    let low = last.map(|place| places[*place].size.height / 2.0).fold(0.0, f64::max);
+    let low = last
+        .map(|place| places[*place].size.height / 2.0)
+        .fold(0.0, f64::max);
     Layout {
         size: Size {
             width: places.iter().map(right).fold(0.0, f64::max),
@@ -154,7 +159,10 @@ fn back(boxes: usize, arrows: &[Arrow]) -> Vec<bool> {
             stack.push((start, 0));
         }
         while let Some((at, next)) = stack.last_mut() {
-            let own = arrows.iter().enumerate().filter(|(_, arrow)| arrow.from == *at);
+            let own = arrows
+                .iter()
+                .enumerate()
+                .filter(|(_, arrow)| arrow.from == *at);
             match own.skip(*next).next() {
                 None => {
                     states[*at] = State::Done;
@@ -261,7 +269,10 @@ fn order(rows: &mut Vec<Vec<usize>>, places: &[Place]) {
                     }
                 }
             };
-            let keyed = row.iter().enumerate().map(|(own, at)| (mean(*at, own as f64), *at));
+            let keyed = row
+                .iter()
+                .enumerate()
+                .map(|(own, at)| (mean(*at, own as f64), *at));
             let mut keyed: Vec<(f64, usize)> = keyed.collect();
             keyed.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
             *row = keyed.into_iter().map(|(_, at)| at).collect();
@@ -297,11 +308,14 @@ fn crossings(rows: &[Vec<usize>], places: &[Place]) -> usize {
     };
     let crossed = |row| {
         let lines = lines(row);
-        let pairs = lines.iter().enumerate().flat_map(|(at, line)| {
-            lines[at + 1..].iter().map(move |other| (*line, *other))
-        });
+        let pairs = lines
+            .iter()
+            .enumerate()
+            .flat_map(|(at, line)| lines[at + 1..].iter().map(move |other| (*line, *other)));
         pairs
-            .filter(|((a, below_a), (b, below_b))| (a < b && below_a > below_b) || (a > b && below_a < below_b))
+            .filter(|((a, below_a), (b, below_b))| {
+                (a < b && below_a > below_b) || (a > b && below_a < below_b)
+            })
             .count()
     };
     rows.iter().map(crossed).sum()
@@ -377,7 +391,9 @@ fn set(row: &[usize], places: &mut [Place], wishes: &[f64]) {
             }
         }
     }
-    let starts = pools.iter().flat_map(|pool| std::iter::repeat_n(pool.sum / pool.weight, pool.count));
+    let starts = pools
+        .iter()
+        .flat_map(|pool| std::iter::repeat_n(pool.sum / pool.weight, pool.count));
     for ((at, offset), start) in row.iter().zip(&offsets).zip(starts) {
         places[*at].x = start + offset;
     }

@@ -131,7 +131,10 @@ impl Picture {
                 let references: Vec<HeapEdge> = references.collect();
                 (members, references)
             }
-            None => (cycle.iter().take(MOST).map(|edge| edge.from).collect(), cycle),
+            None => (
+                cycle.iter().take(MOST).map(|edge| edge.from).collect(),
+                cycle,
+            ),
         };
         let position: BTreeMap<NodeIndex, usize> =
             (0..).zip(&members).map(|(at, node)| (*node, at)).collect();
@@ -146,14 +149,17 @@ impl Picture {
             })
             .collect();
         let depths = depths(members.len(), &arrows);
-        let boxes = members.iter().zip(depths).map(|(member, depth)| PictureBox {
-            lines: lines(heap, *member),
-            role: match member == &node {
-                true => Role::Target,
-                false => Role::Object,
-            },
-            depth,
-        });
+        let boxes = members
+            .iter()
+            .zip(depths)
+            .map(|(member, depth)| PictureBox {
+                lines: lines(heap, *member),
+                role: match member == &node {
+                    true => Role::Target,
+                    false => Role::Object,
+                },
+                depth,
+            });
         let state = match heap.is_garbage(node) {
             true => "garbage",
             false => "alive",
@@ -177,7 +183,10 @@ fn depths(boxes: usize, arrows: &[PictureArrow]) -> Vec<usize> {
             queue.extend(holders.map(|arrow| (arrow.from, depth + 1)));
         }
     }
-    depths.into_iter().map(|depth| if depth == usize::MAX { 0 } else { depth }).collect()
+    depths
+        .into_iter()
+        .map(|depth| if depth == usize::MAX { 0 } else { depth })
+        .collect()
 }
 
 /// The type of an object, what it is, and the line of its code.

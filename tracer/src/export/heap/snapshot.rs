@@ -126,12 +126,17 @@ pub(super) fn write(heap: &Heap, out: &mut impl Write) -> io::Result<()> {
     let strings = Strings::new(heap);
     let reached_as = |wanted: Reached| {
         let nodes = heap.indices();
-        nodes.filter(move |node| heap.reached(*node) == wanted).collect()
+        nodes
+            .filter(move |node| heap.reached(*node) == wanted)
+            .collect()
     };
     let mut snapshot = Snapshot {
         heap,
         strings,
-        kinds: (0..).zip(&graph.kinds).map(|(at, kind)| (kind.id, at)).collect(),
+        kinds: (0..)
+            .zip(&graph.kinds)
+            .map(|(at, kind)| (kind.id, at))
+            .collect(),
         labels: BTreeMap::new(),
         outside: reached_as(Reached::Outside),
         garbage: reached_as(Reached::Not),
@@ -152,22 +157,40 @@ impl Snapshot<'_> {
 
     fn edges(&self) -> u64 {
         let named = self.heap.graph().roots.len() + 2;
-        let labels = self.heap.indices().filter(|node| self.label(*node).is_some());
+        let labels = self
+            .heap
+            .indices()
+            .filter(|node| self.label(*node).is_some());
         let groups = self.outside.len() + self.garbage.len();
         (named + groups + self.heap.graph().edges.len() + labels.count()) as u64
     }
 
     /// The position of a kind.
     fn kind(&self, node: NodeIndex) -> usize {
-        let kind = self.heap.graph().nodes.get(node as usize).map(|node| node.kind);
+        let kind = self
+            .heap
+            .graph()
+            .nodes
+            .get(node as usize)
+            .map(|node| node.kind);
         let position = kind.and_then(|kind| self.kinds.get(&kind));
         position.map_or(0, |position| *position as usize)
     }
 
     /// The string that names an object, if it has a name.
     fn label(&self, node: NodeIndex) -> Option<u32> {
-        let function = self.strings.functions.get(self.kind(node)).copied().flatten();
-        let label = self.heap.graph().nodes.get(node as usize).and_then(|node| node.label);
+        let function = self
+            .strings
+            .functions
+            .get(self.kind(node))
+            .copied()
+            .flatten();
+        let label = self
+            .heap
+            .graph()
+            .nodes
+            .get(node as usize)
+            .and_then(|node| node.label);
         function.or(label.map(|label| self.strings.texts + label))
     }
 
@@ -202,18 +225,28 @@ impl Snapshot<'_> {
             // Odd, as V8's own; the rest is not recorded and not detached.
             id += 1;
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            write!(out, "{comma}{kind},{name},{},{bytes},{edges},0,0", 2 * id - 1)
+            write!(
+                out,
+                "{comma}{kind},{name},{},{bytes},{edges},0,0",
+                2 * id - 1
+            )
         };
         node(SYNTHETIC, 1, 0, self.heap.graph().roots.len() + 2)?;
         node(SYNTHETIC, 2, 0, self.outside.len())?;
         node(SYNTHETIC, 3, 0, self.garbage.len())?;
         for (index, own) in self.heap.indices().zip(&self.heap.graph().nodes) {
-            let edges = self.heap.references(index).len() + usize::from(self.label(index).is_some());
+            let edges =
+                self.heap.references(index).len() + usize::from(self.label(index).is_some());
             let kind = self.heap.kind(index);
             let bytes = own.bytes.unwrap_or(0);
             match (kind.type_name.as_str(), self.label(index)) {
                 ("function", Some(name)) => node(CLOSURE, name, bytes, edges)?,
-                _ => node(OBJECT, self.strings.types + self.kind(index) as u32, bytes, edges)?,
+                _ => node(
+                    OBJECT,
+                    self.strings.types + self.kind(index) as u32,
+                    bytes,
+                    edges,
+                )?,
             }
         }
         let mut labels: Vec<(&u32, &u32)> = self.labels.iter().collect();

@@ -78,7 +78,12 @@ impl GarbageKinds {
     }
 
     /// A pause ended: writes its garbage if the pause is written.
-    pub(super) fn pause(&mut self, pause: &Pause, stacks: &StackResolver, output: &mut RecordOutput) {
+    pub(super) fn pause(
+        &mut self,
+        pause: &Pause,
+        stacks: &StackResolver,
+        output: &mut RecordOutput,
+    ) {
         let thread = (pause.pid, pause.tid);
         let Some(open) = self.open.get_mut(&thread) else {
             return;

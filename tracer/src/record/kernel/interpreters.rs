@@ -383,7 +383,8 @@ impl ProbedInterpreters {
         };
         let offset = point.entry?;
         let index = session.add_point(&point);
-        let attached = index.and_then(|index| programs.attach(&by_descriptor(opened), offset, index));
+        let attached =
+            index.and_then(|index| programs.attach(&by_descriptor(opened), offset, index));
         match attached {
             Ok(attachment) => Some(attachment),
             Err(error) => {

@@ -27,7 +27,8 @@ impl KernelSource {
                     cuda.pause(&pause.pause);
                 }
                 trace.probed(&pause);
-                self.garbage.pause(&pause.pause, &self.stacks, &mut trace.output);
+                self.garbage
+                    .pause(&pause.pause, &self.stacks, &mut trace.output);
             }
             KernelEvent::Type(seen) => {
                 let layout = self.interpreters.frame_layout(seen.layout);

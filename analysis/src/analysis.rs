@@ -296,7 +296,7 @@ impl Analysis {
             }
             Record::Pressure(pressure) => {
                 let process = self.process_at(pressure.pid, pressure.since_ns);
-                process.sums.pressure.add(&pressure);
+                process.sums.add_pressure(&pressure);
             }
             Record::Allocations(allocations) => {
                 let stacks = allocations.stacks.iter().filter_map(|(frame, count)| {

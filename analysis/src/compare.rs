@@ -126,6 +126,9 @@ impl<'a> RunFacts<'a> {
             off_cpu: cpu.map(|cpu| cpu.off_cpu_ratio),
             objects: growth.map(|growth| float(growth.largest.objects)),
             growth: growth.and_then(|growth| {
+                if let Some(trend) = growth.trend {
+                    return Some(trend.objects.per_s);
+                }
                 let (first, last) = (growth.first, growth.last);
                 let seconds = float(last.after_start_ns.checked_sub(first.after_start_ns)?);
                 let more = float(last.objects) - float(first.objects);

@@ -146,4 +146,6 @@ impl HeapRoot {
     /// Name of a root that is only known to exist: an object with more references than the heap
     /// shows.
     pub const OUTSIDE: &'static str = "outside the heap";
+    /// What names of frames begin with.
+    pub const FRAME: &'static str = "frame ";
 }

@@ -12,6 +12,7 @@
 mod clock;
 mod device_work;
 mod figures;
+mod garbage;
 mod gpus;
 mod history;
 mod live_process;
@@ -29,11 +30,17 @@ mod text;
 
 pub use snapshot::CodeLine;
 pub use snapshot::CollectionCounts;
+pub use snapshot::CycleFigures;
+pub use snapshot::FreezeFigures;
 pub use snapshot::GENERATIONS;
+pub use snapshot::GarbageDetail;
+pub use snapshot::GarbageFigures;
 pub use snapshot::GpuBusy;
 pub use snapshot::GpuFigures;
 pub use snapshot::HeapObjects;
 pub use snapshot::Histogram;
+pub use snapshot::KindFigures;
+pub use snapshot::KindName;
 pub use snapshot::LineFigures;
 pub use snapshot::LongPause;
 pub use snapshot::Notice;
@@ -50,6 +57,7 @@ pub use snapshot::Snapshot;
 pub use snapshot::SnapshotTotals;
 pub use snapshot::StepFigures;
 pub use snapshot::TimelineCell;
+pub use snapshot::TrendFigures;
 
 use clock::WallClock;
 use figures::BucketRange;
@@ -145,7 +153,7 @@ impl Live {
             Record::Pressure(pressure) => {
                 self.processes.forget_ended(pressure.at_ns);
                 if let Some(process) = self.processes.at(pressure.pid, pressure.since_ns) {
-                    process.sums.pressure.add(pressure);
+                    process.sums.add_pressure(pressure);
                 }
             }
             Record::Allocations(summary) => {
@@ -242,7 +250,7 @@ impl Live {
     /// Resident memory of a process, as of now.
     pub fn resident(&mut self, pid: u32, bytes: u64) {
         if let Some(process) = self.processes.latest(pid) {
-            process.resident_bytes = Some(bytes);
+            process.sums.resident_bytes = Some(bytes);
         }
     }
 

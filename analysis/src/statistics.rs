@@ -7,6 +7,7 @@
 pub mod bootstrap;
 pub mod permutation;
 mod quantiles;
+pub mod trend;
 pub mod warm_up;
 mod welch;
 

@@ -125,6 +125,39 @@ fn device_memory_is_beside_it() {
     assert_eq!(garbage(&report).device_bytes, Some(512));
 }
 
+/// At the interpreter's end everything is garbage, which says nothing of the program.
+#[test]
+fn what_the_end_frees_is_left_out() {
+    let run = ClosuresRun::default();
+    let mut records = garbage::records(run);
+    let before = reports::report(records.clone(), Some(reports::end(3_000)));
+    records.push(Record::Garbage(Garbage {
+        pid: garbage::PID,
+        tid: garbage::PID,
+        at_ns: START + 2_905 * reports::MS,
+        objects: 70_000,
+        kinds: vec![KindCount {
+            kind: 3,
+            objects: 70_000,
+            bytes: None,
+        }],
+        ..Garbage::default()
+    }));
+    records.push(Record::Pause(Pause {
+        generation: 2,
+        reason: gctrace_event::GcReason::Shutdown,
+        collected: Some(70_000),
+        ..reports::pause(garbage::PID, 2_900, 2_910)
+    }));
+    let after = reports::report(records, Some(reports::end(3_000)));
+    let (before, after) = (garbage(&before), garbage(&after));
+    assert_eq!(after.shutdown_objects, 70_000);
+    assert_eq!(
+        (after.collections, after.objects, &after.kinds),
+        (before.collections, before.objects, &before.kinds)
+    );
+}
+
 #[test]
 fn without_examined_collections_there_is_no_section() {
     let mut records = garbage::records(ClosuresRun::default());

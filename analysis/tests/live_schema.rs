@@ -130,6 +130,7 @@ fn records() -> Vec<Record> {
         since_ns: START,
         command: vec!["python".to_owned()],
         torch: None,
+        memory_limit_bytes: Some(1 << 40),
         rank: Some(0),
         interpreter: Some(Interpreter {
             version: "3.12.1".to_owned(),
@@ -149,6 +150,8 @@ fn records() -> Vec<Record> {
         pause,
     ];
     records.extend(gpu_records());
+    records.extend(garbage());
+    records.extend(heap());
     let step = |from_ms: u64| {
         Record::Step(StepMark {
             marker: StepMarker::Backward,
@@ -187,6 +190,46 @@ fn records() -> Vec<Record> {
         }),
     ]);
     records
+}
+
+/// Closures that each step leaves.
+fn garbage() -> impl Iterator<Item = Record> {
+    let run = test_kit::garbage::ClosuresRun {
+        steps: 20,
+        ..Default::default()
+    };
+    let records = test_kit::garbage::records(run).into_iter();
+    records.filter_map(|mut record| {
+        match &mut record {
+            Record::ObjectKind(kind) => kind.pid = 1,
+            Record::CycleSignature(cycle) => cycle.pid = 1,
+            Record::Garbage(garbage) => (garbage.pid, garbage.tid) = (1, 1),
+            Record::Pause(pause) => (pause.pid, pause.tid) = (1, 1),
+            _ => return None,
+        }
+        Some(record)
+    })
+}
+
+/// A heap that is frozen, and then grows with the memory of the process.
+fn heap() -> impl Iterator<Item = Record> {
+    let left = [90_000, 100].into_iter().chain((1..9).map(|n| n * 1_000));
+    left.zip(0u64..).flat_map(|(left, n)| {
+        let at_ms = 1_000 + n * 20_000;
+        let pressure = Record::Pressure(Pressure {
+            pid: 1,
+            since_ns: START + (at_ms - 1) * MS,
+            at_ns: START + at_ms * MS,
+            resident_bytes: Some(n << 30),
+            ..Pressure::default()
+        });
+        let pause = Record::Pause(Pause {
+            generation: 2,
+            oldest_objects: Some(left),
+            ..reports::pause(1, at_ms, at_ms + 1)
+        });
+        [pressure, pause]
+    })
 }
 
 fn frame(id: u32, file: &str) -> Record {

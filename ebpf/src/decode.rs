@@ -1,37 +1,29 @@
 //! Decodes the records of the ring buffers. Pure: nothing here uses libbpf.
 
+mod garbage;
+
 use crate::counts;
 use crate::event::AllocationEvent;
 use crate::event::CapturedFrame;
-use crate::event::CapturedKind;
 use crate::event::CodeEvent;
 use crate::event::CodeId;
-use crate::event::GarbageEvent;
 use crate::event::KernelEvent;
-use crate::event::KindOwner;
 use crate::event::LibraryKind;
 use crate::event::NotStopped;
 use crate::event::PauseEvent;
 use crate::event::ProcessEvent;
 use crate::event::StackEvent;
 use crate::event::StopState;
-use crate::event::TypeEvent;
-use crate::event::TypeId;
 use crate::wire::AllocationWire;
-use crate::wire::BYTES_UNKNOWN;
 use crate::wire::CodeWire;
 use crate::wire::EventKind;
-use crate::wire::GarbageKindWire;
-use crate::wire::GarbageWire;
 use crate::wire::LibraryWire;
 use crate::wire::NO_OFFSET;
-use crate::wire::OF_CLASS;
 use crate::wire::PauseFlag;
 use crate::wire::PauseWire;
 use crate::wire::ProcessWire;
 use crate::wire::StackWire;
 use crate::wire::StopWire;
-use crate::wire::TypeWire;
 use crate::wire::read;
 use gctrace_event::EventSource;
 use gctrace_event::GcReason;
@@ -52,74 +44,11 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
                 stack: wire.stack,
             })
         }),
-        EventKind::EVENT_TYPE => read(bytes).map(|wire| KernelEvent::Type(type_event(&wire))),
-        EventKind::EVENT_GARBAGE => garbage(bytes).map(KernelEvent::Garbage),
+        EventKind::EVENT_TYPE => {
+            read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire)))
+        }
+        EventKind::EVENT_GARBAGE => garbage::garbage(bytes).map(KernelEvent::Garbage),
         _ => process(&read(bytes)?).map(KernelEvent::Process),
-    }
-}
-
-fn type_event(wire: &TypeWire) -> TypeEvent {
-    let first = |bytes: &[u8], count: u32| bytes.iter().copied().take(count as usize).collect();
-    TypeEvent {
-        pid: wire.pid,
-        id: TypeId {
-            address: wire.r#type,
-            identity: wire.identity,
-        },
-        layout: wire.layout,
-        name: wire
-            .name
-            .iter()
-            .copied()
-            .take_while(|byte| *byte != 0)
-            .collect(),
-        qualname: first(&wire.qualname, wire.qualname_bytes),
-        module: first(&wire.module, wire.module_bytes),
-        method: (wire.method != 0).then_some(CodeId {
-            address: wire.method,
-            identity: wire.method_identity,
-        }),
-    }
-}
-
-fn garbage(bytes: &[u8]) -> Option<GarbageEvent> {
-    let (wire, rest) = GarbageWire::read_from_prefix(bytes).ok()?;
-    let kinds = rest.chunks_exact(size_of::<GarbageKindWire>());
-    let kinds: Vec<CapturedKind> = kinds
-        .take(wire.kinds as usize)
-        .filter_map(read::<GarbageKindWire>)
-        // Types of which all objects are listed by their code.
-        .filter(|kind| kind.objects > 0)
-        .map(|kind| captured_kind(&kind))
-        .collect();
-    Some(GarbageEvent {
-        pid: wire.pid,
-        tid: wire.tid,
-        at_ns: wire.at_ns,
-        cost_ns: wire.cost_ns,
-        objects: wire.objects,
-        layout: wire.layout,
-        kinds,
-    })
-}
-
-fn captured_kind(wire: &GarbageKindWire) -> CapturedKind {
-    let (address, identity) = (wire.code, wire.code_identity);
-    let owner = match wire.offset {
-        OF_CLASS => KindOwner::Class(TypeId { address, identity }),
-        offset => KindOwner::Code(CapturedFrame {
-            code: CodeId { address, identity },
-            offset: (offset != NO_OFFSET).then_some(offset),
-        }),
-    };
-    CapturedKind {
-        type_id: TypeId {
-            address: wire.r#type,
-            identity: wire.type_identity,
-        },
-        owner: (address != 0).then_some(owner),
-        objects: wire.objects,
-        bytes: (wire.bytes != BYTES_UNKNOWN).then_some(wire.bytes),
     }
 }
 
@@ -304,6 +233,9 @@ fn reason(wire: &PauseWire) -> GcReason {
 mod tests {
     use super::*;
     use crate::wire::ARGUMENT_UNKNOWN;
+    use crate::wire::GarbageKindWire;
+    use crate::wire::GarbageWire;
+    use crate::wire::TypeWire;
     use proptest::prelude::*;
     use zerocopy::IntoBytes as _;
 
@@ -372,7 +304,7 @@ mod tests {
         /// The rings are ours, but nothing read from them is trusted: any bytes decode to something
         /// valid, or to nothing.
         #[test]
-        fn any_bytes_decode_sensibly(kind in 0..10u32, rest in proptest::collection::vec(any::<u8>(), 0..2048)) {
+        fn any_bytes_decode_sensibly(kind in 0..16u32, rest in proptest::collection::vec(any::<u8>(), 0..2048)) {
             let bytes: Vec<u8> = kind.to_ne_bytes().into_iter().chain(rest).collect();
             match decode(&bytes) {
                 Some(KernelEvent::Pause(PauseEvent { pause, .. })) => {
@@ -389,6 +321,13 @@ mod tests {
                     prop_assert!(code.line_table.len() <= bytes.len() - size_of::<CodeWire>());
                 }
                 Some(KernelEvent::Allocation(_)) => prop_assert!(bytes.len() >= size_of::<AllocationWire>()),
+                Some(KernelEvent::Type(seen)) => {
+                    prop_assert!(bytes.len() >= size_of::<TypeWire>() && !seen.name.contains(&0));
+                }
+                Some(KernelEvent::Garbage(garbage)) => {
+                    let rest = bytes.len() - size_of::<GarbageWire>();
+                    prop_assert!(garbage.kinds.len() <= rest / size_of::<GarbageKindWire>());
+                }
                 None => prop_assert!(kind > 8 || kind == 0 || bytes.len() < size_of::<StackWire>()),
             }
         }

@@ -24,6 +24,9 @@ pub struct KernelSupport {
     pub cookie: bool,
     /// Many probes of a file in one link (6.6).
     pub uprobe_multi: bool,
+    /// A program can loop over a list of any length (`bpf_loop`, 5.17): needed for
+    /// [`crate::GarbagePrograms`] only.
+    pub loops: bool,
     /// A program can send a signal to the current process (5.3).
     pub send_signal: bool,
     /// Whether the caller may open perf events (CPU counters, arenas). Debian's kernels require
@@ -33,7 +36,7 @@ pub struct KernelSupport {
     /// CAP_SYS_ADMIN, whatever `kernel.perf_event_paranoid` is.
     pub uprobe_events: bool,
     /// Whether the caller may load BPF programs at all; if not, `ring_buffer`, `cookie`,
-    /// `uprobe_multi` and `send_signal` are unknown and false.
+    /// `uprobe_multi`, `loops` and `send_signal` are unknown and false.
     pub permitted: bool,
 }
 
@@ -69,6 +72,7 @@ impl KernelSupport {
             ring_buffer: permitted && MapType::RingBuf.is_supported().unwrap_or(false),
             cookie: permitted && helper_exists(libbpf_sys::BPF_FUNC_get_attach_cookie),
             uprobe_multi: permitted && uprobe_multi_exists(),
+            loops: permitted && has_loops(),
             send_signal: permitted && helper_exists(libbpf_sys::BPF_FUNC_send_signal),
             perf_events: perf_events_permitted(),
             uprobe_events: uprobe_events_permitted(),
@@ -268,6 +272,7 @@ mod tests {
             ring_buffer: true,
             cookie: true,
             uprobe_multi: true,
+            loops: true,
             send_signal: true,
             perf_events: true,
             uprobe_events: true,

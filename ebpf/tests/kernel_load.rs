@@ -5,6 +5,7 @@ use gctrace_ebpf::AttachMethod;
 use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::CounterSet;
 use gctrace_ebpf::CudaPrograms;
+use gctrace_ebpf::GarbagePrograms;
 use gctrace_ebpf::KernelSupport;
 use gctrace_ebpf::MAX_STACK_DEPTH;
 use gctrace_ebpf::SessionConfig;
@@ -69,6 +70,9 @@ fn the_verifier_accepts_every_program() {
         let _cuda = CudaPrograms::load(&session, RING_BYTES).expect("cuda.bpf.c");
         let _allocations = (support.attach() == AttachMethod::Multi)
             .then(|| AllocationPrograms::load(&shared, config.stack_depth).expect("alloc.bpf.c"));
+        let _garbage = support
+            .loops
+            .then(|| GarbagePrograms::load(&session, 0.01).expect("garbage.bpf.c"));
         none_has_a_private_stack();
     }
 }

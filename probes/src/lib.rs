@@ -3,7 +3,7 @@
 //! [`resolve`] examines a file: whether it contains a CPython collector, where its functions are,
 //! which instruction of each is the cheapest safe place for a probe, and how the collector's state
 //! is laid out in memory. [`identify()`] is the cheap first check, made on every program at exec.
-//! [`maps`] and [`proc_status`] read what `/proc` exposes about a running process. [`counters`]
+//! [`maps`], [`proc_status`] and [`process_memory`] read what `/proc` exposes about a running process. [`counters`]
 //! opens CPU performance counters, [`nvml`] samples GPUs through NVIDIA's driver, [`cuda`] knows
 //! the CUDA, NCCL and torch libraries. [`frames`] and [`CodeObject`] lead from a thread to the
 //! file, function and line of its Python frames.
@@ -41,6 +41,7 @@ mod memory;
 pub mod nvml;
 mod placement;
 pub mod proc_status;
+pub mod process_memory;
 pub mod progress;
 mod python;
 mod resolution;

@@ -96,8 +96,10 @@ def names(thing):
     elif isinstance(thing, type):
         for name in ("__mro__", "__bases__", "__base__"):
             add("." + name, type.__getattribute__(thing, name))
-        for name, value in type.__getattribute__(thing, "__dict__").items():
-            add(".%s" % name, value)
+        # Python shows a proxy of it.
+        for value in gc.get_referents(thing):
+            if type(value) is dict:
+                add(".__dict__", value)
     else:
         try:
             own = object.__getattribute__(thing, "__dict__")
@@ -137,13 +139,14 @@ def write(path, collect=True):
     for thing in gc.get_objects():
         # From 3.11 on, a namespace becomes an object when it is asked for.
         names(thing)
-    objects = []
-    placed = []
-    for generation in (2, 1, 0):
-        for thing in gc.get_objects(generation):
-            placed.append(generation)
-            objects.append(thing)
+    # Without a loop, whose iterator would be among them.
     thing = None
+    objects = gc.get_objects(2)
+    placed = [2] * len(objects)
+    objects += gc.get_objects(1)
+    placed += [1] * (len(objects) - len(placed))
+    objects += gc.get_objects(0)
+    placed += [0] * (len(objects) - len(placed))
     skip = {id(objects), id(placed), id(sys._getframe())}
     keep = [at for at, thing in enumerate(objects) if id(thing) not in skip]
     objects[:], placed[:] = [objects[at] for at in keep], [placed[at] for at in keep]

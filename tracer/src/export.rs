@@ -5,7 +5,7 @@
 
 mod collapsed;
 mod flamegraph;
-mod heap;
+pub(crate) mod heap;
 mod speedscope;
 
 use crate::analyze;

@@ -42,6 +42,7 @@ pub(crate) use table::cut;
 pub(crate) use table::fit;
 pub(crate) use table::wrap;
 pub(crate) use text::text;
+pub(crate) use words::cycles;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;

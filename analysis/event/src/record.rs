@@ -332,6 +332,10 @@ pub struct Process {
     /// Version of PyTorch, as in `torch.__version__`; `None` if it was not loaded or is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub torch: Option<String>,
+    /// Memory that it may use, in bytes: the smallest limit of its cgroups, or the memory of the
+    /// machine; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
 }
 
 /// The collector's settings of one interpreter, read when first seen and whenever they changed.

@@ -107,10 +107,11 @@ prop_compose! {
         (collections, net_containers) in any::<(u64, u64)>(),
         counts in any::<Option<[u32; 3]>>(),
         (arenas_mapped, arenas_unmapped) in any::<(Option<u64>, Option<u64>)>(),
+        resident_bytes in any::<Option<u64>>(),
     ) -> Record {
         Record::Pressure(Pressure {
             pid, since_ns, at_ns: since_ns + length_ns, collections, net_containers, counts,
-            arenas_mapped, arenas_unmapped,
+            arenas_mapped, arenas_unmapped, resident_bytes,
         })
     }
 }
@@ -197,9 +198,11 @@ prop_compose! {
         command in vec(any::<String>(), 0..4),
         interpreter in of(interpreter()),
         torch in of(any::<String>()),
+        memory_limit_bytes in any::<Option<u64>>(),
     ) -> Record {
         Record::Process(Process {
             pid, namespace_pid, parent, origin, since_ns, command, rank, interpreter, torch,
+            memory_limit_bytes,
         })
     }
 }

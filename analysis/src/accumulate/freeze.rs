@@ -64,6 +64,11 @@ impl FreezeWatch {
         }
     }
 
+    /// When the freeze was seen.
+    pub(crate) fn at_ns(&self) -> Option<u64> {
+        Some(self.after?.at_ns)
+    }
+
     /// `None` unless a freeze was seen.
     pub(crate) fn report(&self, started_ns: u64) -> Option<AfterFreeze> {
         let after = self.after?;

@@ -45,6 +45,8 @@ pub(crate) struct GarbageSums {
     collections: u64,
     examined: u64,
     objects: u64,
+    /// Objects of collections at interpreter shutdown, which are in no other sum.
+    shutdown_objects: u64,
     bytes: Option<u64>,
     cost_ns: Option<u64>,
     /// Objects in garbage whose cycles were examined; `None` if none was.
@@ -104,7 +106,6 @@ impl RecentPause {
 #[derive(Clone, Debug, Default)]
 struct Counted {
     by_generation: [u64; GENERATIONS],
-    /// Without collections at interpreter shutdown.
     series: CountSeries,
 }
 
@@ -114,9 +115,7 @@ impl Counted {
         if let Some(own) = self.by_generation.get_mut(generation) {
             add_to(own, count);
         }
-        if !pause.is_some_and(|pause| pause.shutdown) {
-            self.series.add(at_ns, count);
-        }
+        self.series.add(at_ns, count);
     }
 
     fn total(&self) -> u64 {
@@ -170,6 +169,7 @@ impl GarbageSums {
             collections: 0,
             examined: 0,
             objects: 0,
+            shutdown_objects: 0,
             bytes: None,
             cost_ns: None,
             cycle_garbage: None,
@@ -229,9 +229,10 @@ impl GarbageSums {
             collected: pause.collected,
             shutdown: pause.reason == GcReason::Shutdown,
         };
-        self.collections += u64::from(pause.collected != Some(0));
+        self.collections += u64::from(pause.collected != Some(0) && !own.shutdown);
         if let Some(stratum) = self.strata.get_mut(own.generation) {
-            add_to(&mut stratum.collected, pause.collected.unwrap_or(0));
+            let collected = pause.collected.filter(|_| !own.shutdown);
+            add_to(&mut stratum.collected, collected.unwrap_or(0));
         }
         let found = self
             .waiting
@@ -254,21 +255,21 @@ impl GarbageSums {
     }
 
     fn count(&mut self, garbage: &Garbage, pause: Option<&RecentPause>) {
-        let shutdown = pause.is_some_and(|pause| pause.shutdown);
+        add_known(&mut self.cost_ns, garbage.cost_ns);
+        if pause.is_some_and(|pause| pause.shutdown) {
+            return add_to(&mut self.shutdown_objects, garbage.objects);
+        }
         if let Some(pause) = pause
             && let Some(stratum) = self.strata.get_mut(pause.generation)
         {
             add_to(&mut stratum.examined, pause.collected.unwrap_or(0));
         }
-        add_known(&mut self.cost_ns, garbage.cost_ns);
         if garbage.objects == 0 {
             return;
         }
         self.examined += 1;
         add_to(&mut self.objects, garbage.objects);
-        if !shutdown {
-            self.garbage.add(garbage.at_ns, garbage.objects);
-        }
+        self.garbage.add(garbage.at_ns, garbage.objects);
         let mut listed = 0;
         for count in &garbage.kinds {
             add_to(&mut listed, count.objects);

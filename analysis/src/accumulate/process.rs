@@ -5,7 +5,6 @@ use crate::accumulate::add_to;
 use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::growth;
-use crate::accumulate::growth::GrowthState;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::RankingLimits;
@@ -62,7 +61,6 @@ pub(crate) struct ProcessState {
     threads: BTreeSet<u32>,
     pub(crate) tally: PauseTally,
     freed_by_automatic: u64,
-    growth: GrowthState,
     pub(crate) stacks: TraceStacks,
     pub(crate) allocations: LastAllocations,
     pub(crate) counters: Box<CounterSums>,
@@ -79,7 +77,6 @@ impl ProcessState {
             threads: BTreeSet::new(),
             tally: PauseTally::new(DIGITS),
             freed_by_automatic: 0,
-            growth: GrowthState::default(),
             stacks: TraceStacks::default(),
             allocations: LastAllocations::default(),
             counters: Box::default(),
@@ -109,9 +106,6 @@ impl ProcessState {
             add_to(&mut self.freed_by_automatic, pause.collected.unwrap_or(0));
         }
         let full = self.is_full(pause);
-        if full {
-            self.growth.add(pause);
-        }
         self.sums.add_pause(pause, full);
         self.add_shared(pause, full);
     }
@@ -225,7 +219,11 @@ impl ProcessState {
                 thresholds: settings.thresholds,
                 changes: self.sums.settings_changes,
             }),
-            growth: self.growth.report(started_ns),
+            growth: self.sums.growth.report(
+                started_ns,
+                self.sums.freeze.at_ns(),
+                self.sums.memory_limit_bytes(),
+            ),
             after_freeze: self.sums.freeze.report(started_ns),
             garbage: self
                 .sums

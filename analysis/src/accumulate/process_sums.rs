@@ -3,11 +3,14 @@
 use super::Keep;
 use super::freeze::FreezeWatch;
 use super::garbage::GarbageSums;
+use super::growth::GrowthState;
 use super::interval_union::IntervalUnion;
 use super::pressure::PressureSums;
+use crate::report::HeapTrend;
 use gctrace_event::GcSettings;
 use gctrace_event::Interpreter;
 use gctrace_event::Pause;
+use gctrace_event::Pressure;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use std::collections::HashMap;
@@ -26,6 +29,9 @@ pub(crate) struct ProcessSums {
     pub(crate) pressure: PressureSums,
     pub(crate) garbage: GarbageSums,
     pub(crate) freeze: FreezeWatch,
+    pub(crate) growth: GrowthState,
+    /// Its resident memory, as last reported.
+    pub(crate) resident_bytes: Option<u64>,
 }
 
 impl ProcessSums {
@@ -42,6 +48,8 @@ impl ProcessSums {
             pressure: PressureSums::default(),
             garbage: GarbageSums::new(keep),
             freeze: FreezeWatch::default(),
+            growth: GrowthState::default(),
+            resident_bytes: None,
         }
     }
 
@@ -53,11 +61,30 @@ impl ProcessSums {
         self.described = Some(process);
     }
 
-    /// Adds a pause; `full`: whether it went through the whole heap.
-    pub(crate) fn add_pause(&mut self, pause: &Pause, full: bool) {
+    /// Adds a pause; `full`: whether it went through the whole heap. Whether the trend of the heap
+    /// may have changed.
+    pub(crate) fn add_pause(&mut self, pause: &Pause, full: bool) -> bool {
         self.pressure.add_pause(pause);
         self.garbage.add_pause(pause);
         self.freeze.add(pause, full);
+        full && self.growth.add(pause, self.resident_bytes)
+    }
+
+    /// Adds an interval of allocation pressure.
+    pub(crate) fn add_pressure(&mut self, pressure: &Pressure) {
+        self.pressure.add(pressure);
+        self.resident_bytes = pressure.resident_bytes.or(self.resident_bytes);
+    }
+
+    /// Memory that it may use, in bytes; `None` if unknown.
+    pub(crate) fn memory_limit_bytes(&self) -> Option<u64> {
+        self.described.as_ref()?.memory_limit_bytes
+    }
+
+    /// Whether its heap keeps growing; `None` for too few collections.
+    pub(crate) fn trend(&self) -> Option<HeapTrend> {
+        self.growth
+            .trend(self.freeze.at_ns(), self.memory_limit_bytes())
     }
 
     /// Adds settings; those that were read last count.

@@ -20,8 +20,10 @@ impl<T, const ROOM: usize> Default for ThinnedSeries<T, ROOM> {
 }
 
 impl<T: Copy, const ROOM: usize> ThinnedSeries<T, ROOM> {
-    pub(crate) fn add(&mut self, point: T) {
-        if self.seen.is_multiple_of(self.every) {
+    /// Whether the entry was kept.
+    pub(crate) fn add(&mut self, point: T) -> bool {
+        let is_kept = self.seen.is_multiple_of(self.every);
+        if is_kept {
             if self.points.len() >= ROOM {
                 let mut index = 0usize;
                 self.points.retain(|_| {
@@ -34,6 +36,7 @@ impl<T: Copy, const ROOM: usize> ThinnedSeries<T, ROOM> {
             self.points.push(point);
         }
         self.seen += 1;
+        is_kept
     }
 
     /// Whether every entry was kept.

@@ -1,9 +1,9 @@
 //! A heap whose references can be followed, and what holds each object.
 //!
-//! Owns the rule for what is alive. Named roots hold first; then objects with more references than
-//! the heap shows, which something outside of it must hold; then those whose references are
-//! unknown. What is still not reached is garbage: the collector's own rule (`deduce_unreachable` of
-//! CPython's `Python/gc.c`).
+//! Owns the rule for what is alive. Modules and other roots that last hold first; then frames, whose
+//! variables go when they return; then objects with more references than the heap shows, which
+//! something outside of it must hold; then those whose references are unknown. What is still not
+//! reached is garbage: the collector's own rule (`deduce_unreachable` of CPython's `Python/gc.c`).
 
 use super::HeapEdge;
 use super::HeapEdgeName;
@@ -125,14 +125,14 @@ impl Heap {
         let mut is_root = vec![false; self.graph.nodes.len()];
         let mut queue = VecDeque::new();
         let roots = self.graph.roots.clone();
-        for want_named in [true, false] {
+        for phase in 0..PHASES {
             for (position, root) in (0..).zip(&roots) {
-                let is_named = self.graph.texts[root.name as usize] != HeapRoot::OUTSIDE;
-                if is_named == want_named {
-                    let by = match is_named {
-                        true => Reached::Root(position),
-                        false => Reached::Outside,
-                    };
+                let name = self.graph.texts[root.name as usize].as_str();
+                let by = match name {
+                    HeapRoot::OUTSIDE => Reached::Outside,
+                    _ => Reached::Root(position),
+                };
+                if self::phase(name) == phase {
                     is_root[root.node as usize] = true;
                     self.reach(root.node, by, &mut queue);
                 }
@@ -253,8 +253,9 @@ impl Heap {
         &self.order
     }
 
-    /// Objects that a root holds, named or not.
-    pub(super) fn roots(&self) -> &[NodeIndex] {
+    /// Objects that a root holds, named or not, each once.
+    #[must_use]
+    pub fn roots(&self) -> &[NodeIndex] {
         &self.roots
     }
 
@@ -262,6 +263,18 @@ impl Heap {
     #[must_use]
     pub fn contradictions(&self) -> u64 {
         self.contradictions
+    }
+}
+
+/// Number of the phases in which roots with a name are followed.
+const PHASES: u8 = 3;
+
+/// When roots of this name are followed.
+fn phase(name: &str) -> u8 {
+    match name {
+        HeapRoot::OUTSIDE => 2,
+        _ if name.starts_with(HeapRoot::FRAME) => 1,
+        _ => 0,
     }
 }
 

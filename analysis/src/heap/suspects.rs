@@ -1,9 +1,10 @@
 //! Leak suspects: objects that retain a large share of all memory.
 //!
 //! As Eclipse MAT does, a suspect is the object where its memory comes together: it retains at
-//! least the share, and none of those it dominates does. Of a chain (a linked list) it is the first
-//! one.
+//! least the share, and none of those it dominates does, or several of one kind do. Of a chain (a
+//! linked list) it is the first one.
 
+use super::HeapRoot;
 use super::NodeIndex;
 use super::dominators::Dominators;
 use super::names::Place;
@@ -14,6 +15,7 @@ use super::report::RetainedRow;
 use super::report::RetainedType;
 use super::report::Suspect;
 use super::report::SuspectHolder;
+use gctrace_event::KindId;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -75,21 +77,29 @@ impl Heap {
             let bytes = dominators.retained(node).bytes;
             bytes > 0 && bytes as f64 >= SHARE * alive_bytes as f64
         };
-        let large = dominators
-            .order()
-            .iter()
-            .copied()
-            .filter(|node| is_large(*node));
-        let mut has_large_below = vec![false; self.graph().nodes.len()];
+        let order = dominators.order().iter().copied();
+        let large = order.filter(|node| is_large(*node));
+        // Large objects by what they depend on, and their kind.
+        let mut below: HashMap<NodeIndex, HashMap<KindId, u32>> = HashMap::new();
         for node in large.clone() {
             if let Some(dominator) = dominators.immediate(node) {
-                has_large_below[dominator as usize] = true;
+                let kinds = below.entry(dominator).or_default();
+                *kinds.entry(self.node(node).kind).or_default() += 1;
             }
         }
-        let lowest = large.filter(|node| !has_large_below[*node as usize]);
-        let mut points: Vec<NodeIndex> = lowest
-            .map(|node| self.start_of_chain(node, dominators))
-            .collect();
+        // Alike ones are parts of what they depend on.
+        let is_part = |node: NodeIndex| {
+            let siblings = dominators.immediate(node).and_then(|node| below.get(&node));
+            let alike = siblings.and_then(|kinds| kinds.get(&self.node(node).kind));
+            alike.is_some_and(|count| *count > 1)
+        };
+        let has_only_parts = |node: &NodeIndex| {
+            let kinds = below.get(node);
+            kinds.is_none_or(|kinds| kinds.values().all(|count| *count > 1))
+        };
+        let lowest = large.filter(|node| has_only_parts(node) && !is_part(*node));
+        let start = |node| self.start_of_chain(node, dominators);
+        let mut points: Vec<NodeIndex> = lowest.map(start).collect();
         points.sort_unstable();
         points.dedup();
         points
@@ -173,7 +183,13 @@ impl Heap {
     fn suspect_holder(&self, node: NodeIndex) -> SuspectHolder {
         let chain = self.chain(node);
         let types = || chain.iter().map(|node| self.kind(*node).type_name.as_str());
-        let Place { anchor, names, .. } = self.place_of(node);
+        let mut place = self.place_of(node);
+        // An object with a name of its own is held by something else.
+        let is_named = place.names.is_empty();
+        if let Some(edge) = self.holder(node).filter(|_| is_named) {
+            place = self.place_of(edge.from);
+        }
+        let Place { anchor, names, .. } = place;
         let has = |part: &str| names.iter().any(|name| name.contains(part));
         let anchor = anchor.map(|anchor| self.kind(anchor).type_name.as_str());
         if has(".__defaults__") || has(".__kwdefaults__") {
@@ -186,14 +202,13 @@ impl Heap {
             SuspectHolder::Traceback
         } else if has(".__closure__") {
             SuspectHolder::Closure
-        } else if self.chain_root_is_frame(&chain) {
-            SuspectHolder::Frame
         } else {
             match anchor {
                 Some("module") => SuspectHolder::ModuleAttribute,
                 Some("frame" | "generator" | "coroutine" | "async_generator") => {
                     SuspectHolder::Frame
                 }
+                None if self.chain_root_is_frame(&chain) => SuspectHolder::Frame,
                 Some("function") | None => SuspectHolder::Other,
                 // What else has a name of its own are classes, whatever their metaclass.
                 Some(_) => SuspectHolder::ClassAttribute,
@@ -203,7 +218,7 @@ impl Heap {
 
     fn chain_root_is_frame(&self, chain: &[NodeIndex]) -> bool {
         let root = chain.first().and_then(|first| self.root_name(*first));
-        root.is_some_and(|root| root.starts_with("frame "))
+        root.is_some_and(|root| root.starts_with(HeapRoot::FRAME))
     }
 }
 

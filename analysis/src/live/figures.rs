@@ -2,6 +2,7 @@
 
 use super::HISTORY_SECONDS;
 use super::LINES;
+use super::garbage;
 use super::gpus::LiveGpus;
 use super::live_process::LiveProcess;
 use super::locations::LocationTable;
@@ -39,7 +40,10 @@ impl LiveProcess {
         figures.enabled = settings.and_then(|settings| settings.enabled);
         figures.thresholds = settings.map(|settings| settings.thresholds);
         figures.pressure = pressure(&self.sums.pressure, self.sums.version());
-        figures.resident_bytes = self.resident_bytes;
+        figures.resident_bytes = self.sums.resident_bytes;
+        figures.garbage = garbage::figures(&self.sums.garbage);
+        figures.heap_trend = self.trend.as_ref().map(garbage::trend);
+        figures.freeze = garbage::freeze(&self.sums);
         let history = self.work.as_ref().map(|work| &work.history);
         let length = interval.until - interval.from;
         // A process that ended uses no GPU, whatever the last NVML sample contained.
@@ -108,6 +112,7 @@ impl LiveProcess {
             Some(work) => work.places.figures(places, LINES),
             None => Default::default(),
         };
+        let observed_ns = (until * BUCKET_NS).saturating_sub(self.since_ns());
         let (steps, step_basis) = match &self.steps {
             Some(steps) => steps.figures(),
             None => Default::default(),
@@ -116,6 +121,7 @@ impl LiveProcess {
             pid: self.sums.pid,
             lines,
             other_lines,
+            garbage: garbage::detail(&self.sums.garbage, observed_ns),
             steps,
             step_basis,
             timeline: self.timeline(until, gpus),

@@ -17,6 +17,7 @@ use crate::accumulate::Keep;
 use crate::accumulate::WINDOW_NS;
 use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
+use crate::report::HeapTrend;
 use gctrace_event::Annotation;
 use gctrace_event::GpuOp;
 use gctrace_event::Interpreter;
@@ -41,9 +42,10 @@ pub(super) struct LiveProcess {
     first_ns: u64,
     /// Its pauses, once there are any.
     pub(super) work: Option<Box<LivePauses>>,
+    /// How its heap grows, computed when a full collection changes it.
+    pub(super) trend: Option<HeapTrend>,
     /// Starts of pauses, sorted.
     starts: VecDeque<u64>,
-    pub(super) resident_bytes: Option<u64>,
     pub(super) gpus: ProcessGpus,
     pub(super) steps: Option<Box<LiveSteps>>,
     /// Timestamp of its last record, to decide which process is dropped first.
@@ -68,8 +70,8 @@ impl LiveProcess {
             sums: ProcessSums::new(pid, Keep::Window, PAUSES),
             first_ns: since_ns,
             work: None,
+            trend: None,
             starts: VecDeque::new(),
-            resident_bytes: None,
             gpus: ProcessGpus::default(),
             steps: None,
             active_ns: since_ns,
@@ -120,7 +122,9 @@ impl LiveProcess {
             }
         });
         let full = pause.generation == 2 || self.sums.free_threaded();
-        self.sums.add_pause(pause, full);
+        if self.sums.add_pause(pause, full) {
+            self.trend = self.sums.trend();
+        }
         self.sums
             .paused
             .trim(|from, until| gpus.forget_paused(from, until));

@@ -3,6 +3,7 @@
 //! figures are computed in `live.rs` and the files beside this one.
 
 mod detail;
+mod garbage;
 mod gpu;
 mod pauses;
 mod process_figures;
@@ -11,6 +12,13 @@ pub use detail::LineFigures;
 pub use detail::ProcessDetail;
 pub use detail::StepFigures;
 pub use detail::TimelineCell;
+pub use garbage::CycleFigures;
+pub use garbage::FreezeFigures;
+pub use garbage::GarbageDetail;
+pub use garbage::GarbageFigures;
+pub use garbage::KindFigures;
+pub use garbage::KindName;
+pub use garbage::TrendFigures;
 pub use gpu::GpuBusy;
 pub use gpu::GpuFigures;
 pub use gpu::ProcessGpu;

@@ -191,6 +191,8 @@ pub struct GrowthReport {
     pub ns_per_million_objects: Option<f64>,
     /// Coefficient of determination of the fit, 0 to 1; `null` without a fit.
     pub r_squared: Option<f64>,
+    /// Whether the heap keeps growing; `null` for fewer than five collections.
+    pub trend: Option<HeapTrend>,
     /// Predicted pause for a heap twice as large as the largest; `null` if `r_squared` is below
     /// 0.5.
     pub at_twice_the_heap: Option<Prediction>,
@@ -225,6 +227,69 @@ impl GrowthReport {
             .min_by_key(distance)
             .unwrap_or(&self.last)
     }
+}
+
+/// What full collections leave over time: in the second half of their time, if eight or more of
+/// the collections of `over_time` are in it, otherwise in all of it; since the last freeze, if one
+/// was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct HeapTrend {
+    /// Always inferred: the trend of samples.
+    pub basis: Basis,
+    /// Number of collections that it rests on.
+    pub collections: u64,
+    /// Time from the first to the last of them, in ns.
+    pub duration_ns: u64,
+    /// Objects left by full collections, without frozen ones.
+    pub objects: Trend,
+    /// Resident memory of the process at full collections, in bytes; `null` if it is known for fewer
+    /// than five.
+    pub resident: Option<Trend>,
+    /// Resident memory at the last of them, in bytes; `null` if unknown.
+    pub resident_bytes: Option<u64>,
+    /// Memory that the process may use, in bytes: the smallest limit of its cgroups, or that of the
+    /// machine; `null` if unknown.
+    pub memory_limit_bytes: Option<u64>,
+    /// When its resident memory reaches the limit if it rises as before; `null` unless it rises and
+    /// the limit is known.
+    pub reaches_limit: Option<ReachesLimit>,
+}
+
+impl HeapTrend {
+    /// Whether objects or memory rise.
+    #[must_use]
+    pub fn rises(&self) -> bool {
+        self.objects.rises || self.resident.is_some_and(|resident| resident.rises)
+    }
+}
+
+/// How fast a figure changes: Theil-Sen slope with its 95 % interval, and Mann-Kendall test.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Trend {
+    /// Change per second; negative if it falls.
+    pub per_s: f64,
+    /// Lower end of the interval.
+    pub at_least_per_s: f64,
+    /// Upper end of the interval.
+    pub at_most_per_s: f64,
+    /// Two-sided p of no trend, 0 to 1, if the samples are independent.
+    pub p_value: f64,
+    /// Whether it rises: `p_value` is below 0.05, the interval above 0, the samples span a minute or
+    /// more, and the rise over their time is at least 1 % of the last one.
+    pub rises: bool,
+}
+
+/// When a limit is reached, from the last sample on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ReachesLimit {
+    /// Always predicted.
+    pub basis: Basis,
+    /// By the upper end of the slope's interval, in ns.
+    pub at_least_ns: u64,
+    /// By the slope, in ns.
+    pub likely_ns: u64,
+    /// By the lower end of the slope's interval, in ns.
+    pub at_most_ns: u64,
 }
 
 /// A predicted pause of a full collection.

@@ -12,7 +12,8 @@ use serde::Serialize;
 /// it garbage. Figures cover the examined collections only, unless they are estimates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct GarbageReport {
-    /// Number of collections that freed objects, or of which it is unknown.
+    /// Number of collections that freed objects, or of which it is unknown, without those at
+    /// interpreter shutdown.
     pub collections: u64,
     /// Number of collections whose garbage was examined and not empty.
     pub examined: u64,
@@ -25,6 +26,9 @@ pub struct GarbageReport {
     /// Own memory of these objects, in bytes, as far as it is known; `null` if it is not. What they
     /// refer to is not included.
     pub bytes: Option<u64>,
+    /// Objects in the examined garbage of collections at interpreter shutdown, which is in no other
+    /// figure: everything becomes garbage then.
+    pub shutdown_objects: u64,
     /// Device memory freed during all pauses, in bytes; `null` if it was not recorded.
     pub device_bytes: Option<u64>,
     /// Time that examining took, which is part of the pauses, in ns; `null` if unknown.

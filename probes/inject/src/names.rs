@@ -16,18 +16,26 @@ const MAX_KINDS: u32 = 1 << 14;
 /// Key of a kind of object: type, function, file, line.
 pub(crate) type ObjectKindKey = (TextId, TextId, TextId, u32);
 
+/// Maximum number of signatures of cycles per ring; some hundred bytes each.
+const MAX_CYCLES: u32 = 1 << 12;
+
+/// Key of a signature: the kind of each object, and the name of its reference to the next.
+pub(crate) type CycleKey = [(u32, TextId)];
+
 /// Key of a frame: caller's frame, function, file, line.
 pub(crate) type FrameKey = (u32, TextId, TextId, u32);
 
-/// The texts, frames and kinds of objects of a ring that have numbers.
+/// What has numbers in a ring.
 #[derive(Default)]
 pub(crate) struct RingNames {
     texts: HashMap<Box<str>, TextId>,
     frames: HashMap<FrameKey, u32>,
     kinds: HashMap<ObjectKindKey, u32>,
+    cycles: HashMap<Box<CycleKey>, u32>,
     last_text: TextId,
     last_frame: u32,
     last_kind: u32,
+    last_cycle: u32,
 }
 
 impl RingNames {
@@ -64,6 +72,19 @@ impl RingNames {
 
     pub(crate) fn keep_kind(&mut self, key: ObjectKindKey, id: u32) {
         self.kinds.insert(key, id);
+    }
+
+    pub(crate) fn cycle(&self, key: &CycleKey) -> Option<u32> {
+        self.cycles.get(key).copied()
+    }
+
+    /// As [`RingNames::next_text`].
+    pub(crate) fn next_cycle(&mut self) -> Option<u32> {
+        next(&mut self.last_cycle, MAX_CYCLES)
+    }
+
+    pub(crate) fn keep_cycle(&mut self, key: &CycleKey, id: u32) {
+        self.cycles.insert(key.into(), id);
     }
 
     pub(crate) fn keep_frame(&mut self, node: FrameKey, id: u32) {

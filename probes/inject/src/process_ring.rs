@@ -4,6 +4,7 @@
 //! Everything here may be called from any thread at any time, also in a forked child; nothing
 //! unwinds, and nothing waits except for another thread that writes a name.
 
+use crate::names::CycleKey;
 use crate::names::ObjectKindKey;
 use crate::names::RingNames;
 use crate::seccomp;
@@ -329,6 +330,34 @@ impl ProcessRing {
         }
         names.keep_kind(key, id);
         id
+    }
+
+    /// The number of a cycle; 0 if there is no room. Its edges are written without those of others
+    /// in between.
+    pub(crate) fn cycle(&self, key: &CycleKey) -> u32 {
+        let Some(mut names) = self.names() else {
+            return 0;
+        };
+        if let Some(known) = names.cycle(key) {
+            return known;
+        }
+        let Some(cycle) = names.next_cycle() else {
+            return 0;
+        };
+        for (at, (kind, name)) in key.iter().enumerate() {
+            let edge = RingRecord::CycleEdge {
+                cycle,
+                at: at as u16,
+                length: key.len() as u16,
+                kind: *kind,
+                name: *name,
+            };
+            if !self.push(&edge) {
+                return 0;
+            }
+        }
+        names.keep_cycle(key, cycle);
+        cycle
     }
 
     /// Waits for another thread that writes a name: a few hundred nanoseconds.

@@ -1,5 +1,6 @@
 //! A broken invariant of the library ends the recording, not the program.
 
+use gctrace_ring::GarbageDetail;
 use gctrace_ring::InjectOptions;
 use std::process::Command;
 use test_kit::interpreters::interpreters;
@@ -37,6 +38,7 @@ fn the_program_goes_on_and_the_recording_ends() {
         assert_eq!(alone.status.code(), Some(7), "{}: {alone:?}", python.name);
         let options = InjectOptions {
             allocations: true,
+            garbage: GarbageDetail::Types,
             ..InjectOptions::default()
         };
         let mut command: Command = python.command(BREAK);

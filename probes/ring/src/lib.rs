@@ -80,6 +80,7 @@ pub use record::KINDS_AT_ONCE;
 pub use record::MalformedRecord;
 pub use record::NO_TEXT;
 pub use record::OUTER_FRAMES;
+pub use record::RingCycleCount;
 pub use record::RingGarbage;
 pub use record::RingGpuOp;
 pub use record::RingKindCount;

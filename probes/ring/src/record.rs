@@ -165,7 +165,8 @@ pub struct RingPause {
 }
 
 /// What a collection found unreachable. As many [`RingRecord::GarbageKinds`] of the same thread as
-/// `kinds` needs follow, with other threads' records in between.
+/// `kinds` needs follow, and then `cycles` [`RingRecord::GarbageCycles`], with other threads' records
+/// in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingGarbage {
     /// When the list of unreachable objects was read.
@@ -180,6 +181,30 @@ pub struct RingGarbage {
     pub cost_ns: u64,
     /// Number of kinds that follow.
     pub kinds: u32,
+    /// Number of cycles that follow; [`RingGarbage::NOT_EXAMINED`].
+    pub cycles: u32,
+}
+
+impl RingGarbage {
+    /// `cycles` where they were not examined.
+    pub const NOT_EXAMINED: u32 = u32::MAX;
+}
+
+/// Cycles of one signature in the garbage of one collection, as strongly connected components.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingCycleCount {
+    /// Thread id.
+    pub tid: u32,
+    /// Number of the signature.
+    pub cycle: u32,
+    /// Number of components.
+    pub count: u32,
+    /// Objects in them.
+    pub objects: u64,
+    /// Objects that only they refer to.
+    pub held_objects: u64,
+    /// Own memory of all these in bytes; [`RingKindCount::UNKNOWN`].
+    pub bytes: u64,
 }
 
 /// Objects of one kind in the garbage of one collection.
@@ -306,6 +331,22 @@ pub enum RingRecord {
         /// The next of its kinds.
         counts: [RingKindCount; KINDS_AT_ONCE],
     },
+    /// An object of a cycle and its reference to the next; the last refers to the first. Each sent
+    /// once, in order, before records that refer to the cycle.
+    CycleEdge {
+        /// Number of the cycle, from 1.
+        cycle: u32,
+        /// Place of the object in it, from 0.
+        at: u16,
+        /// Number of its objects.
+        length: u16,
+        /// The object's [`RingRecord::ObjectKind`].
+        kind: u32,
+        /// The reference as Python writes it; [`NO_TEXT`]: it has no name.
+        name: TextId,
+    },
+    /// Cycles of the [`RingRecord::Garbage`] before it of the same thread, most objects first.
+    GarbageCycles(RingCycleCount),
     /// A training step is marked.
     StepMark {
         /// Time of the mark.
@@ -416,7 +457,9 @@ impl RingRecord {
             Self::Gpu(_) | Self::Sync { .. } | Self::Event { .. } => LostKind::GpuWork,
             Self::Api { .. } | Self::Overhead { .. } => LostKind::Calls,
             Self::StepMark { .. } => LostKind::Steps,
-            Self::Garbage(_) | Self::GarbageKinds { .. } => LostKind::Garbage,
+            Self::Garbage(_) | Self::GarbageKinds { .. } | Self::GarbageCycles(_) => {
+                LostKind::Garbage
+            }
             _ => LostKind::Descriptions,
         })
     }

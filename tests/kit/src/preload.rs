@@ -7,7 +7,10 @@ use gctrace_ring::LostRecords;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
 use gctrace_ring::RingConsumer;
+use gctrace_ring::RingCycleCount;
+use gctrace_ring::RingGarbage;
 use gctrace_ring::RingHello;
+use gctrace_ring::RingKindCount;
 use gctrace_ring::RingListener;
 use gctrace_ring::RingPause;
 use gctrace_ring::RingRecord;
@@ -37,6 +40,39 @@ pub struct SeenRecords {
     /// The last allocation totals: their time, by class, and those of no class.
     pub allocations: Option<(u64, [AllocationTotals; CLASSES], u64)>,
     consumer: RingConsumer,
+}
+
+/// The garbage of one collection.
+pub struct SeenGarbage {
+    /// Its length, when and where.
+    pub head: RingGarbage,
+    /// By kind.
+    pub kinds: Vec<(SeenKind, RingKindCount)>,
+    /// By cycle: each object, and the name of its reference to the next.
+    pub cycles: Vec<(Vec<(SeenKind, String)>, RingCycleCount)>,
+}
+
+/// A kind of object: type, function, file and line.
+pub type SeenKind = (String, String, String, u32);
+
+impl SeenGarbage {
+    /// Whether everything that its head announces has come.
+    pub fn is_whole(&self) -> bool {
+        let cycles = match self.head.cycles {
+            RingGarbage::NOT_EXAMINED => 0,
+            cycles => cycles as usize,
+        };
+        self.kinds.len() == self.head.kinds as usize && self.cycles.len() == cycles
+    }
+
+    /// Objects by type.
+    pub fn types(&self) -> BTreeMap<String, u64> {
+        let mut types = BTreeMap::new();
+        for ((name, ..), count) in &self.kinds {
+            *types.entry(name.clone()).or_default() += count.objects;
+        }
+        types
+    }
 }
 
 /// The results of a program.
@@ -188,6 +224,73 @@ impl SeenRecords {
             _ => None,
         };
         self.records.iter().filter_map(hook).collect()
+    }
+
+    /// The garbage of each collection that was examined, in order.
+    pub fn garbage(&self) -> Vec<SeenGarbage> {
+        let all = self.garbage_so_far();
+        for garbage in &all {
+            assert!(garbage.is_whole());
+        }
+        all
+    }
+
+    /// The same of a process that was killed, without the last; `None` if others are incomplete.
+    pub fn garbage_but_last(&self) -> Option<Vec<SeenGarbage>> {
+        let mut all = self.garbage_so_far();
+        all.pop();
+        all.iter().all(SeenGarbage::is_whole).then_some(all)
+    }
+
+    fn garbage_so_far(&self) -> Vec<SeenGarbage> {
+        let texts = self.texts();
+        let text = |id: u32| texts.get(&id).cloned().unwrap_or_default();
+        let (mut kinds, mut all) = (BTreeMap::new(), Vec::<SeenGarbage>::new());
+        let mut signatures = BTreeMap::new();
+        for record in &self.records {
+            match *record {
+                RingRecord::ObjectKind {
+                    id,
+                    type_name,
+                    function,
+                    file,
+                    line,
+                } => {
+                    let kind = (text(type_name), text(function), text(file), line);
+                    assert!(kinds.insert(id, kind).is_none(), "kind {id} twice");
+                }
+                RingRecord::Garbage(head) => all.push(SeenGarbage {
+                    head,
+                    kinds: Vec::new(),
+                    cycles: Vec::new(),
+                }),
+                RingRecord::CycleEdge {
+                    cycle,
+                    at,
+                    kind,
+                    name,
+                    ..
+                } => {
+                    let edges: &mut Vec<(SeenKind, String)> = signatures.entry(cycle).or_default();
+                    assert_eq!(edges.len(), usize::from(at), "cycle {cycle} twice");
+                    edges.push((kinds[&kind].clone(), text(name)));
+                }
+                RingRecord::GarbageCycles(count) => {
+                    let of = all.iter_mut().rfind(|own| own.head.tid == count.tid);
+                    let cycle = (signatures[&count.cycle].clone(), count);
+                    of.expect("a head before its cycles").cycles.push(cycle);
+                }
+                RingRecord::GarbageKinds { tid, counts } => {
+                    let of = all.iter_mut().rfind(|garbage| garbage.head.tid == tid);
+                    let named = counts.iter().filter(|count| count.kind != 0);
+                    of.expect("a head before its kinds")
+                        .kinds
+                        .extend(named.map(|count| (kinds[&count.kind].clone(), *count)));
+                }
+                _ => {}
+            }
+        }
+        all
     }
 
     /// The collector's thresholds and whether it is enabled, at each change.

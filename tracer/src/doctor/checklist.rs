@@ -176,6 +176,11 @@ fn kernel(machine: &HostFacts) -> Vec<CheckLine> {
             }
             _ => CheckLine::new(multi, "multi links", answer(multi)),
         },
+        match feature(kernel.loops, CheckStatus::Note) {
+            CheckStatus::Note => CheckLine::note("loops in BPF", "no: probes do not see what collections free")
+                .with_fix("--garbage needs Linux 5.17 or newer, or in-process recording (--mode inject)."),
+            loops => CheckLine::new(loops, "loops in BPF", answer(loops)),
+        },
     ]
 }
 

@@ -39,6 +39,9 @@ fn write_resolution(text: &mut String, found: &Resolution) -> std::fmt::Result {
     for point in &found.points {
         write_point(text, point)?;
     }
+    if let Some(why) = no_garbage(found) {
+        writeln!(text, "    what a collection frees: {why}")?;
+    }
     writeln!(text, "  layout       {}", layout(found))?;
     for warning in &found.warnings {
         writeln!(text, "  note         {warning}")?;
@@ -90,6 +93,21 @@ fn write_point(text: &mut String, point: &ProbePoint) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// Why probes do not see what collections free, if so.
+fn no_garbage(found: &Resolution) -> Option<&'static str> {
+    let probed = found
+        .points
+        .iter()
+        .any(|point| point.kind == ProbePointKind::Garbage);
+    match (probed, found.free_threaded) {
+        (true, _) => None,
+        (false, true) => Some("not recorded: free-threaded collectors keep no list of it"),
+        (false, false) => {
+            Some("not recorded: the loop over the garbage was not found in this build")
+        }
+    }
 }
 
 /// `gc_collect_main+0x4, file offset 0x1234`.

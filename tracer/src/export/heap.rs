@@ -8,6 +8,8 @@ mod layout;
 mod picture;
 mod snapshot;
 mod svg;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use crate::args::ExportConfig;
 use crate::args::ExportFormat;

@@ -4,6 +4,7 @@ use super::section::ReportSection;
 use super::section::mark;
 use super::section::paragraph;
 use super::table::TextTable;
+use crate::units::bytes;
 use crate::units::count;
 use crate::units::counted;
 use crate::units::duration;
@@ -12,10 +13,12 @@ use crate::units::short_count;
 use crate::units::three_digits;
 use gctrace_analysis::report::GrowthPoint;
 use gctrace_analysis::report::GrowthReport;
+use gctrace_analysis::report::HeapTrend;
 use gctrace_analysis::report::Location;
 use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
+use gctrace_analysis::report::Trend;
 use gctrace_analysis::report::WorstPause;
 use gctrace_event::GcReason;
 use std::time::Duration;
@@ -23,6 +26,9 @@ use std::time::SystemTime;
 
 /// Maximum number of processes with growth shown; the others are in the JSON.
 const GROWTHS_SHOWN: usize = 3;
+
+/// Shortest time over which a trend is stated, in ns.
+const SHORTEST_TREND_NS: u64 = 60_000_000_000;
 
 fn section(heading: &'static str, sentences: &[String]) -> ReportSection {
     ReportSection {
@@ -203,6 +209,11 @@ fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
     }
     let mut lines = table.lines();
     lines.extend(paragraph(&growth_sentence(process, growth)));
+    let trend = growth.trend.as_ref();
+    // Less shows set-up rather than a leak.
+    if let Some(trend) = trend.filter(|own| own.duration_ns >= SHORTEST_TREND_NS) {
+        lines.extend(paragraph(&trend_sentence(trend)));
+    }
     lines
 }
 
@@ -230,6 +241,96 @@ fn growth_sentence(process: &ProcessReport, growth: &GrowthReport) -> String {
         );
     }
     text
+}
+
+/// How what full collections leave changes: `After each of the last 32 full collections: ..`.
+pub(super) fn trend_sentence(trend: &HeapTrend) -> String {
+    let over = duration(trend.duration_ns);
+    let whole = |per_hour: f64| count(per_hour.abs() as u64);
+    let objects = match trend.objects.rises {
+        true => change(&trend.objects, "objects", whole),
+        false => "no lasting growth of the number of objects".to_owned(),
+    };
+    let memory = match trend.resident.as_ref() {
+        None => String::new(),
+        Some(resident) if !resident.rises => "; resident memory did not grow".to_owned(),
+        Some(resident) => {
+            let shown = |per_hour: f64| bytes(per_hour.abs() as u64);
+            format!("; {}", change(resident, "of resident memory", shown))
+        }
+    };
+    let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
+    let ends = ends.map_or(String::new(), |(reaches, limit)| {
+        format!(
+            " At this rate it reaches {} in {} (predicted; {} to {}).",
+            bytes(limit),
+            long_duration(reaches.likely_ns),
+            long_duration(reaches.at_least_ns),
+            long_duration(reaches.at_most_ns),
+        )
+    });
+    format!(
+        "After {} over {over}: {objects}{memory}{}.{ends}",
+        counted(trend.collections, "full collection"),
+        mark(trend.basis),
+    )
+}
+
+/// `+36,000 objects per hour (95 %: 35,100 to 36,900; p < 0.001)`.
+fn change(trend: &Trend, unit: &str, shown: impl Fn(f64) -> String) -> String {
+    let [per, low, high] =
+        [trend.per_s, trend.at_least_per_s, trend.at_most_per_s].map(|own| own * 3_600.0);
+    let p = match trend.p_value {
+        p if p < 0.001 => "p < 0.001".to_owned(),
+        p => format!("p = {}", three_digits(p)),
+    };
+    format!(
+        "+{} {unit} per hour (95 %: {} to {}; {p})",
+        shown(per),
+        shown(low),
+        shown(high)
+    )
+}
+
+/// `9.1 h`, `3.2 days`; shorter ones as any other duration.
+fn long_duration(ns: u64) -> String {
+    const HOUR_NS: f64 = 3.6e12;
+    match ns as f64 / HOUR_NS {
+        hours if hours >= 8_760.0 => "more than a year".to_owned(),
+        hours if hours >= 48.0 => format!("{} days", three_digits(hours / 24.0)),
+        hours if hours >= 1.0 => format!("{} h", three_digits(hours)),
+        _ => duration(ns),
+    }
+}
+
+/// That the heap keeps growing; `None` if it does not.
+pub(super) fn leak(report: &Report) -> Option<String> {
+    let growing = report.processes.iter().find_map(|process| {
+        let trend = process.growth.as_ref()?.trend.filter(HeapTrend::rises)?;
+        Some((process, trend))
+    });
+    let (process, trend) = growing?;
+    let which = match report.processes.len() {
+        1 => "Its heap".to_owned(),
+        _ => format!("The heap of process {}", process.pid),
+    };
+    let objects = trend.objects.rises.then(|| {
+        let per_hour = count((trend.objects.per_s * 3_600.0) as u64);
+        format!("{per_hour} objects")
+    });
+    let resident = trend.resident.filter(|own| own.rises);
+    let resident = resident.map(|own| bytes((own.per_s * 3_600.0) as u64));
+    let grown: Vec<String> = objects.into_iter().chain(resident).collect();
+    let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
+    let ends = ends.map_or(String::new(), |(reaches, limit)| {
+        let when = long_duration(reaches.likely_ns);
+        format!(", {} in {when} (predicted)", bytes(limit))
+    });
+    Some(format!(
+        "{which} keeps growing: {} per hour{}{ends}.",
+        grown.join(" and "),
+        mark(trend.basis),
+    ))
 }
 
 pub(crate) fn explicit_calls(report: &Report) -> ReportSection {

@@ -3,6 +3,7 @@
 //! Owns the default output of `gctrace analyze`, at most 30 lines, and the verdict at the end
 //! of a recording. The full report has the evidence.
 
+use super::evidence;
 use super::garbage;
 use super::launching::BARS;
 use super::lines;
@@ -77,8 +78,10 @@ pub(crate) fn first_screen(
         "Where it comes from",
         lines::costliest(report, PLACES_SHOWN),
     );
-    let frees = garbage::in_short(report).map(|sentence| wrap(&sentence, "", ""));
-    section("", frees.unwrap_or_default());
+    let heap = garbage::in_short(report)
+        .into_iter()
+        .chain(evidence::leak(report));
+    section("", heap.flat_map(|own| wrap(&own, "", "")).collect());
     section("", trust(report));
     section("", next(report, traces));
     text

@@ -69,8 +69,15 @@ fn examined(garbage: &GarbageReport) -> String {
     let cost = garbage.cost_ns.map_or(String::new(), |cost_ns| {
         format!(" Examining took {}, in the pauses.", duration(cost_ns))
     });
+    let shutdown = match garbage.shutdown_objects {
+        0 => String::new(),
+        objects => format!(
+            " Left out: {} of the interpreter's end.",
+            counted(objects, "object")
+        ),
+    };
     format!(
-        "{} of {} that freed objects examined{share}: {}{size}.{device}{cost}",
+        "{} of {} that freed objects examined{share}: {}{size}.{shutdown}{device}{cost}",
         count(garbage.examined),
         counted(garbage.collections, "collection"),
         counted(garbage.objects, "object"),

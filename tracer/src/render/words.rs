@@ -4,7 +4,7 @@
 //! sections.
 
 mod advice;
-pub(super) mod cycles;
+pub(crate) mod cycles;
 mod findings;
 pub(super) mod places;
 mod verdict;

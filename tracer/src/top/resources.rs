@@ -5,6 +5,7 @@ use crate::record::Recording;
 use crate::record::monotonic_ns;
 use crate::top::LiveHandle;
 use gctrace_analysis::live::RecorderCost;
+use gctrace_probes::process_memory;
 use nix::sys::resource::UsageWho;
 use nix::sys::resource::getrusage;
 use std::path::Path;
@@ -17,8 +18,6 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct ResourceSampler {
     trace: Option<String>,
     next: Instant,
-    /// `None` if the system does not report it.
-    page_bytes: Option<u64>,
     /// Whether the warning about unreadable losses was printed.
     has_complained: bool,
 }
@@ -26,12 +25,9 @@ pub(super) struct ResourceSampler {
 impl ResourceSampler {
     /// The first sample is due now; `trace` is the trace written by the recording.
     pub(super) fn new(trace: Option<&Path>) -> Self {
-        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
-        let page = page.ok().flatten();
         Self {
             trace: trace.map(|path| path.display().to_string()),
             next: Instant::now(),
-            page_bytes: page.and_then(|page| u64::try_from(page).ok()),
             has_complained: false,
         }
     }
@@ -46,7 +42,7 @@ impl ResourceSampler {
         let resident: Vec<(u32, u64)> = recording
             .python_processes()
             .into_iter()
-            .filter_map(|pid| Some((pid, self.resident_bytes(&pid.to_string())?)))
+            .filter_map(|pid| Some((pid, process_memory::resident_bytes(pid)?)))
             .collect();
         let recorder = self.recorder(recording);
         let mut live = shared.live();
@@ -69,18 +65,11 @@ impl ResourceSampler {
             cpu_ns: own_cpu_ns(),
             // Computed by `Live` from successive samples.
             cpu_ppm: None,
-            resident_bytes: self.resident_bytes("self"),
+            resident_bytes: process_memory::resident_bytes(std::process::id()),
             hits: tally.hits,
             probe_overhead_ns: tally.cost_ns,
             trace: self.trace.clone(),
         }
-    }
-
-    /// The second number of `/proc/PID/statm`, in pages (proc_pid_statm(5)).
-    fn resident_bytes(&self, process: &str) -> Option<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
-        let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-        pages.checked_mul(self.page_bytes?)
     }
 }
 

@@ -32,6 +32,9 @@ pub struct Pressure {
     /// Arenas that it unmapped in the interval; `None` where this was not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arenas_unmapped: Option<u64>,
+    /// Resident memory of the process at the end of the interval, in bytes; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
 }
 
 /// Allocations of one process from `since_ns` to `at_ns`: seen in short windows on its allocator,

@@ -78,6 +78,7 @@ impl GarbageSums {
             examined: self.examined,
             examined_ratio: ratio(examined, collected),
             objects: self.objects,
+            shutdown_objects: self.shutdown_objects,
             bytes: self.bytes,
             device_bytes,
             cost_ns: self.cost_ns,

@@ -35,6 +35,7 @@ fn merge(sum: &mut GarbageReport, other: GarbageReport) {
     add_to(&mut sum.collections, other.collections);
     add_to(&mut sum.examined, other.examined);
     add_to(&mut sum.objects, other.objects);
+    add_to(&mut sum.shutdown_objects, other.shutdown_objects);
     add_to(&mut sum.other_objects, other.other_objects);
     add_to(&mut sum.cycle_garbage, other.cycle_garbage);
     add_to(&mut sum.other_cycle_objects, other.other_cycle_objects);

@@ -32,6 +32,22 @@ fn what_nothing_holds_is_garbage() {
 }
 
 #[test]
+fn what_lasts_is_named_before_a_variable() {
+    let mut made = Builder::default();
+    let batch = made.object("Batch");
+    made.root("frame main (train.py:30)", batch);
+    let namespace = made.module("train");
+    let cache = made.object("list");
+    made.refer(namespace, "['cache']", cache);
+    made.refer(cache, "[0]", batch);
+    let heap = made.heap();
+    assert_eq!(heap.place(batch), "train.cache[0]");
+    // But without the cache it would be alive.
+    let dominators = crate::heap::Dominators::new(&heap);
+    assert_eq!(dominators.immediate(batch), None);
+}
+
+#[test]
 fn unknown_reference_counts_hold() {
     let mut made = Builder::default();
     let (a, b) = (made.object("Node"), made.object("Node"));

@@ -70,6 +70,27 @@ fn usual_leaks_have_their_name() {
 }
 
 #[test]
+fn alike_parts_are_one_suspect() {
+    let mut made = Builder::default();
+    let namespace = made.module("train");
+    let cache = made.object("list");
+    made.refer(namespace, "['cache']", cache);
+    holds(&mut made, cache, 3);
+    let model = made.object("Model");
+    made.refer(namespace, "['model']", model);
+    for node in cache + 1..=model {
+        made.0.nodes[node as usize].bytes = Some(1 << 20);
+    }
+    assert_eq!(
+        suspects(made),
+        [
+            (SuspectHolder::ModuleAttribute, "train.cache".to_owned(), 4),
+            (SuspectHolder::ModuleAttribute, "train.model".to_owned(), 1),
+        ]
+    );
+}
+
+#[test]
 fn a_chain_is_named_by_its_head() {
     let mut made = Builder::default();
     let namespace = made.module("train");

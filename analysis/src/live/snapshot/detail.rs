@@ -1,6 +1,7 @@
 //! Figures of one process in detail.
 
 use super::CodeLine;
+use super::GarbageDetail;
 use crate::report::PauseTotal;
 use crate::report::StepSource;
 use schemars::JsonSchema;
@@ -18,6 +19,9 @@ pub struct ProcessDetail {
     /// Pauses of all other lines and of unknown ones. Of more than a thousand lines, those with the
     /// least time are added here and counted anew.
     pub other_lines: PauseTotal,
+    /// What its collections free; absent if none was examined (`--garbage`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub garbage: Option<GarbageDetail>,
     /// The most recent steps, oldest first, at most 60.
     pub steps: Vec<StepFigures>,
     /// What delimits the steps: `backward pass` (start to start), or the name of the profiler's

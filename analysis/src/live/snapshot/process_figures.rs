@@ -1,9 +1,12 @@
 //! Figures of one process.
 
 use super::CollectionCounts;
+use super::FreezeFigures;
 use super::GENERATIONS;
+use super::GarbageFigures;
 use super::PauseFigures;
 use super::ProcessGpu;
+use super::TrendFigures;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -55,6 +58,15 @@ pub struct ProcessFigures {
     /// Number of containers, as last reported by a collection; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap_objects: Option<HeapObjects>,
+    /// What its collections free, by type; absent if none was examined (`--garbage`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub garbage: Option<GarbageFigures>,
+    /// How its heap grows; absent for fewer than five full collections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap_trend: Option<TrendFigures>,
+    /// What is still freed after its heap was frozen; absent unless a freeze was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze: Option<FreezeFigures>,
     /// Whether automatic collection is enabled (`gc.isenabled()`), as last recorded; absent if
     /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -142,7 +142,10 @@ functions! {
         fn PyObject_GC_UnTrack(Object);
         fn PyWeakref_NewRef(Object, Object) -> Object;
         fn PyFunction_GetCode(Object) -> Object;
+        fn PyMethod_New(Object, Object) -> Object;
         fn PyMethod_Function(Object) -> Object;
+        fn PyMethod_Self(Object) -> Object;
+        fn PyList_New(isize) -> Object;
         fn PyDict_Next(Object, *mut isize, *mut Object, *mut Object) -> c_int;
         // 3.11
         fn PyType_GetQualName(Object) -> Object;
@@ -160,6 +163,8 @@ functions! {
         PyAsyncGen_Type
         PyDict_Type
         PyList_Type
+        PyTuple_Type
+        PyLong_Type
     }
 }
 

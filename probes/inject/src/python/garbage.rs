@@ -7,12 +7,16 @@
 //! - `sentinel`: our way into a collection;
 //! - `layout`: the collector's list, objects and types in memory;
 //! - `kinds`: types, code and lines; `bytes`: sizes; `tally`: the counts of one collection;
+//! - `cycles`: what refers to what; `graph`: its components; `references`: names of references;
 //! - `budget`: which collections.
 
 mod budget;
 mod bytes;
+mod cycles;
+mod graph;
 mod kinds;
 mod layout;
+mod references;
 mod sentinel;
 mod tally;
 
@@ -25,6 +29,7 @@ use super::interpreter::behind;
 use super::interpreter::callable;
 use super::interpreter::method;
 use super::object::OwnedRef;
+use super::raw_frame::RawFrameLayout;
 use crate::process_ring::ProcessRing;
 use crate::process_ring::is_off;
 use crate::process_ring::now_ns;
@@ -34,14 +39,18 @@ use crate::process_ring::tid;
 use crate::recording::expected;
 use crate::recording::guarded;
 use budget::Budget;
+use cycles::CycleReader;
 use gctrace_ring::GarbageDetail;
 use gctrace_ring::HookState;
+use gctrace_ring::InjectOptions;
 use gctrace_ring::KINDS_AT_ONCE;
+use gctrace_ring::RingCycleCount;
 use gctrace_ring::RingGarbage;
 use gctrace_ring::RingKindCount;
 use gctrace_ring::RingRecord;
 use gctrace_ring::RingRole;
 use kinds::KindReader;
+use references::ReferenceNames;
 use sentinel::Planted;
 use sentinel::Sentinel;
 use sentinel::take_back;
@@ -64,6 +73,8 @@ struct GarbageExaminer {
     budget: Budget,
     reader: KindReader,
     tally: Tally,
+    /// `None`: not requested.
+    cycles: Option<CycleReader>,
     /// The collector is not as it is known: nothing is examined any more.
     gave_up: bool,
 }
@@ -88,7 +99,7 @@ pub(super) fn install(interpreter: &'static HookedInterpreter) {
     let Some(options) = options().filter(|options| options.garbage != GarbageDetail::Off) else {
         return;
     };
-    let made = GarbageExaminer::new(interpreter, options.garbage_budget_ppm);
+    let made = GarbageExaminer::new(interpreter, options);
     match (made, interpreter.garbage.examiner.try_lock()) {
         (Ok(made), Ok(mut examiner)) => *examiner = Some(made),
         (Ok(_), Err(_)) => {}
@@ -97,7 +108,10 @@ pub(super) fn install(interpreter: &'static HookedInterpreter) {
 }
 
 impl GarbageExaminer {
-    fn new(interpreter: &'static HookedInterpreter, ppm: u32) -> Result<Self, &'static str> {
+    fn new(
+        interpreter: &'static HookedInterpreter,
+        options: &InjectOptions,
+    ) -> Result<Self, &'static str> {
         let api = interpreter.api;
         if api.is_free_threaded() {
             return Err("free-threaded builds have no list of it");
@@ -105,12 +119,16 @@ impl GarbageExaminer {
         let unknown = "this build is not one that gctrace knows";
         let callback = callable(interpreter, &FOUND, None).ok_or(unknown)?;
         let get_debug = OwnedRef::import(api, c"gc").and_then(|gc| gc.attribute(c"get_debug"));
+        let raw = RawFrameLayout::verified(api);
+        let cycles = (options.garbage == GarbageDetail::Cycles)
+            .then(|| CycleReader::new(ReferenceNames::new(api, raw)));
         Ok(Self {
             sentinel: Sentinel::new(api, callback).ok_or(unknown)?,
             get_debug: get_debug.ok_or(unknown)?,
-            budget: Budget::new(ppm),
-            reader: KindReader::new(api).ok_or(unknown)?,
+            budget: Budget::new(options.garbage_budget_ppm),
+            reader: KindReader::new(api, raw).ok_or(unknown)?,
             tally: Tally::new(),
+            cycles,
             gave_up: false,
         })
     }
@@ -128,19 +146,33 @@ impl GarbageExaminer {
         &mut self,
         interpreter: &HookedInterpreter,
         ring: &ProcessRing,
-        sentinel: Object,
+        [sentinel, other]: [Object; 2],
     ) -> Option<()> {
         let at_ns = now_ns();
         self.tally.clear();
+        if let Some(cycles) = &mut self.cycles {
+            cycles.clear();
+        }
         let (tally, reader) = (&mut self.tally, &self.reader);
+        let mut cycles = self.cycles.as_mut();
         // SAFETY: called by the weak reference of the sentinel, with the lock; so its list is the
         // collector's, and everything on it is whole.
-        unsafe { layout::walk(sentinel, |object| tally.count(reader, object)) }?;
-        let mut counts = Vec::new();
-        if self.tally.objects() > 0 {
-            // SAFETY: as above.
-            counts = unsafe { self.tally.by_kind(&mut self.reader, ring) };
-        }
+        unsafe {
+            layout::walk(sentinel, |object| {
+                if object != other {
+                    let kind = tally.count(reader, object);
+                    if let Some(cycles) = &mut cycles {
+                        cycles.add(object, kind);
+                    }
+                }
+            })
+        }?;
+        // SAFETY: as above.
+        let numbers = unsafe { self.tally.numbers(&mut self.reader, ring) };
+        let counts = self.tally.by_kind(&numbers);
+        let tally = &self.tally;
+        // SAFETY: as above.
+        let cycles = cycles.and_then(|cycles| unsafe { cycles.examine(ring, tally, &numbers) });
         let garbage = RingGarbage {
             at_ns,
             tid: tid(),
@@ -148,9 +180,17 @@ impl GarbageExaminer {
             objects: self.tally.objects(),
             cost_ns: now_ns().saturating_sub(at_ns),
             kinds: counts.len() as u32,
+            cycles: cycles
+                .as_ref()
+                .map_or(RingGarbage::NOT_EXAMINED, |cycles| cycles.len() as u32),
         };
         if garbage.objects > 0 {
-            push(ring, garbage, &counts);
+            push(
+                ring,
+                garbage,
+                &counts,
+                cycles.as_deref().unwrap_or_default(),
+            );
         }
         self.budget
             .spend(now_ns().saturating_sub(at_ns), process_cpu_ns);
@@ -159,7 +199,12 @@ impl GarbageExaminer {
 }
 
 /// Writes the garbage of a collection; what does not fit is one loss.
-fn push(ring: &ProcessRing, garbage: RingGarbage, counts: &[RingKindCount]) {
+fn push(
+    ring: &ProcessRing,
+    garbage: RingGarbage,
+    counts: &[RingKindCount],
+    cycles: &[RingCycleCount],
+) {
     if !ring.push(&RingRecord::Garbage(garbage)) {
         return;
     }
@@ -170,6 +215,15 @@ fn push(ring: &ProcessRing, garbage: RingGarbage, counts: &[RingKindCount]) {
         }
         let tid = garbage.tid;
         if !ring.push(&RingRecord::GarbageKinds { tid, counts }) {
+            return;
+        }
+    }
+    for count in cycles {
+        let count = RingCycleCount {
+            tid: garbage.tid,
+            ..*count
+        };
+        if !ring.push(&RingRecord::GarbageCycles(count)) {
             return;
         }
     }
@@ -235,7 +289,7 @@ impl GarbageHook {
             return;
         };
         if examiner
-            .examine(interpreter, ring, taken.object())
+            .examine(interpreter, ring, taken.objects())
             .is_none()
         {
             examiner.gave_up = true;
@@ -246,11 +300,18 @@ impl GarbageHook {
     /// Examines nothing more, and releases what belongs to the interpreter, which ends. The lock is
     /// held.
     pub(super) fn finish(&self, api: &'static PythonApi) {
-        drop(take_back(api, &self.planted));
+        let is_whole = !is_off();
+        if is_whole {
+            drop(take_back(api, &self.planted));
+        }
         if let Ok(mut examiner) = self.examiner.try_lock() {
             let last = examiner.take();
             drop(examiner);
-            drop(last);
+            match is_whole {
+                true => drop(last),
+                // Whether the sentinel was taken back the last time is unknown.
+                false => std::mem::forget(last),
+            }
         }
     }
 

@@ -147,24 +147,44 @@ impl RawFrameLayout {
     /// The line at which a generator, coroutine or asynchronous generator is suspended or has ended;
     /// 0 if unknown. `code`: its code object.
     pub(super) fn line_of(&'static self, api: &PythonApi, generator: Object, code: Object) -> u32 {
-        /// Where its frame can start: `gi_iframe` is at 80 in 3.11, and at 72 in 3.12 and 3.13.
-        const PLACES: [usize; 5] = [80, 72, 64, 88, 96];
         let Some(line) = api.PyCode_Addr2Line else {
             return 0;
         };
-        let frames = PLACES.into_iter().map(|place| RawFrame {
-            layout: self,
-            address: generator.wrapping_byte_add(place),
-        });
-        // Its own code is in it, and shows where it is. All places are within a generator.
-        let Some(frame) = frames
-            .into_iter()
-            .find(|frame| frame.code_address() == code)
-        else {
+        let Some(address) = self.frame_within(generator, code) else {
             return 0;
+        };
+        let frame = RawFrame {
+            layout: self,
+            address,
         };
         // SAFETY: the lock is held, the code object alive.
         u32::try_from(unsafe { line(code, frame.last_instruction()) }).unwrap_or(0)
+    }
+
+    /// The frame in a generator, coroutine or asynchronous generator with this code.
+    pub(super) fn frame_within(&self, generator: Object, code: Object) -> Option<*const c_void> {
+        /// Where it can start: `gi_iframe` is at 80 in 3.11, and at 72 in 3.12 and 3.13.
+        const PLACES: [usize; 5] = [80, 72, 64, 88, 96];
+        let frames = PLACES.map(|place| generator.wrapping_byte_add(place));
+        // Its own code is in it, and shows where it is. All places are within a generator.
+        let found = frames
+            .into_iter()
+            .find(|frame| self.code_of(*frame) == code);
+        found.map(<*mut c_void>::cast_const)
+    }
+
+    /// The code object of a frame.
+    pub(super) fn code_of(&self, frame: *const c_void) -> Object {
+        /// Tag bits of a reference (3.14).
+        const TAG: usize = 7;
+        // SAFETY: within the frame.
+        let code = unsafe { frame.byte_add(self.code).cast::<Object>().read() };
+        code.map_addr(|address| address & !TAG)
+    }
+
+    /// Where the variables of a frame begin (`localsplus`): after the byte with its owner.
+    pub(super) fn variables(&self) -> usize {
+        (self.owner + 1).next_multiple_of(8)
     }
 
     /// The calling thread's innermost function frame.
@@ -239,16 +259,7 @@ impl RawFrame {
     }
 
     fn code_address(&self) -> Object {
-        /// Tag bits of a reference (3.14).
-        const TAG: usize = 7;
-        // SAFETY: within the frame.
-        let code = unsafe {
-            self.address
-                .byte_add(self.layout.code)
-                .cast::<Object>()
-                .read()
-        };
-        code.map_addr(|address| address & !TAG)
+        self.layout.code_of(self.address)
     }
 
     /// Byte offset of the current instruction.

@@ -8,6 +8,7 @@ use super::GpuRecord;
 use super::HookState;
 use super::KINDS_AT_ONCE;
 use super::MalformedRecord;
+use super::RingCycleCount;
 use super::RingGarbage;
 use super::RingGpuOp;
 use super::RingKindCount;
@@ -163,6 +164,16 @@ wire_records! {
         objects: u64,
         cost_ns: u64,
         kinds: u32,
+        cycles: u32,
     }
     19 = GarbageKinds { tid: u32, counts: [RingKindCount; KINDS_AT_ONCE] }
+    20 = CycleEdge { cycle: u32, at: u16, length: u16, kind: u32, name: TextId }
+    21 = GarbageCycles(RingCycleCount) {
+        tid: u32,
+        cycle: u32,
+        count: u32,
+        objects: u64,
+        held_objects: u64,
+        bytes: u64,
+    }
 }

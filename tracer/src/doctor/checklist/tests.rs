@@ -30,6 +30,7 @@ fn good_machine() -> HostFacts {
             ring_buffer: true,
             cookie: true,
             uprobe_multi: true,
+            loops: true,
             send_signal: true,
             perf_events: true,
             uprobe_events: true,
@@ -163,6 +164,7 @@ fn resolution() -> Resolution {
         ],
         layout: None,
         frames: None,
+        objects: None,
         runtime: 0x90_0000,
         lowest_address: 0x40_0000,
         warnings: vec![],
@@ -209,6 +211,7 @@ fn an_old_kernel() {
     machine.kernel.release = "5.10.0".into();
     machine.kernel.cookie = false;
     machine.kernel.uprobe_multi = false;
+    machine.kernel.loops = false;
     machine.kernel.btf = false;
     machine.perf_event_paranoid = None;
     machine.locked_memory = None;
@@ -232,6 +235,7 @@ fn without_privileges() {
         ring_buffer: false,
         cookie: false,
         uprobe_multi: false,
+        loops: false,
         send_signal: false,
         permitted: false,
         ..machine.kernel

@@ -63,7 +63,7 @@ impl Picture {
     pub(super) fn of_path(heap: &Heap, node: NodeIndex) -> Self {
         let chain = heap.chain(node);
         let mut picture = Self {
-            title: format!("Why {} is alive", heap.title(node)),
+            title: format!("What keeps {} alive", heap.title(node)),
             boxes: Vec::new(),
             arrows: Vec::new(),
         };

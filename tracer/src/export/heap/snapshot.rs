@@ -7,10 +7,11 @@
 
 use gctrace_analysis::heap::Heap;
 use gctrace_analysis::heap::HeapEdgeName;
+use gctrace_analysis::heap::HeapRoot;
 use gctrace_analysis::heap::NodeIndex;
-use gctrace_analysis::heap::Reached;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::io::Write;
 
@@ -24,6 +25,7 @@ const SYNTHETIC: u32 = 9;
 const ELEMENT: u32 = 1;
 const PROPERTY: u32 = 2;
 const INTERNAL: u32 = 3;
+const WEAK: u32 = 6;
 /// The first nodes: the root, number 0, and two groups of objects that no named root holds.
 const OUTSIDE: u32 = 1;
 const GARBAGE: u32 = 2;
@@ -59,6 +61,10 @@ fn meta() -> serde_json::Value {
     })
 }
 
+/// Positions in [`STRINGS`].
+const UNNAMED: u32 = 4;
+const NAME: u32 = 5;
+
 /// Where the heap's strings are in the list of all strings.
 struct Strings<'a> {
     all: Vec<&'a str>,
@@ -66,8 +72,9 @@ struct Strings<'a> {
     names: u32,
     /// First text, as it is.
     texts: u32,
-    /// First name of a type.
-    types: u32,
+    /// Name of the type of each kind, by position. DevTools groups by the string's number, so each
+    /// name is there once.
+    types: Vec<u32>,
     /// Code of each kind, by position.
     functions: Vec<Option<u32>>,
 }
@@ -80,8 +87,15 @@ impl<'a> Strings<'a> {
         all.extend(graph.texts.iter().map(|text| property(text)));
         let texts = all.len() as u32;
         all.extend(graph.texts.iter().map(String::as_str));
-        let types = all.len() as u32;
-        all.extend(graph.kinds.iter().map(|kind| kind.type_name.as_str()));
+        let mut known: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut types = Vec::new();
+        for kind in &graph.kinds {
+            let name = kind.type_name.as_str();
+            types.push(*known.entry(name).or_insert_with(|| {
+                all.push(name);
+                all.len() as u32 - 1
+            }));
+        }
         let mut functions = Vec::new();
         for kind in &graph.kinds {
             functions.push(kind.function.as_deref().map(|function| {
@@ -116,6 +130,9 @@ struct Snapshot<'a> {
     kinds: BTreeMap<u32, u32>,
     /// Strings that are nodes -> position among these.
     labels: BTreeMap<u32, u32>,
+    /// Roots with a name.
+    named: Vec<HeapRoot>,
+    /// Objects that something outside the heap holds, whatever else does.
     outside: Vec<NodeIndex>,
     garbage: Vec<NodeIndex>,
 }
@@ -123,23 +140,27 @@ struct Snapshot<'a> {
 /// Writes a snapshot.
 pub(super) fn write(heap: &Heap, out: &mut impl Write) -> io::Result<()> {
     let graph = heap.graph();
-    let strings = Strings::new(heap);
-    let reached_as = |wanted: Reached| {
-        let nodes = heap.indices();
-        nodes
-            .filter(move |node| heap.reached(*node) == wanted)
-            .collect()
+    let is_named = |root: &&HeapRoot| {
+        let name = graph.texts.get(root.name as usize);
+        name.is_some_and(|name| name != HeapRoot::OUTSIDE)
     };
+    let named: Vec<HeapRoot> = graph.roots.iter().filter(is_named).copied().collect();
+    let by_name: BTreeSet<NodeIndex> = named.iter().map(|root| root.node).collect();
+    let others = heap.roots().iter().copied();
     let mut snapshot = Snapshot {
         heap,
-        strings,
+        strings: Strings::new(heap),
         kinds: (0..)
             .zip(&graph.kinds)
             .map(|(at, kind)| (kind.id, at))
             .collect(),
         labels: BTreeMap::new(),
-        outside: reached_as(Reached::Outside),
-        garbage: reached_as(Reached::Not),
+        outside: others.filter(|node| !by_name.contains(node)).collect(),
+        garbage: heap
+            .indices()
+            .filter(|node| heap.is_garbage(*node))
+            .collect(),
+        named,
     };
     for node in heap.indices() {
         if let Some(label) = snapshot.label(node) {
@@ -156,7 +177,7 @@ impl Snapshot<'_> {
     }
 
     fn edges(&self) -> u64 {
-        let named = self.heap.graph().roots.len() + 2;
+        let named = self.named.len() + 2;
         let labels = self
             .heap
             .indices()
@@ -231,7 +252,7 @@ impl Snapshot<'_> {
                 2 * id - 1
             )
         };
-        node(SYNTHETIC, 1, 0, self.heap.graph().roots.len() + 2)?;
+        node(SYNTHETIC, 1, 0, self.named.len() + 2)?;
         node(SYNTHETIC, 2, 0, self.outside.len())?;
         node(SYNTHETIC, 3, 0, self.garbage.len())?;
         for (index, own) in self.heap.indices().zip(&self.heap.graph().nodes) {
@@ -241,12 +262,10 @@ impl Snapshot<'_> {
             let bytes = own.bytes.unwrap_or(0);
             match (kind.type_name.as_str(), self.label(index)) {
                 ("function", Some(name)) => node(CLOSURE, name, bytes, edges)?,
-                _ => node(
-                    OBJECT,
-                    self.strings.types + self.kind(index) as u32,
-                    bytes,
-                    edges,
-                )?,
+                _ => {
+                    let name = self.strings.types.get(self.kind(index)).copied();
+                    node(OBJECT, name.unwrap_or(0), bytes, edges)?;
+                }
             }
         }
         let mut labels: Vec<(&u32, &u32)> = self.labels.iter().collect();
@@ -264,7 +283,7 @@ impl Snapshot<'_> {
             is_first = false;
             write!(out, "{comma}{kind},{name},{}", to * NODE_FIELDS)
         };
-        for root in &self.heap.graph().roots {
+        for root in &self.named {
             edge(PROPERTY, self.strings.texts + root.name, FIRST + root.node)?;
         }
         edge(INTERNAL, 2, OUTSIDE)?;
@@ -276,16 +295,24 @@ impl Snapshot<'_> {
         }
         let strings = FIRST + self.heap.graph().nodes.len() as u32;
         for node in self.heap.indices() {
+            let is_garbage = self.heap.is_garbage(node);
             for reference in self.heap.references(node) {
                 let (kind, name) = match reference.name {
+                    // Garbage does not keep alive what it refers to.
+                    HeapEdgeName::Text(text)
+                        if is_garbage && !self.heap.is_garbage(reference.to) =>
+                    {
+                        (WEAK, self.strings.names + text)
+                    }
+                    _ if is_garbage && !self.heap.is_garbage(reference.to) => (WEAK, UNNAMED),
                     HeapEdgeName::Item(item) => (ELEMENT, item),
                     HeapEdgeName::Text(text) => (PROPERTY, self.strings.names + text),
-                    HeapEdgeName::Unnamed => (INTERNAL, 4),
+                    HeapEdgeName::Unnamed => (INTERNAL, UNNAMED),
                 };
                 edge(kind, name, FIRST + reference.to)?;
             }
             if let Some(position) = self.label(node).and_then(|label| self.labels.get(&label)) {
-                edge(PROPERTY, 5, strings + position)?;
+                edge(PROPERTY, NAME, strings + position)?;
             }
         }
         Ok(())

@@ -1,1 +1,55 @@
+use super::*;
+use crate::export::heap::testing::classic;
+use gctrace_analysis::heap::Dominators;
+use gctrace_analysis::heap::Heap;
+use gctrace_analysis::heap::HeapGraph;
 
+fn text(heaps: &[Heap], answer: HeapAnswer) -> String {
+    let files = ["a.gcheap", "b.gcheap", "c.gcheap"];
+    let report = HeapReport::new(files.into_iter().zip(heaps), answer);
+    super::answer(&report, Style::OF_FILES)
+}
+
+#[test]
+fn answers() {
+    let heap = classic();
+    let show = HeapAnswer::Show(heap.show(4));
+    let batches = heap.why("Batch", &heap.of_type("Batch"), 20);
+    let nodes = heap.why("Node", &heap.of_type("__main__.Node"), 20);
+    let dominators = heap.retained(&Dominators::new(&heap), 20);
+    let heaps = std::slice::from_ref(&heap);
+    let shown = [
+        text(heaps, show),
+        text(heaps, HeapAnswer::Why(batches)),
+        text(heaps, HeapAnswer::Why(nodes)),
+        text(heaps, HeapAnswer::Dominators(dominators)),
+    ];
+    insta::assert_snapshot!(shown.join("\n--------\n"));
+}
+
+#[test]
+fn differences() {
+    let with = |change: &dyn Fn(&mut HeapGraph)| {
+        let mut graph = classic().graph().clone();
+        change(&mut graph);
+        Heap::new(graph).expect("a valid heap")
+    };
+    // A batch was born, the ring is gone; something was misread, and a size is unknown.
+    let first = with(&|graph| {
+        graph.nodes[6].address = 0x7000;
+        graph.nodes[7].bytes = None;
+        graph.nodes[8].references = Some(0);
+    });
+    let last = with(&|graph| {
+        for node in &mut graph.nodes[9..=11] {
+            node.address += 0x1000;
+        }
+        graph
+            .header
+            .notes
+            .push("The layout of torch.Tensor is unknown.".to_owned());
+    });
+    let heaps = [first, last];
+    let diff = gctrace_analysis::heap::diff(&heaps, 20).expect("two heaps");
+    insta::assert_snapshot!(text(&heaps, HeapAnswer::Diff(diff)));
+}

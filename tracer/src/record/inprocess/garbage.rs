@@ -1,11 +1,16 @@
 //! The garbage of collections, put together from the records of a ring. Pure.
 
 use super::texts::RingTexts;
+use gctrace_event::CycleCount;
+use gctrace_event::CycleEdge;
+use gctrace_event::CycleId;
+use gctrace_event::CycleSignature;
 use gctrace_event::Garbage;
 use gctrace_event::KindCount;
 use gctrace_event::KindId;
 use gctrace_event::ObjectKind;
 use gctrace_event::Record;
+use gctrace_ring::RingCycleCount;
 use gctrace_ring::RingGarbage;
 use gctrace_ring::RingKindCount;
 use gctrace_ring::TextId;
@@ -18,34 +23,48 @@ const MAX_OPEN: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(super) struct GarbageRecords {
     pid: u32,
-    /// Kinds of earlier rings of the process: numbers start after them.
+    /// Kinds of earlier rings of the process: those of this one are numbered after them.
     before: KindId,
     /// The last number used.
     last: KindId,
+    /// Signatures of earlier rings, and the last number used.
+    cycles_before: CycleId,
+    last_cycle: CycleId,
+    /// The signature whose edges are coming; they come one after the other.
+    edges: Vec<CycleEdge>,
     open: HashMap<u32, OpenGarbage>,
 }
 
 #[derive(Debug)]
 struct OpenGarbage {
     garbage: Garbage,
-    /// Number of kinds that are still to come.
+    /// Number of kinds that are still to come, and of cycles.
     missing: u32,
+    missing_cycles: u32,
+}
+
+impl OpenGarbage {
+    fn is_complete(&self) -> bool {
+        self.missing == 0 && self.missing_cycles == 0
+    }
 }
 
 impl GarbageRecords {
-    /// `before`: the last number that an earlier ring of the process used.
-    pub(super) fn new(pid: u32, before: KindId) -> Self {
+    /// `before`: those that earlier rings of the process used.
+    pub(super) fn new(pid: u32, (before, cycles_before): (KindId, CycleId)) -> Self {
         Self {
             pid,
             before,
             last: before,
+            cycles_before,
+            last_cycle: cycles_before,
             ..Self::default()
         }
     }
 
-    /// The last number used.
-    pub(super) fn last_kind(&self) -> KindId {
-        self.last
+    /// The last numbers used, of kinds and of cycles.
+    pub(super) fn last_numbers(&self) -> (KindId, CycleId) {
+        (self.last, self.last_cycle)
     }
 
     /// A kind of object.
@@ -69,7 +88,38 @@ impl GarbageRecords {
         })
     }
 
-    /// The head of a collection's garbage; complete if no kinds follow.
+    /// An edge of a cycle; the signature if it is the last.
+    pub(super) fn edge(
+        &mut self,
+        texts: &RingTexts,
+        cycle: u32,
+        (at, length): (u16, u16),
+        (kind, name): (u32, TextId),
+    ) -> Option<Record> {
+        if at == 0 {
+            self.edges.clear();
+        }
+        // One before it was lost, which was counted.
+        if self.edges.len() != usize::from(at) {
+            return None;
+        }
+        self.edges.push(CycleEdge {
+            kind: self.before.saturating_add(kind),
+            name: texts.get(name).map(str::to_owned),
+        });
+        if at + 1 < length {
+            return None;
+        }
+        let id = self.cycles_before.saturating_add(cycle);
+        self.last_cycle = self.last_cycle.max(id);
+        Some(Record::CycleSignature(CycleSignature {
+            pid: self.pid,
+            id,
+            edges: std::mem::take(&mut self.edges),
+        }))
+    }
+
+    /// The head of a collection's garbage; complete if nothing follows.
     pub(super) fn head(&mut self, head: &RingGarbage) -> Option<Record> {
         let open = OpenGarbage {
             garbage: Garbage {
@@ -79,11 +129,16 @@ impl GarbageRecords {
                 interpreter: Some(head.interpreter),
                 objects: head.objects,
                 cost_ns: Some(head.cost_ns),
+                cycles: (head.cycles != RingGarbage::NOT_EXAMINED).then(Vec::new),
                 ..Garbage::default()
             },
             missing: head.kinds,
+            missing_cycles: match head.cycles {
+                RingGarbage::NOT_EXAMINED => 0,
+                cycles => cycles,
+            },
         };
-        if open.missing == 0 {
+        if open.is_complete() {
             return Some(Record::Garbage(open.garbage));
         }
         // One that is incomplete was counted as lost when its next record was.
@@ -104,9 +159,28 @@ impl GarbageRecords {
             });
             open.missing = open.missing.saturating_sub(1);
         }
-        if open.missing > 0 {
-            return None;
-        }
+        self.complete(tid)
+    }
+
+    /// One more of a thread's cycles; the record if it was the last.
+    pub(super) fn cycle(&mut self, count: &RingCycleCount) -> Option<Record> {
+        let open = self.open.get_mut(&count.tid)?;
+        open.garbage
+            .cycles
+            .get_or_insert_default()
+            .push(CycleCount {
+                cycle: self.cycles_before.saturating_add(count.cycle),
+                count: count.count.into(),
+                objects: count.objects,
+                held_objects: count.held_objects,
+                bytes: (count.bytes != RingKindCount::UNKNOWN).then_some(count.bytes),
+            });
+        open.missing_cycles = open.missing_cycles.saturating_sub(1);
+        self.complete(count.tid)
+    }
+
+    fn complete(&mut self, tid: u32) -> Option<Record> {
+        self.open.get(&tid).filter(|open| open.is_complete())?;
         let complete = self.open.remove(&tid)?;
         Some(Record::Garbage(complete.garbage))
     }

@@ -21,6 +21,7 @@ use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use gctrace_event::StepMarker;
 use gctrace_probes::proc_status;
+use gctrace_probes::process_memory;
 use gctrace_ring::LostKind;
 use gctrace_ring::RingConsumer;
 use gctrace_ring::RingHello;
@@ -102,12 +103,12 @@ impl InjectedProcess {
         trace: &mut RecordingTrace,
         stats: &mut InjectedStats,
     ) {
-        let mut kinds_before = 0;
+        let mut before = (0, 0);
         if let Some(index) = self.rings.iter().position(|ring| ring.role == hello.role) {
             let mut ring = self.rings.remove(index);
             ring.read(true, &mut self.facts, trace, stats);
             if let RingState::Python(python) = &ring.meaning {
-                kinds_before = python.last_kind();
+                before = python.last_numbers();
             }
             ring.close(Some(clock::monotonic_ns()), &mut self.facts, trace, stats);
             let origin = self.facts.process.origin;
@@ -119,7 +120,7 @@ impl InjectedProcess {
             consumer,
             inode,
             meaning: match hello.role {
-                RingRole::Python => RingState::Python(Box::new(PythonRing::new(pid, kinds_before))),
+                RingRole::Python => RingState::Python(Box::new(PythonRing::new(pid, before))),
                 RingRole::Gpu => RingState::Gpu(Box::new(GpuRing::new(pid))),
             },
             counted: (hello.role == RingRole::Python).then(|| CountedAllocations::new(pid)),
@@ -284,6 +285,7 @@ impl InjectedProcessFacts {
                 rank: proc_status::rank(pid).ok().flatten(),
                 interpreter: None,
                 torch: None,
+                memory_limit_bytes: process_memory::limit_bytes(pid),
             },
             is_new: true,
             own_pid: hello.own_pid,

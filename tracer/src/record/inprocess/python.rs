@@ -9,6 +9,7 @@ use super::texts::RingTexts;
 use crate::record::frames::FrameNode;
 use crate::record::frames::FrameTree;
 use gctrace_event::Collector;
+use gctrace_event::CycleId;
 use gctrace_event::EventSource;
 use gctrace_event::FrameId;
 use gctrace_event::GcReason;
@@ -54,18 +55,18 @@ struct OpenPause {
 
 impl PythonRing {
     /// Starts to decode a new ring of the process; all its texts and frames are still to come.
-    /// `kinds_before`: the last number of a kind of object in its earlier rings.
-    pub(super) fn new(pid: u32, kinds_before: KindId) -> Self {
+    /// `before`: the last numbers of kinds of objects and of cycles in its earlier rings.
+    pub(super) fn new(pid: u32, before: (KindId, CycleId)) -> Self {
         Self {
             pid,
-            garbage: GarbageRecords::new(pid, kinds_before),
+            garbage: GarbageRecords::new(pid, before),
             ..Self::default()
         }
     }
 
-    /// The last number of a kind of object.
-    pub(super) fn last_kind(&self) -> KindId {
-        self.garbage.last_kind()
+    /// The last numbers of kinds of objects and of cycles.
+    pub(super) fn last_numbers(&self) -> (KindId, CycleId) {
+        self.garbage.last_numbers()
     }
 
     /// Decodes one record; appends the events that it completes, if any.
@@ -153,6 +154,20 @@ impl PythonRing {
             }
             From::Garbage(head) => {
                 ring_events.extend(self.garbage.head(&head).map(RingEvent::Record));
+            }
+            From::CycleEdge {
+                cycle,
+                at,
+                length,
+                kind,
+                name,
+            } => {
+                let (place, edge) = ((at, length), (kind, name));
+                let signature = self.garbage.edge(&self.texts, cycle, place, edge);
+                ring_events.extend(signature.map(RingEvent::Record));
+            }
+            From::GarbageCycles(count) => {
+                ring_events.extend(self.garbage.cycle(&count).map(RingEvent::Record));
             }
             From::GarbageKinds { tid, counts } => {
                 ring_events.extend(self.garbage.counts(tid, &counts).map(RingEvent::Record));

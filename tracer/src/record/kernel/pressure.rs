@@ -10,6 +10,7 @@ use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::PauseEvent;
 use gctrace_event::Pressure;
 use gctrace_event::Record;
+use gctrace_probes::process_memory;
 use std::collections::HashMap;
 use std::time::Duration;
 use std::time::Instant;
@@ -170,6 +171,7 @@ impl PressureInterval {
         if pressure.collections == 0 && !counts.into_iter().flatten().any(|count| count > 0) {
             return;
         }
+        pressure.resident_bytes = process_memory::resident_bytes(pressure.pid);
         output.write(&Record::Pressure(pressure.clone()));
         *pressure = Pressure {
             pid: pressure.pid,

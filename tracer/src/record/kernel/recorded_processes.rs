@@ -11,6 +11,7 @@ use gctrace_event::Process;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use gctrace_probes::proc_status;
+use gctrace_probes::process_memory;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -223,6 +224,7 @@ impl RecordedProcesses {
             rank: proc_status::rank(pid).ok().flatten(),
             interpreter,
             torch: None,
+            memory_limit_bytes: process_memory::limit_bytes(pid),
         }));
     }
 

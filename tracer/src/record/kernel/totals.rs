@@ -15,7 +15,7 @@ use gctrace_event::TraceEnd;
 use std::collections::BTreeMap;
 
 /// The kinds of probes, except those on CUDA calls.
-const POINTS: [ProbePointKind; 8] = [
+const POINTS: [ProbePointKind; 9] = [
     ProbePointKind::Collect,
     ProbePointKind::GcCollectBuiltin,
     ProbePointKind::PyGcCollect,
@@ -24,6 +24,7 @@ const POINTS: [ProbePointKind; 8] = [
     ProbePointKind::UsdtStart,
     ProbePointKind::UsdtDone,
     ProbePointKind::CodeDealloc,
+    ProbePointKind::Garbage,
 ];
 
 impl KernelSource {
@@ -171,6 +172,11 @@ fn costs(
     let world =
         counters.hits(ProbePointKind::StopTheWorld) + counters.hits(ProbePointKind::StartTheWorld);
     let usdt = counters.hits(ProbePointKind::UsdtStart) + counters.hits(ProbePointKind::UsdtDone);
+    let garbage = counters.hits(ProbePointKind::Garbage);
+    // What was examined is measured, the probe itself is like any other.
+    let garbage_ns = calibration
+        .filter(|_| garbage > 0)
+        .map(|c| c.entry_ns + counters.garbage().took_ns as f64 / garbage as f64);
     let stopped_ns = (stops.count > 0).then(|| stops.total_ns as f64 / stops.count as f64);
     [
         cost(
@@ -198,6 +204,7 @@ fn costs(
             counters.hits(ProbePointKind::CodeDealloc),
             calibration.map(|c| c.entry_ns),
         ),
+        cost("garbage of collections", garbage, garbage_ns),
         cost("program stopped at exec", stops.count, stopped_ns),
         cost(
             "collector, in processes that are not recorded",

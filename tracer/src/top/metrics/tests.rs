@@ -161,6 +161,17 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
         &with(("scope", "all")),
         1_234_567.0,
     );
+    for (name, objects) in [("cell", 1200.0), ("torch.Tensor", 400.0), ("other", 7.0)] {
+        let family = "gctrace_process_garbage_objects_total";
+        page.is(family, &with(("type", name)), objects);
+    }
+    is("garbage_examined_objects_total", 1_500.0);
+    is("freed_since_freeze_objects_total", 31.0);
+    is("heap_growing", 1.0);
+    is("heap_growth_objects_per_hour", 36_000.5);
+    is("resident_growth_bytes_per_hour", 1_073_741_824.0);
+    is("memory_limit_bytes", 17_179_869_184.0);
+    is("memory_limit_reached_in_seconds", 32_400.0);
     for (generation, threshold) in [("0", 2000.0), ("1", 10.0), ("2", 0.0)] {
         let name = "gctrace_process_gc_threshold";
         page.is(name, &with(("generation", generation)), threshold);

@@ -4,6 +4,7 @@
 
 mod detail;
 mod footer;
+mod garbage;
 mod header;
 mod help;
 mod histogram;

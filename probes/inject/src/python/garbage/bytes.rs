@@ -39,6 +39,18 @@ impl DictTable {
         }
     }
 
+    /// Number of values in a table of values for these keys.
+    unsafe fn values(self, keys: Object) -> u64 {
+        // SAFETY: a table of keys of this format, by the caller's promise.
+        unsafe {
+            match self {
+                Self::Slots => word(keys, 8) as u64 * 2 / 3,
+                // `dk_usable` and `dk_nentries`.
+                Self::Logarithms => (word(keys, 16) as u64).wrapping_add(word(keys, 24) as u64),
+            }
+        }
+    }
+
     /// Size of the table of keys in bytes.
     unsafe fn bytes(self, keys: Object) -> u64 {
         /// Size of an entry with the hash, and without it.
@@ -108,7 +120,7 @@ impl Size {
                     match () {
                         () if keys.is_null() => basic,
                         // With the keys of other instances: the values alone are its own.
-                        () if is_shared => basic + word(object, 16) as u64 * 8,
+                        () if is_shared => basic + table.values(keys) * 8,
                         () => basic + table.bytes(keys),
                     }
                 }

@@ -79,7 +79,10 @@ pub(super) struct KindReader {
 }
 
 impl KindReader {
-    pub(super) fn new(api: &'static PythonApi) -> Option<Self> {
+    pub(super) fn new(
+        api: &'static PythonApi,
+        raw: Option<&'static RawFrameLayout>,
+    ) -> Option<Self> {
         let series = |name: &str| api.is_series(name);
         let generator = match () {
             () if series("3.8.") || series("3.9.") => GeneratorLayout {
@@ -110,7 +113,7 @@ impl KindReader {
             qualified,
             module: OwnedRef::interned(api, c"__module__")?,
             names: CodeNames::new(api),
-            raw: RawFrameLayout::verified(api),
+            raw,
             table: DictTable::of(api),
             fixed: HashMap::new(),
             ring: 0,

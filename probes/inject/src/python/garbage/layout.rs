@@ -9,9 +9,13 @@ use crate::python::api::Object;
 use crate::python::object::OwnedRef;
 use std::ffi::CStr;
 use std::ffi::c_char;
+use std::ffi::c_int;
+use std::ffi::c_void;
 
-/// `PyGC_Head`, directly before each object that the collector knows.
-#[repr(C, align(16))]
+/// `PyGC_Head`, directly before each object that the collector knows. The heads of its lists are part
+/// of the interpreter's state, which some builds align to four bytes only (Debian's 3.13).
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
 pub(super) struct GcHead {
     /// The next head; in its two lowest bits flags.
     pub(super) next: usize,
@@ -78,6 +82,27 @@ pub(super) unsafe fn walk(first: Object, mut visit: impl FnMut(Object)) -> Optio
     list.map(drop)
 }
 
+/// Takes a head off the list that it is on, if any. Unlike `PyObject_GC_UnTrack` of 3.14 not counted
+/// as an object that the collector lost.
+///
+/// # Safety
+/// The neighbors on the list are linked both ways.
+pub(super) unsafe fn unlink(head: *mut GcHead) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let GcHead { next, previous } = head.read();
+        if next == 0 {
+            return;
+        }
+        let (after, before) = (head_at(next).cast_mut(), head_at(previous).cast_mut());
+        (*before).next = (*before).next & FLAGS | next & !FLAGS;
+        (*after).previous = (*after).previous & FLAGS | previous & !FLAGS;
+        (*head).next = 0;
+        // `_PyGC_PREV_MASK_FINALIZED`.
+        (*head).previous &= 1;
+    }
+}
+
 /// A word of an object.
 ///
 /// # Safety
@@ -123,13 +148,30 @@ pub(super) unsafe fn size_of(object: Object) -> usize {
     unsafe { word(object, 16) }
 }
 
+/// `visitproc`: a reference, and the argument of `tp_traverse`.
+pub(super) type Visit = unsafe extern "C" fn(Object, *mut c_void) -> c_int;
+
+/// `traverseproc`.
+pub(super) type Traverse = unsafe extern "C" fn(Object, Visit, *mut c_void) -> c_int;
+
+/// `inquiry`, of `tp_is_gc`.
+type IsGc = unsafe extern "C" fn(Object) -> c_int;
+
 /// A type, read by the layout of `PyTypeObject`.
 #[derive(Clone, Copy)]
 pub(super) struct TypeView(Object);
 
-/// `Py_TPFLAGS_HEAPTYPE`, `Py_TPFLAGS_TUPLE_SUBCLASS`, `Py_TPFLAGS_TYPE_SUBCLASS`.
+/// `Py_TPFLAGS_INLINE_VALUES` (3.13), `Py_TPFLAGS_MANAGED_DICT` (3.11), `Py_TPFLAGS_HEAPTYPE`,
+/// `Py_TPFLAGS_HAVE_GC`, and those of subclasses of built-in types.
+const INLINE_VALUES: usize = 1 << 2;
+const MANAGED_DICT: usize = 1 << 4;
 const HEAP: usize = 1 << 9;
+const HAVE_GC: usize = 1 << 14;
+const LIST: usize = 1 << 25;
 const TUPLE: usize = 1 << 26;
+const TEXT: usize = 1 << 28;
+const DICT: usize = 1 << 29;
+const EXCEPTION: usize = 1 << 30;
 const TYPE: usize = 1 << 31;
 
 impl TypeView {
@@ -180,6 +222,74 @@ impl TypeView {
     /// Whether its instances are types.
     pub(super) fn is_metatype(self) -> bool {
         self.flags() & TYPE != 0
+    }
+
+    /// Whether its instances are dicts.
+    pub(super) fn is_dict(self) -> bool {
+        self.flags() & DICT != 0
+    }
+
+    /// Whether its instances are lists.
+    pub(super) fn is_list(self) -> bool {
+        self.flags() & LIST != 0
+    }
+
+    /// Whether its instances are texts.
+    pub(super) fn is_text(self) -> bool {
+        self.flags() & TEXT != 0
+    }
+
+    /// Whether its instances are exceptions.
+    pub(super) fn is_exception(self) -> bool {
+        self.flags() & EXCEPTION != 0
+    }
+
+    /// Whether the dicts of its instances are before them (3.11 and later).
+    pub(super) fn has_managed_dictionary(self) -> bool {
+        self.flags() & MANAGED_DICT != 0
+    }
+
+    /// Whether the values of its instances are in them (3.13 and later).
+    pub(super) fn has_inline_values(self) -> bool {
+        self.flags() & INLINE_VALUES != 0
+    }
+
+    /// `tp_dictoffset` in bytes; 0: none.
+    pub(super) fn dictionary_offset(self) -> isize {
+        // SAFETY: as above.
+        unsafe { word(self.0, 288) }.cast_signed()
+    }
+
+    /// `tp_members`; null: none.
+    pub(super) fn members(self) -> Object {
+        // SAFETY: as above.
+        unsafe { reference(self.0, 240) }
+    }
+
+    /// `tp_base`, borrowed.
+    pub(super) fn base(self) -> Option<Object> {
+        // SAFETY: as above.
+        Some(unsafe { reference(self.0, 256) }).filter(|base| !base.is_null())
+    }
+
+    /// `tp_traverse`, if the collector knows its instances.
+    pub(super) fn traverse(self) -> Option<Traverse> {
+        // SAFETY: as above; a function of this type, or null.
+        unsafe { std::mem::transmute::<usize, Option<Traverse>>(word(self.0, 184)) }
+    }
+
+    /// Whether the collector knows one of its instances (`PyObject_IS_GC`).
+    ///
+    /// # Safety
+    /// An instance that is alive.
+    pub(super) unsafe fn knows(self, object: Object) -> bool {
+        if self.flags() & HAVE_GC == 0 {
+            return false;
+        }
+        // SAFETY: `tp_is_gc`, a function of this type or null.
+        let is_gc = unsafe { std::mem::transmute::<usize, Option<IsGc>>(word(self.0, 328)) };
+        // SAFETY: as the caller promises.
+        is_gc.is_none_or(|is_gc| unsafe { is_gc(object) } != 0)
     }
 
     /// `tp_dict`, borrowed; null in static types from 3.12 on.

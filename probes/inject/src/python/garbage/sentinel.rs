@@ -1,20 +1,23 @@
-//! The sentinel: an object of ours that becomes garbage in exactly one collection, and is taken
+//! The sentinel: two objects of ours that become garbage in exactly one collection, and are taken
 //! back while the collector still has all garbage on one list.
 //!
-//! A deque that contains itself. When a collection starts it is given to the collector, in the
-//! youngest generation, which is part of each collection, and only it refers to itself any more. So
-//! the collector finds it unreachable, and calls the callback of a weak reference to it
-//! (`handle_weakrefs`), before finalizers run and anything is cleared. There its list is walked, and
-//! the sentinel leaves it again: nothing of it is counted, freed or, after the collection, found.
-//! (If it were freed, each collection would report one object more, and `while gc.collect()` would
-//! never end.)
+//! A bound method and a list: each will have the only reference to the other. When a collection
+//! starts they are given to the collector, in the youngest generation, which is part of each
+//! collection, and our own reference is dropped. So the collector finds them unreachable, and calls
+//! the callback of a weak reference to the method (`handle_weakrefs`), before finalizers run and
+//! anything is cleared. There its list is walked, and the two leave it again: they are not counted,
+//! not freed and, after the collection, not found. (If they were freed, each collection would report
+//! two objects more, and `while gc.collect()` would never end.)
 //!
-//! During the collection a callback of the program can see it in `gc.get_objects()`, and 3.15 counts
-//! it in `candidates`.
+//! During the collection a callback of the program can see them in `gc.get_objects()`, and 3.15
+//! counts them in `candidates`. In increments of 3.14.0 - 3.14.4 that free nothing they are untracked
+//! when those end, which makes the first number of `gc.get_count()` two less.
 
 use super::layout::FLAGS;
 use super::layout::GcHead;
 use super::layout::head_of;
+use super::layout::is_as_expected;
+use super::layout::unlink;
 use crate::python::api::Object;
 use crate::python::api::PythonApi;
 use crate::python::object::OwnedRef;
@@ -33,16 +36,18 @@ struct Functions {
 pub(super) struct Sentinel {
     api: &'static PythonApi,
     functions: Functions,
-    /// Owned by us, except while it is planted: then it refers only to itself.
-    object: Object,
+    /// The bound method. Ours, except while it is planted: then only the list refers to it.
+    method: Object,
+    /// Its `__self__`, a list with it.
+    list: Object,
     /// What the collector calls.
     callback: OwnedRef,
     weak: Option<OwnedRef>,
     /// The weak reference was called, and has to be replaced.
     is_spent: bool,
-    /// List of the collector's kind with the weak reference alone: on one of the collector's lists
-    /// it would count as an object that survived.
-    list: *mut GcHead,
+    /// Head of a list of the collector's kind with the weak reference alone: on one of the
+    /// collector's lists it would count as an object that survived.
+    own: *mut GcHead,
 }
 
 /// The sentinel while it is planted, else null. Not behind a lock: it must be taken back.
@@ -56,23 +61,38 @@ impl Sentinel {
             untrack: api.PyObject_GC_UnTrack?,
             weak_reference: api.PyWeakref_NewRef?,
         };
-        let object = OwnedRef::import(api, c"_collections")?
-            .attribute(c"deque")?
-            .call(None)?;
-        // SAFETY: tracked, as every deque is at first; the lock is held.
-        unsafe { (functions.untrack)(object.object()) };
-        if super::layout::is_as_expected(&object, c"collections.deque") != Some(true) {
+        // SAFETY: the lock is held; both are new references.
+        let (method, list) = unsafe {
+            let list = OwnedRef::new(api, (api.PyList_New?)(0))?;
+            let make = api.PyMethod_New?;
+            let method = OwnedRef::new(api, make(callback.object(), list.object()))?;
+            (functions.untrack)(list.object());
+            (method, list)
+        };
+        // SAFETY: alive; every method is tracked at first, and when it is freed.
+        unsafe { (functions.untrack)(method.object()) };
+        let is_known = is_as_expected(&method, c"method") == Some(true)
+            && is_as_expected(&list, c"list") == Some(true);
+        // SAFETY: as above, and untracked.
+        unsafe { (functions.track)(method.object()) };
+        // SAFETY: both are alive.
+        if !is_known || unsafe { (api.PyList_Append)(list.object(), method.object()) } != 0 {
+            // SAFETY: the lock is held.
+            unsafe { (api.PyErr_Clear)() };
             return None;
         }
-        object.attribute(c"append")?.call(Some(&object))?;
+        let method = method.release();
+        // SAFETY: as above.
+        unsafe { (functions.untrack)(method) };
         Some(Self {
             api,
             functions,
-            object: object.release(),
+            method,
+            list: list.object(),
             callback,
             weak: None,
             is_spent: false,
-            list: Box::into_raw(Box::new(GcHead {
+            own: Box::into_raw(Box::new(GcHead {
                 next: 0,
                 previous: 0,
             })),
@@ -84,15 +104,16 @@ impl Sentinel {
         // The end of an earlier collection may have passed unnoticed.
         self.end(planted);
         if self.is_spent || self.weak.is_none() {
-            self.weak = None;
+            self.release_weak();
             self.weak = Some(self.weak_reference()?);
             self.is_spent = false;
         }
-        // SAFETY: untracked, see `end`; the lock is held. Its own reference keeps it alive.
+        // SAFETY: untracked, see `end`; the lock is held. The list keeps it alive.
         unsafe {
-            (self.functions.track)(self.object);
-            planted.store(self.object, Ordering::Relaxed);
-            (self.api.Py_DecRef)(self.object);
+            (self.functions.track)(self.list);
+            (self.functions.track)(self.method);
+            planted.store(self.method, Ordering::Relaxed);
+            (self.api.Py_DecRef)(self.method);
         }
         Some(())
     }
@@ -101,21 +122,29 @@ impl Sentinel {
         // SAFETY: the lock is held, both are alive.
         let weak = unsafe {
             let make = self.functions.weak_reference;
-            OwnedRef::new(self.api, make(self.object, self.callback.object()))
+            OwnedRef::new(self.api, make(self.method, self.callback.object()))
         }?;
         let head = head_of(weak.object());
-        let list = self.list;
+        let own = self.own;
         // SAFETY: a weak reference is tracked from its creation on. From here on it is on our list
-        // of two, from which the collector may take it; both ends outlive it.
+        // of two, from which the collector may take it, and which outlives it.
         unsafe {
             let flags = (*head).next & FLAGS;
             (self.functions.untrack)(weak.object());
-            (*head).next = list.expose_provenance() | flags;
-            (*head).previous |= list.expose_provenance();
-            (*list).next = head.expose_provenance();
-            (*list).previous = head.expose_provenance();
+            (*head).next = own.expose_provenance() | flags;
+            (*head).previous |= own.expose_provenance();
+            (*own).next = head.expose_provenance();
+            (*own).previous = head.expose_provenance();
         }
         Some(weak)
+    }
+
+    /// Releases the weak reference.
+    fn release_weak(&mut self) {
+        if let Some(weak) = self.weak.take() {
+            // SAFETY: on our list, on one of the collector's, or on none.
+            unsafe { unlink(head_of(weak.object())) };
+        }
     }
 
     /// Its weak reference was called: it is on a list of the collector now.
@@ -129,8 +158,9 @@ impl Sentinel {
         if self.is_spent
             && let Some(weak) = &self.weak
         {
-            // SAFETY: alive; a second time has no effect.
-            unsafe { (self.functions.untrack)(weak.object()) };
+            // SAFETY: alive, and on one of the collector's lists, whose neighbors are linked both
+            // ways; a second time it is on none.
+            unsafe { unlink(head_of(weak.object())) };
         }
     }
 }
@@ -138,50 +168,62 @@ impl Sentinel {
 impl Drop for Sentinel {
     /// The lock is held, and it is not planted.
     fn drop(&mut self) {
-        self.weak = None;
-        // SAFETY: our reference, given back once; nothing is on the list any more.
+        self.release_weak();
+        // SAFETY: our reference, given back once, to a method that is tracked as all are when they are
+        // freed; nothing is on our own list any more.
         unsafe {
-            let object = OwnedRef::new(self.api, self.object);
-            if let Some(clear) = object.as_ref().and_then(|own| own.attribute(c"clear")) {
+            (self.functions.track)(self.method);
+            let list = OwnedRef::share(self.api, self.list);
+            if let Some(clear) = list.attribute(c"clear") {
                 clear.call(None);
             }
-            drop(Box::from_raw(self.list));
+            (self.api.Py_DecRef)(self.method);
+            drop(Box::from_raw(self.own));
         }
     }
 }
 
 /// The sentinel, taken back from the collector. Leaves the collector's list when dropped.
 pub(super) struct TakenBack {
-    object: Object,
-    untrack: Option<unsafe extern "C" fn(Object)>,
+    method: Object,
+    list: Object,
+    untrack: unsafe extern "C" fn(Object),
 }
 
-/// Takes the sentinel back, with its reference, if it is planted.
+/// Takes the sentinel back, with a reference of ours, if it is planted.
 pub(super) fn take_back(api: &PythonApi, planted: &Planted) -> Option<TakenBack> {
-    let object = planted.swap(std::ptr::null_mut(), Ordering::Relaxed);
-    if object.is_null() {
+    let method = planted.swap(std::ptr::null_mut(), Ordering::Relaxed);
+    if method.is_null() {
         return None;
     }
+    // Without them there is no sentinel.
+    let (untrack, own) = (api.PyObject_GC_UnTrack?, api.PyMethod_Self?);
     // SAFETY: planted, so nobody has freed it; the lock is held.
-    unsafe { (api.Py_IncRef)(object) };
+    let list = unsafe {
+        (api.Py_IncRef)(method);
+        own(method)
+    };
     Some(TakenBack {
-        object,
-        untrack: api.PyObject_GC_UnTrack,
+        method,
+        list,
+        untrack,
     })
 }
 
 impl TakenBack {
-    pub(super) fn object(&self) -> Object {
-        self.object
+    /// Its two objects; the weak reference was to the first.
+    pub(super) fn objects(&self) -> [Object; 2] {
+        [self.method, self.list]
     }
 }
 
 impl Drop for TakenBack {
     fn drop(&mut self) {
-        if let Some(untrack) = self.untrack {
-            // SAFETY: alive, and on a list whose neighbors are linked both ways: the collector
-            // restores these links before it calls anything.
-            unsafe { untrack(self.object) };
+        // SAFETY: alive, and on a list whose neighbors are linked both ways: the collector restores
+        // these links before it calls anything.
+        unsafe {
+            (self.untrack)(self.method);
+            (self.untrack)(self.list);
         }
     }
 }

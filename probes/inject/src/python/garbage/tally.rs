@@ -21,8 +21,18 @@ struct Counted {
     path: CodePath,
     size: Size,
     objects: u64,
-    /// `None`: of at least one the size is unknown.
+    /// Of those whose sizes differ; `None`: of at least one it is unknown.
     bytes: Option<u64>,
+}
+
+impl Counted {
+    /// Their memory in bytes.
+    fn bytes(&self) -> Option<u64> {
+        match (self.path, self.size) {
+            (CodePath::None, Size::Fixed(each)) => Some(each * self.objects),
+            _ => self.bytes,
+        }
+    }
 }
 
 /// The objects seen so far, by kind.
@@ -55,12 +65,12 @@ impl Tally {
         self.objects
     }
 
-    /// Counts an object.
+    /// Counts an object; returns the place of its kind, or `None` if there are too many.
     ///
     /// # Safety
     /// The lock is held; the object is on the collector's list.
     #[inline]
-    pub(super) unsafe fn count(&mut self, reader: &KindReader, object: Object) {
+    pub(super) unsafe fn count(&mut self, reader: &KindReader, object: Object) -> Option<usize> {
         self.objects += 1;
         // SAFETY: as the caller promises.
         let class = unsafe { type_of(object) };
@@ -69,15 +79,17 @@ impl Tally {
             code: NULL,
             line: 0,
         };
-        let Some(at) = self.place(plain, |tally| tally.first(reader, class)) else {
-            return;
-        };
-        let first = &self.kinds[at];
+        let at = self.place(plain, |tally| tally.first(reader, class))?;
+        let first = &mut self.kinds[at];
         let (path, size) = (first.path, first.size);
+        if let (CodePath::None, Size::Fixed(_)) = (path, size) {
+            first.objects += 1;
+            return Some(at);
+        }
         // SAFETY: as the caller promises; both are those of its type.
         let (bytes, (code, line)) = unsafe { (size.of(object), reader.code(object, path)) };
         let at = if code.is_null() {
-            Some(at)
+            at
         } else {
             let key = ObjectKey { class, code, line };
             self.place(key, |_| Counted {
@@ -86,13 +98,23 @@ impl Tally {
                 size,
                 objects: 0,
                 bytes: Some(0),
-            })
+            })?
         };
-        if let Some(at) = at {
-            let counted = &mut self.kinds[at];
-            counted.objects += 1;
-            counted.bytes = counted.bytes.zip(bytes).map(|(sum, more)| sum + more);
-        }
+        let counted = &mut self.kinds[at];
+        counted.objects += 1;
+        counted.bytes = counted.bytes.zip(bytes).map(|(sum, more)| sum + more);
+        Some(at)
+    }
+
+    /// The size of an object of the kind at that place in bytes; `None` if unknown.
+    ///
+    /// # Safety
+    /// The object is alive, and was counted there.
+    pub(super) unsafe fn bytes(&self, kind: usize, object: Object) -> Option<u64> {
+        // SAFETY: as the caller promises.
+        self.kinds
+            .get(kind)
+            .and_then(|kind| unsafe { kind.size.of(object) })
     }
 
     fn first(&self, reader: &KindReader, class: Object) -> Counted {
@@ -122,7 +144,7 @@ impl Tally {
                 kind if self.kinds[usize::from(kind) - 1].key == key => {
                     return Some(usize::from(kind) - 1);
                 }
-                _ => at = (at + 1) % self.places.len(),
+                _ => at = (at + 1) & (self.places.len() - 1),
             }
         }
         if self.kinds.len() == MAX_KINDS {
@@ -158,26 +180,28 @@ impl Tally {
         }
     }
 
-    /// The counts by the kinds' numbers in a ring, most objects first.
+    /// The kinds' numbers in a ring, by their places; 0: there is no room, or no object.
     ///
     /// # Safety
     /// The lock is held; the objects are still on the collector's list.
-    pub(super) unsafe fn by_kind(
-        &self,
-        reader: &mut KindReader,
-        ring: &ProcessRing,
-    ) -> Vec<RingKindCount> {
+    pub(super) unsafe fn numbers(&self, reader: &mut KindReader, ring: &ProcessRing) -> Vec<u32> {
+        let number = |counted: &Counted| match counted.objects {
+            0 => 0,
+            // SAFETY: as the caller promises.
+            _ => unsafe { reader.kind(ring, counted.key) },
+        };
+        self.kinds.iter().map(number).collect()
+    }
+
+    /// The counts by these numbers, most objects first.
+    pub(super) fn by_kind(&self, numbers: &[u32]) -> Vec<RingKindCount> {
         // Classes of the same name, for example, are one kind.
         let mut sums = HashMap::new();
-        for counted in self.kinds.iter().filter(|counted| counted.objects > 0) {
-            // SAFETY: as the caller promises.
-            let kind = unsafe { reader.kind(ring, counted.key) };
-            if kind == 0 {
-                continue;
-            }
-            let (objects, bytes) = sums.entry(kind).or_insert((0, Some(0)));
+        let kinds = self.kinds.iter().zip(numbers);
+        for (counted, number) in kinds.filter(|(_, number)| **number != 0) {
+            let (objects, bytes) = sums.entry(*number).or_insert((0, Some(0)));
             *objects += counted.objects;
-            *bytes = bytes.zip(counted.bytes).map(|(sum, more)| sum + more);
+            *bytes = bytes.zip(counted.bytes()).map(|(sum, more)| sum + more);
         }
         let counts = sums.into_iter();
         let mut counts: Vec<RingKindCount> = counts

@@ -67,7 +67,7 @@ fn marks_have_the_profilers_names() {
         mark(From::DataLoader, unknown),
     ]);
     let mut frames = FrameTree::default();
-    let events = ring_events(&mut PythonRing::new(7, 0), &mut frames, &given);
+    let events = ring_events(&mut PythonRing::new(7, (0, 0)), &mut frames, &given);
     let expected = [
         "step function work",
         "Optimizer.step#work.step",
@@ -93,7 +93,7 @@ fn frames_of_two_processes_share_their_names() {
     let mut frames = FrameTree::default();
     let mut given = names();
     given.extend([frame(1, 0, 3), frame(2, 1, 4), pause(10, 20, 7, 2)]);
-    let first = ring_events(&mut PythonRing::new(7, 0), &mut frames, &given);
+    let first = ring_events(&mut PythonRing::new(7, (0, 0)), &mut frames, &given);
     // The other process saw them in another order, under other ids.
     let mut given = names();
     given.extend([
@@ -102,7 +102,7 @@ fn frames_of_two_processes_share_their_names() {
         frame(7, 6, 4),
         pause(30, 40, 8, 7),
     ]);
-    let second = ring_events(&mut PythonRing::new(8, 0), &mut frames, &given);
+    let second = ring_events(&mut PythonRing::new(8, (0, 0)), &mut frames, &given);
     let stack = |ring_events: &[RingEvent]| match ring_events.last() {
         Some(RingEvent::Record(Record::Pause(pause))) => pause.stack,
         other => panic!("a pause: {other:?}"),
@@ -119,7 +119,7 @@ fn frames_of_two_processes_share_their_names() {
 #[test]
 fn a_collection_in_which_the_process_died_is_unfinished() {
     let mut frames = FrameTree::default();
-    let mut ring = PythonRing::new(7, 0);
+    let mut ring = PythonRing::new(7, (0, 0));
     let given = [start(10, 7), pause(10, 20, 7, 0), start(30, 8)];
     assert_eq!(ring_events(&mut ring, &mut frames, &given).len(), 1);
     let mut left = Vec::new();
@@ -134,7 +134,7 @@ fn a_collection_in_which_the_process_died_is_unfinished() {
 
 #[test]
 fn lost_ends_do_not_make_collections_unfinished() {
-    let mut ring = PythonRing::new(7, 0);
+    let mut ring = PythonRing::new(7, (0, 0));
     ring_events(&mut ring, &mut FrameTree::default(), &[start(30, 8)]);
     let mut left = Vec::new();
     ring.ended(50, true, &mut left);
@@ -160,7 +160,7 @@ fn missed_collections_are_counted_and_reported() {
         },
     ];
     let stats = ring_events(
-        &mut PythonRing::new(7, 0),
+        &mut PythonRing::new(7, (0, 0)),
         &mut FrameTree::default(),
         &given,
     );
@@ -198,7 +198,7 @@ proptest! {
             decoded.extend(Raw::decode(words));
         }
         let expected = decoded.iter().filter(|raw| matches!(raw, Raw::Pause { .. })).count();
-        let stats = ring_events(&mut PythonRing::new(7, 0), &mut FrameTree::default(), &decoded);
+        let stats = ring_events(&mut PythonRing::new(7, (0, 0)), &mut FrameTree::default(), &decoded);
         let pauses = stats.iter().filter(|one| matches!(one, RingEvent::Record(Record::Pause(_))));
         prop_assert_eq!(pauses.count(), expected);
         for one in &stats {

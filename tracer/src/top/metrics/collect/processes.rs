@@ -2,6 +2,7 @@
 
 use super::FamilyWriter;
 use super::MetricValue;
+use super::MetricValue::Real;
 use super::MetricValue::Signed;
 use super::MetricValue::Whole;
 use super::MetricsFigures;
@@ -47,6 +48,8 @@ impl MetricsFigures {
             self.each(|one| Some((labels::process(one), self.unix(one.since_ns)))),
         )?;
         self.collections(page)?;
+        self.garbage(page)?;
+        self.heap_trend(page)?;
         self.settings(page)?;
         self.allocation(page)?;
         self.gpu_use(page)
@@ -73,6 +76,52 @@ impl MetricsFigures {
         self.plain(page, &families::PROCESS_UNCOLLECTABLE, |one| {
             Some(Whole(one.collections.uncollectable))
         })
+    }
+
+    fn garbage(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
+        let by_type = self.snapshot.processes.iter().flat_map(|one| {
+            let types = one.garbage.iter().flat_map(|garbage| &garbage.objects);
+            types.map(|(name, objects)| {
+                let name = labels::text("type", name);
+                (labels::with(&labels::process(one), name), Whole(*objects))
+            })
+        });
+        page.write(&families::PROCESS_GARBAGE, by_type)?;
+        self.plain(page, &families::PROCESS_GARBAGE_EXAMINED, |one| {
+            Some(Whole(one.garbage.as_ref()?.examined_collected))
+        })?;
+        self.plain(page, &families::PROCESS_FREED_SINCE_FREEZE, |one| {
+            Some(Whole(one.freeze?.freed_since))
+        })
+    }
+
+    fn heap_trend(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
+        let of = |figure: fn(&ProcessFigures) -> Option<MetricValue>| {
+            self.running(move |one| Some((labels::process(one), figure(one)?)))
+        };
+        page.write(
+            &families::PROCESS_HEAP_GROWING,
+            of(|one| {
+                let trend = one.heap_trend?;
+                Some(Whole((trend.objects_rise || trend.resident_rises).into()))
+            }),
+        )?;
+        page.write(
+            &families::PROCESS_HEAP_GROWTH,
+            of(|one| Some(Real(one.heap_trend?.objects_per_hour))),
+        )?;
+        page.write(
+            &families::PROCESS_MEMORY_GROWTH,
+            of(|one| Some(Real(one.heap_trend?.resident_bytes_per_hour?))),
+        )?;
+        page.write(
+            &families::PROCESS_MEMORY_LIMIT,
+            of(|one| Some(Whole(one.heap_trend?.memory_limit_bytes?))),
+        )?;
+        page.write(
+            &families::PROCESS_LIMIT_REACHED,
+            of(|one| Some(seconds(one.heap_trend?.reaches_limit_in_ns?))),
+        )
     }
 
     fn settings(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {

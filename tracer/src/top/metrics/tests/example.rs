@@ -106,6 +106,25 @@ fn training() -> ProcessFigures {
             all: true,
             at_ns: 0,
         }),
+        garbage: Some(GarbageFigures {
+            objects: [("cell", 1_200), ("torch.Tensor", 400), ("other", 7)]
+                .map(|(name, count)| (name.to_owned(), count))
+                .into(),
+            examined_collected: 1_500,
+            collected: 2_000,
+        }),
+        heap_trend: Some(TrendFigures {
+            objects_per_hour: 36_000.5,
+            objects_rise: true,
+            resident_bytes_per_hour: Some(1_073_741_824.0),
+            resident_rises: false,
+            memory_limit_bytes: Some(16 << 30),
+            reaches_limit_in_ns: Some(32_400 * SECOND),
+        }),
+        freeze: Some(FreezeFigures {
+            frozen_objects: 500_000,
+            freed_since: 31,
+        }),
         enabled: Some(true),
         thresholds: Some([2000, 10, 0]),
         pressure: Some(PressureFigures {

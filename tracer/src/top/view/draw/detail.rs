@@ -1,7 +1,9 @@
-//! Details of a process: pause lengths by generation, lines with the most GC time, steps, GPU.
+//! Details of a process: pause lengths by generation, lines with the most GC time, what the
+//! collector frees, steps, GPU.
 
 use super::ViewFrame;
 use super::bottom;
+use super::garbage;
 use super::histogram;
 use super::length;
 use super::log;
@@ -48,7 +50,8 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> us
     put_lines(buffer, below, strips);
     let (left, right) = halves(area);
     histogram::draw(buffer, left, &process.collections.histogram);
-    draw_lines(buffer, right, detail, frame.state.scrolled)
+    let garbage = garbage::lines(process, detail, usize::from(right.width));
+    draw_lines(buffer, right, (detail, garbage), frame.state.scrolled)
 }
 
 /// Lines that all details of the selected process need; 0 if none is selected.
@@ -57,7 +60,10 @@ pub(super) fn wanted(frame: &ViewFrame<'_>) -> u16 {
         return 0;
     };
     let detail = frame.snapshot.detail.as_ref();
-    let lines = detail.map(|detail| detail.lines.len() + 2);
+    let lines = detail.map(|detail| {
+        let garbage = garbage::lines(process, detail, 0).len();
+        detail.lines.len() + 2 + garbage
+    });
     let histogram = histogram::wanted(&process.collections.histogram);
     text::cells(lines.unwrap_or(histogram).max(histogram) + 1 + STRIPS)
 }
@@ -107,8 +113,13 @@ fn halves(area: Rect) -> (Rect, Rect) {
     (left, right)
 }
 
-/// Draws the table of lines. Returns the number of lines that can be scrolled away.
-fn draw_lines(buffer: &mut Buffer, area: Rect, detail: &ProcessDetail, scrolled: usize) -> usize {
+/// Draws the table of lines, and what the collector frees below it. Returns the number of lines that can be scrolled away.
+fn draw_lines(
+    buffer: &mut Buffer,
+    area: Rect,
+    (detail, garbage): (&ProcessDetail, Vec<Line<'static>>),
+    scrolled: usize,
+) -> usize {
     let heading = "GC TIME  PAUSES  LINE WITH MOST GC TIME";
     let (head, body) = top(area, 1);
     put(buffer, head, 0, styled(heading, theme::bold()));
@@ -126,6 +137,7 @@ fn draw_lines(buffer: &mut Buffer, area: Rect, detail: &ProcessDetail, scrolled:
     if rows.is_empty() {
         rows.push(Line::from(styled("No collection yet.", theme::dim())));
     }
+    rows.extend(garbage);
     put_scrolled(buffer, body, rows, scrolled)
 }
 

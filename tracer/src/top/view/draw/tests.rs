@@ -154,6 +154,16 @@ fn expanded() {
 }
 
 #[test]
+fn expanded_with_garbage() {
+    for size in [(80, 24), (120, 40), (200, 50)] {
+        let mut scene = Scene::new(figures::garbage(), size);
+        scene.press(KeyCode::Enter);
+        let name = format!("garbage_{}x{}", size.0, size.1);
+        insta::assert_snapshot!(name, scene.text());
+    }
+}
+
+#[test]
 fn filtered() {
     let mut scene = small();
     scene.type_text("/rank:2");

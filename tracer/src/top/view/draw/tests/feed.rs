@@ -134,6 +134,7 @@ fn beginning(pid: u32, rank: u32) -> [Record; 2] {
         .map(str::to_owned)
         .to_vec(),
         torch: None,
+        memory_limit_bytes: None,
         rank: Some(rank),
         interpreter: Some(Interpreter {
             version: "3.12.1".to_owned(),
@@ -235,6 +236,7 @@ fn pressure(pid: u32, end_ms: u64) -> Record {
         counts: Some([700, 4, 2]),
         arenas_mapped: Some(12),
         arenas_unmapped: Some(6),
+        resident_bytes: None,
     })
 }
 

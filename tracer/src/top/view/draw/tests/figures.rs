@@ -2,9 +2,15 @@
 
 use gctrace_analysis::live::CodeLine;
 use gctrace_analysis::live::CollectionCounts;
+use gctrace_analysis::live::CycleFigures;
+use gctrace_analysis::live::FreezeFigures;
+use gctrace_analysis::live::GarbageDetail;
+use gctrace_analysis::live::GarbageFigures;
 use gctrace_analysis::live::GpuBusy;
 use gctrace_analysis::live::GpuFigures;
 use gctrace_analysis::live::HeapObjects;
+use gctrace_analysis::live::KindFigures;
+use gctrace_analysis::live::KindName;
 use gctrace_analysis::live::LineFigures;
 use gctrace_analysis::live::LongPause;
 use gctrace_analysis::live::Notice;
@@ -19,6 +25,8 @@ use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotTotals;
 use gctrace_analysis::live::StepFigures;
 use gctrace_analysis::live::TimelineCell;
+use gctrace_analysis::live::TrendFigures;
+use gctrace_analysis::report::CycleShape;
 use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::StepSource;
 use gctrace_event::GcReason;
@@ -211,6 +219,7 @@ fn detail(pid: u32) -> ProcessDetail {
             })
             .collect(),
         other_lines: counted(21_000, 900 * MS),
+        garbage: None,
         steps: (0..48).map(step).collect(),
         step_basis: Some(StepSource::BackwardPass),
         timeline: (0..100).map(cell).collect(),
@@ -302,5 +311,64 @@ pub(super) fn hostile() -> Snapshot {
         });
     }
     snapshot.notes[1].message = "\x1b[5mblink\x07".to_owned();
+    snapshot
+}
+
+/// The same with what the collector frees, in a heap that grows after it was frozen.
+pub(super) fn garbage() -> Snapshot {
+    let mut snapshot = training();
+    let kind = |type_name: &str, function: Option<&str>| KindName {
+        type_name: type_name.to_owned(),
+        function: function.map(str::to_owned),
+        file: function.map(|_| "/home/a/train.py".to_owned()),
+        line: function.map(|_| 10),
+    };
+    let closure = Some("Trainer.step.<locals>.closure");
+    let counted = |kind, objects| KindFigures {
+        kind,
+        objects,
+        per_second: Some(objects as f64 / 60.0),
+    };
+    if let Some(detail) = &mut snapshot.detail {
+        detail.garbage = Some(GarbageDetail {
+            kinds: vec![
+                counted(kind("cell", closure), 72_000),
+                counted(kind("function", closure), 72_000),
+                counted(kind("torch.Tensor", None), 36_500),
+            ],
+            objects: 190_000,
+            cycles: Some(vec![CycleFigures {
+                edges: vec![
+                    (kind("cell", closure), ".cell_contents".to_owned()),
+                    (kind("function", closure), ".__closure__".to_owned()),
+                ],
+                shape: CycleShape::Closure,
+                count: 72_000,
+                objects: 180_500,
+                per_second: Some(1_200.0),
+            }]),
+        });
+        let pid = detail.pid;
+        let own = snapshot.processes.iter_mut().find(|own| own.pid == pid);
+        if let Some(process) = own {
+            process.garbage = Some(GarbageFigures {
+                objects: [("cell".to_owned(), 72_000)].into(),
+                examined_collected: 190_000,
+                collected: 760_000,
+            });
+            process.freeze = Some(FreezeFigures {
+                frozen_objects: 400_000,
+                freed_since: 31,
+            });
+            process.heap_trend = Some(TrendFigures {
+                objects_per_hour: 36_000.0,
+                objects_rise: true,
+                resident_bytes_per_hour: Some(f64::from(1 << 30)),
+                resident_rises: true,
+                memory_limit_bytes: Some(16 << 30),
+                reaches_limit_in_ns: Some(32_400 * SECOND),
+            });
+        }
+    }
     snapshot
 }

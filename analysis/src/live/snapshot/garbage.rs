@@ -1,0 +1,114 @@
+//! Figures of what the collector frees, and of how the heap grows.
+
+use crate::report::CycleShape;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Garbage of one process (`--garbage`), since the start of its recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct GarbageFigures {
+    /// Objects in the examined garbage by type: the 20 types seen first, and `other`, which counts
+    /// all others. No count decreases.
+    pub objects: BTreeMap<String, u64>,
+    /// Objects that examined collections freed.
+    pub examined_collected: u64,
+    /// Objects that all collections freed.
+    pub collected: u64,
+}
+
+impl GarbageFigures {
+    /// Key in `objects` of all types beyond the first.
+    pub const OTHER: &'static str = "other";
+}
+
+/// The garbage of the selected process in detail.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct GarbageDetail {
+    /// The kinds with the most objects, descending, at most ten.
+    pub kinds: Vec<KindFigures>,
+    /// Objects in the examined garbage.
+    pub objects: u64,
+    /// Cycles with the most objects, descending, at most five; absent if cycles were not examined
+    /// (`--garbage cycles`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<Vec<CycleFigures>>,
+}
+
+/// What objects have in common: their type and, if they belong to code, the code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KindName {
+    /// Qualified name of the type, with its module unless that is `builtins`; at most 256 bytes.
+    pub type_name: String,
+    /// The function or class that the objects belong to; absent if none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The file of that code; absent if none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Its line; absent if none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+/// Objects of one kind in the examined garbage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct KindFigures {
+    /// Their kind.
+    pub kind: KindName,
+    /// Their number.
+    pub objects: u64,
+    /// Their number per second in the garbage of all collections, inferred unless all were examined;
+    /// absent if it cannot be estimated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+}
+
+/// Cycles of one signature in the examined garbage.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CycleFigures {
+    /// The objects of the shortest cycle, and the name of the reference of each to the next, as
+    /// Python writes it; empty if unknown. The last refers to the first.
+    pub edges: Vec<(KindName, String)>,
+    /// Kind of the cycle.
+    pub shape: CycleShape,
+    /// Number of such cycles.
+    pub count: u64,
+    /// Objects in them or held by them.
+    pub objects: u64,
+    /// Their number per second in the garbage of all collections, as in `kinds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+}
+
+/// How the heap of a process grows, inferred from what its full collections leave: see `trend` in
+/// the report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct TrendFigures {
+    /// Objects per hour, by the Theil-Sen slope.
+    pub objects_per_hour: f64,
+    /// Whether that is more than chance.
+    pub objects_rise: bool,
+    /// Bytes of resident memory per hour; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident_bytes_per_hour: Option<f64>,
+    /// Whether that is more than chance.
+    pub resident_rises: bool,
+    /// Memory that the process may use, in bytes; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
+    /// Time from the last full collection until resident memory reaches that limit, in ns,
+    /// predicted; absent unless it rises.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reaches_limit_in_ns: Option<u64>,
+}
+
+/// What is still freed after the heap was frozen (`gc.freeze()`), inferred from full collections
+/// that go through much less than before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FreezeFigures {
+    /// Objects that were frozen.
+    pub frozen_objects: u64,
+    /// Objects that automatic collections freed since.
+    pub freed_since: u64,
+}

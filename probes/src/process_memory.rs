@@ -1,0 +1,114 @@
+//! How much memory a process uses, and how much it may use.
+//!
+//! Owns where Linux reports it: `/proc/PID/statm`, `/proc/meminfo`, and the limits of the process's
+//! cgroups, version 2 and 1 (cgroups(7)). What cannot be read is unknown.
+
+use std::path::Path;
+
+/// Resident memory of a process, in bytes: the second number of `/proc/PID/statm`, in pages
+/// (proc_pid_statm(5)). `None` if it cannot be read.
+#[must_use]
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+    let page_bytes = u64::try_from(page.ok()??).ok()?;
+    // One that exited and was not reaped has none, which says nothing of the time before.
+    pages.checked_mul(page_bytes).filter(|bytes| *bytes > 0)
+}
+
+/// Memory that a process may use, in bytes: the smallest limit of its cgroups and those above them,
+/// or the memory of the machine if that is less. `None` if its cgroup is not visible from here.
+#[must_use]
+pub fn limit_bytes(pid: u32) -> Option<u64> {
+    let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let machine = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let machine_bytes = memory_total_bytes(&machine)?;
+    let limits = cgroup_limits(&cgroups, Path::new("/sys/fs/cgroup"))?;
+    Some(limits.into_iter().fold(machine_bytes, u64::min))
+}
+
+/// `MemTotal` of `/proc/meminfo`, in bytes.
+fn memory_total_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The limits of the memory cgroup in `/proc/PID/cgroup`, and of those above it. `None` if it is
+/// outside of the cgroup namespace that is mounted here.
+fn cgroup_limits(cgroups: &str, mounted: &Path) -> Option<Vec<u64>> {
+    let mut limits = Vec::new();
+    for line in cgroups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let (folder, file) = match controllers {
+            "" => (mounted.to_owned(), "memory.max"),
+            _ if controllers.split(',').any(|own| own == "memory") => {
+                (mounted.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        if path.split('/').any(|part| part == "..") {
+            return None;
+        }
+        let own = folder.join(path.trim_start_matches('/'));
+        let visible = own
+            .ancestors()
+            .take_while(|above| above.starts_with(&folder));
+        limits.extend(visible.filter_map(|above| {
+            let text = std::fs::read_to_string(above.join(file)).ok()?;
+            // "max": none.
+            text.trim().parse::<u64>().ok()
+        }));
+    }
+    Some(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_uses_memory_and_less_than_it_may() {
+        let own = resident_bytes(std::process::id()).unwrap();
+        assert!(own > 100_000, "{own}");
+        match limit_bytes(std::process::id()) {
+            Some(limit) => assert!(own < limit, "{own} of {limit}"),
+            None => eprintln!("skipped: the cgroup of this process is not visible"),
+        }
+        assert_eq!(resident_bytes(u32::MAX), None);
+        assert_eq!(limit_bytes(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_smallest_limit_of_the_cgroups_above_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("kubepods/pod1/container");
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::write(own.join("memory.max"), "max\n").unwrap();
+        let pod = dir.path().join("kubepods/pod1/memory.max");
+        std::fs::write(pod, "17179869184\n").unwrap();
+        let old = dir.path().join("memory/a");
+        std::fs::create_dir_all(&old).unwrap();
+        std::fs::write(old.join("memory.limit_in_bytes"), "4096\n").unwrap();
+        let limits = |cgroups: &str| cgroup_limits(cgroups, dir.path());
+        assert_eq!(
+            limits("0::/kubepods/pod1/container\n"),
+            Some(vec![17_179_869_184])
+        );
+        assert_eq!(limits("5:cpu,memory:/a\n4:pids:/b\n"), Some(vec![4096]));
+        assert_eq!(limits("0::/../other\n"), None, "in another namespace");
+        assert_eq!(limits("0::/\n"), Some(Vec::new()));
+        assert_eq!(limits("nonsense"), None);
+    }
+
+    #[test]
+    fn memory_of_the_machine() {
+        let text = "MemFree: 1 kB\nMemTotal:       16310716 kB\nBuffers: 3 kB\n";
+        assert_eq!(memory_total_bytes(text), Some(16_310_716 * 1024));
+        assert_eq!(memory_total_bytes("MemTotal: many kB"), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! What the collector frees in the selected process, and whether its heap grows, below its lines.
+
+use super::plain;
+use super::styled;
+use crate::render::cycles;
+use crate::top::view::text;
+use crate::top::view::theme;
+use crate::units;
+use gctrace_analysis::live::CycleFigures;
+use gctrace_analysis::live::KindName;
+use gctrace_analysis::live::ProcessDetail;
+use gctrace_analysis::live::ProcessFigures;
+use gctrace_analysis::live::TrendFigures;
+use gctrace_analysis::report::GarbageEdge;
+use ratatui::text::Line;
+
+/// Characters before a kind or a cycle.
+const BEFORE: usize = 17;
+
+/// All lines, for a pane of `width` columns; empty if nothing is known.
+pub(super) fn lines(
+    process: &ProcessFigures,
+    detail: &ProcessDetail,
+    width: usize,
+) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    lines.extend(process.heap_trend.iter().flat_map(growth));
+    if let Some(freeze) = process.freeze.filter(|freeze| freeze.freed_since > 0) {
+        lines.push(format!(
+            "Froze its heap, yet freed {} (inferred)",
+            text::brief_count(freeze.freed_since)
+        ));
+    }
+    let alarm = |line: String| Line::from(styled(text::cut(&line, width), theme::warning()));
+    let mut lines: Vec<Line<'static>> = lines.into_iter().map(alarm).collect();
+    if let Some(garbage) = &detail.garbage {
+        let heading = format!(
+            "OBJECTS      /S  WHAT THE COLLECTOR FREES{}",
+            share(process)
+        );
+        lines.push(Line::from(styled(
+            text::cut(&heading, width),
+            theme::bold(),
+        )));
+        let room = text::rest(width, BEFORE);
+        for own in &garbage.kinds {
+            lines.push(row(own.objects, own.per_second, &kind(&own.kind), room));
+        }
+        if garbage.cycles.as_ref().is_some_and(|own| !own.is_empty()) {
+            let heading = text::cut(" CYCLES      /S  OF", width);
+            lines.push(Line::from(styled(heading, theme::bold())));
+        }
+        for own in garbage.cycles.iter().flatten() {
+            lines.push(row(own.count, own.per_second, &cycle(own), room));
+        }
+    }
+    if !lines.is_empty() {
+        lines.insert(0, Line::default());
+    }
+    lines
+}
+
+/// The share of freed objects that was examined, unless it is all of them.
+fn share(process: &ProcessFigures) -> String {
+    let garbage = process.garbage.as_ref();
+    let part = garbage.filter(|own| own.examined_collected < own.collected);
+    part.map_or(String::new(), |own| {
+        let ratio = own.examined_collected as f64 / own.collected.max(1) as f64;
+        format!(" ({} EXAMINED)", units::percent(ratio))
+    })
+}
+
+fn row(count: u64, per_second: Option<f64>, what: &str, room: usize) -> Line<'static> {
+    let count = text::fill(&text::brief_count(count), 7, false);
+    let rate = per_second.map_or_else(|| "-".to_owned(), text::short_rate);
+    let rate = text::fill(&rate, 7, false);
+    let what = text::cut(&text::clean(what), room);
+    Line::from(vec![plain(format!("{count} {rate}  {what}"))])
+}
+
+/// `train.py:10`, if the kind belongs to code.
+fn place(kind: &KindName) -> Option<String> {
+    let file = kind.file.as_deref()?;
+    let name = file.rsplit('/').next().unwrap_or(file);
+    Some(match kind.line {
+        Some(line) => format!("{name}:{line}"),
+        None => name.to_owned(),
+    })
+}
+
+/// A kind, file and number first.
+fn kind(kind: &KindName) -> String {
+    let parts = [
+        place(kind),
+        Some(kind.type_name.clone()),
+        kind.function.clone(),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    parts.join(" ")
+}
+
+/// The line of a cycle if it has one, its kind and its objects.
+fn cycle(cycle: &CycleFigures) -> String {
+    let edges = cycle.edges.iter().map(|(kind, name)| GarbageEdge {
+        type_name: kind.type_name.clone(),
+        function: kind.function.clone(),
+        file: kind.file.clone(),
+        line: kind.line,
+        name: Some(name.clone()),
+    });
+    let edges: Vec<GarbageEdge> = edges.collect();
+    let place = cycle.edges.iter().find_map(|(kind, _)| place(kind));
+    let place = place.map_or(String::new(), |place| format!("{place} "));
+    let shape = cycles::shape(cycle.shape);
+    format!("{place}{shape}: {}", cycles::path(&edges))
+}
+
+/// That the heap grows, and until when; empty unless it does.
+fn growth(trend: &TrendFigures) -> Vec<String> {
+    let objects = trend.objects_rise.then(|| {
+        let count = text::brief_count(trend.objects_per_hour.max(0.0) as u64);
+        format!("{count} objects/h")
+    });
+    let resident = trend
+        .resident_bytes_per_hour
+        .filter(|_| trend.resident_rises);
+    let resident = resident.map(|bytes| format!("{}/h", text::memory(bytes.max(0.0) as u64)));
+    let grown: Vec<String> = objects.into_iter().chain(resident).collect();
+    if grown.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![format!("Heap grows {} (inferred)", grown.join(", "))];
+    if let Some((in_ns, limit)) = trend.reaches_limit_in_ns.zip(trend.memory_limit_bytes) {
+        lines.push(format!(
+            "reaches {} in {} (predicted)",
+            text::memory(limit),
+            text::elapsed(in_ns)
+        ));
+    }
+    lines
+}

@@ -1,0 +1,199 @@
+//! `gctrace heap show`, `why`, `dominators`, `diff` and `gctrace export` on heaps of real programs
+//! with known leaks. Needs no privileges: tests/python/gcheap.py writes the heaps.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::process::Output;
+use std::sync::LazyLock;
+use test_kit::interpreters::any_python;
+use test_kit::interpreters::root;
+use test_kit::limit::WithTimeout as _;
+
+/// The heaps of tests/python/leaks.py, and what the interpreter says of the last one.
+static LEAKS: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new(any_python())
+        .arg(root().join("tests/python/leaks.py"))
+        .arg(folder.path())
+        .output_in_time()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    folder
+});
+
+fn gctrace(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gctrace"))
+        .args(arguments)
+        .current_dir(LEAKS.path())
+        .output_in_time()
+        .unwrap()
+}
+
+fn answer(arguments: &[&str]) -> Value {
+    let output = gctrace(&[&["heap"], arguments, &["--json"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn truth() -> Value {
+    let text = std::fs::read(LEAKS.path().join("truth.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn places(groups: &Value) -> Vec<&str> {
+    let groups = groups.as_array().unwrap().iter();
+    groups.filter_map(|group| group["place"].as_str()).collect()
+}
+
+#[test]
+fn objects_are_those_of_the_interpreter() {
+    let (answer, truth) = (answer(&["show", "-n", "1000", "c.gcheap"]), truth());
+    let heap = &answer["heaps"][0];
+    assert_eq!(heap["tracked"], truth["tracked"]);
+    assert_eq!(heap["contradictions"], 0, "{heap}");
+    assert_eq!(heap["garbage"]["objects"], truth["garbage"], "{heap}");
+    let types = answer["show"]["types"].as_array().unwrap();
+    let of = |name: &str| types.iter().find(|row| row["type_name"] == name).unwrap();
+    assert_eq!(of("__main__.Batch")["all"]["objects"], truth["batches"]);
+    assert_eq!(of("__main__.Node")["garbage"]["objects"], 3);
+}
+
+#[test]
+fn leaks_are_found_where_they_are() {
+    let answer = answer(&["dominators", "c.gcheap"]);
+    let suspects = &answer["dominators"]["suspects"];
+    let found: Vec<(&str, &str)> = suspects
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|own| {
+            (
+                own["holder"].as_str().unwrap(),
+                own["place"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let holds = |holder: &str, place: &str| {
+        found
+            .iter()
+            .any(|(own, at)| *own == holder && at.contains(place))
+    };
+    assert!(
+        holds("default_argument", "collect.__defaults__[0]"),
+        "{found:?}"
+    );
+    assert!(holds("lru_cache", "load"), "{found:?}");
+    assert!(holds("class_attribute", "Model.seen"), "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
+fn paths_lead_to_what_holds_objects() {
+    let batches = answer(&["why", "Batch", "c.gcheap"]);
+    let groups = &batches["why"]["groups"];
+    assert_eq!(groups[0]["count"]["objects"], 1000);
+    assert_eq!(groups[0]["example"]["root"], "module __main__");
+    assert!(
+        places(groups)[0].contains("collect.__defaults__[0]["),
+        "{groups}"
+    );
+    assert_eq!(batches["why"]["found"]["objects"], truth()["batches"]);
+    let ring = answer(&["why", "Node", "c.gcheap"]);
+    assert_eq!(ring["why"]["groups"][0]["held"], "nothing");
+    let steps = ring["why"]["groups"][0]["example"]["steps"]
+        .as_array()
+        .unwrap();
+    let nodes = steps
+        .iter()
+        .filter(|step| step["object"]["type_name"] == "__main__.Node");
+    assert_eq!(nodes.count(), 3, "the whole ring");
+    // By the address of one of them, as people would look it up.
+    let address = steps[0]["object"]["address"].as_str().unwrap();
+    assert_eq!(
+        answer(&["why", address, "c.gcheap"])["why"]["found"]["objects"],
+        1
+    );
+}
+
+#[test]
+fn what_was_born_between_heaps_is_counted_with_its_owner() {
+    let two = answer(&["diff", "a.gcheap", "b.gcheap"]);
+    let three = answer(&["diff", "a.gcheap", "b.gcheap", "c.gcheap"]);
+    for (diff, heaps) in [(&two, 2), (&three, 3)] {
+        let types = diff["diff"]["types"].as_array().unwrap();
+        let batch = types
+            .iter()
+            .find(|row| row["type_name"] == "__main__.Batch")
+            .unwrap();
+        assert_eq!(batch["born"]["objects"], 500, "{batch}");
+        assert_eq!(batch["heaps"].as_array().unwrap().len(), heaps);
+        let owner = &diff["diff"]["owners"][0];
+        assert!(
+            owner["place"]
+                .as_str()
+                .unwrap()
+                .contains("collect.__defaults__[0]"),
+            "{owner}"
+        );
+    }
+    let same = answer(&["diff", "a.gcheap", "a.gcheap"]);
+    assert_eq!(same["diff"]["born"]["objects"], 0);
+    assert_eq!(same["diff"]["gone"]["objects"], 0);
+}
+
+#[test]
+fn heaps_are_exported() {
+    let export = |options: &[&str], file: &str| {
+        let output = gctrace(&[&["export", "c.gcheap", "-f", "-o", file], options].concat());
+        assert!(output.status.success(), "{output:?}");
+        std::fs::read_to_string(LEAKS.path().join(file)).unwrap()
+    };
+    let snapshot: Value = serde_json::from_str(&export(&[], "c.heapsnapshot")).unwrap();
+    let objects = answer(&["show", "c.gcheap"])["heaps"][0]["objects"]
+        .as_u64()
+        .unwrap();
+    assert!(snapshot["snapshot"]["node_count"].as_u64().unwrap() > objects);
+    let ring = export(&["--cycle", "Node"], "ring.svg");
+    assert_eq!(ring.matches(">__main__.Node</text>").count(), 3, "{ring}");
+    assert!(ring.contains("(garbage)") && ring.ends_with("</svg>\n"));
+    let path = export(&["--path", "Batch"], "path.svg");
+    assert!(
+        path.contains(">module</text>") && path.contains(">__main__</text>"),
+        "{path}"
+    );
+    let dot = export(&["--cycle", "Node"], "ring.dot");
+    assert!(
+        dot.starts_with("digraph heap {") && dot.contains("->"),
+        "{dot}"
+    );
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let error = |arguments: &[&str]| {
+        let output = gctrace(arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(error(&["heap", "show", "missing.gcheap"]).contains("cannot open missing.gcheap"));
+    assert!(error(&["heap", "show", "truth.json"]).contains("not a heap"));
+    assert!(error(&["heap", "diff", "b.gcheap", "a.gcheap"]).contains("oldest heap first"));
+    assert!(error(&["heap", "why", "batc", "a.gcheap"]).contains("there are __main__.Batch"));
+    assert!(
+        error(&["heap", "why", "0x10", "a.gcheap"]).contains("no object of the heap is at 0x10")
+    );
+    assert!(error(&["export", "a.gcheap", "-o", "x.svg"]).contains("--path TYPE|ADDRESS"));
+    assert!(error(&["export", "a.gcheap", "-o", "x.txt"]).contains("--format heapsnapshot"));
+    assert!(error(&["export", "truth.json", "-o", "x.dot"]).contains("are for heaps"));
+    cut(Path::new("a.gcheap"));
+    assert!(error(&["heap", "show", "cut.gcheap"]).contains("incomplete"));
+}
+
+/// Writes half a heap as `cut.gcheap`.
+fn cut(heap: &Path) {
+    let bytes = std::fs::read(LEAKS.path().join(heap)).unwrap();
+    std::fs::write(LEAKS.path().join("cut.gcheap"), &bytes[..bytes.len() / 2]).unwrap();
+}

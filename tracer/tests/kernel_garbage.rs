@@ -1,0 +1,422 @@
+//! Kernel tier: what probes see collections free, against what the interpreter says of itself.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+use test_kit::interpreters;
+use test_kit::interpreters::Python;
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::Pause;
+use test_kit::recording::Trace;
+
+macro_rules! on_interpreters {
+    ($($test:ident => $name:literal,)*) => {$(
+        #[test]
+        fn $test() {
+            check(stringify!($test), $name);
+        }
+    )*};
+}
+
+on_interpreters! {
+    system_python => "system-3.11",
+    cpython_3_8 => "pyenv-3.8",
+    cpython_3_9 => "pyenv-3.9",
+    cpython_3_10 => "pyenv-3.10",
+    cpython_3_11 => "pyenv-3.11",
+    cpython_3_12 => "pyenv-3.12",
+    cpython_3_13 => "pyenv-3.13",
+    debian_3_13 => "debian-3.13",
+    debian_3_13_shared => "debian-3.13-shared",
+    debian_3_14 => "debian-3.14",
+    debian_3_14_shared => "debian-3.14-shared",
+    debian_3_15 => "debian-3.15",
+    debian_3_15_shared => "debian-3.15-shared",
+    incremental_3_14 => "manylinux-3.14-incremental",
+    manylinux_3_15 => "manylinux-3.15",
+}
+
+/// The collections of one list of garbage each.
+struct Recorded {
+    trace: Trace,
+    truth: Vec<Value>,
+    _place: TempDir,
+}
+
+/// A garbage record, with its kinds resolved.
+struct Examined {
+    pid: u64,
+    at_ns: u64,
+    args: Value,
+    /// Objects and bytes by type, function, file and line, as the script writes them.
+    kinds: BTreeMap<String, (u64, Option<u64>)>,
+}
+
+impl Examined {
+    fn objects(&self) -> u64 {
+        self.args["objects"].as_u64().unwrap()
+    }
+
+    /// Objects and bytes of a type.
+    fn of_type(&self, name: &str) -> (u64, Option<u64>) {
+        let of = |kind: &str| serde_json::from_str::<Value>(kind).unwrap()[0] == name;
+        let found = self.kinds.iter().filter(|(kind, _)| of(kind));
+        found.fold((0, Some(0)), |(objects, bytes), (_, count)| {
+            let sum = bytes.zip(count.1).map(|(one, other)| one + other);
+            (objects + count.0, sum)
+        })
+    }
+}
+
+impl Recorded {
+    /// Records a section of the script, every list of garbage examined.
+    fn new(python: &Python, section: &[&str]) -> Self {
+        Self::with(python, section, &["--garbage-budget", "100"])
+    }
+
+    fn with(python: &Python, section: &[&str], options: &[&str]) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let script = recording::scripts().join("freed.py");
+        let mut line = vec!["--mode", "ebpf", "-o", "trace.json"];
+        line.extend(options);
+        line.extend(["--", python.path.to_str().unwrap()]);
+        line.extend([script.to_str().unwrap(), "truth.json"]);
+        line.extend(section);
+        let output = recording::gctrace(&line, place.path());
+        assert!(output.status.success(), "{section:?}: {output:?}");
+        let mut truth = list(&place.path().join("truth.json"));
+        let child = place.path().join("truth.json.child");
+        if child.exists() {
+            truth.extend(list(&child));
+        }
+        Self {
+            trace: Trace::read(&place.path().join("trace.json")),
+            truth,
+            _place: place,
+        }
+    }
+
+    fn examined(&self) -> Vec<Examined> {
+        let named = |name: &'static str| {
+            let events = self.trace.events.iter();
+            events.filter(move |event| event["name"] == name)
+        };
+        let mut kinds = HashMap::new();
+        for kind in named("gctrace_object_kind") {
+            let args = &kind["args"];
+            let words = ["type_name", "function", "file", "line"].map(|name| args[name].clone());
+            let known = kinds.insert((kind["pid"].as_u64(), args["id"].as_u64()), words);
+            assert!(known.is_none(), "a kind is written once: {kind}");
+        }
+        let resolved = |event: &Value| {
+            let mut found: BTreeMap<String, (u64, Option<u64>)> = BTreeMap::new();
+            for count in event["args"]["kinds"].as_array().unwrap() {
+                let key = (event["pid"].as_u64(), count["kind"].as_u64());
+                let words = kinds.get(&key).expect("a kind written before");
+                let name = python_json(words);
+                let value = (count["objects"].as_u64().unwrap(), count["bytes"].as_u64());
+                assert!(found.insert(name, value).is_none(), "{event}");
+            }
+            Examined {
+                pid: event["pid"].as_u64().unwrap(),
+                at_ns: recording::nanoseconds(&event["ts"]),
+                args: event["args"].clone(),
+                kinds: found,
+            }
+        };
+        named("gctrace_garbage").map(resolved).collect()
+    }
+
+    /// The records of an interval of the truth.
+    fn within<'a>(&self, examined: &'a [Examined], interval: &Value) -> Vec<&'a Examined> {
+        let time = |name: &str| interval[name].as_u64().unwrap();
+        let (begin, end) = (time("begin"), time("end"));
+        let own = examined
+            .iter()
+            .filter(|one| Some(one.pid) == interval["pid"].as_u64());
+        own.filter(|one| (begin..=end).contains(&one.at_ns))
+            .collect()
+    }
+
+    /// In each interval what was examined is what was collected.
+    fn assert_sums(&self, section: &str) {
+        let examined = self.examined();
+        assert!(!self.truth.is_empty());
+        for interval in &self.truth {
+            let sum: u64 = self
+                .within(&examined, interval)
+                .iter()
+                .map(|one| one.objects())
+                .sum();
+            let collected = interval["collected"].as_u64().unwrap();
+            // What its parent began, a child completes; its own list is another one.
+            let forked = interval["forked"] == true && sum == 0;
+            assert!(sum == collected || forked, "{section}: {sum} of {interval}");
+        }
+    }
+
+    /// Each pause that freed something has a record, and no other has one.
+    fn assert_pauses(&self, section: &str) {
+        let examined = self.examined();
+        let mut matched = 0;
+        for pause in self.trace.pauses() {
+            let own = examined.iter().filter(|one| is_of(one, &pause));
+            let own: Vec<u64> = own.map(Examined::objects).collect();
+            matched += own.len();
+            let collected = pause.number("collected").unwrap_or(0);
+            let expected = if collected > 0 { 1 } else { 0 };
+            assert_eq!(own.len(), expected, "{section}: {pause:?}");
+            // A weak reference that dies in a list is counted in the collector's sum (3.11).
+            let sum: u64 = own.iter().sum();
+            assert!(collected.abs_diff(sum) <= 1, "{section}: {sum}, {pause:?}");
+        }
+        assert_eq!(matched, examined.len(), "{section}");
+    }
+}
+
+fn is_of(examined: &Examined, pause: &Pause) -> bool {
+    examined.pid == pause.pid && (pause.start_ns..=pause.end_ns).contains(&examined.at_ns)
+}
+
+fn list(path: &Path) -> Vec<Value> {
+    recording::json(path).as_array().unwrap().clone()
+}
+
+/// As Python's json writes a list.
+fn python_json(words: &[Value]) -> String {
+    let words: Vec<String> = words.iter().map(Value::to_string).collect();
+    format!("[{}]", words.join(", "))
+}
+
+/// The interpreter, if recording is possible.
+fn python(test: &str, name: &str) -> Option<Python> {
+    recording::privileged(test)
+        .then(|| interpreters::python(test, name))
+        .flatten()
+}
+
+fn check(test: &str, name: &str) {
+    let Some(python) = python(test, name) else {
+        return;
+    };
+    kinds_are_those_of_saveall(&python);
+    for section in ["automatic", "freeze", "interpreter"] {
+        let recorded = Recorded::new(&python, &[section]);
+        if section == "interpreter" && recorded.truth.is_empty() {
+            interpreters::skip(test, "this build has no module for subinterpreters");
+            continue;
+        }
+        recorded.assert_sums(section);
+        recorded.assert_pauses(section);
+        recorded.trace.assert_nothing_lost();
+    }
+    classes_that_died_are_not_mistaken(&python);
+    a_child_reports_its_own_garbage(&python);
+}
+
+fn kinds_are_those_of_saveall(python: &Python) {
+    let recorded = Recorded::new(python, &["kinds"]);
+    recorded.assert_sums("kinds");
+    recorded.trace.assert_nothing_lost();
+    let [interval] = &recorded.truth[..] else {
+        panic!("{:?}", recorded.truth);
+    };
+    let examined = recorded.examined();
+    let [one] = recorded.within(&examined, interval)[..] else {
+        panic!("{}: one collection", python.name);
+    };
+    let expected: BTreeMap<String, u64> =
+        serde_json::from_value(interval["kinds"].clone()).unwrap();
+    let seen = one
+        .kinds
+        .iter()
+        .map(|(kind, (count, _))| (kind.clone(), *count));
+    let seen: BTreeMap<String, u64> = seen.collect();
+    assert_eq!(seen, expected, "{}", python.name);
+    let sizes = interval["sizes"].as_object().unwrap();
+    assert!(sizes.len() > 2, "{sizes:?}");
+    for (name, bytes) in sizes {
+        let (_, seen) = one.of_type(name);
+        assert_eq!(seen, bytes.as_u64(), "{}: {name}", python.name);
+    }
+}
+
+fn classes_that_died_are_not_mistaken(python: &Python) {
+    let recorded = Recorded::new(python, &["classes"]);
+    recorded.assert_sums("classes");
+    let examined = recorded.examined();
+    for interval in &recorded.truth {
+        let [one] = recorded.within(&examined, interval)[..] else {
+            panic!("{}: {interval}", python.name);
+        };
+        let (objects, _) = one.of_type(interval["type"].as_str().unwrap());
+        assert_eq!(objects, 1, "{}: {interval} {:?}", python.name, one.kinds);
+    }
+}
+
+fn a_child_reports_its_own_garbage(python: &Python) {
+    let recorded = Recorded::new(python, &["fork"]);
+    recorded.assert_sums("fork");
+    let mut pids: Vec<_> = recorded
+        .truth
+        .iter()
+        .map(|one| one["pid"].as_u64())
+        .collect();
+    pids.dedup();
+    assert_eq!(pids.len(), 2, "{:?}", recorded.truth);
+}
+
+/// An interpreter for tests that do not depend on its version.
+fn any(test: &str) -> Option<(Python, TempDir)> {
+    let python = python(test, "pyenv-3.12").or_else(|| python(test, "system-3.11"))?;
+    Some((python, tempfile::tempdir().unwrap()))
+}
+
+#[test]
+fn a_list_of_a_million_is_walked_and_a_longer_one_is_counted_as_lost() {
+    let test = "a_list_of_a_million_is_walked_and_a_longer_one_is_counted_as_lost";
+    let Some((python, _)) = any(test) else {
+        return;
+    };
+    let recorded = Recorded::new(&python, &["linked", "1000000"]);
+    recorded.assert_sums("linked");
+    recorded.trace.assert_nothing_lost();
+    let recorded = Recorded::new(&python, &["linked", "1100000"]);
+    let examined = recorded.examined();
+    assert!(recorded.within(&examined, &recorded.truth[0]).is_empty());
+    let lost = &recorded.trace.end()["lost"];
+    let what = "garbage of collections: more than 1,048,576 objects";
+    assert_eq!(lost[what], 1, "{lost}");
+}
+
+#[test]
+fn a_budget_examines_some_and_loses_nothing() {
+    let test = "a_budget_examines_some_and_loses_nothing";
+    let Some((python, _)) = any(test) else {
+        return;
+    };
+    let recorded = Recorded::with(&python, &["automatic"], &["--garbage-budget", "0.01"]);
+    recorded.trace.assert_nothing_lost();
+    let examined = recorded.examined();
+    let freed = recorded.trace.pauses();
+    let freed = freed
+        .iter()
+        .filter(|pause| pause.number("collected") > Some(0))
+        .count();
+    assert!(
+        !examined.is_empty() && examined.len() < freed / 2,
+        "{} of {freed}",
+        examined.len()
+    );
+    // What is examined is examined as a whole.
+    for pause in recorded.trace.pauses() {
+        for one in examined.iter().filter(|one| is_of(one, &pause)) {
+            assert_eq!(Some(one.objects()), pause.number("collected"));
+        }
+    }
+}
+
+#[test]
+fn it_can_be_turned_off_and_follows_min_pause() {
+    let test = "it_can_be_turned_off_and_follows_min_pause";
+    let Some((python, _)) = any(test) else {
+        return;
+    };
+    let recorded = Recorded::with(&python, &["automatic"], &["--garbage", "off"]);
+    assert!(recorded.examined().is_empty());
+    let options = ["--garbage-budget", "100", "--min-pause", "1s"];
+    let recorded = Recorded::with(&python, &["automatic"], &options);
+    assert!(recorded.trace.pauses().is_empty() && recorded.examined().is_empty());
+}
+
+#[test]
+fn cycles_need_the_library() {
+    let test = "cycles_need_the_library";
+    let Some((python, _)) = any(test) else {
+        return;
+    };
+    let recorded = Recorded::with(&python, &["automatic"], &["--garbage", "cycles"]);
+    let notes = recorded.trace.named("gctrace_note");
+    let text = format!("{notes:?}");
+    assert!(
+        text.contains("in-process recording (--mode both)"),
+        "{text}"
+    );
+    assert!(
+        recorded
+            .examined()
+            .iter()
+            .all(|one| one.args["cycles"].is_null())
+    );
+}
+
+#[test]
+fn free_threaded_builds_are_named() {
+    let test = "free_threaded_builds_are_named";
+    for name in ["manylinux-3.13t", "manylinux-3.14t", "manylinux-3.15t"] {
+        let Some(python) = python(test, name) else {
+            continue;
+        };
+        let recorded = Recorded::new(&python, &["automatic"]);
+        assert!(recorded.examined().is_empty());
+        let text = format!("{:?}", recorded.trace.named("gctrace_note"));
+        let sentence = "what collections free is not recorded: a free-threaded collector";
+        assert_eq!(text.matches(sentence).count(), 1, "{text}");
+    }
+}
+
+/// Killed while garbage is examined all the time, gctrace leaves the program running.
+#[test]
+fn the_program_survives_gctrace() {
+    let test = "the_program_survives_gctrace";
+    let Some((python, place)) = any(test) else {
+        return;
+    };
+    let truth: PathBuf = place.path().join("truth.json");
+    let mut program = Command::new(&python.path)
+        .arg(recording::scripts().join("freed.py"))
+        .arg(&truth)
+        .arg("endless")
+        .spawn()
+        .unwrap();
+    for _ in 0..3 {
+        let pid = program.id().to_string();
+        let mut gctrace = Command::new(recording::binary())
+            .args([
+                "record",
+                "--garbage-budget",
+                "100",
+                "-o",
+                "trace.json",
+                "-p",
+                &pid,
+            ])
+            .current_dir(place.path())
+            .spawn()
+            .unwrap();
+        recording::wait_until("a record of garbage", || {
+            let text = std::fs::read_to_string(place.path().join("trace.json"));
+            text.is_ok_and(|text| text.contains("gctrace_garbage"))
+        });
+        gctrace.kill().unwrap();
+        gctrace.wait().unwrap();
+        std::fs::remove_file(place.path().join("trace.json")).unwrap();
+    }
+    // It still collects: it replaces its file once more.
+    std::fs::remove_file(&truth).unwrap();
+    recording::wait_until("another round", || truth.exists());
+    std::fs::write(place.path().join("truth.json.stop"), "").unwrap();
+    assert!(program.status_in_time().unwrap().success());
+}

@@ -6,6 +6,7 @@
 pub(crate) mod allocations;
 pub(crate) mod counters;
 pub(crate) mod cuda;
+pub(crate) mod examining;
 pub(crate) mod freeze;
 pub(crate) mod garbage;
 pub(crate) mod gpu_samples;

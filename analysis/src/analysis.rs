@@ -15,6 +15,7 @@ pub use self::process_stacks::WeightedStack;
 pub(crate) use self::trace_state::TraceState;
 use self::unlisted::UnlistedProcesses;
 pub(crate) use self::unlisted::UnlistedSums;
+use crate::accumulate::examining::ExaminingCosts;
 use crate::accumulate::pause_sums::generation_index;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process::ProcessState;
@@ -78,6 +79,7 @@ struct CurrentTrace {
     frames: TraceFrames,
     gpu: TimelineCollector,
     deferred: DeferredCollections,
+    examining: ExaminingCosts,
     /// First and last time of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
@@ -133,7 +135,8 @@ impl Analysis {
             return;
         };
         match item {
-            DecodedItem::Record(Record::Pause(pause)) => {
+            DecodedItem::Record(Record::Pause(mut pause)) => {
+                self.current.examining.without(&mut pause);
                 trace.see(pause.start_ns, pause.end_ns);
                 if self.is_unlisted(pause.pid) {
                     return self.add_unlisted_pause(&pause);
@@ -145,6 +148,9 @@ impl Analysis {
                 }
             }
             DecodedItem::Record(record) => {
+                if let Record::Garbage(garbage) = &record {
+                    self.current.examining.add(garbage);
+                }
                 if let Some(record) = self.add_unlisted(record) {
                     self.add_record(record);
                 }

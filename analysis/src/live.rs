@@ -59,6 +59,7 @@ pub use snapshot::StepFigures;
 pub use snapshot::TimelineCell;
 pub use snapshot::TrendFigures;
 
+use crate::accumulate::examining::ExaminingCosts;
 use clock::WallClock;
 use figures::BucketRange;
 use gctrace_event::GpuOp;
@@ -114,6 +115,7 @@ pub struct Live {
     gpus: LiveGpus,
     cost: LiveCost,
     notes: LiveNotes,
+    examining: ExaminingCosts,
     /// The latest timestamp of a record.
     last_ns: u64,
 }
@@ -131,6 +133,7 @@ impl Live {
             gpus: LiveGpus::default(),
             cost: LiveCost::default(),
             notes: LiveNotes::default(),
+            examining: ExaminingCosts::default(),
             last_ns,
         }
     }
@@ -138,7 +141,11 @@ impl Live {
     /// Adds one record, as it is written to the trace.
     pub fn record(&mut self, record: &Record) {
         match record {
-            Record::Pause(pause) => self.pause(pause),
+            Record::Pause(pause) => {
+                let mut pause = pause.clone();
+                self.examining.without(&mut pause);
+                self.pause(&pause);
+            }
             Record::Process(process) => self.describe(process),
             Record::ProcessExit(exit) => {
                 self.last_ns = exit.at_ns;
@@ -191,6 +198,7 @@ impl Live {
                 }
             }
             Record::Garbage(garbage) => {
+                self.examining.add(garbage);
                 if let Some(process) = self.processes.at(garbage.pid, garbage.at_ns) {
                     process.sums.garbage.add(garbage.clone());
                 }

@@ -1,5 +1,7 @@
 //! What the collector frees: sums, estimates, figures per step.
 
+use gctrace_analysis::live::Live;
+use gctrace_analysis::live::SnapshotRequest;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::CycleShape;
 use gctrace_analysis::report::GarbageReport;
@@ -293,4 +295,59 @@ proptest! {
         prop_assert!(own.examined_ratio.is_none_or(|ratio| (0.0..=1.0).contains(&ratio)));
         prop_assert!(own.collections >= own.examined);
     }
+}
+
+/// The live view counts what the report counts.
+#[test]
+fn live_figures_are_those_of_the_report() {
+    let run = ClosuresRun {
+        every: 3,
+        ..ClosuresRun::default()
+    };
+    let report = of(run);
+    let own = garbage(&report);
+    let mut live = Live::new(reports::header(), 0);
+    for record in garbage::records(run) {
+        live.record(&record);
+    }
+    let now_ns = START + garbage::end_ms(run) * reports::MS;
+    let snapshot = live.snapshot(&SnapshotRequest {
+        now_ns,
+        interval_ns: 1_000 * reports::MS,
+        detail: Some(garbage::PID),
+    });
+    let process = &snapshot.processes[0];
+    let figures = process.garbage.as_ref().unwrap();
+    let by_type = |name: &str| {
+        let of_type = own.kinds.iter().filter(|kind| kind.type_name == name);
+        of_type.map(|kind| kind.objects).sum::<u64>()
+    };
+    assert_eq!(figures.objects["other"], own.other_objects);
+    for (name, objects) in figures.objects.iter().filter(|own| own.0 != "other") {
+        assert_eq!(*objects, by_type(name), "{name}");
+    }
+    assert_eq!(figures.collected, process.collections.collected);
+    assert_eq!(
+        own.examined_ratio.unwrap() * figures.collected as f64,
+        figures.examined_collected as f64
+    );
+    let detail = snapshot.detail.unwrap().garbage.unwrap();
+    assert_eq!(detail.objects, own.objects);
+    for (one, other) in detail.kinds.iter().zip(&own.kinds) {
+        assert_eq!(
+            (&one.kind.type_name, one.objects),
+            (&other.type_name, other.objects)
+        );
+    }
+    let (one, other) = (&detail.cycles.unwrap()[0], &own.cycles.as_ref().unwrap()[0]);
+    assert_eq!(
+        (one.count, one.edges.len()),
+        (other.count, other.edges.len())
+    );
+    assert_eq!(one.shape, other.shape);
+    // Pauses are without the time that examining took, in both.
+    let time_ns: u64 = process.collections.pause_ns.iter().sum();
+    assert_eq!(time_ns, report.totals.pauses.time_ns);
+    let recorded = (4 + 72) * reports::MS + 8 * 5 * reports::MS;
+    assert_eq!(time_ns, recorded - own.cost_ns.unwrap());
 }

@@ -98,7 +98,9 @@ struct RecentPause {
 
 impl RecentPause {
     fn contains(&self, garbage: &Garbage) -> bool {
-        self.tid == garbage.tid && (self.start_ns..=self.end_ns).contains(&garbage.at_ns)
+        // The pause is without the time that examining took.
+        let end_ns = self.end_ns.saturating_add(garbage.cost_ns.unwrap_or(0));
+        self.tid == garbage.tid && (self.start_ns..=end_ns).contains(&garbage.at_ns)
     }
 }
 

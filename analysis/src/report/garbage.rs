@@ -31,7 +31,7 @@ pub struct GarbageReport {
     pub shutdown_objects: u64,
     /// Device memory freed during all pauses, in bytes; `null` if it was not recorded.
     pub device_bytes: Option<u64>,
-    /// Time that examining took, which is part of the pauses, in ns; `null` if unknown.
+    /// Time that examining took, in ns, which is in no figure about pauses; `null` if unknown.
     pub cost_ns: Option<u64>,
     /// The kinds with the most objects, descending, at most 64.
     pub kinds: Vec<GarbageKind>,

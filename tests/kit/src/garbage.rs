@@ -146,7 +146,7 @@ pub fn records(run: ClosuresRun) -> Vec<Record> {
             young_count: Some(701),
             ..pause(PID, from_ms, from_ms + if full { 5 } else { 1 })
         };
-        if full || index % run.every == 0 {
+        if full || index.is_multiple_of(run.every) {
             let garbage = garbage(&own, closures, errors, run.cycles);
             records.push(Record::Garbage(garbage));
         }

@@ -67,7 +67,10 @@ fn examined(garbage: &GarbageReport) -> String {
         format!(" Device memory freed during all pauses: {}.", bytes(size))
     });
     let cost = garbage.cost_ns.map_or(String::new(), |cost_ns| {
-        format!(" Examining took {}, in the pauses.", duration(cost_ns))
+        format!(
+            " Examining took {}, which no pause includes.",
+            duration(cost_ns)
+        )
     });
     let shutdown = match garbage.shutdown_objects {
         0 => String::new(),

@@ -83,10 +83,8 @@ impl<K: Clone + Eq + Hash, S: RowSums> SumTable<K, S> {
                 *place = Some(0);
             }
         }
-        let mut next = 0;
-        for place in places.iter_mut().flatten() {
+        for (next, place) in places.iter_mut().flatten().enumerate() {
             *place = next;
-            next += 1;
         }
         let mut kept = places.iter().map(Option::is_some);
         self.rows.retain(|_| kept.next().unwrap_or(false));

@@ -26,9 +26,10 @@ impl KernelSource {
                 if let Some(cuda) = &mut self.cuda {
                     cuda.pause(&pause.pause);
                 }
-                trace.probed(&pause);
+                // First: the pause is shown without the time of examining it.
                 self.garbage
                     .pause(&pause.pause, &self.stacks, &mut trace.output);
+                trace.probed(&pause);
             }
             KernelEvent::Type(seen) => {
                 let layout = self.interpreters.frame_layout(seen.layout);

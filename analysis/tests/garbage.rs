@@ -185,6 +185,37 @@ fn garbage_may_follow_its_pause() {
     assert_eq!(garbage(&before), garbage(&after));
 }
 
+/// A pause that was not examined is not taken for the next one, however soon that follows and
+/// however long examining took.
+#[test]
+fn garbage_is_of_the_pause_that_it_was_read_in() {
+    let mut records = vec![reports::process(1, 0, "generational"), kind(1)];
+    for n in 0..20 {
+        let at_ms = 100 + n * 10;
+        let empty = Pause {
+            collected: Some(0),
+            ..reports::pause(1, at_ms, at_ms + 1)
+        };
+        let freeing = Pause {
+            collected: Some(5),
+            ..reports::pause(1, at_ms + 2, at_ms + 9)
+        };
+        records.push(Record::Pause(empty));
+        records.push(Record::Garbage(Garbage {
+            pid: 1,
+            tid: 1,
+            at_ns: freeing.start_ns + 10,
+            objects: 5,
+            cost_ns: Some(6 * reports::MS),
+            ..Garbage::default()
+        }));
+        records.push(Record::Pause(freeing));
+    }
+    let report = reports::report(records, Some(reports::end(1000)));
+    assert_eq!(garbage(&report).examined_ratio, Some(1.0));
+    assert_eq!(report.totals.pauses.time_ns, 20 * 2 * reports::MS);
+}
+
 /// Several processes: sums, without steps.
 #[test]
 fn processes_are_summed() {

@@ -21,10 +21,12 @@ const volatile u64 garbage_budget_ppm = 10000;
  * use in advance. */
 #define FIRST_NS 200000000ull
 #define KEPT_NS 2000000000ull
-#define ADVANCE_NS 10000000000ull
+#define ADVANCE_NS 1000000000ull
 /* Longest CPU time that is added at once: products fit into 64 bits. */
 #define MAX_EARNED_NS 1000000000000ull
 #define ALWAYS 65536u
+/* _PyGC_Reason of CPython 3.13 and later */
+#define REASON_SHUTDOWN 1
 
 struct garbage_budget {
 	s64 credit_ns;
@@ -108,12 +110,21 @@ static __always_inline bool is_full(const struct open_pause *pause, const struct
 	return !read_u32(counts + layout->thresholds[1]) && !read_u32(counts + layout->thresholds[2]);
 }
 
-static __always_inline bool affords(struct garbage_budget *budget, bool full)
+/* While the interpreter exits, modules become garbage: hundreds of kinds, about which nothing can be
+ * done, whose names would fill the ring where many processes exit. */
+static __always_inline bool is_exiting(const struct open_pause *pause)
+{
+	return (pause->flags & (PAUSE_FINALIZING | PAUSE_NOFAIL)) || pause->reason_argument == REASON_SHUTDOWN;
+}
+
+static __always_inline bool affords(struct garbage_budget *budget, const struct open_pause *pause, bool full)
 {
 	s64 advance = share_of(ADVANCE_NS);
 
 	if (garbage_budget_ppm >= EVERYTHING)
 		return true;
+	if (is_exiting(pause))
+		return false;
 	if (full)
 		return budget->credit_ns + advance > 0;
 	budget->window_hits += 1;

@@ -583,7 +583,8 @@ enum counter {
 	COUNTER_GARBAGE_SKIPPED,               /* not examined: the budget                        */
 	COUNTER_GARBAGE_EMPTY,                 /* no list was found: nothing to free              */
 	COUNTER_GARBAGE_NS,                    /* time that examining took                        */
-	COUNTER_LOST_GARBAGE,                  /* ring full, or no memory                         */
+	COUNTER_LOST_GARBAGE,                  /* pause ring full                                 */
+	COUNTER_GARBAGE_AT_ONCE,               /* more lists at the same time than have room      */
 	COUNTER_GARBAGE_TOO_LONG,              /* more than MAX_GARBAGE_OBJECTS                   */
 	COUNTER_GARBAGE_UNREADABLE,            /* a part of the list was not in memory            */
 	COUNTER_LOST_TYPES,                    /* pause ring full: a new type                     */

@@ -26,33 +26,21 @@
  * of its caller. */
 #define HEAD_DISTANCE 2048
 
+/* Lists that are examined at the same time have one each: memory that is there from the start, as an
+ * allocation in a probe can fail. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_THREADS);
-	__uint(map_flags, BPF_F_NO_PREALLOC); /* 15 KB each */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set before loading: a few for each CPU */
 	__type(key, u32);
 	__type(value, struct garbage_walk);
 } garbage_walks SEC(".maps");
 
+/* Indexes of those that are free, pushed by user space at the start. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct garbage_walk);
-} empty_garbage_walk SEC(".maps");
-
-static __always_inline struct garbage_walk *walk_of(u32 tid)
-{
-	struct garbage_walk *walk = bpf_map_lookup_elem(&garbage_walks, &tid);
-	u32 zero = 0;
-
-	if (walk)
-		return walk;
-	walk = bpf_map_lookup_elem(&empty_garbage_walk, &zero);
-	if (!walk || bpf_map_update_elem(&garbage_walks, &tid, walk, BPF_NOEXIST))
-		return 0;
-	return bpf_map_lookup_elem(&garbage_walks, &tid);
-}
+	__type(value, u32);
+} free_walks SEC(".maps");
 
 /* Counts one object, and goes to the next. */
 static long count_object(u64 index, struct walk_context *context)
@@ -201,6 +189,7 @@ int at_garbage(struct pt_regs *registers)
 	struct garbage_budget *budget;
 	struct open_pause *pause;
 	struct thread *thread;
+	u32 free = 0;
 	u64 depth;
 	bool full;
 
@@ -228,33 +217,25 @@ int at_garbage(struct pt_regs *registers)
 		return 0;
 	}
 	full = is_full(pause, context.layout);
-	if (!affords(budget, full)) {
+	if (!affords(budget, pause, full)) {
 		count(COUNTER_GARBAGE_SKIPPED);
 		return 0;
 	}
-	context.walk = walk_of(tid);
-	if (!context.walk) {
-		count(COUNTER_LOST_GARBAGE);
+	if (bpf_map_pop_elem(&free_walks, &free)) {
+		count(COUNTER_GARBAGE_AT_ONCE);
 		return 0;
 	}
-	context.walk->runtime = registers->PROGRAM_COUNTER + point->runtime_delta;
-	context.walk->incarnation = process->incarnation;
-	context.codes = &thread->walk;
-	examine(&context, point->layout, pid, tid, now);
+	context.walk = bpf_map_lookup_elem(&garbage_walks, &free);
+	if (context.walk) {
+		context.walk->runtime = registers->PROGRAM_COUNTER + point->runtime_delta;
+		context.walk->incarnation = process->incarnation;
+		context.codes = &thread->walk;
+		examine(&context, point->layout, pid, tid, now);
+	}
+	bpf_map_push_elem(&free_walks, &free, BPF_ANY);
 	took = bpf_ktime_get_ns() - now;
 	count_many(COUNTER_GARBAGE_NS, took);
 	spend(budget, took, full);
-	return 0;
-}
-
-/* The examination of a thread's garbage ends with it. */
-SEC("raw_tp/sched_process_exit")
-int on_thread_exit(void *context)
-{
-	u32 tid = bpf_get_current_pid_tgid();
-
-	(void)context;
-	bpf_map_delete_elem(&garbage_walks, &tid);
 	return 0;
 }
 

@@ -6,8 +6,9 @@
 #ifndef GCTRACE_GARBAGE_KINDS_H
 #define GCTRACE_GARBAGE_KINDS_H
 
-/* What is copied of an object with its head: all fields that are read, in words. */
-#define OBJECT_WORDS 11
+/* What is copied of an object with its head, in words: a whole dict. More could be past the end of
+ * the memory after a list, of which all is needed: it has 56 bytes in blocks of 16. */
+#define OBJECT_WORDS 8
 /* Of the smallest object: head, reference count, type, one field. */
 #define SMALL_WORDS 5
 /* PyObject, PyVarObject: in words, head included. */
@@ -41,7 +42,8 @@ struct dict_keys {
 	u64 usable;            /* of a table of values for these keys                             */
 };
 
-/* The examination of one list. Too large for the BPF stack, and not per CPU: see struct thread.
+/* The examination of one list. Too large for the BPF stack, and not per CPU: see struct thread. What
+ * it contains at the start is of another list.
  *
  * Functions that are not static are verified once and not at each call (see `step`); what they
  * return beside a number is here. */
@@ -167,9 +169,9 @@ static __always_inline u64 frame_of_object(const struct object_layout *objects, 
 	return read_pointer(frame + objects->frame_object_frame);
 }
 
-/* PyCellObject.ob_ref and PyMethodObject.im_func; PyTracebackObject.tb_frame and tb_lasti: every
- * version */
-#define CONTENT 16
+/* PyCellObject.ob_ref and PyMethodObject.im_func, in words, head included; PyTracebackObject.tb_frame
+ * and tb_lasti: every version */
+#define OBJECT_CONTENT 4
 #define TRACEBACK_FRAME 24
 #define TRACEBACK_INSTRUCTION 32
 
@@ -183,10 +185,13 @@ __noinline int find_place(struct garbage_walk *walk, const struct layout *layout
 	walk->place = 0;
 	walk->place_offset = NO_OFFSET;
 	if (type == TYPE_CELL || type == TYPE_METHOD) {
-		object = read_pointer(object + CONTENT);
-		class = object ? read_pointer(object + 8) : 0;
-		type = read_pointer(class + TYPE_FLAGS) & TYPE_SUBCLASS ? TYPE_CLASS :
-			known_type(layout, walk->runtime, class);
+		object = walk->object[OBJECT_CONTENT];
+		if (!object)
+			return 0;
+		class = read_pointer(object + 8);
+		type = known_type(layout, walk->runtime, class);
+		if (type == TYPE_OTHER && read_pointer(class + TYPE_FLAGS) & TYPE_SUBCLASS)
+			type = TYPE_CLASS;
 	}
 	switch (type) {
 	case TYPE_CLASS:

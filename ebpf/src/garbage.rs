@@ -9,7 +9,8 @@ use crate::session::Attachment;
 use crate::session::BpfSession;
 use crate::support;
 use crate::support::AttachMethod;
-use libbpf_rs::Link;
+use libbpf_rs::MapCore as _;
+use libbpf_rs::MapFlags;
 use libbpf_rs::ProgramAttachType;
 use libbpf_rs::skel::OpenSkel as _;
 use libbpf_rs::skel::SkelBuilder as _;
@@ -34,9 +35,18 @@ mod skeleton {
 
 /// The loaded programs; nothing is probed until [`GarbagePrograms::attach`].
 pub struct GarbagePrograms {
-    _at_exit: Link,
     attach: AttachMethod,
     skeleton: GarbageSkel<'static>,
+}
+
+/// Number of lists that can be examined at the same time, 15 KiB each: the kernel may preempt a
+/// thread that examines one, so a few for each CPU.
+fn walks() -> u32 {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(cpus)
+        .unwrap_or(u32::MAX)
+        .saturating_mul(4)
+        .clamp(32, 512)
 }
 
 impl GarbagePrograms {
@@ -44,7 +54,7 @@ impl GarbagePrograms {
     /// process's CPU time that examining its garbage may cost; from 1 on all garbage is examined.
     ///
     /// # Errors
-    /// [`Error::NoLoops`] before Linux 5.17; [`Error::Load`], [`Error::Map`], [`Error::Tracepoint`].
+    /// [`Error::NoLoops`] before Linux 5.17; [`Error::Load`], [`Error::Map`].
     pub fn load(session: &BpfSession, budget: f64) -> Result<Self, Error> {
         if !support::has_loops() {
             return Err(Error::NoLoops);
@@ -66,18 +76,20 @@ impl GarbagePrograms {
             let program = &mut open.progs.at_garbage;
             program.set_attach_type(ProgramAttachType::CgroupInetIngress);
         }
+        let walks = walks();
+        for map in [&mut open.maps.garbage_walks, &mut open.maps.free_walks] {
+            map.set_max_entries(walks).map_err(Error::Load)?;
+        }
         let skeleton = open.load().map_err(Error::Load)?;
-        let tracepoint = "sched_process_exit";
-        let at_exit = skeleton
-            .progs
-            .on_thread_exit
-            .attach_raw_tracepoint(tracepoint)
-            .map_err(|source| Error::Tracepoint { tracepoint, source })?;
-        Ok(Self {
-            _at_exit: at_exit,
-            attach,
-            skeleton,
-        })
+        for index in 0..walks {
+            let free = &skeleton.maps.free_walks;
+            free.update(&[], &index.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|source| Error::Map {
+                    map: "free_walks",
+                    source,
+                })?;
+        }
+        Ok(Self { attach, skeleton })
     }
 
     /// Places the probe in a file, at this offset. `point`: index of the point in the session, whose

@@ -20,6 +20,8 @@ def main():
         collect(Batch(step))
         time.sleep(0.01)
         if step % 100 == 99:
+            # As between two epochs.
+            time.sleep(0.5)
             gc.collect()
 
 

@@ -4,8 +4,11 @@
 
 #![no_main]
 
+use gctrace_analysis::heap::Dominators;
+use gctrace_analysis::heap::Heap;
 use gctrace_analysis::heap::HeapGraph;
 use gctrace_analysis::heap::MAGIC;
+use gctrace_analysis::heap::diff;
 use libfuzzer_sys::fuzz_target;
 
 /// A file with one block of stored (uncompressed) bytes.
@@ -40,11 +43,21 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let mut again = Vec::new();
-    graph
-        .write(&mut again)
-        .expect("a heap that was read is valid");
-    assert_eq!(
-        HeapGraph::read(again.as_slice()).expect("it was written"),
-        graph
-    );
+    let written = graph.write(&mut again);
+    written.expect("a heap that was read is valid");
+    let again = HeapGraph::read(again.as_slice()).expect("it was written");
+    assert_eq!(again, graph);
+    let heaps = [graph, again].map(|graph| Heap::new(graph).expect("it is valid"));
+    let [heap, _] = &heaps;
+    let dominators = Dominators::new(heap);
+    let _ = heap.retained(&dominators, 5);
+    let nodes: Vec<u32> = heap.indices().collect();
+    let _ = heap.why("all", &nodes, 5);
+    let _ = heap.show(5);
+    for node in heap.indices().take(5) {
+        let _ = heap.cycle(node);
+        let _ = heap.small_component(node, 50);
+    }
+    // An address can be there twice, then one of them counts.
+    let _ = diff(&heaps, 5).expect("two heaps");
 });

@@ -1,7 +1,7 @@
 //! Leak suspects: objects that retain a large share of all memory.
 //!
 //! As Eclipse MAT does, a suspect is the object where its memory comes together: it retains at
-//! least the share, and none of those it dominates does, or several of one kind do. Of a chain (a
+//! least the share, and none of those it dominates does, or several of one type do. Of a chain (a
 //! linked list) it is the first one.
 
 use super::HeapRoot;
@@ -15,7 +15,6 @@ use super::report::RetainedRow;
 use super::report::RetainedType;
 use super::report::Suspect;
 use super::report::SuspectHolder;
-use gctrace_event::KindId;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -79,18 +78,18 @@ impl Heap {
         };
         let order = dominators.order().iter().copied();
         let large = order.filter(|node| is_large(*node));
-        // Large objects by what they depend on, and their kind.
-        let mut below: HashMap<NodeIndex, HashMap<KindId, u32>> = HashMap::new();
+        // Large objects by what they depend on, and their type.
+        let mut below: HashMap<NodeIndex, HashMap<&str, u32>> = HashMap::new();
         for node in large.clone() {
             if let Some(dominator) = dominators.immediate(node) {
                 let kinds = below.entry(dominator).or_default();
-                *kinds.entry(self.node(node).kind).or_default() += 1;
+                *kinds.entry(self.kind(node).type_name.as_str()).or_default() += 1;
             }
         }
         // Alike ones are parts of what they depend on.
         let is_part = |node: NodeIndex| {
             let siblings = dominators.immediate(node).and_then(|node| below.get(&node));
-            let alike = siblings.and_then(|kinds| kinds.get(&self.node(node).kind));
+            let alike = siblings.and_then(|kinds| kinds.get(self.kind(node).type_name.as_str()));
             alike.is_some_and(|count| *count > 1)
         };
         let has_only_parts = |node: &NodeIndex| {

@@ -104,6 +104,10 @@ impl ProgramCounts {
                 "garbage of collections: the ring buffer was full (--ring-size)",
             ),
             (
+                Counter::COUNTER_GARBAGE_AT_ONCE,
+                "garbage of collections: too many at once",
+            ),
+            (
                 Counter::COUNTER_GARBAGE_TOO_LONG,
                 "garbage of collections: more than 1,048,576 objects",
             ),

@@ -32,11 +32,11 @@ pub(crate) fn interpreters(
 ) -> Vec<InterpreterState> {
     let collector = &layout.collector;
     let mut all = Vec::new();
-    let mut next = image.word(runtime + u64::from(collector.interpreters_head));
+    let mut next = image.word(runtime.wrapping_add(collector.interpreters_head.into()));
     while let Some(address) = next.filter(|address| *address != 0) {
         let id = match collector.interpreter_id {
             Some(offset) => image
-                .word(address + u64::from(offset))
+                .word(address.wrapping_add(offset.into()))
                 .map(u64::cast_signed),
             // 3.8: the main interpreter is the oldest.
             None => Some(0),
@@ -45,14 +45,14 @@ pub(crate) fn interpreters(
             address,
             id,
             collector: match collector.gc {
-                GcBase::InRuntime(offset) => runtime + u64::from(offset),
-                GcBase::InInterpreter(offset) => address + u64::from(offset),
+                GcBase::InRuntime(offset) => runtime.wrapping_add(offset.into()),
+                GcBase::InInterpreter(offset) => address.wrapping_add(offset.into()),
             },
         }));
         if all.len() >= MOST_INTERPRETERS {
             break;
         }
-        next = image.word(address + u64::from(collector.interpreter_next));
+        next = image.word(address.wrapping_add(collector.interpreter_next.into()));
     }
     if collector.interpreter_id.is_none() {
         let older = all.len();
@@ -65,12 +65,16 @@ pub(crate) fn interpreters(
 
 /// Whether a collection is running.
 pub(crate) fn is_collecting(image: &mut Image, layout: &Layout, state: &InterpreterState) -> bool {
-    image.int(state.collector + u64::from(layout.collector.collecting)) != Some(0)
+    image.int(
+        state
+            .collector
+            .wrapping_add(layout.collector.collecting.into()),
+    ) != Some(0)
 }
 
 /// Whether the interpreter is being finalized: its objects are being torn down.
 pub(crate) fn is_finalizing(image: &mut Image, layout: &Layout, runtime: u64) -> bool {
-    image.word(runtime + u64::from(layout.collector.finalizing)) != Some(0)
+    image.word(runtime.wrapping_add(layout.collector.finalizing.into())) != Some(0)
 }
 
 /// Number of full collections so far (`gc.get_stats()[2]["collections"]`); `word` reads a word.
@@ -81,8 +85,8 @@ pub(crate) fn full_collections(
 ) -> Option<u64> {
     let stats = &layout.collector.stats;
     let start = match stats.place {
-        StatsLocation::Inline(offset) => state.collector + u64::from(offset),
-        StatsLocation::Behind(offset) => word(state.collector + u64::from(offset))?,
+        StatsLocation::Inline(offset) => state.collector.wrapping_add(offset.into()),
+        StatsLocation::Behind(offset) => word(state.collector.wrapping_add(offset.into()))?,
     };
     let [.., oldest] = &stats.generations;
     let index = match oldest.index {

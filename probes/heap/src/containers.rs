@@ -75,7 +75,8 @@ impl Keys {
 
     /// The key of an entry; 0 if it was deleted.
     pub(crate) fn key(&self, image: &mut Image, index: u64) -> Option<u64> {
-        image.word(self.entries + index * self.stride + self.key)
+        let entry = index.wrapping_mul(self.stride).wrapping_add(self.key);
+        image.word(self.entries.wrapping_add(entry))
     }
 
     /// Whether keys may be other objects than texts.
@@ -181,7 +182,7 @@ pub(crate) fn set(image: &mut Image, address: u64) -> Option<(Vec<u64>, u64)> {
         .chunks_exact(2)
         .filter_map(|slot| slot.first().copied());
     let items = items.filter(|item| *item != 0).collect();
-    let is_inside = table == address + SET_SMALL_TABLE;
+    let is_inside = table == address.wrapping_add(SET_SMALL_TABLE);
     Some((items, if is_inside { 0 } else { slots * 16 }))
 }
 

@@ -258,7 +258,12 @@ pub(crate) fn frame_place(walk: &mut Walk<'_>, frame: u64) -> Option<CodePlace> 
 }
 
 /// Number of variables and values on the stack of a frame object before 3.11.
-fn old_values(image: &mut Image, address: u64, frame: OldFrame, first: u64) -> Option<u64> {
+pub(crate) fn old_values(
+    image: &mut Image,
+    address: u64,
+    frame: OldFrame,
+    first: u64,
+) -> Option<u64> {
     let stack = image.word(address.checked_add(OLD_VALUE_STACK)?)?;
     let variables = stack.checked_sub(first)? / 8;
     let top = address.checked_add(frame.stack_top)?;
@@ -269,7 +274,7 @@ fn old_values(image: &mut Image, address: u64, frame: OldFrame, first: u64) -> O
             top => top.checked_sub(stack)? / 8,
         },
     };
-    Some(variables + depth)
+    variables.checked_add(depth)
 }
 
 /// Number of variables and values on the stack of a suspended frame; 0 while it is executed.

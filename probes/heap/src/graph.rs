@@ -153,6 +153,13 @@ impl GraphBuilder {
         }
     }
 
+    /// A root holds one of an object's references.
+    pub(crate) fn count(&mut self, node: NodeIndex) {
+        if let Some(found) = self.found.get_mut(node as usize) {
+            *found = found.saturating_add(1);
+        }
+    }
+
     pub(crate) fn root(&mut self, node: NodeIndex, name: &str) {
         let name = self.text(name);
         self.graph.roots.push(HeapRoot { node, name });

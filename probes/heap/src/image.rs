@@ -71,6 +71,33 @@ impl Image {
         image
     }
 
+    /// Changes a word somewhere: to anything, or to another one of the image.
+    #[cfg(test)]
+    pub(crate) fn damage(&mut self, random: u64) {
+        let count = self.blocks.len() as u64;
+        let words = BLOCK / 8;
+        let (to, from) = (
+            random % (count * words),
+            random.rotate_left(29) % (count * words),
+        );
+        let value = match random >> 62 {
+            0 => random,
+            1 => random >> 56,
+            _ => {
+                let (number, block) = &self.blocks[(from / words) as usize];
+                let word = (from % words * 8) as usize;
+                let copied = block[word..word + 8].try_into().expect("a word");
+                match random >> 61 & 1 {
+                    0 => u64::from_le_bytes(copied),
+                    _ => (number << SHIFT) + word as u64,
+                }
+            }
+        };
+        let word = (to % words * 8) as usize;
+        let block = &mut self.blocks[(to / words) as usize].1;
+        block[word..word + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
     /// From now on nothing more is copied.
     pub(crate) fn close(&mut self) {
         if let Source::Process { regions, .. } = &self.source {
@@ -241,8 +268,8 @@ impl Image {
     /// The C string at an address, at most `longest` bytes of it.
     pub(crate) fn c_string(&mut self, address: u64, longest: usize) -> Option<String> {
         let mut text = Vec::new();
-        for at in (address..).take(longest) {
-            match self.byte(at)? {
+        for index in 0..longest as u64 {
+            match self.byte(address.checked_add(index)?)? {
                 0 => break,
                 byte => text.push(byte),
             }

@@ -298,7 +298,7 @@ fn interpreter(minor: u8, image: &mut Image, runtime: u64) -> Option<Interpreter
         _ => {
             let first = if minor == 13 { 11 } else { 12 };
             let mut offset = |word: u64| {
-                let value = image.word(runtime + word * 8)?;
+                let value = image.word(runtime.checked_add(word * 8)?)?;
                 (value < 1 << 21).then_some(value)
             };
             (

@@ -6,10 +6,12 @@ use crate::collector::InterpreterState;
 use crate::containers;
 use crate::frames::frame_code;
 use crate::frames::frame_place;
+use crate::frames::old_values;
 use crate::frames::untagged;
 use crate::hash::FastSet;
 use crate::layout::Frames;
 use crate::layout::NewFrame;
+use crate::layout::OldFrame;
 use crate::text::read_text;
 use crate::types::Shape;
 use crate::walk::TypeIndex;
@@ -23,7 +25,9 @@ const LONGEST_NAME: usize = 500;
 /// Most threads of an interpreter, frames of a thread and variables of a frame.
 const MOST_THREADS: usize = 100_000;
 const MOST_FRAMES: usize = 1_000_000;
-const MOST_VARIABLES: usize = 1 << 16;
+const MOST_VARIABLES: u64 = 1 << 16;
+/// `f_builtins`, `f_globals`, `f_locals` of frame objects before 3.11.
+const OLD_NAMESPACES: [u64; 3] = [40, 48, 56];
 
 /// A type's references are taken for wrong if at least this many objects have fewer references
 /// than were found from it, and at least this share of its own number: a thread that is stopped
@@ -36,6 +40,7 @@ pub(crate) fn add_roots(walk: &mut Walk<'_>, state: &InterpreterState) -> Vec<St
     let mut roots = RootFinder {
         walk,
         named: FastSet::default(),
+        namespaces: Vec::new(),
     };
     roots.modules(state);
     roots.threads(state);
@@ -47,6 +52,9 @@ struct RootFinder<'walk, 'image> {
     walk: &'walk mut Walk<'image>,
     /// Nodes that are roots already.
     named: FastSet<NodeIndex>,
+    /// Namespaces that frames hold. Modules usually hold them too, which says more: these become
+    /// roots only where nothing else reaches them.
+    namespaces: Vec<(NodeIndex, String)>,
 }
 
 impl RootFinder<'_, '_> {
@@ -56,6 +64,14 @@ impl RootFinder<'_, '_> {
         {
             self.walk.builder.root(node, name);
         }
+    }
+
+    /// A root that has one of the references.
+    fn holder(&mut self, node: Option<NodeIndex>, name: &str) {
+        if let Some(node) = node {
+            self.walk.builder.count(node);
+        }
+        self.root(node, name);
     }
 
     fn word(&mut self, address: u64, offset: u64) -> u64 {
@@ -77,14 +93,14 @@ impl RootFinder<'_, '_> {
             }
         }
         let node = self.walk.builder.node(dict);
-        self.root(node, "sys.modules");
+        self.holder(node, "sys.modules");
         for (offset, name) in [
             (layout.interpreter.sys_dict, "sys.__dict__"),
             (layout.interpreter.builtins, "builtins.__dict__"),
         ] {
             let dict = self.word(state.address, offset);
             let node = self.walk.builder.node(dict);
-            self.root(node, name);
+            self.holder(node, name);
         }
     }
 
@@ -114,11 +130,7 @@ impl RootFinder<'_, '_> {
                 break;
             }
             match layout.frames {
-                Frames::Objects(_) => {
-                    let name = self.frame_name(frame);
-                    let node = self.walk.builder.node(frame);
-                    self.root(node, &name);
-                }
+                Frames::Objects(fields) => self.running_object(frame, fields),
                 Frames::Interpreter(fields) => self.running(frame, fields),
             }
             frame = self.word(frame, layout.frame.frame_back.into());
@@ -138,6 +150,41 @@ impl RootFinder<'_, '_> {
         }
     }
 
+    /// A frame object that is being executed, and that the collector usually does not track.
+    fn running_object(&mut self, frame: u64, fields: OldFrame) {
+        let name = self.frame_name(frame);
+        if let Some(node) = self.walk.builder.node(frame) {
+            self.holder(Some(node), &name);
+            return;
+        }
+        for offset in OLD_NAMESPACES {
+            let dict = self.word(frame, offset);
+            self.namespace(dict, &name);
+        }
+        let Some(code) = frame_code(self.walk.image, self.walk.layout, frame) else {
+            return;
+        };
+        let code = self.walk.code(code);
+        let mut words = Vec::new();
+        let first = frame.wrapping_add(fields.locals);
+        let count = old_values(self.walk.image, frame, fields, first).unwrap_or(0);
+        let count = count.min(MOST_VARIABLES) as usize;
+        self.walk.image.words(first, count, &mut words);
+        for (index, word) in words.into_iter().enumerate() {
+            let variable = code.variable(index).unwrap_or("[value]");
+            self.value(word, false, &format!("{name}: {variable}"));
+        }
+        let trace = self.word(frame, fields.trace);
+        self.value(trace, false, &format!("{name}: (trace function)"));
+    }
+
+    fn namespace(&mut self, dict: u64, name: &str) {
+        if let Some(node) = self.walk.builder.node(dict) {
+            self.walk.builder.count(node);
+            self.namespaces.push((node, format!("{name}: (namespace)")));
+        }
+    }
+
     /// A frame that is no object: its variables.
     fn running(&mut self, frame: u64, fields: NewFrame) {
         let owner = self.walk.image.byte(frame.wrapping_add(fields.owner));
@@ -153,14 +200,12 @@ impl RootFinder<'_, '_> {
         }
         let name = self.frame_name(frame);
         let mut words = Vec::new();
-        let count = code.variables.len().min(MOST_VARIABLES);
+        let count = code.variables.len().min(MOST_VARIABLES as usize);
         let first = frame.wrapping_add(fields.locals);
         self.walk.image.words(first, count, &mut words);
         for (index, word) in words.into_iter().enumerate() {
-            let address = untagged(word, fields.tagged).map(|(address, _)| address);
-            let node = address.and_then(|address| self.walk.builder.node(address));
             let variable = code.variable(index).unwrap_or("[unknown]");
-            self.root(node, &format!("{name}: {variable}"));
+            self.value(word, fields.tagged, &format!("{name}: {variable}"));
         }
         for (offset, part) in [
             (fields.object, "frame object"),
@@ -168,13 +213,25 @@ impl RootFinder<'_, '_> {
             (fields.function, "function"),
         ] {
             let word = self.word(frame, offset);
-            // The locals of a module are its globals, which the module holds.
-            if offset == fields.locals_dict && word == self.word(frame, fields.globals) {
-                continue;
+            let is_tagged = fields.tagged && offset == fields.function;
+            // The locals of a module are its globals, which the module holds too.
+            let is_globals =
+                offset == fields.locals_dict && word == self.word(frame, fields.globals);
+            match is_globals {
+                true => self.namespace(word, &name),
+                false => self.value(word, is_tagged, &format!("{name}: ({part})")),
             }
-            let address = untagged(word, fields.tagged).map(|(address, _)| address);
-            let node = address.and_then(|address| self.walk.builder.node(address));
-            self.root(node, &format!("{name}: ({part})"));
+        }
+    }
+
+    /// A value in a frame.
+    fn value(&mut self, word: u64, tagged: bool, name: &str) {
+        if let Some((address, counted)) = untagged(word, tagged) {
+            let node = self.walk.builder.node(address);
+            match counted {
+                true => self.holder(node, name),
+                false => self.root(node, name),
+            }
         }
     }
 
@@ -199,7 +256,7 @@ impl RootFinder<'_, '_> {
                 let left = self.walk.builder.unexplained(*node);
                 left.is_none_or(|left| left > 0)
             };
-            self.root(node.filter(is_held), name);
+            self.holder(node.filter(is_held), name);
         }
     }
 
@@ -223,6 +280,7 @@ impl RootFinder<'_, '_> {
                 self.root(Some(target), OUTSIDE);
             }
         }
+        self.unreached_namespaces();
         let mut too_many = 0_u64;
         for node in 0..self.walk.builder.graph.nodes.len() as NodeIndex {
             match self.walk.builder.unexplained(node) {
@@ -241,6 +299,30 @@ impl RootFinder<'_, '_> {
             ));
         }
         notes
+    }
+
+    fn unreached_namespaces(&mut self) {
+        let graph = &self.walk.builder.graph;
+        let mut is_reached = vec![false; graph.nodes.len()];
+        let mut left: Vec<NodeIndex> = self.named.iter().copied().collect();
+        while let Some(node) = left.pop() {
+            if let Some(reached) = is_reached.get_mut(node as usize)
+                && !std::mem::replace(reached, true)
+            {
+                let first = graph.edges.partition_point(|edge| edge.from < node);
+                let edges = graph.edges.get(first..).unwrap_or_default().iter();
+                left.extend(
+                    edges
+                        .take_while(|edge| edge.from == node)
+                        .map(|edge| edge.to),
+                );
+            }
+        }
+        for (node, name) in std::mem::take(&mut self.namespaces) {
+            if is_reached.get(node as usize) != Some(&true) {
+                self.root(Some(node), &name);
+            }
+        }
     }
 
     /// The type whose references explain most of those that cannot be; with the number of objects

@@ -145,7 +145,7 @@ fn poll(pid: u32, tid: i32) -> Poll {
     }
 }
 
-/// The letter of a thread's state, and the process that traces it.
+/// The letter of a thread's state, and the thread that traces it.
 fn state(pid: u32, tid: i32) -> (Option<char>, Option<u32>) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
     let text = text.unwrap_or_default();
@@ -165,7 +165,11 @@ fn waits_in_kernel(pid: u32, tid: i32) -> bool {
 
 /// Why a process may not be traced.
 pub(crate) fn refusal(pid: u32, errno: Errno) -> HeapError {
-    if let (_, Some(tracer)) = state(pid, pid.cast_signed()) {
+    if let (_, Some(thread)) = state(pid, pid.cast_signed()) {
+        let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+        let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+        let process = process.and_then(|text| text.trim().parse().ok());
+        let tracer = process.unwrap_or(thread);
         let name = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
         return HeapError::Traced {
             pid,

@@ -26,9 +26,12 @@ use std::time::Duration;
 use std::time::Instant;
 use std::time::SystemTime;
 
-/// How often a program that is collecting is stopped again, and the times between.
-const TRIES: u32 = 8;
-const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+/// How often a program that turns out to be collecting is stopped, each time for about as long as it
+/// takes to stop its threads.
+const TRIES: u32 = 100;
+/// How long the end of a collection is waited for before each stop, and the time between two polls.
+const COLLECTION_LIMIT: Duration = Duration::from_secs(2);
+const COLLECTION_POLL: Duration = Duration::from_micros(200);
 /// How often the stop is repeated because memory was needed that the first pass had not seen.
 const COMPLETIONS: u32 = 2;
 /// The same, as a share of the objects, that is accepted.
@@ -257,9 +260,10 @@ impl RunningHeap {
     /// Stops the program until it is not collecting, and copies.
     fn stop_and_copy(&mut self) -> Result<StoppedHeap, HeapError> {
         let mut why = "";
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                std::thread::sleep(BETWEEN_TRIES * attempt);
+        for _ in 0..TRIES {
+            let start = Instant::now();
+            while self.is_collecting() && start.elapsed() < COLLECTION_LIMIT {
+                std::thread::sleep(COLLECTION_POLL);
             }
             match self.stop_once()? {
                 Ok(stopped) => return Ok(stopped),
@@ -270,6 +274,16 @@ impl RunningHeap {
             pid: self.pid,
             tries: TRIES,
             why,
+        })
+    }
+
+    /// Whether a collection is running now.
+    fn is_collecting(&self) -> bool {
+        let collecting = self.layout.collector.collecting;
+        self.state.is_some_and(|state| {
+            let mut bytes = [0; 4];
+            let address = state.collector.wrapping_add(collecting.into());
+            self.memory.read(address, &mut bytes).is_ok() && bytes != [0; 4]
         })
     }
 
@@ -309,6 +323,9 @@ impl RunningHeap {
         self.image.reopen(self.pid, regions(self.pid)?);
         let at_ns = monotonic_ns();
         let taken = SystemTime::now();
+        if self.is_collecting() {
+            return Ok(Err("was within a collection"));
+        }
         let stale = self.image.refresh(start + COPY_LIMIT);
         let (state, interpreters) = self.state()?;
         if collector::is_collecting(&mut self.image, &self.layout, &state) {
@@ -361,4 +378,61 @@ fn monotonic_ns() -> u64 {
         seconds.checked_add(u64::try_from(time.tv_nsec()).ok()?)
     };
     now.ok().and_then(ns).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::process::Command;
+    use std::process::Stdio;
+    use test_kit::interpreters;
+
+    /// What is read from a program may be anything: the walk ends, and does not panic.
+    #[test]
+    fn damaged_memory_is_no_panic() {
+        let python = interpreters::interpreters("damaged_memory_is_no_panic");
+        let python = python.iter().find(|python| !python.is("free-threaded"));
+        let python = python.expect("an interpreter");
+        let mut child = Command::new(&python.path)
+            .args([
+                "-S",
+                "-c",
+                "import sys; print(1, flush=True); sys.stdin.read()",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python");
+        let mut line = [0];
+        let mut output = child.stdout.take().expect("piped");
+        io::Read::read_exact(&mut output, &mut line).expect("started");
+        let mut heap = RunningHeap::open(child.id(), HeapOptions::default()).expect("a heap");
+        let stopped = heap.stop_and_copy().expect("stopped");
+        heap.image.close();
+        let _ended = child.kill();
+        let _ended = child.wait();
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut nodes = Vec::new();
+        for round in 0..16 {
+            for _ in 0..round * 250 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                heap.image.damage(random);
+            }
+            let mut walk = Walk::new(&mut heap.image, &heap.layout, 1);
+            let tracked = collector::tracked_roughly(walk.image, &heap.layout, &stopped.state);
+            walk.visit_all(&tracked);
+            let _notes = add_roots(&mut walk, &stopped.state);
+            nodes.push(walk.builder.graph.nodes.len());
+            let mut walk = Walk::new(&mut heap.image, &heap.layout, 1);
+            walk.visit_all(&stopped.tracked);
+            let _notes = add_roots(&mut walk, &stopped.state);
+        }
+        assert!(
+            nodes.first().is_some_and(|nodes| *nodes > 1000),
+            "{nodes:?}"
+        );
+    }
 }

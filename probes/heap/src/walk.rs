@@ -666,8 +666,8 @@ impl<'image> Walk<'image> {
         let info = self.code(code);
         if closure != 0 {
             let first = closure.checked_add(self.layout.tuple_items)?;
-            for (at, name) in (first..).step_by(8).zip(info.free_variables()) {
-                let cell = self.image.word(at)?;
+            for (index, name) in (0..).zip(info.free_variables()) {
+                let cell = self.image.word(first.checked_add(index * 8)?)?;
                 if let (Some(cell), Some(name)) = (self.builder.node(cell), name) {
                     self.label(cell, name);
                 }

@@ -10,14 +10,16 @@ const MAX_TEXTS: u32 = 1 << 16;
 const MAX_FRAMES: u32 = 1 << 17;
 
 /// Maximum number of kinds of objects per ring; some 50 bytes each. A program that keeps making
-/// classes keeps making kinds.
-const MAX_KINDS: u32 = 1 << 14;
+/// classes keeps making kinds: their texts, three at most, must leave room for those of others.
+const MAX_KINDS: u32 = 1 << 13;
+/// As many more for types that live for ever.
+const MAX_FIXED_KINDS: u32 = 1 << 10;
 
 /// Key of a kind of object: type, function, file, line.
 pub(crate) type ObjectKindKey = (TextId, TextId, TextId, u32);
 
 /// Maximum number of signatures of cycles per ring; some hundred bytes each.
-const MAX_CYCLES: u32 = 1 << 12;
+const MAX_CYCLES: u32 = 1 << 11;
 
 /// Key of a signature: the kind of each object, and the name of its reference to the next.
 pub(crate) type CycleKey = [(u32, TextId)];
@@ -65,9 +67,15 @@ impl RingNames {
         self.kinds.get(&key).copied()
     }
 
-    /// As [`RingNames::next_text`].
-    pub(crate) fn next_kind(&mut self) -> Option<u32> {
-        next(&mut self.last_kind, MAX_KINDS)
+    /// Whether there is a fresh number for a kind.
+    pub(crate) fn has_room_for_kind(&self) -> bool {
+        self.last_kind < MAX_KINDS
+    }
+
+    /// As [`RingNames::next_text`]. `is_fixed`: for a type that lives for ever.
+    pub(crate) fn next_kind(&mut self, is_fixed: bool) -> Option<u32> {
+        let more = if is_fixed { MAX_FIXED_KINDS } else { 0 };
+        next(&mut self.last_kind, MAX_KINDS + more)
     }
 
     pub(crate) fn keep_kind(&mut self, key: ObjectKindKey, id: u32) {

@@ -280,6 +280,17 @@ impl ProcessRing {
         id
     }
 
+    /// As [`ProcessRing::text`], for the name of a kind of object: once there are too many kinds, only
+    /// names that are known have a number.
+    pub(crate) fn text_of_kind(&self, text: &str) -> TextId {
+        let has_room = self.names().is_some_and(|names| names.has_room_for_kind());
+        if has_room {
+            return self.text(text);
+        }
+        let known = self.names().and_then(|names| names.text(text));
+        known.unwrap_or(NO_TEXT)
+    }
+
     /// The number of a frame below a caller's (0: none); 0 if there is no room.
     pub(crate) fn frame(&self, parent: u32, function: TextId, file: TextId, line: u32) -> u32 {
         let Some(mut names) = self.names() else {
@@ -306,15 +317,16 @@ impl ProcessRing {
         id
     }
 
-    /// The number of a kind of object; 0 if there is no room.
-    pub(crate) fn kind(&self, key: ObjectKindKey) -> u32 {
+    /// The number of a kind of object; 0 if there is no room, of which there is more if `is_fixed`, for
+    /// a type that lives for ever.
+    pub(crate) fn kind(&self, key: ObjectKindKey, is_fixed: bool) -> u32 {
         let Some(mut names) = self.names() else {
             return 0;
         };
         if let Some(known) = names.kind(key) {
             return known;
         }
-        let Some(id) = names.next_kind() else {
+        let Some(id) = names.next_kind(is_fixed) else {
             return 0;
         };
         let (type_name, function, file, line) = key;

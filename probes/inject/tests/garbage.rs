@@ -7,93 +7,28 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
+mod garbage_harness;
+
+use garbage_harness::all;
+use garbage_harness::between;
+use garbage_harness::equal;
+use garbage_harness::number;
+use garbage_harness::script;
+use garbage_harness::truth;
+use garbage_harness::with_list;
 use gctrace_ring::GarbageDetail;
-use gctrace_ring::HookState;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::RingKindCount;
+use gctrace_ring::RingRecord;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::Duration;
 use test_kit::interpreters::Python;
 use test_kit::interpreters::interpreters;
 use test_kit::interpreters::root;
-use test_kit::interpreters::skip;
-use test_kit::preload::Run;
 use test_kit::preload::SeenGarbage;
 use test_kit::preload::SeenKind;
-use test_kit::preload::SeenRecords;
 use test_kit::preload::run;
-use test_kit::preload::run_with_children;
-
-/// Every collection is examined, whatever it costs.
-fn all() -> InjectOptions {
-    InjectOptions {
-        garbage: GarbageDetail::Types,
-        garbage_budget_ppm: 1_000_000_000,
-        ..InjectOptions::default()
-    }
-}
-
-/// `garbage.py` with these arguments.
-fn script(python: &Python, arguments: &[&str]) -> Command {
-    let mut command = Command::new(&python.path);
-    command
-        .arg(root().join("tests/python/garbage.py"))
-        .args(arguments);
-    command
-}
-
-/// The script's truth, after a run without a fault.
-fn truth(python: &Python, run: &Run) -> Value {
-    assert!(run.status.success(), "{}: {}", python.name, run.errors);
-    assert_eq!(run.errors, "", "{}", python.name);
-    for ring in &run.rings {
-        assert_eq!(ring.switched_off, None, "{}", python.name);
-        assert_eq!(ring.lost.total(), 0, "{}", python.name);
-    }
-    serde_json::from_str(run.output.lines().last().unwrap()).unwrap()
-}
-
-/// Interpreters with one list of garbage: all with a global lock.
-fn with_list(test: &str) -> impl Iterator<Item = Python> {
-    let all = interpreters(test).into_iter();
-    all.filter(|python| !python.is("free-threaded"))
-}
-
-fn number(truth: &Value, name: &str) -> u64 {
-    truth[name].as_u64().unwrap()
-}
-
-/// Garbage and freed objects of each collection between two times, in order. Exactly those that
-/// freed something have garbage.
-fn between(ring: &SeenRecords, truth: &Value) -> Vec<(Option<SeenGarbage>, u64)> {
-    let window = number(truth, "begin")..number(truth, "end");
-    let mut garbage = ring.garbage();
-    let pauses = ring.pauses().into_iter();
-    pauses
-        .filter(|pause| window.contains(&pause.interval.start_ns))
-        .map(|pause| {
-            let (start, end) = (pause.interval.start_ns, pause.interval.end_ns);
-            let own = garbage.iter().position(|garbage| {
-                garbage.head.tid == pause.tid && (start..=end).contains(&garbage.head.at_ns)
-            });
-            (own.map(|at| garbage.remove(at)), pause.collected)
-        })
-        .collect()
-}
-
-/// The same; garbage and freed objects must be equally many.
-fn equal(python: &Python, ring: &SeenRecords, truth: &Value) -> Vec<SeenGarbage> {
-    let pairs = between(ring, truth);
-    let equal = pairs.into_iter().filter_map(|(garbage, collected)| {
-        let objects = garbage.as_ref().map_or(0, |garbage| garbage.head.objects);
-        // An increment frees what an earlier one marked.
-        assert_eq!(objects, collected, "{}", python.name);
-        garbage
-    });
-    equal.collect()
-}
 
 #[test]
 fn kinds_and_sizes_are_those_of_saveall() {
@@ -264,19 +199,6 @@ fn nothing_is_examined_while_the_program_debugs() {
 }
 
 #[test]
-fn four_threads() {
-    for python in with_list("four_threads") {
-        let run = run(all(), &mut script(&python, &["threads"]));
-        let truth = truth(&python, &run);
-        let garbage = equal(&python, run.only(), &truth);
-        let sum: u64 = garbage.iter().map(|garbage| garbage.head.objects).sum();
-        assert_eq!(sum, number(&truth, "collected"), "{}", python.name);
-        let threads = garbage.iter().map(|garbage| garbage.head.tid);
-        assert!(threads.collect::<std::collections::BTreeSet<_>>().len() > 1);
-    }
-}
-
-#[test]
 fn classes_that_die_keep_their_names() {
     for python in with_list("classes_that_die_keep_their_names") {
         let run = run(all(), &mut script(&python, &["classes"]));
@@ -316,76 +238,6 @@ fn a_list_of_a_million() {
 }
 
 #[test]
-fn freezing_and_nested_collections() {
-    for python in with_list("freezing_and_nested_collections") {
-        let run = run(all(), &mut script(&python, &["freeze"]));
-        let truth = truth(&python, &run);
-        let collected: Vec<u64> = serde_json::from_value(truth["collected"].clone()).unwrap();
-        let each = collected[0];
-        assert_eq!(
-            collected,
-            [each, 0, each, each, 0, each, each],
-            "{}",
-            python.name
-        );
-        let same = run.only().garbage();
-        let same = same.iter().filter(|own| own.head.objects == each).count();
-        assert_eq!(same, 5, "{}", python.name);
-    }
-}
-
-#[test]
-fn a_fork_in_the_middle() {
-    for python in with_list("a_fork_in_the_middle") {
-        let command = &mut script(&python, &["fork"]);
-        let run = run_with_children(all(), command, Duration::from_millis(20));
-        let truth = truth(&python, &run);
-        assert_eq!(truth["status"], 0, "{}", python.name);
-        let collected: Vec<u64> = serde_json::from_value(truth["collected"].clone()).unwrap();
-        for (pid, expected) in [
-            (number(&truth, "pid"), &collected[..]),
-            // The fork may be before or after our part of the collection.
-            (number(&truth, "child"), &collected[1..]),
-        ] {
-            let garbage = run.of(pid as u32).garbage();
-            let counts: Vec<u64> = garbage.iter().map(|own| own.head.objects).collect();
-            for count in expected {
-                assert!(counts.contains(count), "{}: {counts:?}", python.name);
-            }
-        }
-    }
-}
-
-#[test]
-fn entries_removed_in_the_middle() {
-    for python in with_list("entries_removed_in_the_middle") {
-        let run = run(all(), &mut script(&python, &["removed"]));
-        let truth = truth(&python, &run);
-        let collected: Vec<u64> = serde_json::from_value(truth["collected"].clone()).unwrap();
-        assert!(
-            collected.iter().all(|count| *count == collected[0]),
-            "{}: {collected:?}",
-            python.name
-        );
-    }
-}
-
-#[test]
-fn killed_while_it_is_examined() {
-    for python in with_list("killed_while_it_is_examined") {
-        for milliseconds in ["1", "40", "90"] {
-            let command = &mut script(&python, &["killed", milliseconds]);
-            let run = run_with_children(all(), command, Duration::from_millis(20));
-            assert!(!run.status.success());
-            let ring = run.rings.iter().find(|ring| !ring.hello.is_fork).unwrap();
-            assert_eq!(ring.switched_off, None);
-            // Whatever came is whole, except the last.
-            assert!(ring.garbage_but_last().is_some(), "{}", python.name);
-        }
-    }
-}
-
-#[test]
 fn only_what_the_budget_allows() {
     for python in with_list("only_what_the_budget_allows") {
         let options = InjectOptions {
@@ -420,103 +272,89 @@ fn only_what_the_budget_allows() {
 }
 
 #[test]
-fn free_threaded_builds_say_so_once() {
-    for python in interpreters("free_threaded_builds_say_so_once") {
-        let run = run(all(), &mut script(&python, &["visible"]));
-        let hooks = run.only().hooks();
-        let not: Vec<_> = hooks
+fn kinds_are_those_that_probes_see() {
+    for python in with_list("kinds_are_those_that_probes_see") {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("truth.json");
+        let mut command = Command::new(&python.path);
+        command.arg(root().join("tests/python/freed.py"));
+        let run = run(all(), command.arg(&file).arg("kinds"));
+        assert!(run.status.success(), "{}: {}", python.name, run.errors);
+        let truth: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let [truth] = truth.as_array().unwrap().as_slice() else {
+            panic!("{}: {truth}", python.name)
+        };
+        let garbage = run.only().garbage();
+        let window = number(truth, "begin")..number(truth, "end");
+        let mut own = garbage
             .iter()
-            .filter(|hook| hook.0 == HookState::NotExaminingGarbage)
+            .filter(|own| window.contains(&own.head.at_ns));
+        let kinds = &own.next().unwrap().kinds;
+        let text = |text: &String| Value::from((!text.is_empty()).then_some(text.as_str()));
+        let seen: BTreeMap<String, u64> = kinds
+            .iter()
+            .map(|((name, function, file, line), count)| {
+                let line = Value::from((*line > 0).then_some(*line));
+                let words = [text(name), text(function), text(file), line];
+                let words: Vec<String> = words.iter().map(Value::to_string).collect();
+                (format!("[{}]", words.join(", ")), count.objects)
+            })
             .collect();
-        assert_eq!(
-            not.len(),
-            usize::from(python.is("free-threaded")),
-            "{}: {not:?}",
+        let expected: BTreeMap<String, u64> =
+            serde_json::from_value(truth["kinds"].clone()).unwrap();
+        assert_eq!(seen, expected, "{}", python.name);
+    }
+}
+
+#[test]
+fn a_program_that_keeps_making_classes() {
+    let script = r"
+import gc
+gc.disable()
+for turn in range(50):
+    for index in range(120):
+        made = type('Made%d_%d' % (turn, index), (), {'method': lambda self: self})
+        own = made()
+        own.own = own
+    del made, own
+    gc.collect()
+def the_last_function():
+    own = []
+    own.append(own)
+    del own
+    gc.collect()
+the_last_function()
+";
+    for python in with_list("a_program_that_keeps_making_classes") {
+        let run = run(all(), &mut python.command(script));
+        assert!(run.status.success(), "{}: {}", python.name, run.errors);
+        let ring = run.only();
+        let garbage = ring.garbage();
+        let unnamed = garbage.iter().any(|own| {
+            let named: u64 = own.kinds.iter().map(|(_, count)| count.objects).sum();
+            named < own.head.objects
+        });
+        assert!(unnamed, "{}: 12,000 kinds are too many", python.name);
+        let kinds = |record: &&RingRecord| matches!(record, RingRecord::ObjectKind { .. });
+        let kinds = ring.records.iter().filter(kinds).count();
+        assert!((8_192..9_000).contains(&kinds), "{}: {kinds}", python.name);
+        let frames = ring.pauses().into_iter().map(|pause| pause.frame);
+        let is_last = |frame| {
+            let stack = ring.stack(frame);
+            stack
+                .first()
+                .is_some_and(|(function, ..)| function == "the_last_function")
+        };
+        assert!(
+            frames.filter(|frame| *frame != 0).any(is_last),
+            "{}",
             python.name
         );
-        assert!(not.iter().all(|hook| hook.3.contains("free-threaded")));
-    }
-}
-
-/// Two interpreters with garbage of their own, each with its own sentinel.
-#[test]
-fn subinterpreters() {
-    let own = "import gc\nclass Own%d: pass\ngc.collect(); gc.disable()\nfor _ in range(%d):\n own = Own%d(); own.own = own\ndel own\ngc.collect()\n";
-    let script = format!(
-        r"
-try:
-    import _interpreters as interpreters
-except ImportError:
-    import _xxsubinterpreters as interpreters
-code = '''{own}'''
-first = interpreters.create()
-second = interpreters.create()
-for index, one in enumerate((first, second)):
-    interpreters.run_string(one, code % (index, 100 + index, index))
-exec(code % (7, 150, 7))
-interpreters.destroy(first)
-exec(code % (8, 160, 8))
-interpreters.destroy(second)
-exec(code % (9, 170, 9))
-"
-    );
-    for python in with_list("subinterpreters") {
-        let version = (python.version.0, python.version.1);
-        // Its subinterpreters share one list of callbacks, which their collectors do not read.
-        if version == (3, 9) {
-            continue;
-        }
-        // All its interpreters share one collector.
-        let own = |id| if version == (3, 8) { 0 } else { id };
-        let run = run(all(), &mut python.command(&script));
-        if run.errors.contains("No module named '_xxsubinterpreters'") {
-            skip(
-                "subinterpreters",
-                &format!("{}: it has no module for them", python.name),
-            );
-            continue;
-        }
-        assert!(run.status.success(), "{}: {}", python.name, run.errors);
-        assert_eq!(run.only().switched_off, None, "{}", python.name);
-        let garbage = run.only().garbage();
-        let count = |name: &str| {
-            let own = garbage.iter().filter_map(|own| {
-                let count = own.types().get(name).copied()?;
-                Some((own.head.interpreter, count))
-            });
-            own.max_by_key(|(_, count)| *count)
-        };
-        for (name, interpreter, objects) in [
-            ("__main__.Own0", own(1), 100),
-            ("__main__.Own1", own(2), 101),
-            ("__main__.Own7", 0, 150),
-            ("__main__.Own8", 0, 160),
-            ("__main__.Own9", 0, 170),
-        ] {
-            assert_eq!(
-                count(name),
-                Some((interpreter, objects)),
-                "{} {name}",
-                python.name
-            );
-        }
-    }
-}
-
-/// Allocators that fill freed memory, warnings as errors, and `python -X dev`.
-#[test]
-fn under_the_interpreters_own_checks() {
-    for python in with_list("under_the_interpreters_own_checks") {
-        for (name, value) in [("PYTHONDEVMODE", "1"), ("PYTHONMALLOC", "malloc_debug")] {
-            let mut command = script(&python, &["classes"]);
-            let run = run(all(), command.env(name, value));
-            let truth = truth(&python, &run);
-            assert_eq!(
-                equal(&python, run.only(), &truth).len(),
-                40,
-                "{}",
-                python.name
-            );
-        }
+        let last = garbage.iter().rfind(|own| own.types().contains_key("list"));
+        assert!(
+            last.is_some(),
+            "{}: the kinds of CPython have room of their own",
+            python.name
+        );
     }
 }

@@ -7,6 +7,13 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
+mod garbage_harness;
+
+use garbage_harness::all;
+use garbage_harness::number;
+use garbage_harness::script;
+use garbage_harness::truth;
+use garbage_harness::with_list;
 use gctrace_ring::GarbageDetail;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::RingCycleCount;
@@ -15,7 +22,6 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 use test_kit::interpreters::Python;
-use test_kit::interpreters::interpreters;
 use test_kit::interpreters::root;
 use test_kit::preload::Run;
 use test_kit::preload::SeenGarbage;
@@ -23,39 +29,21 @@ use test_kit::preload::SeenKind;
 use test_kit::preload::run;
 use test_kit::preload::run_with_children;
 
-/// Every collection is examined, whatever it costs.
-fn all() -> InjectOptions {
+/// Every collection is examined, and its cycles, whatever it costs.
+fn with_cycles() -> InjectOptions {
     InjectOptions {
         garbage: GarbageDetail::Cycles,
-        garbage_budget_ppm: 1_000_000_000,
-        ..InjectOptions::default()
+        ..all()
     }
 }
 
-fn script(python: &Python, name: &str, arguments: &[&str]) -> Command {
+/// `garbage_cycles.py` with these arguments.
+fn cycles(python: &Python, arguments: &[&str]) -> Command {
     let mut command = Command::new(&python.path);
-    command.arg(root().join("tests/python").join(name));
-    command.args(arguments);
     command
-}
-
-fn truth(python: &Python, run: &Run) -> Value {
-    assert!(run.status.success(), "{}: {}", python.name, run.errors);
-    assert_eq!(run.errors, "", "{}", python.name);
-    for ring in &run.rings {
-        assert_eq!(ring.switched_off, None, "{}", python.name);
-        assert_eq!(ring.lost.total(), 0, "{}", python.name);
-    }
-    serde_json::from_str(run.output.lines().last().unwrap()).unwrap()
-}
-
-fn with_list(test: &str) -> impl Iterator<Item = Python> {
-    let all = interpreters(test).into_iter();
-    all.filter(|python| !python.is("free-threaded"))
-}
-
-fn number(truth: &Value, name: &str) -> u64 {
-    truth[name].as_u64().unwrap()
+        .arg(root().join("tests/python/garbage_cycles.py"))
+        .args(arguments);
+    command
 }
 
 /// The garbage of the one collection between the truth's times, and of those after it.
@@ -92,10 +80,7 @@ fn found(garbage: &[SeenGarbage], expected: &str) -> Option<(u32, u64, Option<u6
 #[test]
 fn planted_cycles_are_found_once_each_with_their_lines() {
     for python in with_list("planted_cycles_are_found_once_each_with_their_lines") {
-        let run = run(
-            all(),
-            &mut script(&python, "garbage_cycles.py", &["planted"]),
-        );
+        let run = run(with_cycles(), &mut cycles(&python, &["planted"]));
         let truth = truth(&python, &run);
         let garbage = since(&run, &truth);
         let line = |name: &str| Some(number(&truth["lines"], name));
@@ -183,10 +168,7 @@ fn task_is_found(python: &Python, garbage: &[SeenGarbage], line: Option<u64>) {
 #[test]
 fn components_are_those_of_get_referents() {
     for python in with_list("components_are_those_of_get_referents") {
-        let run = run(
-            all(),
-            &mut script(&python, "garbage_cycles.py", &["components"]),
-        );
+        let run = run(with_cycles(), &mut cycles(&python, &["components"]));
         let truth = truth(&python, &run);
         let garbage = since(&run, &truth);
         let garbage = garbage.first().unwrap();
@@ -220,7 +202,7 @@ fn components_are_those_of_get_referents() {
 fn a_list_of_a_million_is_one_cycle() {
     for python in with_list("a_list_of_a_million_is_one_cycle") {
         let arguments = ["linked", "1000000"];
-        let run = run(all(), &mut script(&python, "garbage_cycles.py", &arguments));
+        let run = run(with_cycles(), &mut cycles(&python, &arguments));
         let truth = truth(&python, &run);
         let garbage = since(&run, &truth);
         let [(edges, count)] = garbage.first().unwrap().cycles.as_slice() else {
@@ -245,8 +227,8 @@ fn nothing_of_it_can_be_seen() {
             garbage: GarbageDetail::Types,
             ..all()
         };
-        let mut truths = [types, all()].map(|options| {
-            let run = run(options, &mut script(&python, "garbage.py", &["visible"]));
+        let mut truths = [types, with_cycles()].map(|options| {
+            let run = run(options, &mut script(&python, &["visible"]));
             let examined = run.only().garbage();
             let has_cycles = examined
                 .iter()
@@ -266,17 +248,17 @@ fn nothing_of_it_can_be_seen() {
 #[test]
 fn threads_forks_and_a_kill() {
     for python in with_list("threads_forks_and_a_kill") {
-        let threads = run(all(), &mut script(&python, "garbage.py", &["threads"]));
+        let threads = run(with_cycles(), &mut script(&python, &["threads"]));
         truth(&python, &threads);
         assert!(threads.only().garbage().len() > 10, "{}", python.name);
         let settle = Duration::from_millis(20);
-        let command = &mut script(&python, "garbage.py", &["fork"]);
-        let fork = run_with_children(all(), command, settle);
+        let command = &mut script(&python, &["fork"]);
+        let fork = run_with_children(with_cycles(), command, settle);
         assert_eq!(truth(&python, &fork)["status"], 0, "{}", python.name);
         assert_eq!(fork.rings.len(), 2, "{}", python.name);
         assert!(fork.rings.iter().all(|ring| !ring.garbage().is_empty()));
-        let command = &mut script(&python, "garbage.py", &["killed", "150"]);
-        let killed = run_with_children(all(), command, settle);
+        let command = &mut script(&python, &["killed", "150"]);
+        let killed = run_with_children(with_cycles(), command, settle);
         let ring = killed
             .rings
             .iter()

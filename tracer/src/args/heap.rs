@@ -76,9 +76,9 @@ enum HeapQuestions {
 
 #[derive(Args, Clone, Debug)]
 struct AnswerArgs {
-    /// Rows of each table, and number of paths
-    #[arg(short = 'n', long, value_name = "N", default_value = "20")]
-    rows: usize,
+    /// Rows of each table [default: 20], or number of paths [default: 5]
+    #[arg(short = 'n', long, value_name = "N")]
+    rows: Option<usize>,
     /// Format of the answer; JSON has the schema gctrace.heap/1
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
@@ -162,10 +162,15 @@ fn answer_config(question: HeapQuestions) -> HeapConfig {
         }
         HeapQuestions::Diff { files, answer } => (HeapQuestion::Diff, files, answer),
     };
+    // A path takes as many lines as half a table.
+    let rows = match question {
+        HeapQuestion::Why(_) => 5,
+        HeapQuestion::Show | HeapQuestion::Dominators | HeapQuestion::Diff => 20,
+    };
     HeapConfig {
         question,
         files,
-        rows: answer.rows,
+        rows: answer.rows.unwrap_or(rows),
         format: match answer.json {
             true => OutputFormat::Json,
             false => answer.format,

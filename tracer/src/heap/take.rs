@@ -127,7 +127,13 @@ fn write(config: &TakeHeapConfig, graph: &HeapGraph, notes: &[String]) -> anyhow
         return print::unless_closed(written).context("cannot write the heap to standard output");
     }
     let content = |out: &mut dyn io::Write| graph.write(out);
-    write_export(&config.output, &Invoker::detect(), &[], config.force, &content)?;
+    write_export(
+        &config.output,
+        &Invoker::detect(),
+        &[],
+        config.force,
+        &content,
+    )?;
     let file = shell_line(&[&config.output]);
     print::message(format!("what is in it: gctrace heap show {file}"));
     Ok(())
@@ -141,7 +147,11 @@ fn take_of_command(
 ) -> anyhow::Result<u8> {
     let mut watch = Watch::new(config, at_full);
     let result = loop {
-        let timeout = if watch.heap.is_some() { WATCH_MS } else { SEARCH_MS };
+        let timeout = if watch.heap.is_some() {
+            WATCH_MS
+        } else {
+            SEARCH_MS
+        };
         let command = supervisor.command();
         let pid = command.map(|command| command.pid());
         let descriptors = [supervisor.as_fd()].into_iter();

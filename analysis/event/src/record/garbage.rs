@@ -105,7 +105,8 @@ pub struct CycleCount {
 
 /// The shortest cycle of a component: its objects and the references between them. Starts at the
 /// smallest label, so that equal cycles are equal. Written before the first record that refers to
-/// it.
+/// it. Dicts of instances are left out; a cycle that repeats a part is only that part, and one longer
+/// than 32 objects is cut, without the name of its last reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CycleSignature {
     /// Process id in the host's initial pid namespace.

@@ -1,5 +1,7 @@
 //! A script that runs while its heap is taken.
 
+#![expect(dead_code, reason = "each test program uses a part")]
+
 use gctrace_analysis::heap::HeapGraph;
 use gctrace_heap::HeapOptions;
 use gctrace_heap::RunningHeap;
@@ -41,6 +43,17 @@ impl Script {
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, output }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A line of text.
+    pub(crate) fn text(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
     }
 
     pub(crate) fn line<T: for<'line> Deserialize<'line>>(&mut self) -> T {

@@ -59,15 +59,15 @@ impl CodeNames {
         }
     }
 
-    /// Text numbers of a code object's function and file. The lock must be held, the code object
-    /// alive.
-    pub(crate) fn of(&self, ring: &ProcessRing, code: Object) -> (TextId, TextId) {
+    /// Text numbers of a code object's function and file, by `number`. The lock must be held, the code
+    /// object alive.
+    pub(crate) fn of(&self, code: Object, number: impl Fn(&str) -> TextId) -> (TextId, TextId) {
         let text = |name: Option<&OwnedRef>| {
             // SAFETY: as the caller promises. Code objects have no Python code of their own.
             let text = name.and_then(|name| unsafe {
                 OwnedRef::new(self.api, (self.api.PyObject_GetAttr)(code, name.object()))
             });
-            ring.text(text.as_ref().and_then(OwnedRef::text).unwrap_or("?"))
+            number(text.as_ref().and_then(OwnedRef::text).unwrap_or("?"))
         };
         let [function, file] = self
             .attributes
@@ -190,7 +190,7 @@ impl FrameCache {
         {
             return (known.function, known.file);
         }
-        let (function, file) = self.attributes.of(ring, code.object());
+        let (function, file) = self.attributes.of(code.object(), |text| ring.text(text));
         let kept = CachedCode {
             // SAFETY: alive, the caller holds a reference.
             code: unsafe { OwnedRef::share(api, code.object()) },

@@ -150,9 +150,6 @@ impl GarbageExaminer {
     ) -> Option<()> {
         let at_ns = now_ns();
         self.tally.clear();
-        if let Some(cycles) = &mut self.cycles {
-            cycles.clear();
-        }
         let (tally, reader) = (&mut self.tally, &self.reader);
         let mut cycles = self.cycles.as_mut();
         // SAFETY: called by the weak reference of the sentinel, with the lock; so its list is the
@@ -170,9 +167,15 @@ impl GarbageExaminer {
         // SAFETY: as above.
         let numbers = unsafe { self.tally.numbers(&mut self.reader, ring) };
         let counts = self.tally.by_kind(&numbers);
-        let tally = &self.tally;
-        // SAFETY: as above.
-        let cycles = cycles.and_then(|cycles| unsafe { cycles.examine(ring, tally, &numbers) });
+        let (tally, budget) = (&self.tally, &mut self.budget);
+        let cycles = cycles.and_then(|cycles| {
+            let found = budget
+                .affords(cycles.estimate_ns(), process_cpu_ns)
+                // SAFETY: as above.
+                .then(|| unsafe { cycles.examine(ring, tally, &numbers) });
+            cycles.clear();
+            found.flatten()
+        });
         let garbage = RingGarbage {
             at_ns,
             tid: tid(),

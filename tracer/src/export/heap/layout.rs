@@ -159,11 +159,11 @@ fn back(boxes: usize, arrows: &[Arrow]) -> Vec<bool> {
             stack.push((start, 0));
         }
         while let Some((at, next)) = stack.last_mut() {
-            let own = arrows
+            let mut own = arrows
                 .iter()
                 .enumerate()
                 .filter(|(_, arrow)| arrow.from == *at);
-            match own.skip(*next).next() {
+            match own.nth(*next) {
                 None => {
                     states[*at] = State::Done;
                     stack.pop();

@@ -1,4 +1,5 @@
-//! The garbage of collections, put together from the records of a ring. Pure.
+//! The garbage of collections, put together from the records of a ring, and kept until its pause.
+//! Pure.
 
 use super::texts::RingTexts;
 use gctrace_event::CycleCount;
@@ -14,12 +15,13 @@ use gctrace_ring::RingCycleCount;
 use gctrace_ring::RingGarbage;
 use gctrace_ring::RingKindCount;
 use gctrace_ring::TextId;
+use gctrace_ring::TimeInterval;
 use std::collections::HashMap;
 
 /// Threads whose records are waited for: only those that collect at this moment have any.
 const MAX_OPEN: usize = 1 << 10;
 
-/// Garbage whose kinds have not all come, by thread.
+/// Kinds and cycles of a ring, and the garbage of collections that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct GarbageRecords {
     pid: u32,
@@ -32,6 +34,7 @@ pub(super) struct GarbageRecords {
     last_cycle: CycleId,
     /// The signature whose edges are coming; they come one after the other.
     edges: Vec<CycleEdge>,
+    /// By thread: that of its collection, of which parts may still be missing.
     open: HashMap<u32, OpenGarbage>,
 }
 
@@ -119,8 +122,8 @@ impl GarbageRecords {
         }))
     }
 
-    /// The head of a collection's garbage; complete if nothing follows.
-    pub(super) fn head(&mut self, head: &RingGarbage) -> Option<Record> {
+    /// The head of a collection's garbage.
+    pub(super) fn head(&mut self, head: &RingGarbage) {
         let open = OpenGarbage {
             garbage: Garbage {
                 pid: self.pid,
@@ -138,19 +141,17 @@ impl GarbageRecords {
                 cycles => cycles,
             },
         };
-        if open.is_complete() {
-            return Some(Record::Garbage(open.garbage));
-        }
         // One that is incomplete was counted as lost when its next record was.
         if self.open.len() < MAX_OPEN || self.open.contains_key(&head.tid) {
             self.open.insert(head.tid, open);
         }
-        None
     }
 
-    /// More of a thread's kinds; the record if these were the last.
-    pub(super) fn counts(&mut self, tid: u32, counts: &[RingKindCount]) -> Option<Record> {
-        let open = self.open.get_mut(&tid)?;
+    /// More of a thread's kinds.
+    pub(super) fn counts(&mut self, tid: u32, counts: &[RingKindCount]) {
+        let Some(open) = self.open.get_mut(&tid) else {
+            return;
+        };
         for count in counts.iter().filter(|count| count.kind != 0) {
             open.garbage.kinds.push(KindCount {
                 kind: self.before.saturating_add(count.kind),
@@ -159,12 +160,13 @@ impl GarbageRecords {
             });
             open.missing = open.missing.saturating_sub(1);
         }
-        self.complete(tid)
     }
 
-    /// One more of a thread's cycles; the record if it was the last.
-    pub(super) fn cycle(&mut self, count: &RingCycleCount) -> Option<Record> {
-        let open = self.open.get_mut(&count.tid)?;
+    /// One more of a thread's cycles.
+    pub(super) fn cycle(&mut self, count: &RingCycleCount) {
+        let Some(open) = self.open.get_mut(&count.tid) else {
+            return;
+        };
         open.garbage
             .cycles
             .get_or_insert_default()
@@ -176,12 +178,14 @@ impl GarbageRecords {
                 bytes: (count.bytes != RingKindCount::UNKNOWN).then_some(count.bytes),
             });
         open.missing_cycles = open.missing_cycles.saturating_sub(1);
-        self.complete(count.tid)
     }
 
-    fn complete(&mut self, tid: u32) -> Option<Record> {
-        self.open.get(&tid).filter(|open| open.is_complete())?;
-        let complete = self.open.remove(&tid)?;
-        Some(Record::Garbage(complete.garbage))
+    /// The garbage of a thread's collection, which ended; `None` if it has none, or not all of it
+    /// came.
+    pub(super) fn of_pause(&mut self, tid: u32, interval: TimeInterval) -> Option<Record> {
+        let open = self.open.remove(&tid)?;
+        let within = interval.start_ns..=interval.end_ns;
+        let is_own = open.is_complete() && within.contains(&open.garbage.at_ns);
+        is_own.then_some(Record::Garbage(open.garbage))
     }
 }

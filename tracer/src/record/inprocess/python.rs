@@ -140,6 +140,8 @@ impl PythonRing {
                     stack: self.frames.get(&pause.frame).copied(),
                     ..self.pause(&pause)
                 })));
+                let garbage = self.garbage.of_pause(pause.tid, pause.interval);
+                ring_events.extend(garbage.map(RingEvent::Record));
             }
             From::ObjectKind {
                 id,
@@ -152,9 +154,7 @@ impl PythonRing {
                 let kind = self.garbage.kind(&self.texts, id, type_name, code);
                 ring_events.push(RingEvent::Record(kind));
             }
-            From::Garbage(head) => {
-                ring_events.extend(self.garbage.head(&head).map(RingEvent::Record));
-            }
+            From::Garbage(head) => self.garbage.head(&head),
             From::CycleEdge {
                 cycle,
                 at,
@@ -166,12 +166,8 @@ impl PythonRing {
                 let signature = self.garbage.edge(&self.texts, cycle, place, edge);
                 ring_events.extend(signature.map(RingEvent::Record));
             }
-            From::GarbageCycles(count) => {
-                ring_events.extend(self.garbage.cycle(&count).map(RingEvent::Record));
-            }
-            From::GarbageKinds { tid, counts } => {
-                ring_events.extend(self.garbage.counts(tid, &counts).map(RingEvent::Record));
-            }
+            From::GarbageCycles(count) => self.garbage.cycle(&count),
+            From::GarbageKinds { tid, counts } => self.garbage.counts(tid, &counts),
             From::StepMark {
                 at_ns,
                 tid,
@@ -214,6 +210,8 @@ impl PythonRing {
                     unfinished: true,
                     ..self.pause(&pause)
                 })));
+                let garbage = self.garbage.of_pause(tid, pause.interval);
+                ring_events.extend(garbage.map(RingEvent::Record));
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::record::output::RecordSink as _;
 use gctrace_ebpf::CapturedFrame;
 use gctrace_ebpf::CapturedKind;
 use gctrace_ebpf::CodeId;
+use gctrace_ebpf::GarbageCounts;
 use gctrace_ebpf::GarbageEvent;
 use gctrace_ebpf::KindOwner;
 use gctrace_ebpf::TypeEvent;
@@ -38,6 +39,8 @@ pub(super) struct GarbageKinds {
     open: HashMap<(u32, u32), Vec<GarbageEvent>>,
     /// Processes that exited since the last drain: their last pauses may still be in the ring.
     ended: Vec<u32>,
+    /// Pauses that freed something.
+    freed: u64,
 }
 
 /// The kinds of objects of one process.
@@ -84,6 +87,7 @@ impl GarbageKinds {
         stacks: &StackResolver,
         output: &mut RecordOutput,
     ) {
+        self.freed += u64::from(pause.collected > Some(0));
         let thread = (pause.pid, pause.tid);
         let Some(open) = self.open.get_mut(&thread) else {
             return;
@@ -102,6 +106,15 @@ impl GarbageKinds {
         for garbage in own {
             process.write(&garbage, pause.interpreter, stacks, output);
         }
+    }
+
+    /// Why no garbage was examined although there was some and it was looked for: the probe is not
+    /// where its list is.
+    pub(super) fn fault(&self, counts: GarbageCounts) -> Option<&'static str> {
+        let found = counts.examined + counts.skipped;
+        (self.freed > 0 && counts.empty > 0 && found == 0).then_some(
+            "what collections free was not recorded: its list was not found in this interpreter",
+        )
     }
 
     /// The process exited.

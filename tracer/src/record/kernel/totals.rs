@@ -61,6 +61,9 @@ impl KernelSource {
     ) -> anyhow::Result<()> {
         let counters = self.session.counters()?;
         self.retitle(trace, true);
+        if let Some(fault) = self.garbage.fault(counters.garbage()) {
+            trace.note(fault);
+        }
         self.pressures
             .write_all(&self.session, end.ended_ns, &mut trace.output);
         self.counting.write_living(

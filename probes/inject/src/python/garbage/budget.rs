@@ -1,7 +1,9 @@
-//! Which collections are examined: every k-th, and each of the oldest generation.
+//! Which collections are examined: one in k, and each of the oldest generation.
 //!
 //! All of a collection is examined or nothing, so that what is recorded is a fair sample by
 //! collection. k follows from what examining has cost so far, as a share of the process's CPU time.
+//! The distance to the next one is random, k on average: in a program that repeats itself, every k-th
+//! would be the same again and again.
 
 /// Largest k: of very frequent collections some are still seen.
 const RAREST: u32 = 1 << 10;
@@ -16,8 +18,9 @@ pub(super) struct Budget {
     allowed_ns: u64,
     /// k.
     every: u32,
-    /// Collections since the last examined one, itself included.
-    since: u32,
+    /// Collections before the next one.
+    skipped: u32,
+    random: u32,
 }
 
 impl Budget {
@@ -27,26 +30,52 @@ impl Budget {
             spent_ns: 0,
             allowed_ns: 0,
             every: 1,
-            since: 0,
+            skipped: 0,
+            // Any number but 0.
+            random: 1,
         }
     }
 
     /// Whether to examine the collection that starts.
     pub(super) fn is_due(&mut self, is_oldest: bool) -> bool {
-        self.since += 1;
-        if !is_oldest && self.since < self.every {
+        if self.skipped > 0 && !is_oldest {
+            self.skipped -= 1;
             return false;
         }
-        self.since = 0;
+        if self.skipped == 0 {
+            self.skipped = self.next_random() % (2 * self.every - 1);
+        }
         true
+    }
+
+    /// Marsaglia's xorshift (Journal of Statistical Software 8, 2003).
+    fn next_random(&mut self) -> u32 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        self.random
+    }
+
+    /// Whether something that takes that long is within the budget, or too short to be noticed.
+    pub(super) fn affords(&mut self, ns: u64, cpu_ns: impl FnOnce() -> u64) -> bool {
+        /// A hundredth of a second in a pause of many times that.
+        const SHORT_NS: u64 = 10_000_000;
+        if ns > SHORT_NS && self.spent_ns + ns > self.allowed_ns {
+            self.allow(cpu_ns());
+        }
+        ns <= SHORT_NS || self.spent_ns + ns <= self.allowed_ns
+    }
+
+    fn allow(&mut self, cpu_ns: u64) {
+        let share = u128::from(cpu_ns) * u128::from(self.ppm) / 1_000_000;
+        self.allowed_ns = u64::try_from(share).unwrap_or(u64::MAX);
     }
 
     /// A collection was examined. `cpu_ns`: the CPU time of the process, read only if it matters.
     pub(super) fn spend(&mut self, ns: u64, cpu_ns: impl FnOnce() -> u64) {
         self.spent_ns += ns;
         if self.spent_ns > self.allowed_ns / 2 || self.every > 1 {
-            let share = u128::from(cpu_ns()) * u128::from(self.ppm) / 1_000_000;
-            self.allowed_ns = u64::try_from(share).unwrap_or(u64::MAX);
+            self.allow(cpu_ns());
         }
         if self.spent_ns > self.allowed_ns {
             self.every = (self.every * 2).min(RAREST);
@@ -95,6 +124,14 @@ mod tests {
         let (share, examined) = run(1_000, 50_000, 100_000, 100);
         assert!(examined >= 1_000, "{examined}");
         assert!(share < 0.008, "{share}");
+    }
+
+    #[test]
+    fn what_takes_long_must_be_affordable() {
+        let mut budget = Budget::new(10_000);
+        assert!(budget.affords(9_000_000, || unreachable!("not asked for")));
+        assert!(!budget.affords(50_000_000, || 1_000_000_000));
+        assert!(budget.affords(50_000_000, || 6_000_000_000));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::layout::type_of;
 use super::references::ReferenceNames;
 use super::tally::Tally;
 use crate::process_ring::ProcessRing;
+use crate::process_ring::now_ns;
 use crate::python::api::Object;
 use crate::recording::guarded;
 use gctrace_ring::NO_TEXT;
@@ -25,14 +26,14 @@ use std::collections::TryReserveError;
 use std::ffi::c_int;
 use std::ffi::c_void;
 
-/// Garbage with more objects is examined by kind only: it would take 100 MB more for a moment.
-const MOST_OBJECTS: usize = 1 << 22;
+/// Garbage with more objects is examined by kind only: it would take some 150 MB more for a moment.
+const MOST_OBJECTS: usize = 1 << 21;
 
 /// References of a signature. A longer cycle is cut: its last reference has no name.
 const LONGEST: usize = 32;
 
 /// Signatures known; cycles of others are not counted.
-const MOST_SIGNATURES: usize = 1 << 12;
+const MOST_SIGNATURES: usize = 1 << 11;
 
 /// An object on the collector's list, and its place in the [`Tally`].
 #[derive(Clone, Copy)]
@@ -51,6 +52,8 @@ pub(super) struct CycleReader {
     /// Numbers of signatures by the kinds on them, in the ring of this number.
     known: HashMap<Box<[u32]>, u32>,
     ring: u32,
+    /// What an object took the last time, in ns.
+    each_ns: u64,
 }
 
 impl CycleReader {
@@ -62,16 +65,25 @@ impl CycleReader {
             search: Search::default(),
             known: HashMap::new(),
             ring: 0,
+            each_ns: 300,
         }
     }
 
-    /// Forgets the objects of the collection before.
+    /// Forgets the objects of the collection.
     pub(super) fn clear(&mut self) {
-        /// Kept for the next collection.
+        /// As much memory is kept for the next collection.
         const KEPT: usize = 1 << 16;
+        if self.nodes.len() > KEPT {
+            self.search = Search::default();
+        }
         self.nodes.clear();
         self.nodes.shrink_to(KEPT);
         self.is_full = false;
+    }
+
+    /// What examining the objects added will take, in ns, judged by the last time.
+    pub(super) fn estimate_ns(&self) -> u64 {
+        self.nodes.len() as u64 * self.each_ns
     }
 
     /// Adds an object, with its place in the tally.
@@ -103,8 +115,15 @@ impl CycleReader {
             self.ring = ring.number();
             self.known.clear();
         }
+        let start_ns = now_ns();
         // SAFETY: as the caller promises.
-        unsafe { self.count(ring, tally, kinds) }.ok()
+        let counts = unsafe { self.count(ring, tally, kinds) }.ok();
+        let objects = self.nodes.len() as u64;
+        // Of few objects the names of references take most of it.
+        if objects > 1000 {
+            self.each_ns = now_ns().saturating_sub(start_ns) / objects;
+        }
+        counts
     }
 
     unsafe fn count(

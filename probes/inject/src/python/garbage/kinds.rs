@@ -256,31 +256,37 @@ impl KindReader {
         // SAFETY: as the caller promises.
         let class = unsafe { TypeView::new(key.class) };
         let type_name = self.type_name(ring, class);
+        if type_name == NO_TEXT {
+            return 0;
+        }
         if key.code.is_null() {
-            return ring.kind((type_name, NO_TEXT, NO_TEXT, 0));
+            return ring.kind((type_name, NO_TEXT, NO_TEXT, 0), !class.is_heap());
         }
         let (code, function) = if self.is_class(key.code) {
             // SAFETY: a type, as just seen.
             let own = unsafe { TypeView::new(key.code) };
             self.qualified_name(own);
-            let name = ring.text(&self.text);
+            let name = ring.text_of_kind(&self.text);
             // SAFETY: as above.
             (unsafe { self.first_method(own) }, name)
         } else {
             (key.code, NO_TEXT)
         };
         if code.is_null() {
-            return ring.kind((type_name, function, NO_TEXT, 0));
+            return ring.kind((type_name, function, NO_TEXT, 0), false);
         }
-        let (own, file) = self.names.of(ring, code);
+        let (own, file) = self.names.of(code, |text| ring.text_of_kind(text));
         let function = if function == NO_TEXT { own } else { function };
+        if function == NO_TEXT || file == NO_TEXT {
+            return 0;
+        }
         let line = match (key.line, self.api.PyCode_Addr2Line) {
             // Of no instruction: the first (`co_firstlineno`).
             // SAFETY: a code object that is alive.
             (0, Some(first)) => line(unsafe { first(code, -1) }),
             (known, _) => known,
         };
-        ring.kind((type_name, function, file, line))
+        ring.kind((type_name, function, file, line), false)
     }
 
     /// Whether an address of a key is a class rather than a code object.
@@ -324,8 +330,11 @@ impl KindReader {
             self.text.insert_str(0, module);
             self.text.insert(length, '.');
         }
+        if class.is_heap() {
+            return ring.text_of_kind(&self.text);
+        }
         let text = ring.text(&self.text);
-        if !class.is_heap() && text != NO_TEXT {
+        if text != NO_TEXT {
             self.fixed.insert(class.object(), text);
         }
         text

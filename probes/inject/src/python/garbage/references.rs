@@ -21,8 +21,8 @@ const LONGEST: usize = 60;
 /// Where references of a kind of object are: their names, and their offsets in bytes.
 type Fields = &'static [(&'static str, usize)];
 
-/// Fields that are no members of their types (`PyMemberDef`), equal in 3.8 to 3.15 (Include/cpython/
-/// cellobject.h, traceback.h, object.h).
+/// Fields that are no members of their types (`PyMemberDef`), equal in 3.8 to 3.15
+/// (Include/cpython/cellobject.h, Include/cpython/traceback.h, Include/cpython/object.h).
 const CELL: Fields = &[(".cell_contents", 16)];
 const TRACEBACK: Fields = &[(".tb_next", 16), (".tb_frame", 24)];
 const CLASS: Fields = &[
@@ -448,9 +448,9 @@ fn cached_keys(api: &'static PythonApi) -> Option<usize> {
     }
 }
 
-/// Offset in code objects of the names of all variables (`co_localsplusnames`, Include/cpython/
-/// code.h), if what is around it is where 3.11 - 3.13 have it. `None` before 3.11, where there are
-/// three lists.
+/// Offset in code objects of the names of all variables (`co_localsplusnames`,
+/// Include/cpython/code.h), if what is around it is where 3.11 - 3.13 have it. `None` before 3.11,
+/// where there are three lists.
 fn name_list(api: &'static PythonApi) -> Option<usize> {
     const PLACE: usize = 96;
     const AROUND: [(&CStr, usize); 2] = [(c"co_filename", 112), (c"co_qualname", 128)];

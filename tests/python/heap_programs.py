@@ -1,0 +1,169 @@
+"""Programs whose heaps are taken, one for each argument; each prints `ready` and goes on.
+
+leaks          known leaks: exceptions kept with their tracebacks, hooks that are closures, caches on
+               methods; waits
+busy           allocates and collects all the time, in two threads
+signals N      counts N real-time signals, then prints their number
+interpreters   a second interpreter with objects of its own; waits
+list N         a linked list of N nodes; waits
+collect        makes a full collection at each line of standard input
+ticks          prints a line every 10 ms
+"""
+import functools
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+
+
+class Batch:
+    def __init__(self, number):
+        self.rows = [{"number": number} for _ in range(10)]
+
+
+class Model:
+    def __init__(self):
+        self.weights = [0] * 100
+
+    @functools.lru_cache(maxsize=None)
+    def cached(self, number):
+        return [number]
+
+    @functools.lru_cache(maxsize=100)
+    def bounded(self, number):
+        return [number]
+
+
+class Activation:
+    """What a hook keeps."""
+
+
+class Layer:
+    def __init__(self):
+        self.hooks = []
+
+    def register(self, hook):
+        self.hooks.append(hook)
+
+
+failures = []
+layer = Layer()
+
+
+def step(number):
+    batch = Batch(number)
+    try:
+        raise ValueError(number)
+    except ValueError as error:
+        failures.append(error)
+
+
+def hooked():
+    activation = Activation()
+
+    def hook():
+        return activation
+
+    layer.register(hook)
+
+
+def ready():
+    print("ready", flush=True)
+
+
+def leaks():
+    for number in range(10):
+        step(number)
+        hooked()
+        model = Model()
+        model.cached(number)
+        Model().bounded(number)
+    del model
+    ready()
+    time.sleep(1000)
+
+
+def busy():
+    def run():
+        kept = []
+        while True:
+            node = {"list": [1]}
+            node["self"] = node
+            kept.append([node])
+            if len(kept) > 4_000:
+                del kept[:2_000]
+
+    for _ in range(2):
+        threading.Thread(target=run, daemon=True).start()
+    ready()
+    time.sleep(1000)
+
+
+def signals():
+    # Python itself merges signals; its C handler writes a byte for each.
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGRTMIN, lambda number, frame: None)
+    wanted, seen = int(sys.argv[2]), 0
+    ready()
+    while seen < wanted:
+        seen += len(os.read(reader, 100))
+    print(seen, flush=True)
+    time.sleep(1000)
+
+
+def interpreters():
+    try:
+        import _interpreters as module
+    except ImportError:
+        try:
+            import _xxsubinterpreters as module
+        except ImportError:
+            print("none", flush=True)
+            return
+    made = module.create()
+    code = "class InTheOther: pass\nkept = [InTheOther() for _ in range(100)]"
+    run = getattr(module, "run_string", None) or module.exec
+    run(made, code)
+    ready()
+    time.sleep(1000)
+
+
+def linked_list():
+    head = None
+    for _ in range(int(sys.argv[2])):
+        head = [head]
+    ready()
+    time.sleep(1000)
+
+
+def collect():
+    gc.disable()
+    ready()
+    for _ in sys.stdin:
+        gc.collect()
+        print("collected", flush=True)
+
+
+def ticks():
+    kept = [[number] for number in range(400_000)]
+    ready()
+    while True:
+        print(len(kept), flush=True)
+        time.sleep(0.01)
+
+
+PROGRAMS = {
+    "leaks": leaks,
+    "busy": busy,
+    "signals": signals,
+    "interpreters": interpreters,
+    "list": linked_list,
+    "collect": collect,
+    "ticks": ticks,
+}
+if __name__ == "__main__":
+    PROGRAMS[sys.argv[1]]()

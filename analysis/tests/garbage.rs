@@ -216,6 +216,30 @@ fn garbage_is_of_the_pause_that_it_was_read_in() {
     assert_eq!(report.totals.pauses.time_ns, 20 * 2 * reports::MS);
 }
 
+/// Cycles of large garbage are not examined: what was found of the rest stands for it.
+#[test]
+fn cycles_that_were_not_examined_are_estimated() {
+    let run = ClosuresRun::default();
+    let mut records = garbage::records(run);
+    let garbage_of = |record| match record {
+        &mut Record::Garbage(ref mut garbage) => Some(garbage),
+        _ => None,
+    };
+    let all = records.iter_mut().filter_map(garbage_of).skip(4);
+    all.step_by(2).for_each(|garbage| garbage.cycles = None);
+    let report = reports::report(records, Some(reports::end(garbage::end_ms(run))));
+    let own = garbage(&report);
+    let closure = &own.cycles.as_ref().unwrap()[0];
+    assert_eq!(closure.count, 600);
+    let estimate = closure.estimate.unwrap();
+    assert_eq!(estimate.basis, Basis::Inferred);
+    assert!((1_150..1_250).contains(&estimate.count), "{estimate:?}");
+    let per_step = closure.per_step.unwrap();
+    assert_eq!(per_step.basis, Basis::Inferred);
+    assert!((per_step.mean - 6.0).abs() < 0.3, "{per_step:?}");
+    assert_eq!(own.kinds[0].estimate.unwrap().basis, Basis::Measured);
+}
+
 /// Several processes: sums, without steps.
 #[test]
 fn processes_are_summed() {

@@ -76,6 +76,8 @@ fn each_cycle_of_each_step_is_counted() {
         let report = recorded(&python, &extra, place.path());
         let name = &python.name;
         let garbage = &report["garbage"];
+        let missing = &report["missing"];
+        assert_eq!(missing["lost"], serde_json::json!({}), "{name}: {missing}");
         assert_eq!(garbage["examined_ratio"], 1.0, "{name}: {garbage}");
         let own = closures(garbage);
         let [closure] = own.as_slice() else {
@@ -83,7 +85,11 @@ fn each_cycle_of_each_step_is_counted() {
         };
         assert_eq!(closure["shape"], "closure", "{name}: {closure}");
         assert_eq!(closure["location"]["line"], LINE, "{name}: {closure}");
-        assert_eq!(closure["count"], 6 * STEPS, "{name}: {closure}");
+        assert_eq!(
+            garbage["cycle_garbage"], garbage["objects"],
+            "{name}: {garbage}"
+        );
+        assert_eq!(closure["count"], 6 * STEPS, "{name}: {garbage}");
         // Function, its tuple of cells and the cell of its own name; held are the other cell, and
         // three lists in it.
         assert_eq!(closure["objects"], 3 * 6 * STEPS, "{name}: {closure}");

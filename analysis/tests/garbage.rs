@@ -1,5 +1,7 @@
 //! What the collector frees: sums, estimates, figures per step.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_analysis::report::Basis;

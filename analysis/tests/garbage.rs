@@ -1,5 +1,7 @@
 //! What the collector frees: sums, estimates, figures per step.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_analysis::report::Basis;
@@ -183,6 +185,61 @@ fn garbage_may_follow_its_pause() {
     }
     let after = reports::report(records, Some(reports::end(3000)));
     assert_eq!(garbage(&before), garbage(&after));
+}
+
+/// A pause that was not examined is not taken for the next one, however soon that follows and
+/// however long examining took.
+#[test]
+fn garbage_is_of_the_pause_that_it_was_read_in() {
+    let mut records = vec![reports::process(1, 0, "generational"), kind(1)];
+    for n in 0..20 {
+        let at_ms = 100 + n * 10;
+        let empty = Pause {
+            collected: Some(0),
+            ..reports::pause(1, at_ms, at_ms + 1)
+        };
+        let freeing = Pause {
+            collected: Some(5),
+            ..reports::pause(1, at_ms + 2, at_ms + 9)
+        };
+        records.push(Record::Pause(empty));
+        records.push(Record::Garbage(Garbage {
+            pid: 1,
+            tid: 1,
+            at_ns: freeing.start_ns + 10,
+            objects: 5,
+            cost_ns: Some(6 * reports::MS),
+            ..Garbage::default()
+        }));
+        records.push(Record::Pause(freeing));
+    }
+    let report = reports::report(records, Some(reports::end(1000)));
+    assert_eq!(garbage(&report).examined_ratio, Some(1.0));
+    assert_eq!(report.totals.pauses.time_ns, 20 * 2 * reports::MS);
+}
+
+/// Cycles of large garbage are not examined: what was found of the rest stands for it.
+#[test]
+fn cycles_that_were_not_examined_are_estimated() {
+    let run = ClosuresRun::default();
+    let mut records = garbage::records(run);
+    let garbage_of = |record| match record {
+        &mut Record::Garbage(ref mut garbage) => Some(garbage),
+        _ => None,
+    };
+    let all = records.iter_mut().filter_map(garbage_of).skip(4);
+    all.step_by(2).for_each(|garbage| garbage.cycles = None);
+    let report = reports::report(records, Some(reports::end(garbage::end_ms(run))));
+    let own = garbage(&report);
+    let closure = &own.cycles.as_ref().unwrap()[0];
+    assert_eq!(closure.count, 600);
+    let estimate = closure.estimate.unwrap();
+    assert_eq!(estimate.basis, Basis::Inferred);
+    assert!((1_150..1_250).contains(&estimate.count), "{estimate:?}");
+    let per_step = closure.per_step.unwrap();
+    assert_eq!(per_step.basis, Basis::Inferred);
+    assert!((per_step.mean - 6.0).abs() < 0.3, "{per_step:?}");
+    assert_eq!(own.kinds[0].estimate.unwrap().basis, Basis::Measured);
 }
 
 /// Several processes: sums, without steps.

@@ -98,9 +98,14 @@ struct RecentPause {
 
 impl RecentPause {
     fn contains(&self, garbage: &Garbage) -> bool {
-        // The pause is without the time that examining took.
+        self.tid == garbage.tid && (self.start_ns..=self.end_ns).contains(&garbage.at_ns)
+    }
+
+    /// The same for garbage that came first: then the pause is without the time that examining
+    /// took.
+    fn contained(&self, garbage: &Garbage) -> bool {
         let end_ns = self.end_ns.saturating_add(garbage.cost_ns.unwrap_or(0));
-        self.tid == garbage.tid && (self.start_ns..=end_ns).contains(&garbage.at_ns)
+        Self { end_ns, ..*self }.contains(garbage)
     }
 }
 
@@ -239,7 +244,7 @@ impl GarbageSums {
         let found = self
             .waiting
             .iter()
-            .position(|garbage| own.contains(garbage));
+            .position(|garbage| own.contained(garbage));
         if let Some(garbage) = found.and_then(|index| self.waiting.remove(index)) {
             return self.count(&garbage, Some(&own));
         }

@@ -28,7 +28,7 @@ const SIGNIFICANT: f64 = 0.05;
 const NOTABLE: f64 = 0.01;
 
 /// A rise over less time may be set-up, or one batch after another.
-const SHORTEST_S: f64 = 60.0;
+const SHORTEST_S: f64 = 30.0;
 
 /// A fit that explains less than half of the variance is not used for predictions.
 const ENOUGH_R_SQUARED: f64 = 0.5;

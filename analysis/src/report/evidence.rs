@@ -274,7 +274,7 @@ pub struct Trend {
     pub at_most_per_s: f64,
     /// Two-sided p of no trend, 0 to 1, if the samples are independent.
     pub p_value: f64,
-    /// Whether it rises: `p_value` is below 0.05, the interval above 0, the samples span a minute or
+    /// Whether it rises: `p_value` is below 0.05, the interval above 0, the samples span 30 s or
     /// more, and the rise over their time is at least 1 % of the last one.
     pub rises: bool,
 }

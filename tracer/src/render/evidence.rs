@@ -28,7 +28,7 @@ use std::time::SystemTime;
 const GROWTHS_SHOWN: usize = 3;
 
 /// Shortest time over which a trend is stated, in ns.
-const SHORTEST_TREND_NS: u64 = 60_000_000_000;
+const SHORTEST_TREND_NS: u64 = 30_000_000_000;
 
 fn section(heading: &'static str, sentences: &[String]) -> ReportSection {
     ReportSection {
@@ -246,7 +246,7 @@ fn growth_sentence(process: &ProcessReport, growth: &GrowthReport) -> String {
 /// How what full collections leave changes: `After each of the last 32 full collections: ..`.
 pub(super) fn trend_sentence(trend: &HeapTrend) -> String {
     let over = duration(trend.duration_ns);
-    let whole = |per_hour: f64| count(per_hour.abs() as u64);
+    let whole = |per_hour: f64| short_count(per_hour.abs() as u64);
     let objects = match trend.objects.rises {
         true => change(&trend.objects, "objects", whole),
         false => "no lasting growth of the number of objects".to_owned(),
@@ -315,7 +315,7 @@ pub(super) fn leak(report: &Report) -> Option<String> {
         _ => format!("The heap of process {}", process.pid),
     };
     let objects = trend.objects.rises.then(|| {
-        let per_hour = count((trend.objects.per_s * 3_600.0) as u64);
+        let per_hour = short_count((trend.objects.per_s * 3_600.0) as u64);
         format!("{per_hour} objects")
     });
     let resident = trend.resident.filter(|own| own.rises);

@@ -104,7 +104,7 @@ struct ReportView<'a> {
 impl ReportView<'_> {
     fn kind(&self, kind: &ObjectKind, sums: &KindSums) -> GarbageKind {
         let objects = sums.objects.total();
-        let estimate = self.estimate(&sums.objects);
+        let estimate = self.estimate(&sums.objects, 1.0);
         GarbageKind {
             type_name: kind.type_name.clone(),
             function: kind.function.clone(),
@@ -119,7 +119,7 @@ impl ReportView<'_> {
     }
 
     fn cycle(&self, edges: &[GarbageEdge], sums: &CycleSums) -> GarbageCycle {
-        let estimate = self.estimate(&sums.count);
+        let estimate = self.estimate(&sums.count, self.of_cycles());
         GarbageCycle {
             edges: edges.to_vec(),
             shape: cycles::shape(edges),
@@ -136,15 +136,24 @@ impl ReportView<'_> {
         }
     }
 
+    /// The number of times that all examined garbage is that whose cycles were examined: those of
+    /// large garbage are not.
+    fn of_cycles(&self) -> f64 {
+        let with_cycles = self.sums.cycle_garbage.unwrap_or(0);
+        ratio(self.sums.objects, with_cycles)
+            .unwrap_or(1.0)
+            .max(1.0)
+    }
+
     /// Each generation's count, as many times as all its collections freed what the examined ones
-    /// did.
+    /// did, and `times` that.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
         reason = "an estimate needs no more than 52 bits; casts of floats saturate"
     )]
-    fn estimate(&self, counted: &Counted) -> Option<GarbageEstimate> {
+    fn estimate(&self, counted: &Counted, times: f64) -> Option<GarbageEstimate> {
         let all = self.sums.freed().1;
         let mut count = 0.0;
         for (own, stratum) in counted.by_generation.iter().zip(&self.sums.strata) {
@@ -156,12 +165,16 @@ impl ReportView<'_> {
                 None => *own as f64,
             };
         }
-        let count = match self.basis {
+        let basis = match self.basis {
+            Basis::Measured if times <= 1.0 => Basis::Measured,
+            _ => Basis::Inferred,
+        };
+        let count = match basis {
             Basis::Measured => counted.total(),
-            _ => count as u64,
+            _ => (count * times) as u64,
         };
         Some(GarbageEstimate {
-            basis: self.basis,
+            basis,
             count,
             per_s: rate(count, self.observed_ns),
         })
@@ -191,16 +204,20 @@ impl ReportView<'_> {
         };
         let mut order: Vec<(usize, f64)> = cycles.iter().map(share).enumerate().collect();
         order.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let basis = match self.basis {
+            Basis::Measured if self.of_cycles() <= 1.0 => Basis::Measured,
+            _ => Basis::Inferred,
+        };
         let mut main = MainCycles {
             cycles: Vec::new(),
             ratio: 0.0,
             per_step: all.is_some().then_some(PerStep {
-                basis: self.basis,
+                basis,
                 mean: 0.0,
                 constant: true,
             }),
             per_s: Some(0.0),
-            basis: self.basis,
+            basis,
         };
         for (index, share) in order.into_iter().take(MAIN_CYCLES) {
             let cycle = cycles.get(index).filter(|_| share > 0.0 && !main.is_all());
@@ -227,9 +244,10 @@ impl ReportView<'_> {
 
     fn per_step(&self, counted: &Counted, estimate: Option<GarbageEstimate>) -> Option<PerStep> {
         let (mean, constant) = self.ticks.as_ref()?.per_step(&counted.series)?;
-        let times = ratio(estimate?.count, counted.total())?;
+        let estimate = estimate?;
+        let times = ratio(estimate.count, counted.total())?;
         Some(PerStep {
-            basis: self.basis,
+            basis: estimate.basis,
             mean: mean * times,
             constant,
         })

@@ -1,0 +1,125 @@
+//! What the report states about cycles, against a program that knows how many it makes.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+use serde_json::Value;
+use std::path::Path;
+use test_kit::interpreters;
+use test_kit::interpreters::Python;
+use test_kit::recording;
+
+const STEPS: u64 = 1_000;
+
+/// Six closures in each step, which hold a list; the last collection frees all that are left. The
+/// sums take the time that lets the budget of 100 % examine every collection.
+const PROGRAM: &str = "\
+import gc
+def leave():
+    held = [[1], [2]]
+    def closure(n):
+        return n and closure(n - 1) and held
+    closure(3)
+def train_step():
+    for _ in range(6):
+        leave()
+sum(range(3000000))
+for _ in range(1000):
+    train_step()
+    keep = [[n] for n in range(300)]
+    sum(range(5000))
+gc.collect()
+print(gc.isenabled())
+";
+/// The line of `closure`.
+const LINE: u64 = 4;
+
+fn recorded(python: &Python, extra: &[&str], place: &Path) -> Value {
+    let script = place.join("closures.py");
+    std::fs::write(&script, PROGRAM).unwrap();
+    let (program, script) = (python.path.to_str().unwrap(), script.to_str().unwrap());
+    let mut line = vec!["record", "--mode", "inject"];
+    line.extend(extra);
+    line.extend(["--", program, script]);
+    let output = recording::gctrace(&line, place);
+    assert!(output.status.success(), "{output:?}");
+    let json = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place);
+    assert!(json.status.success(), "{json:?}");
+    serde_json::from_slice(&json.stdout).unwrap()
+}
+
+/// Cycles of the program's closures.
+fn closures(garbage: &Value) -> Vec<&Value> {
+    let cycles = garbage["cycles"].as_array().unwrap().iter();
+    let own = cycles.filter(|cycle| {
+        let file = cycle["location"]["file"].as_str().unwrap_or_default();
+        file.ends_with("closures.py")
+    });
+    own.collect()
+}
+
+#[test]
+fn each_cycle_of_each_step_is_counted() {
+    let test = "each_cycle_of_each_step_is_counted";
+    let mut tested = Vec::new();
+    for python in interpreters::interpreters(test) {
+        // Examined in-process from 3.9 on, with the GIL.
+        if python.is("free-threaded") || python.version < (3, 9, 0) {
+            interpreters::skip(test, &format!("{}: no cycles in-process", python.name));
+            continue;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let mut extra = vec!["--garbage", "cycles", "--garbage-budget", "100"];
+        let has_steps = python.version >= (3, 12, 0);
+        if has_steps {
+            extra.extend(["--step-function", "train_step"]);
+        }
+        let report = recorded(&python, &extra, place.path());
+        let name = &python.name;
+        let garbage = &report["garbage"];
+        let missing = &report["missing"];
+        assert_eq!(missing["lost"], serde_json::json!({}), "{name}: {missing}");
+        assert_eq!(garbage["examined_ratio"], 1.0, "{name}: {garbage}");
+        let own = closures(garbage);
+        let [closure] = own.as_slice() else {
+            unreachable!("{name}: one signature, not {own:?}");
+        };
+        assert_eq!(closure["shape"], "closure", "{name}: {closure}");
+        assert_eq!(closure["location"]["line"], LINE, "{name}: {closure}");
+        assert_eq!(
+            garbage["cycle_garbage"], garbage["objects"],
+            "{name}: {garbage}"
+        );
+        assert_eq!(closure["count"], 6 * STEPS, "{name}: {garbage}");
+        // Function, its tuple of cells and the cell of its own name; held are the other cell, and
+        // three lists in it.
+        assert_eq!(closure["objects"], 3 * 6 * STEPS, "{name}: {closure}");
+        assert_eq!(closure["held_objects"], 4 * 6 * STEPS, "{name}: {closure}");
+        if has_steps {
+            let per_step = &closure["per_step"];
+            assert!(
+                (per_step["mean"].as_f64().unwrap() - 6.0).abs() < 0.06,
+                "{name}: {per_step}"
+            );
+            // Fewer collections do not show whether every step leaves the same.
+            let constant = garbage["examined"].as_u64().unwrap() >= 9;
+            assert_eq!(per_step["constant"], constant, "{name}: {garbage}");
+            let expected = match constant {
+                true => {
+                    "6 cycles in every step, all from closures.py:4; without them no \
+                         collection is needed."
+                }
+                false => {
+                    "6 cycles per step on average, all from closures.py:4; without them no \
+                          collection is needed."
+                }
+            };
+            assert_eq!(garbage["verdict"], expected, "{name}");
+        }
+        tested.push(name.clone());
+    }
+    assert!(
+        !tested.is_empty(),
+        "{test}: no interpreter whose cycles are examined"
+    );
+    println!("{test}: {}", tested.join(", "));
+}

@@ -15,8 +15,8 @@
 //! - [`regions`]: which memory may be read; [`image`]: the copy;
 //! - [`stop`]: all threads stopped and let go; [`watchdog`]: for 2 s at most, whatever happens;
 //! - [`layout`]: offsets by version, as data;
-//! - [`collector`]: the collector's lists; [`walk`], [`frames`], [`roots`]: objects and what refers
-//!   to them; [`graph`]: the result;
+//! - [`collector`]: the collector's lists; [`walk`], [`shapes`], [`frames`], [`roots`]: objects and
+//!   what refers to them; [`graph`]: the result;
 //! - [`take`]: the order of all this.
 //!
 //! Nothing is written to the program's memory, and no code runs in it.
@@ -38,6 +38,7 @@ mod image;
 mod layout;
 mod regions;
 mod roots;
+mod shapes;
 mod stop;
 mod take;
 mod text;

@@ -48,8 +48,8 @@ struct InjectedProcessFacts {
     threads: ProcessThreads,
     /// The library switched recording off.
     is_off: bool,
-    /// Thread and end of the last pause, if it was too short to be written (`--min-pause`).
-    omitted: Option<(u32, u64)>,
+    /// Garbage whose pause is the next one.
+    garbage: Option<gctrace_event::Garbage>,
 }
 
 /// The threads of a process, with their ids in both pid namespaces.
@@ -293,7 +293,7 @@ impl InjectedProcessFacts {
             own_pid: hello.own_pid,
             threads: ProcessThreads::default(),
             is_off: false,
-            omitted: None,
+            garbage: None,
         }
     }
 
@@ -386,10 +386,13 @@ impl InjectedProcessFacts {
                 stats.collections += 1;
                 pause.tid = self.thread(pause.tid);
                 self.name_thread(pause.tid, trace, stats);
-                self.omitted = trace
-                    .output
-                    .omits(&pause)
-                    .then_some((pause.tid, pause.end_ns));
+                // First: readers show the pause without the time of examining it.
+                if let Some(mut garbage) = self.garbage.take()
+                    && !trace.output.omits(&pause)
+                {
+                    garbage.tid = pause.tid;
+                    trace.output.write(&Record::Garbage(garbage));
+                }
                 trace.pause(&pause);
             }
             Record::CudaCall(mut call) => {
@@ -408,18 +411,8 @@ impl InjectedProcessFacts {
                 self.name_thread(step.tid, trace, stats);
                 trace.output.write(&Record::Step(step));
             }
-            // Comes after its pause.
-            Record::Garbage(mut garbage) => {
-                garbage.tid = self.thread(garbage.tid);
-                let pause = (garbage.tid, garbage.at_ns);
-                if self
-                    .omitted
-                    .is_some_and(|(tid, end)| tid == pause.0 && end >= pause.1)
-                {
-                    return;
-                }
-                trace.output.write(&Record::Garbage(garbage));
-            }
+            // Its pause is next.
+            Record::Garbage(garbage) => self.garbage = Some(garbage),
             Record::Settings(settings) => trace.output.settings(settings),
             other => trace.output.write(&other),
         }

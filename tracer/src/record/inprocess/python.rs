@@ -130,6 +130,8 @@ impl PythonRing {
             }
             From::Pause(pause) => {
                 self.open.remove(&(pause.tid, pause.interpreter));
+                let garbage = self.garbage.of_pause(pause.tid, pause.interval);
+                ring_events.extend(garbage.map(RingEvent::Record));
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
                     reason: match pause.at_exit {
                         true => GcReason::Shutdown,
@@ -140,8 +142,6 @@ impl PythonRing {
                     stack: self.frames.get(&pause.frame).copied(),
                     ..self.pause(&pause)
                 })));
-                let garbage = self.garbage.of_pause(pause.tid, pause.interval);
-                ring_events.extend(garbage.map(RingEvent::Record));
             }
             From::ObjectKind {
                 id,
@@ -206,12 +206,12 @@ impl PythonRing {
                 ..RingPause::default()
             };
             if !lost {
+                let garbage = self.garbage.of_pause(tid, pause.interval);
+                ring_events.extend(garbage.map(RingEvent::Record));
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
                     unfinished: true,
                     ..self.pause(&pause)
                 })));
-                let garbage = self.garbage.of_pause(tid, pause.interval);
-                ring_events.extend(garbage.map(RingEvent::Record));
             }
         }
     }

@@ -62,7 +62,7 @@ pub(super) fn verdict(garbage: &GarbageReport, main: &MainCycles) -> String {
             .map_or(String::new(), |cycle| format!(", {}", path(&cycle.edges))),
         ([line], 0) if all_known => format!(", all from {line}"),
         (lines, 0) => format!(", from {}", lines.join(" and ")),
-        (lines, more) => format!(", from {} and {more} more lines", lines.join(", ")),
+        (lines, more) => format!(", from {} and {more} more", lines.join(", ")),
     };
     let then = match main.is_all() {
         true => "; without them no collection is needed".to_owned(),

@@ -234,7 +234,7 @@ fn cycles(tid: u32) -> [Raw; 2] {
 }
 
 #[test]
-fn garbage_of_two_threads_follows_its_pauses() {
+fn garbage_of_two_threads_precedes_its_pauses() {
     let mut given = names();
     given.extend([kind(1), kind(2), cycles(7)[0]]);
     given.extend([garbage(15, 7, 3), garbage(16, 8, 1), counts(7, [2, 1])]);
@@ -264,10 +264,10 @@ fn garbage_of_two_threads_follows_its_pauses() {
         Record::ObjectKind(first),
         Record::ObjectKind(_),
         Record::CycleSignature(signature),
-        Record::Pause(_),
         Record::Garbage(of_eight),
         Record::Pause(_),
         Record::Garbage(of_seven),
+        Record::Pause(_),
         Record::Pause(_),
     ] = records.as_slice()
     else {

@@ -156,7 +156,20 @@ def ticks():
         time.sleep(0.01)
 
 
+def growing():
+    kept, hooks, seen = [], {}, set()
+    for end in (10_000, 40_000):
+        for _ in range(len(kept), end):
+            layer = Layer()
+            kept.append(layer)
+            hooks[layer] = layer.hooks
+            seen.add(layer)
+        ready()
+        sys.stdin.read(1)
+
+
 PROGRAMS = {
+    "growing": growing,
     "leaks": leaks,
     "busy": busy,
     "signals": signals,

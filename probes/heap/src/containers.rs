@@ -21,9 +21,9 @@ const MOST: u64 = 1 << 28;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     /// Of the first entry.
-    entries: u64,
+    pub(crate) entries: u64,
     /// Distance of two entries, and of the key from the start of one; the value follows the key.
-    stride: u64,
+    pub(crate) stride: u64,
     key: u64,
     /// Number of entries, unused ones included.
     pub(crate) count: u64,

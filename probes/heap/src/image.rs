@@ -21,6 +21,9 @@ const SHIFT: u32 = 16;
 /// Blocks that one call of `process_vm_readv` copies; the kernel takes up to 1024 ranges (IOV_MAX).
 const BATCH: usize = 256;
 
+/// Most blocks of one table: those of the largest that is read ([`crate::walk::MOST_WORDS`]).
+const MOST_COVERED: u64 = crate::walk::MOST_WORDS * 8 / BLOCK;
+
 /// Where an image takes blocks from that it does not have.
 #[derive(Debug)]
 enum Source {
@@ -114,6 +117,31 @@ impl Image {
     /// Bytes that are copied.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks.len() as u64 * BLOCK
+    }
+
+    /// Number of blocks.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether the block of an address was copied after the first `known` ones.
+    pub(crate) fn is_in_later_block(&self, address: u64, known: usize) -> bool {
+        let position = self.positions.get(&(address >> SHIFT));
+        position.is_some_and(|position| *position as usize >= known)
+    }
+
+    /// Copies the blocks of these bytes, at most [`MOST_COVERED`], unless it has them.
+    pub(crate) fn cover(&mut self, address: u64, bytes: u64) {
+        let first = address >> SHIFT;
+        let last = address.saturating_add(bytes.saturating_sub(1)) >> SHIFT;
+        if bytes == 0 {
+            return;
+        }
+        for number in first..=last.min(first.saturating_add(MOST_COVERED)) {
+            if !self.positions.contains_key(&number) {
+                let _absent = self.fetch(number);
+            }
+        }
     }
 
     /// Opens it again, for the process as it is mapped now; adds the blocks that were missing.

@@ -17,6 +17,7 @@
 //! - [`layout`]: offsets by version, as data;
 //! - [`collector`]: the collector's lists; [`walk`], [`shapes`], [`frames`], [`roots`]: objects and
 //!   what refers to them; [`graph`]: the result;
+//! - [`tables`]: what was allocated since the first pass;
 //! - [`take`]: the order of all this.
 //!
 //! Nothing is written to the program's memory, and no code runs in it.
@@ -40,6 +41,7 @@ mod regions;
 mod roots;
 mod shapes;
 mod stop;
+mod tables;
 mod take;
 mod text;
 mod types;

@@ -9,6 +9,7 @@ use crate::regions::Regions;
 use crate::roots::add_roots;
 use crate::stop::StoppedThreads;
 use crate::stop::refusal;
+use crate::tables::copy_tables;
 use crate::walk::Walk;
 use crate::watchdog::Watchdog;
 use gctrace_analysis::heap::HeapGraph;
@@ -32,10 +33,9 @@ const TRIES: u32 = 100;
 /// How long the end of a collection is waited for before each stop, and the time between two polls.
 const COLLECTION_LIMIT: Duration = Duration::from_secs(2);
 const COLLECTION_POLL: Duration = Duration::from_micros(200);
-/// How often the stop is repeated because memory was needed that the first pass had not seen.
+/// How often the stop is repeated because memory was needed that the first pass had not seen. One
+/// block is enough of a reason: it may be the table of the list that grows.
 const COMPLETIONS: u32 = 2;
-/// The same, as a share of the objects, that is accepted.
-const ACCEPTED_MISSING: f64 = 0.001;
 /// How long threads may take to stop.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 /// How long the program may be stopped; the watchdog's limit is later.
@@ -203,8 +203,7 @@ impl RunningHeap {
             let mut notes = add_roots(&mut walk, &stopped.state);
             let mut graph = walk.builder.graph;
             let missing = self.image.missing();
-            let accepted = (graph.nodes.len() as f64 * ACCEPTED_MISSING) as usize;
-            if missing > accepted && stops <= COMPLETIONS {
+            if missing > 0 && stops <= COMPLETIONS {
                 self.image.reopen(self.pid, regions(self.pid)?);
                 continue;
             }
@@ -326,6 +325,7 @@ impl RunningHeap {
         if self.is_collecting() {
             return Ok(Err("was within a collection"));
         }
+        let known = self.image.blocks();
         let stale = self.image.refresh(start + COPY_LIMIT);
         let (state, interpreters) = self.state()?;
         if collector::is_collecting(&mut self.image, &self.layout, &state) {
@@ -335,6 +335,8 @@ impl RunningHeap {
         let Some(tracked) = tracked else {
             return Ok(Err("changed its list of objects"));
         };
+        let deadline = start + COPY_LIMIT;
+        copy_tables(&mut self.image, &self.layout, &tracked, known, deadline);
         let is_finalizing = collector::is_finalizing(&mut self.image, &self.layout, self.runtime);
         Ok(Ok(StoppedHeap {
             tracked,

@@ -168,6 +168,32 @@ fn a_list_of_a_million_nodes() {
     }
 }
 
+/// Tables that were allocated after the first pass are copied in the same stop.
+#[test]
+fn what_grows_meanwhile_is_whole() {
+    for python in with_gil("what_grows_meanwhile_is_whole") {
+        let mut script = program(&python, &["growing"]);
+        let mut heap = open(script.pid()).unwrap();
+        script.go_on();
+        assert_eq!(script.text(), "ready", "{}", python.name);
+        let graph = heap.take().unwrap();
+        let about_memory = |note: &&String| note.contains("blocks") || note.contains("stopped");
+        let notes = &graph.header.notes;
+        assert_eq!(notes.iter().find(about_memory), None, "{}", python.name);
+        let layers = nodes_of(&graph, "__main__.Layer");
+        assert_eq!(layers.len(), 40_001, "{}", python.name);
+        let mut referred = vec![0; graph.nodes.len()];
+        for edge in &graph.edges {
+            referred[edge.to as usize] += 1;
+        }
+        // By the list, the dict and the set; the first one only by its module.
+        let kept = layers
+            .iter()
+            .filter(|layer| referred[**layer as usize] >= 3);
+        assert_eq!(kept.count(), 40_000, "{}", python.name);
+    }
+}
+
 #[test]
 fn a_busy_program_goes_on_and_its_heap_is_consistent() {
     for python in two("a_busy_program_goes_on_and_its_heap_is_consistent") {

@@ -1,9 +1,9 @@
-"""Cost of --garbage in-process, as ratios of CPU time.
+"""Cost of --garbage in one mode, as ratios of CPU time.
 
-    bench_garbage.py --gctrace target/release/gctrace --python PYTHON... [--quads 10]
+    bench_garbage.py --gctrace target/release/gctrace --python PYTHON... [--mode ebpf] [--quads 10]
 
 Two programs: examples/train.py, and one that makes nothing but cycles. Each runs with garbage off,
-types, cycles, and types and cycles without a budget (the largest, 50 %), in quadruples: off, variant,
+types, cycles, and types and cycles without a budget (100 %), in quadruples: off, variant,
 variant, off. A ratio is that of the two sums; shown are the median and the middle half of all.
 
 CPU times are those of the recorded program, and the trace says how many collections were examined
@@ -47,15 +47,15 @@ trash(int(sys.argv[1]))
 VARIANTS = {
     "types": ["--garbage", "types"],
     "cycles": ["--garbage", "cycles"],
-    "types, budget 50 %": ["--garbage", "types", "--garbage-budget", "50"],
-    "cycles, budget 50 %": ["--garbage", "cycles", "--garbage-budget", "50"],
+    "types, budget 100 %": ["--garbage", "types", "--garbage-budget", "100"],
+    "cycles, budget 100 %": ["--garbage", "cycles", "--garbage-budget", "100"],
 }
 
 
-def run(gctrace, python, command, options, folder):
+def run(gctrace, mode, python, command, options, folder):
     """CPU time in ns, and what the trace has of garbage."""
     result, trace = folder / "cpu", folder / "trace.json"
-    subprocess.run([gctrace, "record", "--mode", "inject", "-q", "--cuda", "off", "--nvml-hz", "0", "-o", trace,
+    subprocess.run([gctrace, "record", "--mode", mode, "-q", "--cuda", "off", "--nvml-hz", "0", "-o", trace,
                     *options, "--", python, "-c", TIMED, result, *command], check=True, stdout=subprocess.DEVNULL)
     examined = freeing = objects = cost_ns = 0
     with open(trace, encoding="utf-8") as lines:
@@ -81,16 +81,19 @@ def quartiles(numbers, form):
     return f"{middle:{form}} ({low:{form}} - {high:{form}})"
 
 
-def table(gctrace, python, name, command, quads, folder):
+def table(gctrace, mode, python, name, command, quads, folder):
     version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
-    print(f"\n### --garbage in-process, {version}: {name}\n")
+    print(f"\n### --garbage, {mode}, {version}: {name}\n")
     print("| | CPU time, ratio to off | collections examined of those that freed | ns per object |\n|---|---|---|---|")
     for variant, options in VARIANTS.items():
+        # Cycles are found in-process only.
+        if mode == "ebpf" and "cycles" in options:
+            continue
         ratios, seen = [], []
         for _ in range(quads):
             times = []
             for own in (["--garbage", "off"], options, options, ["--garbage", "off"]):
-                cpu_ns, garbage = run(gctrace, python, command, own, folder)
+                cpu_ns, garbage = run(gctrace, mode, python, command, own, folder)
                 times.append(cpu_ns)
                 if own is options:
                     seen.append(garbage)
@@ -105,6 +108,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gctrace", required=True, help="next to a libgctrace_inject.so of the same profile")
     parser.add_argument("--python", nargs="+", default=[sys.executable])
+    parser.add_argument("--mode", choices=["inject", "ebpf"], default="inject")
     parser.add_argument("--quads", type=int, default=10)
     parser.add_argument("--steps", type=int, default=60, help="of examples/train.py")
     parser.add_argument("--cycles", type=int, default=1_000_000, help="of the other program")
@@ -120,7 +124,7 @@ def main():
         }
         for python in options.python:
             for name, command in programs.items():
-                table(options.gctrace, python, name, command, options.quads, folder)
+                table(options.gctrace, options.mode, python, name, command, options.quads, folder)
 
 
 if __name__ == "__main__":

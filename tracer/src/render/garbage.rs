@@ -111,9 +111,19 @@ fn rate_basis(garbage: &GarbageReport) -> Basis {
 fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: bool) -> String {
     let rate = match steps {
         true => per_step.map(cycles::mean),
-        false => estimate.and_then(|own| own.per_s).map(three_digits),
+        false => estimate.and_then(|own| own.per_s).map(figure),
     };
     rate.unwrap_or_else(|| "-".to_owned())
+}
+
+/// Three digits, grouped: `57.7`, `468,000`, `1.28 M`.
+fn figure(value: f64) -> String {
+    const LARGE: f64 = 999.5;
+    if value < LARGE {
+        return three_digits(value);
+    }
+    let unit = 10_f64.powi(value.log10().floor() as i32 - 2);
+    short_count(((value / unit).round() * unit) as u64)
 }
 
 fn kinds(garbage: &GarbageReport) -> Vec<String> {
@@ -256,9 +266,9 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     };
     Some(format!(
         "What it frees: {} objects {}, {} of them {}{}.{suggestion}",
-        three_digits(all),
+        figure(all),
         rate_head(garbage),
-        three_digits(of(kind)?),
+        figure(of(kind)?),
         cycles::kind_within(kind, width() / 2),
         mark(rate_basis(garbage)),
     ))

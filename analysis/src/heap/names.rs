@@ -181,7 +181,7 @@ impl Heap {
         }
     }
 
-    /// As [`place_of`](Self::place_of), as Python would write it:
+    /// Where an object is held, as Python would write it:
     /// `train.py:12 collect.__defaults__[0]`.
     #[must_use]
     pub fn place(&self, node: NodeIndex) -> String {

@@ -61,14 +61,14 @@ static long count_object(u64 index, struct walk_context *context)
 	context->node = walk->object[0] & ~HEAD_FLAGS;
 	context->objects += 1;
 	type = walk->object[OBJECT_TYPE];
-	kind = &walk->kinds[at & MAX_GARBAGE_KINDS];
+	kind = kind_at(walk, at);
 	if (at >= MAX_GARBAGE_KINDS || kind->type != type) {
 		at = place_of(walk, type, 0, NO_OFFSET);
 		if (at >= MAX_GARBAGE_KINDS) {
 			walk->event.unlisted += 1;
 			return 0;
 		}
-		kind = &walk->kinds[at & MAX_GARBAGE_KINDS];
+		kind = kind_at(walk, at);
 		if (kind->known_type == TYPE_NEW)
 			note_type(kind, context->layout, walk->runtime);
 		walk->last = at;
@@ -77,7 +77,7 @@ static long count_object(u64 index, struct walk_context *context)
 		find_place(walk, context->layout, node + HEAD_BYTES, kind->known_type);
 		at = walk->place ? place_of(walk, type, walk->place, walk->place_offset) : MAX_GARBAGE_KINDS;
 		if (at < MAX_GARBAGE_KINDS) {
-			struct garbage_kind *of_code = &walk->kinds[at & MAX_GARBAGE_KINDS];
+			struct garbage_kind *of_code = kind_at(walk, at);
 
 			of_code->known_type = kind->known_type;
 			of_code->basic_bytes = kind->basic_bytes;

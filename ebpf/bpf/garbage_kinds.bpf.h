@@ -76,6 +76,14 @@ struct walk_context {
 	u64 unreadable;
 };
 
+/* The kind at a position. The mask is for the verifier, and the compiler, which knows that the
+ * position is small, must not remove it: before 6.8 the verifier does not see that. */
+static __always_inline struct garbage_kind *kind_at(struct garbage_walk *walk, u64 at)
+{
+	asm volatile("" : "+r"(at));
+	return &walk->kinds[at & MAX_GARBAGE_KINDS];
+}
+
 /* Position of the kind, which is added if it is new; MAX_GARBAGE_KINDS: there is no room. A part of
  * the room is kept for types: objects whose code has none count as those of their type. */
 __noinline u32 place_of(struct garbage_walk *walk, u64 type, u64 code, u32 offset)
@@ -96,7 +104,7 @@ __noinline u32 place_of(struct garbage_walk *walk, u64 type, u64 code, u32 offse
 				return MAX_GARBAGE_KINDS;
 			walk->index[slot] = at + 1;
 			walk->event.kinds = at + 1;
-			kind = &walk->kinds[at & MAX_GARBAGE_KINDS];
+			kind = kind_at(walk, at);
 			kind->type = type;
 			kind->code = code;
 			kind->offset = offset;
@@ -108,7 +116,7 @@ __noinline u32 place_of(struct garbage_walk *walk, u64 type, u64 code, u32 offse
 			return at;
 		}
 		at -= 1;
-		kind = &walk->kinds[at & MAX_GARBAGE_KINDS];
+		kind = kind_at(walk, at);
 		if (kind->type == type && kind->code == code && kind->offset == offset)
 			return at;
 	}

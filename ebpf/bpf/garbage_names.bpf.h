@@ -151,11 +151,11 @@ static long describe_kind(u64 index, struct walk_context *context)
 
 	if (at >= walk->event.kinds)
 		return 1;
-	kind = &walk->kinds[at & MAX_GARBAGE_KINDS];
+	kind = kind_at(walk, at);
 	of_code = kind->code != 0;
 	/* the position of the type's own entry, which came before */
 	if (of_code)
-		kind->type_identity = walk->kinds[kind->type_identity & MAX_GARBAGE_KINDS].type_identity;
+		kind->type_identity = kind_at(walk, kind->type_identity)->type_identity;
 	if (of_code && kind->offset != OF_CLASS)
 		identity = identity_of_code(context->codes, &context->layout->frames, kind->code);
 	else

@@ -23,11 +23,11 @@ use gctrace_event::Counter;
 
 /// The text of an advice; `code` and `risk` are empty where there are none.
 #[derive(Default)]
-struct AdviceText {
-    action: &'static str,
-    why: String,
-    code: String,
-    risk: String,
+pub(super) struct AdviceText {
+    pub(super) action: &'static str,
+    pub(super) why: String,
+    pub(super) code: String,
+    pub(super) risk: String,
 }
 
 /// Fills in the sentences of an advice of this report.
@@ -47,7 +47,7 @@ pub(super) fn word(advice: &mut Advice, report: &Report) {
         AdviceId::SwappedOut => swapped_out(report, &times),
         AdviceId::RecordReasons => record_reasons(report, &times),
         AdviceId::Uncollectable => uncollectable(report),
-        AdviceId::BreakCycles => break_cycles(report, &times),
+        AdviceId::BreakCycles => cycles::advice(report, &times),
     };
     let some = |text: String| (!text.is_empty()).then_some(text);
     advice.action = text.action.to_owned();
@@ -462,43 +462,6 @@ fn record_reasons(report: &Report, times: &PauseTimes) -> AdviceText {
                grep -rn --include='*.py' 'gc.collect' ."
             .to_owned(),
         ..AdviceText::default()
-    }
-}
-
-fn break_cycles(report: &Report, times: &PauseTimes) -> AdviceText {
-    let garbage = report
-        .processes
-        .iter()
-        .filter_map(|process| process.garbage.as_ref())
-        .find(|garbage| {
-            garbage
-                .verdict
-                .as_ref()
-                .is_some_and(|own| own.finding.is_all())
-        });
-    let Some((garbage, main)) = garbage.and_then(|own| Some((own, &own.verdict.as_ref()?.finding)))
-    else {
-        return AdviceText::default();
-    };
-    let automatic = times.automatic();
-    AdviceText {
-        action: cycles::ACTION,
-        why: format!(
-            "{} {} of the garbage {} from them. Automatic collections took {} ({} of the pause \
-             time); they start when garbage accumulates, and without these cycles reference counts \
-             free it at once.",
-            cycles::verdict(garbage, main),
-            percent(main.ratio),
-            if main.per_step.is_some() {
-                "of training comes"
-            } else {
-                "comes"
-            },
-            duration(automatic.time_ns),
-            percent(times.share(automatic)),
-        ),
-        code: cycles::code(garbage, main),
-        risk: cycles::RISK.to_owned(),
     }
 }
 

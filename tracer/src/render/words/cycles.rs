@@ -1,9 +1,12 @@
 //! The words for garbage: kinds of objects, cycles, and how each kind of cycle is broken.
 
+use super::advice::AdviceText;
 use crate::render::table::cut;
 use crate::units::count;
+use crate::units::duration;
 use crate::units::percent;
 use crate::units::three_digits;
+use gctrace_analysis::PauseTimes;
 use gctrace_analysis::paths;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::CycleShape;
@@ -14,13 +17,13 @@ use gctrace_analysis::report::GarbageReport;
 use gctrace_analysis::report::Location;
 use gctrace_analysis::report::MainCycles;
 use gctrace_analysis::report::PerStep;
+use gctrace_analysis::report::Report;
 use std::collections::BTreeSet;
 
 /// The advice in one line.
-pub(super) const ACTION: &str =
-    "Break the cycles that all garbage comes from; then no collection is needed.";
+const ACTION: &str = "Break the cycles that all garbage comes from; then no collection is needed.";
 /// Its risk.
-pub(super) const RISK: &str = "Other input may take other paths: record again, and leave the \
+const RISK: &str = "Other input may take other paths: record again, and leave the \
      collector on unless nothing is freed there either.";
 /// Lines named in a verdict.
 const LINES: usize = 2;
@@ -299,6 +302,44 @@ fn remedy(shape: CycleShape) -> &'static str {
         CycleShape::Other => {
             "# set one of these references to None after the last use, or make it a weakref.ref"
         }
+    }
+}
+
+/// The advice to break the cycles that all garbage comes from.
+pub(super) fn advice(report: &Report, times: &PauseTimes) -> AdviceText {
+    let garbage = report
+        .processes
+        .iter()
+        .filter_map(|process| process.garbage.as_ref())
+        .find(|garbage| {
+            garbage
+                .verdict
+                .as_ref()
+                .is_some_and(|own| own.finding.is_all())
+        });
+    let Some((garbage, main)) = garbage.and_then(|own| Some((own, &own.verdict.as_ref()?.finding)))
+    else {
+        return AdviceText::default();
+    };
+    let automatic = times.automatic();
+    AdviceText {
+        action: ACTION,
+        why: format!(
+            "{} {} of the garbage {} from them. Automatic collections took {} ({} of the pause \
+             time); they start when garbage accumulates, and without these cycles reference counts \
+             free it at once.",
+            verdict(garbage, main),
+            percent(main.ratio),
+            if main.per_step.is_some() {
+                "of training comes"
+            } else {
+                "comes"
+            },
+            duration(automatic.time_ns),
+            percent(times.share(automatic)),
+        ),
+        code: code(garbage, main),
+        risk: RISK.to_owned(),
     }
 }
 

@@ -14,7 +14,6 @@ use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
 use crate::units::short_count;
-use crate::units::three_digits;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::GarbageEstimate;
 use gctrace_analysis::report::GarbageKind;
@@ -111,19 +110,9 @@ fn rate_basis(garbage: &GarbageReport) -> Basis {
 fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: bool) -> String {
     let rate = match steps {
         true => per_step.map(cycles::mean),
-        false => estimate.and_then(|own| own.per_s).map(figure),
+        false => estimate.and_then(|own| own.per_s).map(cycles::figure),
     };
     rate.unwrap_or_else(|| "-".to_owned())
-}
-
-/// Three digits, grouped: `57.7`, `468,000`, `1.28 M`.
-fn figure(value: f64) -> String {
-    const LARGE: f64 = 999.5;
-    if value < LARGE {
-        return three_digits(value);
-    }
-    let unit = 10_f64.powi(value.log10().floor() as i32 - 2);
-    short_count(((value / unit).round() * unit) as u64)
 }
 
 fn kinds(garbage: &GarbageReport) -> Vec<String> {
@@ -295,9 +284,9 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     };
     Some(format!(
         "What it frees: {} objects {}, {} of them {}{}{lines}.{suggestion}",
-        figure(all),
+        cycles::figure(all),
         rate_head(garbage),
-        figure(of(kind)?),
+        cycles::figure(of(kind)?),
         cycles::kind_within(kind, width() / 2),
         mark(rate_basis(garbage)),
     ))

@@ -5,6 +5,7 @@ use crate::render::table::cut;
 use crate::units::count;
 use crate::units::duration;
 use crate::units::percent;
+use crate::units::short_count;
 use crate::units::three_digits;
 use gctrace_analysis::PauseTimes;
 use gctrace_analysis::paths;
@@ -97,8 +98,18 @@ pub(crate) fn mean(per_step: PerStep) -> String {
         own if nearest >= 1.0 && (own - nearest).abs() <= WHOLE.min(nearest * 0.02) => {
             count(nearest as u64)
         }
-        own => three_digits(own),
+        own => figure(own),
     }
+}
+
+/// Three digits, grouped: `57.7`, `468,000`, `1.28 M`.
+pub(crate) fn figure(value: f64) -> String {
+    const LARGE: f64 = 999.5;
+    if value < LARGE {
+        return three_digits(value);
+    }
+    let unit = 10_f64.powi(value.log10().floor() as i32 - 2);
+    short_count(((value / unit).round() * unit) as u64)
 }
 
 /// `train.py:10`, of a library `json/decoder.py:353`.
@@ -386,6 +397,6 @@ mod tests {
         assert_eq!(shown(5.5), "5.50");
         assert_eq!(shown(1.04), "1.04");
         assert_eq!(shown(0.02), "0.0200");
-        assert_eq!(shown(1200.3), "1200");
+        assert_eq!(shown(1200.3), "1,200");
     }
 }

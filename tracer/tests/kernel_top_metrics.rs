@@ -20,6 +20,7 @@ use std::process::Stdio;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::recording::top;
 
 /// Collects 25 times once a file exists, then creates another file, and ends once a third exists.
 const COLLECTS: &str = "
@@ -134,7 +135,7 @@ fn a_scrape_tells_what_the_trace_tells() {
     assert!(top.child.status_in_time().unwrap().success());
 
     let trace = Trace::read(&place.path().join("t.json"));
-    let mut until_scraped = trace.pauses();
+    let mut until_scraped = top::without_examining(&trace, trace.pauses());
     until_scraped.retain(|pause| pause.reason != "shutdown");
     let manual: Vec<_> = until_scraped
         .iter()

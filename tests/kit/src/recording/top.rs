@@ -31,7 +31,7 @@ pub fn equal_to_trace(last: &Value, trace: &Trace) {
 }
 
 /// Pauses without the time of examining their garbage, as they are shown.
-fn without_examining(trace: &Trace, mut pauses: Vec<Pause>) -> Vec<Pause> {
+pub fn without_examining(trace: &Trace, mut pauses: Vec<Pause>) -> Vec<Pause> {
     let garbage = |event: &&Value| event["name"] == "gctrace_garbage";
     for garbage in trace.events.iter().filter(garbage) {
         let at_ns = nanoseconds(&garbage["ts"]);

@@ -40,10 +40,13 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Vec<CauseReport> {
         .collect()
 }
 
-/// `None` without operations and calls.
+/// `None` without operations and calls, or if they are too many to be replayed.
 fn of_process(timeline: &Timeline) -> Option<CauseReport> {
     let start_ns = timeline.first_ns()?;
     let job = ReplayJob::single(timeline);
+    if !job.fits() {
+        return None;
+    }
     let model = ReplayModel::learn(&job);
     let without = model.replay(&ReplayChange::without_all(&job));
     let attribution = attribute(&job, &model, AttributionBudget::for_model(&model));

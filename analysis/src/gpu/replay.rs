@@ -72,6 +72,15 @@ impl<'a> ReplayJob<'a> {
             collectives: Vec::new(),
         }
     }
+
+    /// Whether a model of the job has few enough nodes to be learned ([`ReplayModel::learn`]): two
+    /// per call and operation, one per process and per collective.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        let timelines = self.timelines.iter();
+        let events = timelines.map(|own| 2 * (own.calls.len() + own.ops.len()) as u64 + 1);
+        events.sum::<u64>() + self.collectives.len() as u64 <= network::MAX_NODES
+    }
 }
 
 /// A collective: its data transfer starts when the last member has started, and all members end
@@ -174,7 +183,8 @@ impl ReplayModel {
     ///
     /// # Panics
     ///
-    /// If a member of a collective is not in the job.
+    /// If a member of a collective is not in the job, or the job does not fit
+    /// ([`ReplayJob::fits`]).
     #[must_use]
     pub fn learn(job: &ReplayJob<'_>) -> Self {
         let mut builder = NetworkBuilder::default();
@@ -182,6 +192,9 @@ impl ReplayModel {
         let mut layouts: Vec<ReplayLayout> = (0..job.timelines.len())
             .map(|at| ReplayLayout::new(job, at, base, &mut builder))
             .collect();
+        for member in job.collectives.iter().flat_map(|own| &own.members) {
+            layouts[member.timeline as usize].meets[member.op.at()] = true;
+        }
         for (timeline, layout) in job.timelines.iter().zip(&mut layouts) {
             threads::learn(timeline, layout, &mut builder);
             let (queues, typical) = streams::learn(timeline, layout, &mut builder);

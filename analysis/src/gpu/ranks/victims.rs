@@ -22,14 +22,14 @@ use crate::time::since;
 /// all others are removed together, so that a job of many ranks needs only some replays.
 const SINGLE: usize = 16;
 
-/// The victim matrix of a job, `None` where nothing paused.
+/// The victim matrix of a job, `None` where nothing paused or the job is too large to be replayed.
 pub(super) fn pauses(ranks: &RankJob, job: &ReplayJob<'_>) -> Option<RankPauses> {
     let mut paused: Vec<(u64, usize)> = (0..)
         .zip(&job.timelines)
         .filter(|(_, timeline)| !timeline.pauses.is_empty())
         .map(|(at, timeline)| (paused_ns(timeline), at))
         .collect();
-    if paused.is_empty() {
+    if paused.is_empty() || !job.fits() {
         return None;
     }
     paused.sort_by_key(|(paused_ns, at)| (std::cmp::Reverse(*paused_ns), *at));
@@ -38,8 +38,11 @@ pub(super) fn pauses(ranks: &RankJob, job: &ReplayJob<'_>) -> Option<RankPauses>
     let model = ReplayModel::learn(job);
     let measured = ScheduleOutcome::of(job, &model.replay(&ReplayChange::default()));
     let without = |members: &[usize]| {
-        let change = ReplayChange::without(job, |at, _| members.contains(&at));
-        model.replay(&change)
+        let mut removed = vec![false; job.timelines.len()];
+        for at in members {
+            removed[*at] = true;
+        }
+        model.replay(&ReplayChange::without(job, |at, _| removed[at]))
     };
     let source = |members: &[usize], schedule: &ReplaySchedule| {
         let outcome = ScheduleOutcome::of(job, schedule);

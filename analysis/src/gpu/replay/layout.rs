@@ -100,7 +100,7 @@ impl ReplayLayout {
         let shift = i128::from(offset_ns) - base;
         // Without anything the time of the origin does not matter.
         let first_ns = timeline.first_ns().unwrap_or_default();
-        let mut layout = Self {
+        let layout = Self {
             shift,
             offset_ns,
             origin: builder.node(on_network(first_ns, shift), TieOrder::Origin),
@@ -112,10 +112,6 @@ impl ReplayLayout {
             devices: timeline.streams.iter().map(|own| own.device).collect(),
             meets: vec![false; timeline.ops.len()],
         };
-        let members = job.collectives.iter().flat_map(|own| &own.members);
-        for member in members.filter(|member| member.timeline as usize == at) {
-            layout.meets[member.op.at()] = true;
-        }
         for (spans, begin, end) in [
             (&layout.calls, TieOrder::CallBegin, TieOrder::CallEnd),
             (&layout.ops, TieOrder::OpBegin, TieOrder::OpEnd),

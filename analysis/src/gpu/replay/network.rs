@@ -22,6 +22,11 @@ type EdgeRank = Index<NetworkRun<'static>>;
 /// cannot overflow.
 pub(super) const LIMIT_NS: i64 = 1 << 60;
 
+/// Most nodes of a network. Nodes and edges are numbered with 32 bits; a node has two to three
+/// edges into it, so below this number of nodes the edges fit, too. The lists of such a network
+/// take about 80 GB.
+pub(super) const MAX_NODES: u64 = 1 << 30;
+
 /// Collects nodes and edges.
 #[derive(Debug, Default)]
 pub(super) struct NetworkBuilder {

@@ -13,6 +13,8 @@ use crate::gpu::replay::ReplaySchedule;
 use crate::gpu::timeline::Timeline;
 use crate::time::duration;
 use crate::time::timestamp;
+use std::collections::HashMap;
+use std::collections::HashSet;
 
 /// A job with its learned model.
 #[derive(Debug)]
@@ -101,10 +103,8 @@ fn mean(values: &[u64]) -> Option<u64> {
 
 /// The part of a plan that is about a job's timelines.
 fn change(programs: &[usize], plan: &ReplayChange) -> ReplayChange {
-    let timeline = |program: u32| {
-        let at = programs.iter().position(|own| *own == program as usize)?;
-        u32::try_from(at).ok()
-    };
+    let places: HashMap<usize, u32> = programs.iter().copied().zip(0..).collect();
+    let timeline = |program: u32| places.get(&(program as usize)).copied();
     let lengths = plan.lengths.iter().filter_map(|new| {
         Some(PauseLength {
             timeline: timeline(new.timeline)?,
@@ -133,10 +133,11 @@ pub(super) fn jobs<'a>(programs: &[ProgramModel<'a>]) -> Vec<(ReplayJob<'a>, Vec
         (job.job(&timelines), members.collect::<Vec<usize>>())
     });
     let mut jobs: Vec<(ReplayJob<'a>, Vec<usize>)> = of_ranks.collect();
+    let in_a_job: HashSet<usize> = jobs.iter().flat_map(|(_, own)| own).copied().collect();
     let alone: Vec<(ReplayJob<'a>, Vec<usize>)> = timelines
         .iter()
         .enumerate()
-        .filter(|(index, _)| !jobs.iter().any(|(_, own)| own.contains(index)))
+        .filter(|(index, _)| !in_a_job.contains(index))
         .map(|(index, timeline)| (ReplayJob::single(timeline), vec![index]))
         .collect();
     jobs.extend(alone);

@@ -23,6 +23,7 @@ use crate::time::duration;
 use crate::time::times;
 use gctrace_event::ProcessOrigin;
 use std::collections::HashMap;
+use std::collections::HashSet;
 
 /// The predictions, and the cost of the pauses as measured.
 #[derive(Debug, Default)]
@@ -50,7 +51,14 @@ pub(crate) fn outlook(
             cost: None,
         };
     }
-    let learned = jobs(&programs)
+    let jobs = jobs(&programs);
+    if !jobs.iter().all(|(job, _)| job.fits()) {
+        return WhatIfReport {
+            what_if: predict(&programs, None),
+            cost: None,
+        };
+    }
+    let learned = jobs
         .into_iter()
         .map(|(job, programs)| LearnedJob {
             model: ReplayModel::learn(&job),
@@ -74,10 +82,9 @@ pub(crate) fn outlook(
 /// alone, one rank's steps keep the effect of the others' pauses.
 fn error_ratio(work: &GpuWorkReport) -> Option<f64> {
     let jobs = || work.ranks.iter().flat_map(|ranks| &ranks.jobs);
-    let in_job = |cause: &&CauseReport| {
-        let mut ranks = jobs().flat_map(|job| &job.ranks);
-        ranks.any(|rank| (rank.trace, rank.pid) == (cause.trace as u64, cause.pid))
-    };
+    let ranks = jobs().flat_map(|job| &job.ranks);
+    let ranks: HashSet<(u64, u32)> = ranks.map(|rank| (rank.trace, rank.pid)).collect();
+    let in_job = |cause: &&CauseReport| ranks.contains(&(cause.trace as u64, cause.pid));
     let of_jobs = jobs().filter_map(|job| {
         let pauses = job.pauses.as_ref()?;
         let twice_ns = times(pauses.all_standard_error_ns?, 2);

@@ -7,6 +7,7 @@ mod ranks_job;
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::index::Index;
+use gctrace_analysis::gpu::index::SmallNumber;
 use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::ranks::jobs;
 use gctrace_analysis::gpu::ranks::report;
@@ -14,6 +15,7 @@ use gctrace_analysis::gpu::replay::InsertedPause;
 use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::timeline::CallIndex;
+use gctrace_analysis::gpu::timeline::OpIndex;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::GcReason;
 use gctrace_event::Record;
@@ -21,6 +23,7 @@ use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceReader;
 use ranks_job::MS;
 use ranks_job::found;
+use std::sync::Arc;
 use std::sync::LazyLock;
 
 /// The timeline of a real profile.
@@ -54,11 +57,43 @@ fn real(name: &str, rank: u32) -> Timeline {
 static REAL: LazyLock<[Timeline; 2]> =
     LazyLock::new(|| [real("sampled_rank0", 0), real("sampled_rank1", 1)]);
 
+/// The same as PyTorch 2.12 would have written it: kernels of one operation on one stream that end
+/// within 0.4 ms of each other have equal sequence numbers.
+static NAMED: LazyLock<[Timeline; 2]> = LazyLock::new(|| {
+    let mut named = REAL.clone();
+    let mut ends: Vec<(u64, u64)> = Vec::new();
+    for (rank, timeline) in named.iter_mut().enumerate() {
+        let group = Arc::make_mut(&mut timeline.names).intern("0");
+        let nccl: Vec<OpIndex> = Index::enumerate(&timeline.ops)
+            .filter(|(_, op)| timeline.op_name(op).starts_with("nccl"))
+            .map(|(at, _)| at)
+            .collect();
+        for at in nccl {
+            let stream = timeline.streams[timeline.ops[at].stream].number;
+            let op = &mut timeline.ops[at];
+            let equal = |(of, end_ns): &(u64, u64)| {
+                rank > 0 && *of == stream && end_ns.abs_diff(op.end_ns) < 400_000
+            };
+            let sequence = ends.iter().position(equal).unwrap_or_else(|| {
+                ends.push((stream, op.end_ns));
+                ends.len() - 1
+            });
+            (op.group, op.sequence) = (Some(group), SmallNumber::new(sequence as u64));
+        }
+    }
+    named
+});
+
 /// Two ranks of one job, thinned out: of ten collectives on each, five are in both (by hand: ends
 /// of the same operation on the same stream within 0.4 ms).
 #[test]
 fn real_ranks() {
-    let jobs = found(&*REAL);
+    let unnamed = found(&*REAL);
+    let job = &unnamed.jobs[0];
+    // Five ends do not show that no other group of the job's 128 ranks ran in step.
+    assert_eq!((job.collectives.len(), job.ambiguous), (0, 20));
+    assert_eq!(job.members[1].aligned_by, 5);
+    let jobs = found(&*NAMED);
     let job = &jobs.jobs[0];
     assert_eq!((job.collectives.len(), job.unmatched), (5, 10));
     // Their clocks were synchronized well.
@@ -70,7 +105,7 @@ fn real_ranks() {
     assert_eq!(job.members[1].aligned_by, 5);
     // Starts of the later rank minus those of the earlier, in microseconds, computed by hand.
     let by_hand_us = [4_859, 3_302, 84, 22_328, 1_292];
-    let timelines: Vec<&Timeline> = REAL.iter().collect();
+    let timelines: Vec<&Timeline> = NAMED.iter().collect();
     let report = report(&timelines).expect("ranks");
     let [first, second] = report.jobs[0].ranks.as_slice() else {
         panic!("two ranks");
@@ -87,7 +122,7 @@ fn real_ranks() {
 /// A pause of 200 ms put into one of two real ranks before a collective: the other one is a victim.
 #[test]
 fn a_pause_of_one_real_rank_makes_the_other_wait() {
-    let timelines = REAL.clone();
+    let timelines = NAMED.clone();
     for source in 0..2 {
         let changed = with_pause(&timelines, source, 200 * MS);
         let changed: Vec<&Timeline> = changed.iter().collect();

@@ -89,6 +89,7 @@ impl Rank {
                     group: Some("0".to_owned()),
                     sequence: Some(sequence),
                     size: Some(2),
+                    ..Collective::default()
                 })
             }),
         }));

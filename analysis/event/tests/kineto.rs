@@ -217,6 +217,8 @@ fn collectives_of_torch_2_4() {
         group: Some("0".to_owned()),
         sequence: Some(17),
         size: Some(2),
+        ranks: Some("[0, 1]".to_owned()),
+        ..Collective::default()
     };
     assert_eq!(op.collective.as_deref(), Some(&collective));
     assert_eq!(op.correlation, None, "0 names no call");

@@ -12,6 +12,7 @@ use super::pause_span::PackedPauses;
 use super::pause_span::PauseSpan;
 use super::timeline::AnnotationSpan;
 use super::timeline::Call;
+use super::timeline::Communicator;
 use super::timeline::NameIndex;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
@@ -154,7 +155,7 @@ impl TimelineCollector {
     /// were added.
     pub fn add_op(&mut self, op: &GpuOp) {
         let collective = op.collective.as_deref();
-        let group = collective.and_then(|collective| collective.group.as_deref());
+        let group = collective.and_then(Communicator::name);
         let sequence = collective.and_then(|collective| collective.sequence);
         self.ops.push(RawOp {
             start_ns: op.start_ns,
@@ -165,7 +166,7 @@ impl TimelineCollector {
             },
             name: self.names.intern(&op.name),
             kind: op.kind,
-            group: group.map(|group| self.names.intern(group)),
+            group: group.map(|group| self.names.intern(&group)),
             sequence: sequence.and_then(SmallNumber::new),
             pid: op.pid,
             correlation: op.correlation,

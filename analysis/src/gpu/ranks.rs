@@ -6,9 +6,11 @@
 //! in `victims.rs`.
 
 mod draft;
+mod groups;
 mod kernels;
 mod pairs;
 mod summary;
+mod transfers;
 mod victims;
 mod waits;
 
@@ -17,6 +19,7 @@ pub use summary::report;
 use super::replay::CollectiveMember;
 use super::replay::ReplayCollective;
 use super::replay::ReplayJob;
+use super::timeline::StepSource;
 use super::timeline::StringTable;
 use super::timeline::Timeline;
 use crate::time::difference;
@@ -26,7 +29,9 @@ use crate::time::stats;
 use draft::ClockKnowledge;
 use draft::DraftMember;
 use draft::JobDraft;
+use groups::PlacedRank;
 use kernels::CollectiveKernels;
+use std::collections::HashMap;
 
 /// Hosts whose wall clocks differ by more are not of one job. Kerberos refuses tickets at this
 /// difference (RFC 4120, 8.2: 5 minutes), so cooperating hosts stay below it.
@@ -52,6 +57,11 @@ pub struct RankJob {
     pub unmatched: u64,
     /// Of these, kernels that ended when not all ranks were recorded.
     pub unmatched_outside: u64,
+    /// Kernels of collectives of which it is undecided whether they are one with those of other
+    /// ranks; they are in no collective.
+    pub ambiguous: u64,
+    /// A kernel that sends and the one that receives from it, by end; like `collectives`.
+    pub transfers: Vec<ReplayCollective>,
 }
 
 /// One rank of a job: its timeline, and its clock relative to the other members'.
@@ -71,7 +81,7 @@ pub struct RankMember {
     pub aligned_by: u64,
     /// Other offsets fit the collectives about as well, and nothing else decides.
     pub ambiguous: bool,
-    /// Kernels of NCCL that send to or receive from single ranks; they are not matched.
+    /// Kernels of NCCL that send to or receive from single ranks.
     pub point_to_point: u64,
 }
 
@@ -83,7 +93,7 @@ impl RankJob {
         ReplayJob {
             timelines: members.map(|member| timelines[member.timeline]).collect(),
             offsets_ns: self.members.iter().map(|member| member.offset_ns).collect(),
-            collectives: self.collectives.clone(),
+            collectives: self.collectives.iter().chain(&self.transfers).cloned().collect(),
         }
     }
 }
@@ -116,11 +126,14 @@ pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
     while let Some(left) = finder.settle(&mut drafts, &waiting) {
         waiting = left;
     }
-    let (jobs, alone): (Vec<JobDraft>, Vec<JobDraft>) = drafts
-        .into_iter()
-        .partition(|draft| draft.members.len() > 1);
+    let (jobs, alone): (Vec<&JobDraft>, Vec<&JobDraft>) =
+        drafts.iter().partition(|draft| draft.members.len() > 1);
+    let found = jobs.iter().map(|draft| {
+        let is_complete = !drafts.iter().any(|other| draft.may_belong(other));
+        finder.job(draft, is_complete)
+    });
     RankJobs {
-        jobs: jobs.iter().map(|draft| finder.job(draft)).collect(),
+        jobs: found.collect(),
         alone: alone
             .iter()
             .flat_map(|draft| draft.members.iter().map(|member| member.timeline))
@@ -144,16 +157,21 @@ impl JobFinder<'_> {
             let kernels = &self.kernels[*timeline];
             let fits = drafts.iter().enumerate().filter_map(|(at, draft)| {
                 let fit = draft.fit(kernels, self.clock(draft, *timeline)?)?;
-                self.wall_clocks_allow(draft, *timeline, fit.offset_ns)
+                let about = self.timelines[*timeline];
+                draft
+                    .wall_clocks_allow(about, fit.offset_ns, WALL_CLOCKS_APART_NS)
                     .then_some((at, fit))
             });
             let best = fits.max_by_key(|(_, fit)| fit.shared());
             match best {
                 Some((at, fit)) => {
-                    drafts[at].join(*timeline, kernels, &fit);
+                    drafts[at].join(*timeline, self.timelines[*timeline], kernels, &fit);
                     joined = true;
                 }
-                None => drafts.push(JobDraft::new(*timeline, kernels)),
+                None => {
+                    let about = self.timelines[*timeline];
+                    drafts.push(JobDraft::new(*timeline, about, kernels));
+                }
             }
         }
         let alone = drafts.iter().filter(|draft| draft.members.len() == 1);
@@ -170,34 +188,30 @@ impl JobFinder<'_> {
     /// The clock of a timeline, `None` if the draft has its rank already.
     fn clock(&self, draft: &JobDraft, timeline: usize) -> Option<ClockKnowledge> {
         let timeline = self.timelines[timeline];
+        if draft.has_rank(timeline) {
+            return None;
+        }
+        if let Some(offset) = draft.same_clock(timeline) {
+            return Some(ClockKnowledge::Same(offset));
+        }
         let members = || {
             let members = draft.members.iter();
             members.map(|member| (self.timelines[member.timeline], member.offset_ns))
         };
-        if members().any(|(other, _)| other.rank == timeline.rank) {
-            return None;
-        }
-        if let Some((_, offset)) = members().find(|(other, _)| other.trace == timeline.trace) {
-            return Some(ClockKnowledge::Same(offset));
-        }
-        let by_steps = members()
-            .find_map(|(other, offset)| Some(later(steps_apart(other, timeline)?, offset)));
+        let numbered = numbered_steps(timeline);
+        let by_steps = || {
+            members().find_map(|(other, offset)| Some(later(steps_apart(other, &numbered)?, offset)))
+        };
         let by_wall =
-            members().find_map(|(other, offset)| Some(later(wall_apart(other, timeline)?, offset)));
-        let about = by_steps.or(by_wall);
+            || members().find_map(|(other, offset)| Some(later(wall_apart(other, timeline)?, offset)));
+        // Without steps or a wall clock of its own, no other member has to be searched.
+        let by_steps = (!numbered.is_empty()).then(by_steps).flatten();
+        let by_wall = || timeline.unix_offset_ns.and_then(|_| by_wall());
+        let about = by_steps.or_else(by_wall);
         Some(about.map_or(ClockKnowledge::Unknown, ClockKnowledge::About))
     }
 
-    fn wall_clocks_allow(&self, draft: &JobDraft, timeline: usize, offset_ns: i64) -> bool {
-        draft.members.iter().all(|member| {
-            let apart = wall_apart(self.timelines[member.timeline], self.timelines[timeline]);
-            apart.is_none_or(|apart| {
-                later(apart, member.offset_ns).abs_diff(offset_ns) <= WALL_CLOCKS_APART_NS
-            })
-        })
-    }
-
-    fn job(&self, draft: &JobDraft) -> RankJob {
+    fn job(&self, draft: &JobDraft, is_complete: bool) -> RankJob {
         let ranks = draft.members.iter().enumerate();
         let ranks = ranks.filter_map(|(position, member)| {
             Some((self.timelines[member.timeline].rank?, position))
@@ -208,16 +222,25 @@ impl JobFinder<'_> {
         for (place, (_, position)) in (0..).zip(&order) {
             places[*position] = place;
         }
-        let shift_ns = self.shift(draft);
+        let found = groups::find(&self.placed(&draft.members), is_complete);
+        let mut joined = draft.members.clone();
+        self.refine(&mut joined, &found.collectives);
+        for (member, unrelated) in joined.iter_mut().zip(&found.unrelated) {
+            member.ambiguous |= unrelated;
+        }
+        let shift_ns = self.shift(&joined);
         let mut job = RankJob {
             members: order
                 .iter()
-                .map(|(rank, position)| self.member(&draft.members[*position], *rank, shift_ns))
+                .map(|(rank, position)| self.member(&joined[*position], *rank, shift_ns))
                 .collect(),
+            ambiguous: found.ambiguous,
             ..RankJob::default()
         };
-        let common = self.common_time(draft);
-        let mut meetings: Vec<&pairs::DraftCollective> = draft.meetings.iter().collect();
+        let common = self.common_time(&joined);
+        let keyed = draft.meetings.iter().filter(|meeting| meeting.keyed);
+        let mut meetings: Vec<&pairs::DraftCollective> =
+            keyed.chain(&found.collectives).collect();
         meetings.sort_by_key(|meeting| meeting.end_ns);
         for meeting in meetings {
             if meeting.members.len() < 2 {
@@ -235,7 +258,62 @@ impl JobFinder<'_> {
             members.sort_unstable_by_key(|member| member.timeline);
             job.collectives.push(ReplayCollective { members });
         }
+        let mut pairs = transfers::find(&self.placed(&joined));
+        pairs.sort_by_key(|pair| pair.receive.1.end_ns);
+        let pairs = pairs.into_iter().map(|pair| {
+            let members = [pair.send, pair.receive];
+            let mut members = members.map(|(position, kernel)| CollectiveMember {
+                timeline: places[position],
+                op: kernel.op,
+            });
+            members.sort_unstable_by_key(|member| member.timeline);
+            ReplayCollective {
+                members: members.to_vec(),
+            }
+        });
+        job.transfers = pairs.collect();
         job
+    }
+
+    /// The kernels of members, each with its clock offset.
+    fn placed(&self, members: &[DraftMember]) -> Vec<PlacedRank<'_>> {
+        let placed = members.iter().map(|member| PlacedRank {
+            offset_ns: member.offset_ns,
+            is_certain: member.keyed || member.aligned_by == 0,
+            kernels: &self.kernels[member.timeline],
+        });
+        placed.collect()
+    }
+
+    /// Computes the clock offsets again that rest on kernels without a sequence number: from those
+    /// alone that are certain to be of one collective.
+    fn refine(&self, members: &mut [DraftMember], collectives: &[pairs::DraftCollective]) {
+        let mut own: Vec<Vec<(usize, i64)>> = vec![Vec::new(); members.len()];
+        for (at, collective) in collectives.iter().enumerate() {
+            for (position, op) in &collective.members {
+                let timeline = self.timelines[members[*position].timeline];
+                own[*position].push((at, signed(timeline.ops[*op].end_ns)));
+            }
+        }
+        let mut ends: Vec<Option<i64>> = vec![None; collectives.len()];
+        for (member, own) in members.iter_mut().zip(own) {
+            let differences = own
+                .iter()
+                .filter_map(|(at, end_ns)| Some(difference(ends[*at]?, *end_ns)));
+            let mut differences: Vec<i64> = differences.collect();
+            if member.aligned_by > 0
+                && !member.keyed
+                && let Some(offset_ns) = stats::median_low(&mut differences)
+                && let Some(error_ns) = stats::spread(&differences, offset_ns)
+            {
+                member.offset_ns = offset_ns;
+                member.error_ns = error_ns;
+                member.aligned_by = differences.len() as u64;
+            }
+            for (at, end_ns) in own {
+                ends[at].get_or_insert(later(end_ns, member.offset_ns));
+            }
+        }
     }
 
     fn member(&self, joined: &DraftMember, rank: u32, shift_ns: i64) -> RankMember {
@@ -246,13 +324,13 @@ impl JobFinder<'_> {
             error_ns: joined.error_ns,
             aligned_by: joined.aligned_by,
             ambiguous: joined.ambiguous,
-            point_to_point: self.kernels[joined.timeline].point_to_point,
+            point_to_point: self.kernels[joined.timeline].transfers.len() as u64,
         }
     }
 
     /// Offset to add to all times, so that none is negative on the job's clock.
-    fn shift(&self, draft: &JobDraft) -> i64 {
-        let first = draft.members.iter().filter_map(|member| {
+    fn shift(&self, members: &[DraftMember]) -> i64 {
+        let first = members.iter().filter_map(|member| {
             let first_ns = first_ns(self.timelines[member.timeline])?;
             Some(later(signed(first_ns), member.offset_ns))
         });
@@ -260,9 +338,9 @@ impl JobFinder<'_> {
     }
 
     /// The time in which all members have kernels of collectives, on the draft's clock.
-    fn common_time(&self, draft: &JobDraft) -> (i64, i64) {
+    fn common_time(&self, members: &[DraftMember]) -> (i64, i64) {
         let mut common = (i64::MIN, i64::MAX);
-        for member in &draft.members {
+        for member in members {
             let kernels = &self.kernels[member.timeline].collective;
             if let (Some(first), Some(last)) = (kernels.first(), kernels.last()) {
                 let first_ns = later(first.end_ns, member.offset_ns);
@@ -288,20 +366,20 @@ fn first_ns(timeline: &Timeline) -> Option<u64> {
 
 /// How far apart the starts of the steps with the same number are, in ns; `None` without common
 /// steps.
-fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
-    use super::timeline::StepSource;
-    let numbered = |timeline: &Timeline| {
-        let steps = timeline.steps.iter();
-        let steps = steps.filter(|step| step.source == StepSource::ProfilerStep);
-        let numbered = steps.map(|step| (step.number, signed(step.start_ns)));
-        numbered.collect::<std::collections::HashMap<u64, i64>>()
-    };
-    let others = numbered(other);
-    let apart = numbered(timeline)
+fn steps_apart(other: &Timeline, numbered: &HashMap<u64, i64>) -> Option<i64> {
+    let apart = numbered_steps(other)
         .into_iter()
-        .filter_map(|(number, start_ns)| Some(difference(*others.get(&number)?, start_ns)));
+        .filter_map(|(number, start_ns)| Some(difference(start_ns, *numbered.get(&number)?)));
     let mut apart: Vec<i64> = apart.collect();
     stats::median_low(&mut apart)
+}
+
+/// The starts of the profiler's steps, by number.
+fn numbered_steps(timeline: &Timeline) -> HashMap<u64, i64> {
+    let steps = timeline.steps.iter();
+    let steps = steps.filter(|step| step.source == StepSource::ProfilerStep);
+    let numbered = steps.map(|step| (step.number, signed(step.start_ns)));
+    numbered.collect()
 }
 
 /// How far apart the clocks of two traces are by the wall clocks of their hosts, in ns.

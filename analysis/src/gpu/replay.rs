@@ -41,6 +41,8 @@ use super::timeline::OpIndex;
 use super::timeline::PauseIndex;
 use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
+use crate::time::later;
+use crate::time::signed;
 use layout::ReplayLayout;
 use network::Network;
 use network::NetworkBuilder;
@@ -83,12 +85,36 @@ impl<'a> ReplayJob<'a> {
     }
 }
 
-/// A collective: its data transfer starts when the last member has started, and all members end
-/// with it.
+/// A collective, or a send with its receive: its data transfer starts when the last member has
+/// started, and all members end with it. A member that had ended before the last one started did
+/// not wait for it: what a send of few bytes sends is kept until it is received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayCollective {
     /// Kernels of the collective, one for each rank that took part.
     pub members: Vec<CollectiveMember>,
+}
+
+/// Members that end this much before the last one starts may have waited for it: clocks of GPUs are
+/// read with an error of some microseconds.
+const SLACK_NS: i64 = 20_000;
+
+impl ReplayCollective {
+    /// The start of the last member on the job's common clock, and for each member whether it
+    /// waited for that.
+    pub(crate) fn waits(&self, job: &ReplayJob<'_>) -> (i64, Vec<bool>) {
+        let spans = self.members.iter().map(|member| {
+            let at = member.timeline as usize;
+            let op = &job.timelines[at].ops[member.op];
+            let on_clock = |at_ns| later(signed(at_ns), job.offsets_ns[at]);
+            (on_clock(op.start_ns), on_clock(op.end_ns))
+        });
+        let spans: Vec<(i64, i64)> = spans.collect();
+        let last_ns = spans.iter().map(|(start_ns, _)| *start_ns).max();
+        let last_ns = last_ns.unwrap_or_default();
+        let waited = spans.iter();
+        let waited = waited.map(|(_, end_ns)| later(*end_ns, SLACK_NS) >= last_ns);
+        (last_ns, waited.collect())
+    }
 }
 
 /// One rank's kernel of a collective.
@@ -192,8 +218,11 @@ impl ReplayModel {
         let mut layouts: Vec<ReplayLayout> = (0..job.timelines.len())
             .map(|at| ReplayLayout::new(job, at, base, &mut builder))
             .collect();
-        for member in job.collectives.iter().flat_map(|own| &own.members) {
-            layouts[member.timeline as usize].meets[member.op.at()] = true;
+        for collective in &job.collectives {
+            let (_, waited) = collective.waits(job);
+            for (member, waited) in collective.members.iter().zip(waited) {
+                layouts[member.timeline as usize].meets[member.op.at()] = waited;
+            }
         }
         for (timeline, layout) in job.timelines.iter().zip(&mut layouts) {
             threads::learn(timeline, layout, &mut builder);
@@ -255,9 +284,12 @@ fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuil
             continue;
         };
         let meeting = builder.node(last, TieOrder::Meeting);
-        for (start, end) in members {
+        let (_, waited) = collective.waits(job);
+        for ((start, end), waited) in members.into_iter().zip(waited) {
             builder.edge(start, meeting, 0);
-            builder.fixed(meeting, end);
+            if waited {
+                builder.fixed(meeting, end);
+            }
         }
     }
 }

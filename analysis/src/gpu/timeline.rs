@@ -12,6 +12,7 @@ pub use super::thread::Thread;
 pub use super::thread::ThreadIndex;
 pub use crate::report::StepSource;
 use crate::time::duration;
+use gctrace_event::Collective;
 use gctrace_event::GpuOpKind;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -98,7 +99,7 @@ pub struct Op {
     pub call: Option<CallIndex>,
     /// Whether it is a kernel, a memcpy or a memset.
     pub kind: GpuOpKind,
-    /// The communicator it works for; `None` if unknown.
+    /// The communicator it works for ([`Communicator`]); `None` if unknown.
     pub group: Option<NameIndex>,
     /// Sequence number of the collective in its communicator; `None` if unknown.
     pub sequence: Option<SmallNumber>,
@@ -114,6 +115,53 @@ impl Op {
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         duration(self.start_ns, self.end_ns)
+    }
+}
+
+/// The communicator of an NCCL kernel, and its peer, as one name: there are few of them, and an
+/// operation needs no more memory for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Communicator<'a> {
+    /// Name and ranks: PyTorch 2.6 gives all communicators that are split from one the same name
+    /// (`split_group`).
+    pub identity: &'a str,
+    /// The only other rank that takes part; `None` of a collective, or if unknown.
+    pub peer: Option<TransferPeer>,
+}
+
+/// The peer of a kernel that sends or receives, as rank of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferPeer {
+    /// Sends to this rank.
+    To(u32),
+    /// Receives from this rank.
+    From(u32),
+}
+
+impl<'a> Communicator<'a> {
+    /// The name of a collective's communicator; `None` if the profiler did not record it.
+    pub(crate) fn name(collective: &Collective) -> Option<String> {
+        let ranks = collective.ranks.as_deref().unwrap_or_default();
+        let name = format!("{} {ranks}", collective.group.as_ref()?);
+        let name = name.trim_end().replace('\n', " ");
+        Some(match (collective.destination, collective.source) {
+            (Some(to), _) => format!("{name}\nto {to}"),
+            (None, Some(from)) => format!("{name}\nfrom {from}"),
+            (None, None) => name,
+        })
+    }
+
+    /// The parts of a name ([`Op::group`]).
+    #[must_use]
+    pub fn parse(name: &'a str) -> Self {
+        let (identity, peer) = name.split_once('\n').unwrap_or((name, ""));
+        let rank = |prefix| peer.strip_prefix(prefix)?.parse().ok();
+        Self {
+            identity,
+            peer: rank("to ")
+                .map(TransferPeer::To)
+                .or_else(|| rank("from ").map(TransferPeer::From)),
+        }
     }
 }
 

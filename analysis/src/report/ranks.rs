@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Ranks of distributed jobs, if the traces contain GPU times of at least two ranks. Ranks belong
 /// to one job if they ran the same collectives, matched by communicator and sequence number if the
-/// profiler recorded these, otherwise by kernel and order.
+/// profiler recorded these (PyTorch 2.12 and later), otherwise by kernel and order.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RanksReport {
     /// Always inferred: clocks of different traces are aligned by the ends of collectives, which
@@ -50,8 +50,14 @@ pub struct CollectivesReport {
     pub kernels_unmatched: u64,
     /// Of these, kernels from the time when not all ranks were recorded.
     pub kernels_unmatched_outside: u64,
-    /// Kernels that send to or receive from single ranks; they are not matched.
+    /// Kernels that may be of one collective with kernels of other ranks, or not: the profiler
+    /// named no communicator, and groups of ranks that run the same program in step end together,
+    /// too. They are in no other figure.
+    pub kernels_ambiguous: u64,
+    /// Kernels that send to or receive from single ranks.
     pub point_to_point: u64,
+    /// Of these, kernels whose other side was found.
+    pub point_to_point_matched: u64,
     /// Matched collectives for which no rank counts as last, because the last two ranks started
     /// closer together than the error of the clocks.
     pub last_undecided: u64,
@@ -81,7 +87,7 @@ pub struct RankReport {
     pub pauses: u64,
     /// Time of its pauses, in ns.
     pub paused_ns: u64,
-    /// Number of matched collectives that it took part in.
+    /// Number of matched collectives, sends and receives that it took part in.
     pub collectives: u64,
     /// Time in these collectives before the last rank had started, in ns: waiting for other ranks.
     pub peer_wait_ns: u64,

@@ -278,7 +278,7 @@ fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64, group: Option<usize
             name: "allreduce".to_owned(),
             group: Some(group.map_or("0".to_owned(), |group| format!("few {group}"))),
             sequence: Some(rank.collectives.len() as u64 + 100),
-            size: None,
+            ..Collective::default()
         });
         rank.collectives.push((start_ns, read_ns));
         rank.op(ALL_REDUCE, stream, start_ns, read_ns, collective);

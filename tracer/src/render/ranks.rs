@@ -89,15 +89,29 @@ fn matched(ranks: usize, collectives: &CollectivesReport) -> String {
     }
     if collectives.point_to_point > 0 {
         sentence.push_str(&format!(
-            " {} left out.",
-            counted(collectives.point_to_point, "point-to-point kernel")
+            " Of {}, {} matched with the other side.",
+            counted(collectives.point_to_point, "send and receive kernel"),
+            count(collectives.point_to_point_matched)
         ));
     }
     sentence
 }
 
+/// What is missing where the profiler named no communicators.
+fn unnamed(collectives: &CollectivesReport) -> Option<String> {
+    let ambiguous = collectives.kernels_ambiguous;
+    (ambiguous > 0).then(|| {
+        format!(
+            "{} ambiguous: their communicators have no names in the traces, and groups of ranks that \
+             run in step end together, too. They are in no figure of waits and costs. PyTorch 2.4 \
+             and later record the names (Process Group Name), 2.12 and later also the numbers (Seq).",
+            counted(ambiguous, "collective kernel")
+        )
+    })
+}
+
 fn warnings(job: &RankedJob) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = unnamed(&job.collectives).into_iter().collect();
     let ambiguous: Vec<String> = job
         .ranks
         .iter()

@@ -70,7 +70,8 @@ pub struct GpuOp {
     pub collective: Option<Box<Collective>>,
 }
 
-/// The PyTorch profiler's (2.4 and later) description of an NCCL kernel.
+/// The PyTorch profiler's (2.4 and later) description of an NCCL kernel. Kernels of several sends
+/// and receives at once (`batch_isend_irecv`) have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Collective {
     /// Member `Collective name`, for example `allreduce`; empty if missing.
@@ -79,12 +80,25 @@ pub struct Collective {
     /// Member `Process Group Name`: the group whose ranks take part; `None` if missing.
     #[serde(rename = "Process Group Name", skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// `Seq`: which operation of its group it is, the same in all ranks.
+    /// `Seq` (PyTorch 2.12 and later): which collective of its group it is, the same in all ranks.
+    /// Of a kernel that sends or receives it is the rank's own count.
     #[serde(rename = "Seq", skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// `Group size`: ranks that take part.
     #[serde(rename = "Group size", skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
+    /// `Process Group Ranks`: the ranks of the group, as a list; long lists are cut.
+    #[serde(
+        rename = "Process Group Ranks",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ranks: Option<String>,
+    /// `Src Rank`: the rank of the job that a receiving kernel receives from.
+    #[serde(rename = "Src Rank", skip_serializing_if = "Option::is_none")]
+    pub source: Option<u32>,
+    /// `Dst Rank`: the rank of the job that a sending kernel sends to.
+    #[serde(rename = "Dst Rank", skip_serializing_if = "Option::is_none")]
+    pub destination: Option<u32>,
 }
 
 /// What a synchronizing call waited for (`cat` `cuda_sync`; PyTorch's profiler writes these if

@@ -71,8 +71,10 @@ prop_compose! {
     fn collective()(
         (name, group) in any::<(String, Option<String>)>(),
         (sequence, size) in any::<(Option<u64>, Option<u32>)>(),
+        ranks in any::<Option<String>>(),
+        (source, destination) in any::<(Option<u32>, Option<u32>)>(),
     ) -> Option<Box<Collective>> {
-        let collective = Collective { name, group, sequence, size };
+        let collective = Collective { name, group, sequence, size, ranks, source, destination };
         (collective != Collective::default()).then(|| Box::new(collective))
     }
 }

@@ -7,19 +7,26 @@ use super::kernels::CollectiveKernel;
 use super::kernels::CollectiveKernels;
 use super::kernels::CollectiveKey;
 use super::pairs;
+use super::pairs::Communicator;
 use super::pairs::DraftCollective;
 use super::pairs::KernelPairs;
 use crate::gpu::timeline::NameIndex;
+use crate::gpu::timeline::Timeline;
 use crate::time::difference;
-use crate::time::later;
 use crate::time::offset;
 use crate::time::offset::TOLERANCE_NS;
 use crate::time::offset::TimestampPair;
 use crate::time::stats;
 use std::collections::HashMap;
+use std::collections::HashSet;
 
-/// Fewer agreeing collectives than this do not relate two clocks.
+/// Fewer agreeing collectives than this do not relate two clocks ...
 const FEWEST: usize = 3;
+/// ... or than this, if their sequence numbers are equal. One suffices if it is where the wall
+/// clocks or steps expect it,
+const FEWEST_KEYED: usize = 2;
+/// to within this: hosts of a cluster synchronize their clocks to milliseconds.
+const ABOUT_NS: u64 = 1_000_000_000;
 /// Ends with a larger median difference are not those of the same collectives, even with equal
 /// sequence numbers: two runs of one program have the same numbers.
 const LARGEST_ERROR_NS: u64 = 5_000_000;
@@ -44,6 +51,8 @@ pub(super) struct DraftMember {
     pub(super) aligned_by: u64,
     /// Other offsets fit about as well.
     pub(super) ambiguous: bool,
+    /// Whether sequence numbers are among what it was aligned by.
+    pub(super) keyed: bool,
 }
 
 /// Timelines of one job, with their collectives.
@@ -52,8 +61,13 @@ pub(super) struct JobDraft {
     pub(super) members: Vec<DraftMember>,
     pub(super) meetings: Vec<DraftCollective>,
     by_key: HashMap<CollectiveKey, usize>,
-    /// Meetings without a key, by communicator and end.
-    communicators: Vec<Vec<usize>>,
+    communicators: Vec<Communicator>,
+    /// Ranks of the members.
+    ranks: HashSet<u32>,
+    /// Clock offset of the members, by trace.
+    traces: HashMap<usize, i64>,
+    /// The lowest and the highest difference of a member's wall clock from the job's clock.
+    wall_ns: Option<(i64, i64)>,
 }
 
 /// What is known about a timeline's clock before its collectives are matched.
@@ -84,20 +98,30 @@ impl DraftFit {
         self.pairs.pairs.len()
     }
 
-    /// Whether it is better evidence that the timeline belongs to the draft than another fit.
-    fn is_sound(&self) -> bool {
-        let fewest = if self.same_clock { 1 } else { FEWEST };
+    /// Whether it shows that the timeline belongs to the draft.
+    fn is_sound(&self, clock: ClockKnowledge) -> bool {
+        let fewest = match clock {
+            ClockKnowledge::Same(_) => 1,
+            ClockKnowledge::About(about)
+                if self.pairs.keyed > 0 && about.abs_diff(self.offset_ns) <= ABOUT_NS =>
+            {
+                1
+            }
+            _ if self.pairs.keyed >= FEWEST_KEYED => FEWEST_KEYED,
+            _ => FEWEST,
+        };
         self.shared() >= fewest && self.error_ns <= LARGEST_ERROR_NS
     }
 }
 
 impl JobDraft {
     /// A job of one timeline, with its clock as the job's.
-    pub(super) fn new(timeline: usize, kernels: &CollectiveKernels) -> Self {
+    pub(super) fn new(timeline: usize, about: &Timeline, kernels: &CollectiveKernels) -> Self {
         let mut draft = Self::default();
         let pairs = pairs::none(kernels);
         draft.join(
             timeline,
+            about,
             kernels,
             &DraftFit {
                 offset_ns: 0,
@@ -125,7 +149,7 @@ impl JobDraft {
             let same = matches!(clock, ClockKnowledge::Same(_));
             self.fit_at(kernels, offset, same)
         });
-        let mut fits: Vec<DraftFit> = fits.filter(DraftFit::is_sound).collect();
+        let mut fits: Vec<DraftFit> = fits.filter(|fit| fit.is_sound(clock)).collect();
         fits.sort_by_key(|fit| (std::cmp::Reverse(fit.score), fit.error_ns));
         let best = fits.first()?;
         let (score, error_ns) = (best.score, best.error_ns);
@@ -152,7 +176,8 @@ impl JobDraft {
             return vec![offset];
         }
         let mut series: HashMap<NameIndex, TimestampPair> = HashMap::new();
-        for meeting in self.communicators.iter().flatten() {
+        let communicators = self.communicators.iter();
+        for meeting in communicators.flat_map(|own| &own.collectives) {
             let meeting = &self.meetings[*meeting];
             let series = series.entry(meeting.label.name).or_default();
             series.fixed.push(meeting.end_ns);
@@ -210,6 +235,7 @@ impl JobDraft {
         }
         ends.sort_unstable();
         if pairs::keep_step(&ends) {
+            pairs.keyed = keyed.len();
             pairs.pairs.extend(keyed);
         }
         pairs
@@ -224,8 +250,51 @@ impl JobDraft {
         differences.collect()
     }
 
-    /// Adds a timeline as [`JobDraft::fit`] found it to fit.
-    pub(super) fn join(&mut self, timeline: usize, kernels: &CollectiveKernels, fit: &DraftFit) {
+    /// The clock of a timeline relative to a member of the same trace; `None` without one.
+    pub(super) fn same_clock(&self, timeline: &Timeline) -> Option<i64> {
+        self.traces.get(&timeline.trace).copied()
+    }
+
+    /// Whether a job of other ranks, of which not all collectives are named, may be a part of this
+    /// one: none of its ranks is here.
+    pub(super) fn may_belong(&self, other: &Self) -> bool {
+        !other.communicators.is_empty() && self.ranks.is_disjoint(&other.ranks)
+    }
+
+    /// Whether a member has that rank.
+    pub(super) fn has_rank(&self, timeline: &Timeline) -> bool {
+        timeline.rank.is_some_and(|rank| self.ranks.contains(&rank))
+    }
+
+    /// Whether the wall clocks of all members are within `apart_ns` of a timeline's.
+    pub(super) fn wall_clocks_allow(
+        &self,
+        timeline: &Timeline,
+        offset_ns: i64,
+        apart_ns: u64,
+    ) -> bool {
+        let wall_ns = timeline.unix_offset_ns.zip(self.wall_ns);
+        wall_ns.is_none_or(|(unix_ns, (lowest, highest))| {
+            let own = difference(unix_ns, offset_ns);
+            own.abs_diff(lowest).max(own.abs_diff(highest)) <= apart_ns
+        })
+    }
+
+    /// Adds a timeline as [`JobDraft::fit`] found it to fit. `about`: the timeline.
+    pub(super) fn join(
+        &mut self,
+        timeline: usize,
+        about: &Timeline,
+        kernels: &CollectiveKernels,
+        fit: &DraftFit,
+    ) {
+        self.ranks.extend(about.rank);
+        self.traces.entry(about.trace).or_insert(fit.offset_ns);
+        if let Some(unix_ns) = about.unix_offset_ns {
+            let own = difference(unix_ns, fit.offset_ns);
+            let (lowest, highest) = self.wall_ns.unwrap_or((own, own));
+            self.wall_ns = Some((lowest.min(own), highest.max(own)));
+        }
         let position = self.members.len();
         self.members.push(DraftMember {
             timeline,
@@ -236,6 +305,7 @@ impl JobDraft {
                 false => fit.shared() as u64,
             },
             ambiguous: fit.ambiguous,
+            keyed: fit.pairs.keyed > 0,
         });
         let met: HashMap<usize, usize> = fit
             .pairs
@@ -250,9 +320,12 @@ impl JobDraft {
                 None => self.begin(kernel, position, fit.offset_ns, &mut new),
             }
         }
-        for communicator in &mut self.communicators {
+        new.sort_unstable();
+        new.dedup();
+        for communicator in new.into_iter().flatten() {
             let meetings = &self.meetings;
-            communicator.sort_by_key(|at| meetings[*at].end_ns);
+            let collectives = &mut self.communicators[communicator].collectives;
+            collectives.sort_by_key(|at| meetings[*at].end_ns);
         }
     }
 
@@ -265,21 +338,20 @@ impl JobDraft {
         of_chain: &mut [Option<usize>],
     ) {
         let at = self.meetings.len();
-        self.meetings.push(DraftCollective {
-            start_ns: later(kernel.start_ns, offset_ns),
-            end_ns: later(kernel.end_ns, offset_ns),
-            label: kernel.label,
-            members: vec![(by, kernel.op)],
-        });
+        self.meetings
+            .push(DraftCollective::begin(kernel, by, offset_ns));
         if let Some(key) = kernel.key {
             self.by_key.entry(key).or_insert(at);
             return;
         }
         let communicator = *of_chain[kernel.chain].get_or_insert_with(|| {
-            self.communicators.push(Vec::new());
+            self.communicators.push(Communicator {
+                name: kernel.group,
+                collectives: Vec::new(),
+            });
             self.communicators.len() - 1
         });
-        self.communicators[communicator].push(at);
+        self.communicators[communicator].collectives.push(at);
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::gpu::calls::CallEffect;
 use crate::gpu::index::Index;
 use crate::gpu::index::SmallNumber;
+use crate::gpu::timeline::Communicator;
 use crate::gpu::timeline::NameIndex;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::OpIndex;
@@ -12,6 +13,7 @@ use crate::gpu::timeline::StreamIndex;
 use crate::gpu::timeline::StringTable;
 use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::TransferPeer;
 use crate::time::signed;
 use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
@@ -36,6 +38,8 @@ pub(super) struct CollectiveKernel {
     pub(super) label: CollectiveLabel,
     /// Kernels of one chain run one after the other for one communicator.
     pub(super) chain: usize,
+    /// The communicator, if the profiler recorded it.
+    pub(super) group: Option<NameIndex>,
     /// Sequence number and communicator, if the profiler recorded them.
     pub(super) key: Option<CollectiveKey>,
 }
@@ -67,13 +71,36 @@ pub(super) struct CollectiveKey {
     nth: u32,
 }
 
+/// A kernel that sends to or receives from one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TransferKernel {
+    /// The operation of the timeline.
+    pub(super) op: OpIndex,
+    /// Start on the timeline's clock.
+    pub(super) start_ns: i64,
+    /// End on the timeline's clock.
+    pub(super) end_ns: i64,
+    /// Between which ranks; `None` if unknown.
+    pub(super) channel: Option<TransferChannel>,
+    /// Whether it sends.
+    pub(super) sends: bool,
+}
+
+/// From which rank to which: kernels of one channel run in the same order on both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct TransferChannel {
+    group: Option<NameIndex>,
+    from: u32,
+    to: u32,
+}
+
 /// All kernels of NCCL of one timeline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CollectiveKernels {
     /// Kernels of collectives, by end.
     pub(super) collective: Vec<CollectiveKernel>,
-    /// Number of kernels that send to or receive from single ranks.
-    pub(super) point_to_point: u64,
+    /// Kernels that send to or receive from single ranks, by start.
+    pub(super) transfers: Vec<TransferKernel>,
     /// Number of chains of kernels.
     pub(super) chains: usize,
 }
@@ -94,11 +121,20 @@ impl CollectiveKernels {
             }
             let name = timeline.op_name(op);
             let operation = operation(timeline, &annotations, op);
+            let known = op.group.map(|own| Communicator::parse(timeline.names.text(own)));
+            let group = known.map(|known| names.intern(known.identity));
             if is_point_to_point(operation.as_deref(), name) {
-                kernels.point_to_point += 1;
+                let peer = known.and_then(|known| known.peer);
+                let peer = transfer(timeline, &annotations, op, group, peer);
+                kernels.transfers.push(TransferKernel {
+                    op: at,
+                    start_ns: signed(op.start_ns),
+                    end_ns: signed(op.end_ns),
+                    channel: peer.map(|(_, channel)| channel),
+                    sends: peer.is_some_and(|(sends, _)| sends),
+                });
                 continue;
             }
-            let group = op.group.map(|own| names.intern(timeline.names.text(own)));
             let chain = (group, group.is_none().then_some(op.stream));
             let next = chains.len();
             let label = CollectiveLabel {
@@ -111,6 +147,7 @@ impl CollectiveKernels {
                 end_ns: signed(op.end_ns),
                 label,
                 chain: *chains.entry(chain).or_insert(next),
+                group,
                 key: key(op, group, label.name, &mut seen),
             });
         }
@@ -178,9 +215,39 @@ fn operation(
 
 fn is_point_to_point(operation: Option<&str>, name: &str) -> bool {
     match operation {
+        Some("coalesced") | None => name.contains("SendRecv"),
         Some(operation) => operation.starts_with("send") || operation.starts_with("recv"),
-        None => name.contains("SendRecv"),
     }
+}
+
+/// Whether a kernel sends, and its channel; `None` if the trace does not state its peer. `peer`: as
+/// the profiler recorded it.
+///
+/// Otherwise PyTorch's annotation names both as ranks of their communicator: `nccl:send 0->1`,
+/// `nccl:recv 1<-0` (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp). If the communicator is
+/// unknown, that is used only where it is the rank of the job.
+fn transfer(
+    timeline: &Timeline,
+    annotations: &CollectiveAnnotations<'_>,
+    op: &Op,
+    group: Option<NameIndex>,
+    peer: Option<TransferPeer>,
+) -> Option<(bool, TransferChannel)> {
+    let rank = timeline.rank?;
+    let channel = |from, to| TransferChannel { group, from, to };
+    match peer {
+        Some(TransferPeer::To(to)) => return Some((true, channel(rank, to))),
+        Some(TransferPeer::From(from)) => return Some((false, channel(from, rank))),
+        None => {}
+    }
+    let call = timeline.call(op)?;
+    let (what, between) = annotations.around(call.thread, call.start_ns)?.split_once(' ')?;
+    let sends = what == "send";
+    let (own, other) = between.split_once(if sends { "->" } else { "<-" })?;
+    let (own, other): (u32, u32) = (own.parse().ok()?, other.parse().ok()?);
+    let known = group.is_some() || own == rank;
+    let (from, to) = if sends { (own, other) } else { (other, own) };
+    known.then(|| (sends, channel(from, to)))
 }
 
 /// Torch's annotations of NCCL, by thread.

@@ -6,6 +6,7 @@
 use super::kernels::CollectiveKernel;
 use super::kernels::CollectiveKernels;
 use super::kernels::CollectiveLabel;
+use crate::gpu::timeline::NameIndex;
 use crate::gpu::timeline::OpIndex;
 use crate::time::difference;
 use crate::time::later;
@@ -16,7 +17,7 @@ use crate::time::stats;
 
 /// This many tenths of the kernels of the side with fewer must match: some profiles are thinned
 /// out, some start later than others.
-const FEWEST_TENTHS: usize = 3;
+pub(super) const FEWEST_TENTHS: usize = 3;
 /// If this many tenths of the kernels from the time in which both were recorded match, their number
 /// shows that they are the same.
 const MAX_TENTHS: usize = 9;
@@ -29,7 +30,7 @@ const VERY_CLOSE: i64 = 50;
 const ALWAYS_NS: i64 = 15_000;
 /// By how much kernels of one collective may miss each other: clocks of GPUs are read with an error
 /// of some microseconds.
-const SLACK_NS: i64 = 20_000;
+pub(super) const SLACK_NS: i64 = 20_000;
 
 /// A collective, as far as its ranks are known.
 #[derive(Clone, Debug)]
@@ -42,9 +43,50 @@ pub(super) struct DraftCollective {
     pub(super) label: CollectiveLabel,
     /// Position in the draft's members, and the operation.
     pub(super) members: Vec<(usize, OpIndex)>,
+    /// Whether its sequence number is known.
+    pub(super) keyed: bool,
 }
 
 impl DraftCollective {
+    /// A collective of one kernel; `position`: of its rank among the draft's members.
+    pub(super) fn begin(kernel: &CollectiveKernel, position: usize, offset_ns: i64) -> Self {
+        Self {
+            start_ns: later(kernel.start_ns, offset_ns),
+            end_ns: later(kernel.end_ns, offset_ns),
+            label: kernel.label,
+            members: vec![(position, kernel.op)],
+            keyed: kernel.key.is_some(),
+        }
+    }
+
+    /// As the kernel of its last rank, on the job's clock.
+    pub(super) fn kernel(&self) -> CollectiveKernel {
+        CollectiveKernel {
+            op: self.members[0].1,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            label: self.label,
+            chain: 0,
+            group: None,
+            key: None,
+        }
+    }
+
+    /// Whether a kernel ran at the same time: ranks of one collective wait for each other.
+    pub(super) fn overlaps(&self, kernel: &CollectiveKernel, offset_ns: i64) -> bool {
+        let start_ns = later(kernel.start_ns, offset_ns);
+        let end_ns = later(kernel.end_ns, offset_ns);
+        start_ns <= later(self.end_ns, SLACK_NS) && self.start_ns <= later(end_ns, SLACK_NS)
+    }
+
+    /// Adds the ranks of another part of the same collective.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.start_ns = self.start_ns.max(other.start_ns);
+        let known = [self.label.operation, other.label.operation];
+        self.label.operation = known.into_iter().flatten().min();
+        self.members.extend(other.members);
+    }
+
     /// Adds a rank's kernel; `position`: of the rank among the draft's members.
     pub(super) fn take(&mut self, kernel: &CollectiveKernel, position: usize, offset_ns: i64) {
         self.start_ns = self.start_ns.max(later(kernel.start_ns, offset_ns));
@@ -59,6 +101,8 @@ impl DraftCollective {
 pub(super) struct KernelPairs {
     /// Index of the meeting, index of the kernel.
     pub(super) pairs: Vec<(usize, usize)>,
+    /// Number of the pairs whose sequence numbers are equal.
+    pub(super) keyed: usize,
     /// By chain: index of the communicator.
     pub(super) communicators: Vec<Option<usize>>,
 }
@@ -72,11 +116,7 @@ impl KernelPairs {
         offset_ns: i64,
     ) {
         self.pairs.retain(|(meeting, kernel)| {
-            let (meeting, kernel) = (&meetings[*meeting], &kernels[*kernel]);
-            let start_ns = later(kernel.start_ns, offset_ns);
-            let end_ns = later(kernel.end_ns, offset_ns);
-            start_ns <= later(meeting.end_ns, SLACK_NS)
-                && meeting.start_ns <= later(end_ns, SLACK_NS)
+            meetings[*meeting].overlaps(&kernels[*kernel], offset_ns)
         });
     }
 }
@@ -84,8 +124,8 @@ impl KernelPairs {
 /// No kernel in any collective.
 pub(super) fn none(kernels: &CollectiveKernels) -> KernelPairs {
     KernelPairs {
-        pairs: Vec::new(),
         communicators: vec![None; kernels.chains],
+        ..KernelPairs::default()
     }
 }
 
@@ -100,7 +140,7 @@ struct ChainCandidate {
 /// Pairs the kernels that have no key: each chain with the communicator that it fits best.
 pub(super) fn in_order(
     meetings: &[DraftCollective],
-    communicators: &[Vec<usize>],
+    communicators: &[Communicator],
     kernels: &CollectiveKernels,
     offset_ns: i64,
 ) -> KernelPairs {
@@ -111,7 +151,15 @@ pub(super) fn in_order(
     };
     let mut found: Vec<ChainCandidate> = Vec::new();
     for (chain, members) in kernels.by_chain().iter().enumerate() {
+        let Some(first) = members.first() else {
+            continue;
+        };
+        let name = kernels.collective[*first].group;
         for (communicator, known) in communicators.iter().enumerate() {
+            if known.name != name {
+                continue;
+            }
+            let known = &known.collectives;
             let pairs = beside.pairs(known, members);
             if beside.agree(known, members, &pairs) {
                 found.push(ChainCandidate {
@@ -136,11 +184,20 @@ pub(super) fn in_order(
     chosen
 }
 
+/// Collectives without a key of one communicator.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Communicator {
+    /// Its name, if the profiler recorded it.
+    pub(super) name: Option<NameIndex>,
+    /// Indices of its collectives, by end.
+    pub(super) collectives: Vec<usize>,
+}
+
 /// Collectives and kernels at one offset.
-struct OffsetMatch<'a> {
-    meetings: &'a [DraftCollective],
-    kernels: &'a [CollectiveKernel],
-    offset_ns: i64,
+pub(super) struct OffsetMatch<'a> {
+    pub(super) meetings: &'a [DraftCollective],
+    pub(super) kernels: &'a [CollectiveKernel],
+    pub(super) offset_ns: i64,
 }
 
 impl OffsetMatch<'_> {
@@ -155,7 +212,7 @@ impl OffsetMatch<'_> {
     }
 
     /// In order, each with the nearest end of the same label, unless the next is nearer to it.
-    fn pairs(&self, communicator: &[usize], chain: &[usize]) -> Vec<(usize, usize)> {
+    pub(super) fn pairs(&self, communicator: &[usize], chain: &[usize]) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         let mut from = 0;
         for (at, kernel) in chain.iter().enumerate() {
@@ -188,7 +245,12 @@ impl OffsetMatch<'_> {
     }
 
     /// Whether a chain can be a rank's part of a communicator.
-    fn agree(&self, communicator: &[usize], chain: &[usize], pairs: &[(usize, usize)]) -> bool {
+    pub(super) fn agree(
+        &self,
+        communicator: &[usize],
+        chain: &[usize],
+        pairs: &[(usize, usize)],
+    ) -> bool {
         let ends: Vec<i64> = communicator.iter().map(|at| self.meeting(*at).0).collect();
         let other_ends: Vec<i64> = chain.iter().map(|at| self.kernel(*at).0).collect();
         let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
@@ -251,6 +313,10 @@ pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
     let change = stats::median_low(&mut changes);
     let firsts: Vec<i64> = ends.iter().map(|(first, _)| *first).collect();
     let allowed = |distance: i64| (distance / VERY_CLOSE).max(2 * ALWAYS_NS);
-    let close = |(distance, change)| change <= allowed(distance);
+    // Of two pairs nothing but the one change is known: two steps of two runs may be as long.
+    let few = ends.len() <= 2;
+    let close = |(distance, change)| {
+        change <= if few { 2 * ALWAYS_NS } else { allowed(distance) }
+    };
     distance(&firsts).zip(change).is_none_or(close)
 }

@@ -54,6 +54,8 @@ fn ranked(ranks: &RankJob, job: &ReplayJob<'_>) -> RankedJob {
             on_all_ranks: on_all_ranks.count() as u64,
             kernels_unmatched: ranks.unmatched,
             kernels_unmatched_outside: ranks.unmatched_outside,
+            kernels_ambiguous: ranks.ambiguous,
+            point_to_point_matched: 2 * ranks.transfers.len() as u64,
             point_to_point: ranks.members.iter().map(|one| one.point_to_point).sum(),
             last_undecided: waits.undecided,
         },

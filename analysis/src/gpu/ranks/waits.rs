@@ -50,6 +50,8 @@ struct RankArrival {
     op: Op,
     /// On the common clock.
     start_ns: i64,
+    /// Whether it waited for the last one: it had not ended before that started.
+    waited: bool,
 }
 
 /// Computes the waits of all ranks in the collectives of a job.
@@ -63,9 +65,12 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
         arrivals.sort_by_key(|arrival| arrival.start_ns);
         if let Some(last) = arrivals.last().copied() {
             waits.add(&arrivals, last.start_ns);
-            match is_last(&arrivals, ranks) {
-                true => waits.last(last, job),
-                false => waits.undecided += 1,
+            let others = &arrivals[..arrivals.len() - 1];
+            if others.iter().any(|other| other.waited) {
+                match is_last(&arrivals, ranks) {
+                    true => waits.last(last, job),
+                    false => waits.undecided += 1,
+                }
             }
         }
         for arrival in arrivals {
@@ -79,7 +84,8 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
 }
 
 fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArrival> {
-    let arrivals = collective.members.iter().map(|member| {
+    let (_, waited) = collective.waits(job);
+    let arrivals = collective.members.iter().zip(waited).map(|(member, waited)| {
         let at = member.timeline as usize;
         let op = job.timelines[at].ops[member.op];
         RankArrival {
@@ -87,6 +93,7 @@ fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArriv
             op_index: member.op,
             op,
             start_ns: later(signed(op.start_ns), job.offsets_ns[at]),
+            waited,
         }
     });
     arrivals.collect()
@@ -109,7 +116,10 @@ impl JobWaits {
         for arrival in arrivals {
             let member = &mut self.members[arrival.member];
             let length_ns = arrival.op.duration_ns();
-            let wait_ns = last_start_ns.abs_diff(arrival.start_ns).min(length_ns);
+            let wait_ns = match arrival.waited {
+                true => last_start_ns.abs_diff(arrival.start_ns).min(length_ns),
+                false => 0,
+            };
             member.collectives += 1;
             add_to(&mut member.wait_ns, wait_ns);
             add_to(&mut member.transfer_ns, length_ns - wait_ns);

@@ -190,6 +190,9 @@ fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
             b"Process Group Name" => collective.group = value.text().map(|text| text.into_owned()),
             b"Seq" => collective.sequence = number(value),
             b"Group size" => collective.size = id(value),
+            b"Process Group Ranks" => collective.ranks = value.text().map(|text| text.into_owned()),
+            b"Src Rank" => collective.source = id(value),
+            b"Dst Rank" => collective.destination = id(value),
             _ => {}
         }
     }

@@ -1,0 +1,340 @@
+//! Which kernels without a sequence number are one collective, once the clocks are known.
+//!
+//! Kernels whose communicator the profiler named are matched by name and order. Of the others it
+//! decides whether ends that agree show one communicator, or several that run the same program in
+//! step: those agree within a millisecond, too, until one of them is delayed. Owns that decision;
+//! what is undecided is not matched.
+
+use super::kernels::CollectiveKernel;
+use super::kernels::CollectiveKernels;
+use super::pairs::DraftCollective;
+use super::pairs::FEWEST_TENTHS;
+use super::pairs::OffsetMatch;
+use crate::gpu::timeline::NameIndex;
+use crate::time::difference;
+use crate::time::stats;
+use std::collections::BTreeSet;
+
+/// GPU clocks are read with an error of at least this.
+const LEAST_NOISE_NS: u64 = 250;
+/// A lateness shows a wait if it is this many times what the ends differ by.
+const CLEARLY: u64 = 4;
+/// Evidence from which on ranks count as of one communicator, as a natural logarithm: one in 10,000
+/// (`e^9.2`) that ranks which do not wait for each other agree as well.
+const ENOUGH: f64 = 9.2;
+/// Ends that differ by this many times the usual are of other collectives, or badly measured.
+const OUTLIER: u64 = 10;
+/// What one outlier takes from the evidence ...
+const OUTLIER_COSTS: f64 = 20.0;
+/// ... and one of this many ends may be one.
+const OUTLIERS_ONE_OF: usize = 100;
+/// Ends that differ by this many times what they differ by within a communicator are of another.
+const OTHER: u64 = 8;
+/// Rounds in which communicators that were undecided are compared again.
+const ROUNDS: usize = 3;
+
+/// Collectives of kernels without a sequence number.
+#[derive(Debug, Default)]
+pub(super) struct MatchedGroups {
+    /// Those whose members are known; of one member where no other rank took part.
+    pub(super) collectives: Vec<DraftCollective>,
+    /// Number of kernels that may be of one collective with others, or not.
+    pub(super) ambiguous: u64,
+    /// For each rank whether its clock may be wrong, as it is in no collective with the others.
+    pub(super) unrelated: Vec<bool>,
+}
+
+/// One rank.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlacedRank<'a> {
+    /// From its clock to the job's.
+    pub(super) offset_ns: i64,
+    /// Whether that does not rest on kernels without a sequence number.
+    pub(super) is_certain: bool,
+    pub(super) kernels: &'a CollectiveKernels,
+}
+
+/// Kernels of one communicator on the job's clock.
+#[derive(Debug)]
+struct Group {
+    name: Option<NameIndex>,
+    /// Positions of its ranks.
+    ranks: BTreeSet<usize>,
+    /// By end.
+    collectives: Vec<DraftCollective>,
+    /// How much the ends of its ranks usually differ; `None` of one rank.
+    noise_ns: Option<u64>,
+    undecided: bool,
+}
+
+/// How kernels of one rank, or of one group, compare with those of another group.
+enum Verdict {
+    /// They are of other communicators.
+    Other,
+    /// Their ends agree, but those of groups in step could agree as well.
+    Undecided,
+    Same {
+        evidence: f64,
+        noise_ns: u64,
+    },
+}
+
+/// Matches the kernels without a sequence number of all ranks. `is_complete`: no other traces may
+/// be of ranks of the same job.
+pub(super) fn find(ranks: &[PlacedRank<'_>], is_complete: bool) -> MatchedGroups {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut undecided: Vec<(usize, usize)> = Vec::new();
+    for (position, rank) in ranks.iter().enumerate() {
+        for chain in rank.kernels.by_chain() {
+            let own = chain.iter().map(|at| &rank.kernels.collective[*at]);
+            let group = Group::of(own, position, rank.offset_ns);
+            if let Some(group) = group {
+                place(group, &mut groups, &mut undecided);
+            }
+        }
+    }
+    for _ in 0..ROUNDS {
+        if !merge_undecided(&mut groups, &mut undecided) {
+            break;
+        }
+    }
+    for (one, other) in undecided {
+        if groups[one].undecided && groups[other].undecided {
+            continue;
+        }
+        if let Verdict::Undecided = groups[one].verdict(&groups[other]).0 {
+            groups[one].undecided = true;
+            groups[other].undecided = true;
+        }
+    }
+    let mut found = MatchedGroups {
+        unrelated: unrelated(ranks, &groups),
+        ..MatchedGroups::default()
+    };
+    // At a wrong clock, kernels of one collective are taken for those of different ones.
+    let is_wrong = !is_complete || found.unrelated.contains(&true);
+    for group in groups {
+        if group.undecided || is_wrong && group.name.is_none() {
+            let members = group.collectives.iter().map(|one| one.members.len() as u64);
+            found.ambiguous += members.sum::<u64>();
+        } else {
+            found.collectives.extend(group.collectives);
+        }
+    }
+    found
+}
+
+/// Adds kernels to the group that they are of, or makes them a group of their own.
+fn place(chain: Group, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usize)>) {
+    let mut best: Option<(f64, u64, usize)> = None;
+    let mut maybe: Vec<usize> = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        if group.name != chain.name {
+            continue;
+        }
+        if group.name.is_some() {
+            best = Some((0.0, LEAST_NOISE_NS, at));
+            break;
+        }
+        match group.verdict(&chain).0 {
+            Verdict::Other => {}
+            Verdict::Undecided => maybe.push(at),
+            Verdict::Same { evidence, noise_ns } => {
+                if best.is_none_or(|(known, ..)| evidence > known) {
+                    best = Some((evidence, noise_ns, at));
+                }
+                maybe.push(at);
+            }
+        }
+    }
+    let own = match best {
+        Some((_, noise_ns, at)) => {
+            groups[at].add(chain, noise_ns);
+            at
+        }
+        None => {
+            groups.push(chain);
+            groups.len() - 1
+        }
+    };
+    undecided.extend(maybe.into_iter().filter(|at| *at != own).map(|at| (at, own)));
+}
+
+/// Merges groups that turned out to be one. Returns whether any did.
+fn merge_undecided(groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usize)>) -> bool {
+    let mut merged_into: Vec<usize> = (0..groups.len()).collect();
+    let mut any = false;
+    for (one, other) in undecided.iter_mut() {
+        (*one, *other) = (root(&merged_into, *one), root(&merged_into, *other));
+        if one == other {
+            continue;
+        }
+        if let Verdict::Same { noise_ns, .. } = groups[*one].verdict(&groups[*other]).0 {
+            let empty = Group {
+                name: None,
+                ranks: BTreeSet::new(),
+                collectives: Vec::new(),
+                noise_ns: None,
+                undecided: false,
+            };
+            let taken = std::mem::replace(&mut groups[*other], empty);
+            groups[*one].add(taken, noise_ns);
+            merged_into[*other] = *one;
+            any = true;
+        }
+    }
+    for (one, other) in undecided.iter_mut() {
+        (*one, *other) = (root(&merged_into, *one), root(&merged_into, *other));
+    }
+    undecided.retain(|(one, other)| one != other);
+    undecided.sort_unstable();
+    undecided.dedup();
+    any
+}
+
+/// The ranks that no chain of collectives relates to the first one; none if all clocks are certain.
+fn unrelated(ranks: &[PlacedRank<'_>], groups: &[Group]) -> Vec<bool> {
+    let mut related_to: Vec<usize> = (0..ranks.len()).collect();
+    let certain = ranks.iter().enumerate();
+    let certain = certain.filter(|(_, rank)| rank.is_certain);
+    let certain: BTreeSet<usize> = certain.map(|(position, _)| position).collect();
+    for together in groups.iter().map(|group| &group.ranks).chain([&certain]) {
+        let Some(first) = together.first() else {
+            continue;
+        };
+        for other in together {
+            let (first, other) = (root(&related_to, *first), root(&related_to, *other));
+            related_to[first.max(other)] = first.min(other);
+        }
+    }
+    let unrelated = (0..ranks.len()).map(|position| root(&related_to, position) != 0);
+    unrelated.collect()
+}
+
+fn root(merged_into: &[usize], mut at: usize) -> usize {
+    while merged_into[at] != at {
+        at = merged_into[at];
+    }
+    at
+}
+
+impl Group {
+    /// The kernels of one rank, `None` without any.
+    fn of<'a>(
+        kernels: impl Iterator<Item = &'a CollectiveKernel>,
+        position: usize,
+        offset_ns: i64,
+    ) -> Option<Self> {
+        let mut name = None;
+        let collectives = kernels.map(|kernel| {
+            name = kernel.group;
+            DraftCollective::begin(kernel, position, offset_ns)
+        });
+        let collectives: Vec<DraftCollective> = collectives.collect();
+        (!collectives.is_empty()).then_some(Self {
+            name,
+            ranks: BTreeSet::from([position]),
+            collectives,
+            noise_ns: None,
+            undecided: false,
+        })
+    }
+
+    /// The pairs of collectives that can be one: index here, index there.
+    fn pairs(&self, other: &Self) -> Option<Vec<(usize, usize)>> {
+        let kernels: Vec<CollectiveKernel> =
+            other.collectives.iter().map(DraftCollective::kernel).collect();
+        let beside = OffsetMatch {
+            meetings: &self.collectives,
+            kernels: &kernels,
+            offset_ns: 0,
+        };
+        let own: Vec<usize> = (0..self.collectives.len()).collect();
+        let others: Vec<usize> = (0..kernels.len()).collect();
+        let mut pairs = beside.pairs(&own, &others);
+        let agree = self.name.is_some()
+            || self.ranks.is_disjoint(&other.ranks) && beside.agree(&own, &others, &pairs);
+        pairs.retain(|(one, other)| self.collectives[*one].overlaps(&kernels[*other], 0));
+        let enough = pairs.len() * 10 >= own.len().min(others.len()) * FEWEST_TENTHS;
+        (agree && (enough || self.name.is_some())).then_some(pairs)
+    }
+
+    /// Whether both are of one communicator.
+    ///
+    /// Ranks of one communicator wait for each other: whichever is late, and by how much, they end
+    /// together. So their ends must agree far better than the times at which the last of them
+    /// started vary, and better than their starts differ.
+    fn verdict(&self, other: &Self) -> (Verdict, Vec<(usize, usize)>) {
+        let Some(pairs) = self.pairs(other) else {
+            return (Verdict::Other, Vec::new());
+        };
+        let (mut apart, mut arrivals, mut lasts) = (Vec::new(), Vec::new(), Vec::new());
+        for neighbors in pairs.windows(2) {
+            let ends = |(one, there): (usize, usize)| {
+                (self.collectives[one].end_ns, other.collectives[there].end_ns)
+            };
+            let (before, after) = (ends(neighbors[0]), ends(neighbors[1]));
+            let (one, there) = neighbors[1];
+            let (one, there) = (&self.collectives[one], &other.collectives[there]);
+            let lengths = (difference(after.0, before.0), difference(after.1, before.1));
+            let arrival = (
+                difference(one.start_ns, before.0),
+                difference(there.start_ns, before.1),
+            );
+            apart.push(lengths.0.abs_diff(lengths.1));
+            arrivals.push(difference(arrival.0, arrival.1));
+            lasts.push(arrival.0.max(arrival.1));
+        }
+        let Some(usual_ns) = stats::median_low(&mut apart.clone()) else {
+            return (Verdict::Undecided, pairs);
+        };
+        // The median of absolute values, to the mean of an exponential distribution.
+        let noise_ns = (usual_ns * 144 / 100).max(LEAST_NOISE_NS);
+        let from_usual = |values: &[i64]| {
+            let center = stats::median_low(&mut values.to_vec()).unwrap_or_default();
+            let off = values.iter().map(move |value| value.abs_diff(center));
+            off.collect::<Vec<u64>>()
+        };
+        let (mut evidence, mut outliers) = (0.0, 0);
+        let unusual = from_usual(&arrivals).into_iter().zip(from_usual(&lasts));
+        for (apart_ns, (arrival_ns, last_ns)) in apart.iter().zip(unusual) {
+            if *apart_ns > noise_ns * OUTLIER {
+                outliers += 1;
+                evidence -= OUTLIER_COSTS;
+                continue;
+            }
+            let late_ns = arrival_ns.min(last_ns);
+            let clear_ns = CLEARLY * noise_ns.max(*apart_ns);
+            if late_ns > clear_ns {
+                evidence += (late_ns as f64 / clear_ns as f64).ln();
+            }
+        }
+        let within = [self.noise_ns, other.noise_ns].into_iter().flatten().max();
+        let verdict = if evidence >= ENOUGH && outliers * OUTLIERS_ONE_OF <= apart.len() {
+            Verdict::Same { evidence, noise_ns }
+        } else if within.is_some_and(|within_ns| usual_ns > OTHER * within_ns) {
+            Verdict::Other
+        } else {
+            Verdict::Undecided
+        };
+        (verdict, pairs)
+    }
+
+    /// Adds kernels of the same communicator.
+    fn add(&mut self, other: Self, noise_ns: u64) {
+        let pairs = self.pairs(&other).unwrap_or_default();
+        let mut partner = vec![None; other.collectives.len()];
+        for (one, there) in pairs {
+            partner[there] = Some(one);
+        }
+        for (collective, partner) in other.collectives.into_iter().zip(partner) {
+            match partner {
+                Some(one) => self.collectives[one].merge(collective),
+                None => self.collectives.push(collective),
+            }
+        }
+        self.collectives.sort_by_key(|collective| collective.end_ns);
+        self.ranks.extend(other.ranks);
+        self.noise_ns = self.noise_ns.max(other.noise_ns).max(Some(noise_ns));
+    }
+}

@@ -38,7 +38,10 @@ fn in_step(ranks: u32, size: u32, steps: u64, mean_ns: u64, more_ns: u64, seed: 
                 let more_ns = random(seed, [rank, step, bucket], more_ns + 1);
                 let group = rank as usize / size as usize;
                 let last = if bucket < 5 { group } else { all };
-                [Act::Compute(mean_ns + bucket * 10 * US + more_ns), Act::Together(last)]
+                [
+                    Act::Compute(mean_ns + bucket * 10 * US + more_ns),
+                    Act::Together(last),
+                ]
             });
             few.chain([Act::Step])
         });
@@ -109,7 +112,11 @@ fn groups_in_step_are_ambiguous_without_names() {
     let report = report(&timelines).expect("ranks");
     let job = &report.jobs[0];
     assert_eq!(job.collectives.kernels_ambiguous, jobs.jobs[0].ambiguous);
-    assert!(job.ranks.iter().all(|rank| rank.collectives == right as u64));
+    assert!(
+        job.ranks
+            .iter()
+            .all(|rank| rank.collectives == right as u64)
+    );
 }
 
 /// Groups that compute for clearly different times are told apart by their ends.
@@ -219,7 +226,11 @@ fn interleaved(stages: u32, chunks: u32, batches: u32, copies: u32, seed: u64) -
                     acts.push(Act::Receive(from));
                 }
                 let mean = if forward { 300 * US } else { 600 * US };
-                let place = [u64::from(rank), step, u64::from(number) * 2 + u64::from(forward)];
+                let place = [
+                    u64::from(rank),
+                    step,
+                    u64::from(number) * 2 + u64::from(forward),
+                ];
                 acts.push(Act::Compute(mean + random(seed, place, mean / 10)));
                 if has_to {
                     acts.push(Act::Send(to));
@@ -269,7 +280,10 @@ fn an_interleaved_pipeline() {
     for (rank, (_, trace)) in job.ranks.iter().zip(&traces) {
         let allowed_ns = trace.kernels.len() as u64 * 4 * US;
         assert!(trace.wait_ns > 10 * allowed_ns);
-        assert!(rank.peer_wait_ns.abs_diff(trace.wait_ns) < allowed_ns, "{rank:?}");
+        assert!(
+            rank.peer_wait_ns.abs_diff(trace.wait_ns) < allowed_ns,
+            "{rank:?}"
+        );
     }
 }
 

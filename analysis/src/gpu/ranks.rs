@@ -93,7 +93,12 @@ impl RankJob {
         ReplayJob {
             timelines: members.map(|member| timelines[member.timeline]).collect(),
             offsets_ns: self.members.iter().map(|member| member.offset_ns).collect(),
-            collectives: self.collectives.iter().chain(&self.transfers).cloned().collect(),
+            collectives: self
+                .collectives
+                .iter()
+                .chain(&self.transfers)
+                .cloned()
+                .collect(),
         }
     }
 }
@@ -200,10 +205,12 @@ impl JobFinder<'_> {
         };
         let numbered = numbered_steps(timeline);
         let by_steps = || {
-            members().find_map(|(other, offset)| Some(later(steps_apart(other, &numbered)?, offset)))
+            members()
+                .find_map(|(other, offset)| Some(later(steps_apart(other, &numbered)?, offset)))
         };
-        let by_wall =
-            || members().find_map(|(other, offset)| Some(later(wall_apart(other, timeline)?, offset)));
+        let by_wall = || {
+            members().find_map(|(other, offset)| Some(later(wall_apart(other, timeline)?, offset)))
+        };
         // Without steps or a wall clock of its own, no other member has to be searched.
         let by_steps = (!numbered.is_empty()).then(by_steps).flatten();
         let by_wall = || timeline.unix_offset_ns.and_then(|_| by_wall());
@@ -225,9 +232,6 @@ impl JobFinder<'_> {
         let found = groups::find(&self.placed(&draft.members), is_complete);
         let mut joined = draft.members.clone();
         self.refine(&mut joined, &found.collectives);
-        for (member, unrelated) in joined.iter_mut().zip(&found.unrelated) {
-            member.ambiguous |= unrelated;
-        }
         let shift_ns = self.shift(&joined);
         let mut job = RankJob {
             members: order
@@ -239,8 +243,7 @@ impl JobFinder<'_> {
         };
         let common = self.common_time(&joined);
         let keyed = draft.meetings.iter().filter(|meeting| meeting.keyed);
-        let mut meetings: Vec<&pairs::DraftCollective> =
-            keyed.chain(&found.collectives).collect();
+        let mut meetings: Vec<&pairs::DraftCollective> = keyed.chain(&found.collectives).collect();
         meetings.sort_by_key(|meeting| meeting.end_ns);
         for meeting in meetings {
             if meeting.members.len() < 2 {

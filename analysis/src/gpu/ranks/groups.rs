@@ -40,8 +40,6 @@ pub(super) struct MatchedGroups {
     pub(super) collectives: Vec<DraftCollective>,
     /// Number of kernels that may be of one collective with others, or not.
     pub(super) ambiguous: u64,
-    /// For each rank whether its clock may be wrong, as it is in no collective with the others.
-    pub(super) unrelated: Vec<bool>,
 }
 
 /// One rank.
@@ -107,12 +105,9 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], is_complete: bool) -> MatchedGroups
             groups[other].undecided = true;
         }
     }
-    let mut found = MatchedGroups {
-        unrelated: unrelated(ranks, &groups),
-        ..MatchedGroups::default()
-    };
+    let mut found = MatchedGroups::default();
     // At a wrong clock, kernels of one collective are taken for those of different ones.
-    let is_wrong = !is_complete || found.unrelated.contains(&true);
+    let is_wrong = !is_complete || !are_related(ranks, &groups);
     for group in groups {
         if group.undecided || is_wrong && group.name.is_none() {
             let members = group.collectives.iter().map(|one| one.members.len() as u64);
@@ -157,7 +152,12 @@ fn place(chain: Group, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usiz
             groups.len() - 1
         }
     };
-    undecided.extend(maybe.into_iter().filter(|at| *at != own).map(|at| (at, own)));
+    undecided.extend(
+        maybe
+            .into_iter()
+            .filter(|at| *at != own)
+            .map(|at| (at, own)),
+    );
 }
 
 /// Merges groups that turned out to be one. Returns whether any did.
@@ -192,8 +192,8 @@ fn merge_undecided(groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usize)>)
     any
 }
 
-/// The ranks that no chain of collectives relates to the first one; none if all clocks are certain.
-fn unrelated(ranks: &[PlacedRank<'_>], groups: &[Group]) -> Vec<bool> {
+/// Whether collectives relate every rank to every other, so that their clocks are right.
+fn are_related(ranks: &[PlacedRank<'_>], groups: &[Group]) -> bool {
     let mut related_to: Vec<usize> = (0..ranks.len()).collect();
     let certain = ranks.iter().enumerate();
     let certain = certain.filter(|(_, rank)| rank.is_certain);
@@ -207,8 +207,7 @@ fn unrelated(ranks: &[PlacedRank<'_>], groups: &[Group]) -> Vec<bool> {
             related_to[first.max(other)] = first.min(other);
         }
     }
-    let unrelated = (0..ranks.len()).map(|position| root(&related_to, position) != 0);
-    unrelated.collect()
+    (0..ranks.len()).all(|position| root(&related_to, position) == 0)
 }
 
 fn root(merged_into: &[usize], mut at: usize) -> usize {
@@ -242,8 +241,11 @@ impl Group {
 
     /// The pairs of collectives that can be one: index here, index there.
     fn pairs(&self, other: &Self) -> Option<Vec<(usize, usize)>> {
-        let kernels: Vec<CollectiveKernel> =
-            other.collectives.iter().map(DraftCollective::kernel).collect();
+        let kernels: Vec<CollectiveKernel> = other
+            .collectives
+            .iter()
+            .map(DraftCollective::kernel)
+            .collect();
         let beside = OffsetMatch {
             meetings: &self.collectives,
             kernels: &kernels,
@@ -271,7 +273,10 @@ impl Group {
         let (mut apart, mut arrivals, mut lasts) = (Vec::new(), Vec::new(), Vec::new());
         for neighbors in pairs.windows(2) {
             let ends = |(one, there): (usize, usize)| {
-                (self.collectives[one].end_ns, other.collectives[there].end_ns)
+                (
+                    self.collectives[one].end_ns,
+                    other.collectives[there].end_ns,
+                )
             };
             let (before, after) = (ends(neighbors[0]), ends(neighbors[1]));
             let (one, there) = neighbors[1];

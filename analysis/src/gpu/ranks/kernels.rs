@@ -121,7 +121,9 @@ impl CollectiveKernels {
             }
             let name = timeline.op_name(op);
             let operation = operation(timeline, &annotations, op);
-            let known = op.group.map(|own| Communicator::parse(timeline.names.text(own)));
+            let known = op
+                .group
+                .map(|own| Communicator::parse(timeline.names.text(own)));
             let group = known.map(|known| names.intern(known.identity));
             if is_point_to_point(operation.as_deref(), name) {
                 let peer = known.and_then(|known| known.peer);
@@ -241,7 +243,9 @@ fn transfer(
         None => {}
     }
     let call = timeline.call(op)?;
-    let (what, between) = annotations.around(call.thread, call.start_ns)?.split_once(' ')?;
+    let (what, between) = annotations
+        .around(call.thread, call.start_ns)?
+        .split_once(' ')?;
     let sends = what == "send";
     let (own, other) = between.split_once(if sends { "->" } else { "<-" })?;
     let (own, other): (u32, u32) = (own.parse().ok()?, other.parse().ok()?);

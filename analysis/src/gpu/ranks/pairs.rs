@@ -115,9 +115,8 @@ impl KernelPairs {
         kernels: &[CollectiveKernel],
         offset_ns: i64,
     ) {
-        self.pairs.retain(|(meeting, kernel)| {
-            meetings[*meeting].overlaps(&kernels[*kernel], offset_ns)
-        });
+        self.pairs
+            .retain(|(meeting, kernel)| meetings[*meeting].overlaps(&kernels[*kernel], offset_ns));
     }
 }
 
@@ -316,7 +315,12 @@ pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
     // Of two pairs nothing but the one change is known: two steps of two runs may be as long.
     let few = ends.len() <= 2;
     let close = |(distance, change)| {
-        change <= if few { 2 * ALWAYS_NS } else { allowed(distance) }
+        change
+            <= if few {
+                2 * ALWAYS_NS
+            } else {
+                allowed(distance)
+            }
     };
     distance(&firsts).zip(change).is_none_or(close)
 }

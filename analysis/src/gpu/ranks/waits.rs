@@ -85,17 +85,21 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
 
 fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArrival> {
     let (_, waited) = collective.waits(job);
-    let arrivals = collective.members.iter().zip(waited).map(|(member, waited)| {
-        let at = member.timeline as usize;
-        let op = job.timelines[at].ops[member.op];
-        RankArrival {
-            member: at,
-            op_index: member.op,
-            op,
-            start_ns: later(signed(op.start_ns), job.offsets_ns[at]),
-            waited,
-        }
-    });
+    let arrivals = collective
+        .members
+        .iter()
+        .zip(waited)
+        .map(|(member, waited)| {
+            let at = member.timeline as usize;
+            let op = job.timelines[at].ops[member.op];
+            RankArrival {
+                member: at,
+                op_index: member.op,
+                op,
+                start_ns: later(signed(op.start_ns), job.offsets_ns[at]),
+                waited,
+            }
+        });
     arrivals.collect()
 }
 

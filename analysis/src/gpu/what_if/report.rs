@@ -58,13 +58,11 @@ pub(crate) fn outlook(
             cost: None,
         };
     }
-    let learned = jobs
-        .into_iter()
-        .map(|(job, programs)| LearnedJob {
-            model: ReplayModel::learn(&job),
-            offsets_ns: job.offsets_ns,
-            programs,
-        });
+    let learned = jobs.into_iter().map(|(job, programs)| LearnedJob {
+        model: ReplayModel::learn(&job),
+        offsets_ns: job.offsets_ns,
+        programs,
+    });
     let replays = JobReplays {
         programs: &programs,
         jobs: learned.collect(),

@@ -3,6 +3,7 @@
 //! Owns what is summed over pauses. Does not read files; texts are in `verdict.rs` and `advice.rs`,
 //! the report is built in `summary.rs`.
 
+mod append;
 mod deferred;
 mod process_stacks;
 mod profiler_metadata;
@@ -39,6 +40,7 @@ use gctrace_event::read::ChromeEvent;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
 /// Significant digits of percentiles over all processes.
 const DIGITS: u8 = 3;
@@ -49,6 +51,7 @@ const SPANS_KEPT: usize = 65_536;
 
 /// Sums over all traces so far. For each trace call [`Analysis::begin_trace`], [`Analysis::add`]
 /// for every item, [`Analysis::end_trace`]; then [`Analysis::settle`] and [`Analysis::report`].
+/// Traces may also be read into analyses of their own, one [appended](Analysis::append) to another.
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) traces: Vec<TraceState>,
@@ -67,6 +70,7 @@ pub struct Analysis {
     pub(crate) timelines: Vec<Timeline>,
     deferred: Vec<DeferredCollections>,
     current: CurrentTrace,
+    pub(crate) jobs: NonZeroUsize,
 }
 
 /// State of the trace that is being read.
@@ -114,6 +118,7 @@ impl Default for Analysis {
             timelines: Vec::new(),
             deferred: Vec::new(),
             current: CurrentTrace::default(),
+            jobs: NonZeroUsize::MIN,
         }
     }
 }
@@ -226,6 +231,12 @@ impl Analysis {
     #[must_use]
     pub fn timelines(&self) -> &[Timeline] {
         &self.timelines
+    }
+
+    /// How many threads [`Analysis::report`] uses where processes are independent; 1 if not called.
+    /// The report is the same.
+    pub fn set_jobs(&mut self, jobs: NonZeroUsize) {
+        self.jobs = jobs;
     }
 
     /// Mentions in the report a file that could not be opened.

@@ -46,6 +46,7 @@ use crate::time::duration;
 use crate::verdict;
 use std::collections::HashMap;
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 
 impl Analysis {
     /// The report over all traces, once [`Analysis::settle`] has counted what waited for the last.
@@ -70,7 +71,7 @@ impl Analysis {
         let by_reason = self.groups(REASONS.map(GroupName::Reason), &self.by_reason);
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
-        let gpu = gpu_work(&merged);
+        let gpu = gpu_work(&merged, self.jobs);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
         let runs = runs(&self.traces);
         let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
@@ -331,8 +332,8 @@ fn basis(measured: bool) -> Basis {
 }
 
 /// GPU work, with the traces of each process merged.
-fn gpu_work(merged: &MergedTimelines<'_>) -> Option<GpuWorkReport> {
-    let work = gpu::summary::report(&merged.timelines)?;
+fn gpu_work(merged: &MergedTimelines<'_>, jobs: NonZeroUsize) -> Option<GpuWorkReport> {
+    let work = gpu::summary::report(&merged.timelines, jobs)?;
     Some(GpuWorkReport {
         clocks: merged.clocks.clone(),
         not_merged: merged.not_merged.clone(),

@@ -14,6 +14,7 @@ use super::replay::attribute;
 use super::timeline::PauseIndex;
 use super::timeline::Timeline;
 use crate::accumulate::sum;
+use crate::parallel;
 use crate::report::Basis;
 use crate::report::CauseReport;
 use crate::report::DeviceCost;
@@ -26,18 +27,20 @@ use crate::time::intervals::Intervals;
 use crate::time::since;
 use gctrace_event::Pause;
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
 /// Pauses in the report.
 const LONGEST: usize = 20;
 
-/// One for each process that worked on a GPU and collected.
-pub(crate) fn report(timelines: &[&Timeline]) -> Vec<CauseReport> {
-    let collected = timelines
-        .iter()
-        .filter(|timeline| !timeline.pauses.is_empty());
-    collected
-        .filter_map(|timeline| of_process(timeline))
-        .collect()
+/// One for each process that worked on a GPU and collected. `jobs`: processes worked on at the same
+/// time.
+pub(crate) fn report(timelines: &[&Timeline], jobs: NonZeroUsize) -> Vec<CauseReport> {
+    let of_collecting = |timeline: &&Timeline| match timeline.pauses.is_empty() {
+        true => None,
+        false => of_process(timeline),
+    };
+    let reports = parallel::map(timelines, jobs, of_collecting);
+    reports.into_iter().flatten().collect()
 }
 
 /// `None` without operations and calls.

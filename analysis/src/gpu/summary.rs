@@ -6,12 +6,15 @@ use super::devices;
 use super::gaps;
 use super::launching;
 use super::timeline::Timeline;
+use crate::parallel;
 use crate::report::Basis;
 use crate::report::GpuWorkReport;
 use crate::report::IgnoredWork;
+use std::num::NonZeroUsize;
 
-/// `None` if no trace contains operations with GPU times.
-pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWorkReport> {
+/// `None` if no trace contains operations with GPU times. `jobs`: timelines worked on at the same
+/// time.
+pub(crate) fn report(timelines: &[Timeline], jobs: NonZeroUsize) -> Option<GpuWorkReport> {
     let timelines: Vec<&Timeline> = timelines
         .iter()
         .filter(|timeline| timeline.has_gpu_times())
@@ -25,17 +28,17 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWorkReport> {
             .iter()
             .map(|timeline| timeline.ops.len() as u64)
             .sum(),
-        devices: timelines
-            .iter()
-            .flat_map(|timeline| DeviceTimeline::of(timeline))
-            .map(|work| devices::report(&work))
-            .collect(),
-        gaps: gaps::report(&timelines),
-        launching: launching::report(&timelines),
+        devices: parallel::map(&timelines, jobs, |timeline| {
+            let works = DeviceTimeline::of(timeline);
+            works.iter().map(devices::report).collect::<Vec<_>>()
+        })
+        .concat(),
+        gaps: gaps::report(&timelines, jobs),
+        launching: launching::report(&timelines, jobs),
         clocks: Vec::new(),
         not_merged: Vec::new(),
         ranks: super::ranks::report(&timelines),
-        cause: cause::report(&timelines),
+        cause: cause::report(&timelines, jobs),
         ignored: ignored(&timelines),
     })
 }

@@ -25,8 +25,8 @@ use test_kit::reports::header;
 use test_kit::reports::pause;
 use test_kit::reports::process;
 
-/// The traces of a report: by name in the report, what each consists of.
-type Traces<'a> = [(String, Box<dyn Fn(&mut Analysis) + 'a>)];
+/// Reads one trace.
+type Trace<'a> = Box<dyn Fn(&mut Analysis) + 'a>;
 
 /// All that a report and the exports show.
 fn shown(mut analysis: Analysis) -> String {
@@ -44,34 +44,42 @@ fn shown(mut analysis: Analysis) -> String {
 }
 
 /// Reads all one after another.
-fn read(traces: &Traces<'_>) -> Analysis {
+fn read(traces: &[Trace<'_>]) -> Analysis {
     let mut analysis = Analysis::default();
-    for (_, add) in traces {
+    for add in traces {
         add(&mut analysis);
     }
     analysis
 }
 
-/// Reads the traces before and after `at` separately, and those again around their middles.
-fn in_parts(traces: &Traces<'_>, at: usize) -> Analysis {
-    let (first, second) = traces.split_at(at);
-    let halves = |part: &Traces<'_>| {
-        let (first, second) = part.split_at(part.len() / 2);
-        let mut analysis = read(first);
-        analysis.append(read(second));
-        analysis
-    };
-    let mut analysis = halves(first);
-    analysis.append(halves(second));
+/// Reads so many at a time, each lot separately.
+fn in_lots(traces: &[Trace<'_>], of: usize) -> Analysis {
+    let mut analysis = Analysis::default();
+    for lot in traces.chunks(of) {
+        analysis.append(read(lot));
+    }
     analysis
 }
 
-fn check(traces: &Traces<'_>) {
+/// Reads the first `at` separately, and the last one after those before it were appended.
+fn in_two(traces: &[Trace<'_>], at: usize) -> Analysis {
+    let (first, second) = traces.split_at(at);
+    let mut analysis = read(first);
+    let Some((add, second)) = second.split_last() else {
+        return analysis;
+    };
+    analysis.append(read(second));
+    add(&mut analysis);
+    analysis
+}
+
+fn check(traces: &[Trace<'_>]) {
     let whole = shown(read(traces));
     for at in 0..=traces.len() {
-        let parts = shown(in_parts(traces, at));
-        let names: Vec<&str> = traces.iter().map(|(name, _)| name.as_str()).collect();
-        assert!(whole == parts, "{names:?} at {at}:\n{whole}\n{parts}");
+        let lots = shown(in_lots(traces, at + 1));
+        assert!(whole == lots, "by {}:\n{whole}\n{lots}", at + 1);
+        let two = shown(in_two(traces, at));
+        assert!(whole == two, "at {at}:\n{whole}\n{two}");
     }
 }
 
@@ -118,6 +126,15 @@ impl Recording {
         let damage = (!self.ended).then(|| format!("{name}: damaged"));
         analysis.end_trace(TraceCompletion::default(), damage);
     }
+}
+
+fn traces(recordings: &[Recording]) -> Vec<Trace<'_>> {
+    let mut traces: Vec<Trace<'_>> = Vec::new();
+    for (at, recording) in recordings.iter().enumerate() {
+        let name = format!("{at}.json");
+        traces.push(Box::new(move |analysis| recording.add(&name, analysis)));
+    }
+    traces
 }
 
 fn frame() -> impl Strategy<Value = Record> {
@@ -234,14 +251,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn any_traces(recordings in prop::collection::vec(recording(), 0..6)) {
-        let traces = recordings.iter().enumerate().map(|(at, recording)| {
-            let name = format!("{at}.json");
-            let own = name.clone();
-            let add: Box<dyn Fn(&mut Analysis)> =
-                Box::new(move |analysis| recording.add(&own, analysis));
-            (name, add)
-        });
-        check(&traces.collect::<Vec<_>>());
+        check(&traces(&recordings));
     }
 }
 
@@ -269,30 +279,22 @@ fn traces_with_many_pauses() {
         recording(5000, 5000),
         recording(10, 1),
     ];
-    let traces = recordings.iter().enumerate().map(|(at, recording)| {
-        let name = format!("{at}.json");
-        let own = name.clone();
-        let add: Box<dyn Fn(&mut Analysis)> =
-            Box::new(move |analysis| recording.add(&own, analysis));
-        (name, add)
-    });
-    check(&traces.collect::<Vec<_>>());
+    check(&traces(&recordings));
 }
 
-fn file(folder: &str, name: &str) -> (String, Box<dyn Fn(&mut Analysis)>) {
+fn file(folder: &str, name: &str) -> Trace<'static> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(folder)
         .join(name);
-    let own = name.to_owned();
-    let add = move |analysis: &mut Analysis| {
+    let name = name.to_owned();
+    Box::new(move |analysis: &mut Analysis| {
         let mut reader = TraceReader::open(&path).unwrap();
-        analysis.begin_trace(&own);
+        analysis.begin_trace(&name);
         while let Some(item) = reader.next_item().unwrap() {
             analysis.add(item);
         }
         analysis.end_trace(reader.finish(), None);
-    };
-    (name.to_owned(), Box::new(add))
+    })
 }
 
 #[test]

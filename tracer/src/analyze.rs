@@ -8,7 +8,7 @@ mod progress;
 
 use crate::args::AnalyzeConfig;
 use crate::args::OutputFormat;
-use crate::files::is_same_file;
+use crate::files::first_repetition;
 use crate::files::write_export;
 use crate::platform::Invoker;
 use crate::print;
@@ -133,19 +133,14 @@ pub(crate) fn read_all(
 /// # Errors
 /// A trace is named twice.
 pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
-    for (index, path) in traces.iter().enumerate() {
-        if let Some(same) = traces[..index]
-            .iter()
-            .find(|other| is_same_file(path, other))
-        {
-            anyhow::bail!(
-                "{} is the same trace as {}: name each trace once",
-                path.display(),
-                same.display()
-            );
-        }
+    match first_repetition(traces) {
+        Some((again, before)) => anyhow::bail!(
+            "{} is the same trace as {}: name each trace once",
+            again.display(),
+            before.display()
+        ),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Prints all errors except the last one, which is returned.

@@ -12,6 +12,7 @@ use crate::gpu::replay::network::NodeIndex;
 use crate::gpu::replay::network::TieOrder;
 use crate::gpu::replay::steps::ReplayedStep;
 use crate::gpu::replay::steps::StepEvidence;
+use crate::report::PauseTotal;
 use crate::time::duration;
 use crate::time::timestamp;
 
@@ -153,6 +154,27 @@ impl<'a> JoinedSkeletons<'a> {
     /// The scenario of the first change that the skeletons were made with; those of the others
     /// follow.
     pub const FIRST_CHANGE: usize = 2;
+
+    /// Number of ranks.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// The pauses of a rank.
+    pub(crate) fn pauses(&self, rank: usize) -> PauseTotal {
+        let skeleton = self.ranks[rank].skeleton;
+        PauseTotal {
+            count: skeleton.pauses,
+            time_ns: skeleton.paused_ns,
+        }
+    }
+
+    /// Number of all steps of a rank.
+    pub(crate) fn steps(&self, rank: usize) -> u64 {
+        let stepping = &self.ranks[rank].skeleton.stepping;
+        stepping.as_ref().map_or(0, |stepping| stepping.count)
+    }
 
     /// Number of nodes, of the skeletons and of their meetings.
     #[must_use]

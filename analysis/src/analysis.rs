@@ -70,7 +70,7 @@ pub struct Analysis {
     pub(crate) timelines: Vec<Timeline>,
     deferred: Vec<DeferredCollections>,
     current: CurrentTrace,
-    pub(crate) jobs: NonZeroUsize,
+    pub(crate) threads: NonZeroUsize,
 }
 
 /// State of the trace that is being read.
@@ -118,7 +118,7 @@ impl Default for Analysis {
             timelines: Vec::new(),
             deferred: Vec::new(),
             current: CurrentTrace::default(),
-            jobs: NonZeroUsize::MIN,
+            threads: NonZeroUsize::MIN,
         }
     }
 }
@@ -233,10 +233,10 @@ impl Analysis {
         &self.timelines
     }
 
-    /// How many threads [`Analysis::report`] uses where processes are independent; 1 if not called.
-    /// The report is the same.
-    pub fn set_jobs(&mut self, jobs: NonZeroUsize) {
-        self.jobs = jobs;
+    /// How many threads [`Analysis::report`] uses where processes are independent of each other: 1
+    /// if this is not called. The report does not depend on it.
+    pub fn set_threads(&mut self, threads: NonZeroUsize) {
+        self.threads = threads;
     }
 
     /// Mentions in the report a file that could not be opened.

@@ -116,7 +116,7 @@ pub(crate) fn read_all(
         analysis
     });
     let mut analysis = analysis.unwrap_or_default();
-    analysis.set_jobs(jobs);
+    analysis.set_threads(jobs);
     if !analysis.has_evidence() {
         return Err(all_failed(failures));
     }

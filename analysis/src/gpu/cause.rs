@@ -14,7 +14,6 @@ use super::replay::attribute;
 use super::timeline::PauseIndex;
 use super::timeline::Timeline;
 use crate::accumulate::sum;
-use crate::parallel;
 use crate::report::Basis;
 use crate::report::CauseReport;
 use crate::report::DeviceCost;
@@ -27,29 +26,20 @@ use crate::time::intervals::Intervals;
 use crate::time::since;
 use gctrace_event::Pause;
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 
 /// Pauses in the report.
 const LONGEST: usize = 20;
 
-/// One for each process that worked on a GPU and collected. `jobs`: processes worked on at the same
-/// time.
-pub(crate) fn report(timelines: &[&Timeline], jobs: NonZeroUsize) -> Vec<CauseReport> {
-    let of_collecting = |timeline: &&Timeline| match timeline.pauses.is_empty() {
-        true => None,
-        false => of_process(timeline),
-    };
-    let reports = parallel::map(timelines, jobs, of_collecting);
-    reports.into_iter().flatten().collect()
-}
-
-/// `None` without operations and calls.
-fn of_process(timeline: &Timeline) -> Option<CauseReport> {
+/// What the pauses of a process cost that worked on a GPU, by a model of it alone. `None` without
+/// pauses, or without operations and calls.
+pub(crate) fn of_process(timeline: &Timeline, model: &ReplayModel) -> Option<CauseReport> {
+    if timeline.pauses.is_empty() {
+        return None;
+    }
     let start_ns = timeline.first_ns()?;
     let job = ReplayJob::single(timeline);
-    let model = ReplayModel::learn(&job);
     let without = model.replay(&ReplayChange::without_all(&job));
-    let attribution = attribute(&job, &model, AttributionBudget::for_model(&model));
+    let attribution = attribute(&job, model, AttributionBudget::for_model(model));
     let span_ns = duration(start_ns, attribution.end_ns);
     let cost_ns = attribution.cost_ns;
     let steps = StepEvidence::collect(timeline, 0, &without);

@@ -35,11 +35,11 @@ const COLLECTING: usize = 4;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
 const NAME_CHARS: usize = 160;
 
-/// The longest gaps of all devices, and sums of all. `jobs`: timelines worked on at the same time.
-pub(crate) fn report(timelines: &[&Timeline], jobs: NonZeroUsize) -> Option<GapsReport> {
+/// The longest gaps of all devices, and sums of all. `threads`: see [`parallel::map`].
+pub(crate) fn report(timelines: &[&Timeline], threads: NonZeroUsize) -> Option<GapsReport> {
     let mut longest = Vec::new();
     let mut devices = Vec::new();
-    for (own, gaps) in parallel::map(timelines, jobs, |timeline| one_timeline(timeline)) {
+    for (own, gaps) in parallel::map(timelines, threads, |timeline| one_timeline(timeline)) {
         devices.extend(own);
         longest.extend(gaps.into_iter().map(|Reverse(ranked)| ranked));
     }

@@ -23,14 +23,14 @@ const DIGITS: u8 = 3;
 /// Points of a series over time.
 const POINTS: u64 = 64;
 
-/// One entry per device; `None` where no operation names its call. `jobs`: timelines worked on at
-/// the same time.
-pub(crate) fn report(timelines: &[&Timeline], jobs: NonZeroUsize) -> Option<LaunchingReport> {
+/// One entry per device; `None` where no operation names its call. `threads`: see
+/// [`parallel::map`].
+pub(crate) fn report(timelines: &[&Timeline], threads: NonZeroUsize) -> Option<LaunchingReport> {
     let of_timeline = |timeline: &&Timeline| {
         let works = DeviceTimeline::of(timeline);
         works.iter().filter_map(one_device).collect()
     };
-    let devices: Vec<Vec<DeviceLaunching>> = parallel::map(timelines, jobs, of_timeline);
+    let devices: Vec<Vec<DeviceLaunching>> = parallel::map(timelines, threads, of_timeline);
     let devices = devices.concat();
     (!devices.is_empty()).then_some(LaunchingReport {
         basis: Basis::Measured,

@@ -13,6 +13,7 @@ mod victims;
 mod waits;
 
 pub use summary::report;
+pub(crate) use summary::report_of;
 
 use super::replay::CollectiveMember;
 use super::replay::ReplayCollective;

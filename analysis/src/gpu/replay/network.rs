@@ -218,6 +218,14 @@ pub(super) struct DelayChange {
     pub(super) by_ns: i64,
 }
 
+/// One reason of a node to wait, by places in the network.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NetworkWait {
+    pub(super) edge: usize,
+    pub(super) from: usize,
+    pub(super) delay_ns: i64,
+}
+
 impl Network {
     /// Extends the edge with the latest time to the measured time, so that unchanged delays give
     /// the measured times exactly.
@@ -240,6 +248,35 @@ impl Network {
     /// Number of nodes.
     pub(super) fn len(&self) -> usize {
         self.measured.len()
+    }
+
+    /// Number of edges that were not left out.
+    pub(super) fn edge_count(&self) -> usize {
+        self.from.len()
+    }
+
+    /// Place of a node in the order.
+    pub(super) fn place(&self, node: NodeIndex) -> usize {
+        self.rank[node.at()].at()
+    }
+
+    /// Place of an edge of the builder; `None` if it was left out.
+    pub(super) fn edge_place(&self, edge: EdgeIndex) -> Option<usize> {
+        self.position[edge.at()].map(Index::at)
+    }
+
+    /// What the node at a place waits for, in the order of the edges.
+    pub(super) fn waits(&self, place: usize) -> impl Iterator<Item = NetworkWait> {
+        self.edges(place).map(|edge| NetworkWait {
+            edge,
+            from: self.from[edge].at(),
+            delay_ns: self.delays[edge],
+        })
+    }
+
+    /// The measured time of the node at a place.
+    pub(super) fn measured_at(&self, place: usize) -> i64 {
+        self.measured[place]
     }
 
     /// Whether a node may be the last of all: no other node is certain to be no earlier.

@@ -1,0 +1,480 @@
+//! What one rank's schedule needs from the other ranks, and what they need from it.
+//!
+//! Ranks wait for each other in collectives only. So the network of a rank is cut there: the end of
+//! a collective comes from outside. Of the rest only the nodes stay that something outside asks for
+//! (starts and ends of collectives, steps, the end of the rank) and the delays between them that can
+//! decide in one of the scenarios, with their length in each: see `graph.rs` and `dominated.rs`. That
+//! is exact: joined with those of the other ranks (`joined.rs`), all these times are those of a
+//! replay of the whole job.
+
+mod dominated;
+mod graph;
+mod joined;
+
+pub use joined::JoinedReplay;
+pub use joined::JoinedSkeletons;
+
+use super::ModelParts;
+use super::ReplayChange;
+use super::ReplayJob;
+use super::ReplayModel;
+use super::layout::ReplayLayout;
+use super::network::Network;
+use super::network::NodeIndex;
+use super::pauses;
+use super::pauses::AppliedChange;
+use super::steps::paused_steps;
+use super::timestamps::TimestampRule;
+use crate::accumulate::sum;
+use crate::gpu::index::Index;
+use crate::gpu::pause_span::PauseSpan;
+use crate::gpu::timeline::OpIndex;
+use crate::gpu::timeline::ThreadIndex;
+use crate::gpu::timeline::Timeline;
+use crate::time::difference;
+use crate::time::later;
+use graph::Delay;
+use graph::DelayGraph;
+use graph::DelayRows;
+use graph::GraphIndex;
+use serde::Deserialize;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The reduced network of one rank. Refers to nothing outside itself, but for the operations that
+/// are collectives, by their place in the timeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skeleton {
+    /// First time of anything on the clock of the timeline, in ns: zero of `times_ns`.
+    origin_ns: u64,
+    /// Measured time of each node. The first one is the origin.
+    times_ns: Vec<i64>,
+    /// By the node that waits.
+    edges: Vec<SkeletonEdge>,
+    /// What differs from the measured delays; the first is the measured run, without any.
+    columns: Vec<Vec<ChangedEdge>>,
+    /// Which of `columns` each scenario is: see [`ReplayModel::skeleton`].
+    scenarios: Vec<u32>,
+    /// Kernels that may be collectives, by operation.
+    meets: Vec<SkeletonMeet>,
+    /// Last end of any operation or call, without those of threads that only poll; `None` without
+    /// any.
+    end: Option<u32>,
+    /// All steps.
+    stepping: Option<SteppingMarks>,
+    /// The steps of the thread that has most.
+    steps: Vec<MarkedStep>,
+    /// Number and time of the pauses of the rank.
+    pauses: u64,
+    paused_ns: u64,
+}
+
+/// `to` is no earlier than `from` plus the delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SkeletonEdge {
+    from: u32,
+    to: u32,
+    delay_ns: i64,
+}
+
+/// A delay that is longer, by so much, in a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ChangedEdge {
+    edge: u32,
+    by_ns: i64,
+}
+
+/// A kernel that may be part of a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SkeletonMeet {
+    op: u32,
+    start: u32,
+    end: u32,
+}
+
+/// A timestamp of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SkeletonMark {
+    node: u32,
+    /// It is no later than this node.
+    no_later: Option<u32>,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct MarkedStep {
+    start: SkeletonMark,
+    end: SkeletonMark,
+    /// Whether a pause started in it.
+    paused: bool,
+}
+
+/// From the start of the first step until everything launched in the steps has finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SteppingMarks {
+    /// Number of steps.
+    count: u64,
+    start: SkeletonMark,
+    /// End of the step that ends last.
+    end: SkeletonMark,
+    /// Last end of the operations launched from `start` to `end`; `None` without any.
+    finished: Option<u32>,
+}
+
+impl Skeleton {
+    /// Number of times in it.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.times_ns.len()
+    }
+
+    /// Number of delays in it.
+    #[must_use]
+    pub fn edges(&self) -> usize {
+        self.edges.len()
+    }
+}
+
+impl ReplayModel {
+    /// The skeleton of a model of one timeline alone. `meets`: the operations that may be
+    /// collectives. Scenario 0 of the skeleton is the measured run, 1 the one without any of its
+    /// pauses, and those from 2 on are `changes`, of the timeline 0.
+    ///
+    /// # Panics
+    ///
+    /// If the model is not that of this timeline alone, if it does not contain one of the operations,
+    /// or if a change names a pause or a thread that is not in it.
+    #[must_use]
+    pub fn skeleton(
+        &self,
+        timeline: &Timeline,
+        meets: &[OpIndex],
+        changes: &[ReplayChange],
+    ) -> Skeleton {
+        assert_eq!(self.inner.layouts.len(), 1, "a model of one timeline");
+        let scenarios = Scenarios::of(&self.inner, timeline, changes);
+        let cut = Cut::new(&self.inner, scenarios, meets);
+        cut.skeleton(timeline)
+    }
+}
+
+/// The delays of a network in all scenarios.
+struct Scenarios {
+    /// The scenarios that differ, the measured one first.
+    columns: Vec<AppliedChange>,
+    /// Which of them each scenario is.
+    places: Vec<u32>,
+    /// By edge of the network.
+    delays: Vec<Delay>,
+    rows: DelayRows,
+}
+
+impl Scenarios {
+    fn of(model: &ModelParts, timeline: &Timeline, changes: &[ReplayChange]) -> Self {
+        let without = ReplayChange::without_all(&ReplayJob::single(timeline));
+        let mut columns: Vec<AppliedChange> = Vec::new();
+        let mut places = Vec::new();
+        for change in [&ReplayChange::default(), &without]
+            .into_iter()
+            .chain(changes)
+        {
+            let applied = pauses::apply(&model.layouts, &model.effects, change);
+            let known = columns.iter().position(|column| *column == applied);
+            let place = known.unwrap_or_else(|| {
+                columns.push(applied);
+                columns.len() - 1
+            });
+            places.push(small(place));
+        }
+        let network = &model.network;
+        let mut rows = DelayRows::new(columns.len() - 1);
+        let waits = (0..network.len()).flat_map(|node| network.waits(node));
+        let mut delays: Vec<Delay> = waits.map(|wait| DelayRows::same(wait.delay_ns)).collect();
+        let mut changed: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
+        for (column, applied) in columns.iter().enumerate().skip(1) {
+            for delta in applied.deltas() {
+                if let Some(edge) = network.edge_place(delta.edge) {
+                    let by_ns = changed
+                        .entry(edge)
+                        .or_insert_with(|| vec![0; columns.len()]);
+                    by_ns[column] = delta.by_ns;
+                }
+            }
+        }
+        for (edge, by_ns) in changed {
+            let measured_ns = delays[edge].measured_ns;
+            delays[edge] = rows.delay(measured_ns, |other| later(measured_ns, by_ns[other + 1]));
+        }
+        Self {
+            columns,
+            places,
+            delays,
+            rows,
+        }
+    }
+
+    /// The shortest and the longest delay of an edge in all scenarios.
+    fn range(&self, edge: usize) -> (i64, i64) {
+        self.rows.range(self.delays[edge])
+    }
+}
+
+/// Numbers of nodes and edges: [`Index::new`] panics beyond `u32`.
+fn small(place: usize) -> u32 {
+    Index::<()>::new(place).at() as u32
+}
+
+/// The network of a rank while it is cut and reduced.
+struct Cut<'a> {
+    network: &'a Network,
+    layout: &'a ReplayLayout,
+    columns: Vec<AppliedChange>,
+    places: Vec<u32>,
+    graph: DelayGraph,
+    /// Per place of the network whether it is the end of a collective.
+    ends: Vec<bool>,
+    /// Per place the shortest of all scenarios ... of each edge.
+    shortest_ns: Vec<i64>,
+    meets: Vec<(OpIndex, usize, usize)>,
+    /// Measured times of the nodes that were added, from the first one on.
+    added_ns: Vec<i64>,
+    marks: BTreeMap<(ThreadIndex, u64), (GraphIndex, Option<GraphIndex>)>,
+}
+
+/// The origin of the graph; the nodes of the network follow in order.
+const ORIGIN: usize = 0;
+
+fn of_place(place: usize) -> GraphIndex {
+    Index::new(place + 1)
+}
+
+impl<'a> Cut<'a> {
+    fn new(model: &'a ModelParts, scenarios: Scenarios, meets: &[OpIndex]) -> Self {
+        let (network, layout) = (&model.network, &model.layouts[0]);
+        let mut meets: Vec<(OpIndex, usize, usize)> = meets
+            .iter()
+            .map(|op| {
+                let (start, end) = layout.op(*op);
+                (*op, network.place(start), network.place(end))
+            })
+            .collect();
+        meets.sort_unstable();
+        meets.dedup();
+        let mut ends = vec![false; network.len()];
+        meets.iter().for_each(|(_, _, end)| ends[*end] = true);
+        let dominated = dominated::find(network, &scenarios, layout, &ends);
+        let edges = 0..network.edge_count();
+        let shortest_ns = edges.map(|edge| scenarios.range(edge).0).collect();
+        let mut graph = DelayGraph::new(network.len() + 1, scenarios.rows);
+        graph.keep(Index::new(ORIGIN));
+        for (_, start, end) in &meets {
+            graph.keep(of_place(*start));
+            graph.keep(of_place(*end));
+        }
+        for node in (0..network.len()).filter(|node| !ends[*node]) {
+            let mut waits = network.waits(node).peekable();
+            if waits.peek().is_none() {
+                let from_origin = DelayRows::same(network.measured_at(node));
+                graph.link(Index::new(ORIGIN), of_place(node), from_origin);
+            }
+            for wait in waits.filter(|wait| !dominated[wait.edge]) {
+                graph.link(
+                    of_place(wait.from),
+                    of_place(node),
+                    scenarios.delays[wait.edge],
+                );
+            }
+        }
+        Self {
+            network,
+            layout,
+            columns: scenarios.columns,
+            places: scenarios.places,
+            graph,
+            ends,
+            shortest_ns,
+            meets,
+            added_ns: Vec::new(),
+            marks: BTreeMap::new(),
+        }
+    }
+
+    fn skeleton(mut self, timeline: &Timeline) -> Skeleton {
+        let layout = self.layout;
+        let calls = layout.working_calls().map(|call| layout.call(call).1);
+        let ops = layout.all_ops().map(|op| layout.op(op).1);
+        let end = self.last_of(calls.chain(ops));
+        let steps: Vec<_> = paused_steps(timeline)
+            .map(|(step, paused)| {
+                let start = self.mark(step.thread, step.start_ns);
+                (start, self.mark(step.thread, step.end_ns), paused)
+            })
+            .collect();
+        let stepping = self.stepping(timeline);
+        self.graph.reduce();
+        let mut numbers: Vec<Option<u32>> =
+            vec![None; self.network.len() + 1 + self.added_ns.len()];
+        let mut skeleton = Skeleton {
+            origin_ns: timeline.first_ns().unwrap_or_default(),
+            pauses: timeline.pauses.len() as u64,
+            paused_ns: sum(timeline.pauses.iter().map(PauseSpan::duration_ns)),
+            ..Skeleton::default()
+        };
+        for node in self.graph.left() {
+            numbers[node.at()] = Some(small(skeleton.times_ns.len()));
+            skeleton.times_ns.push(self.measured(node));
+        }
+        let number = |node: GraphIndex| numbers[node.at()].unwrap_or_default();
+        let mark = |(node, no_later): (GraphIndex, Option<GraphIndex>)| SkeletonMark {
+            node: number(node),
+            no_later: no_later.map(number),
+        };
+        skeleton.end = end.map(number);
+        skeleton.steps = steps
+            .into_iter()
+            .map(|(start, end, paused)| MarkedStep {
+                start: mark(start),
+                end: mark(end),
+                paused,
+            })
+            .collect();
+        skeleton.stepping = stepping.map(|(start, end, finished)| SteppingMarks {
+            count: timeline.steps.len() as u64,
+            start: mark(start),
+            end: mark(end),
+            finished: finished.map(number),
+        });
+        skeleton.meets = self
+            .meets
+            .iter()
+            .map(|(op, start, end)| SkeletonMeet {
+                op: small(op.at()),
+                start: number(of_place(*start)),
+                end: number(of_place(*end)),
+            })
+            .collect();
+        skeleton.columns = vec![Vec::new(); self.columns.len()];
+        for node in self.graph.left() {
+            for (from, delay) in self.graph.waits(node) {
+                let edge = small(skeleton.edges.len());
+                let delay_ns = delay.measured_ns;
+                for (other, column) in skeleton.columns.iter_mut().skip(1).enumerate() {
+                    let by_ns = difference(self.graph.rows.value(delay, other), delay_ns);
+                    if by_ns != 0 {
+                        column.push(ChangedEdge { edge, by_ns });
+                    }
+                }
+                skeleton.edges.push(SkeletonEdge {
+                    from: number(from),
+                    to: number(node),
+                    delay_ns,
+                });
+            }
+        }
+        skeleton.scenarios = self.places;
+        skeleton
+    }
+
+    /// The measured time of a node, in ns after the origin.
+    fn measured(&self, node: GraphIndex) -> i64 {
+        match node.at().checked_sub(1) {
+            None => 0,
+            Some(place) if place < self.network.len() => self.network.measured_at(place),
+            Some(place) => self.added_ns[place - self.network.len()],
+        }
+    }
+
+    fn node_of(&self, node: NodeIndex) -> GraphIndex {
+        of_place(self.network.place(node))
+    }
+
+    fn add(&mut self, measured_ns: i64) -> GraphIndex {
+        self.added_ns.push(measured_ns);
+        self.graph.add_kept()
+    }
+
+    /// A node at the time of the last of some; `None` without any. Nodes that another one of them
+    /// certainly follows do not matter.
+    fn last_of(&mut self, nodes: impl Iterator<Item = NodeIndex>) -> Option<GraphIndex> {
+        let mut asked = vec![false; self.network.len()];
+        for node in nodes {
+            asked[self.network.place(node)] = true;
+        }
+        let asked_nodes = (0..asked.len()).filter(|node| asked[*node]);
+        let measured_ns = asked_nodes
+            .map(|node| self.network.measured_at(node))
+            .max()?;
+        let mut followed = vec![false; asked.len()];
+        for (_, start, end) in &self.meets {
+            let length_ns = self.network.measured_at(*end) - self.network.measured_at(*start);
+            followed[*start] = length_ns >= 0 && asked[*end];
+        }
+        let last = self.add(measured_ns);
+        for node in (0..asked.len()).rev() {
+            if (asked[node] || followed[node]) && !self.ends[node] {
+                for wait in self.network.waits(node) {
+                    followed[wait.from] |= self.shortest_ns[wait.edge] >= 0;
+                }
+            }
+            if asked[node] && !followed[node] {
+                self.graph.link(of_place(node), last, DelayRows::same(0));
+            }
+        }
+        Some(last)
+    }
+
+    /// A timestamp on the clock of the timeline.
+    fn mark(&mut self, thread: ThreadIndex, at_ns: u64) -> (GraphIndex, Option<GraphIndex>) {
+        if let Some(known) = self.marks.get(&(thread, at_ns)) {
+            return *known;
+        }
+        let rule = TimestampRule::of(self.layout, thread, at_ns);
+        let at = self.layout.on_network(at_ns);
+        let from = rule
+            .after
+            .map_or(Index::new(ORIGIN), |node| self.node_of(node));
+        let before_ns =
+            |column: &AppliedChange| rule.paused.map_or(0, |edge| column.before(edge, at_ns));
+        let measured_ns = difference(at, self.measured(from));
+        let columns = self.columns.iter().skip(1);
+        let others: Vec<i64> = columns
+            .map(|column| later(measured_ns, before_ns(column)))
+            .collect();
+        let delay = self.graph.rows.delay(measured_ns, |other| others[other]);
+        let mark = self.add(at);
+        self.graph.link(from, mark, delay);
+        if let Some(end) = rule.no_earlier {
+            self.graph.link(self.node_of(end), mark, DelayRows::same(0));
+        }
+        let no_later = rule.no_later.map(|next| {
+            let no_later = self.add(self.network.measured(next));
+            self.graph
+                .link(self.node_of(next), no_later, DelayRows::same(0));
+            no_later
+        });
+        self.marks.insert((thread, at_ns), (mark, no_later));
+        (mark, no_later)
+    }
+
+    /// Start of the first step, end of the last, and of everything launched in between.
+    #[expect(clippy::type_complexity, reason = "a mark is a node and another one")]
+    fn stepping(
+        &mut self,
+        timeline: &Timeline,
+    ) -> Option<(
+        (GraphIndex, Option<GraphIndex>),
+        (GraphIndex, Option<GraphIndex>),
+        Option<GraphIndex>,
+    )> {
+        let first = timeline.steps.first()?;
+        let last = timeline.steps.iter().max_by_key(|step| step.end_ns)?;
+        let asked = Index::enumerate(&timeline.ops).filter(|(_, op)| {
+            let call = timeline.call(op);
+            call.is_some_and(|call| (first.start_ns..=last.end_ns).contains(&call.start_ns))
+        });
+        let layout = self.layout;
+        let finished = self.last_of(asked.map(|(op, _)| layout.op(op).1));
+        let start = self.mark(first.thread, first.start_ns);
+        Some((start, self.mark(last.thread, last.end_ns), finished))
+    }
+}

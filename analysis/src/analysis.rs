@@ -5,12 +5,14 @@
 
 mod append;
 mod deferred;
+mod empty_collections;
 mod process_stacks;
 mod profiler_metadata;
 mod trace_state;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
+use self::empty_collections::EmptyCollections;
 pub use self::process_stacks::ProcessStacks;
 pub use self::process_stacks::WeightedStack;
 pub(crate) use self::trace_state::TraceState;
@@ -24,12 +26,10 @@ use crate::accumulate::process_sums::PidTable;
 use crate::accumulate::stacks::StackTree;
 use crate::accumulate::stacks::TraceFrames;
 use crate::accumulate::tally::PauseTally;
-use crate::accumulate::tally::freed_nothing;
 use crate::accumulate::worst_pauses::WorstPauses;
 use crate::gpu::collect::TimelineCollector;
 use crate::gpu::timeline::Timeline;
 use crate::report::PauseTotal;
-use gctrace_event::GcReason;
 use gctrace_event::Note;
 use gctrace_event::Pause;
 use gctrace_event::Process;
@@ -86,18 +86,6 @@ struct CurrentTrace {
     examining: ExaminingCosts,
     /// First and last time of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
-}
-
-/// Collections that freed nothing, by kind.
-#[derive(Debug, Default)]
-pub(crate) struct EmptyCollections {
-    pub(crate) automatic_full: PauseTotal,
-    pub(crate) automatic_partial: PauseTotal,
-    pub(crate) manual: PauseTotal,
-    pub(crate) shutdown: PauseTotal,
-    pub(crate) unknown: PauseTotal,
-    /// All automatic full collections, whatever they freed.
-    pub(crate) of_automatic_full: PauseTotal,
 }
 
 impl Default for Analysis {
@@ -468,24 +456,5 @@ impl Analysis {
             .push(ProcessState::new(self.traces.len() - 1, pid));
         self.current.processes.begin(pid, index);
         index
-    }
-}
-
-impl EmptyCollections {
-    fn add(&mut self, pause: &Pause, full: bool) {
-        let time_ns = pause.duration_ns();
-        if full && pause.reason == GcReason::Automatic {
-            self.of_automatic_full.add(time_ns);
-        }
-        if !freed_nothing(pause) {
-            return;
-        }
-        match pause.reason {
-            GcReason::Automatic if full => self.automatic_full.add(time_ns),
-            GcReason::Automatic => self.automatic_partial.add(time_ns),
-            GcReason::Manual => self.manual.add(time_ns),
-            GcReason::Shutdown => self.shutdown.add(time_ns),
-            GcReason::Unknown => self.unknown.add(time_ns),
-        }
     }
 }

@@ -3,7 +3,6 @@
 //! Owns what is renumbered: traces, processes and stacks have their places in an analysis as names.
 
 use super::Analysis;
-use super::EmptyCollections;
 use crate::accumulate::stacks::MovedNodes;
 use crate::accumulate::worst_pauses::WorstPauseEntry;
 
@@ -67,16 +66,5 @@ impl NewPlaces {
             node: entry.node.and_then(|node| self.nodes.of(node)),
             ..entry
         }
-    }
-}
-
-impl EmptyCollections {
-    fn merge(&mut self, other: &Self) {
-        self.automatic_full.add_all(&other.automatic_full);
-        self.automatic_partial.add_all(&other.automatic_partial);
-        self.manual.add_all(&other.manual);
-        self.shutdown.add_all(&other.shutdown);
-        self.unknown.add_all(&other.unknown);
-        self.of_automatic_full.add_all(&other.of_automatic_full);
     }
 }

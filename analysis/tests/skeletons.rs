@@ -37,11 +37,13 @@ struct Both<'a> {
 }
 
 impl<'a> Both<'a> {
-    fn new(job: &'a ReplayJob<'a>, changes: &'a [ReplayChange]) -> Self {
+    /// Of every so many operations one is cut that is no collective.
+    fn new(job: &'a ReplayJob<'a>, changes: &'a [ReplayChange], cut_every: usize) -> Self {
         let skeletons = (0u32..).zip(&job.timelines).map(|(at, timeline)| {
             let members = job.collectives.iter().flat_map(|one| &one.members);
             let own = members.filter(|member| member.timeline == at);
-            let meets: Vec<OpIndex> = own.map(|member| member.op).collect();
+            let others = Index::all(&timeline.ops).step_by(cut_every);
+            let meets: Vec<OpIndex> = own.map(|member| member.op).chain(others).collect();
             let changes: Vec<ReplayChange> =
                 changes.iter().map(|change| of_one(change, at)).collect();
             ReplayModel::learn(&ReplayJob::single(timeline)).skeleton(timeline, &meets, &changes)
@@ -171,14 +173,18 @@ fn assert_equal(plan: &Plan) -> Vec<Skeleton> {
         .iter()
         .map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901))
         .collect();
-    let timelines = timelines(&moved);
+    assert_equal_runs(plan, &moved, usize::MAX)
+}
+
+fn assert_equal_runs(plan: &Plan, runs: &[RankRun], cut_every: usize) -> Vec<Skeleton> {
+    let timelines = timelines(runs);
     let found = found(&timelines);
     assert_eq!(found.jobs.len(), 1);
     let all: Vec<&Timeline> = timelines.iter().collect();
     let job = found.jobs[0].job(&all);
     assert!(!job.collectives.is_empty());
     let changes = changes(&job, plan.seed);
-    let both = Both::new(&job, &changes);
+    let both = Both::new(&job, &changes, cut_every);
     both.assert_equal();
     both.skeletons
 }
@@ -207,13 +213,41 @@ fn skeletons_of_simulated_jobs() {
     }
 }
 
+/// One rank was recorded later than the others, one not as long.
+#[test]
+fn ranks_recorded_at_different_times() {
+    let plan = Plan {
+        ranks: 4,
+        together: 2,
+        numbered: true,
+        ..Plan::default()
+    }
+    .with_random_pauses(10);
+    let mut runs = run(&plan, START);
+    let (first, last) = (runs[1].steps[4].0, runs[2].steps[15].1);
+    runs[1] = runs[1].between(first, u64::MAX);
+    runs[2] = runs[2].between(0, last);
+    assert_equal_runs(&plan, &runs, usize::MAX);
+}
+
+/// Operations that no other rank takes part in take as long as measured, cut or not.
+#[test]
+fn more_cuts_than_collectives() {
+    for blocking in [false, true] {
+        let plan = paused(Plan {
+            blocking,
+            ..Plan::default()
+        });
+        assert_equal_runs(&plan, &run(&plan, START), 7);
+    }
+}
+
 /// More operations than a queue holds, and a host that never waits for them.
 #[test]
 fn a_host_that_never_synchronizes() {
     for kernel_ns in [15_000, 25_000, 60_000] {
         let plan = Plan {
-            ranks: 3,
-            steps: 60,
+            steps: 36,
             kernels: [20, 10, 10],
             kernel_ns,
             together: 0,
@@ -232,10 +266,11 @@ fn a_skeleton_is_small() {
         kernels: [30, 10, 10],
         ..Plan::default()
     };
+    // Two for each call and each kernel, and five calls around each collective.
+    let times = 80 * (30 + 3 * 10 + 10 + 3 * 6) * 4;
     for skeleton in assert_equal(&plan.with_random_pauses(8)) {
-        let collectives = 80 * 3;
         assert!(
-            skeleton.nodes() < collectives * 4 && skeleton.edges() < collectives * 6,
+            skeleton.nodes() * 20 < times && skeleton.edges() < 2 * skeleton.nodes(),
             "{} nodes, {} edges",
             skeleton.nodes(),
             skeleton.edges()

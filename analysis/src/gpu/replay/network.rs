@@ -101,16 +101,23 @@ impl NetworkBuilder {
         }
         let nodes = || (0..count).map(NodeIndex::new);
         let key = |node: NodeIndex| (self.times[node.at()], self.classes[node.at()], node);
-        let mut by_time: Vec<NodeIndex> = nodes().collect();
-        by_time.sort_unstable_by_key(|node| key(*node));
-        let mut by_time = by_time.into_iter();
+        let sorted = || {
+            let mut by_time: Vec<NodeIndex> = nodes().collect();
+            by_time.sort_unstable_by_key(|node| key(*node));
+            by_time.into_iter()
+        };
+        let mut by_time = None;
         let ready = nodes().filter(|node| missing[node.at()] == 0);
         let mut heap: BinaryHeap<_> = ready.map(|node| Reverse(key(node))).collect();
         let mut placed = vec![false; count];
         let mut ranks = vec![Rank::new(0); count];
         for rank in (0..count).map(Rank::new) {
             let ready = heap.pop().map(|Reverse((_, _, node))| node);
-            let Some(node) = ready.or_else(|| by_time.find(|node| !placed[node.at()])) else {
+            let circle = || {
+                let by_time = by_time.get_or_insert_with(sorted);
+                by_time.find(|node| !placed[node.at()])
+            };
+            let Some(node) = ready.or_else(circle) else {
                 break;
             };
             debug_assert!(!placed[node.at()], "a node becomes ready once");

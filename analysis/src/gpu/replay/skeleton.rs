@@ -32,7 +32,6 @@ use crate::gpu::timeline::OpIndex;
 use crate::gpu::timeline::ThreadIndex;
 use crate::gpu::timeline::Timeline;
 use crate::time::difference;
-use crate::time::later;
 use graph::Delay;
 use graph::DelayGraph;
 use graph::DelayRows;
@@ -202,8 +201,8 @@ impl Scenarios {
             }
         }
         for (edge, by_ns) in changed {
-            let measured_ns = delays[edge].measured_ns;
-            delays[edge] = rows.delay(measured_ns, |other| later(measured_ns, by_ns[other + 1]));
+            let others = by_ns.into_iter().skip(1);
+            delays[edge] = rows.delay(delays[edge].measured_ns, others);
         }
         Self {
             columns,
@@ -231,22 +230,31 @@ struct Cut<'a> {
     columns: Vec<AppliedChange>,
     places: Vec<u32>,
     graph: DelayGraph,
-    /// Per place of the network whether it is the end of a collective.
+    /// Measured time of each node of the graph, in ns after the origin.
+    times_ns: Vec<i64>,
+    origin: GraphIndex,
+    /// The nodes of the graph that the places of the network follow, by place.
+    sources: Vec<Source>,
+    /// Those of a place: `first_source[place]..first_source[place + 1]`.
+    first_source: Vec<usize>,
+    /// Per place whether it is the end of a collective.
     ends: Vec<bool>,
-    /// Per place the shortest of all scenarios ... of each edge.
+    /// The shortest delay of each edge in all scenarios.
     shortest_ns: Vec<i64>,
+    /// Operation, and places of start and end.
     meets: Vec<(OpIndex, usize, usize)>,
-    /// Measured times of the nodes that were added, from the first one on.
-    added_ns: Vec<i64>,
-    marks: BTreeMap<(ThreadIndex, u64), (GraphIndex, Option<GraphIndex>)>,
+    marks: BTreeMap<(ThreadIndex, u64), GraphMark>,
 }
 
-/// The origin of the graph; the nodes of the network follow in order.
-const ORIGIN: usize = 0;
+/// A node that another one follows after a delay.
+type Source = (GraphIndex, Delay);
 
-fn of_place(place: usize) -> GraphIndex {
-    Index::new(place + 1)
-}
+/// A timestamp, and what it is no later than.
+type GraphMark = (GraphIndex, Option<GraphIndex>);
+
+/// A node of the network that follows more nodes of the graph than these becomes one itself: the
+/// sum over a chain of such nodes would grow with the square of its length.
+const SOURCES: usize = 3;
 
 impl<'a> Cut<'a> {
     fn new(model: &'a ModelParts, scenarios: Scenarios, meets: &[OpIndex]) -> Self {
@@ -265,38 +273,92 @@ impl<'a> Cut<'a> {
         let dominated = dominated::find(network, &scenarios, layout, &ends);
         let edges = 0..network.edge_count();
         let shortest_ns = edges.map(|edge| scenarios.range(edge).0).collect();
-        let mut graph = DelayGraph::new(network.len() + 1, scenarios.rows);
-        graph.keep(Index::new(ORIGIN));
-        for (_, start, end) in &meets {
-            graph.keep(of_place(*start));
-            graph.keep(of_place(*end));
-        }
-        for node in (0..network.len()).filter(|node| !ends[*node]) {
-            let mut waits = network.waits(node).peekable();
-            if waits.peek().is_none() {
-                let from_origin = DelayRows::same(network.measured_at(node));
-                graph.link(Index::new(ORIGIN), of_place(node), from_origin);
-            }
-            for wait in waits.filter(|wait| !dominated[wait.edge]) {
-                graph.link(
-                    of_place(wait.from),
-                    of_place(node),
-                    scenarios.delays[wait.edge],
-                );
-            }
-        }
-        Self {
+        let mut graph = DelayGraph::new(scenarios.rows);
+        let mut cut = Self {
             network,
             layout,
             columns: scenarios.columns,
             places: scenarios.places,
+            origin: graph.add(true),
             graph,
+            times_ns: vec![0],
+            sources: Vec::new(),
+            first_source: vec![0],
             ends,
             shortest_ns,
             meets,
-            added_ns: Vec::new(),
             marks: BTreeMap::new(),
+        };
+        cut.fold(&scenarios.delays, &dominated);
+        cut
+    }
+
+    /// Makes the graph of the network. Most nodes follow one node, or two that few others follow:
+    /// these are left out right away.
+    fn fold(&mut self, delays: &[Delay], dominated: &[bool]) {
+        let network = self.network;
+        let mut followers = vec![0; network.len()];
+        for node in (0..network.len()).filter(|node| !self.ends[*node]) {
+            for wait in network.waits(node).filter(|wait| !dominated[wait.edge]) {
+                followers[wait.from] += 1;
+            }
         }
+        let mut kept = self.ends.clone();
+        self.meets
+            .iter()
+            .for_each(|(_, start, _)| kept[*start] = true);
+        let mut sources: Vec<Source> = Vec::new();
+        for node in 0..network.len() {
+            let mut waits = network.waits(node).peekable();
+            if self.ends[node] {
+                // It comes from outside.
+            } else if waits.peek().is_none() {
+                sources.push((self.origin, DelayRows::same(network.measured_at(node))));
+            } else {
+                for wait in waits.filter(|wait| !dominated[wait.edge]) {
+                    let range = self.first_source[wait.from]..self.first_source[wait.from + 1];
+                    for (from, delay) in &self.sources[range] {
+                        let delay = self.graph.rows.sum(*delay, delays[wait.edge]);
+                        match sources.iter_mut().find(|(known, _)| known == from) {
+                            Some((_, known)) => *known = self.graph.rows.longest(*known, delay),
+                            None => sources.push((*from, delay)),
+                        }
+                    }
+                }
+            }
+            let (into, out) = (sources.len(), followers[node]);
+            if !kept[node] && into <= SOURCES && into * out <= into + out {
+                self.sources.extend_from_slice(&sources);
+            } else {
+                let own = self.add(network.measured_at(node), kept[node]);
+                for (from, delay) in &sources {
+                    self.graph.link(*from, own, *delay);
+                }
+                self.sources.push((own, DelayRows::same(0)));
+            }
+            sources.clear();
+            self.first_source.push(self.sources.len());
+        }
+    }
+
+    /// Adds a node to the graph.
+    fn add(&mut self, measured_ns: i64, kept: bool) -> GraphIndex {
+        self.times_ns.push(measured_ns);
+        self.graph.add(kept)
+    }
+
+    /// A node of the graph is at least that much later than a place of the network.
+    fn link(&mut self, place: usize, to: GraphIndex, delay: Delay) {
+        let range = self.first_source[place]..self.first_source[place + 1];
+        for (from, before) in &self.sources[range] {
+            let delay = self.graph.rows.sum(*before, delay);
+            self.graph.link(*from, to, delay);
+        }
+    }
+
+    /// The node of the graph that a kept place of the network became.
+    fn node(&self, place: usize) -> Option<GraphIndex> {
+        Some(self.sources.get(self.first_source[place])?.0)
     }
 
     fn skeleton(mut self, timeline: &Timeline) -> Skeleton {
@@ -312,8 +374,7 @@ impl<'a> Cut<'a> {
             .collect();
         let stepping = self.stepping(timeline);
         self.graph.reduce();
-        let mut numbers: Vec<Option<u32>> =
-            vec![None; self.network.len() + 1 + self.added_ns.len()];
+        let mut numbers: Vec<Option<u32>> = vec![None; self.times_ns.len()];
         let mut skeleton = Skeleton {
             origin_ns: timeline.first_ns().unwrap_or_default(),
             pauses: timeline.pauses.len() as u64,
@@ -322,10 +383,10 @@ impl<'a> Cut<'a> {
         };
         for node in self.graph.left() {
             numbers[node.at()] = Some(small(skeleton.times_ns.len()));
-            skeleton.times_ns.push(self.measured(node));
+            skeleton.times_ns.push(self.times_ns[node.at()]);
         }
         let number = |node: GraphIndex| numbers[node.at()].unwrap_or_default();
-        let mark = |(node, no_later): (GraphIndex, Option<GraphIndex>)| SkeletonMark {
+        let mark = |(node, no_later): GraphMark| SkeletonMark {
             node: number(node),
             no_later: no_later.map(number),
         };
@@ -344,22 +405,21 @@ impl<'a> Cut<'a> {
             end: mark(end),
             finished: finished.map(number),
         });
-        skeleton.meets = self
-            .meets
-            .iter()
-            .map(|(op, start, end)| SkeletonMeet {
+        let meets = self.meets.iter().filter_map(|(op, start, end)| {
+            Some(SkeletonMeet {
                 op: small(op.at()),
-                start: number(of_place(*start)),
-                end: number(of_place(*end)),
+                start: number(self.node(*start)?),
+                end: number(self.node(*end)?),
             })
-            .collect();
+        });
+        skeleton.meets = meets.collect();
         skeleton.columns = vec![Vec::new(); self.columns.len()];
         for node in self.graph.left() {
             for (from, delay) in self.graph.waits(node) {
                 let edge = small(skeleton.edges.len());
                 let delay_ns = delay.measured_ns;
                 for (other, column) in skeleton.columns.iter_mut().skip(1).enumerate() {
-                    let by_ns = difference(self.graph.rows.value(delay, other), delay_ns);
+                    let by_ns = self.graph.rows.by_ns(delay, other);
                     if by_ns != 0 {
                         column.push(ChangedEdge { edge, by_ns });
                     }
@@ -373,24 +433,6 @@ impl<'a> Cut<'a> {
         }
         skeleton.scenarios = self.places;
         skeleton
-    }
-
-    /// The measured time of a node, in ns after the origin.
-    fn measured(&self, node: GraphIndex) -> i64 {
-        match node.at().checked_sub(1) {
-            None => 0,
-            Some(place) if place < self.network.len() => self.network.measured_at(place),
-            Some(place) => self.added_ns[place - self.network.len()],
-        }
-    }
-
-    fn node_of(&self, node: NodeIndex) -> GraphIndex {
-        of_place(self.network.place(node))
-    }
-
-    fn add(&mut self, measured_ns: i64) -> GraphIndex {
-        self.added_ns.push(measured_ns);
-        self.graph.add_kept()
     }
 
     /// A node at the time of the last of some; `None` without any. Nodes that another one of them
@@ -409,7 +451,7 @@ impl<'a> Cut<'a> {
             let length_ns = self.network.measured_at(*end) - self.network.measured_at(*start);
             followed[*start] = length_ns >= 0 && asked[*end];
         }
-        let last = self.add(measured_ns);
+        let last = self.add(measured_ns, true);
         for node in (0..asked.len()).rev() {
             if (asked[node] || followed[node]) && !self.ends[node] {
                 for wait in self.network.waits(node) {
@@ -417,39 +459,37 @@ impl<'a> Cut<'a> {
                 }
             }
             if asked[node] && !followed[node] {
-                self.graph.link(of_place(node), last, DelayRows::same(0));
+                self.link(node, last, DelayRows::same(0));
             }
         }
         Some(last)
     }
 
     /// A timestamp on the clock of the timeline.
-    fn mark(&mut self, thread: ThreadIndex, at_ns: u64) -> (GraphIndex, Option<GraphIndex>) {
+    fn mark(&mut self, thread: ThreadIndex, at_ns: u64) -> GraphMark {
         if let Some(known) = self.marks.get(&(thread, at_ns)) {
             return *known;
         }
+        let network = self.network;
         let rule = TimestampRule::of(self.layout, thread, at_ns);
         let at = self.layout.on_network(at_ns);
-        let from = rule
-            .after
-            .map_or(Index::new(ORIGIN), |node| self.node_of(node));
-        let before_ns =
-            |column: &AppliedChange| rule.paused.map_or(0, |edge| column.before(edge, at_ns));
-        let measured_ns = difference(at, self.measured(from));
-        let columns = self.columns.iter().skip(1);
-        let others: Vec<i64> = columns
-            .map(|column| later(measured_ns, before_ns(column)))
-            .collect();
-        let delay = self.graph.rows.delay(measured_ns, |other| others[other]);
-        let mark = self.add(at);
-        self.graph.link(from, mark, delay);
+        let mark = self.add(at, true);
+        if let Some(after) = rule.after {
+            let by_ns = self.columns.iter().skip(1);
+            let by_ns =
+                by_ns.map(|column| rule.paused.map_or(0, |edge| column.before(edge, at_ns)));
+            let measured_ns = difference(at, network.measured(after));
+            let delay = self.graph.rows.delay(measured_ns, by_ns);
+            self.link(network.place(after), mark, delay);
+        } else {
+            self.graph.link(self.origin, mark, DelayRows::same(at));
+        }
         if let Some(end) = rule.no_earlier {
-            self.graph.link(self.node_of(end), mark, DelayRows::same(0));
+            self.link(network.place(end), mark, DelayRows::same(0));
         }
         let no_later = rule.no_later.map(|next| {
-            let no_later = self.add(self.network.measured(next));
-            self.graph
-                .link(self.node_of(next), no_later, DelayRows::same(0));
+            let no_later = self.add(network.measured(next), true);
+            self.link(network.place(next), no_later, DelayRows::same(0));
             no_later
         });
         self.marks.insert((thread, at_ns), (mark, no_later));
@@ -457,15 +497,10 @@ impl<'a> Cut<'a> {
     }
 
     /// Start of the first step, end of the last, and of everything launched in between.
-    #[expect(clippy::type_complexity, reason = "a mark is a node and another one")]
     fn stepping(
         &mut self,
         timeline: &Timeline,
-    ) -> Option<(
-        (GraphIndex, Option<GraphIndex>),
-        (GraphIndex, Option<GraphIndex>),
-        Option<GraphIndex>,
-    )> {
+    ) -> Option<(GraphMark, GraphMark, Option<GraphIndex>)> {
         let first = timeline.steps.first()?;
         let last = timeline.steps.iter().max_by_key(|step| step.end_ns)?;
         let asked = Index::enumerate(&timeline.ops).filter(|(_, op)| {

@@ -4,6 +4,7 @@
 //! with all that waited for it; of parallel delays the longest counts, in each scenario.
 
 use crate::gpu::index::Index;
+use crate::time::difference;
 use crate::time::later;
 
 /// A node of the graph.
@@ -36,30 +37,29 @@ type LinkIndex = Index<Link>;
 pub(super) struct Delay {
     /// As measured, in ns.
     pub(super) measured_ns: i64,
-    /// In the other scenarios; `None` if as measured in all of them.
+    /// What differs in the other scenarios; `None` if nothing.
     others: Option<RowIndex>,
 }
 
-/// The delays of one link in all scenarios but the measured.
+/// What differs from the measured delay in each other scenario.
 #[derive(Debug)]
 pub(super) struct Row;
 type RowIndex = Index<Row>;
 
-/// The delays of all links that are not the same in all scenarios.
+/// By how much delays differ from the measured in the other scenarios. Rows are shared: whatever is
+/// added to a delay in all scenarios alike leaves its row as it is.
 #[derive(Debug)]
 pub(super) struct DelayRows {
     /// Scenarios in addition to the measured.
     others: usize,
-    values: Vec<i64>,
-    free: Vec<RowIndex>,
+    by_ns: Vec<i64>,
 }
 
 impl DelayRows {
     pub(super) fn new(others: usize) -> Self {
         Self {
             others,
-            values: Vec::new(),
-            free: Vec::new(),
+            by_ns: Vec::new(),
         }
     }
 
@@ -71,77 +71,87 @@ impl DelayRows {
         }
     }
 
-    /// A delay with its value in each other scenario.
-    pub(super) fn delay(&mut self, measured_ns: i64, of: impl Fn(usize) -> i64) -> Delay {
-        if (0..self.others).all(|other| of(other) == measured_ns) {
+    /// A delay that is longer by that much in each other scenario.
+    pub(super) fn delay(&mut self, measured_ns: i64, by_ns: impl Iterator<Item = i64>) -> Delay {
+        let before = self.by_ns.len();
+        self.by_ns.extend(by_ns);
+        debug_assert_eq!(self.by_ns.len(), before + self.others);
+        let row = &self.by_ns[before..];
+        if row.iter().all(|by_ns| *by_ns == 0) {
+            self.by_ns.truncate(before);
             return Self::same(measured_ns);
-        }
-        let row = self.free.pop().unwrap_or_else(|| {
-            let row = Index::new(self.values.len() / self.others);
-            self.values.resize(self.values.len() + self.others, 0);
-            row
-        });
-        for other in 0..self.others {
-            self.values[row.at() * self.others + other] = of(other);
         }
         Delay {
             measured_ns,
-            others: Some(row),
+            others: Some(Index::new(before / self.others)),
         }
     }
 
-    /// The value in one of the other scenarios.
-    pub(super) fn value(&self, delay: Delay, other: usize) -> i64 {
-        match delay.others {
-            Some(row) => self.values[row.at() * self.others + other],
-            None => delay.measured_ns,
-        }
+    /// By how much a delay is longer in one of the other scenarios.
+    pub(super) fn by_ns(&self, delay: Delay, other: usize) -> i64 {
+        let row = delay.others;
+        row.map_or(0, |row| self.by_ns[row.at() * self.others + other])
     }
 
-    /// The values in all scenarios, the measured first.
-    fn values(&self, delay: Delay) -> impl Iterator<Item = i64> {
-        let others = match delay.others {
-            Some(row) => &self.values[row.at() * self.others..(row.at() + 1) * self.others],
-            None => &[],
-        };
-        std::iter::once(delay.measured_ns).chain(others.iter().copied())
+    fn value(&self, delay: Delay, other: usize) -> i64 {
+        later(delay.measured_ns, self.by_ns(delay, other))
     }
 
     /// The shortest and the longest value of all scenarios.
     pub(super) fn range(&self, delay: Delay) -> (i64, i64) {
-        let values = self.values(delay);
-        values.fold((i64::MAX, i64::MIN), |(least, most), value| {
+        let measured_ns = delay.measured_ns;
+        let others = match delay.others {
+            Some(_) => 0..self.others,
+            None => 0..0,
+        };
+        let values = others.map(|other| self.value(delay, other));
+        values.fold((measured_ns, measured_ns), |(least, most), value| {
             (least.min(value), most.max(value))
         })
     }
 
-    fn sum(&mut self, one: Delay, other: Delay) -> Delay {
+    pub(super) fn sum(&mut self, one: Delay, other: Delay) -> Delay {
         let measured_ns = later(one.measured_ns, other.measured_ns);
-        if one.others.is_none() && other.others.is_none() {
-            return Self::same(measured_ns);
+        let others = match (one.others, other.others) {
+            (Some(_), Some(_)) => {
+                let both = |at| later(self.by_ns(one, at), self.by_ns(other, at));
+                let by_ns: Vec<i64> = (0..self.others).map(both).collect();
+                return self.delay(measured_ns, by_ns.into_iter());
+            }
+            (row, None) | (None, row) => row,
+        };
+        Delay {
+            measured_ns,
+            others,
         }
-        let sums: Vec<i64> = (0..self.others)
-            .map(|at| later(self.value(one, at), self.value(other, at)))
-            .collect();
-        self.delay(measured_ns, |at| sums[at])
     }
 
-    /// The longer of two delays in each scenario; both are used up.
-    fn longest(&mut self, one: Delay, other: Delay) -> Delay {
+    /// The longer of two delays in each scenario.
+    pub(super) fn longest(&mut self, one: Delay, other: Delay) -> Delay {
         let measured_ns = one.measured_ns.max(other.measured_ns);
-        if one.others.is_none() && other.others.is_none() {
-            return Self::same(measured_ns);
+        if one.others == other.others {
+            return Delay { measured_ns, ..one };
         }
-        let most: Vec<i64> = (0..self.others)
-            .map(|at| self.value(one, at).max(self.value(other, at)))
+        let values = |at| (self.value(one, at), self.value(other, at));
+        let (mut first, mut second) = (
+            one.measured_ns >= other.measured_ns,
+            one.measured_ns <= other.measured_ns,
+        );
+        for (one_ns, other_ns) in (0..self.others).map(values) {
+            first &= one_ns >= other_ns;
+            second &= one_ns <= other_ns;
+        }
+        if first {
+            return one;
+        }
+        if second {
+            return other;
+        }
+        let by_ns: Vec<i64> = (0..self.others)
+            .map(values)
+            .map(|(one_ns, other_ns)| difference(one_ns.max(other_ns), measured_ns))
             .collect();
-        self.drop(one);
-        self.drop(other);
-        self.delay(measured_ns, |at| most[at])
-    }
-
-    fn drop(&mut self, delay: Delay) {
-        self.free.extend(delay.others);
+        self.delay(measured_ns, by_ns.into_iter())
     }
 }
 
@@ -155,26 +165,22 @@ pub(super) struct DelayGraph {
 }
 
 impl DelayGraph {
-    pub(super) fn new(nodes: usize, rows: DelayRows) -> Self {
+    pub(super) fn new(rows: DelayRows) -> Self {
         Self {
-            nodes: vec![GraphNode::default(); nodes],
+            nodes: Vec::new(),
             links: Vec::new(),
             free: Vec::new(),
             rows,
         }
     }
 
-    /// Adds a node that is kept.
-    pub(super) fn add_kept(&mut self) -> GraphIndex {
+    /// Adds a node; one that is not `kept` may be removed.
+    pub(super) fn add(&mut self, kept: bool) -> GraphIndex {
         let node = GraphNode {
-            kept: true,
+            kept,
             ..GraphNode::default()
         };
         Index::push(&mut self.nodes, node)
-    }
-
-    pub(super) fn keep(&mut self, node: GraphIndex) {
-        self.nodes[node].kept = true;
     }
 
     /// `to` is at least that much later than `from`; of several such links the longest counts.
@@ -282,9 +288,8 @@ impl DelayGraph {
                     waiting.push(neighbor);
                 }
             }
-            for link in ins.drain(..).chain(outs.drain(..)) {
-                self.rows.drop(link.delay);
-            }
+            ins.clear();
+            outs.clear();
         }
     }
 
@@ -307,11 +312,9 @@ mod tests {
 
     #[test]
     fn a_chain_and_a_detour_become_the_longer_in_each_scenario() {
-        let mut graph = DelayGraph::new(4, DelayRows::new(1));
-        let [from, chain, detour, to] = [0, 1, 2, 3].map(Index::new);
-        graph.keep(from);
-        graph.keep(to);
-        let five = graph.rows.delay(5, |_| 1);
+        let mut graph = DelayGraph::new(DelayRows::new(1));
+        let [from, chain, detour, to] = [true, false, false, true].map(|kept| graph.add(kept));
+        let five = graph.rows.delay(5, [-4].into_iter());
         graph.link(from, chain, five);
         graph.link(chain, to, DelayRows::same(2));
         graph.link(from, detour, DelayRows::same(3));
@@ -323,6 +326,6 @@ mod tests {
             panic!("{waits:?}");
         };
         assert_eq!((*only, delay.measured_ns), (from, 7));
-        assert_eq!(graph.rows.value(*delay, 0), 4);
+        assert_eq!(graph.rows.by_ns(*delay, 0), -3);
     }
 }

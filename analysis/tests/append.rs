@@ -17,6 +17,7 @@ use gctrace_event::read::TraceCompletion;
 use gctrace_event::read::TraceProperty;
 use gctrace_event::read::TraceReader;
 use proptest::prelude::*;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use test_kit::reports::MS;
 use test_kit::reports::START;
@@ -52,9 +53,10 @@ fn read(traces: &[Trace<'_>]) -> Analysis {
     analysis
 }
 
-/// Reads so many at a time, each lot separately.
+/// Reads so many at a time, each lot separately, for a report by several threads.
 fn in_lots(traces: &[Trace<'_>], of: usize) -> Analysis {
     let mut analysis = Analysis::default();
+    analysis.set_threads(NonZeroUsize::new(3).unwrap());
     for lot in traces.chunks(of) {
         analysis.append(read(lot));
     }

@@ -22,6 +22,7 @@ use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::Record;
+use std::num::NonZeroUsize;
 use test_kit::reports;
 use test_kit::reports::MS;
 use test_kit::reports::START;
@@ -245,7 +246,7 @@ fn plans_fall_into_the_same_step_of_every_rank() {
     let lengths = FullLengths::of(&programs).unwrap();
     let plan = planned(&programs, &lengths, 10, Assumption::Pessimistic);
     assert_eq!(plan.inserted.len(), 6);
-    let replays = JobReplays::of(&timelines, &[&plan]);
+    let replays = JobReplays::of(&timelines, &[&plan], NonZeroUsize::MIN);
     let jobs = replays.jobs();
     assert_eq!(jobs.len(), 1);
     let measured = RunLength::of(&jobs, JoinedSkeletons::MEASURED);

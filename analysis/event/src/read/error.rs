@@ -160,3 +160,18 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
             .join(" "),
     }
 }
+
+/// The file type according to the first bytes.
+pub(crate) fn describe(bytes: &[u8]) -> String {
+    let known: [(&[u8], &str); 5] = [
+        (b"PK\x03\x04", "a zip archive; unpack it first"),
+        (b"\x28\xb5\x2f\xfd", "zstd data; unpack it first: zstd -d"),
+        (b"\xfd7zXZ", "xz data; unpack it first: xz -d"),
+        (b"BZh", "bzip2 data; unpack it first: bzip2 -d"),
+        (b"\x7fELF", "an executable"),
+    ];
+    match known.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        Some((_, what)) => (*what).to_owned(),
+        None => excerpt(bytes),
+    }
+}

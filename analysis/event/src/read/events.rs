@@ -13,6 +13,7 @@ pub use properties::TraceMemberKey;
 use super::error::ReadError;
 use super::error::TracePlace;
 use super::error::TracePosition;
+use super::error::describe;
 use super::error::excerpt;
 use super::input::ReadWindow;
 use super::input::TraceInput;
@@ -454,20 +455,5 @@ impl EventReader {
             found: excerpt(self.window.rest().get(at..).unwrap_or_default()),
             events: self.window.events(),
         }
-    }
-}
-
-/// The file type according to the first bytes.
-fn describe(bytes: &[u8]) -> String {
-    let known: [(&[u8], &str); 5] = [
-        (b"PK\x03\x04", "a zip archive; unpack it first"),
-        (b"\x28\xb5\x2f\xfd", "zstd data; unpack it first: zstd -d"),
-        (b"\xfd7zXZ", "xz data; unpack it first: xz -d"),
-        (b"BZh", "bzip2 data; unpack it first: bzip2 -d"),
-        (b"\x7fELF", "an executable"),
-    ];
-    match known.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        Some((_, what)) => (*what).to_owned(),
-        None => excerpt(bytes),
     }
 }

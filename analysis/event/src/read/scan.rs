@@ -43,9 +43,9 @@ pub(crate) struct FieldRanges {
 impl FieldRanges {
     /// Sets the field with this key, if there is one.
     #[inline]
-    pub(super) fn set(&mut self, text: &[u8], key: Range<usize>, value: Range<usize>) {
-        if let Some(slot) = text.get(key).and_then(|key| self.slot(key)) {
-            *slot = value;
+    pub(super) fn set(&mut self, text: &[u8], member: ObjectMember) {
+        if let Some(slot) = text.get(member.key).and_then(|key| self.slot(key)) {
+            *slot = member.value;
         }
     }
 
@@ -82,7 +82,7 @@ pub(super) fn event_by_bytes(
     fields: &mut FieldRanges,
 ) -> Result<(), ScanStop> {
     *fields = FieldRanges::default();
-    fields.end = members(text, at, |key, value| fields.set(text, key, value))?;
+    fields.end = object(text, at, MAX_DEPTH, |member| fields.set(text, member))?;
     Ok(())
 }
 
@@ -97,16 +97,6 @@ pub(crate) struct ObjectMember {
 /// The member with its opening quote at `text[at]`.
 pub(crate) fn member(text: &[u8], at: usize) -> Result<ObjectMember, ScanStop> {
     nested_member(text, at, MAX_DEPTH)
-}
-
-/// Calls `each` with the ranges of key (without quotes) and value of every member of the object at
-/// `text[at]`; returns the index after its closing brace.
-pub(crate) fn members(
-    text: &[u8],
-    at: usize,
-    each: impl FnMut(Range<usize>, Range<usize>),
-) -> Step {
-    object(text, at, MAX_DEPTH, each)
 }
 
 /// Index of the first byte from `at` on that is not white space.
@@ -141,7 +131,7 @@ fn nested(text: &[u8], at: usize, depth: usize) -> Step {
     match text.get(at).ok_or(ScanStop::More)? {
         b'"' => string(text, at),
         b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => bare(text, at),
-        b'{' => object(text, at, deeper(at, depth)?, |_, _| {}),
+        b'{' => object(text, at, deeper(at, depth)?, |_| {}),
         b'[' => array(text, at, deeper(at, depth)?),
         _ => Err(ScanStop::Bad(at, "a value")),
     }
@@ -239,21 +229,16 @@ fn number(word: &[u8]) -> bool {
     whole > 0 && rest.is_empty()
 }
 
-fn object(
-    text: &[u8],
-    at: usize,
-    depth: usize,
-    mut each: impl FnMut(Range<usize>, Range<usize>),
-) -> Step {
+fn object(text: &[u8], at: usize, depth: usize, mut each: impl FnMut(ObjectMember)) -> Step {
     let mut at = space(text, at + 1);
     if text.get(at) == Some(&b'}') {
         return Ok(at + 1);
     }
     loop {
         at = space(text, at);
-        let ObjectMember { key, value } = nested_member(text, at, depth)?;
-        at = space(text, value.end);
-        each(key, value);
+        let member = nested_member(text, at, depth)?;
+        at = space(text, member.value.end);
+        each(member);
         match text.get(at).ok_or(ScanStop::More)? {
             b',' => at += 1,
             b'}' => return Ok(at + 1),

@@ -14,11 +14,12 @@ use std::io;
 use std::path::Path;
 
 type Outcome = Result<(), Box<dyn Error>>;
+type Stage = fn(&Path) -> Outcome;
 
 const RUNS: u32 = 5;
 
 /// What is done with the text, from the least to the most: each includes those before it.
-const STAGES: [(&str, fn(&Path) -> Outcome); 4] = [
+const STAGES: [(&str, Stage); 4] = [
     ("text", text),
     ("events", events),
     ("records", records),

@@ -1,8 +1,6 @@
 //! Skeletons of ranks, joined, against the replay of the whole job: the same times in every
 //! scenario, to the nanosecond.
 
-#![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
-
 mod ranks_job;
 
 use gctrace_analysis::gpu::index::Index;

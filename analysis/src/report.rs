@@ -95,6 +95,7 @@ pub use gpu_gaps::GapsReport;
 pub use gpu_gaps::HostTime;
 pub use gpu_work::GpuWorkReport;
 pub use gpu_work::IgnoredWork;
+pub use gpu_work::NotReplayed;
 pub use gpus::GpuFigure;
 pub use gpus::GpuProcessReport;
 pub use gpus::GpuReport;

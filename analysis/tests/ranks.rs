@@ -43,6 +43,28 @@ fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
     }
 }
 
+/// Two of three all-reduces fit if shifted by one; only the number of those that do not fit tells.
+#[test]
+fn a_clock_is_not_off_by_one_collective() {
+    for kernel_ns in [15_000, 25_000, 60_000] {
+        let plan = Plan {
+            steps: 36,
+            kernels: [20, 10, 10],
+            kernel_ns,
+            ..Plan::default()
+        };
+        let shift = 2_345_678_901;
+        let [first, second] = &run(&plan.with_random_pauses(8), START)[..] else {
+            panic!("two ranks");
+        };
+        let jobs = found(&timelines(&[first.clone(), second.on_clock(shift)]));
+        let member = jobs.jobs[0].members[1];
+        let off = member.offset_ns + shift;
+        assert!(off.abs() < 2_000, "{off} ns off");
+        assert_eq!(jobs.jobs[0].collectives.len(), 36 * 3);
+    }
+}
+
 #[test]
 fn heads_and_tails_that_the_others_lack_stay_unmatched() {
     let plan = paused(Plan::default());

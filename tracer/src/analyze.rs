@@ -8,7 +8,7 @@ mod progress;
 
 use crate::args::AnalyzeConfig;
 use crate::args::OutputFormat;
-use crate::files::is_same_file;
+use crate::files::first_repetition;
 use crate::files::write_export;
 use crate::platform::Invoker;
 use crate::print;
@@ -17,13 +17,16 @@ use crate::render::Style;
 use crate::text;
 use anyhow::Context;
 use gctrace_analysis::Analysis;
+use gctrace_analysis::parallel;
 use gctrace_analysis::report::Report;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::ReadError;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use progress::ReadProgress;
+use progress::TraceProgress;
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -40,7 +43,7 @@ pub(crate) const LIMIT_EXCEEDED: u8 = 3;
 /// # Errors
 /// No trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
-    let (mut analysis, code) = read_all(&config.traces)?;
+    let (mut analysis, code) = read_all(&config.traces, config.jobs)?;
     let report = render::report(&mut analysis);
     match &config.output {
         Some(path) => {
@@ -78,32 +81,42 @@ pub(crate) fn verdict(path: &Path) -> Vec<String> {
     if !metadata.is_ok_and(|found| found.is_file() && found.len() <= most) {
         return Vec::new();
     }
-    let mut analysis = Analysis::default();
-    let mut progress = ReadProgress::new(1);
-    let read = read(path, &mut analysis, &mut progress);
+    let progress = ReadProgress::new(std::slice::from_ref(&path));
+    let (mut analysis, failure) = read(path, &progress);
     progress.finish();
-    match read {
-        Ok(()) => render::verdict_lines(&render::report(&mut analysis)),
-        Err(_) => Vec::new(),
+    match failure {
+        None => render::verdict_lines(&render::report(&mut analysis)),
+        Some(_) => Vec::new(),
     }
 }
 
 /// Reads traces, and reports unreadable ones on standard error. Returns the analysis and the exit
-/// code.
+/// code, neither of which depends on `jobs`: the most traces read at the same time, `None` as many
+/// as there are processors.
 ///
 /// # Errors
 /// No trace can be read, or one is named twice.
-pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
-    let mut analysis = Analysis::default();
-    let mut progress = ReadProgress::new(traces.len());
-    let mut failures = Vec::new();
+pub(crate) fn read_all(
+    traces: &[PathBuf],
+    jobs: Option<NonZeroUsize>,
+) -> anyhow::Result<(Analysis, u8)> {
     check_distinct(traces)?;
-    for path in traces {
-        if let Err(error) = read(path, &mut analysis, &mut progress) {
-            failures.push(error);
-        }
-    }
+    let processors = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let jobs = jobs.unwrap_or_else(processors);
+    let progress = ReadProgress::new(traces);
+    let parts = parallel::map(traces, jobs, |path| read(path, &progress));
     progress.finish();
+    let mut failures = Vec::new();
+    let parts = parts.into_iter().map(|(part, failure)| {
+        failures.extend(failure);
+        part
+    });
+    let analysis = parts.reduce(|mut analysis, part| {
+        analysis.append(part);
+        analysis
+    });
+    let mut analysis = analysis.unwrap_or_default();
+    analysis.set_threads(jobs);
     if !analysis.has_evidence() {
         return Err(all_failed(failures));
     }
@@ -120,19 +133,14 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
 /// # Errors
 /// A trace is named twice.
 pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
-    for (index, path) in traces.iter().enumerate() {
-        if let Some(same) = traces[..index]
-            .iter()
-            .find(|other| is_same_file(path, other))
-        {
-            anyhow::bail!(
-                "{} is the same trace as {}: name each trace once",
-                path.display(),
-                same.display()
-            );
-        }
+    match first_repetition(traces) {
+        Some((again, before)) => anyhow::bail!(
+            "{} is the same trace as {}: name each trace once",
+            again.display(),
+            before.display()
+        ),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Prints all errors except the last one, which is returned.
@@ -172,20 +180,20 @@ fn write(report: &Report, config: &AnalyzeConfig, out: &mut dyn io::Write) -> io
     }
 }
 
-/// Reads one trace into the analysis. After an error, everything before it counts.
-fn read(path: &Path, analysis: &mut Analysis, progress: &mut ReadProgress) -> anyhow::Result<()> {
+/// Reads one trace. After an error, everything before it counts.
+fn read(path: &Path, progress: &ReadProgress) -> (Analysis, Option<anyhow::Error>) {
+    let mut analysis = Analysis::default();
     let input = match TraceInput::open(path) {
         Ok(input) => input,
         Err(error) => {
             analysis.leave_out(error.to_string());
-            return Err(error.into());
+            return (analysis, Some(error.into()));
         }
     };
     let name = input.name().to_owned();
     analysis.begin_trace(&name);
-    progress.begin(&name, input.size());
     let mut reader = TraceReader::new(EventReader::new(input));
-    let failure = items(&mut reader, analysis, progress).err();
+    let failure = items(&mut reader, &mut analysis, &mut progress.trace()).err();
     let ending = reader.finish();
     let failure = match failure {
         Some(error) => Some(error.into()),
@@ -194,16 +202,13 @@ fn read(path: &Path, analysis: &mut Analysis, progress: &mut ReadProgress) -> an
     };
     let damage = failure.as_ref().map(ToString::to_string);
     analysis.end_trace(ending, damage);
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
+    (analysis, failure)
 }
 
 fn items(
     reader: &mut TraceReader,
     analysis: &mut Analysis,
-    progress: &mut ReadProgress,
+    progress: &mut TraceProgress<'_>,
 ) -> Result<(), ReadError> {
     /// Items between updates of the progress bar: a few milliseconds.
     const POLL_INTERVAL: u32 = 8192;
@@ -215,6 +220,7 @@ fn items(
             progress.update(reader.events().input().consumed());
         }
     }
+    progress.update(reader.events().input().consumed());
     Ok(())
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
         !is_for_heaps && config.picture.is_none(),
         "heapsnapshot, dot, --path and --cycle are for heaps: gctrace heap -p PID -o FILE.gcheap"
     );
-    let (analysis, code) = analyze::read_all(&config.traces)?;
+    let (analysis, code) = analyze::read_all(&config.traces, None)?;
     let processes = processes(&analysis, config);
     if processes.is_empty() {
         return Err(nothing(&analysis, config));

@@ -27,7 +27,7 @@ mod system;
 #[cfg(target_os = "linux")]
 mod trace;
 
-pub(crate) use existing::is_same_file;
+pub(crate) use existing::first_repetition;
 pub(crate) use export::write_export;
 pub(crate) use log::append_row;
 pub(crate) use log::check_log;

@@ -15,6 +15,7 @@ mod victims;
 mod waits;
 
 pub use summary::report;
+pub(crate) use summary::report_of;
 
 use super::replay::CollectiveMember;
 use super::replay::ReplayCollective;
@@ -93,13 +94,13 @@ impl RankJob {
         ReplayJob {
             timelines: members.map(|member| timelines[member.timeline]).collect(),
             offsets_ns: self.members.iter().map(|member| member.offset_ns).collect(),
-            collectives: self
-                .collectives
-                .iter()
-                .chain(&self.transfers)
-                .cloned()
-                .collect(),
+            collectives: self.meetings().cloned().collect(),
         }
+    }
+
+    /// Where its ranks wait for each other: the collectives, then the sends and receives.
+    pub(crate) fn meetings(&self) -> impl Iterator<Item = &ReplayCollective> {
+        self.collectives.iter().chain(&self.transfers)
     }
 }
 

@@ -19,9 +19,11 @@ mod network;
 mod pauses;
 mod queue_limit;
 mod schedule;
+mod skeleton;
 mod steps;
 mod streams;
 mod threads;
+mod timestamps;
 mod typical_gap;
 mod waits;
 
@@ -31,7 +33,12 @@ pub use attribute::PauseAttribution;
 pub use attribute::PauseCost;
 pub use attribute::PauseId;
 pub use attribute::attribute;
+pub(super) use network::MAX_EDGES;
+pub(super) use network::MAX_NODES;
 pub use schedule::ReplaySchedule;
+pub use skeleton::JoinedReplay;
+pub use skeleton::JoinedSkeletons;
+pub use skeleton::Skeleton;
 pub use steps::StepEvidence;
 pub(crate) use steps::main_steps;
 
@@ -75,13 +82,13 @@ impl<'a> ReplayJob<'a> {
         }
     }
 
-    /// Whether a model of the job has few enough nodes to be learned ([`ReplayModel::learn`]): two
-    /// per call and operation, one per process and per collective.
+    /// Number of times in a model of the job: two per call and operation, one per process and per
+    /// collective.
     #[must_use]
-    pub fn fits(&self) -> bool {
+    pub fn timestamps(&self) -> u64 {
         let timelines = self.timelines.iter();
         let events = timelines.map(|own| 2 * (own.calls.len() + own.ops.len()) as u64 + 1);
-        events.sum::<u64>() + self.collectives.len() as u64 <= network::MAX_NODES
+        events.sum::<u64>() + self.collectives.len() as u64
     }
 }
 
@@ -108,13 +115,18 @@ impl ReplayCollective {
             let on_clock = |at_ns| later(signed(at_ns), job.offsets_ns[at]);
             (on_clock(op.start_ns), on_clock(op.end_ns))
         });
-        let spans: Vec<(i64, i64)> = spans.collect();
-        let last_ns = spans.iter().map(|(start_ns, _)| *start_ns).max();
-        let last_ns = last_ns.unwrap_or_default();
-        let waited = spans.iter();
-        let waited = waited.map(|(_, end_ns)| later(*end_ns, SLACK_NS) >= last_ns);
-        (last_ns, waited.collect())
+        last_and_waited(&spans.collect::<Vec<_>>())
     }
+}
+
+/// The start of the last member of a collective, and for each member whether it waited for that.
+/// `spans`: their starts and ends on a common clock.
+fn last_and_waited(spans: &[(i64, i64)]) -> (i64, Vec<bool>) {
+    let last_ns = spans.iter().map(|(start_ns, _)| *start_ns).max();
+    let last_ns = last_ns.unwrap_or_default();
+    let waited = spans.iter();
+    let waited = waited.map(|(_, end_ns)| later(*end_ns, SLACK_NS) >= last_ns);
+    (last_ns, waited.collect())
 }
 
 /// One rank's kernel of a collective.
@@ -209,8 +221,8 @@ impl ReplayModel {
     ///
     /// # Panics
     ///
-    /// If a member of a collective is not in the job, or the job does not fit
-    /// ([`ReplayJob::fits`]).
+    /// If a member of a collective is not in the job, or the model would have more than 2^32 - 1
+    /// times ([`ReplayJob::timestamps`]) or delays between them.
     #[must_use]
     pub fn learn(job: &ReplayJob<'_>) -> Self {
         let mut builder = NetworkBuilder::default();

@@ -36,8 +36,20 @@ pub struct GpuWorkReport {
     /// What the pauses cost, by replay: one entry for each process that used a GPU and ran the
     /// collector, by trace and process. ns, inferred.
     pub cause: Vec<CauseReport>,
+    /// Why there are no costs of pauses although there were pauses; `null` if there are.
+    pub not_replayed: Option<NotReplayed>,
     /// Records that these figures ignore, counted by reason.
     pub ignored: IgnoredWork,
+}
+
+/// A process or a job that is too large to be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotReplayed {
+    /// Times that its model would have: starts and ends of operations and calls of the largest
+    /// process, or what is left of them where the ranks of a job wait for each other.
+    pub timestamps: u64,
+    /// The most that a model can have.
+    pub most: u64,
 }
 
 /// Records of GPU work that the figures ignore, counted.

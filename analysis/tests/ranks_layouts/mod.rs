@@ -1,7 +1,14 @@
 //! A job of any groups of ranks, simulated: which kernels are one collective, or one send with its
 //! receive, is known by construction.
 
-#![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    clippy::expect_used,
+    reason = "each test program uses its part of a layout; helpers of tests fail by panicking"
+)]
+
+pub(crate) mod schedules;
 
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
@@ -10,8 +17,11 @@ use gctrace_analysis::gpu::replay::ReplayCollective;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::Annotation;
 use gctrace_event::Collective;
+use gctrace_event::CudaCall;
+use gctrace_event::CudaLayer;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
+use gctrace_event::Pause;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -21,6 +31,8 @@ pub(crate) const US: u64 = 1_000;
 const START: u64 = 5_000_000_000;
 /// From the last start of a collective, or of a send and its receive, to the end.
 const TRANSFER: u64 = 60 * US;
+/// Length of a send that nobody waits for.
+const KEPT: u64 = 10 * US;
 
 /// What a rank does next.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +65,10 @@ pub(crate) struct Layout {
     pub(crate) noise_ns: u64,
     /// All groups use one stream.
     pub(crate) one_stream: bool,
+    /// Every third send ends before it is received: its bytes are kept until then.
+    pub(crate) eager: bool,
+    /// The traces have the host's calls, and pauses between them.
+    pub(crate) hosted: bool,
     pub(crate) seed: u64,
 }
 
@@ -237,13 +253,17 @@ impl Simulation {
             peer: Some(peer),
             truth: self.truths,
         };
-        let sent_ns = end_ns + self.noise(layout, from as usize);
+        let is_kept = layout.eager && self.truths % 3 == 0;
+        let sent_ns = if is_kept { send_ns + KEPT } else { end_ns };
+        let sent_ns = sent_ns + self.noise(layout, from as usize);
         let received_ns = end_ns + self.noise(layout, rank);
         let send = kernel(send_ns, sent_ns, sequence, (rank as u32, true));
         let receive = kernel(receive_ns, received_ns, self.transfers[rank], (from, false));
         self.free_ns.insert(channel, sent_ns);
         self.now_ns[rank] = received_ns;
-        self.traces[from as usize].wait_ns += last_ns - send_ns;
+        if !is_kept {
+            self.traces[from as usize].wait_ns += last_ns - send_ns;
+        }
         self.traces[rank].wait_ns += last_ns - receive_ns;
         self.traces[from as usize].kernels.push(send);
         self.traces[rank].kernels.push(receive);
@@ -267,7 +287,7 @@ impl Trace {
         shift_ns: u64,
     ) -> Timeline {
         let mut collector = TimelineCollector::default();
-        for kernel in &self.kernels {
+        for (number, kernel) in (1..).zip(&self.kernels) {
             let (name, group) = match kernel.group {
                 Some(group) => {
                     let ranks = Some(format!("{:?}", layout.groups[group]));
@@ -301,9 +321,13 @@ impl Trace {
                 name: name.to_owned(),
                 start_ns: kernel.start_ns + shift_ns,
                 end_ns: kernel.end_ns + shift_ns,
+                correlation: layout.hosted.then_some(number),
                 collective,
                 ..GpuOp::default()
             });
+        }
+        if layout.hosted {
+            self.add_host(&mut collector, rank, layout.seed, shift_ns);
         }
         for (number, (start_ns, end_ns)) in self.steps.iter().enumerate() {
             collector.add_annotation(&Annotation {
@@ -321,6 +345,50 @@ impl Trace {
         });
         timelines.retain(Timeline::has_gpu_times);
         timelines.pop().expect("a timeline")
+    }
+
+    /// The launch of each kernel, waits for some of them, and pauses in what is left in between.
+    fn add_host(&self, collector: &mut TimelineCollector, rank: u32, seed: u64, shift_ns: u64) {
+        let mut free_ns = 0;
+        let starts = self.kernels.iter().skip(1).map(|next| next.start_ns);
+        let nexts = starts.chain([u64::MAX]);
+        for ((number, kernel), next_ns) in (1..).zip(&self.kernels).zip(nexts) {
+            let at_ns = (kernel.start_ns - 5 * US).max(free_ns);
+            let place = [u64::from(rank), number, 21];
+            if random(seed, place, 4) == 0 && free_ns > 0 && at_ns > free_ns + 4 * US {
+                let length_ns = US + random(seed, place, at_ns - free_ns - 3 * US);
+                collector.add_pause(&Pause {
+                    pid: 1 + rank,
+                    tid: 1 + rank,
+                    start_ns: free_ns + US + shift_ns,
+                    end_ns: free_ns + US + length_ns + shift_ns,
+                    ..Pause::default()
+                });
+            }
+            free_ns = at_ns + 2 * US;
+            let call = CudaCall {
+                pid: 1 + rank,
+                tid: 1 + rank,
+                layer: CudaLayer::Runtime,
+                function: "cudaLaunchKernel".into(),
+                start_ns: at_ns + shift_ns,
+                end_ns: free_ns + shift_ns,
+                correlation: Some(number),
+                ..CudaCall::default()
+            };
+            collector.add_call(&call);
+            if kernel.group.is_some() && number % 2 == 0 && next_ns > kernel.end_ns + 10 * US {
+                collector.add_call(&CudaCall {
+                    function: "cudaStreamSynchronize".into(),
+                    start_ns: free_ns + US + shift_ns,
+                    end_ns: kernel.end_ns + US + shift_ns,
+                    stream: Some(kernel.stream),
+                    correlation: None,
+                    ..call
+                });
+                free_ns = kernel.end_ns + US;
+            }
+        }
     }
 }
 

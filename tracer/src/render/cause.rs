@@ -11,6 +11,7 @@ use crate::units::duration;
 use crate::units::percent;
 use gctrace_analysis::report::CauseReport;
 use gctrace_analysis::report::DeviceCost;
+use gctrace_analysis::report::NotReplayed;
 use gctrace_analysis::report::PauseCostReport;
 use gctrace_analysis::report::Report;
 
@@ -36,7 +37,22 @@ pub(crate) fn cause(report: &Report) -> ReportSection {
         let sentence = format!("{} more in the JSON.", counted(others as u64, "process"));
         lines.extend(paragraph(&sentence));
     }
+    let not_replayed = report.gpu.as_ref().and_then(|work| work.not_replayed);
+    lines.extend(
+        not_replayed
+            .iter()
+            .flat_map(|why| paragraph(&too_large(*why))),
+    );
     ReportSection::new("GPU cost of GC", lines)
+}
+
+fn too_large(why: NotReplayed) -> String {
+    format!(
+        "What the pauses cost together is unknown: the replay would need {}, and {} is the most. Analyze \
+         fewer ranks, or profile fewer steps.",
+        counted(why.timestamps, "timestamp"),
+        count(why.most)
+    )
 }
 
 fn name(cause: &CauseReport, report: &Report) -> String {

@@ -10,9 +10,11 @@ use super::pairs;
 use super::pairs::Communicator;
 use super::pairs::DraftCollective;
 use super::pairs::KernelPairs;
+use super::pairs::SLACK_NS;
 use crate::gpu::timeline::NameIndex;
 use crate::gpu::timeline::Timeline;
 use crate::time::difference;
+use crate::time::later;
 use crate::time::offset;
 use crate::time::offset::TOLERANCE_NS;
 use crate::time::offset::TimestampPair;
@@ -33,6 +35,11 @@ const LARGEST_ERROR_NS: u64 = 5_000_000;
 /// An offset is as good as the best if it has this many tenths of its score, with ends no further
 /// apart.
 const AS_GOOD_TENTHS: u64 = 6;
+
+/// Of an offset that is as good, at least this many tenths of the part of the kernels must be in
+/// pairs that are for the best one, between the first pair and the last: shifted by a step, kernels
+/// are left over before and after, shifted by a collective, in each step.
+const AS_COMPLETE_TENTHS: u64 = 9;
 
 /// Knowledge about the clocks decides between offsets if the others are this many times further
 /// off.
@@ -89,10 +96,18 @@ pub(super) struct DraftFit {
     pub(super) ambiguous: bool,
     same_clock: bool,
     score: u64,
+    /// Kernels and collectives without a key between the first pair and the last: in pairs, all.
+    complete: (u64, u64),
     pairs: KernelPairs,
 }
 
 impl DraftFit {
+    /// Whether the part in pairs is not clearly smaller than that of another fit.
+    fn is_as_complete(&self, (paired, all): (u64, u64)) -> bool {
+        u128::from(self.complete.0) * u128::from(all) * 10
+            >= u128::from(self.complete.1) * u128::from(paired) * u128::from(AS_COMPLETE_TENTHS)
+    }
+
     /// Collectives that the timeline shares with the draft.
     pub(super) fn shared(&self) -> usize {
         self.pairs.pairs.len()
@@ -129,6 +144,7 @@ impl JobDraft {
                 ambiguous: false,
                 same_clock: true,
                 score: 0,
+                complete: (0, 0),
                 pairs,
             },
         );
@@ -152,9 +168,11 @@ impl JobDraft {
         let mut fits: Vec<DraftFit> = fits.filter(|fit| fit.is_sound(clock)).collect();
         fits.sort_by_key(|fit| (std::cmp::Reverse(fit.score), fit.error_ns));
         let best = fits.first()?;
-        let (score, error_ns) = (best.score, best.error_ns);
+        let (score, error_ns, complete) = (best.score, best.error_ns, best.complete);
         fits.retain(|fit| {
-            fit.score * 10 >= score * AS_GOOD_TENTHS && fit.error_ns <= error_ns * 2 + 2_000
+            fit.score * 10 >= score * AS_GOOD_TENTHS
+                && fit.error_ns <= error_ns * 2 + 2_000
+                && fit.is_as_complete(complete)
         });
         if let ClockKnowledge::About(offset) = clock {
             fits.sort_by_key(|fit| fit.offset_ns.abs_diff(offset));
@@ -218,8 +236,43 @@ impl JobDraft {
             ambiguous: false,
             same_clock,
             score: differences.iter().map(off).map(offset::weight).sum(),
+            complete: self.complete(kernels, offset_ns, &pairs),
             pairs,
         })
+    }
+
+    /// See [`DraftFit::complete`].
+    fn complete(
+        &self,
+        kernels: &CollectiveKernels,
+        offset_ns: i64,
+        pairs: &KernelPairs,
+    ) -> (u64, u64) {
+        let mut spans: Vec<Option<(i64, i64, u64)>> = vec![None; kernels.chains];
+        for (_, kernel) in &pairs.pairs {
+            let kernel = &kernels.collective[*kernel];
+            if kernel.key.is_none() {
+                let end_ns = later(kernel.end_ns, offset_ns);
+                let span = spans[kernel.chain].get_or_insert((end_ns, end_ns, 0));
+                *span = (span.0.min(end_ns), span.1.max(end_ns), span.2 + 2);
+            }
+        }
+        let (mut paired, mut all) = (0, 0);
+        let chains = kernels.by_chain();
+        for ((chain, communicator), span) in chains.iter().zip(&pairs.communicators).zip(spans) {
+            let (Some(communicator), Some((first_ns, last_ns, in_pairs))) = (*communicator, span)
+            else {
+                continue;
+            };
+            let range = later(first_ns, -SLACK_NS)..=later(last_ns, SLACK_NS);
+            let own = chain.iter().map(|at| &kernels.collective[*at]);
+            let own = own.filter(|own| range.contains(&later(own.end_ns, offset_ns)));
+            let known = self.communicators[communicator].collectives.iter();
+            let known = known.filter(|at| range.contains(&self.meetings[**at].end_ns));
+            paired += in_pairs;
+            all += (own.count() + known.count()) as u64;
+        }
+        (paired, all.max(paired))
     }
 
     fn pairs(&self, kernels: &CollectiveKernels, offset_ns: i64) -> KernelPairs {

@@ -1,0 +1,291 @@
+//! The replays behind a report: each timeline is learned once, its jobs are then solved from what
+//! was learned.
+//!
+//! [`LearnedTimeline::of`] needs one timeline, the kernels of it that are collectives and the changes
+//! that are asked for; afterwards no replay needs the timeline.
+
+use super::cause;
+use super::ranks;
+use super::ranks::RankJob;
+use super::ranks::RankJobs;
+use super::replay;
+use super::replay::InsertedPause;
+use super::replay::JoinedReplay;
+use super::replay::JoinedSkeletons;
+use super::replay::PauseLength;
+use super::replay::ReplayChange;
+use super::replay::ReplayJob;
+use super::replay::ReplayModel;
+use super::replay::Skeleton;
+use super::timeline::OpIndex;
+use super::timeline::Timeline;
+use crate::accumulate::sum;
+use crate::parallel;
+use crate::report::CauseReport;
+use crate::report::NotReplayed;
+use crate::time::duration;
+use std::num::NonZeroUsize;
+
+/// What is learned of one timeline.
+#[derive(Clone, Debug)]
+pub(crate) struct LearnedTimeline {
+    /// The cost of its pauses, as if it ran alone; `None` without any.
+    pub(crate) cause: Option<CauseReport>,
+    pub(crate) skeleton: Skeleton,
+}
+
+impl LearnedTimeline {
+    /// `meets`: its kernels that other ranks take part in; more than these do not matter. `changes`:
+    /// of the timeline 0.
+    fn of(timeline: &Timeline, meets: &[OpIndex], changes: &[ReplayChange]) -> Self {
+        let model = ReplayModel::learn(&ReplayJob::single(timeline));
+        Self {
+            cause: cause::of_process(timeline, &model),
+            skeleton: model.skeleton(timeline, meets, changes),
+        }
+    }
+}
+
+/// The jobs of some timelines, and what was learned to replay them.
+#[derive(Debug, Default)]
+pub struct JobReplays {
+    /// Which of the timelines are ranks of one job.
+    pub(crate) found: RankJobs,
+    /// One per timeline; none where nothing paused, since learning takes long.
+    pub(crate) learned: Vec<LearnedTimeline>,
+    /// Why no job is replayed although something paused.
+    pub(crate) not_replayed: Option<NotReplayed>,
+}
+
+/// A run: how long all of it, and a step of it on the mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunLength {
+    /// From the first start to the last end of all programs, in ns.
+    pub length_ns: u64,
+    /// Mean step; `None` where steps are unknown.
+    pub step_ns: Option<u64>,
+}
+
+impl JobReplays {
+    /// Finds the jobs of timelines with GPU times and learns what their replays need. `changes`:
+    /// whose effect will be asked for; their timelines are places in `timelines`. `threads`: see
+    /// [`parallel::map`].
+    #[must_use]
+    pub fn of(timelines: &[&Timeline], changes: &[&ReplayChange], threads: NonZeroUsize) -> Self {
+        Self::within(replay::MAX_NODES, timelines, changes, threads)
+    }
+
+    /// `most`: of the times in a model.
+    fn within(
+        most: u64,
+        timelines: &[&Timeline],
+        changes: &[&ReplayChange],
+        threads: NonZeroUsize,
+    ) -> Self {
+        let mut replays = Self {
+            found: ranks::jobs(timelines),
+            ..Self::default()
+        };
+        if timelines.iter().all(|timeline| timeline.pauses.is_empty()) {
+            return replays;
+        }
+        let too_large = |timestamps: Option<u64>| {
+            let timestamps = timestamps.filter(|timestamps| *timestamps > most)?;
+            Some(NotReplayed { timestamps, most })
+        };
+        let models = timelines
+            .iter()
+            .map(|own| ReplayJob::single(own).timestamps());
+        replays.not_replayed = too_large(models.max());
+        if replays.not_replayed.is_some() {
+            return replays;
+        }
+        let mut meets: Vec<Vec<OpIndex>> = vec![Vec::new(); timelines.len()];
+        for job in &replays.found.jobs {
+            for member in job.meetings().flat_map(|one| &one.members) {
+                let timeline = job.members[member.timeline as usize].timeline;
+                meets[timeline].push(member.op);
+            }
+        }
+        let changes = by_timeline(changes, timelines.len());
+        let parts: Vec<_> = timelines.iter().zip(meets).zip(changes).collect();
+        replays.learned = parallel::map(&parts, threads, |((timeline, meets), changes)| {
+            LearnedTimeline::of(timeline, meets, changes)
+        });
+        let joined = replays.found.jobs.iter().map(|job| replays.timestamps(job));
+        replays.not_replayed = too_large(joined.max());
+        replays
+    }
+
+    /// Number of times in a joined job, and at least what its delays take of their numbers.
+    fn timestamps(&self, job: &RankJob) -> u64 {
+        let members = job.members.iter();
+        let skeletons = members.filter_map(|member| self.learned.get(member.timeline));
+        let (mut nodes, mut edges) = (job.meetings().count() as u64, 0);
+        for skeleton in skeletons.map(|own| &own.skeleton) {
+            nodes += skeleton.nodes() as u64;
+            edges += skeleton.edges() as u64;
+        }
+        // Into and out of a meeting, and between both.
+        edges += 3 * sum(job.meetings().map(|one| one.members.len() as u64));
+        nodes.max(edges / replay::MAX_EDGES)
+    }
+
+    /// A job of several ranks, joined; `None` where nothing paused, or if it is not replayed.
+    pub(crate) fn joined(&self, job: &RankJob) -> Option<JoinedSkeletons<'_>> {
+        if self.not_replayed.is_some() {
+            return None;
+        }
+        let members = job.members.iter();
+        let skeletons: Option<Vec<&Skeleton>> = members
+            .map(|member| Some(&self.learned.get(member.timeline)?.skeleton))
+            .collect();
+        let offsets_ns: Vec<i64> = job.members.iter().map(|member| member.offset_ns).collect();
+        let skeletons = skeletons?;
+        Some(JoinedSkeletons::join(
+            &skeletons,
+            &offsets_ns,
+            job.meetings(),
+        ))
+    }
+
+    /// What the pauses of each timeline cost that had some, as if it ran alone.
+    pub(crate) fn causes(&self) -> impl Iterator<Item = &CauseReport> {
+        self.learned.iter().filter_map(|own| own.cause.as_ref())
+    }
+
+    /// All jobs: those of several ranks, and every other timeline alone. None where nothing paused,
+    /// or if one of them is not replayed.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<JoinedSkeletons<'_>> {
+        if self.not_replayed.is_some() {
+            return Vec::new();
+        }
+        let of_ranks = self.found.jobs.iter();
+        let mut jobs: Vec<JoinedSkeletons<'_>> =
+            of_ranks.filter_map(|job| self.joined(job)).collect();
+        let mut alone = vec![true; self.learned.len()];
+        for member in self.found.jobs.iter().flat_map(|job| &job.members) {
+            if let Some(alone) = alone.get_mut(member.timeline) {
+                *alone = false;
+            }
+        }
+        let alone = self.learned.iter().zip(alone).filter(|(_, alone)| *alone);
+        jobs.extend(alone.map(|(own, _)| JoinedSkeletons::join(&[&own.skeleton], &[0], &[])));
+        jobs
+    }
+}
+
+impl RunLength {
+    /// The run of jobs with all their ranks in one scenario. Jobs that have nothing to do with each
+    /// other: the longest.
+    #[must_use]
+    pub fn of(jobs: &[JoinedSkeletons<'_>], scenario: usize) -> Self {
+        let runs = jobs.iter().map(|job| Self::of_job(job, scenario));
+        let all: Vec<Self> = runs.collect();
+        let steps: Vec<u64> = all.iter().filter_map(|run| run.step_ns).collect();
+        Self {
+            length_ns: all.iter().map(|run| run.length_ns).fold(0, u64::max),
+            step_ns: mean(&steps),
+        }
+    }
+
+    fn of_job(job: &JoinedSkeletons<'_>, scenario: usize) -> Self {
+        let replay = job.replay(|_| scenario);
+        let ends_ns = (0..job.ranks()).map(|rank| replay.end_ns(rank));
+        let steps: Vec<u64> = (0..job.ranks())
+            .filter_map(|rank| mean_step_ns(&replay, rank))
+            .collect();
+        Self {
+            length_ns: duration(job.start_ns(), ends_ns.fold(0, u64::max)),
+            step_ns: mean(&steps),
+        }
+    }
+}
+
+/// Mean step of a rank; `None` with fewer than two.
+fn mean_step_ns(replay: &JoinedReplay<'_>, rank: usize) -> Option<u64> {
+    let steps: Vec<(u64, u64)> = replay.steps_ns(rank).collect();
+    let [(start_ns, _), .., (_, end_ns)] = steps.as_slice() else {
+        return None;
+    };
+    Some(duration(*start_ns, *end_ns) / steps.len() as u64)
+}
+
+fn mean(values: &[u64]) -> Option<u64> {
+    let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
+    let mean = sum.checked_div(values.len() as u128)?;
+    u64::try_from(mean).ok()
+}
+
+/// For each timeline the part of each change that is about it.
+fn by_timeline(changes: &[&ReplayChange], timelines: usize) -> Vec<Vec<ReplayChange>> {
+    let mut parts = vec![vec![ReplayChange::default(); changes.len()]; timelines];
+    for (at, change) in changes.iter().enumerate() {
+        for length in &change.lengths {
+            let own = &mut parts[length.timeline as usize][at].lengths;
+            own.push(PauseLength {
+                timeline: 0,
+                ..*length
+            });
+        }
+        for inserted in &change.inserted {
+            let own = &mut parts[inserted.timeline as usize][at].inserted;
+            own.push(InsertedPause {
+                timeline: 0,
+                ..*inserted
+            });
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::collect::TimelineCollector;
+    use crate::gpu::collect::TimelineContext;
+    use gctrace_event::GpuOp;
+    use gctrace_event::Pause;
+
+    /// Two processes with two operations and a pause each.
+    #[test]
+    fn what_is_too_large_is_not_replayed() {
+        let timelines: Vec<Timeline> = (0..2)
+            .flat_map(|trace| {
+                let mut collector = TimelineCollector::default();
+                for start_ns in [10_000, 20_000] {
+                    collector.add_op(&GpuOp {
+                        pid: Some(7),
+                        start_ns,
+                        end_ns: start_ns + 5_000,
+                        ..GpuOp::default()
+                    });
+                }
+                collector.add_pause(&Pause {
+                    pid: 7,
+                    start_ns: 12_000,
+                    end_ns: 13_000,
+                    ..Pause::default()
+                });
+                collector.finish(&TimelineContext {
+                    trace,
+                    ..TimelineContext::default()
+                })
+            })
+            .collect();
+        let timelines: Vec<&Timeline> = timelines.iter().collect();
+        let of = |most| JobReplays::within(most, &timelines, &[], NonZeroUsize::MIN);
+        // Starts and ends of two operations, and the start of everything.
+        let large = of(4);
+        let not_replayed = NotReplayed {
+            timestamps: 5,
+            most: 4,
+        };
+        assert_eq!(large.not_replayed, Some(not_replayed));
+        assert_eq!((large.jobs().len(), large.causes().count()), (0, 0));
+        let fits = of(5);
+        assert_eq!(fits.not_replayed, None);
+        assert_eq!((fits.jobs().len(), fits.causes().count()), (2, 2));
+    }
+}

@@ -148,9 +148,10 @@ impl GarbageExaminer {
     fn settle_births(&mut self) {
         if self.reader.finds_births() {
             let start_ns = now_ns();
-            births::settle();
-            self.budget
-                .spend(now_ns().saturating_sub(start_ns), process_cpu_ns);
+            if births::settle() {
+                let cost_ns = now_ns().saturating_sub(start_ns);
+                self.budget.spend(cost_ns, process_cpu_ns);
+            }
         }
     }
 

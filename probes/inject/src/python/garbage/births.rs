@@ -171,16 +171,17 @@ pub(super) fn begin(api: &'static PythonApi, raw: Option<&'static RawFrameLayout
     Some(())
 }
 
-/// Reads the names of fresh lines and releases their code. The lock of the main interpreter is held,
-/// and no exception is set.
-pub(super) fn settle() {
-    let Some(mut sampler) = sampler() else {
-        return;
+/// Reads the names of fresh lines and releases their code; whether there were any. The lock of the
+/// main interpreter is held, and no exception is set.
+pub(super) fn settle() -> bool {
+    let Some(mut sampler) = sampler().filter(|sampler| !sampler.fresh.is_empty()) else {
+        return false;
     };
     let fresh = sampler.settle();
     drop(sampler);
     // May run the program's code, which allocates.
     drop(fresh);
+    true
 }
 
 /// Ends it: the main interpreter ends, whose lock is held.

@@ -166,7 +166,7 @@ pub(crate) fn kind_within(of: &GarbageKind, width: usize) -> String {
     shown
 }
 
-/// `born at model.py:31 in build (12 of 15 sampled) and model.py:40 in grow (3)`.
+/// `born at train.py:31 in build (12 of 15 sampled) and train.py:40 in grow (3)`.
 pub(crate) fn births(births: &BirthLines) -> String {
     format!("born at {}", born(births).join(" and "))
 }

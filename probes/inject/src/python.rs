@@ -67,6 +67,13 @@ fn install(api: &'static PythonApi) {
     }
 }
 
+/// The number after one that is not 0: Marsaglia's xorshift (Journal of Statistical Software 8, 2003).
+fn next_random(mut number: u32) -> u32 {
+    number ^= number << 13;
+    number ^= number >> 17;
+    number ^ number << 5
+}
+
 /// Writes which CPython this is, once per ring.
 fn report_interpreter(api: &PythonApi, ring: &ProcessRing) {
     static REPORTED_TO: AtomicU32 = AtomicU32::new(0);

@@ -145,6 +145,12 @@ fn kinds(garbage: &GarbageReport) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
+    for kind in garbage.kinds.iter().take(KINDS_SHOWN) {
+        if let Some(births) = &kind.births {
+            let sentence = format!("{} {}", kind.type_name, cycles::births(births));
+            lines.extend(wrap(&sentence, INDENT, "      "));
+        }
+    }
     if rate_basis(garbage) != Basis::Measured {
         lines.extend(paragraph(&format!(
             "Figures {} are inferred: they assume that the other collections of a generation freed \

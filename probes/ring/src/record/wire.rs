@@ -176,4 +176,5 @@ wire_records! {
         held_objects: u64,
         bytes: u64,
     }
+    22 = GarbageBirth { tid: u32, kind: u32, samples: u32 }
 }

@@ -167,6 +167,7 @@ impl PythonRing {
                 ring_events.extend(signature.map(RingEvent::Record));
             }
             From::GarbageCycles(count) => self.garbage.cycle(&count),
+            From::GarbageBirth { tid, kind, samples } => self.garbage.birth(tid, kind, samples),
             From::GarbageKinds { tid, counts } => self.garbage.counts(tid, &counts),
             From::StepMark {
                 at_ns,

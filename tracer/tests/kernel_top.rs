@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 use test_kit::interpreters;
-use test_kit::interpreters::Python;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Trace;

@@ -27,11 +27,8 @@ pub(crate) fn width() -> usize {
     CURRENT.get()
 }
 
-/// Columns of text are not cut to fewer characters.
-const NARROWEST: usize = 12;
-
-/// A table; the first row is the head. Columns are as wide as their longest cell. What does not fit
-/// into [`width`] is cut: the last column or, if that has figures, the widest one with text.
+/// A table; the first row is the head. Columns are as wide as their longest cell; the last one is
+/// cut to the rest of [`width`].
 #[derive(Debug, Default)]
 pub(crate) struct TextTable {
     rows: Vec<Vec<String>>,
@@ -55,21 +52,12 @@ impl TextTable {
     /// The lines, each indented by two spaces.
     pub(crate) fn lines(&self) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let mut widths: Vec<usize> = (0..columns)
+        let widths: Vec<usize> = (0..columns)
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column));
                 cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
             })
             .collect();
-        if !self.left.contains(&columns.saturating_sub(1)) {
-            let whole = widths.iter().sum::<usize>() + 2 * columns;
-            let text = widths.iter_mut().enumerate();
-            let text = text.filter(|(column, _)| self.left.contains(column));
-            if let Some((_, widest)) = text.max_by_key(|(_, width)| **width) {
-                let fitting = widest.saturating_sub(whole.saturating_sub(width()));
-                *widest = fitting.max(NARROWEST.min(*widest));
-            }
-        }
         self.rows
             .iter()
             .map(|row| self.line(row, &widths))
@@ -84,7 +72,7 @@ impl TextTable {
             }
             let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
             if self.left.contains(&column) {
-                line.push_str(&cut(cell, *width));
+                line.push_str(cell);
                 line.push_str(&padding);
             } else {
                 line.push_str(&padding);
@@ -142,12 +130,6 @@ mod tests {
         assert_eq!(lines[1].chars().count(), WIDTH);
         assert!(lines[1].starts_with("  a       1,000  xxx") && lines[1].ends_with("x…"));
         assert_eq!(lines[2], "  bcdefg      2  y");
-        let mut table = TextTable::new(&["name", "count"], &[0]);
-        table.row(vec!["x".repeat(100), "1,000".to_owned()]);
-        table.row(vec!["y".to_owned(), "2".to_owned()]);
-        let lines = table.lines();
-        assert_eq!(lines[1].chars().count(), WIDTH);
-        assert!(lines[1].contains("xx…  1,000") && lines[2].ends_with(" 2"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(crate) mod apply;
 mod callback;
 mod frames;
 mod garbage;
+mod heap_size;
 mod install;
 mod interpreter;
 mod late;

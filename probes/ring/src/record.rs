@@ -162,6 +162,8 @@ pub struct RingPause {
     pub frame: u32,
     /// The interpreter was shutting down: the functions registered with `atexit` had run.
     pub at_exit: bool,
+    /// Objects that it left in the oldest generation, if it was full; 0: unknown.
+    pub oldest_objects: u32,
 }
 
 /// What a collection found unreachable. As many [`RingRecord::GarbageKinds`] of the same thread as

@@ -120,6 +120,10 @@ impl HookedInterpreter {
                     uncollectable: value(self.keys.uncollectable).unwrap_or(0).cast_unsigned(),
                     frame: 0,
                     at_exit: state.live.is_none(),
+                    oldest_objects: match (generation, self.heap_size) {
+                        (OLDEST, Some(size)) => size.read(),
+                        _ => 0,
+                    },
                 };
                 self.ended(&mut state, ring, pause);
             }

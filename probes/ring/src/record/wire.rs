@@ -120,6 +120,7 @@ wire_records! {
         uncollectable: u64,
         interpreter: i64,
         frame: u32,
+        oldest_objects: u32,
     }
     7 = Hook { state: HookState, detail: TextId, at_ns: u64, interpreter: i64, count: u64 }
     8 = Gpu(RingGpuOp) {

@@ -140,6 +140,8 @@ impl PythonRing {
                     collected: Some(pause.collected),
                     uncollectable: Some(pause.uncollectable),
                     stack: self.frames.get(&pause.frame).copied(),
+                    oldest_objects: (pause.oldest_objects > 0)
+                        .then_some(pause.oldest_objects.into()),
                     ..self.pause(&pause)
                 })));
             }

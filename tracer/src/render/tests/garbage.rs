@@ -89,3 +89,23 @@ fn without_garbage_there_is_no_section() {
     let text = super::text(&report, Style::OF_FILES);
     assert!(!text.contains("What the collector frees"), "{text}");
 }
+
+/// `gctrace tune` measures settings only.
+#[test]
+fn what_no_setting_changes_is_measured_by_comparing() {
+    let mut report = of(ClosuresRun::default());
+    report
+        .advice
+        .retain(|advice| advice.id == AdviceId::BreakCycles);
+    for advice in &mut report.advice {
+        advice.saves_at_least_ns = Some(-1_000_000);
+    }
+    let text = screen(&report);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(
+        words.contains("gctrace compare measures which it is") && words.contains("Did it help:"),
+        "{text}"
+    );
+    assert!(!words.contains("gctrace tune"), "{text}");
+}

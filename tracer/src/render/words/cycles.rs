@@ -148,7 +148,19 @@ pub(crate) fn kind(
     }
 }
 
-/// The same, the function shortened from its start until it fits: `cell …closure (train.py:10)`.
+/// What objects of one of CPython's own types are, in a sentence; `None` if its name says it.
+pub(crate) fn explanation(type_name: &str) -> Option<String> {
+    let what = match type_name {
+        "cell" => "a variable that a function shares with functions in it",
+        "frame" => "a call and its local variables",
+        "getset_descriptor" | "member_descriptor" => "an attribute of a class",
+        "traceback" => "a call that an exception passed through",
+        _ => return None,
+    };
+    Some(format!("A {type_name} is {what}."))
+}
+
+/// The same as `kind`, the function shortened from its start until it fits: `cell …closure (train.py:10)`.
 pub(crate) fn kind_within(of: &GarbageKind, width: usize) -> String {
     let label = |function: Option<&str>| kind(&of.type_name, function, of.file.as_deref(), of.line);
     let whole = label(of.function.as_deref());

@@ -54,6 +54,24 @@ pub struct HeapOptions {
     pub interpreter: i64,
 }
 
+/// When the program is stopped.
+enum HeapMoment<'is_there> {
+    /// While no collection runs.
+    BetweenCollections,
+    /// At the end of one, see [`RunningHeap::take_in_callback`].
+    InCallback(&'is_there (dyn Fn() -> bool + Sync)),
+}
+
+impl HeapMoment<'_> {
+    /// Whether a collection is in the way.
+    fn is_disturbed(&self, is_collecting: impl FnOnce() -> bool) -> bool {
+        matches!(self, Self::BetweenCollections) && is_collecting()
+    }
+}
+
+/// What is in the way of a heap in a callback, if the program has left it.
+const NOT_THERE: &str = "was not in the callback";
+
 /// The heap of a running program, of which a first pass has been made.
 #[derive(Debug)]
 pub struct RunningHeap {
@@ -193,9 +211,29 @@ impl RunningHeap {
     /// # Errors
     /// The process is gone, may not be traced, or was always collecting. It runs again in any case.
     pub fn take(&mut self) -> Result<HeapGraph, HeapError> {
+        let taken = self.take_at(&HeapMoment::BetweenCollections)?;
+        taken.ok_or(HeapError::Gone { pid: self.pid })
+    }
+
+    /// The same while the program is inside a callback of `gc.callbacks` at the end of a collection,
+    /// where its lists are whole although it is `collecting`. `is_there` is asked while all its
+    /// threads are stopped; `None`: it was not there (any more).
+    ///
+    /// # Errors
+    /// As of [`RunningHeap::take`].
+    pub fn take_in_callback(
+        &mut self,
+        is_there: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<HeapGraph>, HeapError> {
+        self.take_at(&HeapMoment::InCallback(is_there))
+    }
+
+    fn take_at(&mut self, moment: &HeapMoment<'_>) -> Result<Option<HeapGraph>, HeapError> {
         let mut stops = 0;
         loop {
-            let stopped = self.stop_and_copy()?;
+            let Some(stopped) = self.stop_and_copy(moment)? else {
+                return Ok(None);
+            };
             stops += 1;
             self.image.close();
             let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
@@ -203,13 +241,17 @@ impl RunningHeap {
             let mut notes = add_roots(&mut walk, &stopped.state);
             let mut graph = walk.builder.graph;
             let missing = self.image.missing();
-            if missing > 0 && stops <= COMPLETIONS {
+            let is_there = match moment {
+                HeapMoment::BetweenCollections => true,
+                HeapMoment::InCallback(is_there) => is_there(),
+            };
+            if missing > 0 && stops <= COMPLETIONS && is_there {
                 self.image.reopen(self.pid, regions(self.pid)?);
                 continue;
             }
             self.notes(&mut notes, &stopped, missing, stops);
             graph.header = self.header(&stopped, notes);
-            return Ok(graph);
+            return Ok(Some(graph));
         }
     }
 
@@ -256,16 +298,18 @@ impl RunningHeap {
         }
     }
 
-    /// Stops the program until it is not collecting, and copies.
-    fn stop_and_copy(&mut self) -> Result<StoppedHeap, HeapError> {
+    /// Stops the program until it is at the right moment, and copies.
+    fn stop_and_copy(&mut self, moment: &HeapMoment<'_>) -> Result<Option<StoppedHeap>, HeapError> {
         let mut why = "";
         for _ in 0..TRIES {
             let start = Instant::now();
-            while self.is_collecting() && start.elapsed() < COLLECTION_LIMIT {
+            while moment.is_disturbed(|| self.is_collecting()) && start.elapsed() < COLLECTION_LIMIT
+            {
                 std::thread::sleep(COLLECTION_POLL);
             }
-            match self.stop_once()? {
-                Ok(stopped) => return Ok(stopped),
+            match self.stop_once(moment)? {
+                Ok(stopped) => return Ok(Some(stopped)),
+                Err(NOT_THERE) => return Ok(None),
                 Err(obstacle) => why = obstacle,
             }
         }
@@ -288,10 +332,13 @@ impl RunningHeap {
 
     /// One stop; what was in the way, if anything. In a thread of its own, whose end detaches what
     /// could not be detached otherwise.
-    fn stop_once(&mut self) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
+    fn stop_once(
+        &mut self,
+        moment: &HeapMoment<'_>,
+    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new()
-                .spawn_scoped(scope, || self.stop_in_this_thread())
+                .spawn_scoped(scope, || self.stop_in_this_thread(moment))
                 .map_err(|source| HeapError::Thread { source })?;
             match thread.join() {
                 Ok(result) => result,
@@ -300,14 +347,17 @@ impl RunningHeap {
         })
     }
 
-    fn stop_in_this_thread(&mut self) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
+    fn stop_in_this_thread(
+        &mut self,
+        moment: &HeapMoment<'_>,
+    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
         let pid = self.pid;
         let watchdog = |source| HeapError::Watchdog { pid, source };
         self.watchdog.arm().map_err(watchdog)?;
         let start = Instant::now();
         let threads = StoppedThreads::stop(pid, start + STOP_LIMIT);
         let result = match &threads {
-            Ok(_) => self.copy(start),
+            Ok(_) => self.copy(start, moment),
             Err(_) => Ok(Err("did not stop")),
         };
         let failed = threads.map(drop);
@@ -318,17 +368,27 @@ impl RunningHeap {
     }
 
     /// While the program is stopped.
-    fn copy(&mut self, start: Instant) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
+    fn copy(
+        &mut self,
+        start: Instant,
+        moment: &HeapMoment<'_>,
+    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
         self.image.reopen(self.pid, regions(self.pid)?);
         let at_ns = monotonic_ns();
         let taken = SystemTime::now();
-        if self.is_collecting() {
+        if let HeapMoment::InCallback(is_there) = moment
+            && !is_there()
+        {
+            return Ok(Err(NOT_THERE));
+        }
+        if moment.is_disturbed(|| self.is_collecting()) {
             return Ok(Err("was within a collection"));
         }
         let known = self.image.blocks();
         let stale = self.image.refresh(start + COPY_LIMIT);
         let (state, interpreters) = self.state()?;
-        if collector::is_collecting(&mut self.image, &self.layout, &state) {
+        let image = &mut self.image;
+        if moment.is_disturbed(|| collector::is_collecting(image, &self.layout, &state)) {
             return Ok(Err("was within a collection"));
         }
         let tracked = collector::tracked(&mut self.image, &self.layout, &state);

@@ -5,7 +5,7 @@ use super::values;
 use clap::Args;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
-use std::num::NonZeroU64;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ pub(super) struct TakeHeapArgs {
     pid: Option<u32>,
     /// Start a command, and take its heap after its N-th full collection
     #[arg(long, value_name = "N", requires = "command")]
-    at_full: Option<NonZeroU64>,
+    at_full: Option<NonZeroU32>,
     /// File for the heap; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "heap.gcheap")]
     output: PathBuf,
@@ -56,7 +56,7 @@ pub(crate) enum HeapProgram {
         /// Program and arguments, never empty.
         command: Vec<OsString>,
         /// Full collection after which the heap is taken, counted from 1.
-        at_full: NonZeroU64,
+        at_full: NonZeroU32,
         /// Run the command as root, with root's environment.
         as_root: bool,
     },

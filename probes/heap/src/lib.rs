@@ -49,5 +49,6 @@ mod walk;
 mod watchdog;
 
 pub use error::HeapError;
+pub use take::HeapCallback;
 pub use take::HeapOptions;
 pub use take::RunningHeap;

@@ -54,12 +54,21 @@ pub struct HeapOptions {
     pub interpreter: i64,
 }
 
+/// A program that waits in a callback of `gc.callbacks`, at the end of a collection.
+pub trait HeapCallback: Sync {
+    /// Whether it still does; asked while all its threads are stopped.
+    fn is_there(&self) -> bool;
+
+    /// It may go on: its heap was copied.
+    fn leave(&self);
+}
+
 /// When the program is stopped.
-enum HeapMoment<'is_there> {
+enum HeapMoment<'callback> {
     /// While no collection runs.
     BetweenCollections,
-    /// At the end of one, see [`RunningHeap::take_in_callback`].
-    InCallback(&'is_there (dyn Fn() -> bool + Sync)),
+    /// At the end of one.
+    InCallback(&'callback dyn HeapCallback),
 }
 
 impl HeapMoment<'_> {
@@ -86,6 +95,8 @@ pub struct RunningHeap {
     /// The interpreter, as the last pass found it.
     state: Option<InterpreterState>,
     watchdog: Watchdog,
+    /// As of the last copy.
+    copied_collections: Option<u64>,
 }
 
 /// What was found while the program was stopped.
@@ -135,6 +146,7 @@ impl RunningHeap {
             memory,
             state: None,
             watchdog,
+            copied_collections: None,
         };
         heap.read_through()?;
         Ok(heap)
@@ -159,6 +171,12 @@ impl RunningHeap {
             Some(u64::from_le_bytes(bytes))
         };
         collector::full_collections(word, &self.layout, self.state.as_ref()?)
+    }
+
+    /// As [`RunningHeap::full_collections`], when the heap was last copied.
+    #[must_use]
+    pub fn copied_collections(&self) -> Option<u64> {
+        self.copied_collections
     }
 
     /// Bytes that will be copied while the program is stopped; a few more if it allocates.
@@ -216,16 +234,15 @@ impl RunningHeap {
     }
 
     /// The same while the program is inside a callback of `gc.callbacks` at the end of a collection,
-    /// where its lists are whole although it is `collecting`. `is_there` is asked while all its
-    /// threads are stopped; `None`: it was not there (any more).
+    /// where its lists are whole although it is `collecting`. `None`: it was not there.
     ///
     /// # Errors
     /// As of [`RunningHeap::take`].
     pub fn take_in_callback(
         &mut self,
-        is_there: &(dyn Fn() -> bool + Sync),
+        callback: &dyn HeapCallback,
     ) -> Result<Option<HeapGraph>, HeapError> {
-        self.take_at(&HeapMoment::InCallback(is_there))
+        self.take_at(&HeapMoment::InCallback(callback))
     }
 
     fn take_at(&mut self, moment: &HeapMoment<'_>) -> Result<Option<HeapGraph>, HeapError> {
@@ -241,11 +258,8 @@ impl RunningHeap {
             let mut notes = add_roots(&mut walk, &stopped.state);
             let mut graph = walk.builder.graph;
             let missing = self.image.missing();
-            let is_there = match moment {
-                HeapMoment::BetweenCollections => true,
-                HeapMoment::InCallback(is_there) => is_there(),
-            };
-            if missing > 0 && stops <= COMPLETIONS && is_there {
+            let may_repeat = matches!(moment, HeapMoment::BetweenCollections);
+            if missing > 0 && stops <= COMPLETIONS && may_repeat {
                 self.image.reopen(self.pid, regions(self.pid)?);
                 continue;
             }
@@ -308,7 +322,12 @@ impl RunningHeap {
                 std::thread::sleep(COLLECTION_POLL);
             }
             match self.stop_once(moment)? {
-                Ok(stopped) => return Ok(Some(stopped)),
+                Ok(stopped) => {
+                    if let HeapMoment::InCallback(callback) = moment {
+                        callback.leave();
+                    }
+                    return Ok(Some(stopped));
+                }
                 Err(NOT_THERE) => return Ok(None),
                 Err(obstacle) => why = obstacle,
             }
@@ -376,8 +395,8 @@ impl RunningHeap {
         self.image.reopen(self.pid, regions(self.pid)?);
         let at_ns = monotonic_ns();
         let taken = SystemTime::now();
-        if let HeapMoment::InCallback(is_there) = moment
-            && !is_there()
+        if let HeapMoment::InCallback(callback) = moment
+            && !callback.is_there()
         {
             return Ok(Err(NOT_THERE));
         }
@@ -397,6 +416,8 @@ impl RunningHeap {
         };
         let deadline = start + COPY_LIMIT;
         copy_tables(&mut self.image, &self.layout, &tracked, known, deadline);
+        let word = |address| self.image.word(address);
+        self.copied_collections = collector::full_collections(word, &self.layout, &state);
         let is_finalizing = collector::is_finalizing(&mut self.image, &self.layout, self.runtime);
         Ok(Ok(StoppedHeap {
             tracked,

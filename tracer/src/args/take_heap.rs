@@ -10,13 +10,13 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(super) struct TakeHeapArgs {
-    /// Command to start, with its arguments: Python itself, or a program that becomes Python
+    /// Command to start, with its arguments: Python, or a program that starts it
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     /// Take the heap of a running process; stops it for about 0.1 s per 150 MB
     #[arg(short, long, value_name = "PID", value_parser = values::pid, conflicts_with_all = ["at_full", "command"])]
     pid: Option<u32>,
-    /// Start a command, and take its heap after its N-th full collection
+    /// Start a command, and take the heap at the end of the N-th full collection of the first of its processes to make as many
     #[arg(long, value_name = "N", requires = "command")]
     at_full: Option<NonZeroU32>,
     /// File for the heap; `-` is standard output
@@ -55,7 +55,7 @@ pub(crate) enum HeapProgram {
     Command {
         /// Program and arguments, never empty.
         command: Vec<OsString>,
-        /// Full collection after which the heap is taken, counted from 1.
+        /// Full collection at whose end the heap is taken, counted from 1.
         at_full: NonZeroU32,
         /// Run the command as root, with root's environment.
         as_root: bool,

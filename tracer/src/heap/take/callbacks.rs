@@ -3,6 +3,7 @@
 
 use super::HeapWatch;
 use super::UPDATE_SHARE;
+use super::duration;
 use super::options;
 use crate::args::TakeHeapConfig;
 use crate::launch::Invoker;
@@ -23,6 +24,7 @@ use crate::units;
 use crate::units::counted;
 use anyhow::Context as _;
 use gctrace_analysis::heap::HeapGraph;
+use gctrace_heap::HeapCallback;
 use gctrace_heap::HeapError;
 use gctrace_heap::RunningHeap;
 use gctrace_probes::proc_status;
@@ -39,12 +41,20 @@ use std::num::NonZeroU32;
 use std::os::fd::AsFd as _;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
 
 /// Connections that are open without a report; beyond that the oldest is closed. The library sends
 /// at once.
 const MOST_PENDING: usize = 64;
+
+/// A heap that was last read through in less than this is read through once more while the program
+/// waits: nothing changes then, so nothing can be missing. Six times as long would still fit into the
+/// 2 s that it waits.
+const SHORT_PASS: Duration = Duration::from_millis(300);
 
 /// What the library in the command's processes reports.
 pub(super) struct HeapCallbacks<'config> {
@@ -67,8 +77,9 @@ pub(super) struct HeapCallbacks<'config> {
 #[derive(Default)]
 struct SeenCollections {
     pids: BTreeSet<u32>,
-    /// Number of reports.
-    reports: u64,
+    /// The process with the most has started an interpreter since it was last read through: what was
+    /// read is of another program.
+    has_started: bool,
     /// The process with the most full collections: their number, its pid and its command.
     most: Option<(u64, u32, String)>,
     /// Processes in which nothing is counted any more.
@@ -81,6 +92,13 @@ struct PreparedHeap {
     heap: RunningHeap,
     updated: Instant,
     took: Duration,
+}
+
+impl PreparedHeap {
+    /// When it may be read through again.
+    fn is_due_at(&self) -> Instant {
+        self.updated + self.took * UPDATE_SHARE
+    }
 }
 
 impl<'config> HeapCallbacks<'config> {
@@ -170,17 +188,17 @@ impl<'config> HeapCallbacks<'config> {
         None
     }
 
-    /// Reads the leading process through, if that was not long ago: what is known when it waits
-    /// need not be found then.
+    /// Reads the process with the most full collections through, unless that was not long ago: what is
+    /// known when it waits need not be found then.
     fn read_ahead(&mut self) {
-        let Some((count, pid, _)) = &self.seen.most else {
+        let Some((_, pid, _)) = &self.seen.most else {
             return;
         };
         let start = Instant::now();
+        let has_started = std::mem::take(&mut self.seen.has_started);
         let heap = match self.prepared.take() {
-            // It may have executed another program.
-            Some(prepared) if prepared.pid == *pid && *count > 0 => {
-                if prepared.updated.elapsed() < prepared.took * UPDATE_SHARE {
+            Some(prepared) if prepared.pid == *pid && !has_started => {
+                if Instant::now() < prepared.is_due_at() {
                     self.prepared = Some(prepared);
                     return;
                 }
@@ -210,45 +228,96 @@ impl<'config> HeapCallbacks<'config> {
         notice: HeapNotice,
     ) -> anyhow::Result<(HeapGraph, Vec<String>)> {
         let HeapNotice { count, .. } = notice;
-        let (pid, uid) = (connection.pid, connection.uid);
+        let pid = connection.pid;
         let (start, start_ns) = (Instant::now(), monotonic_ns());
         // The first one wins.
         (self.listener, self.pending) = (None, Vec::new());
+        let waiting = WaitingProcess {
+            pid,
+            uid: connection.uid,
+            connection: Mutex::new(Some(connection)),
+            left: OnceLock::new(),
+        };
         permission::attachable(pid)?;
-        // Its user could have it execute a program with other rights and keep the connection.
-        let is_users = || std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|it| it.uid() == uid);
-        anyhow::ensure!(is_users(), "process {pid} has ended, or changed its user");
+        waiting.check_user()?;
         let prepared = self.prepared.take().filter(|prepared| prepared.pid == pid);
         let mut heap = match prepared {
-            Some(prepared) => prepared.heap,
+            Some(mut prepared) => {
+                if prepared.took < SHORT_PASS {
+                    prepared.heap.update()?;
+                }
+                prepared.heap
+            }
             None => RunningHeap::open(pid, options(self.config))?,
         };
-        let taken = heap.take_in_callback(&|| !connection.is_closed() && is_users())?;
-        let own_count = heap.full_collections().filter(|own| *own != count);
-        drop(connection);
-        let waited = units::duration(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        let Some(mut graph) = taken else {
-            anyhow::ensure!(is_users(), "process {pid} has ended, or changed its user");
+        let Some(mut graph) = heap.take_in_callback(&waiting)? else {
+            waiting.leave();
+            waiting.check_user()?;
             let graph = heap.take()?;
             let late = units::duration(graph.header.at_ns.saturating_sub(start_ns));
             let note = format!(
-                "taken {late} after the end of full collection {count}: reading the heap took longer \
+                "taken {late} after the end of full collection {count}: reading the heap takes longer \
                  than the program waits"
             );
             return Ok((graph, vec![note]));
         };
+        let left = waiting.left.get().copied().unwrap_or_else(Instant::now);
         print::message(format!(
-            "process {pid} ({}) waited for {waited} (measured) at the end of full collection {count}",
-            shell_line(&graph.header.command),
+            "process {pid} waited for {} (measured) at the end of full collection {count}",
+            duration(left.duration_since(start)),
         ));
-        let own = own_count.map_or_else(String::new, |own| {
-            format!(" (the interpreter's own count is {own})")
+        let own = heap.copied_collections().filter(|own| *own != count);
+        let own = own.map_or_else(String::new, |own| {
+            format!(" (by gctrace's count; the interpreter's own is {own})")
         });
         graph.header.notes.push(format!(
-            "Taken at the end of full collection {count}{own}, in gc.callbacks: gctrace's entry there, a \
-             builtin_function_or_method with a PyCapsule, is one of the objects"
+            "Taken at the end of full collection {count}{own}; gctrace's entry in gc.callbacks, a \
+             builtin_function_or_method with its PyCapsule, is part of this heap"
         ));
         Ok((graph, Vec::new()))
+    }
+}
+
+/// A process that waits in a callback until its connection is closed.
+struct WaitingProcess {
+    pid: u32,
+    /// Its user when it connected, from the kernel.
+    uid: u32,
+    connection: Mutex<Option<RingConnection>>,
+    /// When the connection was closed.
+    left: OnceLock<Instant>,
+}
+
+impl WaitingProcess {
+    /// Whether it still has its user: it could execute a program with other rights and keep the
+    /// connection.
+    fn is_its_users(&self) -> bool {
+        let folder = std::fs::metadata(format!("/proc/{}", self.pid));
+        folder.is_ok_and(|folder| folder.uid() == self.uid)
+    }
+
+    fn check_user(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.is_its_users(),
+            "process {} has ended, or has changed its user since it waited for its heap to be taken",
+            self.pid
+        );
+        Ok(())
+    }
+}
+
+impl HeapCallback for WaitingProcess {
+    fn is_there(&self) -> bool {
+        let connection = self.connection.lock();
+        let connection = connection.unwrap_or_else(PoisonError::into_inner);
+        let waits = connection.as_ref().is_some_and(|open| !open.is_closed());
+        waits && self.is_its_users()
+    }
+
+    fn leave(&self) {
+        let connection = self.connection.lock();
+        drop(connection.unwrap_or_else(PoisonError::into_inner).take());
+        let _already = self.left.set(Instant::now());
     }
 }
 
@@ -260,12 +329,14 @@ impl HeapWatch for HeapCallbacks<'_> {
     }
 
     fn timeout(&self) -> PollTimeout {
-        PollTimeout::NONE
+        let due = self.prepared.as_ref().map(PreparedHeap::is_due_at);
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        left.and_then(|left| PollTimeout::try_from(left + Duration::from_millis(1)).ok())
+            .unwrap_or(PollTimeout::NONE)
     }
 
     fn poll(&mut self, _pid: Option<u32>) -> anyhow::Result<Option<(HeapGraph, Vec<String>)>> {
         self.accept();
-        let reported = self.seen.reports;
         match self.receive() {
             Some((connection, notice)) if notice.state == HeapState::Waits => {
                 self.take(connection, notice).map(Some)
@@ -279,9 +350,7 @@ impl HeapWatch for HeapCallbacks<'_> {
                 Err(HeapError::FreeThreaded { pid, version }.into())
             }
             None => {
-                if self.seen.reports > reported {
-                    self.read_ahead();
-                }
+                self.read_ahead();
                 Ok(None)
             }
         }
@@ -318,13 +387,15 @@ impl HeapWatch for HeapCallbacks<'_> {
 impl SeenCollections {
     fn add(&mut self, pid: u32, notice: &HeapNotice) {
         let HeapNotice { count, state } = *notice;
-        self.reports += 1;
         self.pids.insert(pid);
         if state == HeapState::Uncounted {
             self.uncounted.insert(pid);
         }
         match &mut self.most {
-            Some((most, leader, _)) if *leader == pid => *most = count,
+            Some((most, leader, _)) if *leader == pid => {
+                self.has_started |= count <= *most;
+                *most = count;
+            }
             Some((most, ..)) if *most >= count => {}
             _ => {
                 let command = proc_status::command_line(pid).unwrap_or_default();

@@ -16,7 +16,7 @@ pub(super) struct TakeHeapArgs {
     /// Take the heap of a running process; stops it for about 0.1 s per 150 MB
     #[arg(short, long, value_name = "PID", value_parser = values::pid, conflicts_with_all = ["at_full", "command"])]
     pid: Option<u32>,
-    /// Start a command, and take the heap at the end of the N-th full collection of the first of its processes to make as many
+    /// Start a command; take its heap at the end of its N-th full collection
     #[arg(long, value_name = "N", requires = "command")]
     at_full: Option<NonZeroU32>,
     /// File for the heap; `-` is standard output

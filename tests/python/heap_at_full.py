@@ -2,7 +2,8 @@
 
 truth N FILE   at the end of full collection N writes the addresses of all tracked objects to FILE,
                from an entry in gc.callbacks: those of gc.get_objects(), one for each line as ADDRESS
-               TYPE, and with a leading `+` those that the entry itself has made
+               TYPE; with a leading `+` those that the entry itself has made; with a leading `=` the
+               number of those in the permanent generation, which gc.get_objects() leaves out
 counts N       N full collections; prints their number before and after, and a line after each
 children N     two processes, one after the other, that each make N full collections, without any of
                its own; prints the pid of each
@@ -32,10 +33,11 @@ KEPT = [Node() for _ in range(500)]
 
 def truth(at, path):
     # Whatever the entry needs is there before.
-    found, own, wanted = [], [], int(at)
+    found, own, frozen, wanted = [], [], [], int(at)
 
     def ended(phase, info):
         if phase == "stop" and info["generation"] == 2 and full() == wanted:
+            frozen.append(gc.get_freeze_count())
             mine = [sys._getframe(), info]
             found.extend(gc.get_objects())
             own.extend([id(one) for one in mine] + [id(mine)])
@@ -46,12 +48,13 @@ def truth(at, path):
             Node()
         gc.collect()
     gc.callbacks.remove(ended)
-    own += [id(found), id(own)]
+    own += [id(found), id(own), id(frozen)]
     with open(path, "w", encoding="utf-8") as file:
         for one in found:
             file.write(f"{id(one)} {type(one).__module__}.{type(one).__qualname__}\n")
         for one in own:
             file.write(f"+{one}\n")
+        file.write(f"={frozen[0]}\n")
     print(full())
 
 

@@ -5,6 +5,9 @@ use crate::collector;
 use crate::collector::InterpreterState;
 use crate::image::Image;
 use crate::layout::Layout;
+use crate::moment::HeapCallback;
+use crate::moment::HeapMoment;
+use crate::moment::NOT_THERE;
 use crate::regions::Regions;
 use crate::roots::add_roots;
 use crate::stop::StoppedThreads;
@@ -53,33 +56,6 @@ pub struct HeapOptions {
     /// Id of the interpreter; 0 is the main one.
     pub interpreter: i64,
 }
-
-/// A program that waits in a callback of `gc.callbacks`, at the end of a collection.
-pub trait HeapCallback: Sync {
-    /// Whether it still does; asked while all its threads are stopped.
-    fn is_there(&self) -> bool;
-
-    /// It may go on: its heap was copied.
-    fn leave(&self);
-}
-
-/// When the program is stopped.
-enum HeapMoment<'callback> {
-    /// While no collection runs.
-    BetweenCollections,
-    /// At the end of one.
-    InCallback(&'callback dyn HeapCallback),
-}
-
-impl HeapMoment<'_> {
-    /// Whether a collection is in the way.
-    fn is_disturbed(&self, is_collecting: impl FnOnce() -> bool) -> bool {
-        matches!(self, Self::BetweenCollections) && is_collecting()
-    }
-}
-
-/// What is in the way of a heap in a callback, if the program has left it.
-const NOT_THERE: &str = "was not in the callback";
 
 /// The heap of a running program, of which a first pass has been made.
 #[derive(Debug)]

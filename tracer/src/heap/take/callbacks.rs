@@ -197,11 +197,13 @@ impl<'config> HeapCallbacks<'config> {
         let start = Instant::now();
         let has_started = std::mem::take(&mut self.seen.has_started);
         let heap = match self.prepared.take() {
+            // Also of another process: the lead may change often.
+            Some(prepared) if start < prepared.is_due_at() => {
+                self.seen.has_started = has_started;
+                self.prepared = Some(prepared);
+                return;
+            }
             Some(prepared) if prepared.pid == *pid && !has_started => {
-                if Instant::now() < prepared.is_due_at() {
-                    self.prepared = Some(prepared);
-                    return;
-                }
                 let mut heap = prepared.heap;
                 heap.update().map(|()| heap)
             }
@@ -226,21 +228,26 @@ impl<'config> HeapCallbacks<'config> {
         &mut self,
         connection: RingConnection,
         notice: HeapNotice,
-    ) -> anyhow::Result<(HeapGraph, Vec<String>)> {
+    ) -> anyhow::Result<Option<(HeapGraph, Vec<String>)>> {
         let HeapNotice { count, .. } = notice;
         let pid = connection.pid;
         let (start, start_ns) = (Instant::now(), monotonic_ns());
-        // The first one wins.
-        (self.listener, self.pending) = (None, Vec::new());
         let waiting = WaitingProcess {
             pid,
             uid: connection.uid,
             connection: Mutex::new(Some(connection)),
             left: OnceLock::new(),
         };
+        if let Err(error) = waiting.check_user() {
+            // Another may reach it, too.
+            tracing::warn!("{error:#}");
+            return Ok(None);
+        }
+        // The first one wins.
+        (self.listener, self.pending) = (None, Vec::new());
         permission::attachable(pid)?;
-        waiting.check_user()?;
-        let prepared = self.prepared.take().filter(|prepared| prepared.pid == pid);
+        let prepared = self.prepared.take();
+        let prepared = prepared.filter(|own| own.pid == pid && !self.seen.has_started);
         let mut heap = match prepared {
             Some(mut prepared) => {
                 if prepared.took < SHORT_PASS {
@@ -259,7 +266,7 @@ impl<'config> HeapCallbacks<'config> {
                 "taken {late} after the end of full collection {count}: reading the heap takes longer \
                  than the program waits"
             );
-            return Ok((graph, vec![note]));
+            return Ok(Some((graph, vec![note])));
         };
         let left = waiting.left.get().copied().unwrap_or_else(Instant::now);
         print::message(format!(
@@ -274,7 +281,7 @@ impl<'config> HeapCallbacks<'config> {
             "Taken at the end of full collection {count}{own}; gctrace's entry in gc.callbacks, a \
              builtin_function_or_method with its PyCapsule, is part of this heap"
         ));
-        Ok((graph, Vec::new()))
+        Ok(Some((graph, Vec::new())))
     }
 }
 
@@ -299,7 +306,7 @@ impl WaitingProcess {
     fn check_user(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.is_its_users(),
-            "process {} has ended, or has changed its user since it waited for its heap to be taken",
+            "process {} has ended, or has changed its user, before its heap was taken",
             self.pid
         );
         Ok(())
@@ -339,7 +346,7 @@ impl HeapWatch for HeapCallbacks<'_> {
         self.accept();
         match self.receive() {
             Some((connection, notice)) if notice.state == HeapState::Waits => {
-                self.take(connection, notice).map(Some)
+                self.take(connection, notice)
             }
             Some((connection, _)) => {
                 let pid = connection.pid;

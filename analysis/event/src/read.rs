@@ -11,10 +11,12 @@ mod input;
 mod number;
 mod ours;
 mod scan;
+mod tokens;
 mod trace;
 mod value;
 
 pub use error::ReadError;
+pub use error::TracePlace;
 pub use error::TracePosition;
 pub use events::ChromeEvent;
 pub use events::EventReader;

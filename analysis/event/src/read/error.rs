@@ -18,6 +18,39 @@ impl fmt::Display for TracePosition {
     }
 }
 
+/// A place in the text that a reader keeps. Its line is counted when it is asked for, as nearly never.
+#[derive(Clone, Copy)]
+pub struct TracePlace<'a> {
+    /// Number of bytes of the text before the place.
+    pub(crate) byte: u64,
+    /// Line ends before `uncounted`.
+    pub(crate) lines: u64,
+    /// The text before the place whose line ends are not counted yet.
+    pub(crate) uncounted: &'a [u8],
+}
+
+impl TracePlace<'_> {
+    /// The byte and the line.
+    #[must_use]
+    pub fn position(self) -> TracePosition {
+        TracePosition {
+            byte: self.byte,
+            line: self.lines + line_ends(self.uncounted) + 1,
+        }
+    }
+}
+
+impl fmt::Debug for TracePlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.position(), f)
+    }
+}
+
+/// Number of line ends in `text`.
+pub(crate) fn line_ends(text: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', text).count() as u64
+}
+
 /// How to get a trace that can be read; the end of most messages.
 const RECORD: &str = "To record one: sudo gctrace -o trace.json -- python SCRIPT.py";
 
@@ -125,5 +158,20 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
             .map(|byte| format!("{byte:02x}"))
             .collect::<Vec<_>>()
             .join(" "),
+    }
+}
+
+/// The file type according to the first bytes.
+pub(crate) fn describe(bytes: &[u8]) -> String {
+    let known: [(&[u8], &str); 5] = [
+        (b"PK\x03\x04", "a zip archive; unpack it first"),
+        (b"\x28\xb5\x2f\xfd", "zstd data; unpack it first: zstd -d"),
+        (b"\xfd7zXZ", "xz data; unpack it first: xz -d"),
+        (b"BZh", "bzip2 data; unpack it first: bzip2 -d"),
+        (b"\x7fELF", "an executable"),
+    ];
+    match known.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        Some((_, what)) => (*what).to_owned(),
+        None => excerpt(bytes),
     }
 }

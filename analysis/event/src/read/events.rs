@@ -11,7 +11,9 @@ pub use properties::TraceMember;
 pub use properties::TraceMemberKey;
 
 use super::error::ReadError;
+use super::error::TracePlace;
 use super::error::TracePosition;
+use super::error::describe;
 use super::error::excerpt;
 use super::input::ReadWindow;
 use super::input::TraceInput;
@@ -51,8 +53,8 @@ pub struct ChromeEvent<'a> {
     pub args: JsonValue<'a>,
     /// `sf`, the key of a frame in the section `stackFrames`.
     pub stack: JsonValue<'a>,
-    /// Position of the event in the file.
-    pub position: TracePosition,
+    /// Place of the event in the file.
+    pub place: TracePlace<'a>,
 }
 
 /// One element of a trace, borrowed from the reader's buffer until the next one is read.
@@ -64,6 +66,18 @@ pub enum TraceEntry<'a> {
     Frame(StackFrameEntry<'a>),
     /// Metadata of the trace, before or after the events.
     Property(TraceMember<'a>),
+}
+
+impl<'a> TraceEntry<'a> {
+    /// Where it is in the file.
+    #[must_use]
+    pub fn place(&self) -> TracePlace<'a> {
+        match self {
+            Self::Event(event) => event.place,
+            Self::Frame(frame) => frame.place,
+            Self::Property(member) => member.place,
+        }
+    }
 }
 
 /// Where in the file the reader is.
@@ -178,7 +192,8 @@ impl EventReader {
                 ReaderState::Start => self.begin()?,
                 ReaderState::Members => self.member()?,
                 ReaderState::Events => {
-                    if let Some(fields) = self.event()? {
+                    let mut fields = FieldRanges::default();
+                    if self.event(&mut fields)? {
                         return Ok(Some(TraceEntry::Event(self.take(&fields))));
                     }
                 }
@@ -199,7 +214,7 @@ impl EventReader {
     }
 
     fn take(&mut self, fields: &FieldRanges) -> ChromeEvent<'_> {
-        let (text, position) = self.window.take_event(fields.end);
+        let (text, place) = self.window.take_event(fields.end);
         let value = |range: &Range<usize>| JsonValue(text.get(range.clone()).unwrap_or_default());
         ChromeEvent {
             category: value(&fields.category),
@@ -213,7 +228,7 @@ impl EventReader {
             scope: value(&fields.scope),
             args: value(&fields.args),
             stack: value(&fields.stack),
-            position,
+            place,
         }
     }
 
@@ -315,13 +330,13 @@ impl EventReader {
         }
     }
 
-    /// The next event of the array, if it is one.
-    fn event(&mut self) -> Result<Option<FieldRanges>, ReadError> {
+    /// Finds the next event of the array. `false`: there is something else.
+    fn event(&mut self, fields: &mut FieldRanges) -> Result<bool, ReadError> {
         match self.window.peek()? {
             Some(b'{') => {}
             Some(b',') => {
                 self.window.advance(1);
-                return Ok(None);
+                return Ok(false);
             }
             Some(b']') => {
                 self.window.advance(1);
@@ -329,32 +344,30 @@ impl EventReader {
                     true => self.behind()?,
                     false => self.state = ReaderState::Members,
                 }
-                return Ok(None);
+                return Ok(false);
             }
             Some(_) => {
                 self.skip_noting("an element that is not an event")?;
-                return Ok(None);
+                return Ok(false);
             }
             None => {
                 self.end_early()?;
-                return Ok(None);
+                return Ok(false);
             }
         }
-        match self.scanned(scan::event)? {
-            Some(fields) => Ok(Some(fields)),
-            None if self.window.ended() => self.end_early().map(|()| None),
-            None => {
-                self.skip_noting("an event over 16 MiB")?;
-                Ok(None)
-            }
+        match self.scanned(|text, at| scan::event(text, at, fields))? {
+            Some(()) => return Ok(true),
+            None if self.window.ended() => self.end_early()?,
+            None => self.skip_noting("an event over 16 MiB")?,
         }
+        Ok(false)
     }
 
     /// Runs a scanner at the current byte, with more input as long as it needs it. `None`: the text
     /// ended, or what it scans is too long.
     fn scanned<T>(
         &mut self,
-        scanner: impl Fn(&[u8], usize) -> Result<T, ScanStop>,
+        mut scanner: impl FnMut(&[u8], usize) -> Result<T, ScanStop>,
     ) -> Result<Option<T>, ReadError> {
         loop {
             match scanner(self.window.rest(), 0) {
@@ -377,7 +390,7 @@ impl EventReader {
         /// Enough to show what is wrong; more only costs memory.
         const KEPT: usize = 16;
         if self.skipped.len() < KEPT {
-            self.skipped.push((self.window.position(0), what));
+            self.skipped.push((self.window.current_position(), what));
         }
         self.pass_over()
     }
@@ -442,20 +455,5 @@ impl EventReader {
             found: excerpt(self.window.rest().get(at..).unwrap_or_default()),
             events: self.window.events(),
         }
-    }
-}
-
-/// The file type according to the first bytes.
-fn describe(bytes: &[u8]) -> String {
-    let known: [(&[u8], &str); 5] = [
-        (b"PK\x03\x04", "a zip archive; unpack it first"),
-        (b"\x28\xb5\x2f\xfd", "zstd data; unpack it first: zstd -d"),
-        (b"\xfd7zXZ", "xz data; unpack it first: xz -d"),
-        (b"BZh", "bzip2 data; unpack it first: bzip2 -d"),
-        (b"\x7fELF", "an executable"),
-    ];
-    match known.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        Some((_, what)) => (*what).to_owned(),
-        None => excerpt(bytes),
     }
 }

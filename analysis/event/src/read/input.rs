@@ -4,7 +4,9 @@
 //! compressed is seen in its first bytes, never in its name.
 
 use super::error::ReadError;
+use super::error::TracePlace;
 use super::error::TracePosition;
+use super::error::line_ends;
 use super::scan;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
@@ -198,19 +200,17 @@ impl ReadWindow {
     }
 
     /// As [`ReadWindow::take`], of an event.
-    pub(crate) fn take_event(&mut self, count: usize) -> (&[u8], TracePosition) {
+    pub(crate) fn take_event(&mut self, count: usize) -> (&[u8], TracePlace<'_>) {
         self.events += 1;
         self.take(count)
     }
 
-    /// Consumes `count` bytes and returns them with the position of the first.
-    pub(crate) fn take(&mut self, count: usize) -> (&[u8], TracePosition) {
+    /// Consumes `count` bytes and returns them with the place of the first.
+    pub(crate) fn take(&mut self, count: usize) -> (&[u8], TracePlace<'_>) {
         let start = self.unused.start;
-        self.count_lines(start);
-        let position = self.position(0);
         self.advance(count);
         let text = self.buffer.get(start..self.unused.start);
-        (text.unwrap_or_default(), position)
+        (text.unwrap_or_default(), self.place(start))
     }
 
     /// The next byte that is not white space, or `None` at the end of the text.
@@ -288,21 +288,28 @@ impl ReadWindow {
     }
 
     fn count_lines(&mut self, to: usize) {
-        self.lines += self.line_ends(self.counted..to);
+        let text = self.buffer.get(self.counted..to).unwrap_or_default();
+        self.lines += line_ends(text);
         self.counted = to;
-    }
-
-    fn line_ends(&self, range: Range<usize>) -> u64 {
-        let text = self.buffer.get(range).unwrap_or_default();
-        memchr::memchr_iter(b'\n', text).count() as u64
     }
 
     /// The place of the byte `ahead` of the first unused one.
     pub(crate) fn position(&self, ahead: usize) -> TracePosition {
-        let index = self.unused.start + ahead;
-        TracePosition {
+        self.place(self.unused.start + ahead).position()
+    }
+
+    /// The position of the first unused byte. Each line end is counted once however often this is
+    /// called.
+    pub(crate) fn current_position(&mut self) -> TracePosition {
+        self.count_lines(self.unused.start);
+        self.position(0)
+    }
+
+    fn place(&self, index: usize) -> TracePlace<'_> {
+        TracePlace {
             byte: self.base + index as u64,
-            line: self.lines + self.line_ends(self.counted..index) + 1,
+            lines: self.lines,
+            uncounted: self.buffer.get(self.counted..index).unwrap_or_default(),
         }
     }
 

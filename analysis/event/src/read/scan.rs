@@ -5,10 +5,11 @@
 //! than JSON in two points, for files that exist: `NaN` and `Infinity` (Python's `json` writes
 //! them) and raw control characters in strings.
 
+use super::tokens;
 use std::ops::Range;
 
 /// Nesting allowed within one event; deeper text is refused, so that no file exhausts the stack.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// Why no end was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub(crate) enum ScanStop {
 type Step = Result<usize, ScanStop>;
 
 /// The byte ranges of an event's fields, empty where a field is missing.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldRanges {
     pub(crate) category: Range<usize>,
     pub(crate) name: Range<usize>,
@@ -40,6 +41,14 @@ pub(crate) struct FieldRanges {
 }
 
 impl FieldRanges {
+    /// Sets the field with this key, if there is one.
+    #[inline]
+    pub(super) fn set(&mut self, text: &[u8], member: ObjectMember) {
+        if let Some(slot) = text.get(member.key).and_then(|key| self.slot(key)) {
+            *slot = member.value;
+        }
+    }
+
     fn slot(&mut self, key: &[u8]) -> Option<&mut Range<usize>> {
         match key {
             b"ph" => Some(&mut self.phase),
@@ -58,16 +67,23 @@ impl FieldRanges {
     }
 }
 
-/// The fields of the event with its opening brace at `text[at]`.
-pub(crate) fn event(text: &[u8], at: usize) -> Result<FieldRanges, ScanStop> {
-    let mut fields = FieldRanges::default();
-    let end = members(text, at, |key, value| {
-        if let Some(slot) = text.get(key).and_then(|key| fields.slot(key)) {
-            *slot = value;
-        }
-    })?;
-    fields.end = end;
-    Ok(fields)
+/// Sets the fields of the event with its opening brace at `text[at]`.
+pub(crate) fn event(text: &[u8], at: usize, fields: &mut FieldRanges) -> Result<(), ScanStop> {
+    match tokens::event(text, at, fields) {
+        Some(()) => Ok(()),
+        None => event_by_bytes(text, at, fields),
+    }
+}
+
+/// As [`event`], one byte after the other.
+pub(super) fn event_by_bytes(
+    text: &[u8],
+    at: usize,
+    fields: &mut FieldRanges,
+) -> Result<(), ScanStop> {
+    *fields = FieldRanges::default();
+    fields.end = object(text, at, MAX_DEPTH, |member| fields.set(text, member))?;
+    Ok(())
 }
 
 /// One member of an object.
@@ -81,16 +97,6 @@ pub(crate) struct ObjectMember {
 /// The member with its opening quote at `text[at]`.
 pub(crate) fn member(text: &[u8], at: usize) -> Result<ObjectMember, ScanStop> {
     nested_member(text, at, MAX_DEPTH)
-}
-
-/// Calls `each` with the ranges of key (without quotes) and value of every member of the object at
-/// `text[at]`; returns the index after its closing brace.
-pub(crate) fn members(
-    text: &[u8],
-    at: usize,
-    each: impl FnMut(Range<usize>, Range<usize>),
-) -> Step {
-    object(text, at, MAX_DEPTH, each)
 }
 
 /// Index of the first byte from `at` on that is not white space.
@@ -125,7 +131,7 @@ fn nested(text: &[u8], at: usize, depth: usize) -> Step {
     match text.get(at).ok_or(ScanStop::More)? {
         b'"' => string(text, at),
         b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => bare(text, at),
-        b'{' => object(text, at, deeper(at, depth)?, |_, _| {}),
+        b'{' => object(text, at, deeper(at, depth)?, |_| {}),
         b'[' => array(text, at, deeper(at, depth)?),
         _ => Err(ScanStop::Bad(at, "a value")),
     }
@@ -138,14 +144,56 @@ fn deeper(at: usize, depth: usize) -> Result<usize, ScanStop> {
 }
 
 /// A number or a word: everything up to what may follow a value.
-fn bare(text: &[u8], at: usize) -> Step {
+#[inline]
+pub(super) fn bare(text: &[u8], at: usize) -> Step {
+    decimal(text, at).map_or_else(|| word(text, at), Ok)
+}
+
+/// Index after digits with or without a fraction, as nearly all numbers are; `None` where [`word`]
+/// is to judge.
+#[inline]
+fn decimal(text: &[u8], at: usize) -> Option<usize> {
+    let mut end = end_of_digits(text, at);
+    if end > at && text.get(end) == Some(&b'.') {
+        let fraction = end + 1;
+        end = end_of_digits(text, fraction);
+        (end > fraction).then_some(())?;
+    }
+    (end > at && !in_word(*text.get(end)?)).then_some(end)
+}
+
+/// Index of the first byte from `at` on that is not a digit, sought eight at a time.
+#[inline]
+fn end_of_digits(text: &[u8], mut at: usize) -> usize {
+    /// The highest bit of each byte: there the sums below put whether it is no digit.
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const ONES: u64 = HIGH >> 7;
+    while let Some(bytes) = text.get(at..).and_then(|rest| rest.first_chunk()) {
+        let bytes = u64::from_le_bytes(*bytes);
+        // No sum carries into the next byte.
+        let low = bytes & !HIGH;
+        let over_nine = low + ONES * (0x7f - b'9' as u64);
+        let from_zero = low + ONES * (0x80 - b'0' as u64);
+        match (bytes | over_nine | !from_zero) & HIGH {
+            0 => at += size_of::<u64>(),
+            others => return at + (others.trailing_zeros() / u8::BITS) as usize,
+        }
+    }
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
+}
+
+/// Whether this byte belongs to a number or a word.
+#[inline]
+fn in_word(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'.' | b'+' | b'-' | b'a'..=b'z' | b'A'..=b'Z')
+}
+
+/// As [`bare`], in any notation.
+fn word(text: &[u8], at: usize) -> Step {
     let rest = text.get(at..).ok_or(ScanStop::More)?;
-    let length = rest
-        .iter()
-        .position(
-            |byte| !matches!(byte, b'0'..=b'9' | b'.' | b'+' | b'-' | b'a'..=b'z' | b'A'..=b'Z'),
-        )
-        .ok_or(ScanStop::More)?;
+    let length = rest.iter().position(|byte| !in_word(*byte));
+    let length = length.ok_or(ScanStop::More)?;
     let word = rest.get(..length).unwrap_or_default();
     let known = match word.first() {
         Some(b'0'..=b'9') => number(word),
@@ -181,21 +229,16 @@ fn number(word: &[u8]) -> bool {
     whole > 0 && rest.is_empty()
 }
 
-fn object(
-    text: &[u8],
-    at: usize,
-    depth: usize,
-    mut each: impl FnMut(Range<usize>, Range<usize>),
-) -> Step {
+fn object(text: &[u8], at: usize, depth: usize, mut each: impl FnMut(ObjectMember)) -> Step {
     let mut at = space(text, at + 1);
     if text.get(at) == Some(&b'}') {
         return Ok(at + 1);
     }
     loop {
         at = space(text, at);
-        let ObjectMember { key, value } = nested_member(text, at, depth)?;
-        at = space(text, value.end);
-        each(key, value);
+        let member = nested_member(text, at, depth)?;
+        at = space(text, member.value.end);
+        each(member);
         match text.get(at).ok_or(ScanStop::More)? {
             b',' => at += 1,
             b'}' => return Ok(at + 1),
@@ -249,7 +292,8 @@ mod tests {
     #[test]
     fn fields_of_an_event() {
         let text = br#"{"ph":"X", "args" : {"a":[1,{"b":"}"}]}, "ts":1.5e3,"x":null} ,"#;
-        let fields = event(text, 0).unwrap();
+        let mut fields = FieldRanges::default();
+        event(text, 0, &mut fields).unwrap();
         assert_eq!(&text[fields.phase.clone()], br#""X""#);
         assert_eq!(&text[fields.args.clone()], br#"{"a":[1,{"b":"}"}]}"#);
         assert_eq!(&text[fields.ts.clone()], b"1.5e3");

@@ -62,9 +62,10 @@ impl Anomalies {
     /// Length of `first`: enough to find the problem.
     pub const KEPT: usize = 8;
 
-    fn push(&mut self, position: TracePosition, problem: &'static str) {
+    fn push(&mut self, position: impl FnOnce() -> TracePosition, problem: &'static str) {
         self.count = self.count.saturating_add(1);
         if self.first.len() < Self::KEPT {
+            let position = position();
             self.first.push(Anomaly { position, problem });
         }
     }
@@ -133,7 +134,7 @@ impl TraceReader {
 
     fn note_skipped(&mut self) {
         for (position, problem) in self.events.take_skipped() {
-            self.anomalies.push(position, problem);
+            self.anomalies.push(|| position, problem);
         }
     }
 
@@ -150,27 +151,18 @@ impl TraceReader {
             return Ok(None);
         };
         let anomalies = &mut self.anomalies;
-        let (position, item) = match entry {
-            TraceEntry::Event(event) => {
-                let report = |problem| anomalies.push(event.position, problem);
-                let item = decode(event, &mut self.names, report);
-                (event.position, item)
-            }
-            TraceEntry::Frame(frame) => {
-                let report = |problem| anomalies.push(frame.position, problem);
-                let item = stack_frame(&frame, &mut self.names, report);
-                (frame.position, item)
-            }
-            TraceEntry::Property(member) => {
-                let report = |problem| anomalies.push(member.position, problem);
-                (member.position, property(&member, report))
-            }
+        let place = entry.place();
+        let report = |problem| anomalies.push(|| place.position(), problem);
+        let item = match entry {
+            TraceEntry::Event(event) => decode(event, &mut self.names, report),
+            TraceEntry::Frame(frame) => stack_frame(&frame, &mut self.names, report),
+            TraceEntry::Property(member) => property(&member, report),
         };
         match item {
             DecodedItem::Header(header) if header.format != crate::FORMAT => {
                 Err(ReadError::Format {
                     file: self.name.clone(),
-                    position,
+                    position: place.position(),
                     format: header.format,
                 })
             }

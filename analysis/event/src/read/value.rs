@@ -4,7 +4,7 @@
 //! tools write them.
 
 use super::number;
-use super::scan;
+use super::tokens::MemberRanges;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 
@@ -41,7 +41,11 @@ impl<'a> JsonValue<'a> {
         {
             return Some(Cow::Owned(text));
         }
-        Some(String::from_utf8_lossy(raw))
+        // Much faster than the search for what is not UTF-8, which is hardly ever there.
+        Some(match std::str::from_utf8(raw) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(raw),
+        })
     }
 
     /// A number's text, quotes around it removed.
@@ -98,7 +102,7 @@ impl<'a> JsonValue<'a> {
     pub fn members(self) -> ObjectMembers<'a> {
         ObjectMembers {
             text: self.0,
-            at: usize::from(self.0.first() == Some(&b'{')),
+            ranges: MemberRanges::new(self.0),
         }
     }
 
@@ -123,32 +127,16 @@ impl<'a> JsonValue<'a> {
 #[derive(Debug, Clone)]
 pub struct ObjectMembers<'a> {
     text: &'a [u8],
-    /// Behind the opening brace or a comma; 0 when there is nothing more.
-    at: usize,
+    ranges: MemberRanges<'a>,
 }
 
 impl<'a> Iterator for ObjectMembers<'a> {
     type Item = (&'a [u8], JsonValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let at = std::mem::take(&mut self.at);
-        if at == 0 {
-            return None;
-        }
-        let key = scan::space(self.text, at);
-        let key_end =
-            (self.text.get(key) == Some(&b'"')).then(|| scan::string(self.text, key).ok())??;
-        let colon = scan::space(self.text, key_end);
-        let value = scan::space(self.text, colon + 1);
-        let end = scan::value(self.text, value).ok()?;
-        let comma = scan::space(self.text, end);
-        if self.text.get(comma) == Some(&b',') {
-            self.at = comma + 1;
-        }
-        Some((
-            self.text.get(key + 1..key_end - 1)?,
-            JsonValue(self.text.get(value..end)?),
-        ))
+        let member = self.ranges.next()?;
+        let value = JsonValue(self.text.get(member.value)?);
+        Some((self.text.get(member.key)?, value))
     }
 }
 

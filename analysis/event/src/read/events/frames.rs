@@ -7,7 +7,7 @@ use super::ReaderState;
 use super::scan;
 use super::scan::ObjectMember;
 use crate::read::error::ReadError;
-use crate::read::error::TracePosition;
+use crate::read::error::TracePlace;
 use crate::read::value::JsonValue;
 
 /// A member of the section `stackFrames`.
@@ -17,17 +17,17 @@ pub struct StackFrameEntry<'a> {
     pub key: &'a [u8],
     /// The object that describes the frame: function, file and key of the parent. Unchecked.
     pub value: JsonValue<'a>,
-    /// Position of the key in the trace.
-    pub position: TracePosition,
+    /// Place of the key in the trace.
+    pub place: TracePlace<'a>,
 }
 
 impl EventReader {
     pub(super) fn take_frame(&mut self, member: ObjectMember) -> StackFrameEntry<'_> {
-        let (text, position) = self.window.take(member.value.end);
+        let (text, place) = self.window.take(member.value.end);
         StackFrameEntry {
             key: text.get(member.key).unwrap_or_default(),
             value: JsonValue(text.get(member.value).unwrap_or_default()),
-            position,
+            place,
         }
     }
 

@@ -8,7 +8,7 @@ use super::EventReader;
 use super::ReaderState;
 use super::scan;
 use crate::read::error::ReadError;
-use crate::read::error::TracePosition;
+use crate::read::error::TracePlace;
 use crate::read::value::JsonValue;
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ pub struct TraceMember<'a> {
     pub key: TraceMemberKey,
     /// Its value; never an object or an array.
     pub value: JsonValue<'a>,
-    /// Position of the value in the trace.
-    pub position: TracePosition,
+    /// Place of the value in the trace.
+    pub place: TracePlace<'a>,
 }
 
 /// The members that are handed out.
@@ -90,11 +90,11 @@ impl EventReader {
         key: TraceMemberKey,
         value: Range<usize>,
     ) -> TraceMember<'_> {
-        let (text, position) = self.window.take(value.end);
+        let (text, place) = self.window.take(value.end);
         TraceMember {
             key,
             value: JsonValue(text.get(value).unwrap_or_default()),
-            position,
+            place,
         }
     }
 

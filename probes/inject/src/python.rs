@@ -5,6 +5,7 @@
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
 //! - `garbage`: what collections find unreachable;
+//! - `heap`: full collections counted, and the wait at the end of one;
 //! - `apply`: settings of the collector, applied at steps;
 //! - `steps`: marks of training steps;
 //! - `api`, `object`: CPython's C API.
@@ -15,6 +16,7 @@ pub(crate) mod apply;
 mod callback;
 mod frames;
 mod garbage;
+mod heap;
 mod heap_size;
 mod install;
 mod interpreter;
@@ -52,6 +54,7 @@ fn install(api: &'static PythonApi) {
         return;
     }
     apply::install(api);
+    heap::install(api);
     steps::install(api);
     if options.is_some_and(|options| options.collections)
         && let Err(reason) = install::install(api)

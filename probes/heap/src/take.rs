@@ -467,7 +467,8 @@ mod tests {
         let mut output = child.stdout.take().expect("piped");
         io::Read::read_exact(&mut output, &mut line).expect("started");
         let mut heap = RunningHeap::open(child.id(), HeapOptions::default()).expect("a heap");
-        let stopped = heap.stop_and_copy().expect("stopped");
+        let stopped = heap.stop_and_copy(&HeapMoment::BetweenCollections);
+        let stopped = stopped.expect("stopped").expect("between collections");
         heap.image.close();
         let _ended = child.kill();
         let _ended = child.wait();

@@ -1,0 +1,98 @@
+//! How many collectives are matched rightly if the profiler names fewer of them: the names and
+//! numbers that it wrote are the truth, and are then taken away.
+//!
+//! `cargo run --release -p gctrace-analysis --example ranks_truth -- TRACES`, one for each rank, of
+//! PyTorch 2.12 and later or of `scripts/generate_ranks.py`.
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::gpu::ranks::jobs;
+use gctrace_analysis::gpu::timeline::Op;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::read::TraceReader;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::Path;
+
+/// Communicator, sequence number, kernel.
+type Key<'a> = (&'a str, u32, &'a str);
+
+/// What the profiler wrote of a collective.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Naming {
+    Numbers,
+    Names,
+    Nothing,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut analysis = Analysis::default();
+    for file in std::env::args().skip(1) {
+        let mut reader = TraceReader::open(Path::new(&file))?;
+        analysis.begin_trace(&file);
+        while let Some(item) = reader.next_item()? {
+            analysis.add(item);
+        }
+        analysis.end_trace(reader.finish(), None);
+    }
+    let recorded: Vec<&Timeline> = analysis
+        .timelines()
+        .iter()
+        .filter(|own| own.has_gpu_times())
+        .collect();
+    let mut ranks: BTreeMap<Key<'_>, BTreeSet<usize>> = BTreeMap::new();
+    for (at, timeline) in recorded.iter().enumerate() {
+        for key in timeline.ops.iter().filter_map(|op| key(timeline, op)) {
+            ranks.entry(key).or_default().insert(at);
+        }
+    }
+    ranks.retain(|_, ranks| ranks.len() > 1);
+    println!("{} collectives of at least two ranks", ranks.len());
+    println!("| written | jobs | right | wrong | kernels ambiguous |");
+    println!("|---|---|---|---|---|");
+    for (naming, words) in [
+        (Naming::Numbers, "names, numbers"),
+        (Naming::Names, "names"),
+        (Naming::Nothing, "nothing"),
+    ] {
+        let timelines: Vec<Timeline> = recorded.iter().map(|own| written(own, naming)).collect();
+        let found = jobs(&timelines.iter().collect::<Vec<_>>());
+        let (mut right, mut wrong) = (0, 0);
+        for job in &found.jobs {
+            for collective in &job.collectives {
+                let mut keys: BTreeSet<Option<Key<'_>>> = BTreeSet::new();
+                let mut own: BTreeSet<usize> = BTreeSet::new();
+                for member in &collective.members {
+                    let at = job.members[member.timeline as usize].timeline;
+                    keys.insert(key(recorded[at], &recorded[at].ops[member.op]));
+                    own.insert(at);
+                }
+                let truth = keys.first().copied().flatten();
+                let truth = truth.and_then(|key| ranks.get(&key));
+                match keys.len() == 1 && truth == Some(&own) {
+                    true => right += 1,
+                    false => wrong += 1,
+                }
+            }
+        }
+        let ambiguous: u64 = found.jobs.iter().map(|job| job.ambiguous).sum();
+        let jobs = found.jobs.len();
+        println!("| {words} | {jobs} | {right} | {wrong} | {ambiguous} |");
+    }
+    Ok(())
+}
+
+/// `None` of an operation that the profiler did not number.
+fn key<'a>(timeline: &'a Timeline, op: &Op) -> Option<Key<'a>> {
+    let group = timeline.names.text(op.group?);
+    Some((group, op.sequence?.get(), timeline.op_name(op)))
+}
+
+fn written(timeline: &Timeline, naming: Naming) -> Timeline {
+    let mut timeline = timeline.clone();
+    for op in timeline.ops.iter_mut() {
+        op.sequence = op.sequence.filter(|_| naming == Naming::Numbers);
+        op.group = op.group.filter(|_| naming != Naming::Nothing);
+    }
+    timeline
+}

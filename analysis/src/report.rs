@@ -8,6 +8,7 @@ mod advice;
 mod allocations;
 mod cause;
 mod clocks;
+mod condense;
 mod counters;
 mod cuda;
 mod evidence;
@@ -44,6 +45,7 @@ pub use clocks::AlignedBy;
 pub use clocks::ClockReport;
 pub use clocks::NotMerged;
 pub use clocks::RecognizedBy;
+pub use condense::DESCRIBED_TRACES;
 pub use counters::CounterReport;
 pub use counters::CountersReport;
 pub use cuda::CudaFunction;
@@ -124,9 +126,13 @@ pub use processes::ProcessReport;
 pub use processes::SettingsReport;
 pub use processes::TraceReport;
 pub use ranks::CollectivesReport;
+pub use ranks::HostOutlier;
 pub use ranks::PauseSource;
+pub use ranks::RankFigure;
+pub use ranks::RankOutlier;
 pub use ranks::RankPauses;
 pub use ranks::RankReport;
+pub use ranks::RankSpread;
 pub use ranks::RankedJob;
 pub use ranks::RanksReport;
 pub use ranks::StepEffect;
@@ -199,6 +205,9 @@ pub struct Report {
     /// One entry per trace, in the order of the command line; other members refer to a trace by its
     /// index here.
     pub traces: Vec<TraceReport>,
+    /// Traces that `traces` and all other lists leave out: 0 unless there are more than 128. The
+    /// sums, groups and distributions of the report include them.
+    pub traces_left_out: u64,
     /// Processes that ran the collector, by time stopped, descending; at most 10,000 per trace.
     pub processes: Vec<ProcessReport>,
     /// Pauses by the generation collected, ascending; generations without pauses are omitted.

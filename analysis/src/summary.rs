@@ -138,11 +138,16 @@ impl Analysis {
             overhead: self.overhead(totals.observed_ns),
             totals,
             traces,
+            traces_left_out: 0,
             processes,
             missing,
             gpu_cost: outlook.cost,
             series,
         };
+        let jobs = report.gpu.as_mut().and_then(|gpu| gpu.ranks.as_mut());
+        for job in jobs.into_iter().flat_map(|ranks| &mut ranks.jobs) {
+            job.spread = gpu::ranks::spread::spread(&job.ranks, &report.traces);
+        }
         (report.advice, report.not_advised) = advice::advice(&report, remedies);
         report
     }

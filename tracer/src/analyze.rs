@@ -44,7 +44,11 @@ pub(crate) const LIMIT_EXCEEDED: u8 = 3;
 /// No trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     let (mut analysis, code) = read_all(&config.traces, config.jobs)?;
-    let report = render::report(&mut analysis);
+    let mut report = render::report(&mut analysis);
+    let exceeded = limits::exceeded(&report, &config.fail_if);
+    if config.format == OutputFormat::Json {
+        report.condense();
+    }
     match &config.output {
         Some(path) => {
             let content = |out: &mut dyn io::Write| write(&report, config, out);
@@ -54,7 +58,6 @@ pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
         None => print::unless_closed(show(&report, config))
             .context("cannot write the report to standard output")?,
     }
-    let exceeded = limits::exceeded(&report, &config.fail_if);
     exceeded.iter().for_each(print::message);
     Ok(match exceeded.is_empty() {
         true => code,

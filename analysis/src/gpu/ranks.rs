@@ -9,6 +9,7 @@ mod draft;
 mod groups;
 mod kernels;
 mod pairs;
+pub(crate) mod spread;
 mod summary;
 mod transfers;
 mod victims;

@@ -31,8 +31,11 @@ pub struct UnrelatedRank {
 /// A job and the waits of its ranks for each other.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RankedJob {
-    /// The ranks of the job that are in the traces, ascending.
+    /// The ranks of the job that are in the traces, ascending; if `traces_left_out` is not 0, those
+    /// of the described traces.
     pub ranks: Vec<RankReport>,
+    /// How the figures of the ranks are distributed, over all of them; empty for fewer than eight.
+    pub spread: Vec<RankSpread>,
     /// How many collectives could be matched.
     pub collectives: CollectivesReport,
     /// What the pauses of each rank cost all ranks; `null` if no rank paused.
@@ -102,6 +105,95 @@ pub struct RankReport {
     pub devices: Vec<UsefulBusy>,
 }
 
+/// A figure of each rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RankFigure {
+    /// `paused_ns` of the rank.
+    Paused,
+    /// `peer_wait_ns` of the rank.
+    PeerWait,
+    /// `transfer_ns` of the rank.
+    Transfer,
+    /// `useful_busy_ns`, summed over the devices of the rank.
+    UsefulBusy,
+}
+
+impl RankFigure {
+    /// All figures.
+    pub const ALL: [Self; 4] = [
+        Self::Paused,
+        Self::PeerWait,
+        Self::Transfer,
+        Self::UsefulBusy,
+    ];
+
+    /// The figure of a rank, in ns.
+    #[must_use]
+    pub fn of(self, rank: &RankReport) -> u64 {
+        match self {
+            Self::Paused => rank.paused_ns,
+            Self::PeerWait => rank.peer_wait_ns,
+            Self::Transfer => rank.transfer_ns,
+            Self::UsefulBusy => rank.devices.iter().map(|one| one.useful_busy_ns).sum(),
+        }
+    }
+}
+
+/// The distribution of a figure over the ranks of a job. Percentiles are by nearest rank.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RankSpread {
+    /// The figure.
+    pub figure: RankFigure,
+    /// Smallest value, in ns.
+    pub min_ns: u64,
+    /// 5th percentile, in ns.
+    pub p5_ns: u64,
+    /// Median, in ns.
+    pub p50_ns: u64,
+    /// 95th percentile, in ns.
+    pub p95_ns: u64,
+    /// Greatest value, in ns.
+    pub max_ns: u64,
+    /// Ranks that stand out from the others, the farthest from the median first, at most 16.
+    pub outliers: Vec<RankOutlier>,
+    /// Number of further outliers, which `outliers` leaves out.
+    pub outliers_left_out: u64,
+    /// Hosts whose mean stands out from those of the other hosts, the farthest first, at most 16;
+    /// empty if fewer than eight hosts are known.
+    pub hosts: Vec<HostOutlier>,
+}
+
+/// A rank whose figure differs from those of the others by more than their spread explains.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RankOutlier {
+    /// Number of the rank in its job, from 0.
+    pub rank: u32,
+    /// Index of its trace in `traces`, from 0.
+    pub trace: u64,
+    /// Its host; `null` if unknown.
+    pub host: Option<String>,
+    /// The figure, in ns.
+    pub value_ns: u64,
+    /// Modified z-score: the distance from the median, divided by the median absolute deviation of
+    /// all ranks and multiplied by 0.6745. Outliers have more than 3.5 or less than -3.5 (Iglewicz
+    /// and Hoaglin 1993).
+    pub z: f64,
+}
+
+/// A host whose ranks differ from those of the other hosts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HostOutlier {
+    /// Name of the host.
+    pub host: String,
+    /// Number of its ranks in the traces.
+    pub ranks: u64,
+    /// Mean of the figure over them, in ns.
+    pub mean_ns: u64,
+    /// Modified z-score among the means of all hosts.
+    pub z: f64,
+}
+
 /// Busy time of one device, with and without waiting for other ranks.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct UsefulBusy {
@@ -119,7 +211,8 @@ pub struct RankPauses {
     /// Always inferred: the schedule is rebuilt without pauses; order and the duration of each
     /// collective after its last rank has started are unchanged.
     pub basis: Basis,
-    /// The ranks, in the order of `earlier_ns`.
+    /// The ranks, in the order of `earlier_ns`; if `traces_left_out` is not 0, those of the described
+    /// traces.
     pub victims: Vec<u32>,
     /// The ranks with pauses, the highest cost first.
     pub sources: Vec<PauseSource>,
@@ -141,7 +234,7 @@ pub struct PauseSource {
     pub paused_ns: u64,
     /// How much earlier each rank of `victims` would end, in ns: one row of the victim matrix.
     pub earlier_ns: Vec<i64>,
-    /// Sum of `earlier_ns`: GPU time of the whole job that the pauses cost, in ns.
+    /// Sum of `earlier_ns` over all ranks: GPU time of the whole job that the pauses cost, in ns.
     pub total_ns: i64,
     /// `total_ns` divided by what the pauses cost their own ranks; `null` if that is 0.
     pub amplification_ratio: Option<f64>,

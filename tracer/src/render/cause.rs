@@ -24,7 +24,10 @@ const PAUSES_SHOWN: usize = 10;
 pub(crate) fn cause(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let causes = report.gpu.iter().flat_map(|work| &work.cause);
-    let causes: Vec<&CauseReport> = causes.collect();
+    let mut causes: Vec<&CauseReport> = causes.collect();
+    if causes.len() > PROCESSES_SHOWN {
+        causes.sort_by_key(|cause| std::cmp::Reverse(cause.cost_ns));
+    }
     let several = causes.len() > 1;
     for cause in causes.iter().take(PROCESSES_SHOWN) {
         if several {
@@ -34,7 +37,10 @@ pub(crate) fn cause(report: &Report) -> ReportSection {
     }
     if causes.len() > PROCESSES_SHOWN {
         let others = causes.len() - PROCESSES_SHOWN;
-        let sentence = format!("{} more in the JSON.", counted(others as u64, "process"));
+        let sentence = format!(
+            "and {}, whose pauses cost less (--format json lists more)",
+            counted(others as u64, "other process")
+        );
         lines.extend(paragraph(&sentence));
     }
     let not_replayed = report.gpu.as_ref().and_then(|work| work.not_replayed);

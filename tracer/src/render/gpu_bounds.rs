@@ -84,7 +84,7 @@ fn processes(bounds: &BoundsReport) -> Vec<String> {
     let more = bounds.processes.len().saturating_sub(PROCESSES_SHOWN);
     if more > 0 {
         lines.push(format!(
-            "{INDENT}and {} (--format json lists all)",
+            "{INDENT}and {} (--format json lists more)",
             counted(more as u64, "other process")
         ));
     }

@@ -57,11 +57,11 @@ fn devices(work: &GpuWorkReport) -> Vec<String> {
     lines
 }
 
-/// `and 5 more (--format json lists all)`; `None` if all are shown.
+/// `and 5 more (--format json lists more)`; `None` if all are shown.
 pub(crate) fn more(all: usize, shown: usize) -> Option<String> {
     let more = all.checked_sub(shown).filter(|more| *more > 0)?;
     Some(format!(
-        "{INDENT}and {} more (--format json lists all)",
+        "{INDENT}and {} more (--format json lists more)",
         count(more as u64)
     ))
 }

@@ -164,7 +164,7 @@ fn process(process: &GpuProcessReport) -> String {
 fn legend(report: &Report) -> String {
     let more = match report.gpus.len().saturating_sub(GPUS_SHOWN) {
         0 => String::new(),
-        more => format!("{more} more GPUs are in the JSON. "),
+        more => format!("{more} more GPUs (--format json lists more). "),
     };
     let samples: u64 = report.gpus.iter().map(|gpu| gpu.samples).sum();
     let covered = report.gpus.iter().map(|gpu| gpu.covered_ns).max();

@@ -118,7 +118,7 @@ fn many_traces(report: &Report) -> Vec<String> {
         .checked_sub(TRACES_SHOWN)
         .filter(|more| *more > 0)
     {
-        lines.push(format!("  and {more} more (--format json lists all)"));
+        lines.push(format!("  and {more} more (--format json lists more)"));
     }
     lines
 }
@@ -216,7 +216,7 @@ pub(crate) fn processes(report: &Report) -> ReportSection {
         let rest = report.processes.iter().skip(PROCESSES_SHOWN);
         let stopped = rest.map(|process| process.stopped_ns).sum();
         lines.push(format!(
-            "  and {}, paused for {} in total (--format json lists all)",
+            "  and {}, paused for {} in total (--format json lists more)",
             counted(more as u64, "other process"),
             duration(stopped)
         ));

@@ -12,6 +12,7 @@ use crate::units::percent;
 use crate::units::three_digits;
 use gctrace_analysis::report::CollectivesReport;
 use gctrace_analysis::report::PauseSource;
+use gctrace_analysis::report::RankFigure;
 use gctrace_analysis::report::RankPauses;
 use gctrace_analysis::report::RankReport;
 use gctrace_analysis::report::RankedJob;
@@ -22,6 +23,8 @@ use gctrace_analysis::report::Report;
 const RANKS_SHOWN: usize = 16;
 /// Maximum number of ranks for which the matrix is shown: more columns do not fit.
 const MATRIX_RANKS: usize = 8;
+/// Maximum number of outliers named for a figure.
+const OUTLIERS_SHOWN: usize = 3;
 /// Maximum number of sources of pauses shown.
 const SOURCES_SHOWN: usize = 8;
 
@@ -50,6 +53,10 @@ fn of_job(job: &RankedJob) -> Vec<String> {
     lines.push(String::new());
     lines.extend(waits(&job.ranks));
     lines.extend(paragraph(&legend(job)));
+    if job.ranks.len() > RANKS_SHOWN {
+        lines.push(String::new());
+        lines.extend(spread(job));
+    }
     if let Some(pauses) = &job.pauses {
         lines.push(String::new());
         lines.extend(paragraph(&costliest(pauses)));
@@ -68,6 +75,8 @@ fn of_job(job: &RankedJob) -> Vec<String> {
 const COSTS: &str = "own: how much earlier the rank itself would finish without its pauses; \
     others: sum over all other ranks; ampl.: (own + others) / own; job: the last rank; step: mean \
     step of all ranks as measured and without the pauses. All inferred, by replay of all ranks.";
+const SPREAD: &str = "stand out: ranks with a modified z-score beyond 3.5, by the median and the \
+    median deviation of all ranks; a rank that waits less than the others is one that they wait for.";
 const MATRIX: &str = "Without the pauses of the rank of a row, the rank of a column would finish \
     earlier by (inferred):";
 
@@ -123,7 +132,7 @@ fn warnings(job: &RankedJob) -> Vec<String> {
             "The clock offset of rank {} is ambiguous: collectives are so evenly spaced that other \
              alignments fit as well. Figures that compare it with other ranks may be wrong; annotate \
              steps with torch.profiler's step() to resolve this.",
-            ambiguous.join(", ")
+            listed(&ambiguous)
         ));
     }
     let numbers = job.ranks.iter().map(|rank| rank.rank);
@@ -138,6 +147,70 @@ fn warnings(job: &RankedJob) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// `1, 2, 5 and 9 more`.
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().take(MATRIX_RANKS).cloned();
+    let shown = shown.collect::<Vec<String>>().join(", ");
+    match names.len().saturating_sub(MATRIX_RANKS) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Of more ranks than are listed: how their figures are distributed, and which stand out.
+fn spread(job: &RankedJob) -> Vec<String> {
+    let name = |figure| match figure {
+        RankFigure::Paused => "paused",
+        RankFigure::PeerWait => "peer wait",
+        RankFigure::Transfer => "transfer",
+        RankFigure::UsefulBusy => "useful busy",
+    };
+    let head = [
+        "min",
+        "p5",
+        "p50",
+        "p95",
+        "max",
+        "of all ranks",
+        "stand out",
+    ];
+    let mut table = TextTable::new(&head, &[5, 6]);
+    for own in &job.spread {
+        let outliers = own.outliers.iter().map(|rank| match &rank.host {
+            Some(host) => format!("{} ({host})", rank.rank),
+            None => rank.rank.to_string(),
+        });
+        let all = own.outliers.len() as u64 + own.outliers_left_out;
+        let shown: Vec<String> = outliers.take(OUTLIERS_SHOWN).collect();
+        let outliers = match all.saturating_sub(shown.len() as u64) {
+            0 if shown.is_empty() => "-".to_owned(),
+            0 => shown.join(", "),
+            more => format!("{} and {more} more", shown.join(", ")),
+        };
+        let mut row: Vec<String> = [own.min_ns, own.p5_ns, own.p50_ns, own.p95_ns, own.max_ns]
+            .into_iter()
+            .map(duration)
+            .collect();
+        row.extend([name(own.figure).to_owned(), outliers]);
+        table.row(row);
+    }
+    let mut lines = table.lines();
+    for own in &job.spread {
+        for host in &own.hosts {
+            lines.extend(paragraph(&format!(
+                "Host {}: {} of {} on average over {}, unlike the other hosts (z {:.1}).",
+                host.host,
+                duration(host.mean_ns),
+                name(own.figure),
+                counted(host.ranks, "rank"),
+                host.z
+            )));
+        }
+    }
+    lines.extend(paragraph(SPREAD));
+    lines
 }
 
 /// Per rank: the time it waited for others, and how often others waited for it.
@@ -187,7 +260,7 @@ fn useful(rank: &RankReport) -> String {
 fn legend(job: &RankedJob) -> String {
     let more = match job.ranks.len().saturating_sub(RANKS_SHOWN) {
         0 => String::new(),
-        more => format!("{more} more ranks are in the JSON. "),
+        more => format!("{more} more ranks (--format json lists more). "),
     };
     let undecided = match job.collectives.last_undecided {
         0 => String::new(),

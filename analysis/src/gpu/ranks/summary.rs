@@ -58,6 +58,8 @@ fn ranked(ranks: &RankJob, job: &ReplayJob<'_>, replays: &JobReplays) -> RankedJ
     let on_all_ranks = ranks.collectives.iter();
     let on_all_ranks = on_all_ranks.filter(|one| one.members.len() == everybody);
     RankedJob {
+        // With the hosts, which timelines do not know (`Analysis::report`).
+        spread: Vec::new(),
         collectives: CollectivesReport {
             matched: ranks.collectives.len() as u64,
             on_all_ranks: on_all_ranks.count() as u64,

@@ -130,7 +130,7 @@ fn of_many_ranks_the_costliest_are_shown() {
         "{section}"
     );
     assert!(
-        section.contains("4 more ranks are in the JSON."),
+        section.contains("4 more ranks (--format json lists more)."),
         "{section}"
     );
     let first = section.lines().find(|line| line.contains("30.0 ms"));

@@ -1,0 +1,167 @@
+//! How the figures of a job's ranks are distributed, and which ranks and hosts stand out.
+//! Owns the rule for outliers.
+
+use crate::report::HostOutlier;
+use crate::report::RankFigure;
+use crate::report::RankOutlier;
+use crate::report::RankReport;
+use crate::report::RankSpread;
+use crate::report::TraceReport;
+use std::collections::BTreeMap;
+
+/// Ranks, and hosts, from which on some can stand out from the others.
+const ENOUGH: usize = 8;
+
+/// A value whose modified z-score is greater is an outlier (Iglewicz and Hoaglin, How to Detect and
+/// Handle Outliers, 1993).
+const CUTOFF: f64 = 3.5;
+
+/// Outliers listed for each figure.
+const OUTLIERS: usize = 16;
+
+/// The distribution of each figure over the ranks of a job; empty for fewer than eight.
+pub(crate) fn spread(ranks: &[RankReport], traces: &[TraceReport]) -> Vec<RankSpread> {
+    if ranks.len() < ENOUGH {
+        return Vec::new();
+    }
+    RankFigure::ALL
+        .iter()
+        .map(|figure| of_figure(*figure, ranks, traces))
+        .collect()
+}
+
+fn of_figure(figure: RankFigure, ranks: &[RankReport], traces: &[TraceReport]) -> RankSpread {
+    let host = |rank: &RankReport| {
+        let trace = traces.get(usize::try_from(rank.trace).ok()?)?;
+        trace.host.as_deref()
+    };
+    let values: Vec<u64> = ranks.iter().map(|rank| figure.of(rank)).collect();
+    let mut sorted = values.clone();
+    sorted.sort_unstable();
+    let outliers = outliers(values.iter().map(|value| *value as f64));
+    let mut hosts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (rank, value) in ranks.iter().zip(&values) {
+        if let Some(host) = host(rank) {
+            let (count, sum) = hosts.entry(host).or_default();
+            *count += 1;
+            *sum = sum.saturating_add(*value);
+        }
+    }
+    let of_hosts: Vec<(&str, u64, u64)> = hosts
+        .into_iter()
+        .map(|(host, (count, sum))| (host, count, sum / count.max(1)))
+        .collect();
+    let slow_hosts = match of_hosts.len() < ENOUGH {
+        true => Vec::new(),
+        false => self::outliers(of_hosts.iter().map(|(_, _, mean)| *mean as f64)),
+    };
+    RankSpread {
+        figure,
+        min_ns: sorted.first().copied().unwrap_or(0),
+        p5_ns: percentile(&sorted, 5),
+        p50_ns: percentile(&sorted, 50),
+        p95_ns: percentile(&sorted, 95),
+        max_ns: sorted.last().copied().unwrap_or(0),
+        outliers_left_out: outliers.len().saturating_sub(OUTLIERS) as u64,
+        outliers: outliers
+            .iter()
+            .take(OUTLIERS)
+            .filter_map(|(index, z)| {
+                let rank = ranks.get(*index)?;
+                Some(RankOutlier {
+                    rank: rank.rank,
+                    trace: rank.trace,
+                    host: host(rank).map(str::to_owned),
+                    value_ns: figure.of(rank),
+                    z: *z,
+                })
+            })
+            .collect(),
+        hosts: slow_hosts
+            .iter()
+            .take(OUTLIERS)
+            .filter_map(|(index, z)| {
+                let (host, ranks, mean_ns) = of_hosts.get(*index)?;
+                Some(HostOutlier {
+                    host: (*host).to_owned(),
+                    ranks: *ranks,
+                    mean_ns: *mean_ns,
+                    z: *z,
+                })
+            })
+            .collect(),
+    }
+}
+
+/// By nearest rank.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let place = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(place - 1).copied().unwrap_or(0)
+}
+
+/// Places and modified z-scores of the outliers, the greatest first.
+///
+/// The score is 0.6745 (x - median) / MAD. Where more than half of all values are equal the MAD,
+/// their median absolute deviation, is 0, and the score is (x - median) / (1.2533 mean absolute
+/// deviation) (Iglewicz and Hoaglin).
+fn outliers(values: impl Iterator<Item = f64>) -> Vec<(usize, f64)> {
+    let values: Vec<f64> = values.collect();
+    let Some(center) = median(&values) else {
+        return Vec::new();
+    };
+    let distances: Vec<f64> = values.iter().map(|value| (value - center).abs()).collect();
+    let scale = match median(&distances) {
+        Some(mad) if mad > 0.0 => mad / 0.6745,
+        _ => 1.2533 * distances.iter().sum::<f64>() / distances.len() as f64,
+    };
+    if scale <= 0.0 {
+        return Vec::new();
+    }
+    let scores = values.iter().map(|value| (value - center) / scale);
+    let mut found: Vec<(usize, f64)> = scores
+        .enumerate()
+        .filter(|(_, z)| z.abs() > CUTOFF)
+        .collect();
+    found.sort_by(|(_, one), (_, other)| other.abs().total_cmp(&one.abs()));
+    found
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get((sorted.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outliers_of_iglewicz_and_hoaglin() {
+        // Their example: the mean and the standard deviation of these hide both of the last two.
+        let values = [2.1, 2.6, 2.4, 2.5, 2.3, 2.1, 2.3, 2.6, 8.2, 8.3];
+        let found = outliers(values.into_iter());
+        let places: Vec<usize> = found.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, [9, 8]);
+        assert!(found.iter().all(|(_, z)| *z > CUTOFF));
+    }
+
+    #[test]
+    fn equal_values_have_no_outliers_and_one_among_them_is_one() {
+        assert_eq!(outliers([1.0; 20].into_iter()), []);
+        assert_eq!(outliers(std::iter::empty()), []);
+        let one = (0..20).map(|place| if place == 7 { 5.0 } else { 1.0 });
+        assert!(matches!(outliers(one).as_slice(), [(7, _)]));
+    }
+
+    #[test]
+    fn percentiles_are_values() {
+        let sorted: Vec<u64> = (1..=100).collect();
+        assert_eq!(percentile(&sorted, 5), 5);
+        assert_eq!(percentile(&sorted, 50), 50);
+        assert_eq!(percentile(&[7], 95), 7);
+        assert_eq!(percentile(&[], 95), 0);
+    }
+}

@@ -1,0 +1,162 @@
+//! Reports of many traces: which of them are described one by one, and what refers to them.
+//! Owns the choice. Sums and distributions are made before, of all traces.
+
+use super::Report;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+/// The most traces that a condensed report describes. With a device and a step table each takes
+/// some 30 kB of JSON, so all of them less than 5 MB.
+pub const DESCRIBED_TRACES: usize = 128;
+
+impl Report {
+    /// Leaves out what the report says about single traces, except for the [`DESCRIBED_TRACES`]
+    /// that explain the most: those with one of the longest pauses or gaps, with a rank or host that
+    /// stands out, damaged ones, and then those whose pauses cost the most. Indices of traces are
+    /// those of the shorter list. Does nothing if there are no more.
+    ///
+    /// The tables of `gctrace export --format parquet` have all.
+    pub fn condense(&mut self) {
+        if self.traces.len() <= DESCRIBED_TRACES {
+            return;
+        }
+        let kept = self.telling();
+        let index: BTreeMap<usize, usize> = kept
+            .iter()
+            .enumerate()
+            .map(|(new, old)| (*old, new))
+            .collect();
+        self.traces_left_out = (self.traces.len() - kept.len()) as u64;
+        let mut old = 0..;
+        self.traces
+            .retain(|_| old.next().is_some_and(|old| index.contains_key(&old)));
+        self.renumber(&index);
+    }
+
+    /// The traces to describe, ascending.
+    fn telling(&self) -> BTreeSet<usize> {
+        let gpu = self.gpu.as_ref();
+        let jobs = || gpu.and_then(|gpu| gpu.ranks.as_ref()).into_iter();
+        let jobs = || jobs().flat_map(|ranks| &ranks.jobs);
+        let gaps = gpu.and_then(|gpu| gpu.gaps.as_ref());
+        let outliers = jobs().flat_map(|job| &job.spread);
+        let outliers = outliers.flat_map(|spread| &spread.outliers);
+        let damaged = self.traces.iter().enumerate().filter(|(_, trace)| {
+            trace.damage.is_some() || trace.cut_at.is_some() || trace.lost > 0
+        });
+        let paused = self.traces.iter().enumerate();
+        let mut costs: BTreeMap<usize, (u64, u64)> = paused
+            .map(|(index, trace)| (index, (0, trace.pauses.time_ns)))
+            .collect();
+        for cause in gpu.into_iter().flat_map(|gpu| &gpu.cause) {
+            if let Some((cost_ns, _)) = costs.get_mut(&cause.trace) {
+                *cost_ns = (*cost_ns).max(cause.cost_ns);
+            }
+        }
+        let mut costly: Vec<(usize, (u64, u64))> = costs.into_iter().collect();
+        costly.sort_by_key(|(index, cost)| (Reverse(*cost), *index));
+        let longest = self.worst.iter().map(|pause| pause.trace);
+        let in_order = longest
+            .chain(self.phases.iter().map(|phases| phases.trace))
+            .chain(
+                gaps.into_iter()
+                    .flat_map(|gaps| &gaps.longest)
+                    .map(|gap| gap.id.trace),
+            )
+            .chain(outliers.filter_map(|rank| usize::try_from(rank.trace).ok()))
+            .chain(damaged.map(|(index, _)| index).take(DESCRIBED_TRACES / 4))
+            .chain(costly.into_iter().map(|(index, _)| index));
+        let mut kept = BTreeSet::new();
+        for index in in_order {
+            if kept.len() == DESCRIBED_TRACES {
+                break;
+            }
+            kept.insert(index);
+        }
+        kept
+    }
+
+    /// Keeps what is about traces of `index`, from old to new numbers.
+    fn renumber(&mut self, index: &BTreeMap<usize, usize>) {
+        let known = |trace: &mut usize| match index.get(trace) {
+            Some(new) => {
+                *trace = *new;
+                true
+            }
+            None => false,
+        };
+        let known_rank = |trace: &mut u64| {
+            let new = usize::try_from(*trace).ok().and_then(|old| index.get(&old));
+            match new {
+                Some(new) => {
+                    *trace = *new as u64;
+                    true
+                }
+                None => false,
+            }
+        };
+        self.processes.retain_mut(|own| known(&mut own.trace));
+        self.worst.retain_mut(|own| known(&mut own.trace));
+        self.gpus.retain_mut(|own| known(&mut own.trace));
+        self.phases = self
+            .phases
+            .take()
+            .and_then(|mut own| known(&mut own.trace).then_some(own));
+        if let Some(bounds) = &mut self.gpu_bounds {
+            bounds.processes.retain_mut(|own| known(&mut own.trace));
+        }
+        if let Some(cuda) = &mut self.cuda {
+            cuda.memory.retain_mut(|own| known(&mut own.trace));
+        }
+        if let Some(steps) = &mut self.steps {
+            let before = steps.processes.len();
+            steps.processes.retain_mut(|own| known(&mut own.trace));
+            steps.processes_left_out += (before - steps.processes.len()) as u64;
+        }
+        let Some(gpu) = &mut self.gpu else {
+            return;
+        };
+        gpu.devices.retain_mut(|own| known(&mut own.id.trace));
+        gpu.cause.retain_mut(|own| known(&mut own.trace));
+        gpu.clocks
+            .retain_mut(|own| known(&mut own.trace) && known(&mut own.gc_trace));
+        gpu.not_merged.retain_mut(|own| known(&mut own.trace));
+        if let Some(gaps) = &mut gpu.gaps {
+            gaps.devices.retain_mut(|own| known(&mut own.id.trace));
+            gaps.longest.retain_mut(|own| known(&mut own.id.trace));
+        }
+        if let Some(launching) = &mut gpu.launching {
+            launching.devices.retain_mut(|own| known(&mut own.id.trace));
+        }
+        let Some(ranks) = &mut gpu.ranks else {
+            return;
+        };
+        ranks.unrelated.retain_mut(|own| known_rank(&mut own.trace));
+        for job in &mut ranks.jobs {
+            job.ranks.retain_mut(|own| known_rank(&mut own.trace));
+            for spread in &mut job.spread {
+                let before = spread.outliers.len();
+                spread.outliers.retain_mut(|own| known_rank(&mut own.trace));
+                spread.outliers_left_out += (before - spread.outliers.len()) as u64;
+            }
+            let described: BTreeSet<u32> = job.ranks.iter().map(|own| own.rank).collect();
+            let Some(pauses) = &mut job.pauses else {
+                continue;
+            };
+            let columns: Vec<bool> = pauses
+                .victims
+                .iter()
+                .map(|rank| described.contains(rank))
+                .collect();
+            let keep = |row: &mut Vec<i64>| {
+                let mut column = columns.iter();
+                row.retain(|_| column.next().copied().unwrap_or(false));
+            };
+            pauses.victims.retain(|rank| described.contains(rank));
+            for source in pauses.sources.iter_mut().chain([&mut pauses.all]) {
+                keep(&mut source.earlier_ns);
+            }
+        }
+    }
+}

@@ -54,13 +54,15 @@ struct Slot {
 }
 
 impl Slot {
-    const EMPTY: Self = Self {
-        block: AtomicUsize::new(0),
-        line: AtomicU32::new(0),
-    };
+    const fn empty() -> Self {
+        Self {
+            block: AtomicUsize::new(0),
+            line: AtomicU32::new(0),
+        }
+    }
 }
 
-static SLOT: [Slot; SLOTS] = [const { Slot::EMPTY }; SLOTS];
+static SLOT: [Slot; SLOTS] = [const { Slot::empty() }; SLOTS];
 
 /// A bit per slot: it has a block.
 static USED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];

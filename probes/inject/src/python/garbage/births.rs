@@ -202,7 +202,7 @@ fn sampler() -> Option<MutexGuard<'static, Sampler>> {
 }
 
 /// The line at which the block at this address was allocated, if it is one of the sample: a number
-/// for [`line`].
+/// for [`line()`].
 #[inline]
 pub(super) fn birth(block: usize) -> Option<u32> {
     let at = slot_of(block);

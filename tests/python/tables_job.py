@@ -15,6 +15,8 @@ import random
 import sys
 
 US, MS = 1_000, 1_000_000
+# Time that examining the garbage of a full collection takes, part of the pause.
+EXAMINING = 1_500
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 FRAMES = [
     (1, None, "<module>", "train.py", 40),
@@ -66,7 +68,7 @@ def pause(chance, rank, step):
     freed = chance.randint(0, 500) if full else 0
     if full:
         kinds = [{"kind": 1, "objects": freed, "bytes": freed * 64}]
-        rank.event("M", "gctrace_garbage", start + 20 * US, args={"objects": freed, "kinds": kinds, "cost_ns": 1500})
+        rank.event("M", "gctrace_garbage", start + 20 * US, args={"objects": freed, "kinds": kinds, "cost_ns": EXAMINING})
     args = {"reason": "automatic", "generation": 2 if full else 0, "collected": freed, "uncollectable": 0}
     args |= {"cpu_ns": length - 7 * US, "young_count": 700 + step, "heap_objects": 100_000 + step}
     rank.event("X", f"gc gen{args['generation']}", start, rank.host, "gc", args, sf=chance.choice([2, 3]))

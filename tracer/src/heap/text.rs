@@ -118,7 +118,7 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
     let generations = show.types.iter().any(|row| row.generations != [0; 3]);
     let frozen = show.types.iter().any(|row| row.frozen > 0);
     let garbage = show.types.iter().any(|row| row.garbage.objects > 0);
-    let mut head = vec!["type", "objects", "bytes"];
+    let mut head = vec!["objects", "bytes"];
     head.extend(
         generations
             .then_some(["gen 0", "gen 1", "gen 2"])
@@ -128,13 +128,10 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
     head.push("untracked");
     head.extend(frozen.then_some("frozen"));
     head.extend(garbage.then_some("garbage"));
-    let mut table = TextTable::new(&head, &[0]);
+    head.push("type");
+    let mut table = TextTable::new(&head, &[head.len() - 1]);
     for row in &show.types {
-        let mut cells = vec![
-            row.type_name.clone(),
-            count(row.all.objects),
-            bytes(row.all.bytes),
-        ];
+        let mut cells = vec![count(row.all.objects), bytes(row.all.bytes)];
         if generations {
             cells.extend(row.generations.map(count));
         }
@@ -145,6 +142,7 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
         if garbage {
             cells.push(count(row.garbage.objects));
         }
+        cells.push(row.type_name.clone());
         table.row(cells);
     }
     let mut lines = bold_head(table.lines(), style);
@@ -311,20 +309,20 @@ fn diff(diff: &DiffAnswer, style: Style) -> Vec<String> {
     );
     let mut lines = wrap(&text, "", "");
     lines.push(String::new());
-    let mut head = vec!["type"];
-    head.extend(names);
-    head.extend(["born", "bytes born", "gone"]);
-    let mut table = TextTable::new(&head, &[0]);
+    let mut head = names.to_vec();
+    head.extend(["born", "bytes born", "gone", "type"]);
+    let mut table = TextTable::new(&head, &[head.len() - 1]);
     for row in &diff.types {
         if row.born.objects + row.gone.objects == 0 {
             continue;
         }
-        let mut cells = vec![row.type_name.clone()];
-        cells.extend(row.heaps.iter().map(|heap| count(heap.objects)));
+        let heaps = row.heaps.iter().map(|heap| count(heap.objects));
+        let mut cells: Vec<String> = heaps.collect();
         cells.extend([
             count(row.born.objects),
             bytes(row.born.bytes),
             count(row.gone.objects),
+            row.type_name.clone(),
         ]);
         table.row(cells);
     }

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Opens an exported heap with the code of Chrome's own DevTools, in headless Chromium.
+"""Opens an exported heap with the code of Chrome's own DevTools, in headless Chromium, or with memlab.
 
-    scripts/heapsnapshot-devtools.py FILE.heapsnapshot [FILE.gcheap] [--screenshot PNG] [--gctrace PROGRAM]
+    scripts/heapsnapshot-readers.py FILE.heapsnapshot [FILE.gcheap] [--screenshot PNG] [--gctrace PROGRAM]
+    scripts/heapsnapshot-readers.py FILE.heapsnapshot [FILE.gcheap] --memlab FOLDER [--gctrace PROGRAM]
 
 Chromium serves the DevTools it ships with on its debugging port. This loads their heap snapshot
 worker from there, gives it the file as the Memory panel does, and prints what it found. With the
 heap that the file was made from, retained sizes are compared with those of
 `gctrace heap dominators`. With --screenshot the panel itself opens the file.
 
-Needs chromium (Debian: apt-get install chromium). Standard library only. Exit code: 1 if DevTools
-cannot read the file or differs.
+Needs chromium (Debian: apt-get install chromium), or node and memlab in FOLDER (cd FOLDER; npm install
+--ignore-scripts memlab: the browser that it would download is not needed). Standard library only.
+Exit code: 1 if the reader cannot read the file or differs.
 """
 
 import argparse
@@ -56,6 +58,29 @@ LOAD = """(async () => {
   return {nodes: snapshot.nodeCount, edges: names, total: snapshot.totalSize, unreachable,
           classes: classes.slice(0, 12), retained};
 })()"""
+
+# The same of memlab, whose retained sizes are computed by its own code.
+MEMLAB = """
+const {getFullHeapFromFile} = require('@memlab/heap-analysis');
+getFullHeapFromFile(process.argv[1]).then(heap => {
+  const retained = {}, names = {}, classes = {};
+  let nodes = 0, total = 0, unreachable = 0;
+  heap.nodes.forEach(node => {
+    nodes++;
+    total += node.self_size;
+    retained[node.id] = node.retainedSize;
+    if (!node.pathEdge && !node.dominatorNode) unreachable++;
+    const own = classes[node.name] ??= {name: node.name, count: 0, self: 0, retained: 0};
+    own.count++;
+    own.self += node.self_size;
+    own.retained = Math.max(own.retained, node.retainedSize);
+  });
+  heap.edges.forEach(edge => { names[edge.type] = (names[edge.type] ?? 0) + 1; });
+  const all = Object.values(classes).sort((a, b) => b.self - a.self);
+  const found = {nodes, edges: names, total, unreachable, classes: all.slice(0, 12), retained};
+  require('fs').writeFileSync(process.argv[2], JSON.stringify(found));
+});
+"""
 
 
 class Page:
@@ -139,7 +164,7 @@ def started(folder):
 
 
 def compare(found, heap, gctrace):
-    """Differences between DevTools' retained sizes and gctrace's."""
+    """Differences between the reader's retained sizes and gctrace's."""
     answer = json.loads(subprocess.run(
         [gctrace, "heap", "dominators", "-n", "1000000", "--json", heap],
         check=True, stdout=subprocess.PIPE).stdout)
@@ -149,7 +174,7 @@ def compare(found, heap, gctrace):
     rows = answer["dominators"]["largest"] + answer["dominators"]["suspects"]
     wanted = sorted(row["retained"]["bytes"] for row in rows)
     known = sorted(found["retained"].values())
-    # Retained sizes as multisets: each of gctrace's must be one of DevTools'.
+    # Retained sizes as multisets: each of gctrace's must be one of the reader's.
     missing, at = [], 0
     for size in wanted:
         while at < len(known) and known[at] < size:
@@ -157,7 +182,7 @@ def compare(found, heap, gctrace):
         if at == len(known) or known[at] != size:
             missing.append(size)
     total = snapshot["heaps"][0]["bytes"]
-    print("%d retained sizes of gctrace, %d not among DevTools'; bytes %d and %d" % (
+    print("%d retained sizes of gctrace, %d not among the reader's; bytes %d and %d" % (
         len(wanted), len(missing), total, found["total"]))
     return bool(missing) or total != found["total"]
 
@@ -185,30 +210,46 @@ def panel(port, file, picture):
     pathlib.Path(picture).write_bytes(base64.b64decode(shot))
 
 
+def read_by_memlab(folder, file):
+    """What memlab finds in the file."""
+    with tempfile.TemporaryDirectory() as results:
+        answer = pathlib.Path(results) / "found.json"
+        subprocess.run(["node", "-e", MEMLAB, os.path.abspath(file), answer],
+                       cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        return json.loads(answer.read_text())
+
+
+def report(found, options):
+    """Prints what a reader found; 1 if it differs from the heap."""
+    print("nodes %(nodes)d, edges %(edges)s, bytes %(total)d, unreachable %(unreachable)d" % found)
+    for own in found["classes"]:
+        print("  %(count)8d  %(self)12d  %(retained)12d  %(name)s" % own)
+    return int(compare(found, options.heap, options.gctrace) if options.heap else False)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file")
     parser.add_argument("heap", nargs="?")
     parser.add_argument("--screenshot")
     parser.add_argument("--gctrace", default="gctrace")
+    parser.add_argument("--memlab", metavar="FOLDER", type=pathlib.Path)
     options = parser.parse_args()
+    if options.memlab:
+        return report(read_by_memlab(options.memlab, options.file), options)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         process, port = started(folder)
         try:
             page = open_page(port, "http://127.0.0.1:%d/devtools/inspector.html" % port)
             time.sleep(2)
             hand_over(page, options.file)
-            found = page.value(LOAD)
-            print("nodes %(nodes)d, edges %(edges)s, bytes %(total)d, unreachable %(unreachable)d" % found)
-            for own in found["classes"]:
-                print("  %(count)8d  %(self)12d  %(retained)12d  %(name)s" % own)
-            differs = compare(found, options.heap, options.gctrace) if options.heap else False
+            differs = report(page.value(LOAD), options)
             if options.screenshot:
                 panel(port, options.file, options.screenshot)
         finally:
             process.kill()
             process.wait()
-    return 1 if differs else 0
+    return differs
 
 
 if __name__ == "__main__":

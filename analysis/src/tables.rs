@@ -1,6 +1,7 @@
 //! Traces as tables, in Parquet files for DuckDB, polars, pandas and the like.
 //!
-//! Owns when rows are written: those of a trace when it ends, or before, if there are very many.
+//! Owns when rows are written: those of a trace when it ends, or before if there are very many, or
+//! with those of the next if there are few.
 //! What is kept beyond is little: sums of processes, and the kernels of collectives, which the clocks
 //! of ranks are related by when all traces were read. `columns.rs` has the schema, `rows.rs` the
 //! contents of most tables, `ranks.rs` of those over all traces, `file.rs` the format.
@@ -138,7 +139,7 @@ impl<W: Write + Send> TraceTables<W> {
         self.analysis.end_trace(ending, damage);
         let timelines = std::mem::take(&mut self.analysis.timelines);
         if is_empty {
-            self.files.iter_mut().for_each(TableFile::clear);
+            self.files.iter_mut().for_each(TableFile::drop_trace);
             return Ok(());
         }
         for timeline in timelines {
@@ -152,7 +153,7 @@ impl<W: Write + Send> TraceTables<W> {
                 reduced: reduced(&timeline),
             });
         }
-        self.files.iter_mut().try_for_each(TableFile::end_row_group)
+        self.files.iter_mut().try_for_each(TableFile::end_trace)
     }
 
     /// Whether the trace being read contains a collection or GPU work, or is one of gctrace's; after
@@ -190,11 +191,9 @@ impl<W: Write + Send> TraceTables<W> {
                     return self.write_pauses();
                 }
             }
-            Record::CudaCall(call) => {
-                if !current.layers.contains_key(&*call.function) {
-                    let function = call.function.clone().into_owned();
-                    current.layers.insert(function, call.layer);
-                }
+            Record::CudaCall(call) if !current.layers.contains_key(&*call.function) => {
+                let function = call.function.clone().into_owned();
+                current.layers.insert(function, call.layer);
             }
             Record::ObjectKind(kind) => {
                 current.kinds.insert((kind.pid, kind.id), kind.clone());

@@ -125,8 +125,9 @@ def check_types(folder):
             assert field.name != "ts_ns" or not field.nullable, (table, field)
         for group in range(file.num_row_groups):
             if "ts_ns" in file.schema_arrow.names:
-                times = file.read_row_group(group, ["ts_ns"])["ts_ns"].to_pylist()
-                assert times == sorted(times), (table, group)
+                columns = file.read_row_group(group, ["trace", "ts_ns"])
+                keys = list(zip(*(columns[name].to_pylist() for name in ("trace", "ts_ns"))))
+                assert keys == sorted(keys), (table, group)
             chunk = file.metadata.row_group(group).column(file.schema_arrow.names.index("trace"))
             assert chunk.compression == "ZSTD", table
         names = file.schema_arrow.names

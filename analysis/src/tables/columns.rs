@@ -81,7 +81,7 @@ pub(super) struct Column {
 /// What a column contains. Only [`ColumnKind::Time`] and [`ColumnKind::Trace`] have no nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnKind {
-    /// Nanoseconds, never null; rows are sorted by the first such column.
+    /// Nanoseconds, never null; rows of a trace are sorted by the first such column.
     Time,
     /// The index of a trace, never null.
     Trace,

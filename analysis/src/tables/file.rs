@@ -20,6 +20,7 @@ use parquet::data_type::DataType;
 use parquet::data_type::Int64Type;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
+use parquet::file::properties::EnabledStatistics;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedColumnWriter;
 use parquet::file::writer::SerializedFileWriter;
@@ -32,6 +33,9 @@ use std::sync::Arc;
 /// Largest number of rows of a row group: about 25 MB of memory for the widest table, and enough
 /// row groups for the threads of a reader (DuckDB's own have 122,880 rows).
 pub(super) const ROWS: usize = 1 << 18;
+/// Fewer rows than these share a row group with those of the next trace: the description of a row
+/// group takes some 100 bytes per column.
+const FEW_ROWS: usize = ROWS / 16;
 /// Level of zstd's compression: beyond it files hardly shrink.
 const ZSTD_LEVEL: i32 = 6;
 
@@ -80,6 +84,8 @@ pub(super) struct TableFile<W: Write + Send> {
     out: SerializedFileWriter<W>,
     columns: Vec<Values>,
     rows: usize,
+    /// Of these, rows of earlier traces.
+    earlier_rows: usize,
     texts: Vec<ByteArray>,
     text_indices: HashMap<String, usize>,
 }
@@ -96,6 +102,7 @@ impl<W: Write + Send> TableFile<W> {
             out: create().map_err(|source| TableError { table, source })?,
             columns: columns.map(|column| Values::new(column.kind)).collect(),
             rows: 0,
+            earlier_rows: 0,
             texts: Vec::new(),
             text_indices: HashMap::new(),
         })
@@ -131,21 +138,32 @@ impl<W: Write + Send> TableFile<W> {
         }
     }
 
-    /// Drops the rows that are not written yet.
-    pub(super) fn clear(&mut self) {
-        self.columns.iter_mut().for_each(Values::clear);
-        self.rows = 0;
-        self.texts.clear();
-        self.text_indices.clear();
+    /// Drops the rows of the trace that ends, as far as they are not written yet.
+    pub(super) fn drop_trace(&mut self) {
+        let rows = self.earlier_rows;
+        self.columns.iter_mut().for_each(|one| one.truncate(rows));
+        self.rows = rows;
     }
 
-    /// Writes the rows so far as a row group, sorted by time; nothing if there are none.
-    pub(super) fn end_row_group(&mut self) -> Result<(), TableError> {
+    /// Ends a trace: its rows become a row group unless they are few.
+    pub(super) fn end_trace(&mut self) -> Result<(), TableError> {
+        if self.rows >= FEW_ROWS {
+            self.end_row_group()?;
+        }
+        self.earlier_rows = self.rows;
+        Ok(())
+    }
+
+    /// Writes the rows so far as a row group, sorted by trace and time; nothing if there are none.
+    fn end_row_group(&mut self) -> Result<(), TableError> {
         if self.rows > 0 {
             let table = self.table;
             self.write()
                 .map_err(|source| TableError { table, source })?;
-            self.clear();
+            self.earlier_rows = 0;
+            self.drop_trace();
+            self.texts.clear();
+            self.text_indices.clear();
         }
         Ok(())
     }
@@ -177,14 +195,18 @@ impl<W: Write + Send> TableFile<W> {
         Ok(())
     }
 
-    /// The rows by the first column with a time.
+    /// The rows by trace and the first column with a time, if there is one.
     fn order(&self) -> Vec<usize> {
+        let numbers = |kind: ColumnKind| {
+            let mut columns = self.table.columns().iter().zip(&self.columns);
+            match columns.find(|(column, _)| column.kind == kind) {
+                Some((_, Values::Numbers(numbers))) => numbers.as_slice(),
+                _ => &[],
+            }
+        };
+        let (traces, times) = (numbers(ColumnKind::Trace), numbers(ColumnKind::Time));
         let mut order: Vec<usize> = (0..self.rows).collect();
-        let mut columns = self.table.columns().iter().zip(&self.columns);
-        let times = columns.find(|(column, _)| column.kind == ColumnKind::Time);
-        if let Some((_, Values::Numbers(times))) = times {
-            order.sort_by_key(|row| times.get(*row).copied());
-        }
+        order.sort_by_key(|row| (traces.get(*row).copied(), times.get(*row).copied()));
         order
     }
 
@@ -216,11 +238,11 @@ impl Values {
         }
     }
 
-    fn clear(&mut self) {
+    fn truncate(&mut self, rows: usize) {
         match self {
-            Self::Numbers(values) => values.clear(),
-            Self::Texts(values) => values.clear(),
-            Self::Flags(values) => values.clear(),
+            Self::Numbers(values) => values.truncate(rows),
+            Self::Texts(values) => values.truncate(rows),
+            Self::Flags(values) => values.truncate(rows),
         }
     }
 }
@@ -288,6 +310,9 @@ fn properties(table: Table) -> Result<WriterProperties, ParquetError> {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("gctrace ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(about))
+        // Of row groups: finer ones would take more room than the values of a small table.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?));
     for column in table.columns() {
         if let ColumnKind::Time | ColumnKind::Number = column.kind {

@@ -9,7 +9,6 @@ is the smallest CPU time. Not checked here: that the answers are right (tests/py
 """
 
 import gzip
-import os
 import pathlib
 import re
 import subprocess
@@ -33,11 +32,9 @@ def sizes(name, gctrace, traces, folder):
     plain = [gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in traces]
     # Level 6 is gzip's default.
     compressed = sum(len(gzip.compress(text, 6)) for text in plain)
-    begun = sum(os.times()[2:4])
     subprocess.run([gctrace, "export", "--format", "parquet", *traces, "-o", folder], check=True)
-    spent = sum(os.times()[2:4]) - begun
     tables = sum(path.stat().st_size for path in folder.iterdir())
-    print(f"| {name} | {kb(sum(map(len, plain)))} | {kb(compressed)} | {kb(tables)} | {compressed / tables:.1f} | {spent:.2f} s |")
+    print(f"| {name} | {kb(sum(map(len, plain)))} | {kb(compressed)} | {kb(tables)} | {compressed / tables:.1f} |")
 
 
 def cpu(run):
@@ -65,7 +62,7 @@ def queries(folder):
 def main(gctrace, ranks=32, steps=300):
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
-        print("| trace | json | json.gz | tables | gz / tables | CPU time of the export |\n|---|---|---|---|---|---|")
+        print("| trace | json | json.gz | tables | gz / tables |\n|---|---|---|---|---|")
         for path in sorted((CHECKOUT / "analysis/tests/data/kineto").glob("*_rank*.json.gz")):
             sizes(f"`{path.name.split('.')[0]}`", gctrace, [path], folder / path.stem)
         traces, _ = tables_job.write(folder, int(ranks), int(steps))

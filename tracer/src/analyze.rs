@@ -6,6 +6,9 @@
 mod limits;
 mod progress;
 
+pub(crate) use progress::ReadProgress;
+pub(crate) use progress::TraceProgress;
+
 use crate::args::AnalyzeConfig;
 use crate::args::OutputFormat;
 use crate::files::first_repetition;
@@ -23,8 +26,6 @@ use gctrace_event::read::EventReader;
 use gctrace_event::read::ReadError;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
-use progress::ReadProgress;
-use progress::TraceProgress;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -144,7 +145,7 @@ pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 /// Prints all errors except the last one, which is returned.
-fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
+pub(crate) fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     let last = failures.pop();
     for error in failures {
         print::message(text::chain(&error));
@@ -225,7 +226,10 @@ fn items(
 }
 
 /// The error for a well-formed trace without collections and GPU work.
-fn no_evidence(name: &str, ending: &gctrace_event::read::TraceCompletion) -> anyhow::Error {
+pub(crate) fn no_evidence(
+    name: &str,
+    ending: &gctrace_event::read::TraceCompletion,
+) -> anyhow::Error {
     let place = match (&ending.cut, ending.anomalies.first.first()) {
         (_, Some(anomaly)) => format!("{}: {}", anomaly.position, anomaly.problem),
         (Some(cut), None) => format!("cut off at {cut}"),

@@ -36,7 +36,6 @@ use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use gctrace_event::Record;
 use gctrace_event::StepMarker;
-use gctrace_event::read::ChromeEvent;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
 use std::collections::HashMap;
@@ -152,7 +151,16 @@ impl Analysis {
             DecodedItem::ProcessName { pid, name } => {
                 self.current.process_names.insert(pid, name);
             }
-            DecodedItem::Other(event) => self.add_other(&event),
+            DecodedItem::Other(event) => {
+                if let Some((pid, start_ns, end_ns)) = event.work() {
+                    self.see_work(pid, start_ns, end_ns);
+                }
+            }
+            DecodedItem::Work {
+                pid,
+                start_ns,
+                end_ns,
+            } => self.see_work(pid, start_ns, end_ns),
             DecodedItem::Property(property) => trace.profiler.set(property),
             DecodedItem::Unusable => {}
         }
@@ -212,6 +220,13 @@ impl Analysis {
     #[must_use]
     pub fn has_evidence(&self) -> bool {
         self.traces.last().is_some_and(TraceState::has_evidence)
+    }
+
+    /// Ranks of the traces read so far and of their processes, as far as they are known.
+    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+        let of_traces = self.traces.iter().filter_map(TraceState::rank);
+        let of_processes = self.processes.iter();
+        of_traces.chain(of_processes.filter_map(|process| process.sums.rank()))
     }
 
     /// The GPU work read so far: one timeline for each process that collected or made calls, trace
@@ -406,16 +421,6 @@ impl Analysis {
             _ => return,
         };
         self.see_work(Some(pid), start_ns, end_ns);
-    }
-
-    fn add_other(&mut self, event: &ChromeEvent<'_>) {
-        let timed = matches!(event.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
-        let (true, Some(start)) = (timed, event.ts.us_as_ns()) else {
-            return;
-        };
-        let end = start.saturating_add(event.dur.us_as_ns().unwrap_or(0));
-        let pid = event.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
-        self.see_work(pid, start, end);
     }
 
     /// In traces of other tools, events show how long a process existed, if nothing better does.

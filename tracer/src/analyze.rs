@@ -5,10 +5,16 @@
 
 mod limits;
 mod progress;
+mod summaries;
+
+pub(crate) use progress::ReadProgress;
+pub(crate) use progress::TraceProgress;
 
 use crate::args::AnalyzeConfig;
 use crate::args::OutputFormat;
 use crate::files::first_repetition;
+use crate::files::read_head;
+use crate::files::with_extension;
 use crate::files::write_export;
 use crate::platform::Invoker;
 use crate::print;
@@ -21,10 +27,11 @@ use gctrace_analysis::parallel;
 use gctrace_analysis::report::Report;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::ReadError;
+use gctrace_event::read::TraceCompletion;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
-use progress::ReadProgress;
-use progress::TraceProgress;
+use gctrace_event::summary;
+use gctrace_event::summary::SummaryHeader;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -85,10 +92,10 @@ pub(crate) fn verdict(path: &Path) -> Vec<String> {
         return Vec::new();
     }
     let progress = ReadProgress::new(std::slice::from_ref(&path));
-    let (mut analysis, failure) = read(path, &progress);
+    let mut own = read(path, &progress);
     progress.finish();
-    match failure {
-        None => render::verdict_lines(&render::report(&mut analysis)),
+    match own.failure {
+        None => render::verdict_lines(&render::report(&mut own.analysis)),
         Some(_) => Vec::new(),
     }
 }
@@ -104,15 +111,18 @@ pub(crate) fn read_all(
     jobs: Option<NonZeroUsize>,
 ) -> anyhow::Result<(Analysis, u8)> {
     check_distinct(traces)?;
+    let traces = with_summaries(traces);
     let processors = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let jobs = jobs.unwrap_or_else(processors);
-    let progress = ReadProgress::new(traces);
-    let parts = parallel::map(traces, jobs, |path| read(path, &progress));
+    let progress = ReadProgress::new(&traces);
+    let mut parts = parallel::map(&traces, jobs, |path| read(path, &progress));
     progress.finish();
+    summaries::leave_out_repeated(&mut parts);
+    let missing = summaries::missing_ranks(&parts);
     let mut failures = Vec::new();
-    let parts = parts.into_iter().map(|(part, failure)| {
-        failures.extend(failure);
-        part
+    let parts = parts.into_iter().map(|part| {
+        failures.extend(part.failure);
+        part.analysis
     });
     let analysis = parts.reduce(|mut analysis, part| {
         analysis.append(part);
@@ -120,6 +130,10 @@ pub(crate) fn read_all(
     });
     let mut analysis = analysis.unwrap_or_default();
     analysis.set_threads(jobs);
+    if let Some(missing) = missing {
+        analysis.leave_out(missing.to_string());
+        failures.push(missing);
+    }
     if !analysis.has_evidence() {
         return Err(all_failed(failures));
     }
@@ -147,7 +161,7 @@ pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 /// Prints all errors except the last one, which is returned.
-fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
+pub(crate) fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     let last = failures.pop();
     for error in failures {
         print::message(text::chain(&error));
@@ -183,29 +197,84 @@ fn write(report: &Report, config: &AnalyzeConfig, out: &mut dyn io::Write) -> io
     }
 }
 
-/// Reads one trace. After an error, everything before it counts.
-fn read(path: &Path, progress: &ReadProgress) -> (Analysis, Option<anyhow::Error>) {
-    let mut analysis = Analysis::default();
+/// One trace, or its summary.
+struct ReadTrace {
+    analysis: Analysis,
+    /// Why it could not be read to its end; everything before counts.
+    failure: Option<anyhow::Error>,
+    /// Of a summary.
+    summary: Option<SummaryHeader>,
+}
+
+impl ReadTrace {
+    /// One that counts for nothing in the report, which mentions it.
+    fn left_out(error: anyhow::Error) -> Self {
+        let mut analysis = Analysis::default();
+        analysis.leave_out(error.to_string());
+        Self {
+            analysis,
+            failure: Some(error),
+            summary: None,
+        }
+    }
+}
+
+/// The same, with the summaries in each directory in its place.
+fn with_summaries(traces: &[PathBuf]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for trace in traces {
+        match with_extension(trace, summary::EXTENSION) {
+            // No directory, or one without summaries, which is an error when it is read.
+            none if none.is_empty() => files.push(trace.clone()),
+            own => files.extend(own),
+        }
+    }
+    files
+}
+
+fn read(path: &Path, progress: &ReadProgress) -> ReadTrace {
+    let is_summary = |head: Vec<u8>| summary::is_summary(&head);
+    match read_head(path, SUMMARY_HEAD).is_some_and(is_summary) {
+        true => summaries::read(path, progress).unwrap_or_else(ReadTrace::left_out),
+        false => read_trace(path, progress),
+    }
+}
+
+/// More than the first bytes of a summary.
+const SUMMARY_HEAD: u64 = 64;
+
+fn read_trace(path: &Path, progress: &ReadProgress) -> ReadTrace {
     let input = match TraceInput::open(path) {
         Ok(input) => input,
-        Err(error) => {
-            analysis.leave_out(error.to_string());
-            return (analysis, Some(error.into()));
-        }
+        Err(error) => return ReadTrace::left_out(error.into()),
     };
     let name = input.name().to_owned();
+    let mut analysis = Analysis::default();
     analysis.begin_trace(&name);
     let mut reader = TraceReader::new(EventReader::new(input));
     let failure = items(&mut reader, &mut analysis, &mut progress.trace()).err();
-    let ending = reader.finish();
+    let failure = failure.map(anyhow::Error::from);
+    end(analysis, &name, reader.finish(), failure)
+}
+
+/// Ends the trace; one without anything to report is an error.
+fn end(
+    mut analysis: Analysis,
+    name: &str,
+    ending: TraceCompletion,
+    failure: Option<anyhow::Error>,
+) -> ReadTrace {
     let failure = match failure {
-        Some(error) => Some(error.into()),
-        None if analysis.has_evidence() => None,
-        None => Some(no_evidence(&name, &ending)),
+        None if !analysis.has_evidence() => Some(no_evidence(name, &ending)),
+        failure => failure,
     };
     let damage = failure.as_ref().map(ToString::to_string);
     analysis.end_trace(ending, damage);
-    (analysis, failure)
+    ReadTrace {
+        analysis,
+        failure,
+        summary: None,
+    }
 }
 
 fn items(
@@ -228,7 +297,7 @@ fn items(
 }
 
 /// The error for a well-formed trace without collections and GPU work.
-fn no_evidence(name: &str, ending: &gctrace_event::read::TraceCompletion) -> anyhow::Error {
+pub(crate) fn no_evidence(name: &str, ending: &TraceCompletion) -> anyhow::Error {
     let place = match (&ending.cut, ending.anomalies.first.first()) {
         (_, Some(anomaly)) => format!("{}: {}", anomaly.position, anomaly.problem),
         (Some(cut), None) => format!("cut off at {cut}"),

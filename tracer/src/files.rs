@@ -18,12 +18,15 @@ mod manual;
 #[cfg(target_os = "linux")]
 pub(crate) mod name;
 mod small;
+mod summary;
 #[cfg(not(target_os = "linux"))]
 #[path = "files/elsewhere.rs"]
 mod system;
 #[cfg(target_os = "linux")]
 #[path = "files/linux.rs"]
 mod system;
+#[cfg(feature = "parquet")]
+mod tables;
 #[cfg(target_os = "linux")]
 mod trace;
 
@@ -34,6 +37,11 @@ pub(crate) use log::check_log;
 pub(crate) use manual::write_manual_pages;
 pub(crate) use small::read_head;
 pub(crate) use small::read_small;
+pub(crate) use summary::create_directory;
+pub(crate) use summary::with_extension;
+pub(crate) use summary::write_summary;
+#[cfg(feature = "parquet")]
+pub(crate) use tables::NewTables;
 #[cfg(target_os = "linux")]
 pub(crate) use trace::NewTrace;
 

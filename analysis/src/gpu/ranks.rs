@@ -9,12 +9,16 @@ mod draft;
 mod groups;
 mod kernels;
 mod pairs;
+#[cfg(feature = "parquet")]
+mod reduced;
 pub(crate) mod spread;
 mod summary;
 mod transfers;
 mod victims;
-mod waits;
+pub(crate) mod waits;
 
+#[cfg(feature = "parquet")]
+pub(crate) use reduced::reduced;
 pub use summary::report;
 pub(crate) use summary::report_of;
 

@@ -292,10 +292,12 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         None => " Which cycles: record with --garbage cycles.",
         Some(_) => "",
     };
-    // A cell says nothing about the program: the functions beside it do.
-    let lines = match kind.file {
-        Some(_) => String::new(),
-        None => functions(garbage),
+    // A type may say nothing about the program, as cell: where it was born, or the functions beside
+    // it, do.
+    let lines = match (&kind.file, &kind.births) {
+        (Some(_), _) => String::new(),
+        (None, Some(births)) => format!(", {}", cycles::births(births)),
+        (None, None) => functions(garbage),
     };
     let explanation = cycles::explanation(&kind.type_name)
         .map_or(String::new(), |sentence| format!(" {sentence}"));

@@ -188,6 +188,7 @@ impl GarbageExaminer {
         }?;
         // SAFETY: as above.
         let numbers = unsafe { self.tally.numbers(&mut self.reader, ring) };
+        // SAFETY: as above.
         let births = unsafe { self.tally.births(&mut self.reader, ring) };
         let counts = self.tally.by_kind(&numbers);
         let (tally, budget) = (&self.tally, &mut self.budget);

@@ -61,6 +61,26 @@ fn births_are_labelled_as_sampled() {
 }
 
 #[test]
+fn the_first_screen_names_where_the_most_frequent_kind_was_born() {
+    let run = ClosuresRun {
+        cycles: false,
+        ..ClosuresRun::default()
+    };
+    let mut report = of_records(run, &garbage::with_births(garbage::records(run)));
+    let own = report.processes.iter_mut().map(|own| &mut own.garbage);
+    for garbage in own.chain([&mut report.garbage]).flatten() {
+        garbage.kinds.retain(|kind| kind.births.is_some());
+    }
+    let words: Vec<String> = screen(&report)
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    let text = words.join(" ");
+    let born = "of them torch.Tensor, born at model.py:31 in Model.build (80 of 80 sampled).";
+    assert!(text.contains(born), "{text}");
+}
+
+#[test]
 fn kinds_of_a_part_of_the_collections() {
     let report = of(ClosuresRun {
         every: 4,

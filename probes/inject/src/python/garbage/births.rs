@@ -54,13 +54,15 @@ struct Slot {
 }
 
 impl Slot {
-    const EMPTY: Self = Self {
-        block: AtomicUsize::new(0),
-        line: AtomicU32::new(0),
-    };
+    const fn empty() -> Self {
+        Self {
+            block: AtomicUsize::new(0),
+            line: AtomicU32::new(0),
+        }
+    }
 }
 
-static SLOT: [Slot; SLOTS] = [const { Slot::EMPTY }; SLOTS];
+static SLOT: [Slot; SLOTS] = [const { Slot::empty() }; SLOTS];
 
 /// A bit per slot: it has a block.
 static USED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
@@ -200,7 +202,7 @@ fn sampler() -> Option<MutexGuard<'static, Sampler>> {
 }
 
 /// The line at which the block at this address was allocated, if it is one of the sample: a number
-/// for [`line`].
+/// for [`line()`].
 #[inline]
 pub(super) fn birth(block: usize) -> Option<u32> {
     let at = slot_of(block);

@@ -48,8 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     ranks.retain(|_, ranks| ranks.len() > 1);
     println!("{} collectives of at least two ranks", ranks.len());
-    println!("| written | jobs | right | wrong | kernels ambiguous |");
-    println!("|---|---|---|---|---|");
+    println!("| written | jobs | right | without a rank | mixed | kernels ambiguous |");
+    println!("|---|---|---|---|---|---|");
     for (naming, words) in [
         (Naming::Numbers, "names, numbers"),
         (Naming::Names, "names"),
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         let timelines: Vec<Timeline> = recorded.iter().map(|own| written(own, naming)).collect();
         let found = jobs(&timelines.iter().collect::<Vec<_>>());
-        let (mut right, mut wrong) = (0, 0);
+        let (mut right, mut part, mut mixed) = (0, 0, 0);
         for job in &found.jobs {
             for collective in &job.collectives {
                 let mut keys: BTreeSet<Option<Key<'_>>> = BTreeSet::new();
@@ -69,15 +69,16 @@ fn main() -> Result<(), Box<dyn Error>> {
                 }
                 let truth = keys.first().copied().flatten();
                 let truth = truth.and_then(|key| ranks.get(&key));
-                match keys.len() == 1 && truth == Some(&own) {
-                    true => right += 1,
-                    false => wrong += 1,
+                match keys.len() == 1 {
+                    true if truth == Some(&own) => right += 1,
+                    true => part += 1,
+                    false => mixed += 1,
                 }
             }
         }
         let ambiguous: u64 = found.jobs.iter().map(|job| job.ambiguous).sum();
         let jobs = found.jobs.len();
-        println!("| {words} | {jobs} | {right} | {wrong} | {ambiguous} |");
+        println!("| {words} | {jobs} | {right} | {part} | {mixed} | {ambiguous} |");
     }
     Ok(())
 }

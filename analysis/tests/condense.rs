@@ -1,5 +1,11 @@
 //! Reports of more traces than are described one by one.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod ranks_job;
 
 use gctrace_analysis::Analysis;

@@ -181,12 +181,12 @@ proptest! {
     fn no_collective_without_names_is_wrong(
         seed in any::<u64>(),
         sizes in prop::collection::vec(1..5usize, 2..6),
-        steps in 2..14u64,
+        steps in 2..24u64,
         mean_us in 20..300u64,
         more_us in prop_oneof![Just(0u64), 1..30u64, 30..600u64],
         own_us in prop_oneof![Just(0u64), 1..400u64],
         noise_us in 0..5u64,
-        one_stream in any::<bool>(),
+        [one_stream, pauses] in prop::array::uniform2(any::<bool>()),
         missing in prop::collection::vec(any::<bool>(), 24),
     ) {
         let mut groups: Vec<Vec<u32>> = Vec::new();
@@ -211,7 +211,10 @@ proptest! {
                     let group = if bucket == buckets { few } else { own };
                     [Act::Compute(length_ns), Act::Together(group)]
                 });
-                few.chain([Act::Step])
+                let is_late = pauses && random(seed, [rank, step, 7], 10) == 0;
+                let late_ns = 5_000 * US + random(seed, [rank, step, 6], 35_000 * US);
+                let late = is_late.then_some(Act::Compute(late_ns));
+                few.chain(late).chain([Act::Step])
             });
             steps.collect()
         });

@@ -253,7 +253,7 @@ impl Simulation {
             peer: Some(peer),
             truth: self.truths,
         };
-        let is_kept = layout.eager && self.truths % 3 == 0;
+        let is_kept = layout.eager && self.truths.is_multiple_of(3);
         let sent_ns = if is_kept { send_ns + KEPT } else { end_ns };
         let sent_ns = sent_ns + self.noise(layout, from as usize);
         let received_ns = end_ns + self.noise(layout, rank);
@@ -377,7 +377,10 @@ impl Trace {
                 ..CudaCall::default()
             };
             collector.add_call(&call);
-            if kernel.group.is_some() && number % 2 == 0 && next_ns > kernel.end_ns + 10 * US {
+            if kernel.group.is_some()
+                && number.is_multiple_of(2)
+                && next_ns > kernel.end_ns + 10 * US
+            {
                 collector.add_call(&CudaCall {
                     function: "cudaStreamSynchronize".into(),
                     start_ns: free_ns + US + shift_ns,

@@ -52,7 +52,7 @@ pub(crate) fn cause(report: &Report) -> ReportSection {
     ReportSection::new("GPU cost of GC", lines)
 }
 
-fn too_large(why: NotReplayed) -> String {
+pub(super) fn too_large(why: NotReplayed) -> String {
     format!(
         "What the pauses cost together is unknown: the replay would need {}, and {} is the most. Analyze \
          fewer ranks, or profile fewer steps.",

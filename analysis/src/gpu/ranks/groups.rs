@@ -10,6 +10,7 @@ use super::kernels::CollectiveKernels;
 use super::pairs::DraftCollective;
 use super::pairs::FEWEST_TENTHS;
 use super::pairs::OffsetMatch;
+use super::pairs::within;
 use crate::gpu::timeline::NameIndex;
 use crate::time::difference;
 use crate::time::stats;
@@ -22,6 +23,12 @@ const CLEARLY: u64 = 4;
 /// Evidence from which on ranks count as of one communicator, as a natural logarithm: one in 10,000
 /// (`e^9.2`) that ranks which do not wait for each other agree as well.
 const ENOUGH: f64 = 9.2;
+/// Ends of one communicator usually differ by less: its ranks end together, and clocks of GPUs are
+/// read with an error of some microseconds. Ends of groups in step differ as their kernels do.
+const MOST_NOISE_NS: u64 = 15_000;
+/// Of the kernels from the time in which both were recorded, this many in a hundred have a partner
+/// in a communicator. Groups in step part where one of them is late.
+const FEWEST_HUNDREDTHS: usize = 95;
 /// Ends that differ by this many times the usual are of other collectives, or badly measured.
 const OUTLIER: u64 = 10;
 /// What one outlier takes from the evidence ...
@@ -72,7 +79,6 @@ enum Verdict {
     /// Their ends agree, but those of groups in step could agree as well.
     Undecided,
     Same {
-        evidence: f64,
         noise_ns: u64,
     },
 }
@@ -121,29 +127,31 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], is_complete: bool) -> MatchedGroups
 
 /// Adds kernels to the group that they are of, or makes them a group of their own.
 fn place(chain: Group, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usize)>) {
-    let mut best: Option<(f64, u64, usize)> = None;
+    // The group whose ends agree best: those of other communicators of the same ranks are late
+    // whenever they are.
+    let mut best: Option<(u64, usize)> = None;
     let mut maybe: Vec<usize> = Vec::new();
     for (at, group) in groups.iter().enumerate() {
         if group.name != chain.name {
             continue;
         }
         if group.name.is_some() {
-            best = Some((0.0, LEAST_NOISE_NS, at));
+            best = Some((LEAST_NOISE_NS, at));
             break;
         }
         match group.verdict(&chain).0 {
             Verdict::Other => {}
             Verdict::Undecided => maybe.push(at),
-            Verdict::Same { evidence, noise_ns } => {
-                if best.is_none_or(|(known, ..)| evidence > known) {
-                    best = Some((evidence, noise_ns, at));
+            Verdict::Same { noise_ns } => {
+                if best.is_none_or(|(known_ns, _)| noise_ns < known_ns) {
+                    best = Some((noise_ns, at));
                 }
                 maybe.push(at);
             }
         }
     }
     let own = match best {
-        Some((_, noise_ns, at)) => {
+        Some((noise_ns, at)) => {
             groups[at].add(chain, noise_ns);
             at
         }
@@ -169,7 +177,7 @@ fn merge_undecided(groups: &mut [Group], undecided: &mut Vec<(usize, usize)>) ->
         if one == other {
             continue;
         }
-        if let Verdict::Same { noise_ns, .. } = groups[*one].verdict(&groups[*other]).0 {
+        if let Verdict::Same { noise_ns } = groups[*one].verdict(&groups[*other]).0 {
             let empty = Group {
                 name: None,
                 ranks: BTreeSet::new(),
@@ -315,14 +323,28 @@ impl Group {
             }
         }
         let within = [self.noise_ns, other.noise_ns].into_iter().flatten().max();
-        let verdict = if evidence >= ENOUGH && outliers * OUTLIERS_ONE_OF <= apart.len() {
-            Verdict::Same { evidence, noise_ns }
+        let is_same = usual_ns <= MOST_NOISE_NS
+            && self.is_complete(other, pairs.len())
+            && outliers * OUTLIERS_ONE_OF <= apart.len();
+        let verdict = if is_same && evidence >= ENOUGH {
+            Verdict::Same { noise_ns }
         } else if within.is_some_and(|within_ns| usual_ns > OTHER * within_ns) {
             Verdict::Other
         } else {
             Verdict::Undecided
         };
         (verdict, pairs)
+    }
+
+    /// Whether nearly all that ended while both were recorded is in pairs.
+    fn is_complete(&self, other: &Self, pairs: usize) -> bool {
+        let ends = |group: &Self| {
+            let ends = group.collectives.iter().map(|one| one.end_ns);
+            ends.collect::<Vec<i64>>()
+        };
+        let (own, others) = (ends(self), ends(other));
+        let both = within(&own, &others).min(within(&others, &own));
+        pairs * 100 >= both * FEWEST_HUNDREDTHS
     }
 
     /// Adds kernels of the same communicator.

@@ -278,7 +278,7 @@ impl OffsetMatch<'_> {
 }
 
 /// How many of the timestamps are within the time of the others; both sorted.
-fn within(timestamps: &[i64], others: &[i64]) -> usize {
+pub(super) fn within(timestamps: &[i64], others: &[i64]) -> usize {
     let (Some(first), Some(last)) = (others.first(), others.last()) else {
         return 0;
     };

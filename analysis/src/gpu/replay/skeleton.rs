@@ -1,11 +1,11 @@
 //! What one rank's schedule needs from the other ranks, and what they need from it.
 //!
-//! Ranks wait for each other in collectives only. So the network of a rank is cut there: the end of
-//! a collective comes from outside. Of the rest only the nodes stay that something outside asks for
-//! (starts and ends of collectives, steps, the end of the rank) and the delays between them that can
-//! decide in one of the scenarios, with their length in each: see `cut.rs`, `dominated.rs` and
-//! `graph.rs`. That is exact: joined with those of the other ranks (`joined.rs`), all these times are those of a
-//! replay of the whole job.
+//! Ranks wait for each other in collectives, sends and receives only. So the network of a rank is cut
+//! there: the end of one comes from outside. Of the rest only the nodes stay that something outside
+//! asks for (starts and ends of these, steps, the end of the rank) and the delays between them that
+//! can decide in one of the scenarios, with their length in each: see `cut.rs`, `dominated.rs` and
+//! `graph.rs`. That is exact: joined with those of the other ranks (`joined.rs`), all these times are
+//! those of a replay of the whole job.
 
 mod cut;
 mod dominated;

@@ -1,7 +1,9 @@
 //! The section on the GPU cost of pauses.
 
+use super::super::cause::too_large;
 use super::Trace;
 use super::plain;
+use gctrace_analysis::report::NotReplayed;
 
 const PID: u32 = 4242;
 /// Steps of the training.
@@ -82,4 +84,17 @@ fn without_steps_there_is_no_error_bar() {
         "{section}"
     );
     assert!(!line.contains('±'), "{section}");
+}
+
+#[test]
+fn why_nothing_is_replayed() {
+    let sentence = too_large(NotReplayed {
+        timestamps: 600_000_000,
+        most: 536_870_911,
+    });
+    assert_eq!(
+        sentence,
+        "What the pauses cost together is unknown: the replay would need 600,000,000 timestamps, and \
+         536,870,911 is the most. Analyze fewer ranks, or profile fewer steps."
+    );
 }

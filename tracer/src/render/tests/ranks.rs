@@ -152,3 +152,15 @@ fn ranks_that_share_nothing_are_named() {
         "{section}"
     );
 }
+
+/// Nothing shows whether ranks that run in lockstep wait for each other.
+#[test]
+fn without_names_of_communicators_lockstep_is_ambiguous() {
+    let section = section(&[("rank0.json", rank(0, 99)), ("rank1.json", rank(1, 99))]);
+    let sentence = section.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        sentence.contains("2 ranks of one job: 0 collectives matched (inferred). 24 collective kernels ambiguous: their communicators have no names in the traces"),
+        "{section}"
+    );
+    assert!(sentence.contains("PyTorch 2.4 and later"), "{section}");
+}

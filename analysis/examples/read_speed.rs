@@ -1,5 +1,6 @@
 //! Measures how fast a trace is read on one core: MB of its text, unpacked, a second of CPU time, and
-//! the peak memory of the analysis. The fastest of several runs.
+//! the peak memory of the analysis. The fastest of several runs. Then the size of its summary, and the
+//! CPU time to make and to read it.
 //!
 //! `cargo run --release -p gctrace-analysis --example read_speed -- trace.json`
 
@@ -7,6 +8,9 @@ use gctrace_analysis::Analysis;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
+use gctrace_event::summary::SummaryReader;
+use gctrace_event::summary::SummarySource;
+use gctrace_event::summary::SummaryWriter;
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
@@ -17,6 +21,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 type Stage = fn(&Path) -> Outcome;
 
 const RUNS: u32 = 5;
+const SUMMARY_RUNS: u32 = 100;
 
 /// What is done with the text, from the least to the most: each includes those before it.
 const STAGES: [(&str, Stage); 4] = [
@@ -43,7 +48,35 @@ fn main() -> Outcome {
         print!(" {name} {:.0}", bytes as f64 * 1e3 / best_ns.max(1) as f64);
     }
     println!(", peak {} KiB", peak_kib()?);
+    let before = cpu_ns()?;
+    let summary = summary(path)?;
+    let made_ns = cpu_ns()?.saturating_sub(before);
+    // Less than the kernel's clock of CPU time can show, each.
+    let before = cpu_ns()?;
+    for _ in 0..SUMMARY_RUNS {
+        let mut reader = SummaryReader::new("summary", summary.as_slice())?;
+        while let Some(item) = reader.next_item()? {
+            black_box(item);
+        }
+    }
+    let read_ns = cpu_ns()?.saturating_sub(before) / u64::from(SUMMARY_RUNS);
+    println!(
+        "its summary: {} bytes, made in {:.1} ms, read in {:.1} ms",
+        summary.len(),
+        made_ns as f64 / 1e6,
+        read_ns as f64 / 1e6
+    );
     Ok(())
+}
+
+fn summary(path: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut reader = TraceReader::open(path)?;
+    let mut writer = SummaryWriter::default();
+    while let Some(item) = reader.next_item()? {
+        writer.add(item);
+    }
+    let source = SummarySource::of("trace", fs::File::open(path)?)?;
+    Ok(writer.finish(reader.finish(), source, None))
 }
 
 /// Reads and unpacks.

@@ -101,8 +101,14 @@ metrics_parser() {
         note "metrics: the page is not checked by a parser: $(tail -1 "$logs/metrics-venv")"
 }
 
+table_readers() {
+    as_builder scripts/tables-venv.sh "$checkout/.venv-tables" >/dev/null 2> >(tee "$logs/tables-venv" >&2) ||
+        note "tables: not read by DuckDB, polars, pandas and DataFusion: $(tail -1 "$logs/tables-venv")"
+}
+
 plain() {
     metrics_parser
+    table_readers
     lints || fail "plain (lints)"
     local targets=(--lib --bins) name
     # One of the examples is a library that a test loads; cargo builds them only where no target is named.

@@ -49,6 +49,8 @@ mod remedy;
 pub mod report;
 pub mod statistics;
 mod summary;
+#[cfg(feature = "parquet")]
+pub mod tables;
 mod time;
 pub mod tune;
 mod verdict;

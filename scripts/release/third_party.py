@@ -25,6 +25,7 @@ crates below, compiled from unchanged sources, and Rust's standard library (MIT 
 https://www.rust-lang.org). Sources: each crate's version at the address given. libelf is linked
 statically under the GNU LGPL, version 3 or later: gctrace's own sources and scripts/release.sh link
 it with a changed libelf. inferno is licensed under CDDL-1.0: its sources are unchanged.
+zstd is used under its BSD license, not under the GPL.
 """
 
 

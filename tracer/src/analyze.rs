@@ -6,6 +6,8 @@
 mod limits;
 mod progress;
 
+pub(crate) use progress::ReadProgress;
+
 use crate::args::AnalyzeConfig;
 use crate::args::OutputFormat;
 use crate::files::is_same_file;
@@ -22,7 +24,6 @@ use gctrace_event::read::EventReader;
 use gctrace_event::read::ReadError;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
-use progress::ReadProgress;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
@@ -136,7 +137,7 @@ pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 /// Prints all errors except the last one, which is returned.
-fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
+pub(crate) fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     let last = failures.pop();
     for error in failures {
         print::message(text::chain(&error));
@@ -219,7 +220,10 @@ fn items(
 }
 
 /// The error for a well-formed trace without collections and GPU work.
-fn no_evidence(name: &str, ending: &gctrace_event::read::TraceCompletion) -> anyhow::Error {
+pub(crate) fn no_evidence(
+    name: &str,
+    ending: &gctrace_event::read::TraceCompletion,
+) -> anyhow::Error {
     let place = match (&ending.cut, ending.anomalies.first.first()) {
         (_, Some(anomaly)) => format!("{}: {}", anomaly.position, anomaly.problem),
         (Some(cut), None) => format!("cut off at {cut}"),

@@ -1,4 +1,5 @@
-//! `gctrace export`: GC time by triggering stack, for flame graph viewers; heaps for others.
+//! `gctrace export`: GC time by triggering stack, for flame graph viewers; traces as tables; heaps
+//! for others.
 //!
 //! Owns the choice of stacks, their weights, and the output. `export/` has the formats; `analyze.rs`
 //! reads traces, `heap.rs` heaps.
@@ -6,6 +7,8 @@
 mod collapsed;
 mod flamegraph;
 pub(crate) mod heap;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod speedscope;
 
 use crate::analyze;
@@ -60,6 +63,9 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
         !is_for_heaps && config.picture.is_none(),
         "heapsnapshot, dot, --path and --cycle are for heaps: gctrace heap -p PID -o FILE.gcheap"
     );
+    if config.format == ExportFormat::Parquet {
+        return tables(config);
+    }
     let (analysis, code) = analyze::read_all(&config.traces)?;
     let processes = processes(&analysis, config);
     if processes.is_empty() {
@@ -67,6 +73,18 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     }
     output(config, &|out| write(&processes, config, out))?;
     Ok(code)
+}
+
+#[cfg(feature = "parquet")]
+fn tables(config: &ExportConfig) -> anyhow::Result<u8> {
+    parquet::run(config)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn tables(_: &ExportConfig) -> anyhow::Result<u8> {
+    anyhow::bail!(
+        "this gctrace was built without Parquet: cargo build --release -p gctrace --features parquet"
+    )
 }
 
 /// Writes to the file that was asked for, or standard output.
@@ -170,8 +188,8 @@ fn write(
         ExportFormat::Collapsed => collapsed::write(processes, &mut out),
         ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out),
         ExportFormat::Svg => flamegraph::write(processes, config, &mut out),
-        // Refused before.
-        ExportFormat::Heapsnapshot | ExportFormat::Dot => Ok(()),
+        // Done or refused before.
+        ExportFormat::Heapsnapshot | ExportFormat::Dot | ExportFormat::Parquet => Ok(()),
     }
 }
 

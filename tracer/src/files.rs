@@ -24,6 +24,8 @@ mod system;
 #[cfg(target_os = "linux")]
 #[path = "files/linux.rs"]
 mod system;
+#[cfg(feature = "parquet")]
+mod tables;
 #[cfg(target_os = "linux")]
 mod trace;
 
@@ -34,6 +36,8 @@ pub(crate) use log::check_log;
 pub(crate) use manual::write_manual_pages;
 pub(crate) use small::read_head;
 pub(crate) use small::read_small;
+#[cfg(feature = "parquet")]
+pub(crate) use tables::NewTables;
 #[cfg(target_os = "linux")]
 pub(crate) use trace::NewTrace;
 

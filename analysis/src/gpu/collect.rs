@@ -56,6 +56,7 @@ struct RawOp {
     kind: GpuOpKind,
     group: Option<NameIndex>,
     sequence: Option<SmallNumber>,
+    bytes: Option<u64>,
     pid: Option<u32>,
     correlation: Option<u64>,
 }
@@ -167,6 +168,7 @@ impl TimelineCollector {
             kind: op.kind,
             group: group.map(|group| self.names.intern(group)),
             sequence: sequence.and_then(SmallNumber::new),
+            bytes: op.bytes,
             pid: op.pid,
             correlation: op.correlation,
         });

@@ -8,10 +8,14 @@
 mod draft;
 mod kernels;
 mod pairs;
+#[cfg(feature = "parquet")]
+mod reduced;
 mod summary;
 mod victims;
-mod waits;
+pub(crate) mod waits;
 
+#[cfg(feature = "parquet")]
+pub(crate) use reduced::reduced;
 pub use summary::report;
 
 use super::replay::CollectiveMember;

@@ -52,6 +52,9 @@ pub struct Timeline {
     pub streams: Vec<Stream>,
     /// Operations by start; empty if the trace contains no GPU times.
     pub ops: Vec<Op>,
+    /// Bytes that operations copied or set, by operation; those of which the trace contains none are
+    /// missing.
+    pub op_bytes: Vec<(OpIndex, u64)>,
     /// Threads that made calls or collected, by thread id.
     pub threads: Vec<Thread>,
     /// Outermost calls of all threads by start.

@@ -14,6 +14,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gctrace export trace.json -o gc.svg        a flame graph for the browser
   gctrace export trace.json -o gc.json       for www.speedscope.app
+  gctrace export rank*.json.gz --format parquet -o tables       for DuckDB, polars, pandas, ...
   gctrace export rank*.json --format collapsed --generation 2 | flamegraph.pl > full.svg
   gctrace export train.gcheap -o train.heapsnapshot             for the DevTools of Chrome
   gctrace export train.gcheap --path Trainer -o why.svg         a picture of what keeps it alive
@@ -23,18 +24,19 @@ With several processes, each is a root frame of its own, or with speedscope a pr
 
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
-    /// Traces written by `gctrace record`, of which several give one file; or a heap written by
-    /// `gctrace heap`
+    /// Traces written by `gctrace record`, of which several give one file, and with `--format parquet`
+    /// those of the PyTorch profiler too; or a heap written by `gctrace heap`
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed,
     /// .heapsnapshot, .dot; otherwise svg]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
-    /// File to write; `-` is standard output, the default. An existing file is not overwritten
+    /// File to write; `-` is standard output, the default. An existing file is not overwritten. With
+    /// `--format parquet`, a directory for one file per table
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Overwrite FILE if it exists
+    /// Overwrite FILE, or the tables of gctrace in that directory, if it exists
     #[arg(short, long, requires = "output")]
     force: bool,
     /// Weight of a stack
@@ -64,6 +66,8 @@ pub(crate) enum ExportFormat {
     Heapsnapshot,
     /// A path or cycle of a heap for graphviz
     Dot,
+    /// Tables for DuckDB, polars, pandas, DataFusion: pauses, GPU operations, calls, collectives, ...
+    Parquet,
 }
 
 /// What to draw of a heap.
@@ -92,7 +96,7 @@ pub(crate) struct ExportConfig {
     pub traces: Vec<PathBuf>,
     /// Format as requested, else by the extension of `output`, else SVG.
     pub format: ExportFormat,
-    /// File to write; `None` is standard output.
+    /// File to write, of tables the directory; `None` is standard output.
     pub output: Option<PathBuf>,
     /// Replace an existing `output`; without it, one with content is an error.
     pub force: bool,
@@ -140,6 +144,10 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
         Some("heapsnapshot") => Ok(ExportFormat::Heapsnapshot),
         Some("dot" | "gv") => Ok(ExportFormat::Dot),
         Some("txt" | "collapsed" | "folded") => Ok(ExportFormat::Collapsed),
+        Some("parquet") => Err(usage_error(
+            ErrorKind::InvalidValue,
+            "tables are several files: name a directory for them, --format parquet -o DIRECTORY",
+        )),
         Some(unknown) => Err(usage_error(
             ErrorKind::InvalidValue,
             &format!(

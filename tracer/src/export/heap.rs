@@ -45,10 +45,12 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
             let picture = picture(&heap, config)?;
             super::output(config, &|mut out| svg::write(&picture, &mut out))
         }
-        ExportFormat::Collapsed | ExportFormat::Speedscope => anyhow::bail!(
-            "{} is a heap: export it with --format heapsnapshot, dot or svg",
-            file.display()
-        ),
+        ExportFormat::Collapsed | ExportFormat::Speedscope | ExportFormat::Parquet => {
+            anyhow::bail!(
+                "{} is a heap: export it with --format heapsnapshot, dot or svg",
+                file.display()
+            )
+        }
     }
 }
 

@@ -208,16 +208,20 @@ impl Timeline {
                 }
             }
         }
-        self.ops.push(Op {
-            start_ns: raw.start_ns,
-            end_ns: raw.end_ns,
-            stream,
-            name: raw.name,
-            call,
-            kind: raw.kind,
-            group: raw.group,
-            sequence: raw.sequence,
-        });
+        let at = Index::push(
+            &mut self.ops,
+            Op {
+                start_ns: raw.start_ns,
+                end_ns: raw.end_ns,
+                stream,
+                name: raw.name,
+                call,
+                kind: raw.kind,
+                group: raw.group,
+                sequence: raw.sequence,
+            },
+        );
+        self.op_bytes.extend(raw.bytes.map(|bytes| (at, bytes)));
     }
 }
 

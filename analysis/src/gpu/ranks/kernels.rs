@@ -17,7 +17,10 @@ use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
 
 /// Prefix of PyTorch's annotations around NCCL calls: `nccl:all_reduce`.
-const ANNOTATION: &str = "nccl:";
+pub(super) const ANNOTATION: &str = "nccl:";
+
+/// Prefix of the names of NCCL's kernels: `ncclDevKernel_AllReduce_Sum_f32_RING_LL`.
+pub(super) const KERNEL: &str = "nccl";
 
 /// Number of annotations before a call that are considered; PyTorch nests two (`nccl:coalesced`
 /// around `nccl:all_reduce`).
@@ -88,7 +91,7 @@ impl CollectiveKernels {
         let mut kernels = Self::default();
         for (at, op) in Index::enumerate(&timeline.ops) {
             let known = is_nccl.entry(op.name);
-            let is_nccl = *known.or_insert_with(|| timeline.op_name(op).starts_with("nccl"));
+            let is_nccl = *known.or_insert_with(|| timeline.op_name(op).starts_with(KERNEL));
             if op.kind != GpuOpKind::Kernel || !is_nccl {
                 continue;
             }

@@ -44,12 +44,22 @@ pub(super) struct MemberWaits {
 
 /// One rank in one collective.
 #[derive(Clone, Copy, Debug)]
-struct RankArrival {
-    member: usize,
+pub(crate) struct RankArrival {
+    /// Position among the members of the job.
+    pub(crate) member: usize,
     op_index: OpIndex,
-    op: Op,
+    /// The kernel of the collective.
+    pub(crate) op: Op,
     /// On the common clock.
-    start_ns: i64,
+    pub(crate) start_ns: i64,
+}
+
+impl RankArrival {
+    /// Time that it waited in the collective for the last rank, which arrived at this time.
+    pub(crate) fn wait_ns(&self, last_start_ns: i64) -> u64 {
+        let until_last_ns = last_start_ns.abs_diff(self.start_ns);
+        until_last_ns.min(self.op.duration_ns())
+    }
 }
 
 /// Computes the waits of all ranks in the collectives of a job.
@@ -59,8 +69,7 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
         undecided: 0,
     };
     for collective in &job.collectives {
-        let mut arrivals = arrivals(collective, job);
-        arrivals.sort_by_key(|arrival| arrival.start_ns);
+        let arrivals = arrivals(collective, job);
         if let Some(last) = arrivals.last().copied() {
             waits.add(&arrivals, last.start_ns);
             match is_last(&arrivals, ranks) {
@@ -78,7 +87,8 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
     waits
 }
 
-fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArrival> {
+/// The ranks of a collective by their start on the common clock.
+pub(crate) fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArrival> {
     let arrivals = collective.members.iter().map(|member| {
         let at = member.timeline as usize;
         let op = job.timelines[at].ops[member.op];
@@ -89,11 +99,13 @@ fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArriv
             start_ns: later(signed(op.start_ns), job.offsets_ns[at]),
         }
     });
-    arrivals.collect()
+    let mut arrivals: Vec<RankArrival> = arrivals.collect();
+    arrivals.sort_by_key(|arrival| arrival.start_ns);
+    arrivals
 }
 
 /// Whether the last of the ordered arrivals was last beyond the error of the clocks.
-fn is_last(arrivals: &[RankArrival], ranks: &RankJob) -> bool {
+pub(crate) fn is_last(arrivals: &[RankArrival], ranks: &RankJob) -> bool {
     let error_ns = |arrival: &RankArrival| ranks.members[arrival.member].error_ns;
     match arrivals {
         [.., before, last] => {
@@ -109,7 +121,7 @@ impl JobWaits {
         for arrival in arrivals {
             let member = &mut self.members[arrival.member];
             let length_ns = arrival.op.duration_ns();
-            let wait_ns = last_start_ns.abs_diff(arrival.start_ns).min(length_ns);
+            let wait_ns = arrival.wait_ns(last_start_ns);
             member.collectives += 1;
             add_to(&mut member.wait_ns, wait_ns);
             add_to(&mut member.transfer_ns, length_ns - wait_ns);

@@ -1,0 +1,68 @@
+//! A timeline without everything that relating it to those of other ranks does not need.
+//!
+//! Owns what is kept: kernels of NCCL, the calls that launched them, PyTorch's annotations around
+//! those, and the steps. [`super::jobs`] finds the same jobs, clocks and collectives in it.
+
+use super::kernels::ANNOTATION;
+use super::kernels::KERNEL;
+use crate::gpu::index::Index;
+use crate::gpu::timeline::AnnotationSpan;
+use crate::gpu::timeline::Call;
+use crate::gpu::timeline::CallIndex;
+use crate::gpu::timeline::NameIndex;
+use crate::gpu::timeline::Op;
+use crate::gpu::timeline::StringTable;
+use crate::gpu::timeline::Timeline;
+use gctrace_event::GpuOpKind;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The part of a timeline that other ranks have something to do with.
+pub(crate) fn reduced(timeline: &Timeline) -> Timeline {
+    let mut is_nccl: HashMap<NameIndex, bool> = HashMap::new();
+    let ops = timeline.ops.iter().filter(|op| {
+        let known = is_nccl.entry(op.name);
+        let is_nccl = *known.or_insert_with(|| timeline.op_name(op).starts_with(KERNEL));
+        is_nccl && op.kind == GpuOpKind::Kernel
+    });
+    let ops: Vec<&Op> = ops.collect();
+    let mut calls: BTreeMap<CallIndex, CallIndex> = BTreeMap::new();
+    let launches = ops.iter().filter_map(|op| op.call);
+    calls.extend(launches.map(|call| (call, call)));
+    let mut names = StringTable::default();
+    let mut name = |index: NameIndex| names.intern(timeline.names.text(index));
+    let mut reduced = Timeline {
+        trace: timeline.trace,
+        process_trace: timeline.process_trace,
+        pid: timeline.pid,
+        namespace_pid: timeline.namespace_pid,
+        rank: timeline.rank,
+        unix_offset_ns: timeline.unix_offset_ns,
+        is_ours: timeline.is_ours,
+        streams: timeline.streams.clone(),
+        threads: timeline.threads.clone(),
+        steps: timeline.steps.clone(),
+        ..Timeline::default()
+    };
+    for (call, kept) in &mut calls {
+        let call = timeline.calls[*call];
+        let function = name(call.function);
+        *kept = Index::push(&mut reduced.calls, Call { function, ..call });
+    }
+    let kept = ops.iter().map(|op| Op {
+        name: name(op.name),
+        group: op.group.map(&mut name),
+        call: op.call.and_then(|call| calls.get(&call).copied()),
+        ..**op
+    });
+    reduced.ops = kept.collect();
+    for span in &timeline.annotations {
+        if timeline.names.text(span.name).starts_with(ANNOTATION) {
+            let name = name(span.name);
+            reduced.annotations.push(AnnotationSpan { name, ..*span });
+        }
+    }
+    reduced.names = Arc::new(names);
+    reduced
+}

@@ -1,0 +1,232 @@
+//! Traces as tables, in Parquet files for DuckDB, polars, pandas and the like.
+//!
+//! Owns when rows are written: those of a trace when it ends, or before if there are very many, or
+//! with those of the next if there are few.
+//! What is kept beyond is little: sums of processes, and the kernels of collectives, which the clocks
+//! of ranks are related by when all traces were read. `columns.rs` has the schema, `rows.rs` the
+//! contents of most tables, `ranks.rs` of those over all traces, `file.rs` the format.
+
+mod columns;
+mod file;
+mod ranks;
+mod rows;
+
+pub use columns::Table;
+
+use crate::Analysis;
+use crate::accumulate::examining::ExaminingCosts;
+use crate::analysis::TraceState;
+use crate::gpu::ranks::reduced;
+use crate::gpu::timeline::Timeline;
+use file::Cell;
+use file::TableFile;
+use gctrace_event::CudaLayer;
+use gctrace_event::KindId;
+use gctrace_event::ObjectKind;
+use gctrace_event::Pause;
+use gctrace_event::Record;
+use gctrace_event::read::DecodedItem;
+use gctrace_event::read::TraceCompletion;
+use parquet::errors::ParquetError;
+use std::collections::HashMap;
+use std::io::Write;
+
+/// Name and version of the schema, in each file's metadata under [`FORMAT_KEY`].
+pub const FORMAT: &str = "gctrace.tables/1";
+/// Key of [`FORMAT`] in the key-value metadata of a file.
+pub const FORMAT_KEY: &str = "format";
+
+/// Pauses of gctrace's traces that wait to be written, some 25 MB.
+const PENDING: usize = 1 << 16;
+
+/// A table that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the table {} cannot be written: {source}", table.name())]
+pub struct TableError {
+    /// The table.
+    pub table: Table,
+    /// The error of the file, or of the format.
+    pub source: ParquetError,
+}
+
+/// Writes the tables of traces. For each trace call [`TraceTables::begin_trace`],
+/// [`TraceTables::add`] for every item, [`TraceTables::end_trace`]; then [`TraceTables::finish`].
+pub struct TraceTables<W: Write + Send> {
+    /// In the order of [`Table::ALL`].
+    files: Vec<TableFile<W>>,
+    analysis: Analysis,
+    current: CurrentRows,
+    /// What other ranks need of the timelines that were written.
+    processes: Vec<ReadProcess>,
+}
+
+/// The trace that is being read.
+#[derive(Default)]
+struct CurrentRows {
+    /// Whether it is gctrace's: what is known of a process is then before its pauses.
+    is_ours: bool,
+    /// By process id.
+    ranks: HashMap<u32, u32>,
+    /// With the time that examining their garbage took, which they do not contain.
+    pauses: Vec<(Pause, u64)>,
+    examining: ExaminingCosts,
+    layers: HashMap<String, CudaLayer>,
+    kinds: HashMap<(u32, KindId), ObjectKind>,
+}
+
+/// A process whose rows were written.
+struct ReadProcess {
+    /// Its kernels of collectives.
+    reduced: Timeline,
+    ops: u64,
+    calls: u64,
+    counted_launches: u64,
+    steps: u64,
+    annotations: u64,
+}
+
+impl<W: Write + Send> TraceTables<W> {
+    /// Starts all tables. `files`: one for each, in the order of [`Table::ALL`]; tables without a
+    /// file are not written.
+    ///
+    /// # Errors
+    /// A file cannot be written to.
+    pub fn new(files: impl IntoIterator<Item = W>) -> Result<Self, TableError> {
+        let files = Table::ALL.into_iter().zip(files);
+        let files = files.map(|(table, file)| TableFile::new(table, file));
+        Ok(Self {
+            files: files.collect::<Result<_, _>>()?,
+            analysis: Analysis::default(),
+            current: CurrentRows::default(),
+            processes: Vec::new(),
+        })
+    }
+
+    /// Starts the next trace; `file` is its name in the table of ranks.
+    pub fn begin_trace(&mut self, file: &str) {
+        self.current = CurrentRows::default();
+        self.analysis.begin_trace(file);
+    }
+
+    /// Adds one item of the trace.
+    ///
+    /// # Errors
+    /// A file cannot be written to.
+    pub fn add(&mut self, item: DecodedItem<'_>) -> Result<(), TableError> {
+        match &item {
+            DecodedItem::Header(_) => self.current.is_ours = true,
+            DecodedItem::Record(record) => self.add_record(record)?,
+            _ => {}
+        }
+        self.analysis.add(item);
+        Ok(())
+    }
+
+    /// Ends the trace. `damage`: why it could not be read to its end; what came before is in the
+    /// tables. A trace without collections and GPU work is in none.
+    ///
+    /// # Errors
+    /// A file cannot be written to.
+    pub fn end_trace(
+        &mut self,
+        ending: TraceCompletion,
+        damage: Option<String>,
+    ) -> Result<(), TableError> {
+        let is_empty = !self.has_evidence();
+        if !is_empty {
+            self.write_pauses()?;
+        }
+        self.analysis.end_trace(ending, damage);
+        let timelines = std::mem::take(&mut self.analysis.timelines);
+        if is_empty {
+            self.files.iter_mut().for_each(TableFile::drop_trace);
+            return Ok(());
+        }
+        for timeline in timelines {
+            self.write_timeline(&timeline)?;
+            self.processes.push(ReadProcess {
+                ops: timeline.ops.len() as u64,
+                calls: timeline.calls.len() as u64,
+                counted_launches: timeline.counted_launches.iter().map(|one| one.count).sum(),
+                steps: timeline.steps.len() as u64,
+                annotations: timeline.annotations.len() as u64,
+                reduced: reduced(&timeline),
+            });
+        }
+        self.files.iter_mut().try_for_each(TableFile::end_trace)
+    }
+
+    /// Whether the trace being read contains a collection or GPU work, or is one of gctrace's; after
+    /// the last trace, whether any does.
+    #[must_use]
+    pub fn has_evidence(&self) -> bool {
+        self.analysis.has_evidence()
+    }
+
+    /// Relates the clocks of the ranks, writes the tables over all traces, and ends the files.
+    ///
+    /// # Errors
+    /// A file cannot be written to.
+    pub fn finish(mut self) -> Result<(), TableError> {
+        self.analysis.settle();
+        self.write_ranks()?;
+        self.files.into_iter().try_for_each(TableFile::finish)
+    }
+
+    fn add_record(&mut self, record: &Record) -> Result<(), TableError> {
+        let current = &mut self.current;
+        match record {
+            Record::Process(process) => {
+                current
+                    .ranks
+                    .extend(process.rank.map(|rank| (process.pid, rank)));
+            }
+            Record::Pause(pause) => {
+                let mut pause = pause.clone();
+                let whole_ns = pause.duration_ns();
+                current.examining.without(&mut pause);
+                let examining_ns = whole_ns - pause.duration_ns();
+                current.pauses.push((pause, examining_ns));
+                if current.is_ours && current.pauses.len() >= PENDING {
+                    return self.write_pauses();
+                }
+            }
+            Record::CudaCall(call) if !current.layers.contains_key(&*call.function) => {
+                let function = call.function.clone().into_owned();
+                current.layers.insert(function, call.layer);
+            }
+            Record::ObjectKind(kind) => {
+                current.kinds.insert((kind.pid, kind.id), kind.clone());
+            }
+            Record::Garbage(garbage) => {
+                current.examining.add(garbage);
+                return self.write_garbage(garbage);
+            }
+            Record::Frame(frame) => {
+                let row = rows::frame(self.trace(), frame);
+                return self.row(Table::Frames, &row);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), TableError> {
+        match self.files.get_mut(table as usize) {
+            Some(file) => file.add(cells),
+            None => Ok(()),
+        }
+    }
+
+    /// Index of the trace being read.
+    fn trace(&self) -> usize {
+        self.analysis.traces.len().saturating_sub(1)
+    }
+
+    /// Rank of a process of the trace being read, as far as it is known by now.
+    fn rank(&self, pid: u32) -> Option<u32> {
+        let trace = self.analysis.traces.last();
+        let of_process = self.current.ranks.get(&pid).copied();
+        of_process.or_else(|| trace.and_then(TraceState::rank))
+    }
+}

@@ -1,0 +1,326 @@
+//! One table as a Parquet file.
+//!
+//! Owns the encoding of columns, and which rows are kept in memory: those of the row group that is
+//! being filled, at most [`ROWS`].
+
+use super::TableError;
+use super::columns::Column;
+use super::columns::ColumnKind;
+use super::columns::Table;
+use parquet::basic::Compression;
+use parquet::basic::Encoding;
+use parquet::basic::LogicalType;
+use parquet::basic::Repetition;
+use parquet::basic::Type as PhysicalType;
+use parquet::basic::ZstdLevel;
+use parquet::data_type::BoolType;
+use parquet::data_type::ByteArray;
+use parquet::data_type::ByteArrayType;
+use parquet::data_type::DataType;
+use parquet::data_type::Int64Type;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::EnabledStatistics;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedColumnWriter;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnPath;
+use parquet::schema::types::Type;
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+
+/// Largest number of rows of a row group: about 25 MB of memory for the widest table, and enough
+/// row groups for the threads of a reader (DuckDB's own have 122,880 rows).
+pub(super) const ROWS: usize = 1 << 18;
+/// Fewer rows than these share a row group with those of the next trace: the description of a row
+/// group takes some 100 bytes per column.
+const FEW_ROWS: usize = ROWS / 16;
+/// Level of zstd's compression: beyond it files hardly shrink.
+const ZSTD_LEVEL: i32 = 6;
+
+/// The value of one column in a new row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cell<'a> {
+    Number(i64),
+    Text(&'a str),
+    Flag(bool),
+    /// Unknown, or not applicable.
+    Null,
+}
+
+impl Cell<'_> {
+    /// A number; null if it is unknown, or greater than [`i64::MAX`].
+    pub(super) fn of(number: impl Into<Option<u64>>) -> Self {
+        let number = number.into().and_then(|number| i64::try_from(number).ok());
+        number.map_or(Self::Null, Self::Number)
+    }
+
+    /// A number that may be negative.
+    pub(super) fn signed(number: Option<i64>) -> Self {
+        number.map_or(Self::Null, Self::Number)
+    }
+}
+
+impl<'a> Cell<'a> {
+    /// Text; null if it is empty or unknown.
+    pub(super) fn text(text: impl Into<Option<&'a str>>) -> Self {
+        let text = text.into().filter(|text| !text.is_empty());
+        text.map_or(Self::Null, Cell::Text)
+    }
+}
+
+/// The rows of a column that are not written yet.
+enum Values {
+    Numbers(Vec<Option<i64>>),
+    /// As indices into `TableFile::texts`.
+    Texts(Vec<Option<usize>>),
+    Flags(Vec<Option<bool>>),
+}
+
+/// A table that is being written.
+pub(super) struct TableFile<W: Write + Send> {
+    table: Table,
+    out: SerializedFileWriter<W>,
+    columns: Vec<Values>,
+    rows: usize,
+    /// Of these, rows of earlier traces.
+    earlier_rows: usize,
+    texts: Vec<ByteArray>,
+    text_indices: HashMap<String, usize>,
+}
+
+impl<W: Write + Send> TableFile<W> {
+    pub(super) fn new(table: Table, out: W) -> Result<Self, TableError> {
+        let create = || -> Result<_, ParquetError> {
+            let schema = Arc::new(schema(table)?);
+            SerializedFileWriter::new(out, schema, Arc::new(properties(table)?))
+        };
+        let columns = table.columns().iter();
+        Ok(Self {
+            table,
+            out: create().map_err(|source| TableError { table, source })?,
+            columns: columns.map(|column| Values::new(column.kind)).collect(),
+            rows: 0,
+            earlier_rows: 0,
+            texts: Vec::new(),
+            text_indices: HashMap::new(),
+        })
+    }
+
+    /// Adds a row, a cell for each column.
+    pub(super) fn add(&mut self, cells: &[Cell<'_>]) -> Result<(), TableError> {
+        debug_assert_eq!(cells.len(), self.columns.len(), "{:?}", self.table);
+        for (values, cell) in self.columns.iter_mut().zip(cells) {
+            match (values, cell) {
+                (Values::Numbers(values), Cell::Number(number)) => values.push(Some(*number)),
+                (Values::Flags(values), Cell::Flag(flag)) => values.push(Some(*flag)),
+                (Values::Texts(values), Cell::Text(text)) => {
+                    let index = self.text_indices.get(*text).copied();
+                    let index = index.unwrap_or_else(|| {
+                        let index = self.texts.len();
+                        self.texts.push(ByteArray::from(*text));
+                        self.text_indices.insert((*text).to_owned(), index);
+                        index
+                    });
+                    values.push(Some(index));
+                }
+                (values, cell) => {
+                    debug_assert_eq!(*cell, Cell::Null, "{:?}", self.table);
+                    values.push_null();
+                }
+            }
+        }
+        self.rows += 1;
+        match self.rows >= ROWS {
+            true => self.end_row_group(),
+            false => Ok(()),
+        }
+    }
+
+    /// Drops the rows of the trace that ends, as far as they are not written yet.
+    pub(super) fn drop_trace(&mut self) {
+        let rows = self.earlier_rows;
+        self.columns.iter_mut().for_each(|one| one.truncate(rows));
+        self.rows = rows;
+    }
+
+    /// Ends a trace: its rows become a row group unless they are few.
+    pub(super) fn end_trace(&mut self) -> Result<(), TableError> {
+        if self.rows >= FEW_ROWS {
+            self.end_row_group()?;
+        }
+        self.earlier_rows = self.rows;
+        Ok(())
+    }
+
+    /// Writes the rows so far as a row group, sorted by trace and time; nothing if there are none.
+    fn end_row_group(&mut self) -> Result<(), TableError> {
+        if self.rows > 0 {
+            let table = self.table;
+            self.write()
+                .map_err(|source| TableError { table, source })?;
+            self.earlier_rows = 0;
+            self.drop_trace();
+            self.texts.clear();
+            self.text_indices.clear();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<(), ParquetError> {
+        let order = self.order();
+        let columns = self.table.columns().iter().zip(&self.columns);
+        let mut group = self.out.next_row_group()?;
+        for (column, values) in columns {
+            let Some(mut out) = group.next_column()? else {
+                break;
+            };
+            let nullable = is_nullable(column.kind);
+            match values {
+                Values::Numbers(values) => {
+                    write_column::<Int64Type, _>(&mut out, nullable, &order, values, |one| *one)?;
+                }
+                Values::Flags(values) => {
+                    write_column::<BoolType, _>(&mut out, nullable, &order, values, |one| *one)?;
+                }
+                Values::Texts(values) => {
+                    let text = |index: &usize| self.texts.get(*index).cloned().unwrap_or_default();
+                    write_column::<ByteArrayType, _>(&mut out, nullable, &order, values, text)?;
+                }
+            }
+            out.close()?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    /// The rows by trace and the first column with a time, if there is one.
+    fn order(&self) -> Vec<usize> {
+        let numbers = |kind: ColumnKind| {
+            let mut columns = self.table.columns().iter().zip(&self.columns);
+            match columns.find(|(column, _)| column.kind == kind) {
+                Some((_, Values::Numbers(numbers))) => numbers.as_slice(),
+                _ => &[],
+            }
+        };
+        let (traces, times) = (numbers(ColumnKind::Trace), numbers(ColumnKind::Time));
+        let mut order: Vec<usize> = (0..self.rows).collect();
+        order.sort_by_key(|row| (traces.get(*row).copied(), times.get(*row).copied()));
+        order
+    }
+
+    /// Writes what is left and the end of the file.
+    pub(super) fn finish(mut self) -> Result<(), TableError> {
+        self.end_row_group()?;
+        let table = self.table;
+        let finished = self.out.close().map(drop);
+        finished.map_err(|source| TableError { table, source })
+    }
+}
+
+impl Values {
+    fn new(kind: ColumnKind) -> Self {
+        match kind {
+            ColumnKind::Time | ColumnKind::Trace | ColumnKind::Number | ColumnKind::Id => {
+                Self::Numbers(Vec::new())
+            }
+            ColumnKind::Text => Self::Texts(Vec::new()),
+            ColumnKind::Flag => Self::Flags(Vec::new()),
+        }
+    }
+
+    fn push_null(&mut self) {
+        match self {
+            Self::Numbers(values) => values.push(None),
+            Self::Texts(values) => values.push(None),
+            Self::Flags(values) => values.push(None),
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        match self {
+            Self::Numbers(values) => values.truncate(rows),
+            Self::Texts(values) => values.truncate(rows),
+            Self::Flags(values) => values.truncate(rows),
+        }
+    }
+}
+
+fn write_column<T: DataType, V>(
+    out: &mut SerializedColumnWriter<'_>,
+    nullable: bool,
+    order: &[usize],
+    values: &[Option<V>],
+    value: impl Fn(&V) -> T::T,
+) -> Result<(), ParquetError>
+where
+    T::T: Default,
+{
+    let rows = || {
+        order
+            .iter()
+            .map(|row| values.get(*row).and_then(Option::as_ref))
+    };
+    let known: Vec<T::T> = match nullable {
+        true => rows().flatten().map(value).collect(),
+        // A time is never unknown; a null in its place would shift all others.
+        false => rows()
+            .map(|one| one.map_or_else(T::T::default, &value))
+            .collect(),
+    };
+    let levels: Vec<i16> = rows().map(|one| i16::from(one.is_some())).collect();
+    let levels = nullable.then_some(levels.as_slice());
+    out.typed::<T>().write_batch(&known, levels, None)?;
+    Ok(())
+}
+
+fn is_nullable(kind: ColumnKind) -> bool {
+    !matches!(kind, ColumnKind::Time | ColumnKind::Trace)
+}
+
+fn schema(table: Table) -> Result<Type, ParquetError> {
+    let field = |column: &Column| {
+        let (physical, logical) = match column.kind {
+            ColumnKind::Text => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String)),
+            ColumnKind::Flag => (PhysicalType::BOOLEAN, None),
+            _ => (PhysicalType::INT64, None),
+        };
+        let repetition = match is_nullable(column.kind) {
+            true => Repetition::OPTIONAL,
+            false => Repetition::REQUIRED,
+        };
+        let field = Type::primitive_type_builder(column.name, physical)
+            .with_repetition(repetition)
+            .with_logical_type(logical)
+            .build()?;
+        Ok(Arc::new(field))
+    };
+    let fields: Result<_, ParquetError> = table.columns().iter().map(field).collect();
+    Type::group_type_builder(table.name())
+        .with_fields(fields?)
+        .build()
+}
+
+fn properties(table: Table) -> Result<WriterProperties, ParquetError> {
+    let about = vec![
+        KeyValue::new(super::FORMAT_KEY.to_owned(), super::FORMAT.to_owned()),
+        KeyValue::new("table".to_owned(), table.name().to_owned()),
+    ];
+    let mut properties = WriterProperties::builder()
+        .set_created_by(concat!("gctrace ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(Some(about))
+        // Of row groups: finer ones would take more room than the values of a small table.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?));
+    for column in table.columns() {
+        if let ColumnKind::Time | ColumnKind::Number = column.kind {
+            let path = ColumnPath::from(column.name);
+            properties = properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        }
+    }
+    Ok(properties.build())
+}

@@ -1,0 +1,257 @@
+//! The tables over all traces: ranks, with their clocks, and collectives.
+//!
+//! Owns which clock a process is on; `gpu/ranks.rs` finds the clocks of those that share collectives.
+
+use super::ReadProcess;
+use super::Table;
+use super::TableError;
+use super::TraceTables;
+use super::columns::COLLECTIVES;
+use super::columns::RANKS;
+use super::file::Cell;
+use super::rows::RowProcess;
+use super::rows::time;
+use crate::accumulate::process::ProcessState;
+use crate::analysis::TraceState;
+use crate::gpu::ranks::RankJob;
+use crate::gpu::ranks::RankMember;
+use crate::gpu::ranks::jobs;
+use crate::gpu::ranks::waits;
+use crate::gpu::timeline::Timeline;
+use crate::time::difference;
+use crate::time::later;
+use crate::time::signed;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// A process: its state if it collected or was described, and its timeline if it has one.
+#[derive(Default)]
+struct KnownProcess<'a> {
+    /// Of those that had this process id one after the other, the last.
+    state: Option<&'a ProcessState>,
+    /// Of all of them.
+    pauses: u64,
+    paused_ns: u64,
+    read: Option<&'a ReadProcess>,
+}
+
+/// How the clock of a process relates to that of its job.
+#[derive(Default)]
+struct KnownClock {
+    job: Option<u64>,
+    offset_ns: Option<i64>,
+    error_ns: Option<u64>,
+    collectives: Option<u64>,
+    ambiguous: Option<bool>,
+}
+
+impl KnownClock {
+    /// `first`: the member of the job whose clock is the job's.
+    fn of(job: usize, member: &RankMember, first: &RankMember) -> Self {
+        let aligned = member.aligned_by > 0;
+        Self {
+            job: Some(job as u64),
+            offset_ns: Some(difference(member.offset_ns, first.offset_ns)),
+            error_ns: aligned.then_some(member.error_ns),
+            collectives: Some(member.aligned_by),
+            ambiguous: Some(member.ambiguous),
+        }
+    }
+}
+
+impl<W: Write + Send> TraceTables<W> {
+    /// Writes the tables of ranks and of collectives.
+    pub(super) fn write_ranks(&mut self) -> Result<(), TableError> {
+        let analysis = std::mem::take(&mut self.analysis);
+        let read = std::mem::take(&mut self.processes);
+        let timelines: Vec<&Timeline> = read.iter().map(|one| &one.reduced).collect();
+        let found = jobs(&timelines).jobs;
+        let mut processes: BTreeMap<(usize, u32), KnownProcess<'_>> = BTreeMap::new();
+        for state in &analysis.processes {
+            let known = processes.entry((state.trace, state.sums.pid)).or_default();
+            known.state = Some(state);
+            known.pauses += state.tally.count();
+            known.paused_ns = known.paused_ns.saturating_add(state.tally.time_ns());
+        }
+        for one in &read {
+            let place = (one.reduced.trace, one.reduced.pid);
+            processes.entry(place).or_default().read = Some(one);
+        }
+        for ((trace, pid), known) in &processes {
+            let Some(state) = analysis.traces.get(*trace) else {
+                continue;
+            };
+            let clock = clock(&found, &timelines, (*trace, *pid), analysis.traces.len());
+            let texts = RankTexts::new(state, known);
+            let row = rank((*trace, *pid), state, known, &clock, &texts);
+            self.row(Table::Ranks, &row)?;
+        }
+        for (at, job) in found.iter().enumerate() {
+            self.write_collectives(at, job, &timelines)?;
+        }
+        Ok(())
+    }
+
+    fn write_collectives(
+        &mut self,
+        job: usize,
+        ranks: &RankJob,
+        timelines: &[&Timeline],
+    ) -> Result<(), TableError> {
+        let replayed = ranks.job(timelines);
+        let first_ns = ranks.members.first().map_or(0, |first| first.offset_ns);
+        for (at, collective) in replayed.collectives.iter().enumerate() {
+            let arrivals = waits::arrivals(collective, &replayed);
+            let Some(last) = arrivals.last() else {
+                continue;
+            };
+            let decided = waits::is_last(&arrivals, ranks);
+            for arrival in &arrivals {
+                let (member, op) = (ranks.members[arrival.member], arrival.op);
+                let timeline = timelines[member.timeline];
+                let of = RowProcess::new(timeline.trace, timeline.rank, timeline.pid);
+                let start_ns = difference(arrival.start_ns, first_ns);
+                let row: [Cell<'_>; COLLECTIVES.len()] = [
+                    Cell::of(job as u64),
+                    Cell::of(at as u64),
+                    Cell::text(op.group.map(|group| timeline.names.text(group))),
+                    Cell::of(op.sequence.map(|number| u64::from(number.get()))),
+                    Cell::text(timeline.op_name(&op)),
+                    of.trace,
+                    of.rank,
+                    of.pid,
+                    time(op.start_ns),
+                    time(op.duration_ns()),
+                    Cell::Number(start_ns),
+                    Cell::Number(later(start_ns, signed(op.duration_ns()))),
+                    Cell::of(arrival.wait_ns(last.start_ns)),
+                    match decided {
+                        true => Cell::Flag(arrival.member == last.member),
+                        false => Cell::Null,
+                    },
+                ];
+                self.row(Table::Collectives, &row)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The clock of a process: known if it is in a job, if another process of its trace is, or if there
+/// is only one trace.
+fn clock(
+    jobs: &[RankJob],
+    timelines: &[&Timeline],
+    (trace, pid): (usize, u32),
+    traces: usize,
+) -> KnownClock {
+    let mut of_trace = None;
+    for (at, job) in jobs.iter().enumerate() {
+        for member in &job.members {
+            let timeline = timelines[member.timeline];
+            if timeline.trace != trace {
+                continue;
+            }
+            let known = KnownClock::of(at, member, job.members.first().unwrap_or(member));
+            if timeline.pid == pid {
+                return known;
+            }
+            of_trace = Some(known);
+        }
+    }
+    let of_trace = of_trace.map(|known| KnownClock {
+        collectives: None,
+        ..known
+    });
+    of_trace.unwrap_or_else(|| KnownClock {
+        offset_ns: (traces == 1).then_some(0),
+        ..KnownClock::default()
+    })
+}
+
+fn rank<'a>(
+    (trace, pid): (usize, u32),
+    state: &'a TraceState,
+    known: &KnownProcess<'a>,
+    clock: &KnownClock,
+    texts: &'a RankTexts,
+) -> [Cell<'a>; RANKS.len()] {
+    let (process, read) = (known.state, known.read);
+    let described = process.and_then(|process| process.sums.described.as_ref());
+    let interpreter = described.and_then(|described| described.interpreter.as_ref());
+    let own = described.and_then(|described| described.rank);
+    let number = own.or_else(|| read.and_then(|read| read.reduced.rank));
+    let of = RowProcess::new(trace, number.or_else(|| state.rank()), pid);
+    let (header, end) = (state.header.as_ref(), state.end.as_ref());
+    let observed = process.map(|process| {
+        let (start_ns, end_ns, _) = process.observed(end.map(|end| end.ended_ns), state.last_ns());
+        (start_ns, end_ns)
+    });
+    let observed = observed.or(state.span);
+    let host = header.map(|header| header.host.as_str());
+    let lost = end.map(|end| {
+        end.lost
+            .values()
+            .fold(0, |sum: u64, one| sum.saturating_add(*one))
+    });
+    let omitted = end.map(|end| end.omitted);
+    [
+        of.trace,
+        of.rank,
+        of.pid,
+        Cell::text(state.file.as_str()),
+        Cell::text(host.or(state.profiler.host.as_deref())),
+        Cell::text(texts.command.as_str()),
+        Cell::text(header.map(|header| header.gctrace.as_str())),
+        Cell::text(interpreter.map(|found| found.version.as_str())),
+        Cell::text(interpreter.map(|found| found.collector.as_str())),
+        Cell::text(described.and_then(|described| described.torch.as_deref())),
+        Cell::of(observed.map(|(start_ns, _)| start_ns)),
+        Cell::of(observed.map(|(_, end_ns)| end_ns)),
+        Cell::signed(state.unix_offset_ns()),
+        Cell::of(clock.job),
+        Cell::signed(clock.offset_ns),
+        Cell::of(clock.error_ns),
+        Cell::of(clock.collectives),
+        clock.ambiguous.map_or(Cell::Null, Cell::Flag),
+        Cell::of(known.pauses),
+        Cell::of(known.paused_ns),
+        Cell::of(omitted.map(|omitted| omitted.count)),
+        Cell::of(omitted.map(|omitted| omitted.total_ns)),
+        Cell::of(read.map_or(0, |read| read.ops)),
+        Cell::of(read.map_or(0, |read| read.calls)),
+        Cell::of(read.map_or(0, |read| read.counted_launches)),
+        Cell::of(read.map_or(0, |read| read.steps)),
+        Cell::of(read.map_or(0, |read| read.annotations)),
+        Cell::of(state.ending.anomalies.count),
+        Cell::of(lost),
+        Cell::Flag(texts.incomplete_because.is_none()),
+        Cell::text(texts.incomplete_because.as_deref()),
+    ]
+}
+
+/// Texts of a row that are put together for it.
+struct RankTexts {
+    command: String,
+    /// Why the trace lacks its end; `None` if it does not.
+    incomplete_because: Option<String>,
+}
+
+impl RankTexts {
+    fn new(state: &TraceState, known: &KnownProcess<'_>) -> Self {
+        let process = known.state;
+        let described = process.and_then(|process| process.sums.described.as_ref());
+        let name = process.and_then(|process| process.name.clone());
+        let cut = state.ending.cut;
+        let cut = cut.map(|position| format!("the file is cut off at {position}"));
+        let no_end = state.header.is_some() && state.end.is_none();
+        let no_end = no_end.then(|| "the recorder was killed".to_owned());
+        Self {
+            command: match described {
+                Some(described) => described.command.join(" "),
+                None => name.unwrap_or_default(),
+            },
+            incomplete_because: state.damage.clone().or(cut).or(no_end),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Rows of one trace: pauses, GPU work, steps, frames, annotations and garbage.
+//!
+//! Owns the order of the cells, which is that of `columns.rs`.
+
+use super::Table;
+use super::TableError;
+use super::TraceTables;
+use super::columns::ANNOTATIONS;
+use super::columns::CALLS;
+use super::columns::FRAMES;
+use super::columns::GARBAGE;
+use super::columns::GPU_OPS;
+use super::columns::PAUSES;
+use super::columns::STEPS;
+use super::file::Cell;
+use crate::gpu::index::Index;
+use crate::gpu::timeline::StreamIndex;
+use crate::gpu::timeline::ThreadIndex;
+use crate::gpu::timeline::Timeline;
+use crate::time::duration;
+use crate::time::signed;
+use gctrace_event::Counter;
+use gctrace_event::CudaLayer;
+use gctrace_event::EventSource;
+use gctrace_event::Frame;
+use gctrace_event::Garbage;
+use gctrace_event::GpuOpKind;
+use gctrace_event::Pause;
+use std::io::Write;
+
+/// The first columns of most tables: trace, rank and process id.
+#[derive(Clone, Copy)]
+pub(super) struct RowProcess<'a> {
+    pub(super) trace: Cell<'a>,
+    pub(super) rank: Cell<'a>,
+    pub(super) pid: Cell<'a>,
+}
+
+impl RowProcess<'_> {
+    /// `pid` 0: the trace does not contain it.
+    pub(super) fn new(trace: usize, rank: Option<u32>, pid: u32) -> Self {
+        Self {
+            trace: Cell::of(trace as u64),
+            rank: Cell::of(rank.map(u64::from)),
+            pid: Cell::of((pid != 0).then_some(u64::from(pid))),
+        }
+    }
+}
+
+/// A time, never null.
+pub(super) fn time<'a>(at_ns: u64) -> Cell<'a> {
+    Cell::Number(signed(at_ns))
+}
+
+fn pause<'a>(
+    of: RowProcess<'a>,
+    source: &'static str,
+    pause: &Pause,
+    examining_ns: u64,
+) -> [Cell<'a>; PAUSES.len()] {
+    let known = pause.generation != Pause::UNKNOWN_GENERATION;
+    let counter = |counter| Cell::of(pause.counters.get(counter));
+    let counted = !pause.counters.is_empty();
+    let mark = |mark| match counted {
+        true => Cell::Flag(mark),
+        false => Cell::Null,
+    };
+    [
+        of.trace,
+        of.rank,
+        of.pid,
+        Cell::of(u64::from(pause.tid)),
+        time(pause.start_ns),
+        time(pause.duration_ns()),
+        Cell::of(known.then_some(u64::from(pause.generation))),
+        Cell::Text(pause.reason.as_str()),
+        Cell::Text(source),
+        Cell::of(pause.collected),
+        Cell::of(pause.uncollectable),
+        Cell::of(pause.cpu_ns),
+        Cell::of(pause.stop_the_world_ns),
+        Cell::of(pause.young_count),
+        Cell::of(pause.oldest_objects),
+        Cell::of(pause.heap_objects),
+        Cell::signed(pause.interpreter),
+        Cell::of(pause.stack.map(u64::from)),
+        Cell::Flag(pause.unfinished),
+        mark(pause.counters.scaled),
+        mark(pause.counters.migrated),
+        Cell::of(examining_ns),
+        counter(Counter::Cycles),
+        counter(Counter::Instructions),
+        counter(Counter::CacheMisses),
+        counter(Counter::LlcLoadMisses),
+        counter(Counter::DtlbLoadMisses),
+        counter(Counter::BranchMisses),
+        counter(Counter::PageFaults),
+        counter(Counter::MajorFaults),
+        counter(Counter::ContextSwitches),
+        counter(Counter::CpuMigrations),
+        counter(Counter::TaskClock),
+        counter(Counter::CpuClock),
+    ]
+}
+
+pub(super) fn frame(trace: usize, frame: &Frame) -> [Cell<'_>; FRAMES.len()] {
+    [
+        Cell::of(trace as u64),
+        Cell::of(u64::from(frame.id)),
+        Cell::of(frame.parent.map(u64::from)),
+        Cell::text(frame.function.as_str()),
+        Cell::text(frame.file.as_str()),
+        Cell::of(frame.line.map(u64::from)),
+    ]
+}
+
+impl<W: Write + Send> TraceTables<W> {
+    /// Writes the pauses that wait.
+    pub(super) fn write_pauses(&mut self) -> Result<(), TableError> {
+        let pauses = std::mem::take(&mut self.current.pauses);
+        for (one, examining_ns) in &pauses {
+            let source = match one.source {
+                _ if !self.current.is_ours => "other tool",
+                EventSource::Probes => "probes",
+                EventSource::Injected => "injected",
+                EventSource::Both { .. } => "both",
+            };
+            let of = RowProcess::new(self.trace(), self.rank(one.pid), one.pid);
+            let row = pause(of, source, one, *examining_ns);
+            self.row(Table::Pauses, &row)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_garbage(&mut self, garbage: &Garbage) -> Result<(), TableError> {
+        let of = RowProcess::new(self.trace(), self.rank(garbage.pid), garbage.pid);
+        for count in &garbage.kinds {
+            let kind = self.current.kinds.get(&(garbage.pid, count.kind)).cloned();
+            let kind = kind.unwrap_or_default();
+            let row: [Cell<'_>; GARBAGE.len()] = [
+                of.trace,
+                of.rank,
+                of.pid,
+                Cell::of(u64::from(garbage.tid)),
+                time(garbage.at_ns),
+                Cell::text(kind.type_name.as_str()),
+                Cell::text(kind.function.as_deref()),
+                Cell::text(kind.file.as_deref()),
+                Cell::of(kind.line.map(u64::from)),
+                Cell::of(count.objects),
+                Cell::of(count.bytes),
+            ];
+            self.row(Table::Garbage, &row)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the GPU work, steps and annotations of a process.
+    pub(super) fn write_timeline(&mut self, timeline: &Timeline) -> Result<(), TableError> {
+        let of = RowProcess::new(timeline.trace, timeline.rank, timeline.pid);
+        self.write_ops(of, timeline)?;
+        self.write_calls(of, timeline)?;
+        let tid = |thread: ThreadIndex| Cell::of(u64::from(timeline.threads[thread].tid));
+        for step in &timeline.steps {
+            let row: [Cell<'_>; STEPS.len()] = [
+                of.trace,
+                of.rank,
+                of.pid,
+                tid(step.thread),
+                Cell::of(step.number),
+                Cell::Text(step.source.basis()),
+                time(step.start_ns),
+                time(duration(step.start_ns, step.end_ns)),
+            ];
+            self.row(Table::Steps, &row)?;
+        }
+        for span in &timeline.annotations {
+            let row: [Cell<'_>; ANNOTATIONS.len()] = [
+                of.trace,
+                of.rank,
+                of.pid,
+                tid(span.thread),
+                Cell::text(timeline.names.text(span.name)),
+                time(span.start_ns),
+                time(duration(span.start_ns, span.end_ns)),
+            ];
+            self.row(Table::Annotations, &row)?;
+        }
+        Ok(())
+    }
+
+    fn write_ops(&mut self, of: RowProcess<'_>, timeline: &Timeline) -> Result<(), TableError> {
+        let mut bytes = timeline.op_bytes.iter().copied().peekable();
+        for (at, op) in Index::enumerate(&timeline.ops) {
+            let stream = timeline.streams[op.stream];
+            let own = bytes.next_if(|(op, _)| *op == at);
+            let row: [Cell<'_>; GPU_OPS.len()] = [
+                of.trace,
+                of.rank,
+                of.pid,
+                Cell::of(stream.device.map(u64::from)),
+                Cell::of(stream.number),
+                Cell::Text(match op.kind {
+                    GpuOpKind::Kernel => "kernel",
+                    GpuOpKind::Memcpy => "memcpy",
+                    GpuOpKind::Memset => "memset",
+                }),
+                Cell::text(timeline.op_name(op)),
+                time(op.start_ns),
+                time(op.duration_ns()),
+                Cell::of(op.call.map(|call| call.at() as u64)),
+                Cell::of(own.map(|(_, bytes)| bytes)),
+                Cell::text(op.group.map(|group| timeline.names.text(group))),
+                Cell::of(op.sequence.map(|number| u64::from(number.get()))),
+            ];
+            self.row(Table::GpuOps, &row)?;
+        }
+        Ok(())
+    }
+
+    /// Calls, and launches that were only counted: those have neither a function nor a length.
+    fn write_calls(&mut self, of: RowProcess<'_>, timeline: &Timeline) -> Result<(), TableError> {
+        let stream = |stream: Option<StreamIndex>| stream.map(|stream| timeline.streams[stream]);
+        let device = |at| {
+            let device = stream(at).and_then(|stream| stream.device);
+            Cell::of(device.map(u64::from))
+        };
+        let number = |at| Cell::of(stream(at).map(|stream| stream.number));
+        for (at, call) in Index::enumerate(&timeline.calls) {
+            let function = timeline.names.text(call.function);
+            let layer = self.current.layers.get(function).map(|layer| match layer {
+                CudaLayer::Driver => "driver",
+                CudaLayer::Runtime => "runtime",
+                CudaLayer::Nccl => "nccl",
+            });
+            let row: [Cell<'_>; CALLS.len()] = [
+                of.trace,
+                of.rank,
+                of.pid,
+                Cell::of(u64::from(timeline.threads[call.thread].tid)),
+                Cell::of(at.at() as u64),
+                Cell::text(layer),
+                Cell::text(function),
+                time(call.start_ns),
+                Cell::of(call.timed.then(|| call.duration_ns())),
+                device(call.stream),
+                number(call.stream),
+                Cell::Null,
+            ];
+            self.row(Table::Calls, &row)?;
+        }
+        for launches in &timeline.counted_launches {
+            let row: [Cell<'_>; CALLS.len()] = [
+                of.trace,
+                of.rank,
+                of.pid,
+                Cell::of(u64::from(timeline.threads[launches.thread].tid)),
+                Cell::Null,
+                Cell::Null,
+                Cell::Null,
+                time(launches.first_ns),
+                Cell::Null,
+                device(launches.stream),
+                number(launches.stream),
+                Cell::of(launches.count),
+            ];
+            self.row(Table::Calls, &row)?;
+        }
+        Ok(())
+    }
+}

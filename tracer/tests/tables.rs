@@ -1,0 +1,44 @@
+//! `gctrace export --format parquet`: the tables, read by other programs. Needs no privileges.
+
+#![cfg(feature = "parquet")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use test_kit::interpreters::root;
+use test_kit::limit::WithTimeout as _;
+
+/// A Python with DuckDB, polars, pandas and DataFusion; `None` is a named skip.
+fn python(test: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("GCTRACE_TABLES_PYTHON").filter(|path| !path.is_empty());
+    let made = root().join(".venv-tables/bin/python");
+    let python = named.map_or(made, PathBuf::from);
+    if python.exists() {
+        return Some(python);
+    }
+    println!(
+        "skipped {test}: no DuckDB, polars, pandas and DataFusion at {}; scripts/tables-venv.sh makes \
+         it, GCTRACE_TABLES_PYTHON names it",
+        python.display()
+    );
+    None
+}
+
+#[test]
+fn tables_are_true_in_every_engine() {
+    let Some(python) = python("tables_are_true_in_every_engine") else {
+        return;
+    };
+    let checked = Command::new(python)
+        .arg(root().join("tests/python/tables_truth.py"))
+        .arg(env!("CARGO_BIN_EXE_gctrace"))
+        .arg(root())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output_in_time()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success(), "{printed}{errors}");
+    assert!(printed.contains("queries answered"), "{printed}");
+    print!("{printed}");
+}

@@ -2,8 +2,11 @@
 //!
 //! Owns arguments, messages and exit codes: 0, 1 after an error, 2 for wrong usage.
 
+mod analyze;
 mod gctrace;
+mod map;
 mod place;
+mod processes;
 mod query;
 mod tables;
 
@@ -11,7 +14,10 @@ use clap::Parser;
 use clap::Subcommand;
 use gctrace::Gctrace;
 use place::Place;
+use processes::ExecutorArgs;
+use processes::SchedulerArgs;
 use query::Format;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,23 +50,50 @@ enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
+    /// Report on the traces of a job that many machines read
+    ///
+    /// The executors of a scheduler summarize them (`gctrace summarize`); the report on the summaries
+    /// is made here, as `gctrace analyze` does. Complete summaries are kept: after a failure run the
+    /// same command again.
+    Analyze {
+        /// Address of the scheduler: ballista://HOST:PORT
+        #[arg(long, value_name = "URL")]
+        on: String,
+        /// Traces (.json, .json.gz), or directories of them: paths that all machines have, or URLs of
+        /// s3://, gs://, az://
+        #[arg(required = true, value_name = "INPUT")]
+        inputs: Vec<String>,
+        /// Directory for the summaries, which all machines share, or URL
+        #[arg(short = 'o', long, value_name = "DIR")]
+        summaries: String,
+        /// Options of `gctrace analyze`, behind `--`
+        #[arg(last = true, value_name = "OPTION")]
+        options: Vec<OsString>,
+    },
+    /// Distribute work among executors, until it is ended
+    Scheduler(SchedulerArgs),
+    /// Read traces for a scheduler, until it is ended
+    Executor(ExecutorArgs),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Messages of Ballista; RUST_LOG=info has more.
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error")).init();
     let done = tokio::runtime::Runtime::new()
         .map_err(anyhow::Error::from)
         .and_then(|runtime| runtime.block_on(run(arguments)));
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
-            message(&error);
+            message(format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<()> {
+/// Returns the exit code.
+async fn run(arguments: Arguments) -> anyhow::Result<u8> {
     let gctrace = Gctrace::find(arguments.gctrace.as_deref());
     match arguments.command {
         Command::Query {
@@ -69,9 +102,21 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
             format,
         } => {
             let answer = query::run(&sql, &places(&inputs)?, &gctrace, format).await?;
-            print(&answer)
+            print(&answer)?;
         }
+        Command::Analyze {
+            on,
+            inputs,
+            summaries,
+            options,
+        } => {
+            let (inputs, summaries) = (places(&inputs)?, Place::parse(&summaries)?);
+            return analyze::run(&on, &inputs, &summaries, &gctrace, &options).await;
+        }
+        Command::Scheduler(arguments) => processes::scheduler(&arguments).await?,
+        Command::Executor(arguments) => processes::executor(&arguments, gctrace).await?,
     }
+    Ok(0)
 }
 
 fn places(texts: &[String]) -> anyhow::Result<Vec<Place>> {
@@ -86,9 +131,9 @@ fn print(text: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// One line on standard error: the error and its causes. Dropped if it cannot be written.
-fn message(error: &anyhow::Error) {
+/// One line on standard error. Dropped if it cannot be written.
+fn message(text: impl std::fmt::Display) {
     let clean = |one: char| if one.is_control() { ' ' } else { one };
-    let line: String = format!("{error:#}").chars().map(clean).collect();
+    let line: String = text.to_string().chars().map(clean).collect();
     let _ = writeln!(std::io::stderr(), "gctrace-cluster: {line}");
 }

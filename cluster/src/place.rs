@@ -5,12 +5,14 @@
 
 use anyhow::Context as _;
 use anyhow::Result;
+use bytes::Bytes;
 use futures::TryStreamExt as _;
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt as _;
 use object_store::ObjectStoreScheme;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
+use object_store::path::PathPart;
 use std::fmt::Display;
 use std::fmt::Formatter;
 use std::io::Write as _;
@@ -82,8 +84,11 @@ impl Place {
     }
 
     /// A file or directory in this one.
-    pub(crate) fn child(&self, name: &str) -> Self {
-        self.at(self.key.clone().join(name))
+    ///
+    /// # Errors
+    /// No file can have that name.
+    pub(crate) fn child(&self, name: &str) -> Result<Self> {
+        Ok(self.at(self.key.clone().join(PathPart::parse(name)?)))
     }
 
     /// The directory that it is in; the root is in itself.
@@ -149,8 +154,8 @@ impl Place {
         Ok(keys.into_iter().map(|key| self.at(key)).collect())
     }
 
-    /// A path with its contents: its own if it is on this machine, or of a copy in `directory`, under
-    /// the same name.
+    /// A path with its contents: its own if it is on this machine. An object is copied below
+    /// `directory`, and the path is relative to that: the object's URL, so that reports have its name.
     ///
     /// # Errors
     /// The object cannot be read, or the copy not be written.
@@ -161,13 +166,40 @@ impl Place {
         let failed = || format!("{self}: cannot be read");
         let object = self.store.get(&self.key).await.with_context(failed)?;
         let mut parts = object.into_stream();
-        let path = directory.join(self.name());
+        let relative = PathBuf::from(self.to_string());
+        let path = directory.join(&relative);
         let failed_copy = || format!("{}: cannot be written", path.display());
+        let above = path.parent().unwrap_or(directory);
+        std::fs::create_dir_all(above).with_context(failed_copy)?;
         let mut file = std::fs::File::create_new(&path).with_context(failed_copy)?;
         while let Some(part) = parts.try_next().await.with_context(failed)? {
             file.write_all(&part).with_context(failed_copy)?;
         }
-        Ok(path)
+        Ok(relative)
+    }
+
+    /// The bytes of the file; `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) async fn read(&self) -> Result<Option<Bytes>> {
+        let bytes = match self.store.get(&self.key).await {
+            Ok(object) => object.bytes().await,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => Err(error),
+        };
+        let bytes = bytes.with_context(|| format!("{self}: cannot be read"))?;
+        Ok(Some(bytes))
+    }
+
+    /// Writes the file: readers see all of it, or what was there before.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) async fn write(&self, bytes: Bytes) -> Result<()> {
+        let written = self.store.put(&self.key, bytes.into()).await;
+        written.with_context(|| format!("{self}: cannot be written"))?;
+        Ok(())
     }
 }
 
@@ -175,7 +207,7 @@ impl Display for Place {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self.local() {
             Some(path) => write!(f, "{}", path.display()),
-            None => write!(f, "{}{}", self.root, self.key),
+            None => write!(f, "{}", self.url()),
         }
     }
 }
@@ -204,7 +236,7 @@ mod tests {
             let again = Place::parse(&file.to_string()).unwrap();
             assert_eq!(again.files().await.unwrap().len(), 1);
         }
-        let missing = place.child("none").files().await.unwrap_err();
+        let missing = place.child("none").unwrap().files().await.unwrap_err();
         assert!(format!("{missing:#}").contains("none"), "{missing:#}");
     }
 
@@ -216,7 +248,10 @@ mod tests {
         let place = Place::parse("s3://bucket/a/b.json").unwrap();
         assert_eq!(place.to_string(), "s3://bucket/a/b.json");
         assert_eq!(place.url().as_str(), "s3://bucket/a/b.json");
-        assert_eq!(place.parent().child("c").to_string(), "s3://bucket/a/c");
+        assert_eq!(
+            place.parent().child("c%").unwrap().to_string(),
+            "s3://bucket/a/c%25"
+        );
         assert_eq!((place.name(), place.local()), ("b.json", None));
     }
 }

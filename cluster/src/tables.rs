@@ -136,12 +136,10 @@ async fn export(traces: &[Place], gctrace: &Gctrace, scratch: &Path) -> Result<P
         .into();
     let tables = scratch.join("tables");
     arguments.push(tables.clone().into());
-    for (at, trace) in traces.iter().enumerate() {
-        let directory = scratch.join(at.to_string());
-        std::fs::create_dir(&directory)?;
-        arguments.push(trace.local_copy(&directory).await?.into());
+    for trace in traces {
+        arguments.push(trace.local_copy(scratch).await?.into());
     }
-    gctrace.run(arguments).await?;
+    gctrace.run(scratch, arguments).await?;
     let tables = tables
         .to_str()
         .context("the temporary directory is not UTF-8")?;
@@ -150,7 +148,7 @@ async fn export(traces: &[Place], gctrace: &Gctrace, scratch: &Path) -> Result<P
 
 /// A table of one directory.
 async fn read(context: &SessionContext, directory: &Place, table: &str) -> Result<DataFrame> {
-    let file = directory.child(&format!("{table}.parquet"));
+    let file = directory.child(&format!("{table}.parquet"))?;
     let url = file.url();
     let rows = context.read_parquet(url.as_str(), ParquetReadOptions::default());
     rows.await

@@ -6,8 +6,10 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod chaos;
 mod job;
 #[expect(unreachable_pub, reason = "of the library tests/kit")]
 #[path = "../../../tests/kit/src/limit.rs"]
 mod limit;
 mod query;
+mod s3;

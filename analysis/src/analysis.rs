@@ -3,13 +3,16 @@
 //! Owns what is summed over pauses. Does not read files; texts are in `verdict.rs` and `advice.rs`,
 //! the report is built in `summary.rs`.
 
+mod append;
 mod deferred;
+mod empty_collections;
 mod process_stacks;
 mod profiler_metadata;
 mod trace_state;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
+use self::empty_collections::EmptyCollections;
 pub use self::process_stacks::ProcessStacks;
 pub use self::process_stacks::WeightedStack;
 pub(crate) use self::trace_state::TraceState;
@@ -23,22 +26,20 @@ use crate::accumulate::process_sums::PidTable;
 use crate::accumulate::stacks::StackTree;
 use crate::accumulate::stacks::TraceFrames;
 use crate::accumulate::tally::PauseTally;
-use crate::accumulate::tally::freed_nothing;
 use crate::accumulate::worst_pauses::WorstPauses;
 use crate::gpu::collect::TimelineCollector;
 use crate::gpu::timeline::Timeline;
 use crate::report::PauseTotal;
-use gctrace_event::GcReason;
 use gctrace_event::Note;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use gctrace_event::Record;
 use gctrace_event::StepMarker;
-use gctrace_event::read::ChromeEvent;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
 /// Significant digits of percentiles over all processes.
 const DIGITS: u8 = 3;
@@ -49,6 +50,7 @@ const SPANS_KEPT: usize = 65_536;
 
 /// Sums over all traces so far. For each trace call [`Analysis::begin_trace`], [`Analysis::add`]
 /// for every item, [`Analysis::end_trace`]; then [`Analysis::settle`] and [`Analysis::report`].
+/// Traces may also be read into analyses of their own, one [appended](Analysis::append) to another.
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) traces: Vec<TraceState>,
@@ -67,6 +69,7 @@ pub struct Analysis {
     pub(crate) timelines: Vec<Timeline>,
     deferred: Vec<DeferredCollections>,
     current: CurrentTrace,
+    pub(crate) threads: NonZeroUsize,
 }
 
 /// State of the trace that is being read.
@@ -82,18 +85,6 @@ struct CurrentTrace {
     examining: ExaminingCosts,
     /// First and last time of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
-}
-
-/// Collections that freed nothing, by kind.
-#[derive(Debug, Default)]
-pub(crate) struct EmptyCollections {
-    pub(crate) automatic_full: PauseTotal,
-    pub(crate) automatic_partial: PauseTotal,
-    pub(crate) manual: PauseTotal,
-    pub(crate) shutdown: PauseTotal,
-    pub(crate) unknown: PauseTotal,
-    /// All automatic full collections, whatever they freed.
-    pub(crate) of_automatic_full: PauseTotal,
 }
 
 impl Default for Analysis {
@@ -114,6 +105,7 @@ impl Default for Analysis {
             timelines: Vec::new(),
             deferred: Vec::new(),
             current: CurrentTrace::default(),
+            threads: NonZeroUsize::MIN,
         }
     }
 }
@@ -159,7 +151,16 @@ impl Analysis {
             DecodedItem::ProcessName { pid, name } => {
                 self.current.process_names.insert(pid, name);
             }
-            DecodedItem::Other(event) => self.add_other(&event),
+            DecodedItem::Other(event) => {
+                if let Some((pid, start_ns, end_ns)) = event.work() {
+                    self.see_work(pid, start_ns, end_ns);
+                }
+            }
+            DecodedItem::Work {
+                pid,
+                start_ns,
+                end_ns,
+            } => self.see_work(pid, start_ns, end_ns),
             DecodedItem::Property(property) => trace.profiler.set(property),
             DecodedItem::Unusable => {}
         }
@@ -221,11 +222,24 @@ impl Analysis {
         self.traces.last().is_some_and(TraceState::has_evidence)
     }
 
+    /// Ranks of the traces read so far and of their processes, as far as they are known.
+    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+        let of_traces = self.traces.iter().filter_map(TraceState::rank);
+        let of_processes = self.processes.iter();
+        of_traces.chain(of_processes.filter_map(|process| process.sums.rank()))
+    }
+
     /// The GPU work read so far: one timeline for each process that collected or made calls, trace
     /// by trace.
     #[must_use]
     pub fn timelines(&self) -> &[Timeline] {
         &self.timelines
+    }
+
+    /// How many threads [`Analysis::report`] uses where processes are independent of each other: 1
+    /// if this is not called. The report does not depend on it.
+    pub fn set_threads(&mut self, threads: NonZeroUsize) {
+        self.threads = threads;
     }
 
     /// Mentions in the report a file that could not be opened.
@@ -409,16 +423,6 @@ impl Analysis {
         self.see_work(Some(pid), start_ns, end_ns);
     }
 
-    fn add_other(&mut self, event: &ChromeEvent<'_>) {
-        let timed = matches!(event.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
-        let (true, Some(start)) = (timed, event.ts.us_as_ns()) else {
-            return;
-        };
-        let end = start.saturating_add(event.dur.us_as_ns().unwrap_or(0));
-        let pid = event.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
-        self.see_work(pid, start, end);
-    }
-
     /// In traces of other tools, events show how long a process existed, if nothing better does.
     fn see_work(&mut self, pid: Option<u32>, start: u64, end: u64) {
         let Some(trace) = self
@@ -457,24 +461,5 @@ impl Analysis {
             .push(ProcessState::new(self.traces.len() - 1, pid));
         self.current.processes.begin(pid, index);
         index
-    }
-}
-
-impl EmptyCollections {
-    fn add(&mut self, pause: &Pause, full: bool) {
-        let time_ns = pause.duration_ns();
-        if full && pause.reason == GcReason::Automatic {
-            self.of_automatic_full.add(time_ns);
-        }
-        if !freed_nothing(pause) {
-            return;
-        }
-        match pause.reason {
-            GcReason::Automatic if full => self.automatic_full.add(time_ns),
-            GcReason::Automatic => self.automatic_partial.add(time_ns),
-            GcReason::Manual => self.manual.add(time_ns),
-            GcReason::Shutdown => self.shutdown.add(time_ns),
-            GcReason::Unknown => self.unknown.add(time_ns),
-        }
     }
 }

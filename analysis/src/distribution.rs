@@ -37,7 +37,7 @@ impl Distribution {
         add_to(&mut self.sum, value);
         self.max = self.max.max(value);
         if let Some(histogram) = &mut self.histogram {
-            record(histogram, value);
+            record(histogram, value, 1);
             return;
         }
         self.exact.push(value);
@@ -46,17 +46,48 @@ impl Distribution {
         }
     }
 
+    /// Adds the values of a distribution with the same digits.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        add_to(&mut self.sum, other.sum);
+        self.max = self.max.max(other.max);
+        self.exact.extend(other.exact);
+        let counted = self.histogram.is_some() || other.histogram.is_some();
+        if counted || self.exact.len() > EXACT {
+            self.use_histogram();
+        }
+        let Some(histogram) = &mut self.histogram else {
+            return;
+        };
+        // Any value of a bucket is counted in the same bucket.
+        for bucket in other
+            .histogram
+            .iter()
+            .flat_map(|other| other.iter_recorded())
+        {
+            record(
+                histogram,
+                bucket.value_iterated_to(),
+                bucket.count_at_value(),
+            );
+        }
+    }
+
     /// From here on values are only counted by bucket.
     fn use_histogram(&mut self) {
-        // Fails for more than five digits only; then every value is kept.
-        let Ok(mut histogram) = Histogram::new(self.digits) else {
-            return;
+        let mut histogram = match self.histogram.take() {
+            Some(histogram) => histogram,
+            // Fails for more than five digits only; then every value is kept.
+            None => match Histogram::new(self.digits) {
+                Ok(histogram) => Box::new(histogram),
+                Err(_) => return,
+            },
         };
         histogram.auto(true);
         for value in std::mem::take(&mut self.exact) {
-            record(&mut histogram, value);
+            record(&mut histogram, value, 1);
         }
-        self.histogram = Some(Box::new(histogram));
+        self.histogram = Some(histogram);
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -100,9 +131,9 @@ impl Distribution {
 }
 
 /// The histogram grows as needed; values beyond its range go to the last bucket.
-fn record(histogram: &mut Histogram<u64>, value: u64) {
-    if histogram.record(value).is_err() {
-        histogram.saturating_record(value);
+fn record(histogram: &mut Histogram<u64>, value: u64, count: u64) {
+    if histogram.record_n(value, count).is_err() {
+        histogram.saturating_record_n(value, count);
     }
 }
 
@@ -146,6 +177,41 @@ mod tests {
                 assert!(error <= distribution.error_ratio(), "{found} for {truth}");
             }
             assert_eq!(distribution.max(), values.last().copied());
+        }
+    }
+
+    #[test]
+    fn merged_parts_are_the_whole() {
+        const PERCENT: [f64; 5] = [0.0, 10.0, 50.0, 99.0, 100.0];
+        let values: Vec<u64> = (0..3 * EXACT as u64)
+            .map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (n % 64))
+            .collect();
+        for (length, at) in [
+            (0, 0),
+            (EXACT, 0),
+            (EXACT, 7),
+            (EXACT + 1, EXACT),
+            (3 * EXACT, 1),
+            (3 * EXACT, EXACT + 1),
+            (3 * EXACT, 3 * EXACT - 1),
+        ] {
+            let of = |values: &[u64]| {
+                let mut distribution = Distribution::new(3);
+                values.iter().for_each(|value| distribution.add(*value));
+                distribution
+            };
+            let (first, second) = values[..length].split_at(at);
+            let whole = of(&values[..length]);
+            let mut merged = of(first);
+            merged.merge(of(second));
+            let figures = |own: &Distribution| (own.count(), own.sum(), own.max());
+            assert_eq!(figures(&merged), figures(&whole), "{length} at {at}");
+            assert_eq!(
+                merged.percentiles(PERCENT),
+                whole.percentiles(PERCENT),
+                "{length} at {at}"
+            );
+            assert!(merged.error_ratio() == whole.error_ratio());
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod pause_span;
 mod periods;
 pub mod ranks;
 pub mod replay;
+pub mod replays;
 pub(crate) mod steps;
 pub(crate) mod summary;
 pub mod thread;

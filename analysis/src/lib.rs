@@ -41,6 +41,7 @@ mod distribution;
 pub mod gpu;
 pub mod heap;
 pub mod live;
+pub mod parallel;
 pub mod paths;
 mod phases;
 mod recorded;

@@ -24,6 +24,9 @@ use crate::analysis::UnlistedSums;
 use crate::compare::TrainingSeries;
 use crate::gpu;
 use crate::gpu::merge::MergedTimelines;
+use crate::gpu::replays::JobReplays;
+use crate::gpu::timeline::Timeline;
+use crate::gpu::what_if::report::PlannedChanges;
 use crate::phases::JudgedRun;
 use crate::phases::training_steps;
 use crate::report::Basis;
@@ -46,6 +49,7 @@ use crate::time::duration;
 use crate::verdict;
 use std::collections::HashMap;
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 
 impl Analysis {
     /// The report over all traces, once [`Analysis::settle`] has counted what waited for the last.
@@ -70,8 +74,17 @@ impl Analysis {
         let by_reason = self.groups(REASONS.map(GroupName::Reason), &self.by_reason);
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
-        let gpu = gpu_work(&merged);
-        let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
+        let planned = PlannedChanges::of(self, timelines, &processes);
+        let with_gpu: Vec<&Timeline> = timelines
+            .iter()
+            .filter(|timeline| timeline.has_gpu_times())
+            .collect();
+        let replays = match with_gpu.is_empty() {
+            true => JobReplays::default(),
+            false => JobReplays::of(&with_gpu, &planned.changes(), self.threads),
+        };
+        let gpu = gpu_work(&merged, &with_gpu, &replays, self.threads);
+        let outlook = planned.outlook(&replays, gpu.as_ref());
         let runs = runs(&self.traces);
         let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
         let phases = judged.as_ref().map(JudgedRun::report);
@@ -331,8 +344,13 @@ fn basis(measured: bool) -> Basis {
 }
 
 /// GPU work, with the traces of each process merged.
-fn gpu_work(merged: &MergedTimelines<'_>) -> Option<GpuWorkReport> {
-    let work = gpu::summary::report(&merged.timelines)?;
+fn gpu_work(
+    merged: &MergedTimelines<'_>,
+    with_gpu: &[&Timeline],
+    replays: &JobReplays,
+    threads: NonZeroUsize,
+) -> Option<GpuWorkReport> {
+    let work = gpu::summary::report(with_gpu, replays, threads)?;
     Some(GpuWorkReport {
         clocks: merged.clocks.clone(),
         not_merged: merged.not_merged.clone(),

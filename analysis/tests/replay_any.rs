@@ -9,6 +9,7 @@ use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::replay::AttributionBudget;
 use gctrace_analysis::gpu::replay::CollectiveMember;
 use gctrace_analysis::gpu::replay::InsertedPause;
+use gctrace_analysis::gpu::replay::JoinedSkeletons;
 use gctrace_analysis::gpu::replay::PauseLength;
 use gctrace_analysis::gpu::replay::ReplayChange;
 use gctrace_analysis::gpu::replay::ReplayCollective;
@@ -19,6 +20,8 @@ use gctrace_analysis::gpu::timeline::Call;
 use gctrace_analysis::gpu::timeline::CallIndex;
 use gctrace_analysis::gpu::timeline::EventWait;
 use gctrace_analysis::gpu::timeline::Op;
+use gctrace_analysis::gpu::timeline::StepSource;
+use gctrace_analysis::gpu::timeline::StepSpan;
 use gctrace_analysis::gpu::timeline::Stream;
 use gctrace_analysis::gpu::timeline::StreamIndex;
 use gctrace_analysis::gpu::timeline::StringTable;
@@ -165,6 +168,56 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
     })
 }
 
+/// The same with times within some minutes, and with steps: absurd times are clamped, by the
+/// schedule otherwise than by a skeleton.
+fn timeline_with_steps() -> impl Strategy<Value = Timeline> {
+    const LIMIT: u64 = 1 << 40;
+    let steps = prop::collection::vec((span(), thread()), 0..12);
+    (any_timeline(), steps).prop_map(|(mut timeline, steps)| {
+        let limit = |start_ns: &mut u64, end_ns: &mut u64| {
+            let length_ns = (*end_ns - *start_ns) % LIMIT;
+            *start_ns %= LIMIT;
+            *end_ns = *start_ns + length_ns;
+        };
+        let mut order: Vec<CallIndex> = Index::all(&timeline.calls).collect();
+        for call in &mut timeline.calls {
+            limit(&mut call.start_ns, &mut call.end_ns);
+        }
+        order.sort_by_key(|call| timeline.calls[*call].start_ns);
+        let mut place = order.clone();
+        for (new, old) in Index::all(&timeline.calls).zip(&order) {
+            place[old.at()] = new;
+        }
+        timeline.calls.sort_by_key(|call| call.start_ns);
+        for op in &mut timeline.ops {
+            limit(&mut op.start_ns, &mut op.end_ns);
+            op.call = op.call.map(|call| place[call.at()]);
+        }
+        timeline.ops.sort_by_key(|op| (op.start_ns, op.end_ns));
+        for wait in &mut timeline.waits {
+            wait.call = place[wait.call.at()];
+            wait.event_call = wait.event_call.map(|call| place[call.at()]);
+        }
+        timeline.waits.sort_by_key(|wait| wait.call);
+        for pause in &mut timeline.pauses {
+            limit(&mut pause.start_ns, &mut pause.end_ns);
+        }
+        timeline.pauses.sort_by_key(|pause| pause.start_ns);
+        for ((mut start_ns, mut end_ns), thread) in steps {
+            limit(&mut start_ns, &mut end_ns);
+            timeline.steps.push(StepSpan {
+                start_ns,
+                end_ns,
+                thread,
+                number: 0,
+                source: StepSource::ProfilerStep,
+            });
+        }
+        timeline.steps.sort_by_key(|step| step.start_ns);
+        timeline
+    })
+}
+
 /// A pause longer than all the time that the replay reckons with: without it the job ends before
 /// the clock's zero.
 #[test]
@@ -271,6 +324,45 @@ proptest! {
         for call in Index::all(&timeline.calls) {
             let (a, b) = (shorter.call(0, call), longer.call(0, call));
             prop_assert!(a.0 <= b.0 && a.1 <= b.1, "call {call:?}: {a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn a_skeleton_is_as_the_replay_whatever_the_trace(
+        timeline in timeline_with_steps(),
+        lengths in prop::collection::vec((0..6usize, 0..1u64 << 41), 0..6),
+        inserted in prop::collection::vec((thread(), 0..1u64 << 40, 0..1u64 << 30), 0..3),
+    ) {
+        let job = ReplayJob::single(&timeline);
+        let model = ReplayModel::learn(&job);
+        let lengths = lengths.iter().filter(|own| own.0 < timeline.pauses.len());
+        let change = ReplayChange {
+            lengths: lengths.map(|(pause, length_ns)| PauseLength {
+                timeline: 0,
+                pause: Index::new(*pause),
+                length_ns: *length_ns,
+            }).collect(),
+            inserted: inserted.iter().map(|(thread, at_ns, length_ns)| InsertedPause {
+                timeline: 0,
+                thread: *thread,
+                at_ns: *at_ns,
+                length_ns: *length_ns,
+            }).collect(),
+        };
+        let skeleton = model.skeleton(&timeline, &[], std::slice::from_ref(&change));
+        let joined = JoinedSkeletons::join(&[&skeleton], &[0], &[]);
+        let changes = [ReplayChange::default(), ReplayChange::without_all(&job), change];
+        for (scenario, change) in changes.iter().enumerate() {
+            let (full, joined) = (model.replay(change), joined.replay(|_| scenario));
+            prop_assert_eq!(joined.end_ns(0), full.end_ns(0));
+            let timestamp = |thread, at_ns| full.timestamp(0, thread, at_ns);
+            for (start_ns, end_ns) in joined.steps_ns(0) {
+                let mut steps = timeline.steps.iter();
+                prop_assert!(steps.any(|step| {
+                    timestamp(step.thread, step.start_ns) == start_ns
+                        && timestamp(step.thread, step.end_ns) == end_ns
+                }), "{} {}", start_ns, end_ns);
+            }
         }
     }
 }

@@ -2,14 +2,12 @@
 //! again with the change.
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::gpu::ranks;
-use gctrace_analysis::gpu::replay::ReplayChange;
-use gctrace_analysis::gpu::replay::ReplayModel;
+use gctrace_analysis::gpu::replay::JoinedSkeletons;
+use gctrace_analysis::gpu::replays::JobReplays;
+use gctrace_analysis::gpu::replays::RunLength;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_analysis::gpu::what_if::Assumption;
 use gctrace_analysis::gpu::what_if::FullLengths;
-use gctrace_analysis::gpu::what_if::JobReplays;
-use gctrace_analysis::gpu::what_if::LearnedJob;
 use gctrace_analysis::gpu::what_if::ProgramModel;
 use gctrace_analysis::gpu::what_if::planned;
 use gctrace_analysis::report::Report;
@@ -24,6 +22,7 @@ use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::Record;
+use std::num::NonZeroUsize;
 use test_kit::reports;
 use test_kit::reports::MS;
 use test_kit::reports::START;
@@ -244,24 +243,17 @@ fn plans_fall_into_the_same_step_of_every_rank() {
             bytes_per_object: None,
         })
         .collect();
-    let found = ranks::jobs(&timelines);
-    let job = found.jobs[0].job(&timelines);
-    let replays = JobReplays {
-        programs: &programs,
-        jobs: vec![LearnedJob {
-            model: ReplayModel::learn(&job),
-            offsets_ns: job.offsets_ns.clone(),
-            programs: vec![0, 1],
-        }],
-        error_ratio: None,
-    };
-    assert_eq!(replays.run(&ReplayChange::default()).length_ns, measured_ns);
     let lengths = FullLengths::of(&programs).unwrap();
     let plan = planned(&programs, &lengths, 10, Assumption::Pessimistic);
     assert_eq!(plan.inserted.len(), 6);
+    let replays = JobReplays::of(&timelines, &[&plan], NonZeroUsize::MIN);
+    let jobs = replays.jobs();
+    assert_eq!(jobs.len(), 1);
+    let measured = RunLength::of(&jobs, JoinedSkeletons::MEASURED);
+    assert_eq!(measured.length_ns, measured_ns);
     let (_, without_ns) = run(|_, _| false, false);
     let (_, at_once_ns) = run(|_, step| step > 0 && step % 10 == 0, true);
-    let predicted_ns = replays.run(&plan).length_ns;
+    let predicted_ns = RunLength::of(&jobs, JoinedSkeletons::FIRST_CHANGE).length_ns;
     assert!(
         predicted_ns.abs_diff(at_once_ns) < 100 * US,
         "{predicted_ns} {at_once_ns}"

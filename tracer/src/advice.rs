@@ -20,7 +20,7 @@ use gctrace_analysis::report::Report;
 /// # Errors
 /// No trace can be read, there is no advice of this number, or the output cannot be written.
 pub(crate) fn run(config: &AdviceConfig) -> anyhow::Result<u8> {
-    let (mut analysis, code) = analyze::read_all(&config.traces)?;
+    let (mut analysis, code) = analyze::read_all(&config.traces, None)?;
     let report = render::report(&mut analysis);
     let index = config.number.checked_sub(1);
     let advice = index.and_then(|index| report.advice.get(index));

@@ -5,12 +5,16 @@
 
 mod limits;
 mod progress;
+mod summaries;
 
 pub(crate) use progress::ReadProgress;
+pub(crate) use progress::TraceProgress;
 
 use crate::args::AnalyzeConfig;
 use crate::args::OutputFormat;
-use crate::files::is_same_file;
+use crate::files::first_repetition;
+use crate::files::read_head;
+use crate::files::with_extension;
 use crate::files::write_export;
 use crate::platform::Invoker;
 use crate::print;
@@ -19,12 +23,17 @@ use crate::render::Style;
 use crate::text;
 use anyhow::Context;
 use gctrace_analysis::Analysis;
+use gctrace_analysis::parallel;
 use gctrace_analysis::report::Report;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::ReadError;
+use gctrace_event::read::TraceCompletion;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
+use gctrace_event::summary;
+use gctrace_event::summary::SummaryHeader;
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -41,7 +50,7 @@ pub(crate) const LIMIT_EXCEEDED: u8 = 3;
 /// # Errors
 /// No trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
-    let (mut analysis, code) = read_all(&config.traces)?;
+    let (mut analysis, code) = read_all(&config.traces, config.jobs)?;
     let report = render::report(&mut analysis);
     match &config.output {
         Some(path) => {
@@ -79,32 +88,49 @@ pub(crate) fn verdict(path: &Path) -> Vec<String> {
     if !metadata.is_ok_and(|found| found.is_file() && found.len() <= most) {
         return Vec::new();
     }
-    let mut analysis = Analysis::default();
-    let mut progress = ReadProgress::new(1);
-    let read = read(path, &mut analysis, &mut progress);
+    let progress = ReadProgress::new(std::slice::from_ref(&path));
+    let mut own = read(path, &progress);
     progress.finish();
-    match read {
-        Ok(()) => render::verdict_lines(&render::report(&mut analysis)),
-        Err(_) => Vec::new(),
+    match own.failure {
+        None => render::verdict_lines(&render::report(&mut own.analysis)),
+        Some(_) => Vec::new(),
     }
 }
 
 /// Reads traces, and reports unreadable ones on standard error. Returns the analysis and the exit
-/// code.
+/// code, neither of which depends on `jobs`: the most traces read at the same time, `None` as many
+/// as there are processors.
 ///
 /// # Errors
 /// No trace can be read, or one is named twice.
-pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
-    let mut analysis = Analysis::default();
-    let mut progress = ReadProgress::new(traces.len());
-    let mut failures = Vec::new();
+pub(crate) fn read_all(
+    traces: &[PathBuf],
+    jobs: Option<NonZeroUsize>,
+) -> anyhow::Result<(Analysis, u8)> {
     check_distinct(traces)?;
-    for path in traces {
-        if let Err(error) = read(path, &mut analysis, &mut progress) {
-            failures.push(error);
-        }
-    }
+    let traces = with_summaries(traces);
+    let processors = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let jobs = jobs.unwrap_or_else(processors);
+    let progress = ReadProgress::new(&traces);
+    let mut parts = parallel::map(&traces, jobs, |path| read(path, &progress));
     progress.finish();
+    summaries::leave_out_repeated(&mut parts);
+    let missing = summaries::missing_ranks(&parts);
+    let mut failures = Vec::new();
+    let parts = parts.into_iter().map(|part| {
+        failures.extend(part.failure);
+        part.analysis
+    });
+    let analysis = parts.reduce(|mut analysis, part| {
+        analysis.append(part);
+        analysis
+    });
+    let mut analysis = analysis.unwrap_or_default();
+    analysis.set_threads(jobs);
+    if let Some(missing) = missing {
+        analysis.leave_out(missing.to_string());
+        failures.push(missing);
+    }
     if !analysis.has_evidence() {
         return Err(all_failed(failures));
     }
@@ -121,19 +147,14 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
 /// # Errors
 /// A trace is named twice.
 pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
-    for (index, path) in traces.iter().enumerate() {
-        if let Some(same) = traces[..index]
-            .iter()
-            .find(|other| is_same_file(path, other))
-        {
-            anyhow::bail!(
-                "{} is the same trace as {}: name each trace once",
-                path.display(),
-                same.display()
-            );
-        }
+    match first_repetition(traces) {
+        Some((again, before)) => anyhow::bail!(
+            "{} is the same trace as {}: name each trace once",
+            again.display(),
+            before.display()
+        ),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Prints all errors except the last one, which is returned.
@@ -173,38 +194,90 @@ fn write(report: &Report, config: &AnalyzeConfig, out: &mut dyn io::Write) -> io
     }
 }
 
-/// Reads one trace into the analysis. After an error, everything before it counts.
-fn read(path: &Path, analysis: &mut Analysis, progress: &mut ReadProgress) -> anyhow::Result<()> {
+/// One trace, or its summary.
+struct ReadTrace {
+    analysis: Analysis,
+    /// Why it could not be read to its end; everything before counts.
+    failure: Option<anyhow::Error>,
+    /// Of a summary.
+    summary: Option<SummaryHeader>,
+}
+
+impl ReadTrace {
+    /// One that counts for nothing in the report, which mentions it.
+    fn left_out(error: anyhow::Error) -> Self {
+        let mut analysis = Analysis::default();
+        analysis.leave_out(error.to_string());
+        Self {
+            analysis,
+            failure: Some(error),
+            summary: None,
+        }
+    }
+}
+
+/// The same, with the summaries in each directory in its place.
+fn with_summaries(traces: &[PathBuf]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for trace in traces {
+        match with_extension(trace, summary::EXTENSION) {
+            // No directory, or one without summaries, which is an error when it is read.
+            none if none.is_empty() => files.push(trace.clone()),
+            own => files.extend(own),
+        }
+    }
+    files
+}
+
+fn read(path: &Path, progress: &ReadProgress) -> ReadTrace {
+    let is_summary = |head: Vec<u8>| summary::is_summary(&head);
+    match read_head(path, SUMMARY_HEAD).is_some_and(is_summary) {
+        true => summaries::read(path, progress).unwrap_or_else(ReadTrace::left_out),
+        false => read_trace(path, progress),
+    }
+}
+
+/// More than the first bytes of a summary.
+const SUMMARY_HEAD: u64 = 64;
+
+fn read_trace(path: &Path, progress: &ReadProgress) -> ReadTrace {
     let input = match TraceInput::open(path) {
         Ok(input) => input,
-        Err(error) => {
-            analysis.leave_out(error.to_string());
-            return Err(error.into());
-        }
+        Err(error) => return ReadTrace::left_out(error.into()),
     };
     let name = input.name().to_owned();
+    let mut analysis = Analysis::default();
     analysis.begin_trace(&name);
-    progress.begin(&name, input.size());
     let mut reader = TraceReader::new(EventReader::new(input));
-    let failure = items(&mut reader, analysis, progress).err();
-    let ending = reader.finish();
+    let failure = items(&mut reader, &mut analysis, &mut progress.trace()).err();
+    let failure = failure.map(anyhow::Error::from);
+    end(analysis, &name, reader.finish(), failure)
+}
+
+/// Ends the trace; one without anything to report is an error.
+fn end(
+    mut analysis: Analysis,
+    name: &str,
+    ending: TraceCompletion,
+    failure: Option<anyhow::Error>,
+) -> ReadTrace {
     let failure = match failure {
-        Some(error) => Some(error.into()),
-        None if analysis.has_evidence() => None,
-        None => Some(no_evidence(&name, &ending)),
+        None if !analysis.has_evidence() => Some(no_evidence(name, &ending)),
+        failure => failure,
     };
     let damage = failure.as_ref().map(ToString::to_string);
     analysis.end_trace(ending, damage);
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(()),
+    ReadTrace {
+        analysis,
+        failure,
+        summary: None,
     }
 }
 
 fn items(
     reader: &mut TraceReader,
     analysis: &mut Analysis,
-    progress: &mut ReadProgress,
+    progress: &mut TraceProgress<'_>,
 ) -> Result<(), ReadError> {
     /// Items between updates of the progress bar: a few milliseconds.
     const POLL_INTERVAL: u32 = 8192;
@@ -216,14 +289,12 @@ fn items(
             progress.update(reader.events().input().consumed());
         }
     }
+    progress.update(reader.events().input().consumed());
     Ok(())
 }
 
 /// The error for a well-formed trace without collections and GPU work.
-pub(crate) fn no_evidence(
-    name: &str,
-    ending: &gctrace_event::read::TraceCompletion,
-) -> anyhow::Error {
+pub(crate) fn no_evidence(name: &str, ending: &TraceCompletion) -> anyhow::Error {
     let place = match (&ending.cut, ending.anomalies.first.first()) {
         (_, Some(anomaly)) => format!("{}: {}", anomaly.position, anomaly.problem),
         (Some(cut), None) => format!("cut off at {cut}"),

@@ -96,7 +96,7 @@ fn setting(source: &SettingSource) -> anyhow::Result<GcSetting> {
         SettingSource::Given(setting) => return Ok(setting.clone()),
         SettingSource::Advice(traces, number) => (traces, *number),
     };
-    let (mut analysis, _) = analyze::read_all(traces)?;
+    let (mut analysis, _) = analyze::read_all(traces, None)?;
     let advice = report_words::report(&mut analysis).advice;
     let traces: Vec<String> = traces
         .iter()

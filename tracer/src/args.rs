@@ -15,6 +15,7 @@ mod limits;
 mod record;
 mod setup;
 mod sources;
+mod summarize;
 mod take_heap;
 mod top;
 mod tune;
@@ -46,6 +47,7 @@ pub(crate) use limits::ReportLimit;
 pub(crate) use record::RecordConfig;
 pub(crate) use record::RecordTarget;
 pub(crate) use setup::SetupConfig;
+pub(crate) use summarize::SummarizeConfig;
 pub(crate) use take_heap::HeapProgram;
 pub(crate) use take_heap::TakeHeapConfig;
 pub(crate) use top::DisplayChoice;
@@ -185,6 +187,9 @@ enum Subcommands {
     /// Report on traces: what the collector cost, why it ran, what to do next
     #[command(after_help = ANALYZE_EXAMPLES)]
     Analyze(analyze::AnalyzeArgs),
+    /// Reduce traces to summaries for one report on all: on many machines, resumed after failures
+    #[command(after_help = summarize::EXAMPLES)]
+    Summarize(summarize::SummarizeArgs),
     /// Print the code of one advice, its risk and how to check it
     #[command(after_help = advice::EXAMPLES)]
     Advice(advice::AdviceArgs),
@@ -251,6 +256,8 @@ struct DoctorArgs {
 pub(crate) enum Invocation {
     /// Report on traces.
     Analyze(AnalyzeConfig),
+    /// Summarize traces.
+    Summarize(SummarizeConfig),
     /// Print an advice.
     Advice(AdviceConfig),
     /// Compare runs.
@@ -388,6 +395,9 @@ fn interpret(
         }
         Some(Subcommands::Top(top)) => LinuxInvocation::Top(top::config(top, verbosity)?).into(),
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
+        Some(Subcommands::Summarize(summarize)) => {
+            Invocation::Summarize(summarize::config(summarize)?)
+        }
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
         Some(Subcommands::Apply(apply)) => LinuxInvocation::Apply(apply::config(apply)?).into(),
         Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),

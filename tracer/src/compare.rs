@@ -80,7 +80,7 @@ fn reports(traces: &[PathBuf], code: &mut u8) -> anyhow::Result<Vec<Report>> {
 }
 
 fn report(traces: &[PathBuf], code: &mut u8) -> anyhow::Result<Report> {
-    let (mut analysis, own) = analyze::read_all(traces)?;
+    let (mut analysis, own) = analyze::read_all(traces, None)?;
     *code = own.max(*code);
     analysis.settle();
     Ok(analysis.report())

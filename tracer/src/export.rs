@@ -66,7 +66,7 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     if config.format == ExportFormat::Parquet {
         return tables(config);
     }
-    let (analysis, code) = analyze::read_all(&config.traces)?;
+    let (analysis, code) = analyze::read_all(&config.traces, None)?;
     let processes = processes(&analysis, config);
     if processes.is_empty() {
         return Err(nothing(&analysis, config));

@@ -18,6 +18,7 @@ mod manual;
 #[cfg(target_os = "linux")]
 pub(crate) mod name;
 mod small;
+mod summary;
 #[cfg(not(target_os = "linux"))]
 #[path = "files/elsewhere.rs"]
 mod system;
@@ -29,13 +30,16 @@ mod tables;
 #[cfg(target_os = "linux")]
 mod trace;
 
-pub(crate) use existing::is_same_file;
+pub(crate) use existing::first_repetition;
 pub(crate) use export::write_export;
 pub(crate) use log::append_row;
 pub(crate) use log::check_log;
 pub(crate) use manual::write_manual_pages;
 pub(crate) use small::read_head;
 pub(crate) use small::read_small;
+pub(crate) use summary::create_directory;
+pub(crate) use summary::with_extension;
+pub(crate) use summary::write_summary;
 #[cfg(feature = "parquet")]
 pub(crate) use tables::NewTables;
 #[cfg(target_os = "linux")]

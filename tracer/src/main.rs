@@ -24,6 +24,7 @@ mod platform;
 mod print;
 mod render;
 mod setting;
+mod summarize;
 mod text;
 mod units;
 mod variables;
@@ -85,6 +86,7 @@ fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8> {
         }
         Invocation::Man(Some(directory)) => Ok(manual::write(&directory).map(|()| 0)?),
         Invocation::Analyze(config) => analyze::run(&config),
+        Invocation::Summarize(config) => summarize::run(&config),
         Invocation::Advice(config) => advice::run(&config),
         Invocation::Compare(config) => compare::run(&config),
         Invocation::Heap(config) => heap::run(&config),

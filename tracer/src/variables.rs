@@ -17,6 +17,8 @@ pub(crate) enum VariableEffect {
     /// Location of the user's own files. They are created as that user, and their content is trusted
     /// for that user's programs only.
     Place,
+    /// Which part of the files that the user names is worked on.
+    Part,
     /// Identity of the user; trusted only if gctrace runs as root (`launch/invoker.rs`).
     Identity,
     /// Code to load, into gctrace or into recorded programs.
@@ -43,6 +45,12 @@ pub(crate) fn text(name: &str) -> Option<String> {
     let value = variable(name, VariableEffect::Appearance)?
         .into_string()
         .ok()?;
+    (!value.is_empty()).then_some(value)
+}
+
+/// A variable with the effect [`VariableEffect::Part`]; `None` if unset, empty or not UTF-8.
+pub(crate) fn part_of_work(name: &str) -> Option<String> {
+    let value = variable(name, VariableEffect::Part)?.into_string().ok()?;
     (!value.is_empty()).then_some(value)
 }
 

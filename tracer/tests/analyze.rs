@@ -412,3 +412,38 @@ fn a_launcher_is_no_rank_and_hosts_have_names() {
     let outcome = gctrace(&[&first, &first], b"");
     assert!(!outcome.out.contains("node1"), "{}", outcome.out);
 }
+
+/// Any of several threads may be first; the order of the command line decides.
+#[test]
+fn any_number_of_jobs_gives_the_same() {
+    let files = Files::new();
+    let mut traces: Vec<PathBuf> = (1..9)
+        .map(|rank| {
+            // The first ones are the longest.
+            let pauses = vec![PAUSE.replace("50.500", &format!("{rank}.5")); 4000 / rank];
+            files.add(&format!("{rank}.json"), format!("[{}]", pauses.join(",")))
+        })
+        .collect();
+    traces.insert(2, files.add("empty.json", b""));
+    traces.insert(5, files.0.path().join("missing.json"));
+    traces.push(files.add("cut.json", format!("[{PAUSE},{{\"ph\":")));
+    traces.push(files.add("other.json", b"#!/bin/sh"));
+    let run = |arguments: &[&str]| {
+        let options = arguments.iter().map(Path::new);
+        let arguments: Vec<&Path> = options.chain(traces.iter().map(PathBuf::as_path)).collect();
+        let outcome = gctrace(&arguments, b"");
+        (outcome.code, outcome.out, outcome.err)
+    };
+    let alone = run(&["--json", "--jobs", "1"]);
+    assert_eq!(alone.0, Some(1), "{}", alone.2);
+    let place = |name: &str| alone.2.find(name).unwrap();
+    assert!(place("empty.json") < place("missing.json"), "{}", alone.2);
+    assert!(place("missing.json") < place("other.json"), "{}", alone.2);
+    for arguments in [
+        &["--json", "--jobs", "2"][..],
+        &["--json", "--jobs", "64"],
+        &["--json"],
+    ] {
+        assert!(run(arguments) == alone, "{arguments:?}");
+    }
+}

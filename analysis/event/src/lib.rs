@@ -37,6 +37,7 @@ pub mod read;
 mod record;
 #[cfg(target_os = "linux")]
 mod sink;
+pub mod summary;
 
 #[cfg(target_os = "linux")]
 pub use file::TraceFile;

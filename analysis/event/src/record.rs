@@ -53,12 +53,26 @@ pub use source::EventSource;
 pub use step::StepMark;
 pub use step::StepMarker;
 
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Deserialize;
 use serde::Serialize;
 
 /// Why a collection ran, as far as its source knows.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Encode,
+    Decode,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum GcReason {
@@ -98,7 +112,7 @@ impl GcReason {
 }
 
 /// One run of the collector, as seen from outside.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct Pause {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     #[serde(skip)]
@@ -208,7 +222,7 @@ pub type FrameId = u32;
 /// A Python frame as a node of the tree of all stacks of a trace: a stack is identified by its
 /// innermost frame and stored once. Shared by all processes of the trace. A frame is written before
 /// the first record that refers to it, and its parent before it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Frame {
     /// Number that identifies the frame within its trace.
     pub id: FrameId,
@@ -235,7 +249,7 @@ impl Frame {
 }
 
 /// The kind of collector of an interpreter.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(rename_all = "kebab-case")]
 pub enum Collector {
     /// Three generations: 3.8 - 3.13, 3.14.5 and later.
@@ -269,7 +283,7 @@ impl Default for Collector {
 }
 
 /// The interpreter of a process, as far as it was resolved.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct Interpreter {
     /// File that contains the collector (an executable or a libpython), as seen in the process's
@@ -289,7 +303,7 @@ pub struct Interpreter {
 }
 
 /// How recording of a process started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessOrigin {
     /// gctrace started it; nothing was missed.
@@ -303,7 +317,7 @@ pub enum ProcessOrigin {
 
 /// A recorded process. Written again, whole, whenever something in it changed (after an exec, for
 /// example); the last one counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Process {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -339,7 +353,7 @@ pub struct Process {
 }
 
 /// The collector's settings of one interpreter, read when first seen and whenever they changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct GcSettings {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -355,7 +369,7 @@ pub struct GcSettings {
 }
 
 /// When and how a recorded process ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct ProcessExit {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -372,7 +386,7 @@ pub struct ProcessExit {
 }
 
 /// Something the reader of the trace should know: a degradation, a gap, an interpreter not found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Note {
     /// The process concerned; `None` if the note is about the whole recording.
     #[serde(skip)]

@@ -41,6 +41,10 @@ use gctrace_event::read::DecodedItem;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
+use gctrace_event::summary::SummaryHeader;
+use gctrace_event::summary::SummaryReader;
+use gctrace_event::summary::SummarySource;
+use gctrace_event::summary::SummaryWriter;
 use proptest::collection::btree_map;
 use proptest::collection::vec;
 use proptest::option::of;
@@ -337,6 +341,65 @@ proptest! {
         prop_assert_eq!(contents.anomalies, 0);
     }
 
+    /// A summary gives what its trace gave, whole or cut.
+    #[test]
+    fn a_summary_is_read_as_its_trace(
+        header in header(),
+        records in vec(record(), 0..60),
+        end in end(),
+        cut in of(any::<prop::sample::Index>()),
+    ) {
+        let mut bytes = written(&header, &records, &end);
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()).max(FIRST));
+        }
+        let summary = summarized(&bytes);
+        let mut reader = SummaryReader::new("test", summary.as_slice()).unwrap();
+        let mut items = Vec::new();
+        while let Some(item) = reader.next_item().unwrap() {
+            if !matches!(item, DecodedItem::Work { .. }) {
+                items.push(format!("{item:?}"));
+            }
+        }
+        items.push(format!("{:?}", reader.finish()));
+        let (mut expected, _) = read_with(&bytes, 1 << 16);
+        expected.retain(|item| !item.starts_with("Other(") && item != "Unusable");
+        prop_assert_eq!(items, expected);
+        prop_assert!(summary == summarized(&bytes), "other bytes the second time");
+    }
+
+    /// Changed or missing bytes are noticed. With the hash of the changed body, which no accident
+    /// gives it, they are an error or other items, never a panic.
+    #[test]
+    fn a_damaged_summary_is_refused(
+        records in vec(record(), 1..20),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+        any in vec(any::<u8>(), 0..200),
+    ) {
+        let header = TraceHeader { format: FORMAT.to_owned(), ..TraceHeader::default() };
+        let whole = summarized(&written(&header, &records, &TraceEnd::default()));
+        prop_assert!(SummaryReader::new("test", any.as_slice()).is_err());
+        let cut = cut.index(whole.len());
+        prop_assert!(SummaryReader::new("test", &whole[..cut]).is_err(), "cut at {}", cut);
+        let body_at = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        let mut body = whole[body_at..].to_vec();
+        for (index, byte) in damage {
+            *index.get_mut(&mut body) = byte;
+        }
+        let changed = [&whole[..body_at], &body].concat();
+        let is_same = changed == whole;
+        prop_assert_eq!(SummaryReader::new("test", changed.as_slice()).is_ok(), is_same);
+        let mut first: SummaryHeader = serde_json::from_slice(&whole[..body_at]).unwrap();
+        first.body_sha256 = SummarySource::of("", body.as_slice()).unwrap().sha256;
+        let mut forged = serde_json::to_vec(&first).unwrap();
+        forged.push(b'\n');
+        forged.extend(body);
+        let mut reader = SummaryReader::new("test", forged.as_slice()).unwrap();
+        while let Ok(Some(_)) = reader.next_item() {}
+        let _ = reader.finish();
+    }
+
     /// Bytes changed anywhere: an error or a report, never a panic, never without end.
     #[test]
     fn damage_is_survived(
@@ -353,6 +416,20 @@ proptest! {
         while let Ok(Some(_)) = reader.next_item() {}
         let _ = reader.finish();
     }
+}
+
+/// Bytes that a cut trace has at least: those up to its list of events.
+const FIRST: usize = 42;
+
+fn summarized(bytes: &[u8]) -> Vec<u8> {
+    let input = TraceInput::new("test", Cursor::new(bytes.to_vec())).unwrap();
+    let mut reader = TraceReader::new(EventReader::new(input));
+    let mut writer = SummaryWriter::default();
+    while let Some(item) = reader.next_item().unwrap() {
+        writer.add(item);
+    }
+    let source = SummarySource::of("trace.json", bytes).unwrap();
+    writer.finish(reader.finish(), source, None)
 }
 
 fn frame_id(record: &Record) -> Option<u32> {

@@ -1,5 +1,6 @@
 //! Allocations of one process, from allocation windows or counted in-process.
 
+use crate::accumulate::stacks::MovedNodes;
 use crate::accumulate::stacks::NodeId;
 use crate::accumulate::stacks::StackTree;
 use crate::accumulate::sum;
@@ -25,6 +26,14 @@ impl LastAllocations {
     pub(crate) fn set(&mut self, summary: Allocations, stacks: Vec<(NodeId, u64)>) {
         self.summary = Some(summary);
         self.stacks = stacks;
+    }
+
+    /// Renumbers the stacks after their tree was added to another.
+    pub(crate) fn renumber(&mut self, moved: &MovedNodes) {
+        self.stacks.retain_mut(|(node, _)| {
+            let moved = moved.of(*node);
+            moved.inspect(|moved| *node = *moved).is_some()
+        });
     }
 
     /// `None` where no window was opened.

@@ -96,13 +96,49 @@ impl StackTree {
             if parent.as_ref().is_some_and(repeated) && self.locations[location].is(IMPORT) {
                 continue;
             }
-            parent = match self.node_ids.get(&(parent, location)) {
-                Some(known) => Some(*known),
-                None if self.nodes.len() >= FRAMES_KEPT => return parent,
-                None => Some(self.new_node(parent, location)),
-            };
+            match self.child(parent, location) {
+                None => return parent,
+                child => parent = child,
+            }
         }
         parent
+    }
+
+    /// The node of a frame called by another; `None` if it is new and there are too many.
+    fn child(&mut self, parent: Option<NodeId>, location: LocationId) -> Option<NodeId> {
+        match self.node_ids.get(&(parent, location)) {
+            Some(known) => Some(*known),
+            None if self.nodes.len() >= FRAMES_KEPT => None,
+            None => Some(self.new_node(parent, location)),
+        }
+    }
+
+    /// Adds the stacks of another tree, and returns where its nodes are in this one. Where there
+    /// are too many, stacks lose their innermost frames.
+    pub(crate) fn append(&mut self, other: Self) -> MovedNodes {
+        let locations: Vec<Option<LocationId>> = other
+            .locations
+            .into_iter()
+            .map(|location| match self.locations.len() < FRAMES_KEPT {
+                true => Some(self.locations.insert_full(location).0),
+                false => self.locations.get_index_of(&location),
+            })
+            .collect();
+        let mut moved: Vec<Result<NodeId, Option<NodeId>>> = Vec::new();
+        // Parents come before their children.
+        for node in other.nodes {
+            let parent = node.parent.map(|parent| moved[parent]).transpose();
+            moved.push(parent.and_then(|parent| {
+                let location = locations[node.location].ok_or(parent)?;
+                self.child(parent, location).ok_or(parent)
+            }));
+        }
+        MovedNodes(
+            moved
+                .into_iter()
+                .map(|at| at.map_or_else(|cut| cut, Some))
+                .collect(),
+        )
     }
 
     fn new_node(&mut self, parent: Option<NodeId>, location: LocationId) -> NodeId {
@@ -175,6 +211,17 @@ impl StackTree {
         let nodes = std::iter::successors(Some(innermost), parent);
         let frames = nodes.map(|node| self.location(node.location));
         frames.filter(move |frame| only_imports || !frame.is(IMPORT))
+    }
+}
+
+/// The nodes of a tree that was added to another: where each is there.
+#[derive(Debug)]
+pub(crate) struct MovedNodes(Vec<Option<NodeId>>);
+
+impl MovedNodes {
+    /// The node there; `None` if nothing is left of its stack.
+    pub(crate) fn of(&self, node: NodeId) -> Option<NodeId> {
+        self.0.get(node).copied().flatten()
     }
 }
 

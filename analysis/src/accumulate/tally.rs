@@ -55,6 +55,17 @@ impl PauseTally {
         }
     }
 
+    /// Adds other pauses, of a tally with the same digits.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.times.merge(other.times);
+        self.sums.merge(&other.sums);
+        self.freed_nothing.add_all(&other.freed_nothing);
+        self.timed.add_all(&other.timed);
+        add_to(&mut self.on_cpu_ns, other.on_cpu_ns);
+        self.stopping.add_all(&other.stopping);
+        add_to(&mut self.stopped_ns, other.stopped_ns);
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.times.count()
     }

@@ -37,27 +37,33 @@ impl WorstPauses {
         {
             return;
         }
+        self.insert(WorstPauseEntry {
+            trace,
+            process,
+            pause: pause.clone(),
+            thread: None,
+            node: None,
+        });
+    }
+
+    /// Adds a pause that is later than all others in the order of reading.
+    pub(crate) fn insert(&mut self, entry: WorstPauseEntry) {
+        let length = entry.pause.duration_ns();
         let at = self
             .entries
             .partition_point(|other| other.pause.duration_ns() >= length);
-        let pause = pause.clone();
-        let thread = None;
-        self.entries.insert(
-            at,
-            WorstPauseEntry {
-                trace,
-                process,
-                pause,
-                thread,
-                node: None,
-            },
-        );
+        self.entries.insert(at, entry);
         self.entries.truncate(KEPT);
     }
 
     /// For filling in names.
     pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut WorstPauseEntry> {
         self.entries.iter_mut()
+    }
+
+    /// Longest first.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = WorstPauseEntry> {
+        self.entries.into_iter()
     }
 
     pub(crate) fn entries(&self) -> &[WorstPauseEntry] {

@@ -35,6 +35,15 @@ impl DeferredCollections {
             thread_names: thread_names.clone(),
         })
     }
+
+    /// The same in an analysis with so many more traces and processes before.
+    pub(super) fn moved(mut self, traces: usize, processes: usize) -> Self {
+        self.trace += traces;
+        for (process, _) in &mut self.pauses {
+            *process += processes;
+        }
+        self
+    }
 }
 
 impl Analysis {

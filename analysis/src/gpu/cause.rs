@@ -30,23 +30,16 @@ use std::collections::HashMap;
 /// Pauses in the report.
 const LONGEST: usize = 20;
 
-/// One for each process that worked on a GPU and collected.
-pub(crate) fn report(timelines: &[&Timeline]) -> Vec<CauseReport> {
-    let collected = timelines
-        .iter()
-        .filter(|timeline| !timeline.pauses.is_empty());
-    collected
-        .filter_map(|timeline| of_process(timeline))
-        .collect()
-}
-
-/// `None` without operations and calls.
-fn of_process(timeline: &Timeline) -> Option<CauseReport> {
+/// What the pauses of a process cost that worked on a GPU, by a model of it alone. `None` without
+/// pauses, or without operations and calls.
+pub(crate) fn of_process(timeline: &Timeline, model: &ReplayModel) -> Option<CauseReport> {
+    if timeline.pauses.is_empty() {
+        return None;
+    }
     let start_ns = timeline.first_ns()?;
     let job = ReplayJob::single(timeline);
-    let model = ReplayModel::learn(&job);
     let without = model.replay(&ReplayChange::without_all(&job));
-    let attribution = attribute(&job, &model, AttributionBudget::for_model(&model));
+    let attribution = attribute(&job, model, AttributionBudget::for_model(model));
     let span_ns = duration(start_ns, attribution.end_ns);
     let cost_ns = attribution.cost_ns;
     let steps = StepEvidence::collect(timeline, 0, &without);

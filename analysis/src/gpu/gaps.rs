@@ -14,6 +14,7 @@ use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
 use crate::accumulate::add_to;
 use crate::accumulate::sum;
+use crate::parallel;
 use crate::report::Basis;
 use crate::report::DeviceGaps;
 use crate::report::GapReport;
@@ -25,6 +26,7 @@ use crate::time::intervals::length;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
 /// Maximum number of gaps that the report lists; its sums include all.
 const LONGEST: usize = 20;
@@ -33,23 +35,21 @@ const COLLECTING: usize = 4;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
 const NAME_CHARS: usize = 160;
 
-/// The longest gaps of all devices, and sums of all.
-pub(crate) fn report(timelines: &[&Timeline]) -> Option<GapsReport> {
-    let mut longest: BinaryHeap<Reverse<RankedGap>> = BinaryHeap::new();
+/// The longest gaps of all devices, and sums of all. `threads`: see [`parallel::map`].
+pub(crate) fn report(timelines: &[&Timeline], threads: NonZeroUsize) -> Option<GapsReport> {
+    let mut longest = Vec::new();
     let mut devices = Vec::new();
-    for timeline in timelines {
-        let host = HostActivity::of(timeline);
-        for work in DeviceTimeline::of(timeline) {
-            devices.push(one_device(&work, &host, &mut longest));
-        }
+    for (own, gaps) in parallel::map(timelines, threads, |timeline| one_timeline(timeline)) {
+        devices.extend(own);
+        longest.extend(gaps.into_iter().map(|Reverse(ranked)| ranked));
     }
     if devices.is_empty() {
         return None;
     }
     let mut host = HostTime::default();
     devices.iter().for_each(|device| host.add(&device.host));
-    let mut longest: Vec<RankedGap> = longest.into_iter().map(|Reverse(ranked)| ranked).collect();
     longest.sort_by_key(|ranked| Reverse(ranked.order()));
+    longest.truncate(LONGEST);
     Some(GapsReport {
         basis: Basis::Inferred,
         count: devices.iter().map(|device| device.count).sum(),
@@ -58,6 +58,16 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Option<GapsReport> {
         devices,
         longest: longest.into_iter().map(|ranked| ranked.gap).collect(),
     })
+}
+
+/// The sums of its devices, and the longest gaps of all of them.
+fn one_timeline(timeline: &Timeline) -> (Vec<DeviceGaps>, BinaryHeap<Reverse<RankedGap>>) {
+    let host = HostActivity::of(timeline);
+    let mut longest = BinaryHeap::new();
+    let works = DeviceTimeline::of(timeline);
+    let devices = works.iter();
+    let devices = devices.map(|work| one_device(work, &host, &mut longest));
+    (devices.collect(), longest)
 }
 
 fn one_device(

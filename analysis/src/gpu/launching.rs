@@ -9,24 +9,29 @@ use super::timeline::Call;
 use super::timeline::Op;
 use super::timeline::Timeline;
 use crate::distribution::Distribution;
+use crate::parallel;
 use crate::report::Basis;
 use crate::report::DepthPoint;
 use crate::report::DepthReport;
 use crate::report::DeviceLaunching;
 use crate::report::LatencyReport;
 use crate::report::LaunchingReport;
+use std::num::NonZeroUsize;
 
 /// Significant digits of percentiles.
 const DIGITS: u8 = 3;
 /// Points of a series over time.
 const POINTS: u64 = 64;
 
-/// One entry per device; `None` where no operation names its call.
-pub(crate) fn report(timelines: &[&Timeline]) -> Option<LaunchingReport> {
-    let works = timelines
-        .iter()
-        .flat_map(|timeline| DeviceTimeline::of(timeline));
-    let devices: Vec<DeviceLaunching> = works.filter_map(|work| one_device(&work)).collect();
+/// One entry per device; `None` where no operation names its call. `threads`: see
+/// [`parallel::map`].
+pub(crate) fn report(timelines: &[&Timeline], threads: NonZeroUsize) -> Option<LaunchingReport> {
+    let of_timeline = |timeline: &&Timeline| {
+        let works = DeviceTimeline::of(timeline);
+        works.iter().filter_map(one_device).collect()
+    };
+    let devices: Vec<Vec<DeviceLaunching>> = parallel::map(timelines, threads, of_timeline);
+    let devices = devices.concat();
     (!devices.is_empty()).then_some(LaunchingReport {
         basis: Basis::Measured,
         devices,

@@ -29,6 +29,8 @@ pub struct MergedTimelines<'a> {
 
 /// First and last time of a trace, on its clock.
 type Span = Option<(u64, u64)>;
+/// First and last time of anything on a timeline, as Unix time in ns.
+type Window = Option<(i128, i128)>;
 
 /// Merges the timelines of each process. `spans`: by index of the trace.
 #[must_use]
@@ -46,11 +48,13 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
     if ours.is_empty() {
         return merged;
     }
+    let window = |at: usize| timelines[at].unix(timelines[at].window()?);
+    let theirs: Vec<(usize, Window)> = theirs.into_iter().map(|at| (at, window(at))).collect();
     let mut joined: Vec<(usize, Timeline)> = Vec::new();
     let mut used = HashSet::new();
-    for at in &theirs {
+    for (at, window) in &theirs {
         let theirs_ = &timelines[*at];
-        match partner(timelines, spans, &ours, &theirs, theirs_) {
+        match partner(timelines, spans, &ours, &theirs, (theirs_, *window)) {
             MergePartner::Found(index, recognized_by) => {
                 let pair = join::join(&timelines[index].unpacked(), theirs_, recognized_by);
                 let starts = pair.repeated.into_iter();
@@ -108,20 +112,22 @@ fn partner(
     timelines: &[Timeline],
     spans: &[Span],
     ours: &[usize],
-    theirs: &[usize],
-    their: &Timeline,
+    theirs: &[(usize, Window)],
+    (their, window): (&Timeline, Window),
 ) -> MergePartner {
-    let Some(window) = their.window().and_then(|window| their.unix(window)) else {
+    let Some(window) = window else {
         return MergePartner::None(NotMergedReason::NoWallClock);
     };
     let span = |own: &Timeline| own.unix(spans.get(own.trace).copied()??);
     let same_time =
         |own: &&usize| span(&timelines[**own]).is_some_and(|span| overlap(span, window));
     let candidates: Vec<usize> = ours.iter().filter(same_time).copied().collect();
-    let rivals = theirs.iter().map(|other| &timelines[*other]);
-    let rivals = rivals.filter(|other| (other.trace, other.pid) != (their.trace, their.pid));
+    let rivals = theirs.iter().filter(|(at, _)| {
+        let other = &timelines[*at];
+        (other.trace, other.pid) != (their.trace, their.pid)
+    });
     let alone = !rivals
-        .filter_map(|other| other.unix(other.window()?))
+        .filter_map(|(_, other)| *other)
         .any(|other| overlap(other, window));
     choose(timelines, &candidates, their, alone)
 }

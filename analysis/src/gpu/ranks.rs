@@ -17,6 +17,7 @@ pub(crate) mod waits;
 #[cfg(feature = "parquet")]
 pub(crate) use reduced::reduced;
 pub use summary::report;
+pub(crate) use summary::report_of;
 
 use super::replay::CollectiveMember;
 use super::replay::ReplayCollective;

@@ -19,9 +19,11 @@ mod network;
 mod pauses;
 mod queue_limit;
 mod schedule;
+mod skeleton;
 mod steps;
 mod streams;
 mod threads;
+mod timestamps;
 mod typical_gap;
 mod waits;
 
@@ -32,6 +34,9 @@ pub use attribute::PauseCost;
 pub use attribute::PauseId;
 pub use attribute::attribute;
 pub use schedule::ReplaySchedule;
+pub use skeleton::JoinedReplay;
+pub use skeleton::JoinedSkeletons;
+pub use skeleton::Skeleton;
 pub use steps::StepEvidence;
 pub(crate) use steps::main_steps;
 

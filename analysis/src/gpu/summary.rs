@@ -1,21 +1,24 @@
 //! From timelines to the report's part about GPU work.
 
-use super::cause;
 use super::device::DeviceTimeline;
 use super::devices;
 use super::gaps;
 use super::launching;
+use super::replays::JobReplays;
 use super::timeline::Timeline;
+use crate::parallel;
 use crate::report::Basis;
 use crate::report::GpuWorkReport;
 use crate::report::IgnoredWork;
+use std::num::NonZeroUsize;
 
-/// `None` if no trace contains operations with GPU times.
-pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWorkReport> {
-    let timelines: Vec<&Timeline> = timelines
-        .iter()
-        .filter(|timeline| timeline.has_gpu_times())
-        .collect();
+/// The report on timelines with GPU times; `None` if there are none. `replays`: of all of them.
+/// `threads`: see [`parallel::map`].
+pub(crate) fn report(
+    timelines: &[&Timeline],
+    replays: &JobReplays,
+    threads: NonZeroUsize,
+) -> Option<GpuWorkReport> {
     if timelines.is_empty() {
         return None;
     }
@@ -25,18 +28,18 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWorkReport> {
             .iter()
             .map(|timeline| timeline.ops.len() as u64)
             .sum(),
-        devices: timelines
-            .iter()
-            .flat_map(|timeline| DeviceTimeline::of(timeline))
-            .map(|work| devices::report(&work))
-            .collect(),
-        gaps: gaps::report(&timelines),
-        launching: launching::report(&timelines),
+        devices: parallel::map(timelines, threads, |timeline| {
+            let works = DeviceTimeline::of(timeline);
+            works.iter().map(devices::report).collect::<Vec<_>>()
+        })
+        .concat(),
+        gaps: gaps::report(timelines, threads),
+        launching: launching::report(timelines, threads),
         clocks: Vec::new(),
         not_merged: Vec::new(),
-        ranks: super::ranks::report(&timelines),
-        cause: cause::report(&timelines),
-        ignored: ignored(&timelines),
+        ranks: super::ranks::report_of(timelines, replays),
+        cause: replays.causes().cloned().collect(),
+        ignored: ignored(timelines),
     })
 }
 

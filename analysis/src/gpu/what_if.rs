@@ -1,14 +1,14 @@
 //! The effect of other collector settings on the run.
 //!
 //! Owns the list of changes and their intervals. `what_if/plan.rs` turns changes into changes of
-//! pauses; [`JobReplays`] computes their effect on a run, if GPU times are known.
+//! pauses; [`JobReplays`](crate::gpu::replays::JobReplays) has their effect on a run, if GPU times
+//! are known.
 
 mod assumed_outcome;
 mod collect_every;
 mod garbage;
 mod plan;
 mod program;
-mod replayed;
 pub(crate) mod report;
 
 pub use plan::Assumption;
@@ -21,10 +21,9 @@ pub use plan::thresholds;
 pub use plan::without_any;
 pub use plan::without_explicit;
 pub use program::ProgramModel;
-pub use replayed::JobReplays;
-pub use replayed::LearnedJob;
 
 use crate::gpu::replay::ReplayChange;
+use crate::gpu::replays::RunLength;
 use crate::report::Basis;
 use crate::report::Change;
 use crate::report::Garbage;
@@ -42,15 +41,6 @@ use program::Certainty;
 
 /// One hour: the time over which garbage without any collection is reported.
 const HOUR_NS: u64 = 3_600_000_000_000;
-
-/// A run: how long all of it, and a step of it on the mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunLength {
-    /// From the first start to the last end of all programs, in ns.
-    pub length_ns: u64,
-    /// Mean step; `None` where steps are unknown.
-    pub step_ns: Option<u64>,
-}
 
 /// A change, on both sides.
 struct Scenario {
@@ -89,8 +79,7 @@ impl Scenario {
 }
 
 /// All changes for programs of one job. Empty where no pause could be changed.
-#[must_use]
-pub fn predict(programs: &[ProgramModel<'_>], replays: Option<&JobReplays<'_>>) -> Vec<WhatIf> {
+fn scenarios(programs: &[ProgramModel<'_>]) -> Vec<Scenario> {
     let Some(first) = programs.first() else {
         return Vec::new();
     };
@@ -105,10 +94,7 @@ pub fn predict(programs: &[ProgramModel<'_>], replays: Option<&JobReplays<'_>>) 
     // If the reason of collections is unknown, one version may be empty.
     let changing =
         scenarios.filter(|own| !own.optimistic.lengths.is_empty() && own.makes_sense(programs));
-    let replay = replays.map(|replays| RunBaseline::new(programs, replays));
-    changing
-        .map(|scenario| outcome(scenario, programs, replay.as_ref()))
-        .collect()
+    changing.collect()
 }
 
 fn of_freeze(programs: &[ProgramModel<'_>]) -> Scenario {
@@ -179,10 +165,11 @@ fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
     Some(scenario)
 }
 
+/// `replay`: the run as measured, and on the pessimistic and the optimistic side.
 fn outcome(
     scenario: Scenario,
     programs: &[ProgramModel<'_>],
-    replay: Option<&RunBaseline<'_>>,
+    replay: Option<(&RunBaseline<'_>, [RunLength; 2])>,
 ) -> WhatIf {
     let (added_min, added_max) = scenario.outside_ns;
     let processes = programs.len() as u64;
@@ -217,8 +204,8 @@ fn outcome(
         made: scenario.made,
         change: String::new(),
     };
-    if let Some(replay) = replay {
-        replayed(&mut outcome, &scenario, replay);
+    if let Some((replay, runs)) = replay {
+        replayed(&mut outcome, &scenario, replay, runs);
     }
     outcome
 }
@@ -231,10 +218,15 @@ fn ordered(one: i64, other: i64) -> PredictedRange {
 }
 
 /// Fills in the figures that need a replay.
-fn replayed(outcome: &mut WhatIf, scenario: &Scenario, replay: &RunBaseline<'_>) {
+fn replayed(
+    outcome: &mut WhatIf,
+    scenario: &Scenario,
+    replay: &RunBaseline<'_>,
+    [pessimistic, optimistic]: [RunLength; 2],
+) {
     let (added_min, added_max) = scenario.outside_ns;
-    let worse = replay.of(&scenario.pessimistic, added_max);
-    let better = replay.of(&scenario.optimistic, added_min);
+    let worse = replay.of(&scenario.pessimistic, pessimistic, added_max);
+    let better = replay.of(&scenario.optimistic, optimistic, added_min);
     let run = worse.run.around(&better.run, replay.measured.length_ns);
     let saved = |ns: u64| signed(run.measured_ns) - signed(ns);
     outcome.method = PredictionMethod::Replay;

@@ -5,63 +5,85 @@ use crate::print::clean;
 use indicatif::ProgressBar;
 use indicatif::ProgressDrawTarget;
 use indicatif::ProgressStyle;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
 
 /// Delay before the bar appears.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Shows the progress of the current trace on a terminal, after [`DELAY`].
+/// Shows the progress over all traces on a terminal, after [`DELAY`].
 pub(crate) struct ReadProgress {
     start: Instant,
     enabled: bool,
-    traces: usize,
-    number: usize,
+    /// What is being read.
     name: String,
+    /// Size of all traces in bytes, if known.
     size: Option<u64>,
-    bar: Option<ProgressBar>,
+    /// Bytes read of all traces.
+    consumed: AtomicU64,
+    bar: OnceLock<ProgressBar>,
+}
+
+/// The part of one trace in the progress.
+pub(crate) struct TraceProgress<'a> {
+    all: &'a ReadProgress,
+    consumed: u64,
 }
 
 impl ReadProgress {
-    /// Progress over this number of traces.
-    pub(crate) fn new(traces: usize) -> Self {
+    /// Progress over these traces.
+    pub(crate) fn new(traces: &[impl AsRef<Path>]) -> Self {
         Self {
             start: Instant::now(),
             enabled: print::errors_on_terminal(),
-            traces,
-            number: 0,
-            name: String::new(),
-            size: None,
-            bar: None,
+            name: match traces {
+                [only] => only.as_ref().display().to_string(),
+                several => format!("{} traces", several.len()),
+            },
+            size: traces.iter().map(|path| size(path.as_ref())).sum(),
+            consumed: AtomicU64::new(0),
+            bar: OnceLock::new(),
         }
     }
 
-    /// Starts the next trace; `size` in bytes, if known.
-    pub(crate) fn begin(&mut self, name: &str, size: Option<u64>) {
-        self.finish();
-        self.number += 1;
-        self.name = match self.traces {
-            1 => name.to_owned(),
-            all => format!("{}/{all} {name}", self.number),
-        };
-        self.size = size;
-    }
-
-    /// Updates the bar: `consumed` bytes of the trace have been read.
-    pub(crate) fn update(&mut self, consumed: u64) {
-        if !self.enabled || self.start.elapsed() < DELAY {
-            return;
+    /// The progress of one more trace; several may be read at the same time.
+    pub(crate) fn trace(&self) -> TraceProgress<'_> {
+        TraceProgress {
+            all: self,
+            consumed: 0,
         }
-        let (size, name) = (self.size, &self.name);
-        let bar = self.bar.get_or_insert_with(|| bar(size, name));
-        bar.set_position(consumed);
     }
 
     /// Removes the bar from the terminal, if it is shown.
-    pub(crate) fn finish(&mut self) {
-        if let Some(bar) = self.bar.take() {
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
+    }
+}
+
+impl TraceProgress<'_> {
+    /// Updates the bar: `consumed` bytes of the trace have been read.
+    pub(crate) fn update(&mut self, consumed: u64) {
+        let all = self.all;
+        let more = consumed.saturating_sub(std::mem::replace(&mut self.consumed, consumed));
+        let consumed = all.consumed.fetch_add(more, Ordering::Relaxed) + more;
+        if all.enabled && all.start.elapsed() >= DELAY {
+            let bar = all.bar.get_or_init(|| bar(all.size, &all.name));
+            bar.set_position(consumed);
+        }
+    }
+}
+
+/// Size of a trace in bytes; `None` unless it is a file. One that does not exist has none.
+fn size(path: &Path) -> Option<u64> {
+    match path.metadata() {
+        Ok(found) => found.is_file().then_some(found.len()),
+        Err(_) => (path != Path::new("-")).then_some(0),
     }
 }
 

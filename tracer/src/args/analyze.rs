@@ -6,6 +6,7 @@ use super::limits::ReportLimit;
 use super::values;
 use crate::files::is_stdout;
 use clap::Args;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
@@ -32,6 +33,9 @@ pub(super) struct AnalyzeArgs {
     /// GPUs that wait for the program [default: the GPUs in the traces, at least 1]
     #[arg(long, value_name = "N", requires = "gpu_hour", value_parser = clap::value_parser!(u32).range(1..))]
     gpus: Option<u32>,
+    /// Most traces read at the same time [default: the number of processors]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -55,6 +59,8 @@ pub(crate) struct AnalyzeConfig {
     pub gpu_hour: Option<f64>,
     /// Number of GPUs that cost `gpu_hour`; `None`: those in the traces.
     pub gpus: Option<u32>,
+    /// Most traces read at the same time; `None`: the processors that gctrace may use.
+    pub jobs: Option<NonZeroUsize>,
     /// File to write; `None` is standard output.
     pub output: Option<PathBuf>,
     /// Replace an existing `output`; without it, one with content is an error.
@@ -79,6 +85,7 @@ impl From<AnalyzeArgs> for AnalyzeConfig {
             fail_if: args.fail_if,
             gpu_hour: args.gpu_hour,
             gpus: args.gpus,
+            jobs: args.jobs,
             output,
             force: args.force,
         }

@@ -179,6 +179,7 @@ fn the_other_subcommands() {
             fail_if: Vec::new(),
             gpu_hour: None,
             gpus: None,
+            jobs: None,
             output: None,
             force: false,
         })

@@ -32,7 +32,7 @@ pub(super) fn follow(
     config: &DemoConfig,
     program: impl Fn(&Path, &[&str]) -> Command,
 ) -> anyhow::Result<u8> {
-    let (mut analysis, _) = analyze::read_all(std::slice::from_ref(&config.output))?;
+    let (mut analysis, _) = analyze::read_all(std::slice::from_ref(&config.output), None)?;
     let report = render::report(&mut analysis);
     let first = report.advice.iter().zip(1..).find_map(|(advice, number)| {
         let setting = GcSetting::of_advice(advice.settings.as_ref()?)?;

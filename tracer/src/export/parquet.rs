@@ -4,6 +4,7 @@
 
 use crate::analyze;
 use crate::analyze::ReadProgress;
+use crate::analyze::TraceProgress;
 use crate::args::ExportConfig;
 use crate::files::NewTables;
 use crate::platform::Invoker;
@@ -41,10 +42,10 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     let names = names.map(|table| format!("{}.parquet", table.name()));
     let files = NewTables::create(directory, names, &invoker, config.force)?;
     let mut tables = TraceTables::new(files.handles()?)?;
-    let mut progress = ReadProgress::new(config.traces.len());
+    let progress = ReadProgress::new(&config.traces);
     let mut failures = Vec::new();
     for path in &config.traces {
-        failures.extend(read(path, &mut tables, &mut progress)?);
+        failures.extend(read(path, &mut tables, &progress)?);
     }
     progress.finish();
     if !tables.has_evidence() {
@@ -66,7 +67,7 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
 fn read(
     path: &Path,
     tables: &mut TraceTables<File>,
-    progress: &mut ReadProgress,
+    progress: &ReadProgress,
 ) -> Result<Option<anyhow::Error>, TableError> {
     let input = match TraceInput::open(path) {
         Ok(input) => input,
@@ -74,9 +75,8 @@ fn read(
     };
     let name = input.name().to_owned();
     tables.begin_trace(&name);
-    progress.begin(&name, input.size());
     let mut reader = TraceReader::new(EventReader::new(input));
-    let failure = items(&mut reader, tables, progress)?;
+    let failure = items(&mut reader, tables, &mut progress.trace())?;
     let ending = reader.finish();
     let failure = match failure {
         Some(error) => Some(error.into()),
@@ -90,7 +90,7 @@ fn read(
 fn items(
     reader: &mut TraceReader,
     tables: &mut TraceTables<File>,
-    progress: &mut ReadProgress,
+    progress: &mut TraceProgress<'_>,
 ) -> Result<Option<ReadError>, TableError> {
     /// Items between updates of the progress bar: a few milliseconds.
     const POLL_INTERVAL: u32 = 8192;

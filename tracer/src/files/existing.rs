@@ -3,6 +3,7 @@
 use super::FileFailure;
 use super::system;
 use super::system::FileId;
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
@@ -44,9 +45,13 @@ pub(super) fn is_among(path: &Path, files: &[PathBuf]) -> bool {
     files.iter().any(|file| OutputPath::of(file).is(&place))
 }
 
-/// Whether both names are of the same existing file.
-pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
-    system::file_id(one).is_some_and(|one| system::file_id(other) == Some(one))
+/// The first name of an existing file that was named before, and the name before.
+pub(crate) fn first_repetition(names: &[PathBuf]) -> Option<(&Path, &Path)> {
+    let mut files = HashMap::new();
+    names.iter().find_map(|name| {
+        let before = files.insert(system::file_id(name)?, name)?;
+        Some((name.as_path(), before.as_path()))
+    })
 }
 
 /// A resolved path, for comparisons.

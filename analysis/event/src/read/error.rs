@@ -1,10 +1,12 @@
 //! Why a file cannot be read, with its name and the position in it.
 
+use bitcode::Decode;
+use bitcode::Encode;
 use std::fmt;
 use std::io;
 
 /// A place in a trace; of a compressed one, in the text inside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct TracePosition {
     /// Number of bytes of the text before the position.
     pub byte: u64,

@@ -57,6 +57,18 @@ pub struct ChromeEvent<'a> {
     pub place: TracePlace<'a>,
 }
 
+impl ChromeEvent<'_> {
+    /// Process id, start and end in ns of an event with a time, whatever it is about.
+    #[must_use]
+    pub fn work(&self) -> Option<(Option<u32>, u64, u64)> {
+        let timed = matches!(self.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
+        let start_ns = self.ts.us_as_ns().filter(|_| timed)?;
+        let end_ns = start_ns.saturating_add(self.dur.us_as_ns().unwrap_or(0));
+        let pid = self.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
+        Some((pid, start_ns, end_ns))
+    }
+}
+
 /// One element of a trace, borrowed from the reader's buffer until the next one is read.
 #[derive(Debug, Clone, Copy)]
 pub enum TraceEntry<'a> {

@@ -34,6 +34,8 @@ use crate::ProcessExit;
 use crate::Record;
 use crate::TraceEnd;
 use crate::TraceHeader;
+use bitcode::Decode;
+use bitcode::Encode;
 use frames::FrameNumbers;
 use frames::stack_frame;
 use profiler::property;
@@ -41,16 +43,16 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// An invalid value in a trace, which was ignored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Anomaly {
     /// Position of the event, frame or metadata that contains it.
     pub position: TracePosition,
     /// What is wrong, as in `"collected" is not a count`.
-    pub problem: &'static str,
+    pub problem: String,
 }
 
 /// The invalid values of a trace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Anomalies {
     /// Number of anomalies, including those that `first` has no room for.
     pub count: u64,
@@ -66,13 +68,14 @@ impl Anomalies {
         self.count = self.count.saturating_add(1);
         if self.first.len() < Self::KEPT {
             let position = position();
+            let problem = problem.to_owned();
             self.first.push(Anomaly { position, problem });
         }
     }
 }
 
 /// How the reading of a trace ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct TraceCompletion {
     /// Events read, those of no interest included.
     pub events: u64,
@@ -199,6 +202,15 @@ pub enum DecodedItem<'a> {
     Unusable,
     /// Any other event, undecoded.
     Other(ChromeEvent<'a>),
+    /// In summaries instead of those: the first and the last time of them.
+    Work {
+        /// Process id; `None` of those that state none.
+        pid: Option<u32>,
+        /// First start, in ns on the trace's clock.
+        start_ns: u64,
+        /// Last end, in ns on the trace's clock.
+        end_ns: u64,
+    },
 }
 
 /// What to report: a sentence without subject, as in `"collected" is not a count`.

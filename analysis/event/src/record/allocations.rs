@@ -1,11 +1,13 @@
 //! Allocations of a process: pressure, and allocation windows.
 
 use super::FrameId;
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Deserialize;
 use serde::Serialize;
 
 /// Allocation pressure of one process over one interval: signals that cost nothing to collect.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Pressure {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -40,7 +42,7 @@ pub struct Pressure {
 /// Allocations of one process from `since_ns` to `at_ns`: seen in short windows on its allocator,
 /// or, where `exact` is set, counted within it. Written again, whole, from time to time; the last
 /// one counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct Allocations {
     /// Process id in the host's initial pid namespace.

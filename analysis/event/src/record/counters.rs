@@ -1,11 +1,13 @@
 //! Performance counters of pauses and processes.
 
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Serialize;
 use serde::Serializer;
 use serde::ser::SerializeMap as _;
 
 /// The performance counters that gctrace can record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum Counter {
     /// CPU cycles.
     Cycles,
@@ -85,7 +87,7 @@ impl Serialize for Counter {
 }
 
 /// Values of counters over an interval; those that were not counted are absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Counters {
     values: [Option<u64>; Counter::ALL.len()],
     /// Hardware counters were multiplexed; their values are scaled by enabled / running time.
@@ -147,7 +149,7 @@ impl Serialize for Counters {
 
 /// Counters of a whole process, all threads, from `since_ns` to `at_ns`. Written when the process
 /// ends and when the recording does; the last one counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct ProcessCounters {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]

@@ -1,11 +1,13 @@
 //! Calls of CUDA and NCCL, torch's device memory.
 
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Deserialize;
 use serde::Serialize;
 use std::borrow::Cow;
 
 /// The library whose function was called.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum CudaLayer {
     /// The driver, libcuda.
     Driver,
@@ -95,7 +97,7 @@ impl CudaCall {
 
 /// Launches of one thread into one stream, counted instead of written one by one: those of one
 /// millisecond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct CudaLaunches {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -117,7 +119,7 @@ pub struct CudaLaunches {
 
 /// Memory of PyTorch's caching allocator on a device. At most one per millisecond and device, and
 /// the last one before and during each pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct DeviceMemory {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -146,7 +148,7 @@ pub struct DeviceMemory {
 }
 
 /// Device memory returned to PyTorch's allocator during a pause, by the collecting thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct PauseMemory {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]

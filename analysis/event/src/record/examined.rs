@@ -1,5 +1,7 @@
 //! Which processes a recording examined, and which may have run Python without being recorded.
 
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Deserialize;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -8,7 +10,7 @@ use std::collections::BTreeMap;
 /// of its own counts as what its parent was.
 ///
 /// If `other` is known and `unexamined` is empty, only what `lost` counts is missing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct ExaminedProcesses {
     /// Number of processes in which a Python interpreter was found.

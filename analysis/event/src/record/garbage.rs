@@ -1,5 +1,7 @@
 //! What a collection found unreachable: its garbage, by kind of object and by cycle.
 
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -12,7 +14,7 @@ pub type CycleId = u32;
 
 /// What objects have in common: their type and, for those that belong to code, the code. Written
 /// before the first record that refers to it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
 pub struct ObjectKind {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -40,7 +42,7 @@ impl ObjectKind {
 }
 
 /// Objects of one kind in the garbage of one collection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct KindCount {
     /// Their kind.
     pub kind: KindId,
@@ -56,7 +58,7 @@ pub struct KindCount {
 /// garbage of its collection; which collections have one depends on the budget. A collection that
 /// freed objects and has no such record was not examined. It belongs to the pause of its thread
 /// within which `at_ns` lies.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Garbage {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -87,7 +89,7 @@ pub struct Garbage {
 
 /// Cycles of one signature in the garbage of one collection: strongly connected components of its
 /// graph of references.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct CycleCount {
     /// The signature.
     pub cycle: CycleId,
@@ -107,7 +109,7 @@ pub struct CycleCount {
 /// smallest label, so that equal cycles are equal. Written before the first record that refers to
 /// it. Dicts of instances are left out; a cycle that repeats a part is only that part, and one longer
 /// than 32 objects is cut, without the name of its last reference.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
 pub struct CycleSignature {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -119,7 +121,7 @@ pub struct CycleSignature {
 }
 
 /// One object of a cycle and its reference to the next one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
 pub struct CycleEdge {
     /// Kind of the object.
     pub kind: KindId,

@@ -3,12 +3,14 @@
 //! Owns the meaning of each figure. Units are NVML's own (nvml.h of driver 570); the display
 //! converts them.
 
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Deserialize;
 use serde::Serialize;
 
 /// A GPU as NVML describes it. Written once, and again, whole, when something in it changed (a new
 /// driver was loaded, for example); the last one counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct GpuDevice {
     /// NVML's index, by which samples name it. Those of CUDA may be in another order.
     #[serde(rename = "gpu")]
@@ -34,7 +36,7 @@ pub struct GpuDevice {
 }
 
 /// One NVML sample of one GPU; what NVML does not report is absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct GpuSample {
     /// Index of the sampled GPU, as in [`GpuDevice::index`].
     #[serde(rename = "gpu")]
@@ -107,7 +109,7 @@ pub fn is_throttling(reason: &str) -> bool {
 }
 
 /// Memory of one process on one GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct GpuProcess {
     /// Process id on the host, by which NVML names the process.

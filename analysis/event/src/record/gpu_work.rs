@@ -2,10 +2,12 @@
 //!
 //! Their source is CUPTI, through gctrace's injected library or the PyTorch profiler.
 
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Serialize;
 
 /// What an operation does: one of the three kinds of GPU operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum GpuOpKind {
     /// Runs a kernel.
     #[default]
@@ -37,7 +39,7 @@ impl GpuOpKind {
 }
 
 /// An operation as a GPU ran it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct GpuOp {
     /// CUDA's index of the device in its process; NVML's ([`super::GpuDevice::index`]) may differ.
     pub device: u32,
@@ -71,7 +73,7 @@ pub struct GpuOp {
 }
 
 /// The PyTorch profiler's (2.4 and later) description of an NCCL kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct Collective {
     /// Member `Collective name`, for example `allreduce`; empty if missing.
     #[serde(rename = "Collective name")]
@@ -89,7 +91,7 @@ pub struct Collective {
 
 /// What a synchronizing call waited for (`cat` `cuda_sync`; PyTorch's profiler writes these if
 /// `enable_cuda_sync_events` is set).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct GpuSync {
     /// Which side waited, and for what.
     #[serde(rename = "cuda_sync_kind")]
@@ -124,7 +126,9 @@ pub struct GpuSync {
 }
 
 /// The waiting and the awaited side of a [`GpuSync`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Encode, Decode,
+)]
 pub enum GpuSyncKind {
     /// The calling thread, for an event.
     #[default]
@@ -169,7 +173,7 @@ impl GpuSyncKind {
 
 /// An interval that the program, or a library in it, named (`cat` `user_annotation`):
 /// `ProfilerStep#12`, `Optimizer.step#SGD.step`, `nccl:all_reduce`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Annotation {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     pub pid: u32,

@@ -1,13 +1,15 @@
 //! The recording itself: how it was made, and how it ended.
 
 use super::ExaminedProcesses;
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Deserialize;
 use serde::Deserializer;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The source of a recording's collections.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordingMode {
     /// The kernel's probes; also of traces from before there was a choice.
@@ -36,7 +38,7 @@ impl RecordingMode {
 }
 
 /// The first line of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct TraceHeader {
     /// Format name and version; readers accept [`crate::FORMAT`] only.
@@ -103,7 +105,7 @@ fn known_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
 }
 
 /// What one kind of probe cost.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct ProbeCost {
     /// Name of the probe, for example `collector, entry and return`.
@@ -117,7 +119,7 @@ pub struct ProbeCost {
 impl Eq for ProbeCost {}
 
 /// Pauses shorter than `--min-pause`, which were counted but not written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct OmittedPauses {
     /// Number of pauses that were not written.
@@ -127,7 +129,7 @@ pub struct OmittedPauses {
 }
 
 /// The last line of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct TraceEnd {
     /// End of the recording, in ns of CLOCK_MONOTONIC.

@@ -1,12 +1,14 @@
 //! The source of an event.
 
+use bitcode::Decode;
+use bitcode::Encode;
 use serde::Serialize;
 use serde::Serializer;
 use serde::ser::SerializeMap as _;
 use serde_json::value::RawValue;
 
 /// The source of an event. All timestamps are of CLOCK_MONOTONIC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum EventSource {
     /// Probes on the functions themselves (eBPF), from outside. Of traces of other tools: whatever
     /// that tool has.

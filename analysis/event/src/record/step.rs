@@ -3,10 +3,12 @@
 //! Owns how a mark is named in a trace: as the PyTorch profiler names its annotations, so that its
 //! own traces have steps from them too.
 
+use bitcode::Decode;
+use bitcode::Encode;
 use std::borrow::Cow;
 
 /// What marks a training step.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum StepMarker {
     /// A call of the function that the user named (`--step-function`): its name as given.
     Function(String),
@@ -56,7 +58,7 @@ impl StepMarker {
 
 /// A mark of a training step: a step lasts from one mark ([`StepMark::at_ns`]) to the next of the
 /// same marker and thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StepMark {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     pub pid: u32,

@@ -1,5 +1,6 @@
 //! Sums over the pauses of each stack of one process.
 
+use super::MovedNodes;
 use super::NodeId;
 use super::StackTree;
 use super::TraceFrames;
@@ -113,6 +114,20 @@ impl TraceStacks {
                 None => self.without_stack.add_all(&sums.total()),
             }
         }
+    }
+
+    /// Renumbers the stacks after their tree was added to another.
+    pub(crate) fn renumber(&mut self, moved: &MovedNodes) {
+        for (node, sums) in std::mem::take(&mut self.by_node) {
+            match moved.of(node) {
+                Some(node) => self.by_node.entry(node).or_default().merge(&sums),
+                None => self.without_stack.add_all(&sums.total()),
+            }
+        }
+        self.nodes.retain(|_, node| {
+            let moved = moved.of(*node);
+            moved.inspect(|moved| *node = *moved).is_some()
+        });
     }
 
     /// The stack of this name in the trace; `None` if no pause has it.

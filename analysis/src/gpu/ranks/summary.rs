@@ -2,11 +2,11 @@
 
 use super::RankJob;
 use super::RankMember;
-use super::jobs;
 use super::victims;
 use super::waits;
 use super::waits::MemberWaits;
 use crate::gpu::replay::ReplayJob;
+use crate::gpu::replays::JobReplays;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::CollectivesReport;
@@ -16,11 +16,20 @@ use crate::report::RanksReport;
 use crate::report::UnrelatedRank;
 use crate::report::UsefulBusy;
 use crate::time::difference;
+use std::num::NonZeroUsize;
 
 /// The report on timelines of one or more jobs, `None` where fewer than two have a rank.
 #[must_use]
 pub fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
-    let found = jobs(timelines);
+    report_of(
+        timelines,
+        &JobReplays::of(timelines, &[], NonZeroUsize::MIN),
+    )
+}
+
+/// The same with the replays of these timelines.
+pub(crate) fn report_of(timelines: &[&Timeline], replays: &JobReplays) -> Option<RanksReport> {
+    let found = &replays.found;
     let members: usize = found.jobs.iter().map(|job| job.members.len()).sum();
     if members + found.alone.len() < 2 {
         return None;
@@ -38,12 +47,12 @@ pub fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
         jobs: found
             .jobs
             .iter()
-            .map(|ranks| ranked(ranks, &ranks.job(timelines)))
+            .map(|ranks| ranked(ranks, &ranks.job(timelines), replays))
             .collect(),
     })
 }
 
-fn ranked(ranks: &RankJob, job: &ReplayJob<'_>) -> RankedJob {
+fn ranked(ranks: &RankJob, job: &ReplayJob<'_>, replays: &JobReplays) -> RankedJob {
     let waits = waits::waits(ranks, job);
     let everybody = ranks.members.len();
     let on_all_ranks = ranks.collectives.iter();
@@ -64,7 +73,9 @@ fn ranked(ranks: &RankJob, job: &ReplayJob<'_>) -> RankedJob {
             .zip(&waits.members)
             .map(|((member, timeline), waits)| rank(ranks, member, timeline, waits))
             .collect(),
-        pauses: victims::pauses(ranks, job),
+        pauses: replays
+            .joined(ranks)
+            .and_then(|joined| victims::pauses(ranks, &joined)),
     }
 }
 

@@ -2,19 +2,14 @@
 
 use super::RankJob;
 use crate::accumulate::sum;
-use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::replay::ReplayChange;
-use crate::gpu::replay::ReplayJob;
-use crate::gpu::replay::ReplayModel;
-use crate::gpu::replay::ReplaySchedule;
-use crate::gpu::replay::StepEvidence;
+use crate::gpu::replay::JoinedReplay;
+use crate::gpu::replay::JoinedSkeletons;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::PauseSource;
 use crate::report::RankPauses;
 use crate::report::StepEffect;
-use crate::time::duration;
 use crate::time::later;
 use crate::time::since;
 
@@ -23,11 +18,10 @@ use crate::time::since;
 const SINGLE: usize = 16;
 
 /// The victim matrix of a job, `None` where nothing paused.
-pub(super) fn pauses(ranks: &RankJob, job: &ReplayJob<'_>) -> Option<RankPauses> {
-    let mut paused: Vec<(u64, usize)> = (0..)
-        .zip(&job.timelines)
-        .filter(|(_, timeline)| !timeline.pauses.is_empty())
-        .map(|(at, timeline)| (paused_ns(timeline), at))
+pub(super) fn pauses(ranks: &RankJob, job: &JoinedSkeletons<'_>) -> Option<RankPauses> {
+    let mut paused: Vec<(u64, usize)> = (0..job.ranks())
+        .filter(|at| job.pauses(*at).count > 0)
+        .map(|at| (job.pauses(at).time_ns, at))
         .collect();
     if paused.is_empty() {
         return None;
@@ -35,14 +29,16 @@ pub(super) fn pauses(ranks: &RankJob, job: &ReplayJob<'_>) -> Option<RankPauses>
     paused.sort_by_key(|(paused_ns, at)| (std::cmp::Reverse(*paused_ns), *at));
     let paused: Vec<usize> = paused.into_iter().map(|(_, at)| at).collect();
     let (single, others) = paused.split_at(paused.len().min(SINGLE));
-    let model = ReplayModel::learn(job);
-    let measured = ScheduleOutcome::of(job, &model.replay(&ReplayChange::default()));
+    let measured = ReplayOutcome::of(job, &job.replay(|_| JoinedSkeletons::MEASURED));
     let without = |members: &[usize]| {
-        let change = ReplayChange::without(job, |at, _| members.contains(&at));
-        model.replay(&change)
+        let mut scenarios = vec![JoinedSkeletons::MEASURED; job.ranks()];
+        for at in members {
+            scenarios[*at] = JoinedSkeletons::WITHOUT_PAUSES;
+        }
+        job.replay(|at| scenarios[at])
     };
-    let source = |members: &[usize], schedule: &ReplaySchedule| {
-        let outcome = ScheduleOutcome::of(job, schedule);
+    let source = |members: &[usize], replay: &JoinedReplay<'_>| {
+        let outcome = ReplayOutcome::of(job, replay);
         source(ranks, job, members, &measured, &outcome)
     };
     let mut sources: Vec<PauseSource> = Vec::new();
@@ -53,27 +49,19 @@ pub(super) fn pauses(ranks: &RankJob, job: &ReplayJob<'_>) -> Option<RankPauses>
     }
     sources.sort_by_key(|source| std::cmp::Reverse(source.total_ns));
     let without_all = without(&paused);
+    let errors = (0..job.ranks()).filter_map(|at| without_all.step_evidence(at));
     Some(RankPauses {
         basis: Basis::Inferred,
         victims: ranks.members.iter().map(|member| member.rank).collect(),
         sources,
         all: source(&paused, &without_all),
-        all_standard_error_ns: standard_error_ns(job, &without_all),
+        // Without enough steps it is unknown.
+        all_standard_error_ns: errors.map(|steps| steps.standard_error_ns).max(),
     })
 }
 
-/// Standard error of the cost of all pauses, in ns; `None` without enough steps.
-fn standard_error_ns(job: &ReplayJob<'_>, without_all: &ReplaySchedule) -> Option<u64> {
-    let timelines = job.timelines.iter().enumerate();
-    let errors = timelines.filter_map(|(at, timeline)| {
-        let evidence = StepEvidence::collect(timeline, at, without_all)?;
-        Some(evidence.standard_error_ns)
-    });
-    errors.max()
-}
-
-/// The part of a schedule that is compared.
-struct ScheduleOutcome {
+/// The part of a replay that is compared.
+struct ReplayOutcome {
     /// When each rank ends.
     ends_ns: Vec<u64>,
     steps: u64,
@@ -81,15 +69,15 @@ struct ScheduleOutcome {
     step_ns: Option<u64>,
 }
 
-impl ScheduleOutcome {
-    fn of(job: &ReplayJob<'_>, schedule: &ReplaySchedule) -> Self {
-        let timelines = || job.timelines.iter().enumerate();
-        let steps: usize = timelines().map(|(_, timeline)| timeline.steps.len()).sum();
-        let spans = timelines().filter_map(|(at, timeline)| stepping(timeline, at, schedule));
+impl ReplayOutcome {
+    fn of(job: &JoinedSkeletons<'_>, replay: &JoinedReplay<'_>) -> Self {
+        let ranks = 0..job.ranks();
+        let steps = sum(ranks.clone().map(|at| job.steps(at)));
+        let spans = ranks.clone().filter_map(|at| replay.stepping_ns(at));
         Self {
-            ends_ns: timelines().map(|(at, _)| schedule.end_ns(at)).collect(),
-            steps: steps as u64,
-            step_ns: sum(spans).checked_div(steps as u64),
+            ends_ns: ranks.map(|at| replay.end_ns(at)).collect(),
+            steps,
+            step_ns: sum(spans).checked_div(steps),
         }
     }
 
@@ -101,10 +89,10 @@ impl ScheduleOutcome {
 /// The row of some members, with their pauses removed in `without`.
 fn source(
     ranks: &RankJob,
-    job: &ReplayJob<'_>,
+    job: &JoinedSkeletons<'_>,
     members: &[usize],
-    measured: &ScheduleOutcome,
-    without: &ScheduleOutcome,
+    measured: &ReplayOutcome,
+    without: &ReplayOutcome,
 ) -> PauseSource {
     let ends = measured.ends_ns.iter().zip(&without.ends_ns);
     let earlier_ns: Vec<i64> = ends
@@ -112,17 +100,14 @@ fn source(
         .collect();
     let total_ns = earlier_ns.iter().copied().fold(0, later);
     let own_ns = members.iter().map(|at| earlier_ns[*at]).fold(0, later);
-    let timelines = members.iter().map(|at| job.timelines[*at]);
+    let pauses = || members.iter().map(|at| job.pauses(*at));
     let numbers = members.iter().map(|at| ranks.members[*at].rank);
     let mut numbers: Vec<u32> = numbers.collect();
     numbers.sort_unstable();
     PauseSource {
         ranks: numbers,
-        pauses: timelines
-            .clone()
-            .map(|timeline| timeline.pauses.len() as u64)
-            .sum(),
-        paused_ns: sum(timelines.map(paused_ns)),
+        pauses: sum(pauses().map(|own| own.count)),
+        paused_ns: sum(pauses().map(|own| own.time_ns)),
         total_ns,
         amplification_ratio: ratio(total_ns, own_ns),
         job_earlier_ns: since(measured.makespan_end_ns(), without.makespan_end_ns()),
@@ -136,21 +121,6 @@ fn source(
             }),
         earlier_ns,
     }
-}
-
-/// Time from the start of the first step of a rank until everything launched in its steps has
-/// finished: if the host runs ahead, a step ends long before its work.
-fn stepping(timeline: &Timeline, at: usize, schedule: &ReplaySchedule) -> Option<u64> {
-    let first = timeline.steps.first()?;
-    let last = timeline.steps.iter().max_by_key(|step| step.end_ns)?;
-    let start_ns = schedule.timestamp(at, first.thread, first.start_ns);
-    let returned_ns = schedule.timestamp(at, last.thread, last.end_ns);
-    let asked = Index::enumerate(&timeline.ops).filter(|(_, op)| {
-        let call = timeline.call(op);
-        call.is_some_and(|call| (first.start_ns..=last.end_ns).contains(&call.start_ns))
-    });
-    let ends_ns = asked.map(|(op, _)| schedule.op(at, op).1);
-    Some(duration(start_ns, ends_ns.fold(returned_ns, u64::max)))
 }
 
 /// Time in the pauses of a timeline, added.

@@ -101,16 +101,23 @@ impl NetworkBuilder {
         }
         let nodes = || (0..count).map(NodeIndex::new);
         let key = |node: NodeIndex| (self.times[node.at()], self.classes[node.at()], node);
-        let mut by_time: Vec<NodeIndex> = nodes().collect();
-        by_time.sort_unstable_by_key(|node| key(*node));
-        let mut by_time = by_time.into_iter();
+        let sorted = || {
+            let mut by_time: Vec<NodeIndex> = nodes().collect();
+            by_time.sort_unstable_by_key(|node| key(*node));
+            by_time.into_iter()
+        };
+        let mut by_time = None;
         let ready = nodes().filter(|node| missing[node.at()] == 0);
         let mut heap: BinaryHeap<_> = ready.map(|node| Reverse(key(node))).collect();
         let mut placed = vec![false; count];
         let mut ranks = vec![Rank::new(0); count];
         for rank in (0..count).map(Rank::new) {
             let ready = heap.pop().map(|Reverse((_, _, node))| node);
-            let Some(node) = ready.or_else(|| by_time.find(|node| !placed[node.at()])) else {
+            let circle = || {
+                let by_time = by_time.get_or_insert_with(sorted);
+                by_time.find(|node| !placed[node.at()])
+            };
+            let Some(node) = ready.or_else(circle) else {
                 break;
             };
             debug_assert!(!placed[node.at()], "a node becomes ready once");
@@ -218,6 +225,14 @@ pub(super) struct DelayChange {
     pub(super) by_ns: i64,
 }
 
+/// One reason of a node to wait, by places in the network.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NetworkWait {
+    pub(super) edge: usize,
+    pub(super) from: usize,
+    pub(super) delay_ns: i64,
+}
+
 impl Network {
     /// Extends the edge with the latest time to the measured time, so that unchanged delays give
     /// the measured times exactly.
@@ -240,6 +255,35 @@ impl Network {
     /// Number of nodes.
     pub(super) fn len(&self) -> usize {
         self.measured.len()
+    }
+
+    /// Number of edges that were not left out.
+    pub(super) fn edge_count(&self) -> usize {
+        self.from.len()
+    }
+
+    /// Place of a node in the order.
+    pub(super) fn place(&self, node: NodeIndex) -> usize {
+        self.rank[node.at()].at()
+    }
+
+    /// Place of an edge of the builder; `None` if it was left out.
+    pub(super) fn edge_place(&self, edge: EdgeIndex) -> Option<usize> {
+        self.position[edge.at()].map(Index::at)
+    }
+
+    /// What the node at a place waits for, in the order of the edges.
+    pub(super) fn waits(&self, place: usize) -> impl Iterator<Item = NetworkWait> {
+        self.edges(place).map(|edge| NetworkWait {
+            edge,
+            from: self.from[edge].at(),
+            delay_ns: self.delays[edge],
+        })
+    }
+
+    /// The measured time of the node at a place.
+    pub(super) fn measured_at(&self, place: usize) -> i64 {
+        self.measured[place]
     }
 
     /// Whether a node may be the last of all: no other node is certain to be no earlier.

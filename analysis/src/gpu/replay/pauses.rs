@@ -54,14 +54,14 @@ struct PausedDelay {
 }
 
 /// Delays that a change changes.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct AppliedChange {
     /// By edge, then in order of time.
     pub(super) parts: BTreeMap<EdgeIndex, Vec<AppliedDelay>>,
 }
 
 /// The effect of a change within one delay.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AppliedDelay {
     /// Where in the measured run, on the clock of the timeline.
     pub(super) start_ns: u64,
@@ -76,6 +76,19 @@ impl AppliedChange {
             by_ns: parts.iter().map(|part| part.by_ns).fold(0, later),
         });
         deltas.collect()
+    }
+
+    /// The effect of the change on a delay before a time inside it.
+    pub(super) fn before(&self, edge: EdgeIndex, at_ns: u64) -> i64 {
+        let parts = self.parts.get(&edge).into_iter().flatten();
+        let until = |part: &AppliedDelay| match part.end_ns <= at_ns {
+            true => part.by_ns,
+            false => part
+                .by_ns
+                .max(-signed(duration(part.start_ns, at_ns)))
+                .min(0),
+        };
+        parts.map(until).fold(0, later)
     }
 
     fn add(&mut self, edge: EdgeIndex, part: AppliedDelay) {

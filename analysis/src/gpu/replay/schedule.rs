@@ -2,10 +2,9 @@
 
 use super::ModelParts;
 use super::layout::ReplayLayout;
-use super::network::EdgeIndex;
 use super::network::NodeIndex;
 use super::pauses::AppliedChange;
-use super::pauses::AppliedDelay;
+use super::timestamps::TimestampRule;
 use crate::gpu::timeline::CallIndex;
 use crate::gpu::timeline::OpIndex;
 use crate::gpu::timeline::ThreadIndex;
@@ -13,7 +12,6 @@ use crate::time::difference;
 use crate::time::duration;
 use crate::time::intervals::Intervals;
 use crate::time::later;
-use crate::time::signed;
 use std::sync::Arc;
 
 /// Times in nanoseconds on the job's common clock. Its functions panic on timelines, operations,
@@ -107,46 +105,20 @@ impl ReplaySchedule {
     }
 
     fn shift_at(&self, layout: &ReplayLayout, thread: ThreadIndex, at_ns: u64) -> i64 {
-        let chain = &layout.chains[thread.at()];
+        let rule = TimestampRule::of(layout, thread, at_ns);
         let at = layout.on_network(at_ns);
-        let begun = |call: &CallIndex| layout.call_span(*call).0 <= at_ns;
-        let place = chain.calls.partition_point(begun);
-        let next = chain.calls.get(place).map(|next| layout.call(*next));
-        let cap = next.map_or(i64::MAX, |(start, _)| self.time(start));
-        let Some(last) = chain.before(place) else {
-            return difference(at.min(cap), at);
-        };
-        let (start, end) = layout.call(last);
-        if at_ns < layout.call_span(last).1 {
-            let inside = later(at, self.shift(start)).min(self.time(end));
-            return difference(inside, at);
-        }
-        let after = |node: NodeIndex, edge: Option<EdgeIndex>| {
-            let by_ns = edge.map_or(0, |edge| self.before(edge, at_ns));
-            later(later(at, self.shift(node)), by_ns)
-        };
-        let hand_over = chain.hand_over(place);
-        let timestamp = match hand_over.filter(|own| layout.call_span(own.source).1 <= at_ns) {
-            Some(own) => after(layout.call(own.source).1, Some(own.edge)),
-            None => after(end, chain.own.get(place).copied()),
-        };
-        difference(timestamp.max(self.time(end)).min(cap), at)
+        let by_ns = rule
+            .paused
+            .map_or(0, |edge| self.applied.before(edge, at_ns));
+        let after = rule
+            .after
+            .map_or(at, |node| later(later(at, self.shift(node)), by_ns));
+        let no_earlier = rule.no_earlier.map_or(i64::MIN, |node| self.time(node));
+        let no_later = rule.no_later.map_or(i64::MAX, |node| self.time(node));
+        difference(after.max(no_earlier).min(no_later), at)
     }
 
     fn time(&self, node: NodeIndex) -> i64 {
         self.inner.network.time_in(&self.times, node)
-    }
-
-    /// The effect of the change on a delay before a time inside it.
-    fn before(&self, edge: EdgeIndex, at_ns: u64) -> i64 {
-        let parts = self.applied.parts.get(&edge).into_iter().flatten();
-        let until = |part: &AppliedDelay| match part.end_ns <= at_ns {
-            true => part.by_ns,
-            false => part
-                .by_ns
-                .max(-signed(duration(part.start_ns, at_ns)))
-                .min(0),
-        };
-        parts.map(until).fold(0, later)
     }
 }

@@ -32,9 +32,9 @@ pub struct StepEvidence {
 const FEWEST_IN_BLOCKS: usize = 25;
 
 /// One step, replayed.
-struct ReplayedStep {
-    paused: bool,
-    without_ns: u64,
+pub(super) struct ReplayedStep {
+    pub(super) paused: bool,
+    pub(super) without_ns: u64,
 }
 
 impl StepEvidence {
@@ -47,7 +47,19 @@ impl StepEvidence {
     /// five times too low. `None` with fewer than five steps.
     #[must_use]
     pub fn collect(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Option<Self> {
-        let steps = steps(timeline, index, without);
+        let steps = paused_steps(timeline).map(|(step, paused)| {
+            let start_ns = without.timestamp(index, step.thread, step.start_ns);
+            let end_ns = without.timestamp(index, step.thread, step.end_ns);
+            ReplayedStep {
+                paused,
+                without_ns: duration(start_ns, end_ns),
+            }
+        });
+        Self::of(steps.collect())
+    }
+
+    /// The evidence of steps that were replayed without any pause.
+    pub(super) fn of(steps: Vec<ReplayedStep>) -> Option<Self> {
         if steps.len() < FEWEST {
             return None;
         }
@@ -93,23 +105,17 @@ pub(crate) fn main_steps(timeline: &Timeline) -> Vec<StepSpan> {
         .collect()
 }
 
-fn steps(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Vec<ReplayedStep> {
+/// The main steps, and whether a pause started in each.
+pub(super) fn paused_steps(timeline: &Timeline) -> impl Iterator<Item = (StepSpan, bool)> {
     let mut pauses = timeline.pauses.iter().peekable();
-    let replayed = main_steps(timeline).into_iter().map(|step| {
+    main_steps(timeline).into_iter().map(move |step| {
         while pauses
             .next_if(|pause| pause.start_ns < step.start_ns)
             .is_some()
         {}
-        let start_ns = without.timestamp(index, step.thread, step.start_ns);
-        let end_ns = without.timestamp(index, step.thread, step.end_ns);
-        ReplayedStep {
-            paused: pauses
-                .peek()
-                .is_some_and(|pause| pause.start_ns < step.end_ns),
-            without_ns: duration(start_ns, end_ns),
-        }
-    });
-    replayed.collect()
+        let next = pauses.peek();
+        (step, next.is_some_and(|pause| pause.start_ns < step.end_ns))
+    })
 }
 
 /// Standard deviation of a sample.

@@ -1,18 +1,18 @@
 //! One side of a change, replayed: run and step with the replay's own error around them.
 
-use super::JobReplays;
 use super::ProgramModel;
-use super::RunLength;
 use super::plan;
 use crate::gpu::replay::ReplayChange;
+use crate::gpu::replays::RunLength;
 use crate::report::PredictedLength;
 use crate::time::after;
 use crate::time::duration;
 
-/// The replays of a run, and the run as it was measured.
+/// A run as it was measured, that others are compared with.
 pub(super) struct RunBaseline<'a> {
     programs: &'a [ProgramModel<'a>],
-    replays: &'a JobReplays<'a>,
+    /// Error of the replay's cost of all pauses, as a share of their length; `None` if unknown.
+    error_ratio: Option<f64>,
     pub(super) measured: RunLength,
     /// Number of steps that fit into the run, among which changes of the whole run are divided
     /// equally.
@@ -45,27 +45,47 @@ pub(super) struct AssumedOutcome {
 }
 
 impl<'a> RunBaseline<'a> {
-    pub(super) fn new(programs: &'a [ProgramModel<'a>], replays: &'a JobReplays<'a>) -> Self {
-        let measured = replays.run(&ReplayChange::default());
+    pub(super) fn new(
+        programs: &'a [ProgramModel<'a>],
+        measured: RunLength,
+        error_ratio: Option<f64>,
+    ) -> Self {
         let steps = measured
             .step_ns
             .and_then(|step_ns| measured.length_ns.checked_div(step_ns));
         Self {
             programs,
-            replays,
+            error_ratio,
             measured,
             steps: steps.unwrap_or(1).max(1),
         }
     }
 
-    /// `added_ns`: time added to the whole run.
-    pub(super) fn of(&self, change: &ReplayChange, added_ns: u64) -> AssumedOutcome {
+    /// Error of the time saved by a change; `None` if unknown. `saved_pause_ns`: the pause time
+    /// that it removes.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an error bar needs no more than 52 bits; casts of floats saturate"
+    )]
+    pub(super) fn error_ns(&self, saved_pause_ns: u64) -> Option<u64> {
+        self.error_ratio
+            .map(|ratio| (ratio.max(0.0) * saved_pause_ns as f64) as u64)
+    }
+
+    /// `new`: the run with the change. `added_ns`: time added to the whole run.
+    pub(super) fn of(
+        &self,
+        change: &ReplayChange,
+        new: RunLength,
+        added_ns: u64,
+    ) -> AssumedOutcome {
         let changed_ns = plan::changed_pause_ns(change, self.programs);
         let changed_ns = after(changed_ns, added_ns);
-        let error_ns = self.replays.error_ns(changed_ns);
+        let error_ns = self.error_ns(changed_ns);
         // Where it is unknown, nothing is added for it.
         let error = error_ns.unwrap_or_default();
-        let new = self.replays.run(change);
         let shortens = added_ns == 0 && plan::only_shortens(change, self.programs);
         let limit_ns = shortens.then_some(changed_ns);
         let step = self.measured.step_ns.zip(new.step_ns);

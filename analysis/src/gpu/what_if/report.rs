@@ -1,15 +1,17 @@
 //! From everything recorded to the programs that the predictions are about.
 
-use super::JobReplays;
-use super::LearnedJob;
 use super::ProgramModel;
-use super::predict;
-use super::replayed::jobs;
+use super::Scenario;
+use super::assumed_outcome::RunBaseline;
+use super::outcome;
+use super::scenarios;
 use super::without_any;
 use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
+use crate::gpu::replay::JoinedSkeletons;
 use crate::gpu::replay::ReplayChange;
-use crate::gpu::replay::ReplayModel;
+use crate::gpu::replays::JobReplays;
+use crate::gpu::replays::RunLength;
 use crate::gpu::timeline::Timeline;
 use crate::report::CauseReport;
 use crate::report::GpuCost;
@@ -32,39 +34,61 @@ pub(crate) struct WhatIfReport {
     pub(crate) cost: Option<GpuCost>,
 }
 
-/// The predictions over all traces: by GPU times for processes that have them, otherwise for those
-/// that made CUDA calls or took steps.
-pub(crate) fn outlook(
-    analysis: &Analysis,
-    timelines: &[Timeline],
-    processes: &[ProcessReport],
-    work: Option<&GpuWorkReport>,
-) -> WhatIfReport {
-    let programs = programs(analysis, timelines, processes);
-    let with_gpu = programs.iter().any(|own| own.timeline.has_gpu_times());
-    // Learning a model of a long run takes seconds, so it is done only if needed.
-    let pauses = programs.iter().any(|own| !own.timeline.pauses.is_empty());
-    if !with_gpu || !pauses {
-        return WhatIfReport {
-            what_if: predict(&programs, None),
-            cost: None,
-        };
-    }
-    let learned = jobs(&programs)
-        .into_iter()
-        .map(|(job, programs)| LearnedJob {
-            model: ReplayModel::learn(&job),
-            offsets_ns: job.offsets_ns,
+/// The programs of a recording, and the changes whose effect is predicted.
+pub(crate) struct PlannedChanges<'a> {
+    programs: Vec<ProgramModel<'a>>,
+    scenarios: Vec<Scenario>,
+    without_any: ReplayChange,
+}
+
+impl<'a> PlannedChanges<'a> {
+    /// Over all traces: of processes with GPU times if there are any, otherwise of those that made
+    /// CUDA calls or took steps.
+    pub(crate) fn of(
+        analysis: &Analysis,
+        timelines: &'a [Timeline],
+        processes: &[ProcessReport],
+    ) -> Self {
+        let programs = programs(analysis, timelines, processes);
+        Self {
+            scenarios: scenarios(&programs),
+            without_any: without_any(&programs),
             programs,
+        }
+    }
+
+    /// The changes that a replay is asked for, of the timelines with GPU times in their order. First
+    /// the one without any pause that a setting affects, then the two sides of each scenario.
+    pub(crate) fn changes(&self) -> Vec<&ReplayChange> {
+        let sides = self.scenarios.iter();
+        let sides = sides.flat_map(|own| [&own.pessimistic, &own.optimistic]);
+        std::iter::once(&self.without_any).chain(sides).collect()
+    }
+
+    /// `replays`: of the timelines with GPU times, with [`Self::changes`].
+    pub(crate) fn outlook(
+        self,
+        replays: &JobReplays,
+        work: Option<&GpuWorkReport>,
+    ) -> WhatIfReport {
+        let programs = &self.programs;
+        let jobs = replays.jobs();
+        let run = |change| RunLength::of(&jobs, JoinedSkeletons::FIRST_CHANGE + change);
+        let measured = RunLength::of(&jobs, JoinedSkeletons::MEASURED);
+        let replay = (!jobs.is_empty())
+            .then(|| RunBaseline::new(programs, measured, work.and_then(error_ratio)));
+        let scenarios = self.scenarios.into_iter().enumerate();
+        let outcomes = scenarios.map(|(at, scenario)| {
+            let replay = replay.as_ref();
+            let runs = replay.map(|replay| (replay, [run(1 + 2 * at), run(2 + 2 * at)]));
+            outcome(scenario, programs, runs)
         });
-    let replays = JobReplays {
-        programs: &programs,
-        jobs: learned.collect(),
-        error_ratio: work.and_then(error_ratio),
-    };
-    WhatIfReport {
-        what_if: predict(&programs, Some(&replays)),
-        cost: cost(&programs, &replays),
+        WhatIfReport {
+            what_if: outcomes.collect(),
+            cost: replay
+                .as_ref()
+                .and_then(|replay| cost(programs, replay, run(0))),
+        }
     }
 }
 
@@ -94,19 +118,21 @@ fn error_ratio(work: &GpuWorkReport) -> Option<f64> {
 }
 
 /// `None` if all pauses are at interpreter shutdown.
-fn cost(programs: &[ProgramModel<'_>], replays: &JobReplays<'_>) -> Option<GpuCost> {
+fn cost(
+    programs: &[ProgramModel<'_>],
+    replay: &RunBaseline<'_>,
+    without: RunLength,
+) -> Option<GpuCost> {
     let mut all = PauseTotal::default();
     let mut longest_ns = 0;
     for (_, pause) in programs.iter().flat_map(ProgramModel::pauses) {
         all.add(pause.duration_ns());
         longest_ns = pause.duration_ns().max(longest_ns);
     }
-    let measured = replays.run(&ReplayChange::default());
-    let without = replays.run(&without_any(programs));
     (all.count > 0).then(|| GpuCost {
-        run_ns: measured.length_ns,
-        cost_ns: duration(without.length_ns, measured.length_ns),
-        error_ns: replays.error_ns(all.time_ns),
+        run_ns: replay.measured.length_ns,
+        cost_ns: duration(without.length_ns, replay.measured.length_ns),
+        error_ns: replay.error_ns(all.time_ns),
         pauses: all,
         longest_ns,
     })

@@ -28,7 +28,7 @@ use crate::read::events::TraceMember;
 use crate::read::events::TraceMemberKey;
 
 /// Metadata of another tool's trace, before or after its events.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, bitcode::Encode, bitcode::Decode)]
 pub enum TraceProperty {
     /// Its timestamps count from this Unix time in ns. The profiler has done so since PyTorch 2.4;
     /// before, its timestamps were themselves Unix time in µs.

@@ -1,0 +1,324 @@
+//! Items of a trace as they are stored.
+//!
+//! Owns what makes them small: names of frequent records are stored once, their times and correlation
+//! ids as differences from those of the record of the same kind before.
+
+use crate::Allocations;
+use crate::Annotation;
+use crate::CudaCall;
+use crate::CudaLaunches;
+use crate::CudaLayer;
+use crate::CycleSignature;
+use crate::DeviceMemory;
+use crate::Frame;
+use crate::Garbage;
+use crate::GcSettings;
+use crate::GpuDevice;
+use crate::GpuOp;
+use crate::GpuSample;
+use crate::GpuSync;
+use crate::Note;
+use crate::ObjectKind;
+use crate::Pause;
+use crate::PauseMemory;
+use crate::Pressure;
+use crate::Process;
+use crate::ProcessCounters;
+use crate::ProcessExit;
+use crate::Record;
+use crate::StepMark;
+use crate::TraceEnd;
+use crate::TraceHeader;
+use crate::read::DecodedItem;
+use crate::read::TraceProperty;
+use bitcode::Decode;
+use bitcode::Encode;
+use indexmap::IndexSet;
+
+/// Place of a name among those stored so far.
+type NameNumber = u32;
+
+/// Records that are stored as they are, by their variants of [`Record`].
+macro_rules! stored {
+    ($($variant:ident: $record:ty),* $(,)?) => {
+        /// An item as it is stored.
+        #[derive(Encode, Decode)]
+        pub(super) enum StoredItem {
+            Header(Box<TraceHeader>),
+            ProcessName { pid: u32, name: String },
+            Property(TraceProperty),
+            Work { pid: Option<u32>, start_ns: u64, end_ns: u64 },
+            ThreadName { pid: u32, tid: u32, name: String },
+            Call(StoredCall),
+            /// Its name is empty here.
+            Op(NameNumber, GpuOp),
+            /// Its name is empty here.
+            Annotation(NameNumber, Annotation),
+            $(
+                /// As it is, but for times.
+                $variant($record),
+            )*
+        }
+
+        fn plain(record: Record) -> Option<StoredItem> {
+            match record {
+                $(Record::$variant(record) => Some(StoredItem::$variant(record)),)*
+                Record::ThreadName { pid, tid, name } => {
+                    Some(StoredItem::ThreadName { pid, tid, name })
+                }
+                Record::CudaCall(_) | Record::GpuOp(_) | Record::Annotation(_) => None,
+            }
+        }
+
+        fn restored(item: StoredItem) -> Option<DecodedItem<'static>> {
+            Some(match item {
+                $(StoredItem::$variant(record) => DecodedItem::Record(Record::$variant(record)),)*
+                StoredItem::ThreadName { pid, tid, name } => {
+                    DecodedItem::Record(Record::ThreadName { pid, tid, name })
+                }
+                StoredItem::Header(header) => DecodedItem::Header(header),
+                StoredItem::ProcessName { pid, name } => DecodedItem::ProcessName { pid, name },
+                StoredItem::Property(property) => DecodedItem::Property(property),
+                StoredItem::Work { pid, start_ns, end_ns } => {
+                    DecodedItem::Work { pid, start_ns, end_ns }
+                }
+                StoredItem::Call(_) | StoredItem::Op(..) | StoredItem::Annotation(..) => {
+                    return None;
+                }
+            })
+        }
+    };
+}
+
+stored! {
+    Pause: Pause,
+    Process: Process,
+    ProcessExit: ProcessExit,
+    Settings: GcSettings,
+    Frame: Frame,
+    Counters: ProcessCounters,
+    Pressure: Pressure,
+    Allocations: Allocations,
+    ObjectKind: ObjectKind,
+    CycleSignature: CycleSignature,
+    Garbage: Garbage,
+    GpuDevice: GpuDevice,
+    GpuSample: GpuSample,
+    CudaLaunches: CudaLaunches,
+    DeviceMemory: DeviceMemory,
+    PauseMemory: PauseMemory,
+    Step: StepMark,
+    GpuSync: GpuSync,
+    Note: Note,
+    End: TraceEnd,
+}
+
+/// A [`CudaCall`] whose function is a number.
+#[derive(Encode, Decode)]
+pub(super) struct StoredCall {
+    pid: u32,
+    tid: u32,
+    layer: CudaLayer,
+    function: NameNumber,
+    start_ns: u64,
+    end_ns: u64,
+    stream: Option<u64>,
+    bytes: Option<u64>,
+    grid: Option<[u32; 3]>,
+    correlation: Option<u64>,
+    error: Option<i32>,
+}
+
+/// Stores items in order, or restores them in the same order.
+#[derive(Default)]
+pub(super) struct ItemCodec {
+    names: IndexSet<String>,
+    calls: Previous,
+    ops: Previous,
+    annotations: Previous,
+    pauses: Previous,
+    syncs: Previous,
+}
+
+impl ItemCodec {
+    /// The item as it is stored; `None` for those that are not. New names are added to `names`.
+    pub(super) fn store(
+        &mut self,
+        item: DecodedItem<'_>,
+        names: &mut Vec<String>,
+    ) -> Option<StoredItem> {
+        let record = match item {
+            DecodedItem::Record(record) => record,
+            DecodedItem::Header(header) => return Some(StoredItem::Header(header)),
+            DecodedItem::ProcessName { pid, name } => {
+                return Some(StoredItem::ProcessName { pid, name });
+            }
+            DecodedItem::Property(property) => return Some(StoredItem::Property(property)),
+            DecodedItem::Work {
+                pid,
+                start_ns,
+                end_ns,
+            } => {
+                return Some(StoredItem::Work {
+                    pid,
+                    start_ns,
+                    end_ns,
+                });
+            }
+            DecodedItem::Other(_) | DecodedItem::Unusable => return None,
+        };
+        match record {
+            Record::CudaCall(call) => {
+                let mut stored = StoredCall {
+                    pid: call.pid,
+                    tid: call.tid,
+                    layer: call.layer,
+                    function: self.number(call.function.into_owned(), names),
+                    start_ns: call.start_ns,
+                    end_ns: call.end_ns,
+                    stream: call.stream,
+                    bytes: call.bytes,
+                    grid: call.grid,
+                    correlation: call.correlation,
+                    error: call.error,
+                };
+                let times = (&mut stored.start_ns, &mut stored.end_ns);
+                self.calls.subtract(times, stored.correlation.as_mut());
+                Some(StoredItem::Call(stored))
+            }
+            Record::GpuOp(mut op) => {
+                let name = self.number(std::mem::take(&mut op.name), names);
+                let times = (&mut op.start_ns, &mut op.end_ns);
+                self.ops.subtract(times, op.correlation.as_mut());
+                Some(StoredItem::Op(name, op))
+            }
+            Record::Annotation(mut span) => {
+                let name = self.number(std::mem::take(&mut span.name), names);
+                let times = (&mut span.start_ns, &mut span.end_ns);
+                self.annotations.subtract(times, None);
+                Some(StoredItem::Annotation(name, span))
+            }
+            Record::Pause(mut pause) => {
+                let times = (&mut pause.start_ns, &mut pause.end_ns);
+                self.pauses.subtract(times, None);
+                Some(StoredItem::Pause(pause))
+            }
+            Record::GpuSync(mut sync) => {
+                let times = (&mut sync.start_ns, &mut sync.end_ns);
+                self.syncs.subtract(times, sync.correlation.as_mut());
+                Some(StoredItem::GpuSync(sync))
+            }
+            record => plain(record),
+        }
+    }
+
+    /// The item that was stored; `None` if it has a name that was not.
+    pub(super) fn restore(&mut self, item: StoredItem) -> Option<DecodedItem<'static>> {
+        let record = match item {
+            StoredItem::Call(mut stored) => {
+                let times = (&mut stored.start_ns, &mut stored.end_ns);
+                self.calls.add(times, stored.correlation.as_mut());
+                Record::CudaCall(CudaCall {
+                    pid: stored.pid,
+                    tid: stored.tid,
+                    layer: stored.layer,
+                    function: self.name(stored.function)?.into(),
+                    start_ns: stored.start_ns,
+                    end_ns: stored.end_ns,
+                    stream: stored.stream,
+                    bytes: stored.bytes,
+                    grid: stored.grid,
+                    correlation: stored.correlation,
+                    error: stored.error,
+                })
+            }
+            StoredItem::Op(name, mut op) => {
+                let times = (&mut op.start_ns, &mut op.end_ns);
+                self.ops.add(times, op.correlation.as_mut());
+                op.name = self.name(name)?;
+                Record::GpuOp(op)
+            }
+            StoredItem::Annotation(name, mut span) => {
+                let times = (&mut span.start_ns, &mut span.end_ns);
+                self.annotations.add(times, None);
+                span.name = self.name(name)?;
+                Record::Annotation(span)
+            }
+            StoredItem::Pause(mut pause) => {
+                let times = (&mut pause.start_ns, &mut pause.end_ns);
+                self.pauses.add(times, None);
+                Record::Pause(pause)
+            }
+            StoredItem::GpuSync(mut sync) => {
+                let times = (&mut sync.start_ns, &mut sync.end_ns);
+                self.syncs.add(times, sync.correlation.as_mut());
+                Record::GpuSync(sync)
+            }
+            item => return restored(item),
+        };
+        Some(DecodedItem::Record(record))
+    }
+
+    /// Adds the names that the next items have for the first time.
+    pub(super) fn learn(&mut self, names: Vec<String>) {
+        self.names.extend(names);
+    }
+
+    fn number(&mut self, name: String, new: &mut Vec<String>) -> NameNumber {
+        let (number, is_new) = match self.names.get_index_of(&name) {
+            Some(number) => (number, false),
+            None => (self.names.insert_full(name.clone()).0, true),
+        };
+        if is_new {
+            new.push(name);
+        }
+        // A trace with more names would be larger than any file.
+        NameNumber::try_from(number).unwrap_or(NameNumber::MAX)
+    }
+
+    fn name(&self, number: NameNumber) -> Option<String> {
+        self.names.get_index(number as usize).cloned()
+    }
+}
+
+/// Times and correlation id of the record before.
+#[derive(Default)]
+struct Previous {
+    start_ns: u64,
+    correlation: u64,
+}
+
+impl Previous {
+    fn subtract(&mut self, (start_ns, end_ns): (&mut u64, &mut u64), id: Option<&mut u64>) {
+        *end_ns = difference(*start_ns, *end_ns);
+        let start = std::mem::replace(&mut self.start_ns, *start_ns);
+        *start_ns = difference(start, *start_ns);
+        if let Some(id) = id {
+            let before = std::mem::replace(&mut self.correlation, *id);
+            *id = difference(before, *id);
+        }
+    }
+
+    fn add(&mut self, (start_ns, end_ns): (&mut u64, &mut u64), id: Option<&mut u64>) {
+        *start_ns = sum(self.start_ns, *start_ns);
+        self.start_ns = *start_ns;
+        *end_ns = sum(*start_ns, *end_ns);
+        if let Some(id) = id {
+            *id = sum(self.correlation, *id);
+            self.correlation = *id;
+        }
+    }
+}
+
+/// `to` minus `from`, modulo 2^64, as a number that is small if they are close: the sign is in the
+/// lowest bit.
+fn difference(from: u64, to: u64) -> u64 {
+    let by = to.wrapping_sub(from).cast_signed();
+    ((by << 1) ^ (by >> 63)).cast_unsigned()
+}
+
+/// The inverse of [`difference`].
+fn sum(from: u64, difference: u64) -> u64 {
+    let by = (difference >> 1) ^ (difference & 1).wrapping_neg();
+    from.wrapping_add(by)
+}

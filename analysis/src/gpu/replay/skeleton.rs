@@ -1,0 +1,215 @@
+//! What one rank's schedule needs from the other ranks, and what they need from it.
+//!
+//! Ranks wait for each other in collectives only. So the network of a rank is cut there: the end of
+//! a collective comes from outside. Of the rest only the nodes stay that something outside asks for
+//! (starts and ends of collectives, steps, the end of the rank) and the delays between them that can
+//! decide in one of the scenarios, with their length in each: see `cut.rs`, `dominated.rs` and
+//! `graph.rs`. That is exact: joined with those of the other ranks (`joined.rs`), all these times are those of a
+//! replay of the whole job.
+
+mod cut;
+mod dominated;
+mod graph;
+mod joined;
+
+pub use joined::JoinedReplay;
+pub use joined::JoinedSkeletons;
+
+use super::ModelParts;
+use super::ReplayChange;
+use super::ReplayJob;
+use super::ReplayModel;
+use super::pauses;
+use super::pauses::AppliedChange;
+use crate::gpu::index::Index;
+use crate::gpu::timeline::OpIndex;
+use crate::gpu::timeline::Timeline;
+use cut::Cut;
+use graph::Delay;
+use graph::DelayRows;
+use serde::Deserialize;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The reduced network of one rank. Refers to nothing outside itself, but for the operations that
+/// are collectives, by their place in the timeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skeleton {
+    /// First time of anything on the clock of the timeline, in ns: zero of `times_ns`.
+    origin_ns: u64,
+    /// Measured time of each node. The first one is the origin.
+    times_ns: Vec<i64>,
+    /// By the node that waits.
+    edges: Vec<SkeletonEdge>,
+    /// What differs from the measured delays; the first is the measured run, without any.
+    columns: Vec<Vec<ChangedEdge>>,
+    /// Which of `columns` each scenario is: see [`ReplayModel::skeleton`].
+    scenarios: Vec<u32>,
+    /// Kernels that may be collectives, by operation.
+    meets: Vec<SkeletonMeet>,
+    /// Last end of any operation or call, without those of threads that only poll; `None` without
+    /// any.
+    end: Option<u32>,
+    /// All steps.
+    stepping: Option<SteppingMarks>,
+    /// The steps of the thread that has most.
+    steps: Vec<MarkedStep>,
+    /// Number and time of the pauses of the rank.
+    pauses: u64,
+    paused_ns: u64,
+}
+
+/// `to` is no earlier than `from` plus the delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SkeletonEdge {
+    from: u32,
+    to: u32,
+    delay_ns: i64,
+}
+
+/// A delay that is longer, by so much, in a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ChangedEdge {
+    edge: u32,
+    by_ns: i64,
+}
+
+/// A kernel that may be part of a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SkeletonMeet {
+    op: u32,
+    start: u32,
+    end: u32,
+}
+
+/// A timestamp of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SkeletonMark {
+    node: u32,
+    /// It is no later than this node.
+    no_later: Option<u32>,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct MarkedStep {
+    start: SkeletonMark,
+    end: SkeletonMark,
+    /// Whether a pause started in it.
+    paused: bool,
+}
+
+/// From the start of the first step until everything launched in the steps has finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SteppingMarks {
+    /// Number of steps.
+    count: u64,
+    start: SkeletonMark,
+    /// End of the step that ends last.
+    end: SkeletonMark,
+    /// Last end of the operations launched from `start` to `end`; `None` without any.
+    finished: Option<u32>,
+}
+
+impl Skeleton {
+    /// Number of times in it.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.times_ns.len()
+    }
+
+    /// Number of delays in it.
+    #[must_use]
+    pub fn edges(&self) -> usize {
+        self.edges.len()
+    }
+}
+
+impl ReplayModel {
+    /// The skeleton of a model of one timeline alone. `meets`: the operations that may be
+    /// collectives. Scenario 0 of the skeleton is the measured run, 1 the one without any of its
+    /// pauses, and those from 2 on are `changes`, of the timeline 0.
+    ///
+    /// # Panics
+    ///
+    /// If the model is not that of this timeline alone, if it does not contain one of the operations,
+    /// or if a change names a pause or a thread that is not in it.
+    #[must_use]
+    pub fn skeleton(
+        &self,
+        timeline: &Timeline,
+        meets: &[OpIndex],
+        changes: &[ReplayChange],
+    ) -> Skeleton {
+        assert_eq!(self.inner.layouts.len(), 1, "a model of one timeline");
+        let scenarios = Scenarios::of(&self.inner, timeline, changes);
+        let cut = Cut::new(&self.inner, scenarios, meets);
+        cut.skeleton(timeline)
+    }
+}
+
+/// The delays of a network in all scenarios.
+struct Scenarios {
+    /// The scenarios that differ, the measured one first.
+    columns: Vec<AppliedChange>,
+    /// Which of them each scenario is.
+    places: Vec<u32>,
+    /// By edge of the network.
+    delays: Vec<Delay>,
+    rows: DelayRows,
+}
+
+impl Scenarios {
+    fn of(model: &ModelParts, timeline: &Timeline, changes: &[ReplayChange]) -> Self {
+        let without = ReplayChange::without_all(&ReplayJob::single(timeline));
+        let mut columns: Vec<AppliedChange> = Vec::new();
+        let mut places = Vec::new();
+        for change in [&ReplayChange::default(), &without]
+            .into_iter()
+            .chain(changes)
+        {
+            let applied = pauses::apply(&model.layouts, &model.effects, change);
+            let known = columns.iter().position(|column| *column == applied);
+            let place = known.unwrap_or_else(|| {
+                columns.push(applied);
+                columns.len() - 1
+            });
+            places.push(small(place));
+        }
+        let network = &model.network;
+        let mut rows = DelayRows::new(columns.len() - 1);
+        let waits = (0..network.len()).flat_map(|node| network.waits(node));
+        let mut delays: Vec<Delay> = waits.map(|wait| DelayRows::same(wait.delay_ns)).collect();
+        let mut changed: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
+        for (column, applied) in columns.iter().enumerate().skip(1) {
+            for delta in applied.deltas() {
+                if let Some(edge) = network.edge_place(delta.edge) {
+                    let by_ns = changed
+                        .entry(edge)
+                        .or_insert_with(|| vec![0; columns.len()]);
+                    by_ns[column] = delta.by_ns;
+                }
+            }
+        }
+        for (edge, by_ns) in changed {
+            let others = by_ns.into_iter().skip(1);
+            delays[edge] = rows.delay(delays[edge].measured_ns, others);
+        }
+        Self {
+            columns,
+            places,
+            delays,
+            rows,
+        }
+    }
+
+    /// The shortest and the longest delay of an edge in all scenarios.
+    fn range(&self, edge: usize) -> (i64, i64) {
+        self.rows.range(self.delays[edge])
+    }
+}
+
+/// Numbers of nodes and edges: [`Index::new`] panics beyond `u32`.
+fn small(place: usize) -> u32 {
+    Index::<()>::new(place).at() as u32
+}

@@ -1,0 +1,254 @@
+//! The skeletons of a job's ranks, joined at their collectives.
+
+use super::Skeleton;
+use super::SkeletonMark;
+use crate::gpu::index::Index;
+use crate::gpu::replay::ReplayCollective;
+use crate::gpu::replay::network::DelayChange;
+use crate::gpu::replay::network::EdgeIndex;
+use crate::gpu::replay::network::Network;
+use crate::gpu::replay::network::NetworkBuilder;
+use crate::gpu::replay::network::NodeIndex;
+use crate::gpu::replay::network::TieOrder;
+use crate::gpu::replay::steps::ReplayedStep;
+use crate::gpu::replay::steps::StepEvidence;
+use crate::report::PauseTotal;
+use crate::time::duration;
+use crate::time::timestamp;
+
+/// A job that can be replayed, each rank in one of its skeleton's scenarios.
+#[derive(Debug)]
+pub struct JoinedSkeletons<'a> {
+    network: Network,
+    ranks: Vec<JoinedRank<'a>>,
+    /// Zero of the network, on the job's common clock.
+    base: i128,
+}
+
+#[derive(Debug)]
+struct JoinedRank<'a> {
+    skeleton: &'a Skeleton,
+    first_node: usize,
+    first_edge: usize,
+}
+
+/// Times of one replay. Its functions panic on ranks that are not in the job.
+#[derive(Debug)]
+pub struct JoinedReplay<'a> {
+    joined: &'a JoinedSkeletons<'a>,
+    times: Vec<i64>,
+}
+
+impl<'a> JoinedSkeletons<'a> {
+    /// `offsets_ns`: one per skeleton, added to a time of its timeline to get the job's common
+    /// clock. `collectives`: their timelines are places in `skeletons`; members that are no cut of
+    /// theirs are left out. Kernels that are in no collective take as long as measured.
+    #[must_use]
+    pub fn join(
+        skeletons: &[&'a Skeleton],
+        offsets_ns: &[i64],
+        collectives: &[ReplayCollective],
+    ) -> Self {
+        let origins = skeletons.iter().zip(offsets_ns);
+        let origins: Vec<i128> = origins
+            .map(|(skeleton, offset_ns)| i128::from(skeleton.origin_ns) + i128::from(*offset_ns))
+            .collect();
+        let base = origins.iter().copied().min().unwrap_or_default();
+        let mut builder = NetworkBuilder::default();
+        let mut joined: Vec<JoinedRank<'a>> = Vec::new();
+        let (mut nodes, mut edges) = (0, 0);
+        for (skeleton, origin) in skeletons.iter().zip(&origins) {
+            let rank = JoinedRank {
+                skeleton,
+                first_node: nodes,
+                first_edge: edges,
+            };
+            for time_ns in &skeleton.times_ns {
+                let at = i128::from(*time_ns) + origin - base;
+                builder.node(saturated(at), TieOrder::CallEnd);
+            }
+            for edge in &skeleton.edges {
+                builder.edge(rank.node(edge.from), rank.node(edge.to), edge.delay_ns);
+            }
+            nodes += skeleton.times_ns.len();
+            edges += skeleton.edges.len();
+            joined.push(rank);
+        }
+        let mut met: Vec<Vec<bool>> = skeletons
+            .iter()
+            .map(|skeleton| vec![false; skeleton.meets.len()])
+            .collect();
+        for collective in collectives {
+            let members = collective.members.iter().filter_map(|member| {
+                let at = member.timeline as usize;
+                let skeleton = joined.get(at)?.skeleton;
+                let op = |meet: &super::SkeletonMeet| meet.op as usize;
+                let meet = skeleton
+                    .meets
+                    .binary_search_by_key(&member.op.at(), op)
+                    .ok()?;
+                Some((at, meet))
+            });
+            let members: Vec<(usize, usize)> = members.collect();
+            let spans = members.iter().map(|(rank, meet)| {
+                let rank = &joined[*rank];
+                let meet = &rank.skeleton.meets[*meet];
+                (rank.node(meet.start), rank.node(meet.end))
+            });
+            let spans: Vec<(NodeIndex, NodeIndex)> = spans.collect();
+            let Some(last) = spans.iter().map(|(start, _)| builder.time(*start)).max() else {
+                continue;
+            };
+            for (rank, meet) in members {
+                met[rank][meet] = true;
+            }
+            let meeting = builder.node(last, TieOrder::Meeting);
+            for (start, end) in spans {
+                builder.edge(start, end, 0);
+                builder.edge(start, meeting, 0);
+                builder.fixed(meeting, end);
+            }
+        }
+        for (rank, met) in joined.iter().zip(met) {
+            let alone = rank.skeleton.meets.iter().zip(met).filter(|(_, met)| !met);
+            for (meet, _) in alone {
+                builder.fixed(rank.node(meet.start), rank.node(meet.end));
+            }
+        }
+        Self {
+            network: builder.finish(),
+            ranks: joined,
+            base,
+        }
+    }
+
+    /// A replay in which each rank is in the scenario that `scenario` returns for its place:
+    /// [`Self::MEASURED`], [`Self::WITHOUT_PAUSES`], or a change of its skeleton.
+    ///
+    /// # Panics
+    ///
+    /// If the skeleton of a rank does not have the scenario.
+    #[must_use]
+    pub fn replay(&self, scenario: impl Fn(usize) -> usize) -> JoinedReplay<'_> {
+        let mut deltas: Vec<DelayChange> = Vec::new();
+        for (at, rank) in self.ranks.iter().enumerate() {
+            let column = rank.skeleton.scenarios[scenario(at)] as usize;
+            let changed = rank.skeleton.columns[column].iter();
+            deltas.extend(changed.map(|changed| DelayChange {
+                edge: EdgeIndex::new(rank.first_edge + changed.edge as usize),
+                by_ns: changed.by_ns,
+            }));
+        }
+        let mut run = self.network.run();
+        run.change(&deltas, None);
+        JoinedReplay {
+            joined: self,
+            times: run.into_times(),
+        }
+    }
+
+    /// The scenario of the measured run.
+    pub const MEASURED: usize = 0;
+    /// The scenario without any pause of the rank.
+    pub const WITHOUT_PAUSES: usize = 1;
+    /// The scenario of the first change that the skeletons were made with; those of the others
+    /// follow.
+    pub const FIRST_CHANGE: usize = 2;
+
+    /// Number of ranks.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// The pauses of a rank.
+    pub(crate) fn pauses(&self, rank: usize) -> PauseTotal {
+        let skeleton = self.ranks[rank].skeleton;
+        PauseTotal {
+            count: skeleton.pauses,
+            time_ns: skeleton.paused_ns,
+        }
+    }
+
+    /// Number of all steps of a rank.
+    pub(crate) fn steps(&self, rank: usize) -> u64 {
+        let stepping = &self.ranks[rank].skeleton.stepping;
+        stepping.as_ref().map_or(0, |stepping| stepping.count)
+    }
+
+    /// Number of nodes, of the skeletons and of their meetings.
+    #[must_use]
+    pub fn timestamps(&self) -> usize {
+        self.network.len()
+    }
+
+    /// First measured time of anything on the common clock, in ns.
+    #[must_use]
+    pub fn start_ns(&self) -> u64 {
+        timestamp(self.base)
+    }
+}
+
+fn saturated(at: i128) -> i64 {
+    i64::try_from(at).unwrap_or(if at < 0 { i64::MIN } else { i64::MAX })
+}
+
+impl JoinedRank<'_> {
+    fn node(&self, node: u32) -> NodeIndex {
+        Index::new(self.first_node + node as usize)
+    }
+}
+
+impl JoinedReplay<'_> {
+    /// The last end of any operation or call of a rank, on the common clock in ns; 0 if it has none.
+    /// Calls of threads that only poll are ignored.
+    #[must_use]
+    pub fn end_ns(&self, rank: usize) -> u64 {
+        let end = self.joined.ranks[rank].skeleton.end;
+        end.map_or(0, |end| self.on_clock(self.time(rank, end)))
+    }
+
+    /// Start and end of each step of the rank's thread with most steps, on the common clock in ns.
+    pub fn steps_ns(&self, rank: usize) -> impl Iterator<Item = (u64, u64)> {
+        let steps = self.joined.ranks[rank].skeleton.steps.iter();
+        steps.map(move |step| (self.mark(rank, step.start), self.mark(rank, step.end)))
+    }
+
+    /// Time from the start of the first step of a rank until everything launched in its steps has
+    /// finished, in ns: if the host runs ahead, a step ends long before its work. `None` without
+    /// steps.
+    #[must_use]
+    pub fn stepping_ns(&self, rank: usize) -> Option<u64> {
+        let stepping = self.joined.ranks[rank].skeleton.stepping?;
+        let returned_ns = self.mark(rank, stepping.end);
+        let finished = stepping
+            .finished
+            .map(|node| self.on_clock(self.time(rank, node)));
+        let start_ns = self.mark(rank, stepping.start);
+        Some(duration(start_ns, returned_ns.max(finished.unwrap_or(0))))
+    }
+
+    /// The evidence of a rank's steps, in a replay without any pause; `None` with fewer than five.
+    pub(crate) fn step_evidence(&self, rank: usize) -> Option<StepEvidence> {
+        let steps = self.joined.ranks[rank].skeleton.steps.iter();
+        let replayed = steps.map(|step| ReplayedStep {
+            paused: step.paused,
+            without_ns: duration(self.mark(rank, step.start), self.mark(rank, step.end)),
+        });
+        StepEvidence::of(replayed.collect())
+    }
+
+    fn mark(&self, rank: usize, mark: SkeletonMark) -> u64 {
+        let no_later = mark.no_later.map_or(i64::MAX, |node| self.time(rank, node));
+        self.on_clock(self.time(rank, mark.node).min(no_later))
+    }
+
+    fn time(&self, rank: usize, node: u32) -> i64 {
+        let node = self.joined.ranks[rank].node(node);
+        self.joined.network.time_in(&self.times, node)
+    }
+
+    fn on_clock(&self, time_ns: i64) -> u64 {
+        timestamp(i128::from(time_ns) + self.joined.base)
+    }
+}

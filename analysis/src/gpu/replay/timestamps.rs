@@ -1,0 +1,58 @@
+//! When any timestamp of a thread is replayed, between its calls or within one: for starts and ends
+//! of steps.
+
+use super::layout::ReplayLayout;
+use super::network::EdgeIndex;
+use super::network::NodeIndex;
+use crate::gpu::timeline::CallIndex;
+use crate::gpu::timeline::ThreadIndex;
+
+/// What a timestamp moves with: the latest of `after` and `no_earlier`, but no later than
+/// `no_later`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimestampRule {
+    /// It stays as long after this node; `None`: it stays where it is.
+    pub(super) after: Option<NodeIndex>,
+    /// Pauses on this edge that lie between the node and the timestamp are part of that time.
+    pub(super) paused: Option<EdgeIndex>,
+    pub(super) no_earlier: Option<NodeIndex>,
+    pub(super) no_later: Option<NodeIndex>,
+}
+
+impl TimestampRule {
+    /// `at_ns` is on the clock of the timeline.
+    pub(super) fn of(layout: &ReplayLayout, thread: ThreadIndex, at_ns: u64) -> Self {
+        let chain = &layout.chains[thread.at()];
+        let begun = |call: &CallIndex| layout.call_span(*call).0 <= at_ns;
+        let place = chain.calls.partition_point(begun);
+        let next = chain.calls.get(place).map(|next| layout.call(*next).0);
+        let Some(last) = chain.before(place) else {
+            return Self {
+                after: None,
+                paused: None,
+                no_earlier: None,
+                no_later: next,
+            };
+        };
+        let (start, end) = layout.call(last);
+        if at_ns < layout.call_span(last).1 {
+            return Self {
+                after: Some(start),
+                paused: None,
+                no_earlier: None,
+                no_later: Some(end),
+            };
+        }
+        let hand_over = chain.hand_over(place);
+        let handed_over = hand_over.filter(|own| layout.call_span(own.source).1 <= at_ns);
+        Self {
+            after: Some(handed_over.map_or(end, |own| layout.call(own.source).1)),
+            paused: match handed_over {
+                Some(own) => Some(own.edge),
+                None => chain.own.get(place).copied(),
+            },
+            no_earlier: Some(end),
+            no_later: next,
+        }
+    }
+}

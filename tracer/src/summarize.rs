@@ -1,0 +1,206 @@
+//! `gctrace summarize`: one summary per trace, so that a report on thousands of traces needs only
+//! those.
+//!
+//! Owns which summaries are missing, and that a rerun makes only these. `gctrace_event::summary` has
+//! the file, `files/summary.rs` its writing, `analyze.rs` reads summaries.
+
+use crate::analyze;
+use crate::analyze::ReadProgress;
+use crate::args::SummarizeConfig;
+use crate::files;
+use crate::files::is_stdout;
+use crate::platform::Invoker;
+use crate::print;
+use crate::text;
+use crate::units;
+use anyhow::Context as _;
+use gctrace_analysis::parallel;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::ReadError;
+use gctrace_event::read::TraceInput;
+use gctrace_event::read::TraceReader;
+use gctrace_event::summary;
+use gctrace_event::summary::SummaryError;
+use gctrace_event::summary::SummaryReader;
+use gctrace_event::summary::SummarySource;
+use gctrace_event::summary::SummaryWriter;
+use std::collections::HashMap;
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// What was done for one trace.
+enum Summarized {
+    /// A complete summary of it was there.
+    There,
+    /// A new one; why the trace could not be read to its end, if so.
+    New(Option<String>),
+}
+
+/// Summarizes the traces of a shard, but for those that are. Returns the exit code: 0 if all
+/// summaries of the shard are there, 1 otherwise. A damaged trace has a summary that says so.
+///
+/// # Errors
+/// A trace is named twice, the directory cannot be created, or no summary can be made.
+pub(crate) fn run(config: &SummarizeConfig) -> anyhow::Result<u8> {
+    analyze::check_distinct(&config.traces)?;
+    let named = names(&config.traces)?;
+    let invoker = Invoker::detect();
+    files::create_directory(&config.output, &invoker)?;
+    let own = named.iter().enumerate();
+    let own = own.filter(|(at, _)| at % config.shard.count == config.shard.index);
+    let own: Vec<&(String, &Path)> = own.map(|(_, trace)| trace).collect();
+    let paths: Vec<&Path> = own.iter().map(|(_, path)| *path).collect();
+    let progress = ReadProgress::new(&paths);
+    let processors = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let jobs = config.jobs.unwrap_or_else(processors);
+    let results = parallel::map(&own, jobs, |(name, trace)| {
+        let path = config.output.join(name);
+        summarize(trace, &path, &invoker, &progress)
+    });
+    progress.finish();
+    let mut failures = Vec::new();
+    let (mut there, mut new) = (0, 0);
+    for result in results {
+        match result {
+            Ok(Summarized::There) => there += 1,
+            Ok(Summarized::New(damage)) => {
+                new += 1;
+                damage.iter().for_each(print::message);
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    if there + new == 0 && !failures.is_empty() {
+        return Err(analyze::all_failed(failures));
+    }
+    for error in &failures {
+        print::message(text::chain(error));
+    }
+    print::message(format!(
+        "{}: {new} new, {there} complete before, {} failed",
+        config.output.display(),
+        failures.len()
+    ));
+    Ok(u8::from(!failures.is_empty()))
+}
+
+/// The summaries' names, of all traces in the order that all shards have: that of the names.
+fn names(traces: &[PathBuf]) -> anyhow::Result<Vec<(String, &Path)>> {
+    let mut named: HashMap<String, &Path> = HashMap::new();
+    for trace in traces {
+        anyhow::ensure!(
+            !is_stdout(trace),
+            "a trace on standard input cannot be summarized again: name a file"
+        );
+        if let Some(other) = named.insert(name(trace), trace) {
+            anyhow::bail!(
+                "{} and {} would have one summary: rename one of them",
+                other.display(),
+                trace.display()
+            );
+        }
+    }
+    let mut named: Vec<_> = named.into_iter().collect();
+    named.sort();
+    Ok(named)
+}
+
+/// The name of a trace's summary: its path, `a/b.json` as `a%2Fb.json.gcsum`.
+fn name(trace: &Path) -> String {
+    let path = trace.to_string_lossy();
+    let path = path.strip_prefix("./").unwrap_or(&path);
+    let path = path.replace('%', "%25").replace('/', "%2F");
+    format!("{path}.{}", summary::EXTENSION)
+}
+
+fn summarize(
+    trace: &Path,
+    path: &Path,
+    invoker: &Invoker,
+    progress: &ReadProgress,
+) -> anyhow::Result<Summarized> {
+    let file = trace.display().to_string();
+    let as_it_is = || {
+        let metadata = std::fs::metadata(trace)?;
+        std::io::Result::Ok((metadata.len(), metadata.modified().ok()))
+    };
+    let failed = || format!("{file}: cannot be read");
+    let before = as_it_is().with_context(failed)?;
+    // A directory opens, and says what to name when it is read as a trace.
+    let source = match TraceInput::open(trace) {
+        Err(error @ ReadError::Directory { .. }) => return Err(error.into()),
+        _ => File::open(trace).and_then(|bytes| SummarySource::of(&file, bytes)),
+    };
+    let source = source.with_context(failed)?;
+    let is_summary = files::read_head(trace, 64).is_some_and(|head| summary::is_summary(&head));
+    anyhow::ensure!(!is_summary, "{file}: is a summary already");
+    if let Some(found) = existing(path, &source)? {
+        match found {
+            None => return Ok(Summarized::There),
+            Some(why) => print::message(format!("{why}: it is summarized again")),
+        }
+    }
+    let mut reader = TraceReader::new(EventReader::new(TraceInput::open(trace)?));
+    let mut writer = SummaryWriter::default();
+    let damage = match items(&mut reader, &mut writer, progress) {
+        Ok(()) => None,
+        Err(error @ (ReadError::Open { .. } | ReadError::Io { .. })) => return Err(error.into()),
+        Err(error) => Some(error.to_string()),
+    };
+    let bytes = writer.finish(reader.finish(), source, damage.clone());
+    anyhow::ensure!(
+        as_it_is().with_context(failed)? == before,
+        "{file}: changed while it was read: summarize it when its recording has ended"
+    );
+    files::write_summary(path, invoker, &bytes)?;
+    Ok(Summarized::New(damage))
+}
+
+/// Whether there is a summary: `Some(None)` if it is complete and of this trace, otherwise why not.
+fn existing(path: &Path, source: &SummarySource) -> anyhow::Result<Option<Option<String>>> {
+    let Ok(file) = File::open(path) else {
+        return Ok(None);
+    };
+    let trace = &source.file;
+    let reader = match SummaryReader::new(&path.display().to_string(), file) {
+        Ok(reader) => reader,
+        Err(error @ SummaryError::Io { .. }) => return Err(error.into()),
+        Err(SummaryError::Damaged { file, problem }) => {
+            return Ok(Some(Some(format!(
+                "{file}: is no complete summary ({problem})"
+            ))));
+        }
+        Err(SummaryError::Version { file, gctrace, .. }) => {
+            return Ok(Some(Some(format!("{file}: is of gctrace {gctrace}"))));
+        }
+    };
+    let known = &reader.header().source;
+    let size = |bytes| units::bytes(bytes);
+    Ok(Some(match known == source {
+        true => None,
+        false if known.sha256 == source.sha256 => Some(format!(
+            "{trace}: was {} when it was summarized",
+            known.file
+        )),
+        false => Some(format!(
+            "{trace}: has changed since it was summarized (was {}, is {}, with another SHA-256)",
+            size(known.bytes),
+            size(source.bytes)
+        )),
+    }))
+}
+
+fn items(
+    reader: &mut TraceReader,
+    writer: &mut SummaryWriter,
+    progress: &ReadProgress,
+) -> Result<(), ReadError> {
+    let mut progress = progress.trace();
+    while let Some(item) = reader.next_item()? {
+        writer.add(item);
+    }
+    progress.update(reader.events().input().consumed());
+    Ok(())
+}

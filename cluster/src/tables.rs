@@ -40,6 +40,8 @@ const TABLES: [&str; 9] = [
 /// File by which a directory of tables is recognized: it is written last where files are not written
 /// together.
 const RANKS: &str = "ranks.parquet";
+/// Ends of the names of traces.
+const TRACES: [&str; 2] = [".json", ".json.gz"];
 /// Columns that each directory counts from 0.
 const COUNTED: [&str; 2] = ["trace", "job"];
 
@@ -48,7 +50,7 @@ const COUNTED: [&str; 2] = ["trace", "job"];
 pub(crate) struct Inputs {
     /// Directories with tables.
     pub(crate) directories: Vec<Place>,
-    /// Traces, by their place as text.
+    /// Traces.
     pub(crate) traces: Vec<Place>,
 }
 
@@ -64,7 +66,7 @@ impl Inputs {
             for file in place.files().await? {
                 if file.name() == RANKS {
                     inputs.directories.push(file.parent());
-                } else if is_trace(file.name()) {
+                } else if TRACES.iter().any(|end| file.name().ends_with(end)) {
                     inputs.traces.push(file);
                 }
             }
@@ -81,11 +83,6 @@ impl Inputs {
         }
         Ok(inputs)
     }
-}
-
-/// Whether a file is taken for a trace.
-pub(crate) fn is_trace(name: &str) -> bool {
-    name.ends_with(".json") || name.ends_with(".json.gz")
 }
 
 /// Makes the tables that a query names available in the session. Tables of traces are written into
@@ -155,72 +152,66 @@ async fn read(context: &SessionContext, directory: &Place, table: &str) -> Resul
         .with_context(|| format!("{file}: cannot be read"))
 }
 
-/// The number that the first trace and the first job of each directory get. Read from `ranks`.
+/// The number that the first trace and the first job of each directory get.
 ///
 /// # Errors
-/// A process is in the tables of two directories: every figure of it would be counted twice.
+/// A process is in two traces: every figure of it would be counted twice.
 async fn firsts(context: &SessionContext, directories: &[Place]) -> Result<Vec<[i64; 2]>> {
-    if directories.len() < 2 {
-        return Ok(vec![[0, 0]; directories.len()]);
-    }
     let mut firsts = Vec::with_capacity(directories.len());
     let mut next = [0, 0];
-    let mut seen: BTreeMap<(String, String, i64, i64), &Place> = BTreeMap::new();
+    let mut seen: BTreeMap<String, (&Place, i64)> = BTreeMap::new();
     for directory in directories {
         firsts.push(next);
-        let rows = read(context, directory, "ranks").await?;
-        let text = |name| cast(col(name), DataType::Utf8);
-        let columns = vec![
-            col("trace"),
-            col("job"),
-            text("file"),
-            text("host"),
-            col("pid"),
-            col("start_ns"),
-        ];
-        let batches = rows.select(columns)?.collect().await;
-        let batches = batches.with_context(|| format!("{directory}: cannot be read"))?;
         let mut last = [-1, -1];
-        for batch in &batches {
-            let numbers = |at: usize| batch.column(at).as_primitive::<Int64Type>();
-            let texts = |at: usize| batch.column(at).as_string::<i32>();
-            for (at, last) in last.iter_mut().enumerate() {
-                *last = numbers(at).iter().flatten().fold(*last, i64::max);
-            }
-            let keys = numbers(4)
-                .iter()
-                .zip(numbers(5))
-                .zip(texts(2).iter().zip(texts(3)));
-            for ((pid, start), (file, host)) in keys {
-                // Without a start two processes cannot be told apart.
-                let (Some(pid), Some(start)) = (pid, start) else {
-                    continue;
-                };
-                let file = file
-                    .unwrap_or_default()
-                    .rsplit('/')
-                    .next()
-                    .unwrap_or_default();
-                let key = (
-                    file.to_owned(),
-                    host.unwrap_or_default().to_owned(),
-                    pid,
-                    start,
-                );
-                let what = format!("process {pid} of {file}");
-                if let Some(other) = seen
-                    .insert(key, directory)
-                    .filter(|other| other.to_string() != directory.to_string())
-                {
-                    anyhow::bail!(
-                        "{what} is in the tables of {other} and of {directory}: its figures would be doubled; name one of them"
-                    );
-                }
-            }
+        for (trace, job, process) in processes(context, directory).await? {
+            last = [last[0].max(trace), last[1].max(job.unwrap_or(-1))];
+            let Some(process) = process else { continue };
+            let own = (directory, trace);
+            let known = seen.entry(process.clone()).or_insert(own);
+            anyhow::ensure!(
+                known.1 == trace && known.0.to_string() == directory.to_string(),
+                "{process} is in trace {} of {} and in trace {trace} of {directory}: its figures \
+                 would be doubled; name one of them",
+                known.1,
+                known.0
+            );
         }
         next = [next[0] + last[0] + 1, next[1] + last[1] + 1];
     }
     Ok(firsts)
+}
+
+/// Trace, job and name of each row of `ranks`. The name is the same in other tables of
+/// the trace; `None` without the time of its start, as two processes could then have the same.
+async fn processes(
+    context: &SessionContext,
+    directory: &Place,
+) -> Result<Vec<(i64, Option<i64>, Option<String>)>> {
+    let number = |name| cast(col(name), DataType::Int64);
+    let text = |name| cast(col(name), DataType::Utf8);
+    let columns = ["trace", "job", "pid", "start_ns"].map(number).into_iter();
+    let columns = columns.chain(["file", "host"].map(text));
+    let rows = read(context, directory, "ranks").await?;
+    let batches = rows.select(columns.collect::<Vec<_>>())?.collect().await;
+    let batches = batches.with_context(|| format!("{directory}: cannot be read"))?;
+    let mut processes = Vec::new();
+    for batch in &batches {
+        let numbers = |at: usize| batch.column(at).as_primitive::<Int64Type>().iter();
+        let texts = |at: usize| batch.column(at).as_string::<i32>().iter();
+        let own = numbers(2).zip(numbers(3)).zip(texts(4).zip(texts(5)));
+        for (own, (trace, job)) in own.zip(numbers(0).zip(numbers(1))) {
+            let ((pid, start), (file, host)) = own;
+            let file = file
+                .and_then(|file| file.rsplit('/').next())
+                .unwrap_or_default();
+            let name = pid.zip(start).map(|(pid, start)| {
+                let host = host.map(|host| format!(" on {host}")).unwrap_or_default();
+                format!("process {pid} of {file}{host}, recorded from {start} ns on,")
+            });
+            processes.push((trace.unwrap_or_default(), job, name));
+        }
+    }
+    Ok(processes)
 }
 
 /// The rows with numbers of traces and jobs that no other directory has.

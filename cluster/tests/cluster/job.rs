@@ -14,13 +14,13 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// The `gctrace` that reads traces: of `GCTRACE`, or that of the checkout.
+/// The `gctrace` that reads traces: of `GCTRACE_PROGRAM`, or that of the checkout.
 pub(crate) fn gctrace() -> PathBuf {
-    let path = std::env::var_os("GCTRACE")
+    let path = std::env::var_os("GCTRACE_PROGRAM")
         .map_or_else(|| root().join("target/debug/gctrace"), PathBuf::from);
     assert!(
         path.exists(),
-        "{}: cargo build -p gctrace makes it, GCTRACE names another",
+        "{}: cargo build -p gctrace makes it, GCTRACE_PROGRAM names another",
         path.display()
     );
     path

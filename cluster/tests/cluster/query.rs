@@ -54,6 +54,9 @@ fn traces_of_several_directories_are_told_apart() {
 #[test]
 fn nothing_is_counted_twice() {
     let job = Job::new(2);
+    let copy = job.directory.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::copy(&job.traces[0], copy.join("rank0.json")).unwrap();
     let (once, again) = (
         job.export(&job.traces, "once"),
         job.export(&job.traces[1..], "again"),
@@ -63,6 +66,7 @@ fn nothing_is_counted_twice() {
         [&once, &once],
         [&job.traces[0], &job.traces[0]],
         [&once, &job.traces[1]],
+        [&job.traces[0], &copy],
     ] {
         let output = job::cluster()
             .args(["query", job::PAUSES])

@@ -1,22 +1,28 @@
-"""Cost of --garbage in one mode, as ratios of CPU time.
+"""Cost of --garbage, as ratios of CPU time: a table with a row for each interpreter, mode, program
+and variant.
 
-    bench_garbage.py --gctrace target/release/gctrace --python PYTHON... [--mode ebpf] [--quads 10]
+    bench_garbage.py --gctrace target/release/gctrace --python PYTHON... [--mode inject ebpf]
+        [--variants types cycles unlimited-types unlimited-cycles off-alloc births] [--quads 10]
 
-Two programs: examples/train.py, and one that makes nothing but cycles. Each runs with garbage off,
-types, cycles, and types and cycles without a budget (100 %), in quadruples: off, variant,
-variant, off. A ratio is that of the two sums; shown are the median and the middle half of all.
+PYTHON is a program or a name of scripts/interpreters.sh. Two programs: examples/train.py, and one
+that makes nothing but cycles. Each runs with garbage off and with each variant (unlimited: with a
+budget of 100 %), in quadruples: off, variant, variant, off. A ratio is that of the two sums; shown
+are the median and the middle half of all.
 
 CPU times are those of the recorded program, and the trace says how many collections were examined
 and how long that took. Run it on a quiet machine.
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
+
+import manifest
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -44,11 +50,15 @@ def trash(count):
 trash(int(sys.argv[1]))
 """
 
+OFF = ["--garbage", "off"]
 VARIANTS = {
     "types": ["--garbage", "types"],
     "cycles": ["--garbage", "cycles"],
-    "types, budget 100 %": ["--garbage", "types", "--garbage-budget", "100"],
-    "cycles, budget 100 %": ["--garbage", "cycles", "--garbage-budget", "100"],
+    "unlimited-types": ["--garbage", "types", "--garbage-budget", "100"],
+    "unlimited-cycles": ["--garbage", "cycles", "--garbage-budget", "100"],
+    # What birth lines cost: the difference of these two.
+    "off-alloc": ["--garbage", "off", "--alloc"],
+    "births": ["--garbage", "types", "--alloc"],
 }
 
 
@@ -57,7 +67,7 @@ def run(gctrace, mode, python, command, options, folder):
     result, trace = folder / "cpu", folder / "trace.json"
     subprocess.run([gctrace, "record", "--mode", mode, "-q", "--cuda", "off", "--nvml-hz", "0", "-o", trace,
                     *options, "--", python, "-c", TIMED, result, *command], check=True, stdout=subprocess.DEVNULL)
-    examined = freeing = objects = cost_ns = 0
+    examined = freeing = objects = cost_ns = births = 0
     with open(trace, encoding="utf-8") as lines:
         for line in lines:
             line = line.strip().rstrip(",")
@@ -71,9 +81,10 @@ def run(gctrace, mode, python, command, options, folder):
                 examined += 1
                 objects += event["args"]["objects"]
                 cost_ns += event["args"].get("cost_ns", 0)
+                births += sum(own["samples"] for own in event["args"].get("births", []))
             elif event.get("ph") == "X" and event.get("cat") == "gc":
                 freeing += event["args"].get("collected", 0) > 0
-    return int(result.read_text()), (examined, freeing, objects, cost_ns)
+    return int(result.read_text()), (examined, freeing, objects, cost_ns, births)
 
 
 def quartiles(numbers, form):
@@ -81,50 +92,52 @@ def quartiles(numbers, form):
     return f"{middle:{form}} ({low:{form}} - {high:{form}})"
 
 
-def table(gctrace, mode, python, name, command, quads, folder):
-    version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
-    print(f"\n### --garbage, {mode}, {version}: {name}\n")
-    print("| | CPU time, ratio to off | collections examined of those that freed | ns per object |\n|---|---|---|---|")
-    for variant, options in VARIANTS.items():
-        # Cycles are found in-process only.
-        if mode == "ebpf" and "cycles" in options:
-            continue
-        ratios, seen = [], []
-        for _ in range(quads):
-            times = []
-            for own in (["--garbage", "off"], options, options, ["--garbage", "off"]):
-                cpu_ns, garbage = run(gctrace, mode, python, command, own, folder)
-                times.append(cpu_ns)
-                if own is options:
-                    seen.append(garbage)
-            ratios.append((times[1] + times[2]) / (times[0] + times[3]))
-        examined, freeing, objects, cost_ns = (sum(column) for column in zip(*seen))
-        if not examined:
-            raise SystemExit(f"{variant}: nothing was examined")
-        print(f"| {variant} | {quartiles(ratios, '.4f')} | {examined / freeing:.1%} | {cost_ns / objects:.1f} |", flush=True)
+def measure(options, mode, name, program, command, variant, folder):
+    """Prints a row of the table."""
+    own = VARIANTS[variant]
+    ratios, seen = [], []
+    for _ in range(options.quads):
+        times = []
+        for variables in (OFF, own, own, OFF):
+            cpu_ns, garbage = run(options.gctrace, mode, manifest.program(name), command, variables, folder)
+            times.append(cpu_ns)
+            if variables is own:
+                seen.append(garbage)
+        ratios.append((times[1] + times[2]) / (times[0] + times[3]))
+    examined, freeing, objects, cost_ns, births = (sum(column) for column in zip(*seen))
+    figures = "- | - | -"
+    if "off" not in own:
+        if not examined or ("--alloc" in own and not births):
+            raise SystemExit(f"{name}, {variant}: nothing was examined")
+        figures = f"{examined / freeing:.1%} | {cost_ns / objects:.1f} | {births}"
+    print(f"| {name} | {mode} | {program} | {variant} | {quartiles(ratios, '.3f')} | {figures} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gctrace", required=True, help="next to a libgctrace_inject.so of the same profile")
     parser.add_argument("--python", nargs="+", default=[sys.executable])
-    parser.add_argument("--mode", choices=["inject", "ebpf"], default="inject")
+    parser.add_argument("--mode", nargs="+", choices=["inject", "ebpf"], default=["inject"])
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS)[:4])
     parser.add_argument("--quads", type=int, default=10)
     parser.add_argument("--steps", type=int, default=60, help="of examples/train.py")
     parser.add_argument("--cycles", type=int, default=1_000_000, help="of the other program")
     options = parser.parse_args()
+    print("| interpreter | mode | program | --garbage | ratio to off | examined of the collections that freed |"
+          " ns per object | births sampled |\n|---|---|---|---|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as own:
         folder = pathlib.Path(own)
         cycles = folder / "cycles.py"
         cycles.write_text(CYCLES)
         programs = {
-            f"examples/train.py --steps {options.steps}":
-                [str(CHECKOUT / "examples/train.py"), "--steps", str(options.steps)],
-            f"nothing but {options.cycles} cycles": [str(cycles), str(options.cycles)],
+            "examples/train.py": [str(CHECKOUT / "examples/train.py"), "--steps", str(options.steps)],
+            "nothing but cycles": [str(cycles), str(options.cycles)],
         }
-        for python in options.python:
-            for name, command in programs.items():
-                table(options.gctrace, options.mode, python, name, command, options.quads, folder)
+        for name, mode in itertools.product(options.python, options.mode):
+            for (program, command), variant in itertools.product(programs.items(), options.variants):
+                # Cycles are found in-process only.
+                if mode == "inject" or "cycles" not in VARIANTS[variant]:
+                    measure(options, mode, name, program, command, variant, folder)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,16 @@
 """Measures how long `gctrace heap -p PID` stops a program, and how fast it copies and reads.
 
     cargo build --release -p gctrace
-    sudo scripts/bench_heap.py [--gctrace PATH] [--python PATH] [--repetitions N] [--nodes N ...]
+    sudo scripts/bench_heap.py [--gctrace PATH] [--python PYTHON ...] [--repetitions N] [--nodes N ...]
 
-Prints a Markdown table, one row for each heap size: medians and ranges over the repetitions. The
+PYTHON is a program or a name of scripts/interpreters.sh. Prints a Markdown table, one row for each
+interpreter and heap size: medians and ranges over the repetitions. The
 program's own view is there too: the longest gap between two of its ticks of 1 ms while its heap is
 taken, which includes the stop and what the first pass over its memory costs it. Needs a quiet
 machine.
 """
 import argparse
+import itertools
 import os
 import re
 import statistics
@@ -17,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import manifest
 
 PROGRAM = """
 import sys, time, gc
@@ -77,21 +81,21 @@ def spread(values, scale=1.0, digits=1):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--gctrace", default="target/release/gctrace")
-    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--python", nargs="+", default=[sys.executable])
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--nodes", type=int, nargs="+", default=[20_000, 200_000, 1_000_000])
     parser.add_argument("--tensors", type=int, default=256, help="MiB of data beside the objects")
     options = parser.parse_args()
     print(
-        "| objects | references | copied MiB | stopped ms | copied GB/s | ms per 150 MB |"
+        "| interpreter | objects | references | copied MiB | stopped ms | copied GB/s | ms per 150 MB |"
         " longest gap ms | whole command s | ns per object |"
     )
-    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for nodes in options.nodes:
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for python, nodes in itertools.product(options.python, options.nodes):
         with tempfile.TemporaryDirectory() as folder:
             log = os.path.join(folder, "log")
             program = subprocess.Popen(
-                [options.python, "-c", PROGRAM, str(nodes), str(options.tensors), log],
+                [manifest.program(python), "-c", PROGRAM, str(nodes), str(options.tensors), log],
                 stdout=subprocess.PIPE,
                 text=True,
             )
@@ -110,7 +114,7 @@ def main():
         copied = [row[1] for row in rows]
         objects, references = rows[-1][2:4]
         print(
-            f"| {objects:,} | {references:,} | {statistics.median(copied) / (1 << 20):.0f} |"
+            f"| {python} | {objects:,} | {references:,} | {statistics.median(copied) / (1 << 20):.0f} |"
             f" {spread(stopped, 1e3)} | {spread([c / s / 1e9 for c, s in zip(copied, stopped)], digits=2)} |"
             f" {spread([s * 150e6 / c for c, s in zip(copied, stopped)], 1e3)} | {spread(gaps, 1e3)} |"
             f" {spread([row[4] for row in rows], digits=2)} |"

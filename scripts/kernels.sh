@@ -68,6 +68,7 @@ core=(
     kernel_start:the_guardian_resumes_stopped_programs
     kernel_alloc:no_probe_is_left_when_gctrace_is_killed_in_a_window
     kernel_alloc:a_kernel_without_multi_links_is_named
+    kernel_garbage:kinds_on_any_kernel
     kernel_top:system_python
     kernel_inject:without_capabilities::system_python
     kernel_inject:beside_the_probes::system_python

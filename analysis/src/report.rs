@@ -73,6 +73,8 @@ pub use findings::NotCovered;
 pub use findings::NotMergedReason;
 pub use findings::Worded;
 pub use garbage::AfterFreeze;
+pub use garbage::BirthLine;
+pub use garbage::BirthLines;
 pub use garbage::CycleShape;
 pub use garbage::GarbageCycle;
 pub use garbage::GarbageEdge;

@@ -242,6 +242,37 @@ fn cycles_that_were_not_examined_are_estimated() {
     assert_eq!(own.kinds[0].estimate.unwrap().basis, Basis::Measured);
 }
 
+/// Lines of births are of a type, and no kinds of their own.
+#[test]
+fn births_are_those_of_the_type() {
+    let run = ClosuresRun::default();
+    let end = reports::end(garbage::end_ms(run));
+    let plain = garbage::records(run);
+    let records = garbage::with_births(plain.clone());
+    let without = reports::report(plain, Some(end.clone()));
+    let mut report = reports::report(records, Some(end));
+    let own = report.garbage.as_mut().unwrap();
+    let tensors = own.kinds.iter_mut().find(|own| own.births.is_some());
+    let tensors = tensors.unwrap();
+    assert_eq!(tensors.type_name, "torch.Tensor");
+    let births = tensors.births.take().unwrap();
+    let seen: Vec<_> = births
+        .lines
+        .iter()
+        .map(|own| {
+            (
+                own.location.function.as_str(),
+                own.location.line,
+                own.samples,
+            )
+        })
+        .collect();
+    // Each of 80 collections frees 15 closures.
+    assert_eq!(births.samples, 80);
+    assert_eq!(seen, [("Model.build", Some(31), 80)]);
+    assert_eq!(Some(&*own), without.garbage.as_ref());
+}
+
 /// Several processes: sums, without steps.
 #[test]
 fn processes_are_summed() {

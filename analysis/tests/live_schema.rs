@@ -198,7 +198,8 @@ fn garbage() -> impl Iterator<Item = Record> {
         steps: 20,
         ..Default::default()
     };
-    let records = test_kit::garbage::records(run).into_iter();
+    let records = test_kit::garbage::records(run);
+    let records = test_kit::garbage::with_births(records).into_iter();
     records.filter_map(|mut record| {
         match &mut record {
             Record::ObjectKind(kind) => kind.pid = 1,

@@ -8,6 +8,8 @@ interpreters   a second interpreter with objects of its own; waits
 list N         a linked list of N nodes; waits
 collect        makes a full collection at each line of standard input
 ticks          prints a line every 10 ms
+torch          a training in PyTorch whose hook keeps activations and whose list keeps losses; prints
+               the number of tensors that the collector tracks, and waits
 """
 import functools
 import gc
@@ -168,7 +170,28 @@ def growing():
         sys.stdin.read(1)
 
 
+def torch_leaks():
+    import torch
+
+    global kept, losses
+    kept = Layer()
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    model[0].register_forward_hook(lambda module, inputs, output: kept.register(output))
+    optimizer = torch.optim.Adam(model.parameters())
+    losses = []
+    for _ in range(20):
+        loss = model(torch.randn(4, 8)).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss)
+    del loss
+    print(sum(type(one) is torch.Tensor for one in gc.get_objects()), flush=True)
+    time.sleep(1000)
+
+
 PROGRAMS = {
+    "torch": torch_leaks,
     "growing": growing,
     "leaks": leaks,
     "busy": busy,

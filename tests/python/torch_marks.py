@@ -154,6 +154,10 @@ elif scenario == "compiled":
 elif scenario == "loading":
     loading(0)
     loading(2)
+# The threads that feed DataLoader's workers end a while after its iterator.
+for thread in threading.enumerate():
+    if thread is not threading.main_thread():
+        thread.join(10)
 seen = {
     "graphs": graphs,
     "random": torch.randn(1).item(),

@@ -37,6 +37,8 @@ use crate::launch::Signals;
 use crate::print;
 pub(crate) use crate::record::clock::monotonic_ns;
 pub(crate) use crate::record::clock::nanoseconds;
+pub(crate) use crate::record::examination::Unexamined;
+pub(crate) use crate::record::inprocess::UNREACHED;
 pub(crate) use crate::record::inprocess::folder;
 pub(crate) use crate::record::losses::RecordingLosses;
 pub(crate) use crate::record::losses::lost_events;

@@ -22,16 +22,8 @@ const CLOSE: u64 = 8;
 const THREADS: u64 = 9;
 const TICK_NS: u64 = 10_000_000;
 
-macro_rules! on_interpreters {
-    ($($test:ident => $name:literal,)*) => {$(
-        #[test]
-        fn $test() {
-            check(stringify!($test), $name);
-        }
-    )*};
-}
-
-on_interpreters! {
+test_kit::on_interpreters! {
+    check;
     system_python => "system-3.11",
     cpython_3_8 => "pyenv-3.8",
     cpython_3_12 => "pyenv-3.12",

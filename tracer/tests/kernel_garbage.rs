@@ -16,37 +16,13 @@ use std::process::Command;
 use tempfile::TempDir;
 use test_kit::interpreters;
 use test_kit::interpreters::Python;
+use test_kit::interpreters::compared;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Pause;
 use test_kit::recording::Trace;
 
-macro_rules! on_interpreters {
-    ($($test:ident => $name:literal,)*) => {$(
-        #[test]
-        fn $test() {
-            check(stringify!($test), $name);
-        }
-    )*};
-}
-
-on_interpreters! {
-    system_python => "system-3.11",
-    cpython_3_8 => "pyenv-3.8",
-    cpython_3_9 => "pyenv-3.9",
-    cpython_3_10 => "pyenv-3.10",
-    cpython_3_11 => "pyenv-3.11",
-    cpython_3_12 => "pyenv-3.12",
-    cpython_3_13 => "pyenv-3.13",
-    debian_3_13 => "debian-3.13",
-    debian_3_13_shared => "debian-3.13-shared",
-    debian_3_14 => "debian-3.14",
-    debian_3_14_shared => "debian-3.14-shared",
-    debian_3_15 => "debian-3.15",
-    debian_3_15_shared => "debian-3.15-shared",
-    incremental_3_14 => "manylinux-3.14-incremental",
-    manylinux_3_15 => "manylinux-3.15",
-}
+test_kit::on_each_interpreter!(check);
 
 /// The collections of one list of garbage each.
 struct Recorded {
@@ -92,11 +68,13 @@ impl Recorded {
         let mut line = vec!["--mode", "ebpf", "-o", "trace.json"];
         line.extend(options);
         line.extend(["--", python.path.to_str().unwrap()]);
-        line.extend([script.to_str().unwrap(), "truth.json"]);
+        // Not relative: in a container, programs start elsewhere.
+        let truth = place.path().join("truth.json");
+        line.extend([script.to_str().unwrap(), truth.to_str().unwrap()]);
         line.extend(section);
         let output = recording::gctrace(&line, place.path());
         assert!(output.status.success(), "{section:?}: {output:?}");
-        let mut truth = list(&place.path().join("truth.json"));
+        let mut truth = list(&truth);
         let child = place.path().join("truth.json.child");
         if child.exists() {
             truth.extend(list(&child));
@@ -143,17 +121,17 @@ impl Recorded {
     fn within<'a>(&self, examined: &'a [Examined], interval: &Value) -> Vec<&'a Examined> {
         let time = |name: &str| interval[name].as_u64().unwrap();
         let (begin, end) = (time("begin"), time("end"));
-        let own = examined
-            .iter()
-            .filter(|one| Some(one.pid) == interval["pid"].as_u64());
+        let pid = self.trace.host_pid(interval);
+        let own = examined.iter().filter(|one| one.pid == pid);
         own.filter(|one| (begin..=end).contains(&one.at_ns))
             .collect()
     }
 
-    /// In each interval what was examined is what was collected.
-    fn assert_sums(&self, section: &str) {
+    /// In each interval what was examined is what was collected; returns the objects.
+    fn assert_sums(&self, section: &str) -> u64 {
         let examined = self.examined();
         assert!(!self.truth.is_empty());
+        let mut all = 0;
         for interval in &self.truth {
             let sum: u64 = self
                 .within(&examined, interval)
@@ -164,7 +142,9 @@ impl Recorded {
             // What its parent began, a child completes; its own list is another one.
             let forked = interval["forked"] == true && sum == 0;
             assert!(sum == collected || forked, "{section}: {sum} of {interval}");
+            all += sum;
         }
+        all
     }
 
     /// Each pause that freed something has a record, and no other has one.
@@ -211,6 +191,10 @@ fn check(test: &str, name: &str) {
     let Some(python) = python(test, name) else {
         return;
     };
+    if python.is("free-threaded") {
+        free_threaded_builds_are_named(&python);
+        return;
+    }
     kinds_are_those_of_saveall(&python);
     for section in ["automatic", "freeze", "interpreter"] {
         let recorded = Recorded::new(&python, &[section]);
@@ -218,9 +202,12 @@ fn check(test: &str, name: &str) {
             interpreters::skip(test, "this build has no module for subinterpreters");
             continue;
         }
-        recorded.assert_sums(section);
+        let objects = recorded.assert_sums(section);
         recorded.assert_pauses(section);
         recorded.trace.assert_nothing_lost();
+        if section == "automatic" {
+            compared(&python, "objects, probes", objects);
+        }
     }
     classes_that_died_are_not_mistaken(&python);
     a_child_reports_its_own_garbage(&python);
@@ -251,6 +238,16 @@ fn kinds_are_those_of_saveall(python: &Python) {
         let (_, seen) = one.of_type(name);
         assert_eq!(seen, bytes.as_u64(), "{}: {name}", python.name);
     }
+    compared(python, "kinds, probes", expected.len());
+}
+
+fn free_threaded_builds_are_named(python: &Python) {
+    let recorded = Recorded::new(python, &["automatic"]);
+    assert!(recorded.examined().is_empty());
+    let text = format!("{:?}", recorded.trace.named("gctrace_note"));
+    let sentence = "what collections free is not recorded: a free-threaded collector";
+    assert_eq!(text.matches(sentence).count(), 1, "{text}");
+    compared(python, "kinds, probes", "refused");
 }
 
 fn classes_that_died_are_not_mistaken(python: &Python) {
@@ -282,6 +279,24 @@ fn a_child_reports_its_own_garbage(python: &Python) {
 fn any(test: &str) -> Option<(Python, TempDir)> {
     let python = python(test, "pyenv-3.12").or_else(|| python(test, "system-3.11"))?;
     Some((python, tempfile::tempdir().unwrap()))
+}
+
+/// The smallest check of all, for kernels that scripts/kernels.sh emulates.
+#[test]
+fn kinds_on_any_kernel() {
+    let test = "kinds_on_any_kernel";
+    let Some((python, _)) = any(test) else {
+        return;
+    };
+    if !gctrace_ebpf::KernelSupport::probe().loops {
+        let recorded = Recorded::new(&python, &["kinds"]);
+        assert!(recorded.examined().is_empty());
+        let notes = format!("{:?}", recorded.trace.named("gctrace_note"));
+        assert!(notes.contains("bpf_loop"), "{notes}");
+        interpreters::skip(test, "this kernel's programs cannot loop, which is noted");
+        return;
+    }
+    kinds_are_those_of_saveall(&python);
 }
 
 #[test]
@@ -360,21 +375,6 @@ fn cycles_need_the_library() {
             .iter()
             .all(|one| one.args["cycles"].is_null())
     );
-}
-
-#[test]
-fn free_threaded_builds_are_named() {
-    let test = "free_threaded_builds_are_named";
-    for name in ["manylinux-3.13t", "manylinux-3.14t", "manylinux-3.15t"] {
-        let Some(python) = python(test, name) else {
-            continue;
-        };
-        let recorded = Recorded::new(&python, &["automatic"]);
-        assert!(recorded.examined().is_empty());
-        let text = format!("{:?}", recorded.trace.named("gctrace_note"));
-        let sentence = "what collections free is not recorded: a free-threaded collector";
-        assert_eq!(text.matches(sentence).count(), 1, "{text}");
-    }
 }
 
 /// Killed while garbage is examined all the time, gctrace leaves the program running.

@@ -19,47 +19,12 @@ use test_kit::recording::Pause;
 use test_kit::recording::Trace;
 use test_kit::recording::user::OrdinaryUser;
 
-macro_rules! on_interpreters {
-    ($($test:ident => $name:literal,)*) => {
-        mod without_capabilities {
-            $(
-                #[test]
-                fn $test() {
-                    super::as_ordinary_user(concat!("without_capabilities_", stringify!($test)), $name);
-                }
-            )*
-        }
-        mod beside_the_probes {
-            $(
-                #[test]
-                fn $test() {
-                    super::together_with_probes(concat!("beside_the_probes_", stringify!($test)), $name);
-                }
-            )*
-        }
-    };
+mod without_capabilities {
+    test_kit::on_each_interpreter!(super::as_ordinary_user);
 }
 
-on_interpreters! {
-    system_python => "system-3.11",
-    cpython_3_8 => "pyenv-3.8",
-    cpython_3_9 => "pyenv-3.9",
-    cpython_3_10 => "pyenv-3.10",
-    cpython_3_11 => "pyenv-3.11",
-    cpython_3_12 => "pyenv-3.12",
-    cpython_3_13 => "pyenv-3.13",
-    debian_3_13 => "debian-3.13",
-    debian_3_13_shared => "debian-3.13-shared",
-    debian_3_14 => "debian-3.14",
-    debian_3_14_shared => "debian-3.14-shared",
-    debian_3_15 => "debian-3.15",
-    debian_3_15_shared => "debian-3.15-shared",
-    incremental_3_14 => "manylinux-3.14-incremental",
-    manylinux_3_15 => "manylinux-3.15",
-    free_threaded_3_13 => "manylinux-3.13t",
-    free_threaded_3_14_early => "manylinux-3.14t-early",
-    free_threaded_3_14 => "manylinux-3.14t",
-    free_threaded_3_15 => "manylinux-3.15t",
+mod beside_the_probes {
+    test_kit::on_each_interpreter!(super::together_with_probes);
 }
 
 /// What an interpreter needs from the file system: its prefix, and the folder of all test
@@ -72,11 +37,12 @@ fn trees(python: &Python) -> Vec<&Path> {
     vec![made.unwrap_or(prefix)]
 }
 
+fn python(test: &str, name: &str) -> Option<Python> {
+    interpreters::python(test, name).and_then(|python| interpreters::direct(test, python))
+}
+
 fn as_ordinary_user(test: &str, name: &str) {
-    let (Some(python), Some(user)) = (
-        interpreters::python(test, name),
-        OrdinaryUser::for_test(test),
-    ) else {
+    let (Some(python), Some(user)) = (python(test, name), OrdinaryUser::for_test(test)) else {
         return;
     };
     let (script, truth_path) = (
@@ -210,7 +176,7 @@ fn together_with_probes(test: &str, name: &str) {
     if !recording::privileged(test) {
         return;
     }
-    let Some(python) = interpreters::python(test, name) else {
+    let Some(python) = python(test, name) else {
         return;
     };
     let place = tempfile::tempdir().unwrap();

@@ -12,16 +12,8 @@ use test_kit::interpreters;
 use test_kit::recording;
 use test_kit::recording::Trace;
 
-macro_rules! on_interpreters {
-    ($($test:ident => $name:literal,)*) => {$(
-        #[test]
-        fn $test() {
-            arenas_equal_the_interpreters_statistics(stringify!($test), $name);
-        }
-    )*};
-}
-
-on_interpreters! {
+test_kit::on_interpreters! {
+    arenas_equal_the_interpreters_statistics;
     system_python => "system-3.11",
     cpython_3_8 => "pyenv-3.8",
     cpython_3_9 => "pyenv-3.9",

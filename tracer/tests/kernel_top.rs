@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 use test_kit::interpreters;
-use test_kit::interpreters::Python;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Trace;
@@ -53,20 +52,8 @@ json.dump({'stats': gc.get_stats(), 'called': called, 'before': before}, open(sy
 sys.exit(7)
 ";
 
-macro_rules! on_interpreters {
-    ($($test:ident => $name:literal,)*) => {$(
-        #[test]
-        fn $test() {
-            if recording::privileged(stringify!($test))
-                && let Some(python) = interpreters::python(stringify!($test), $name)
-            {
-                check(&python);
-            }
-        }
-    )*};
-}
-
-on_interpreters! {
+test_kit::on_interpreters! {
+    check;
     system_python => "system-3.11",
     cpython_3_8 => "pyenv-3.8",
     cpython_3_10 => "pyenv-3.10",
@@ -77,7 +64,13 @@ on_interpreters! {
     free_threaded_3_14 => "manylinux-3.14t",
 }
 
-fn check(python: &Python) {
+fn check(test: &str, name: &str) {
+    if !recording::privileged(test) {
+        return;
+    }
+    let Some(python) = interpreters::python(test, name) else {
+        return;
+    };
     let place = tempfile::tempdir().unwrap();
     let output = Command::new(recording::binary())
         .args(["top", "--format", "json", "-d", "0.1", "--record", "t.json"])

@@ -15,37 +15,7 @@ use test_kit::recording;
 use test_kit::recording::Pause;
 use test_kit::recording::Trace;
 
-macro_rules! on_interpreters {
-    ($($test:ident => $name:literal,)*) => {$(
-        #[test]
-        fn $test() {
-            check(stringify!($test), $name);
-        }
-    )*};
-}
-
-on_interpreters! {
-    system_python => "system-3.11",
-    cpython_3_8 => "pyenv-3.8",
-    cpython_3_9 => "pyenv-3.9",
-    cpython_3_10 => "pyenv-3.10",
-    cpython_3_11 => "pyenv-3.11",
-    cpython_3_12 => "pyenv-3.12",
-    cpython_3_13 => "pyenv-3.13",
-    debian_3_13 => "debian-3.13",
-    debian_3_13_shared => "debian-3.13-shared",
-    debian_3_14 => "debian-3.14",
-    debian_3_14_shared => "debian-3.14-shared",
-    debian_3_15 => "debian-3.15",
-    debian_3_15_shared => "debian-3.15-shared",
-    container_3_13 => "container-3.13",
-    incremental_3_14 => "manylinux-3.14-incremental",
-    manylinux_3_15 => "manylinux-3.15",
-    free_threaded_3_13 => "manylinux-3.13t",
-    free_threaded_3_14_early => "manylinux-3.14t-early",
-    free_threaded_3_14 => "manylinux-3.14t",
-    free_threaded_3_15 => "manylinux-3.15t",
-}
+test_kit::on_each_interpreter!(check);
 
 fn check(test: &str, name: &str) {
     if !recording::privileged(test) {
@@ -72,7 +42,7 @@ fn check(test: &str, name: &str) {
     let trace = Trace::read(&place.path().join("trace.json"));
     let truth = recording::json(&truth_path);
     interpreter_is_named(&trace, &truth, &python);
-    let pid = host_pid(&trace, &truth);
+    let pid = trace.host_pid(&truth);
     let pauses = trace.pauses_of(pid);
     counts_are_equal(&pauses, &truth, &python);
     trace.assert_nothing_lost();
@@ -80,18 +50,8 @@ fn check(test: &str, name: &str) {
     the_rest_is_shutdown(&pauses, &truth);
 }
 
-/// The process's pid on the host: the script knows its pid inside its own namespace.
-fn host_pid(trace: &Trace, truth: &Value) -> u64 {
-    let inside = truth["pid"].as_u64().unwrap();
-    let processes = trace.named("gctrace_process");
-    let in_namespace = processes
-        .iter()
-        .find(|(_, args)| args["namespace_pid"].as_u64() == Some(inside));
-    in_namespace.map_or(inside, |(pid, _)| *pid)
-}
-
 fn interpreter_is_named(trace: &Trace, truth: &Value, python: &Python) {
-    let pid = host_pid(trace, truth);
+    let pid = trace.host_pid(truth);
     let processes = trace.named("gctrace_process");
     let (_, process) = processes
         .iter()

@@ -402,3 +402,57 @@ fn traces_are_not_needed_after_their_summary() {
     assert_eq!((before.code, before.out), (after.code, after.out));
     assert!(Path::new(&folder.path("sums/rank0.json.gcsum")).exists());
 }
+
+/// The driver in the wheel. The first task's gctrace kills the worker that started it.
+#[test]
+fn ray_makes_all_summaries_though_a_worker_is_killed() {
+    let test = "ray_makes_all_summaries_though_a_worker_is_killed";
+    let python = std::env::var_os("GCTRACE_RAY_PYTHON").filter(|path| !path.is_empty());
+    let Some(python) = python else {
+        println!("skipped {test}: GCTRACE_RAY_PYTHON is not set");
+        return;
+    };
+    let folder = Folder::new();
+    let names: Vec<String> = (0..6).map(|number| format!("rank{number}.json")).collect();
+    for (name, number) in names.iter().zip(0..) {
+        folder.add(name, rank(number));
+    }
+    // As `pip install --target` leaves it.
+    let package = root().join("packaging/python/src/gctrace");
+    for name in ["__init__.py", "on_ray.py"] {
+        let text = std::fs::read(package.join(name)).unwrap();
+        folder.add(&format!("packages/gctrace/{name}"), text);
+    }
+    let real = env!("CARGO_BIN_EXE_gctrace");
+    folder.add(
+        "packages/bin/gctrace",
+        format!(
+            "#!/bin/sh\necho \"$2\" >> ../started\nif mkdir ../killed; then kill -9 $PPID; exit 1; fi\n\
+             exec {real} \"$@\"\n"
+        )
+        .replace("../", &format!("{}/", folder.0.path().display())),
+    );
+    let program = folder.path("packages/bin/gctrace");
+    std::fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let output = Command::new(python)
+        .arg(root().join("tests/python/ray_summaries.py"))
+        .arg(folder.path("packages"))
+        .arg("sums")
+        .args(&names)
+        .current_dir(folder.0.path())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output_in_time()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}{errors}");
+    assert!(
+        printed.contains("sums: summaries of 6 traces, 0 failed"),
+        "{printed}"
+    );
+    assert!(folder.path("killed").exists(), "no worker was killed");
+    let started = std::fs::read_to_string(folder.path("started")).unwrap();
+    assert_eq!(started.lines().count(), names.len() + 1, "{started}");
+    folder.summarize(&format!("{} -o whole", names.join(" ")));
+    assert!(folder.files("sums") == folder.files("whole"));
+}

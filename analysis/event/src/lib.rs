@@ -47,6 +47,7 @@ pub use file::WriteError;
 pub use file::compressed_by_name;
 pub use record::Allocations;
 pub use record::Annotation;
+pub use record::BirthCount;
 pub use record::Collective;
 pub use record::Collector;
 pub use record::Counter;

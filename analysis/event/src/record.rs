@@ -26,6 +26,7 @@ pub use cuda::CudaLayer;
 pub use cuda::DeviceMemory;
 pub use cuda::PauseMemory;
 pub use examined::ExaminedProcesses;
+pub use garbage::BirthCount;
 pub use garbage::CycleCount;
 pub use garbage::CycleEdge;
 pub use garbage::CycleId;

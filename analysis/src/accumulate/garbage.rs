@@ -134,11 +134,13 @@ impl Counted {
 struct KindSums {
     objects: Counted,
     bytes: Option<u64>,
+    /// Sampled objects of the type that were born at the line.
+    births: u64,
 }
 
 impl RowSums for KindSums {
     fn weight(&self) -> u64 {
-        self.objects.total()
+        self.objects.total().saturating_add(self.births)
     }
 }
 
@@ -289,6 +291,11 @@ impl GarbageSums {
             add_known(&mut sums.bytes, count.bytes);
             if let Some(kind) = self.kinds.key(count.kind) {
                 self.types.add(&kind.type_name, count.objects);
+            }
+        }
+        for birth in &garbage.births {
+            if let Some(sums) = self.kinds.get_mut(birth.kind) {
+                add_to(&mut sums.births, birth.samples);
             }
         }
         let unlisted = garbage.objects.saturating_sub(listed);

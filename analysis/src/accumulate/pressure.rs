@@ -44,6 +44,10 @@ struct ArenaSums {
 impl PressureSums {
     pub(crate) fn add(&mut self, pressure: &Pressure) {
         let length_ns = pressure.at_ns.saturating_sub(pressure.since_ns);
+        // Only the resident memory.
+        if length_ns == 0 && pressure.collections == 0 {
+            return;
+        }
         if length_ns > 0 {
             self.latest = Some(pressure.clone());
         }
@@ -168,6 +172,19 @@ fn arenas_together(a: &ArenasReport, b: &ArenasReport) -> ArenasReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As in-process recording writes it.
+    #[test]
+    fn memory_alone_is_no_interval() {
+        let mut sums = PressureSums::default();
+        sums.add(&Pressure {
+            since_ns: 7,
+            at_ns: 7,
+            resident_bytes: Some(1 << 20),
+            ..Pressure::default()
+        });
+        assert!(sums.latest.is_none() && sums.report(1_000, None).is_none());
+    }
 
     #[test]
     fn arenas_by_version() {

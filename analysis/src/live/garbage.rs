@@ -54,6 +54,7 @@ fn kind(kind: GarbageKind) -> KindFigures {
     KindFigures {
         objects: kind.objects,
         per_second: kind.estimate.and_then(|own| own.per_s),
+        births: kind.births,
         kind: KindName {
             type_name: kind.type_name,
             function: kind.function,

@@ -7,6 +7,7 @@ use super::Worded;
 use gctrace_event::ObjectKind;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// What collections found unreachable (`--garbage`): its kinds of objects, and the cycles that made
 /// it garbage. Figures cover the examined collections only, unless they are estimates.
@@ -63,6 +64,9 @@ pub struct GarbageKind {
     pub file: Option<String>,
     /// Its line; `null` if none.
     pub line: Option<u32>,
+    /// Where objects of a type without code were born; `null` if the allocation of none of them was
+    /// sampled (`--alloc`, in-process).
+    pub births: Option<BirthLines>,
     /// Number of objects in the examined garbage.
     pub objects: u64,
     /// Their own memory, in bytes; `null` if unknown.
@@ -73,6 +77,55 @@ pub struct GarbageKind {
     pub estimate: Option<GarbageEstimate>,
     /// Number per training step; `null` if steps are unknown.
     pub per_step: Option<PerStep>,
+}
+
+/// The lines that allocated objects of a type, by a sample of all allocations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BirthLines {
+    /// Number of objects in the examined garbage whose allocation was sampled.
+    pub samples: u64,
+    /// The lines with the most samples, descending, at most 8.
+    pub lines: Vec<BirthLine>,
+}
+
+/// A line that allocated objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BirthLine {
+    /// The innermost Python line at the time of the allocation: of an instance, the one that calls
+    /// its class.
+    pub location: Location,
+    /// Number of sampled objects that were born there.
+    pub samples: u64,
+}
+
+impl BirthLines {
+    /// Of these lines, each of which may come several times; `None` without any.
+    pub(crate) fn of(lines: impl IntoIterator<Item = BirthLine>) -> Option<Self> {
+        /// Lines kept.
+        const MOST: usize = 8;
+        let mut births = Self::default();
+        for line in lines {
+            births.samples = births.samples.saturating_add(line.samples);
+            let mut known = births.lines.iter_mut();
+            match known.find(|own| own.location == line.location) {
+                Some(own) => own.samples = own.samples.saturating_add(line.samples),
+                None => births.lines.push(line),
+            }
+        }
+        births.lines.sort_by_key(|own| Reverse(own.samples));
+        births.lines.truncate(MOST);
+        (births.samples > 0).then_some(births)
+    }
+
+    /// These and others of the same type.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let samples = self.samples.saturating_add(other.samples);
+        let lines = self.lines.into_iter().chain(other.lines);
+        Self {
+            samples,
+            ..Self::of(lines).unwrap_or_default()
+        }
+    }
 }
 
 /// A number of objects or cycles of all collections.

@@ -79,7 +79,7 @@ pub(crate) fn is_finalizing(image: &mut Image, layout: &Layout, runtime: u64) ->
 
 /// Number of full collections so far (`gc.get_stats()[2]["collections"]`); `word` reads a word.
 pub(crate) fn full_collections(
-    word: impl Fn(u64) -> Option<u64>,
+    mut word: impl FnMut(u64) -> Option<u64>,
     layout: &Layout,
     state: &InterpreterState,
 ) -> Option<u64> {

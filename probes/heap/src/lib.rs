@@ -37,6 +37,7 @@ mod graph;
 mod hash;
 mod image;
 mod layout;
+mod moment;
 mod regions;
 mod roots;
 mod shapes;
@@ -49,5 +50,6 @@ mod walk;
 mod watchdog;
 
 pub use error::HeapError;
+pub use moment::HeapCallback;
 pub use take::HeapOptions;
 pub use take::RunningHeap;

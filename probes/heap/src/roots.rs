@@ -29,9 +29,9 @@ const MOST_VARIABLES: u64 = 1 << 16;
 /// `f_builtins`, `f_globals`, `f_locals` of frame objects before 3.11.
 const OLD_NAMESPACES: [u64; 3] = [40, 48, 56];
 
-/// A type's references are taken for wrong if at least this many objects have fewer references
-/// than were found from it, and at least this share of its own number: a thread that is stopped
-/// between two counts is off by a few.
+/// A type's references are taken for wrong if at least this many, and at least this share of them,
+/// are to objects that have fewer references than were found: a thread that is stopped between two
+/// counts is off by a few.
 const WRONG_OBJECTS: u64 = 8;
 const WRONG_SHARE: f64 = 0.001;
 
@@ -325,8 +325,8 @@ impl RootFinder<'_, '_> {
         }
     }
 
-    /// The type whose references explain most of those that cannot be; with the number of objects
-    /// concerned.
+    /// The type with the largest share of its references among those that cannot be: the others
+    /// that refer to the same objects are right. With the number of objects concerned.
     fn wrong_type(&mut self) -> Option<(TypeIndex, u64)> {
         let builder = &self.walk.builder;
         let is_wrong: Vec<bool> = (0..builder.graph.nodes.len() as NodeIndex)
@@ -335,31 +335,29 @@ impl RootFinder<'_, '_> {
         if !is_wrong.contains(&true) {
             return None;
         }
-        let mut suspects: HashMap<TypeIndex, u64> = HashMap::new();
+        // References to those objects, and all.
+        let mut suspects: HashMap<TypeIndex, (u64, u64)> = HashMap::new();
         for edge in &builder.graph.edges {
-            if is_wrong.get(edge.to as usize) == Some(&true)
-                && let Some(kind) = self.walk.node_types.get(edge.from as usize)
-            {
-                *suspects.entry(*kind).or_default() += 1;
+            if let Some(kind) = self.walk.node_types.get(edge.from as usize) {
+                let (wrong, all) = suspects.entry(*kind).or_default();
+                *wrong += u64::from(is_wrong.get(edge.to as usize) == Some(&true));
+                *all += 1;
             }
         }
-        let mut sizes: HashMap<TypeIndex, u64> = HashMap::new();
-        for kind in &self.walk.node_types {
-            *sizes.entry(*kind).or_default() += 1;
-        }
+        let share = |(wrong, all): (u64, u64)| wrong as f64 / all.max(1) as f64;
         suspects
             .into_iter()
-            .filter(|(kind, wrong)| {
-                let size = sizes.get(kind).copied().unwrap_or(0);
+            .filter(|(kind, counts)| {
                 let plain = self.walk.type_info(*kind).is_some_and(|info| {
                     !matches!(
                         info.shape,
                         Shape::List | Shape::Tuple | Shape::Set | Shape::Cell
                     )
                 });
-                plain && *wrong >= WRONG_OBJECTS && *wrong as f64 >= size as f64 * WRONG_SHARE
+                plain && counts.0 >= WRONG_OBJECTS && share(*counts) >= WRONG_SHARE
             })
-            .max_by_key(|(_, wrong)| *wrong)
+            .max_by(|(_, one), (_, other)| share(*one).total_cmp(&share(*other)))
+            .map(|(kind, (wrong, _))| (kind, wrong))
     }
 }
 

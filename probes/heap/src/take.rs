@@ -5,6 +5,9 @@ use crate::collector;
 use crate::collector::InterpreterState;
 use crate::image::Image;
 use crate::layout::Layout;
+use crate::moment::HeapCallback;
+use crate::moment::HeapMoment;
+use crate::moment::NOT_THERE;
 use crate::regions::Regions;
 use crate::roots::add_roots;
 use crate::stop::StoppedThreads;
@@ -68,6 +71,8 @@ pub struct RunningHeap {
     /// The interpreter, as the last pass found it.
     state: Option<InterpreterState>,
     watchdog: Watchdog,
+    /// As of the last copy.
+    copied_collections: Option<u64>,
 }
 
 /// What was found while the program was stopped.
@@ -117,6 +122,7 @@ impl RunningHeap {
             memory,
             state: None,
             watchdog,
+            copied_collections: None,
         };
         heap.read_through()?;
         Ok(heap)
@@ -141,6 +147,12 @@ impl RunningHeap {
             Some(u64::from_le_bytes(bytes))
         };
         collector::full_collections(word, &self.layout, self.state.as_ref()?)
+    }
+
+    /// As [`RunningHeap::full_collections`], when the heap was last copied.
+    #[must_use]
+    pub fn copied_collections(&self) -> Option<u64> {
+        self.copied_collections
     }
 
     /// Bytes that will be copied while the program is stopped; a few more if it allocates.
@@ -193,9 +205,28 @@ impl RunningHeap {
     /// # Errors
     /// The process is gone, may not be traced, or was always collecting. It runs again in any case.
     pub fn take(&mut self) -> Result<HeapGraph, HeapError> {
+        let taken = self.take_at(&HeapMoment::BetweenCollections)?;
+        taken.ok_or(HeapError::Gone { pid: self.pid })
+    }
+
+    /// The same while the program is inside a callback of `gc.callbacks` at the end of a collection,
+    /// where its lists are whole although it is `collecting`. `None`: it was not there.
+    ///
+    /// # Errors
+    /// As of [`RunningHeap::take`].
+    pub fn take_in_callback(
+        &mut self,
+        callback: &dyn HeapCallback,
+    ) -> Result<Option<HeapGraph>, HeapError> {
+        self.take_at(&HeapMoment::InCallback(callback))
+    }
+
+    fn take_at(&mut self, moment: &HeapMoment<'_>) -> Result<Option<HeapGraph>, HeapError> {
         let mut stops = 0;
         loop {
-            let stopped = self.stop_and_copy()?;
+            let Some(stopped) = self.stop_and_copy(moment)? else {
+                return Ok(None);
+            };
             stops += 1;
             self.image.close();
             let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
@@ -203,13 +234,14 @@ impl RunningHeap {
             let mut notes = add_roots(&mut walk, &stopped.state);
             let mut graph = walk.builder.graph;
             let missing = self.image.missing();
-            if missing > 0 && stops <= COMPLETIONS {
+            let may_repeat = matches!(moment, HeapMoment::BetweenCollections);
+            if missing > 0 && stops <= COMPLETIONS && may_repeat {
                 self.image.reopen(self.pid, regions(self.pid)?);
                 continue;
             }
             self.notes(&mut notes, &stopped, missing, stops);
             graph.header = self.header(&stopped, notes);
-            return Ok(graph);
+            return Ok(Some(graph));
         }
     }
 
@@ -256,16 +288,23 @@ impl RunningHeap {
         }
     }
 
-    /// Stops the program until it is not collecting, and copies.
-    fn stop_and_copy(&mut self) -> Result<StoppedHeap, HeapError> {
+    /// Stops the program until it is at the right moment, and copies.
+    fn stop_and_copy(&mut self, moment: &HeapMoment<'_>) -> Result<Option<StoppedHeap>, HeapError> {
         let mut why = "";
         for _ in 0..TRIES {
             let start = Instant::now();
-            while self.is_collecting() && start.elapsed() < COLLECTION_LIMIT {
+            while moment.is_disturbed(|| self.is_collecting()) && start.elapsed() < COLLECTION_LIMIT
+            {
                 std::thread::sleep(COLLECTION_POLL);
             }
-            match self.stop_once()? {
-                Ok(stopped) => return Ok(stopped),
+            match self.stop_once(moment)? {
+                Ok(stopped) => {
+                    if let HeapMoment::InCallback(callback) = moment {
+                        callback.leave();
+                    }
+                    return Ok(Some(stopped));
+                }
+                Err(NOT_THERE) => return Ok(None),
                 Err(obstacle) => why = obstacle,
             }
         }
@@ -288,10 +327,13 @@ impl RunningHeap {
 
     /// One stop; what was in the way, if anything. In a thread of its own, whose end detaches what
     /// could not be detached otherwise.
-    fn stop_once(&mut self) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
+    fn stop_once(
+        &mut self,
+        moment: &HeapMoment<'_>,
+    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new()
-                .spawn_scoped(scope, || self.stop_in_this_thread())
+                .spawn_scoped(scope, || self.stop_in_this_thread(moment))
                 .map_err(|source| HeapError::Thread { source })?;
             match thread.join() {
                 Ok(result) => result,
@@ -300,14 +342,17 @@ impl RunningHeap {
         })
     }
 
-    fn stop_in_this_thread(&mut self) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
+    fn stop_in_this_thread(
+        &mut self,
+        moment: &HeapMoment<'_>,
+    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
         let pid = self.pid;
         let watchdog = |source| HeapError::Watchdog { pid, source };
         self.watchdog.arm().map_err(watchdog)?;
         let start = Instant::now();
         let threads = StoppedThreads::stop(pid, start + STOP_LIMIT);
         let result = match &threads {
-            Ok(_) => self.copy(start),
+            Ok(_) => self.copy(start, moment),
             Err(_) => Ok(Err("did not stop")),
         };
         let failed = threads.map(drop);
@@ -318,17 +363,27 @@ impl RunningHeap {
     }
 
     /// While the program is stopped.
-    fn copy(&mut self, start: Instant) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
+    fn copy(
+        &mut self,
+        start: Instant,
+        moment: &HeapMoment<'_>,
+    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
         self.image.reopen(self.pid, regions(self.pid)?);
         let at_ns = monotonic_ns();
         let taken = SystemTime::now();
-        if self.is_collecting() {
+        if let HeapMoment::InCallback(callback) = moment
+            && !callback.is_there()
+        {
+            return Ok(Err(NOT_THERE));
+        }
+        if moment.is_disturbed(|| self.is_collecting()) {
             return Ok(Err("was within a collection"));
         }
         let known = self.image.blocks();
         let stale = self.image.refresh(start + COPY_LIMIT);
         let (state, interpreters) = self.state()?;
-        if collector::is_collecting(&mut self.image, &self.layout, &state) {
+        let image = &mut self.image;
+        if moment.is_disturbed(|| collector::is_collecting(image, &self.layout, &state)) {
             return Ok(Err("was within a collection"));
         }
         let tracked = collector::tracked(&mut self.image, &self.layout, &state);
@@ -337,6 +392,8 @@ impl RunningHeap {
         };
         let deadline = start + COPY_LIMIT;
         copy_tables(&mut self.image, &self.layout, &tracked, known, deadline);
+        let word = |address| self.image.word(address);
+        self.copied_collections = collector::full_collections(word, &self.layout, &state);
         let is_finalizing = collector::is_finalizing(&mut self.image, &self.layout, self.runtime);
         Ok(Ok(StoppedHeap {
             tracked,
@@ -410,7 +467,8 @@ mod tests {
         let mut output = child.stdout.take().expect("piped");
         io::Read::read_exact(&mut output, &mut line).expect("started");
         let mut heap = RunningHeap::open(child.id(), HeapOptions::default()).expect("a heap");
-        let stopped = heap.stop_and_copy().expect("stopped");
+        let stopped = heap.stop_and_copy(&HeapMoment::BetweenCollections);
+        let stopped = stopped.expect("stopped").expect("between collections");
         heap.image.close();
         let _ended = child.kill();
         let _ended = child.wait();

@@ -222,6 +222,9 @@ impl<'image> Walk<'image> {
             let is_named = info.names.iter().any(|(known, _)| *known == offset);
             let target = match self.builder.node(*word) {
                 None if is_named => self.target(*word),
+                // A C structure that starts a list or is its own `self` (Cython's functions) has its
+                // address without a reference.
+                Some(node) if node == from && !is_named => None,
                 known => known,
             };
             if let Some(target) = target {

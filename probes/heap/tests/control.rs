@@ -333,5 +333,6 @@ fn free_threaded_builds_are_refused() {
             "{}",
             python.name
         );
+        interpreters::compared(&python, "heap: objects", "refused");
     }
 }

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::collections::HashSet;
+use test_kit::interpreters::compared;
 
 /// Live objects and garbage that the script makes.
 const SIZES: [&str; 2] = ["300", "60"];
@@ -23,7 +24,6 @@ const SIZES: [&str; 2] = ["300", "60"];
 /// What the script reports before the heap is taken.
 #[derive(Debug, Deserialize)]
 struct Before {
-    pid: u32,
     objects: Vec<u64>,
     generations: [usize; 3],
     frozen: usize,
@@ -35,12 +35,6 @@ struct Before {
 #[derive(Debug, Deserialize)]
 struct Referents {
     referents: HashMap<u64, Vec<u64>>,
-}
-
-/// With `garbage`.
-#[derive(Debug, Deserialize)]
-struct Started {
-    pid: u32,
 }
 
 #[derive(Debug, Deserialize)]
@@ -139,7 +133,7 @@ fn check_nodes(heap: &Heap<'_>, before: &Before, context: &str) {
 
 /// Asserts that the references between tracked objects are those that `tp_traverse` visits, each as
 /// often as it does.
-fn check_edges(heap: &Heap<'_>, before: &Before, referents: &Referents, context: &str) {
+fn check_edges(heap: &Heap<'_>, before: &Before, referents: &Referents, context: &str) -> usize {
     let expected: HashSet<u64> = before.objects.iter().copied().collect();
     let mut wrong: BTreeMap<String, usize> = BTreeMap::new();
     let mut right = 0;
@@ -170,6 +164,7 @@ fn check_edges(heap: &Heap<'_>, before: &Before, referents: &Referents, context:
     }
     assert!(right > 10_000, "{context}: {right}");
     assert!(wrong.is_empty(), "{context}: {wrong:#?}");
+    right
 }
 
 #[test]
@@ -178,13 +173,13 @@ fn nodes_and_edges_are_the_interpreters_own() {
         for how in [&[][..], &["freeze"][..]] {
             let mut script = Script::start(&python, &[&SIZES, how].concat());
             let before: Before = script.line();
-            let graph = take(before.pid);
+            let graph = take(script.pid());
             let context = format!("{} {how:?}: {:?}", python.name, graph.header.notes);
             script.go_on();
             let referents: Referents = script.line();
             let heap = Heap::new(&graph);
             check_nodes(&heap, &before, &context);
-            check_edges(&heap, &before, &referents, &context);
+            let references = check_edges(&heap, &before, &referents, &context);
             if how.is_empty() && !python.is("incremental") {
                 for (generation, count) in (0..).zip(before.generations) {
                     let found = graph.nodes.iter();
@@ -198,12 +193,8 @@ fn nodes_and_edges_are_the_interpreters_own() {
             }
             assert_eq!(graph.header.notes, Vec::<String>::new(), "{context}");
             assert!(graph.header.stopped_ns.is_some_and(|stopped| stopped > 0));
-            println!(
-                "{}: {} objects, {} references",
-                python.name,
-                graph.nodes.len(),
-                graph.edges.len()
-            );
+            compared(&python, "heap: objects", heap.tracked.len());
+            compared(&python, "heap: references", references);
         }
     }
 }
@@ -212,8 +203,8 @@ fn nodes_and_edges_are_the_interpreters_own() {
 fn garbage_is_found_and_nothing_alive_is_called_garbage() {
     for python in with_gil("garbage_is_found_and_nothing_alive_is_called_garbage") {
         let mut script = Script::start(&python, &[&SIZES[..], &["garbage"]].concat());
-        let started: Started = script.line();
-        let graph = take(started.pid);
+        let _started = script.text();
+        let graph = take(script.pid());
         script.go_on();
         let garbage: Garbage = script.line();
         let heap = Heap::new(&graph);
@@ -241,6 +232,7 @@ fn garbage_is_found_and_nothing_alive_is_called_garbage() {
             others.remove(kind);
         }
         assert!(others.is_empty(), "{context}: {others:?}");
-        println!("{}: {both} of {}", python.name, garbage.garbage.len());
+        let cell = format!("{both} of {}", garbage.garbage.len());
+        compared(&python, "heap: garbage", cell);
     }
 }

@@ -71,7 +71,7 @@ fn record(options: gctrace_ring::InjectOptions, rendezvous: Vec<u8>) -> bool {
         unsafe { environment::scrub() };
         cupti::watch_for_driver();
     }
-    options.collections || options.allocations || options.steps
+    options.collections || options.allocations || options.steps || options.heap > 0
 }
 
 /// Only in the library: programs that link the crate (tests) do not record themselves.

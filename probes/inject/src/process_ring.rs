@@ -67,7 +67,18 @@ pub(crate) fn options() -> Option<&'static InjectOptions> {
 pub(crate) fn follows_to() -> Option<&'static [u8]> {
     let request = request()?;
     let options = &request.options;
-    (options.follow && options.collections).then_some(&request.rendezvous)
+    (options.follow && (options.collections || options.heap > 0)).then_some(&request.rendezvous)
+}
+
+/// Where full collections are reported; `None` if not requested, or if this process has confined
+/// itself since, which is reported.
+pub(crate) fn reports_heap_to() -> Option<&'static [u8]> {
+    let request = request().filter(|request| request.options.heap > 0)?;
+    if seccomp::is_confined(request.options.filters) {
+        Absence::Confined.report(&request.rendezvous);
+        return None;
+    }
+    Some(&request.rendezvous)
 }
 
 /// Whether this process was forked, without an exec since, from one in which this library was

@@ -5,6 +5,7 @@
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
 //! - `garbage`: what collections find unreachable;
+//! - `heap`: full collections counted, and the wait at the end of one;
 //! - `apply`: settings of the collector, applied at steps;
 //! - `steps`: marks of training steps;
 //! - `api`, `object`: CPython's C API.
@@ -15,6 +16,8 @@ pub(crate) mod apply;
 mod callback;
 mod frames;
 mod garbage;
+mod heap;
+mod heap_size;
 mod install;
 mod interpreter;
 mod late;
@@ -51,6 +54,7 @@ fn install(api: &'static PythonApi) {
         return;
     }
     apply::install(api);
+    heap::install(api);
     steps::install(api);
     if options.is_some_and(|options| options.collections)
         && let Err(reason) = install::install(api)
@@ -65,6 +69,13 @@ fn install(api: &'static PythonApi) {
             count: 0,
         });
     }
+}
+
+/// The number after one that is not 0: Marsaglia's xorshift (Journal of Statistical Software 8, 2003).
+fn next_random(mut number: u32) -> u32 {
+    number ^= number << 13;
+    number ^= number >> 17;
+    number ^ number << 5
 }
 
 /// Writes which CPython this is, once per ring.

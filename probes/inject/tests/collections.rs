@@ -111,3 +111,34 @@ fn equal_to_the_interpreters_own_statistics() {
         );
     }
 }
+
+/// Counts what each of three full collections left in the oldest generation.
+const LEFT: &str = r"
+import gc
+gc.disable()
+kept = []
+left = []
+for count in (0, 1000, 50000, 2000):
+    kept.extend([index] for index in range(count))
+    gc.collect()
+    left.append(len(gc.get_objects(2)))
+print(*left[1:])
+";
+
+#[test]
+fn full_collections_report_what_they_left() {
+    for python in interpreters("full_collections_report_what_they_left") {
+        let run = run(InjectOptions::default(), &mut python.command(LEFT));
+        assert_eq!(run.errors, "", "{}", python.name);
+        let pauses = run.only().pauses().into_iter();
+        let full = pauses.filter(|pause| pause.generation == 2 && !pause.at_exit);
+        let left: Vec<u64> = full.map(|pause| pause.oldest_objects.into()).collect();
+        // Without such a count: 0 is unknown.
+        let expected = match python.is("free-threaded") || python.is("incremental") {
+            true => vec![0; 3],
+            false => run.numbers(),
+        };
+        let last = left.len().saturating_sub(3);
+        assert_eq!(left[last..], expected, "{}", python.name);
+    }
+}

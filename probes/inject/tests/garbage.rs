@@ -24,6 +24,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 use test_kit::interpreters::Python;
+use test_kit::interpreters::compared;
 use test_kit::interpreters::interpreters;
 use test_kit::interpreters::root;
 use test_kit::preload::SeenGarbage;
@@ -58,6 +59,7 @@ fn kinds_and_sizes_are_those_of_saveall() {
             assert_eq!(sum, bytes, "{} {name}", python.name);
         }
         code_is_named(&python, garbage, number(&truth, "recursive"));
+        compared(&python, "types, in-process", kinds.len());
     }
 }
 
@@ -137,6 +139,7 @@ fn automatic_collections_add_up_to_the_statistics() {
             python.name,
             garbage.len()
         );
+        compared(&python, "objects, in-process", sum);
     }
 }
 
@@ -168,6 +171,9 @@ fn nothing_of_it_can_be_seen() {
         }
         assert_eq!(truths[0], truths[1], "{}", python.name);
         assert!(truths[0]["more"] == 0 && truths[0]["called"].as_u64() >= Some(7));
+        if python.is("free-threaded") {
+            compared(&python, "kinds, in-process", "refused");
+        }
     }
 }
 
@@ -303,6 +309,7 @@ fn kinds_are_those_that_probes_see() {
         let expected: BTreeMap<String, u64> =
             serde_json::from_value(truth["kinds"].clone()).unwrap();
         assert_eq!(seen, expected, "{}", python.name);
+        compared(&python, "kinds, in-process", seen.len());
     }
 }
 

@@ -22,6 +22,7 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 use test_kit::interpreters::Python;
+use test_kit::interpreters::compared;
 use test_kit::interpreters::root;
 use test_kit::preload::Run;
 use test_kit::preload::SeenGarbage;
@@ -92,7 +93,7 @@ fn planted_cycles_are_found_once_each_with_their_lines() {
             false => "frame.f_locals['own'] generator.gi_frame",
         };
         let in_frames = |with: u64, without: u64| if raw_frames { without } else { with };
-        for (expected, count, objects, line) in [
+        let planted = [
             (
                 "cell.cell_contents function.__closure__ tuple[]",
                 6,
@@ -128,7 +129,8 @@ fn planted_cycles_are_found_once_each_with_their_lines() {
             ("dict['own']", 1, 1, None),
             ("garbage.Node.next", 1, 100 + dicts(100), None),
             (generator, 1, in_frames(2, 1), line("generator")),
-        ] {
+        ];
+        for (expected, count, objects, line) in planted {
             assert_eq!(
                 found(&garbage, expected),
                 Some((count, objects, line)),
@@ -144,6 +146,7 @@ fn planted_cycles_are_found_once_each_with_their_lines() {
             python.name
         );
         task_is_found(&python, &garbage, line("task"));
+        compared(&python, "signatures", planted.len() + 2);
     }
 }
 
@@ -195,6 +198,7 @@ fn components_are_those_of_get_referents() {
             "{}",
             python.name
         );
+        compared(&python, "cycles", number(&truth, "count"));
     }
 }
 

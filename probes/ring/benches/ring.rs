@@ -50,5 +50,6 @@ fn pause(n: u64) -> RingRecord {
         uncollectable: 0,
         frame: 1,
         at_exit: false,
+        oldest_objects: 0,
     })
 }

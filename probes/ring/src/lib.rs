@@ -41,6 +41,7 @@
 mod absence;
 mod allocations;
 mod consumer;
+mod heap;
 mod layout;
 #[cfg(test)]
 mod memory;
@@ -61,6 +62,9 @@ pub use allocations::largest_of_class;
 pub use consumer::RingConsumer;
 pub use consumer::RingOpenError;
 pub use consumer::RingRead;
+pub use heap::HeapNotice;
+pub use heap::HeapState;
+pub use heap::report_heap;
 pub use layout::GPU_RECORDS;
 pub use layout::LostKind;
 pub use layout::LostRecords;

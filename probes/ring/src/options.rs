@@ -42,6 +42,11 @@ pub struct InjectOptions {
     /// ([`seccomp_filters`]); under more the library stays inactive.
     /// `u32::MAX`: never.
     pub filters: u32,
+    /// Full collection at whose end a process reports and waits ([`crate::HeapNotice`]), counted
+    /// from 1; 0: none.
+    pub heap: u32,
+    /// Id of the interpreter whose full collections count.
+    pub heap_interpreter: u32,
 }
 
 /// What to record of the objects that collections free.
@@ -81,11 +86,25 @@ impl Default for InjectOptions {
             gpu_records: GPU_RECORDS as u32,
             follow: true,
             filters: u32::MAX,
+            heap: 0,
+            heap_interpreter: 0,
         }
     }
 }
 
 impl InjectOptions {
+    /// Records nothing.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self {
+            collections: false,
+            stack_depth: 0,
+            steps: false,
+            cuda: false,
+            ..Self::default()
+        }
+    }
+
     /// Sets the size of the GPU ring to about this many bytes, as nearly as a ring can have them.
     #[must_use]
     pub fn gpu_ring_of(bytes: u32) -> u32 {
@@ -116,6 +135,8 @@ impl InjectOptions {
                 b"yield" => options.yields = number != 0,
                 b"follow" => options.follow = number != 0,
                 b"filters" => options.filters = number,
+                b"heap" => options.heap = number,
+                b"heap_interpreter" => options.heap_interpreter = number,
                 _ => {}
             }
         }
@@ -154,7 +175,7 @@ impl fmt::Display for InjectOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "gc={},stack={},alloc={},garbage={},garbage_ppm={},steps={},cuda={},waits={},yield={},ring={},follow={},filters={}",
+            "gc={},stack={},alloc={},garbage={},garbage_ppm={},steps={},cuda={},waits={},yield={},ring={},follow={},filters={},heap={},heap_interpreter={}",
             u8::from(self.collections),
             self.stack_depth,
             u8::from(self.allocations),
@@ -167,6 +188,8 @@ impl fmt::Display for InjectOptions {
             self.gpu_records,
             u8::from(self.follow),
             self.filters,
+            self.heap,
+            self.heap_interpreter,
         )
     }
 }
@@ -190,6 +213,8 @@ mod tests {
             gpu_records: 1 << 12,
             follow: false,
             filters: 2,
+            heap: 7,
+            heap_interpreter: 1,
         };
         assert_eq!(InjectOptions::parse(asked.to_string().as_bytes()), asked);
         let status = |text: &str| seccomp_filters(text.as_bytes());

@@ -162,6 +162,8 @@ pub struct RingPause {
     pub frame: u32,
     /// The interpreter was shutting down: the functions registered with `atexit` had run.
     pub at_exit: bool,
+    /// Objects that it left in the oldest generation, if it was full; 0: unknown.
+    pub oldest_objects: u32,
 }
 
 /// What a collection found unreachable. As many [`RingRecord::GarbageKinds`] of the same thread as
@@ -347,6 +349,17 @@ pub enum RingRecord {
     },
     /// Cycles of the [`RingRecord::Garbage`] before it of the same thread, most objects first.
     GarbageCycles(RingCycleCount),
+    /// Objects of the [`RingRecord::Garbage`] before it of the same thread whose allocation was
+    /// sampled.
+    GarbageBirth {
+        /// Thread id.
+        tid: u32,
+        /// The [`RingRecord::ObjectKind`] with their type, and with the function, file and line that
+        /// allocated them.
+        kind: u32,
+        /// Number of sampled objects.
+        samples: u32,
+    },
     /// A training step is marked.
     StepMark {
         /// Time of the mark.
@@ -457,9 +470,10 @@ impl RingRecord {
             Self::Gpu(_) | Self::Sync { .. } | Self::Event { .. } => LostKind::GpuWork,
             Self::Api { .. } | Self::Overhead { .. } => LostKind::Calls,
             Self::StepMark { .. } => LostKind::Steps,
-            Self::Garbage(_) | Self::GarbageKinds { .. } | Self::GarbageCycles(_) => {
-                LostKind::Garbage
-            }
+            Self::Garbage(_)
+            | Self::GarbageKinds { .. }
+            | Self::GarbageCycles(_)
+            | Self::GarbageBirth { .. } => LostKind::Garbage,
             _ => LostKind::Descriptions,
         })
     }

@@ -2,6 +2,7 @@
 //!
 //! The kernel identifies the peer (SO_PEERCRED), by its pid in gctrace's own namespace.
 
+use crate::HeapNotice;
 use crate::InjectOptions;
 use crate::PYTHON_RECORDS;
 use std::io;
@@ -82,25 +83,31 @@ union ControlBuffer {
 /// `false` if no gctrace listens (any more), or if the path is too long for a socket.
 #[must_use]
 pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &RingHello) -> bool {
-    let Some((address, length)) = address(socket_path) else {
+    let Some(socket) = connect(socket_path) else {
         return false;
     };
+    let message = HelloMessage {
+        greeting: GREETING,
+        hello: *hello,
+    };
+    send(socket.as_fd(), ring, message.as_bytes())
+}
+
+/// Connects to gctrace. Never blocks; system calls only. `None`: as of [`offer`].
+pub(crate) fn connect(socket_path: &[u8]) -> Option<OwnedFd> {
+    let (address, length) = address(socket_path)?;
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: plain numbers.
     let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
     if socket < 0 {
-        return false;
+        return None;
     }
     // SAFETY: just created, with no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     // SAFETY: the address is filled for `length` bytes.
     let connected =
         unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
-    let message = HelloMessage {
-        greeting: GREETING,
-        hello: *hello,
-    };
-    connected == 0 && send(socket.as_fd(), ring, message.as_bytes())
+    (connected == 0).then_some(socket)
 }
 
 fn address(path: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
@@ -298,6 +305,21 @@ impl RingConnection {
             }
             _ => OfferState::Other,
         }
+    }
+
+    /// Receives what [`crate::report_heap`] sent. Never blocks; `Err`: something else, or the peer is
+    /// gone.
+    ///
+    /// # Errors
+    /// Something else was received, or the peer is gone: close it.
+    pub fn receive_notice(&self) -> io::Result<Option<HeapNotice>> {
+        crate::heap::receive(self.socket.as_fd())
+    }
+
+    /// Whether the peer has closed its end.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        crate::heap::is_closed(self.socket.as_fd())
     }
 
     /// Waits for a message, at most this long: not for a thread on which others depend.

@@ -52,20 +52,37 @@ fn python() -> impl Strategy<Value = RingRecord> {
             interpreter,
         }
     });
-    let pause = (interval(), any::<(u32, u8, i64, u64, u64, u32, bool)>()).prop_map(
-        |(interval, (tid, generation, interpreter, collected, uncollectable, frame, at_exit))| {
-            RingRecord::Pause(RingPause {
+    let pause = (
+        interval(),
+        any::<(u32, u8, i64, u64, u64, u32, bool, u32)>(),
+    )
+        .prop_map(
+            |(
                 interval,
-                tid,
-                generation,
-                interpreter,
-                collected,
-                uncollectable,
-                frame,
-                at_exit,
-            })
-        },
-    );
+                (
+                    tid,
+                    generation,
+                    interpreter,
+                    collected,
+                    uncollectable,
+                    frame,
+                    at_exit,
+                    oldest_objects,
+                ),
+            )| {
+                RingRecord::Pause(RingPause {
+                    interval,
+                    tid,
+                    generation,
+                    interpreter,
+                    collected,
+                    uncollectable,
+                    frame,
+                    at_exit,
+                    oldest_objects,
+                })
+            },
+        );
     let hook = any::<(u64, i64, u32, u64)>().prop_map(|(at_ns, interpreter, detail, count)| {
         RingRecord::Hook {
             at_ns,

@@ -42,6 +42,7 @@ fn record(thread: u32, number: u64) -> RingRecord {
         uncollectable: number * 7,
         frame: number as u32 ^ thread,
         at_exit: number % 2 == 1,
+        oldest_objects: number as u32,
     })
 }
 

@@ -5,6 +5,47 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
+/// Makes a test of each name, which calls `check(TEST, INTERPRETER)` with a name of the manifest.
+#[macro_export]
+macro_rules! on_interpreters {
+    ($check:path; $($test:ident => $name:literal,)*) => {$(
+        #[test]
+        fn $test() {
+            $check(stringify!($test), $name);
+        }
+    )*};
+}
+
+/// The same for every interpreter that scripts/interpreters.sh makes.
+#[macro_export]
+macro_rules! on_each_interpreter {
+    ($check:path) => {
+        $crate::on_interpreters! {
+            $check;
+            system_python => "system-3.11",
+            cpython_3_8 => "pyenv-3.8",
+            cpython_3_9 => "pyenv-3.9",
+            cpython_3_10 => "pyenv-3.10",
+            cpython_3_11 => "pyenv-3.11",
+            cpython_3_12 => "pyenv-3.12",
+            cpython_3_13 => "pyenv-3.13",
+            debian_3_13 => "debian-3.13",
+            debian_3_13_shared => "debian-3.13-shared",
+            debian_3_14 => "debian-3.14",
+            debian_3_14_shared => "debian-3.14-shared",
+            debian_3_15 => "debian-3.15",
+            debian_3_15_shared => "debian-3.15-shared",
+            container_3_13 => "container-3.13",
+            incremental_3_14 => "manylinux-3.14-incremental",
+            manylinux_3_15 => "manylinux-3.15",
+            free_threaded_3_13 => "manylinux-3.13t",
+            free_threaded_3_14_early => "manylinux-3.14t-early",
+            free_threaded_3_14 => "manylinux-3.14t",
+            free_threaded_3_15 => "manylinux-3.15t",
+        }
+    };
+}
+
 /// An interpreter of the manifest that scripts/interpreters.sh writes.
 #[derive(Clone, Debug)]
 pub struct Python {
@@ -82,6 +123,11 @@ pub fn skip(test: &str, why: &str) {
     eprintln!("skipped {test}: {why}");
 }
 
+/// Prints a cell of the table of scripts/garbage_truth.py: what a passed check compared.
+pub fn compared(python: &Python, column: &str, cell: impl std::fmt::Display) {
+    println!("compared\t{}\t{column}\t{cell}", python.name);
+}
+
 /// The interpreter of this name, or a named skip.
 pub fn python(test: &str, name: &str) -> Option<Python> {
     let mut reason = format!(
@@ -99,16 +145,29 @@ pub fn python(test: &str, name: &str) -> Option<Python> {
     None
 }
 
+/// The interpreter, or a named skip for one of another root and pid namespace: what tests start is
+/// a wrapper there.
+pub fn direct(test: &str, python: Python) -> Option<Python> {
+    if python.is("container") {
+        let why = "its program is a child of a wrapper";
+        skip(test, &format!("{}: {why}", python.name));
+        return None;
+    }
+    Some(python)
+}
+
 /// All interpreters of the manifest; those that are missing or cannot be started here are named
 /// skips. Without a manifest, the system's interpreter, which is reported too.
 pub fn interpreters(test: &str) -> Vec<Python> {
+    let all = with_containers(test).into_iter();
+    all.filter_map(|python| direct(test, python)).collect()
+}
+
+/// The same, and those in containers.
+pub fn with_containers(test: &str) -> Vec<Python> {
     let mut all = Vec::new();
     for line in manifest() {
         match line {
-            Ok(python) if python.is("container") => skip(
-                test,
-                &format!("{}: its program is a child of a wrapper", python.name),
-            ),
             Ok(python) => all.push(python),
             Err((name, why)) => skip(test, &format!("{name}: {why}")),
         }

@@ -50,6 +50,8 @@ pub struct SeenGarbage {
     pub kinds: Vec<(SeenKind, RingKindCount)>,
     /// By cycle: each object, and the name of its reference to the next.
     pub cycles: Vec<(Vec<(SeenKind, String)>, RingCycleCount)>,
+    /// By type and line of birth, the number of sampled objects.
+    pub births: Vec<(SeenKind, u32)>,
 }
 
 /// A kind of object: type, function, file and line.
@@ -263,7 +265,13 @@ impl SeenRecords {
                     head,
                     kinds: Vec::new(),
                     cycles: Vec::new(),
+                    births: Vec::new(),
                 }),
+                RingRecord::GarbageBirth { tid, kind, samples } => {
+                    let of = all.iter_mut().rfind(|own| own.head.tid == tid);
+                    let birth = (kinds[&kind].clone(), samples);
+                    of.expect("a head before its births").births.push(birth);
+                }
                 RingRecord::CycleEdge {
                     cycle,
                     at,

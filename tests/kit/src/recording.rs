@@ -166,6 +166,17 @@ impl Trace {
             .collect()
     }
 
+    /// The process's pid on the host: a script knows the one in its own namespace, which it writes
+    /// to its truth as `pid`.
+    pub fn host_pid(&self, truth: &Value) -> u64 {
+        let inside = truth["pid"].as_u64().unwrap();
+        let processes = self.named("gctrace_process");
+        let mut in_namespace = processes.iter();
+        in_namespace
+            .find(|(_, args)| args["namespace_pid"].as_u64() == Some(inside))
+            .map_or(inside, |(pid, _)| *pid)
+    }
+
     /// Arguments of all metadata events of this name, with their process.
     pub fn named(&self, name: &str) -> Vec<(u64, &Value)> {
         let named = self.events.iter().filter(|event| event["name"] == name);

@@ -11,8 +11,6 @@ use crate::record::folder::InjectFolder;
 use crate::record::folder::places;
 use anyhow::Context as _;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;
-use nix::unistd::Gid;
-use nix::unistd::Uid;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -143,12 +141,7 @@ impl ApplySession {
             );
             tracing::warn!("{obstacle}");
         }
-        let is_other = invoker.escalated_by().is_some() && !as_root;
-        let (uid, gid) = match is_other {
-            true => (invoker.uid, invoker.gid),
-            false => (Uid::effective().as_raw(), Gid::effective().as_raw()),
-        };
-        let owner = FolderOwner { uid, gid };
+        let owner = FolderOwner::of_command(invoker, as_root);
         let folder = InjectFolder::make(&places(owner), owner)?;
         let mut control = folder.make_file(CONTROL, owner)?;
         control.write_all(b"0").context(CONTROL)?;

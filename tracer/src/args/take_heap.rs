@@ -5,20 +5,20 @@ use super::values;
 use clap::Args;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
-use std::num::NonZeroU64;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(super) struct TakeHeapArgs {
-    /// Command to start, with its arguments: Python itself, or a program that becomes Python
+    /// Command to start, with its arguments: Python, or a program that starts it
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     /// Take the heap of a running process; stops it for about 0.1 s per 150 MB
     #[arg(short, long, value_name = "PID", value_parser = values::pid, conflicts_with_all = ["at_full", "command"])]
     pid: Option<u32>,
-    /// Start a command, and take its heap after its N-th full collection
+    /// Start a command; take its heap at the end of its N-th full collection
     #[arg(long, value_name = "N", requires = "command")]
-    at_full: Option<NonZeroU64>,
+    at_full: Option<NonZeroU32>,
     /// File for the heap; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "heap.gcheap")]
     output: PathBuf,
@@ -55,8 +55,8 @@ pub(crate) enum HeapProgram {
     Command {
         /// Program and arguments, never empty.
         command: Vec<OsString>,
-        /// Full collection after which the heap is taken, counted from 1.
-        at_full: NonZeroU64,
+        /// Full collection at whose end the heap is taken, counted from 1.
+        at_full: NonZeroU32,
         /// Run the command as root, with root's environment.
         as_root: bool,
     },

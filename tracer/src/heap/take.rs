@@ -1,7 +1,11 @@
 //! `gctrace heap -p PID` and `gctrace heap --at-full N -- COMMAND`: takes a heap and writes it.
 //!
-//! Owns what is said before and after, and when the heap of a command is taken; `gctrace_heap`
-//! stops the program and reads it.
+//! Owns what is said before and after, and the command while it runs; `gctrace_heap` stops the
+//! program and reads it. When the heap of a command is taken: `take/callbacks.rs` or, where the
+//! library cannot be loaded, `take/polling.rs`.
+
+mod callbacks;
+mod polling;
 
 use crate::args::HeapProgram;
 use crate::args::TakeHeapConfig;
@@ -10,36 +14,50 @@ use crate::files::write_export;
 use crate::launch::CommandEnd;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
+use crate::launch::RunningCommand;
 use crate::launch::Signals;
 use crate::print;
 use crate::record::CommandSupervisor;
 use crate::record::INTERRUPTED;
 use crate::record::kernel::permission;
-use crate::record::monotonic_ns;
 use crate::text::chain;
 use crate::text::shell_line;
 use crate::units;
 use crate::wait;
 use anyhow::Context as _;
+use callbacks::HeapCallbacks;
 use gctrace_analysis::heap::HeapGraph;
-use gctrace_heap::HeapError;
 use gctrace_heap::HeapOptions;
 use gctrace_heap::RunningHeap;
 use gctrace_probes::proc_status;
+use nix::poll::PollTimeout;
+use polling::PollingWatch;
 use std::io;
-use std::num::NonZeroU64;
 use std::os::fd::AsFd as _;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use std::time::Instant;
 
-/// Time between two polls of a command: until its Python has started, and then.
-const SEARCH_MS: u16 = 10;
-const WATCH_MS: u16 = 1;
-/// The heap of the running program is read through again, so that it is known what to copy, when this
+/// The heap of a running program is read through again, so that it is known what to copy, when this
 /// many times the duration of that has passed.
 const UPDATE_SHARE: u32 = 10;
-/// How long a process may run before the reason why its heap cannot be taken is reported.
-const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Finds the moment at which the heap of a command is taken.
+trait HeapWatch {
+    /// Readable when [`HeapWatch::poll`] is to be called.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// When to call it in any case.
+    fn timeout(&self) -> PollTimeout;
+
+    /// The heap, and notes on it, once it is taken. `pid`: the command's, unless it has ended.
+    ///
+    /// # Errors
+    /// It cannot be taken.
+    fn poll(&mut self, pid: Option<u32>) -> anyhow::Result<Option<(HeapGraph, Vec<String>)>>;
+
+    /// Reports why there is no heap although the command has ended.
+    fn report_end(&self);
+}
 
 /// Takes a heap. Returns the exit code, a command's own.
 ///
@@ -74,12 +92,25 @@ pub(crate) fn run(config: &TakeHeapConfig) -> anyhow::Result<u8> {
                     .redirect_stdout()
                     .context("the command's standard output")?;
             }
+            let inside =
+                HeapCallbacks::prepare(&mut launch, &Invoker::detect(), config, *at_full, *as_root);
+            let mut watch: Box<dyn HeapWatch> = match inside {
+                Ok(inside) => Box::new(inside),
+                Err(error) => {
+                    let reason = chain(&error);
+                    tracing::warn!(
+                        "the command's full collections are counted from outside, every millisecond, \
+                         and the heap is taken a little after the collection: {reason}"
+                    );
+                    Box::new(PollingWatch::new(config, *at_full))
+                }
+            };
             for note in launch.notes() {
                 tracing::warn!("{note}");
             }
             let mut supervisor = CommandSupervisor::new(signals);
             supervisor.started(launch.spawn()?)?;
-            take_of_command(config, *at_full, &mut supervisor)
+            take_of_command(config, &mut *watch, &mut supervisor)
         }
     }
 }
@@ -142,39 +173,38 @@ fn write(config: &TakeHeapConfig, graph: &HeapGraph, notes: &[String]) -> anyhow
 /// Watches a command until its heap is taken, then until its end.
 fn take_of_command(
     config: &TakeHeapConfig,
-    at_full: NonZeroU64,
+    watch: &mut dyn HeapWatch,
     supervisor: &mut CommandSupervisor,
 ) -> anyhow::Result<u8> {
-    let mut watch = Watch::new(config, at_full);
-    let result = loop {
-        let timeout = if watch.heap.is_some() {
-            WATCH_MS
-        } else {
-            SEARCH_MS
-        };
+    let (result, ended) = loop {
         let command = supervisor.command();
-        let pid = command.map(|command| command.pid());
+        let pid = command.map(RunningCommand::pid);
         let descriptors = [supervisor.as_fd()].into_iter();
         let descriptors = descriptors.chain(command.map(|command| command.as_fd()));
-        wait::readable(descriptors, timeout).context("cannot wait for the command")?;
-        if let Some(ended) = supervisor.try_wait()? {
+        let descriptors = descriptors.chain(watch.descriptors());
+        wait::readable(descriptors, watch.timeout()).context("cannot wait for the command")?;
+        let ended = supervisor.try_wait()?;
+        // Also after its end, before which it may have reported.
+        match watch.poll(pid.filter(|_| ended.is_none())) {
+            Ok(None) => {}
+            Ok(Some((graph, notes))) => break (write(config, &graph, &notes), ended),
+            Err(error) => break (Err(error), ended),
+        }
+        if let Some(ended) = ended {
             watch.report_end();
             return Ok(nonzero(ended.exit_code()));
         }
         if supervisor.handle_signals()? {
             return Ok(INTERRUPTED);
         }
-        match pid.map(|pid| watch.poll(pid)) {
-            Some(Ok(None)) | None => {}
-            Some(Ok(Some((graph, late)))) => break write(config, &graph, &[late]),
-            Some(Err(error)) => break Err(error.into()),
-        }
     };
     if let Err(error) = &result {
         tracing::error!("{}", chain(error));
     }
-    drop(watch);
-    let ended = supervisor.wait_for_end()?;
+    let ended = match ended {
+        Some(ended) => Some(ended),
+        None => supervisor.wait_for_end()?,
+    };
     let code = ended.map_or(INTERRUPTED, CommandEnd::exit_code);
     Ok(match result {
         Ok(()) => code,
@@ -185,85 +215,4 @@ fn take_of_command(
 /// No heap was taken: a command that succeeded does not make that a success.
 fn nonzero(code: u8) -> u8 {
     code.max(1)
-}
-
-/// A command whose full collections are counted.
-struct Watch<'config> {
-    config: &'config TakeHeapConfig,
-    at_full: u64,
-    heap: Option<RunningHeap>,
-    started: Instant,
-    /// Full collections at the last poll, and its time, CLOCK_MONOTONIC in ns.
-    seen: u64,
-    polled_ns: u64,
-    /// When the heap was last read through, and how long that took.
-    updated: (Instant, Duration),
-}
-
-impl<'config> Watch<'config> {
-    fn new(config: &'config TakeHeapConfig, at_full: NonZeroU64) -> Self {
-        let now = Instant::now();
-        Self {
-            config,
-            at_full: at_full.get(),
-            heap: None,
-            started: now,
-            seen: 0,
-            polled_ns: monotonic_ns(),
-            updated: (now, Duration::ZERO),
-        }
-    }
-
-    /// The heap, and a note on how late it was taken, once the collection has been.
-    fn poll(&mut self, pid: u32) -> Result<Option<(HeapGraph, String)>, HeapError> {
-        let Some(heap) = &mut self.heap else {
-            self.search(pid)?;
-            return Ok(None);
-        };
-        let Some(count) = heap.full_collections() else {
-            // It executes another program, or ends.
-            self.heap = None;
-            return Ok(None);
-        };
-        if count >= self.at_full {
-            let graph = heap.take()?;
-            let late = units::duration(graph.header.at_ns.saturating_sub(self.polled_ns));
-            let note = format!("taken after full collection {count}, at most {late} after its end");
-            return Ok(Some((graph, note)));
-        }
-        self.polled_ns = monotonic_ns();
-        let (updated, took) = self.updated;
-        if count > self.seen || updated.elapsed() > took * UPDATE_SHARE {
-            let start = Instant::now();
-            heap.update()?;
-            self.updated = (Instant::now(), start.elapsed());
-        }
-        self.seen = count;
-        Ok(None)
-    }
-
-    /// Looks for an interpreter, which a process has some time after its start.
-    fn search(&mut self, pid: u32) -> Result<(), HeapError> {
-        match RunningHeap::open(pid, options(self.config)) {
-            Ok(heap) => {
-                self.heap = Some(heap);
-                Ok(())
-            }
-            Err(error @ (HeapError::FreeThreaded { .. } | HeapError::Traced { .. })) => Err(error),
-            Err(error @ HeapError::Forbidden { .. }) if self.started.elapsed() > PATIENCE => {
-                Err(error)
-            }
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// The command has ended before its heap was taken.
-    fn report_end(&self) {
-        let seen = units::counted(self.seen, "full collection");
-        tracing::error!(
-            "no heap was taken: the command ended after {seen} (--at-full {}); a heap is taken of the \
-             command's own process only, not of its children",
-            self.at_full
-        );
-    }
 }

@@ -46,8 +46,6 @@ use nix::sys::epoll::EpollCreateFlags;
 use nix::sys::epoll::EpollEvent;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::epoll::EpollTimeout;
-use nix::unistd::Gid;
-use nix::unistd::Uid;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -122,12 +120,7 @@ impl InProcessSource {
         injection: &InjectionPlan,
     ) -> anyhow::Result<Self> {
         let options = &injection.options;
-        let is_other = invoker.escalated_by().is_some() && !as_root;
-        let (uid, gid) = match is_other {
-            true => (invoker.uid, invoker.gid),
-            false => (Uid::effective().as_raw(), Gid::effective().as_raw()),
-        };
-        let owner = FolderOwner { uid, gid };
+        let owner = FolderOwner::of_command(invoker, as_root);
         let folder = InjectFolder::make(&folder::places(owner), owner)?;
         let listener = RingListener::bind(&folder.socket())
             .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
@@ -233,7 +226,7 @@ impl InProcessSource {
             pid,
             uid,
         } = offered;
-        if pid == 0 || ![self.owner.uid, 0].contains(&uid) {
+        if !self.owner.accepts(pid, uid) {
             let text = format!(
                 "a ring from a process of user {uid} was refused: that is not the command's user"
             );
@@ -374,7 +367,7 @@ impl Source for InProcessSource {
             trace.output.write(&Record::ProcessExit(exit));
         }
         if self.lacks_python {
-            self.warn(0, NO_PYTHON.to_owned(), trace);
+            self.warn(0, format!("no CPython was recorded: {UNREACHED}"), trace);
         } else if let Some(function) = &self.step_function
             && !self.stats.function_is_settled
         {
@@ -399,9 +392,10 @@ const TOO_MANY_FILES: &str = "gctrace has reached its limit of open files: new p
 const SECOND_RING: &str =
     "a second ring was refused: a process creates another one only after exec or fork";
 
-const NO_PYTHON: &str = "no CPython was recorded: the command runs none, or one that the \
-    library is not loaded into (statically linked, set-user-id, built for musl, started with an environment of \
-    its own) or that cannot reach gctrace's private folder (a sandbox or chroot with a /dev/shm or /tmp of its own)";
+/// Why the library may be in no CPython of a command.
+pub(crate) const UNREACHED: &str = "the command runs none, or one that the library is not loaded into \
+    (statically linked, set-user-id, built for musl, started with an environment of its own) or that \
+    cannot reach gctrace's private folder (a sandbox or chroot with a /dev/shm or /tmp of its own)";
 
 const NO_CUDA: &str = "no GPU times were recorded: no program initialized CUDA, so that CUPTI was not loaded \
     (--cuda off disables this)";

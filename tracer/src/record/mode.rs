@@ -127,12 +127,17 @@ pub(crate) fn decide(
     let facts = ModeFacts::gather(config, launch);
     let mut decision = choose(config, &facts)?;
     if let Some(injection) = &mut decision.injection {
-        let status = std::fs::read("/proc/self/status").ok();
-        let filters = status.and_then(|status| gctrace_ring::seccomp_filters(&status));
-        // If that fails, programs are assumed to be confined like gctrace.
-        injection.options.filters = filters.unwrap_or(u32::MAX);
+        injection.options.filters = own_filters();
     }
     Ok(decision)
+}
+
+/// The seccomp filters that apply to gctrace, for the library's options. If they are unknown,
+/// programs are assumed to be confined like gctrace.
+pub(crate) fn own_filters() -> u32 {
+    let status = std::fs::read("/proc/self/status").ok();
+    let filters = status.and_then(|status| gctrace_ring::seccomp_filters(&status));
+    filters.unwrap_or(u32::MAX)
 }
 
 impl ModeFacts {

@@ -240,10 +240,21 @@ fn advice(report: &Report) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
-    let loss = |(_, advice): &(usize, &Advice)| advice.saves_at_least_ns.is_some_and(|ns| ns < 0);
-    if shown().any(loss) {
-        lines.push(format!(
-            "{INDENT}Below 0 is a loss: gctrace tune -- COMMAND measures which it is."
+    let is_loss = |advice: &Advice| advice.saves_at_least_ns.is_some_and(|ns| ns < 0);
+    let losses: Vec<&Advice> = shown()
+        .map(|(_, advice)| *advice)
+        .filter(|advice| is_loss(advice))
+        .collect();
+    if !losses.is_empty() {
+        // What no setting changes is measured after the change.
+        let measured = match losses.into_iter().all(is_applicable) {
+            true => "gctrace tune -- COMMAND measures which it is.",
+            false => "make the change, then gctrace compare measures which it is.",
+        };
+        lines.extend(wrap(
+            &format!("Below 0 is a loss: {measured}"),
+            INDENT,
+            INDENT,
         ));
     }
     if let Some(rest) = not_worth_it(report) {
@@ -384,6 +395,9 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
         lines.push(format!(
             "Try it:           gctrace apply --from {traces} -- COMMAND"
         ));
+    }
+    let breaks_cycles = |advice: &Advice| advice.id == AdviceId::BreakCycles;
+    if applicable || report.advice.iter().any(breaks_cycles) {
         lines.push(format!(
             "Did it help:      gctrace compare {traces} -- COMMAND"
         ));

@@ -22,6 +22,7 @@ use gctrace_analysis::report::Level;
 use gctrace_analysis::report::PerStep;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
+use std::collections::BTreeSet;
 
 /// Kinds and cycles shown; the others are in the JSON.
 const KINDS_SHOWN: usize = 10;
@@ -145,6 +146,20 @@ fn kinds(garbage: &GarbageReport) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
+    for kind in garbage.kinds.iter().take(KINDS_SHOWN) {
+        if let Some(births) = &kind.births {
+            let sentence = format!("{} {}", kind.type_name, cycles::births(births));
+            lines.extend(wrap(&sentence, INDENT, "      "));
+        }
+    }
+    let shown = garbage.kinds.iter().take(KINDS_SHOWN);
+    let explained: BTreeSet<String> = shown
+        .filter_map(|kind| cycles::explanation(&kind.type_name))
+        .collect();
+    if !explained.is_empty() {
+        let sentences: Vec<String> = explained.into_iter().collect();
+        lines.extend(paragraph(&sentences.join(" ")));
+    }
     if rate_basis(garbage) != Basis::Measured {
         lines.extend(paragraph(&format!(
             "Figures {} are inferred: they assume that the other collections of a generation freed \
@@ -277,13 +292,17 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         None => " Which cycles: record with --garbage cycles.",
         Some(_) => "",
     };
-    // A cell says nothing about the program: the functions beside it do.
-    let lines = match kind.file {
-        Some(_) => String::new(),
-        None => functions(garbage),
+    // A type may say nothing about the program, as cell: where it was born, or the functions beside
+    // it, do.
+    let lines = match (&kind.file, &kind.births) {
+        (Some(_), _) => String::new(),
+        (None, Some(births)) => format!(", {}", cycles::births(births)),
+        (None, None) => functions(garbage),
     };
+    let explanation = cycles::explanation(&kind.type_name)
+        .map_or(String::new(), |sentence| format!(" {sentence}"));
     Some(format!(
-        "What it frees: {} objects {}, {} of them {}{}{lines}.{suggestion}",
+        "What it frees: {} objects {}, {} of them {}{}{lines}.{explanation}{suggestion}",
         cycles::figure(all),
         rate_head(garbage),
         cycles::figure(of(kind)?),

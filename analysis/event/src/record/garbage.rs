@@ -25,13 +25,15 @@ pub struct ObjectKind {
     /// `torch.Tensor`, `__main__.Trainer`. [`ObjectKind::UNREADABLE`] if it could not be read.
     pub type_name: String,
     /// Of functions, frames, generators, coroutines, tracebacks, code objects and classes, of cells
-    /// with one of them, and of bound methods: its qualified name (before CPython 3.11 the name).
+    /// with one of them, and of bound methods: its qualified name (before CPython 3.11 the name). In a
+    /// [`BirthCount`] the function that allocated the objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// `co_filename` of that code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Its first line; of frames, generators, coroutines and tracebacks the line being executed.
+    /// Its first line; of frames, generators, coroutines and tracebacks the line being executed, of
+    /// births that of the allocation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
@@ -52,6 +54,15 @@ pub struct KindCount {
     /// layout is known; not what they refer to. `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+}
+
+/// Objects in the garbage of one collection whose allocation was sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+pub struct BirthCount {
+    /// Their type, with the function, file and line that allocated them.
+    pub kind: KindId,
+    /// Number of sampled objects.
+    pub samples: u64,
 }
 
 /// The objects that one collection found unreachable, each once. Every such record covers all
@@ -82,6 +93,10 @@ pub struct Garbage {
     /// examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<Vec<CycleCount>>,
+    /// Where instances were born, of those whose allocation was sampled (`--alloc`, in-process), most
+    /// samples first. They are among `kinds`, there without a line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub births: Vec<BirthCount>,
     /// Time that examining it took, in ns, which is part of the pause; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_ns: Option<u64>,

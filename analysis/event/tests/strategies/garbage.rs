@@ -2,6 +2,7 @@
 
 use super::count;
 use super::time;
+use gctrace_event::BirthCount;
 use gctrace_event::CycleCount;
 use gctrace_event::CycleEdge;
 use gctrace_event::CycleSignature;
@@ -63,7 +64,12 @@ prop_compose! {
         (objects, cost_ns) in (any::<u64>(), count()),
         kinds in vec(kind_count(), 0..4),
         cycles in of(vec(cycle_count(), 0..4)),
+        births in vec(any::<(u32, u64)>(), 0..4),
     ) -> Record {
-        Record::Garbage(Garbage { pid, tid, at_ns, interpreter, objects, kinds, cycles, cost_ns })
+        let birth = |(kind, samples)| BirthCount { kind, samples };
+        let births = births.into_iter().map(birth).collect();
+        Record::Garbage(Garbage {
+            pid, tid, at_ns, interpreter, objects, kinds, cycles, births, cost_ns,
+        })
     }
 }

@@ -10,13 +10,17 @@ use crate::accumulate::sum;
 use crate::accumulate::tally::rate;
 use crate::accumulate::tally::ratio;
 use crate::gpu::timeline::StepSpan;
+use crate::paths;
 use crate::remedy::cycles;
 use crate::report::Basis;
+use crate::report::BirthLine;
+use crate::report::BirthLines;
 use crate::report::GarbageCycle;
 use crate::report::GarbageEdge;
 use crate::report::GarbageEstimate;
 use crate::report::GarbageKind;
 use crate::report::GarbageReport;
+use crate::report::Location;
 use crate::report::MainCycles;
 use crate::report::PerStep;
 use crate::report::Worded;
@@ -54,11 +58,13 @@ impl GarbageSums {
             },
             observed_ns,
             ticks: StepTicks::of(&self.garbage, steps),
+            born: self.born(),
         };
         let kinds: Vec<GarbageKind> = self
             .kinds
             .ranked()
             .into_iter()
+            .filter(|(_, sums)| sums.objects.total() > 0)
             .take(KINDS_REPORTED)
             .map(|(kind, sums)| view.kind(kind, sums))
             .collect();
@@ -91,6 +97,23 @@ impl GarbageSums {
             verdict: verdict.map(Worded::from),
         })
     }
+
+    /// By type, the lines that sampled objects were born at.
+    fn born(&self) -> Vec<(&str, BirthLine)> {
+        let rows = self.kinds.ranked().into_iter();
+        let born = rows.filter(|(_, sums)| sums.births > 0);
+        let line = |(born, sums): &(ObjectKind, KindSums)| BirthLine {
+            location: Location {
+                library: paths::is_library(born.file.as_deref().unwrap_or_default()),
+                file: born.file.clone().unwrap_or_default(),
+                function: born.function.clone().unwrap_or_default(),
+                line: born.line,
+            },
+            samples: sums.births,
+        };
+        born.map(|row| (row.0.type_name.as_str(), line(row)))
+            .collect()
+    }
 }
 
 /// What the rows of a report share.
@@ -99,6 +122,8 @@ struct ReportView<'a> {
     basis: Basis,
     observed_ns: u64,
     ticks: Option<StepTicks>,
+    /// Lines by type.
+    born: Vec<(&'a str, BirthLine)>,
 }
 
 impl ReportView<'_> {
@@ -110,12 +135,22 @@ impl ReportView<'_> {
             function: kind.function.clone(),
             file: kind.file.clone(),
             line: kind.line,
+            births: self.births(kind),
             objects,
             bytes: sums.bytes,
             ratio: ratio(objects, self.sums.objects).unwrap_or(0.0).min(1.0),
             estimate,
             per_step: self.per_step(&sums.objects, estimate),
         }
+    }
+
+    /// Where objects of a type without code were born.
+    fn births(&self, kind: &ObjectKind) -> Option<BirthLines> {
+        let is_own = |(type_name, _): &&(&str, BirthLine)| {
+            kind.function.is_none() && *type_name == kind.type_name
+        };
+        let own = self.born.iter().filter(is_own);
+        BirthLines::of(own.map(|(_, line)| line.clone()))
     }
 
     fn cycle(&self, edges: &[GarbageEdge], sums: &CycleSums) -> GarbageCycle {

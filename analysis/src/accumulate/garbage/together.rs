@@ -49,6 +49,10 @@ fn merge(sum: &mut GarbageReport, other: GarbageReport) {
                 add_to(&mut own.objects, kind.objects);
                 own.bytes = known(own.bytes, kind.bytes);
                 own.estimate = estimates(own.estimate, kind.estimate);
+                own.births = match (own.births.take(), kind.births) {
+                    (Some(one), Some(other)) => Some(one.and(other)),
+                    (one, other) => one.or(other),
+                };
             }
             None => sum.kinds.push(kind),
         }

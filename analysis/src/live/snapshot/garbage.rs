@@ -1,5 +1,6 @@
 //! Figures of what the collector frees, and of how the heap grows.
 
+use crate::report::BirthLines;
 use crate::report::CycleShape;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -62,6 +63,10 @@ pub struct KindFigures {
     /// absent if it cannot be estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
+    /// Where those of a type without code were born; absent if the allocation of none of them was
+    /// sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub births: Option<BirthLines>,
 }
 
 /// Cycles of one signature in the examined garbage.

@@ -145,6 +145,8 @@ pub(crate) const BUILT_IN: &[(&str, &[(u64, &str)])] = &[
 pub(crate) const BORROWED: &[(&str, u8, &[u64])] = &[
     // Links of the list, the first of which is the cache itself (Modules/_functoolsmodule.c).
     ("functools._lru_cache_wrapper", 8, &[16, 24]),
+    // The thread's dict of a `threading.local` (Modules/_threadmodule.c).
+    ("_thread._localdummy", 8, &[16]),
     // The placeholder belongs to the module.
     ("functools.partial", 14, &[56]),
 ];

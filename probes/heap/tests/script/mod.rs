@@ -1,6 +1,10 @@
 //! A script that runs while its heap is taken.
 
-#![expect(dead_code, reason = "each test program uses a part")]
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    reason = "each test program uses a part"
+)]
 
 use gctrace_analysis::heap::HeapGraph;
 use gctrace_heap::HeapOptions;
@@ -45,8 +49,15 @@ impl Script {
         Self { child, output }
     }
 
+    /// The interpreter's process: in a container the only child of its wrapper.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        let own = self.child.id();
+        let name = std::fs::read_to_string(format!("/proc/{own}/comm"));
+        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+        match (name.as_deref(), children) {
+            (Ok("unshare\n"), Ok(children)) => children.trim().parse().unwrap(),
+            _ => own,
+        }
     }
 
     /// A line of text.
@@ -67,9 +78,9 @@ impl Script {
     }
 }
 
-/// All interpreters with the GIL.
+/// All interpreters with the GIL, one in a container among them.
 pub(crate) fn with_gil(test: &str) -> Vec<Python> {
-    let all = interpreters::interpreters(test).into_iter();
+    let all = interpreters::with_containers(test).into_iter();
     all.filter(|python| !python.is("free-threaded")).collect()
 }
 

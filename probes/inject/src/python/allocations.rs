@@ -10,6 +10,8 @@
 
 use super::api::MemAllocator;
 use super::api::PythonApi;
+use super::garbage::allocated;
+use super::garbage::freed;
 use crate::process_ring;
 use crate::process_ring::now_ns;
 use crate::process_ring::ring;
@@ -24,8 +26,10 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
-/// `PYMEM_DOMAIN_MEM`, `PYMEM_DOMAIN_OBJ`.
-const DOMAINS: [i32; 2] = [1, 2];
+/// `PYMEM_DOMAIN_MEM`.
+const MEMORY: i32 = 1;
+/// `PYMEM_DOMAIN_OBJ`.
+const OBJECTS: i32 = 2;
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
@@ -63,24 +67,32 @@ pub(super) fn install(api: &'static PythonApi) {
 fn wrap(api: &PythonApi) -> Option<()> {
     let (get, set) = (api.PyMem_GetAllocator?, api.PyMem_SetAllocator?);
     process_ring::count_allocations();
-    for domain in DOMAINS {
+    for domain in [MEMORY, OBJECTS] {
         let mut before = MaybeUninit::<MemAllocator>::uninit();
         // SAFETY: the domains exist since 3.5, and their allocators are always set; the previous
         // ones live on in memory that is never freed.
         unsafe {
             get(domain, before.as_mut_ptr());
             let before = Box::leak(Box::new(before.assume_init()));
-            let wrapper = MemAllocator {
-                context: std::ptr::from_mut(before).cast(),
-                malloc,
-                calloc,
-                realloc,
-                free,
+            let context = std::ptr::from_mut(before).cast();
+            let wrapper = match domain {
+                OBJECTS => wrapper::<OBJECTS>(context),
+                _ => wrapper::<MEMORY>(context),
             };
             set(domain, &raw const wrapper);
         }
     }
     Some(())
+}
+
+fn wrapper<const DOMAIN: i32>(context: *mut c_void) -> MemAllocator {
+    MemAllocator {
+        context,
+        malloc: malloc::<DOMAIN>,
+        calloc: calloc::<DOMAIN>,
+        realloc: realloc::<DOMAIN>,
+        free: free::<DOMAIN>,
+    }
 }
 
 /// Counts in the ring; a forked child's is created when it first allocates. `alone`: as in
@@ -101,6 +113,15 @@ fn count(memory: *mut c_void, size: usize) {
     }
 }
 
+/// Counts a block that is not an older one, moved.
+#[inline]
+fn count_new<const DOMAIN: i32>(memory: *mut c_void, size: usize) {
+    count(memory, size);
+    if DOMAIN == OBJECTS && !memory.is_null() {
+        allocated(memory);
+    }
+}
+
 #[inline]
 fn count_free() {
     count_in_ring(RingProducer::count_free);
@@ -116,28 +137,39 @@ unsafe fn before(context: *mut c_void) -> &'static MemAllocator {
     unsafe { &*context.cast::<MemAllocator>() }
 }
 
-unsafe extern "C" fn malloc(context: *mut c_void, size: usize) -> *mut c_void {
+unsafe extern "C" fn malloc<const DOMAIN: i32>(context: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: called by CPython with our context; passed on as it came.
     let memory = unsafe {
         let before = before(context);
         (before.malloc)(before.context, size)
     };
-    count(memory, size);
+    count_new::<DOMAIN>(memory, size);
     memory
 }
 
-unsafe extern "C" fn calloc(context: *mut c_void, number: usize, size: usize) -> *mut c_void {
+unsafe extern "C" fn calloc<const DOMAIN: i32>(
+    context: *mut c_void,
+    number: usize,
+    size: usize,
+) -> *mut c_void {
     // SAFETY: as for malloc.
     let memory = unsafe {
         let before = before(context);
         (before.calloc)(before.context, number, size)
     };
     // The product of a block that exists fits.
-    count(memory, number.wrapping_mul(size));
+    count_new::<DOMAIN>(memory, number.wrapping_mul(size));
     memory
 }
 
-unsafe extern "C" fn realloc(context: *mut c_void, old: *mut c_void, size: usize) -> *mut c_void {
+unsafe extern "C" fn realloc<const DOMAIN: i32>(
+    context: *mut c_void,
+    old: *mut c_void,
+    size: usize,
+) -> *mut c_void {
+    if DOMAIN == OBJECTS {
+        freed(old);
+    }
     // SAFETY: as for malloc.
     let memory = unsafe {
         let before = before(context);
@@ -150,7 +182,10 @@ unsafe extern "C" fn realloc(context: *mut c_void, old: *mut c_void, size: usize
     memory
 }
 
-unsafe extern "C" fn free(context: *mut c_void, memory: *mut c_void) {
+unsafe extern "C" fn free<const DOMAIN: i32>(context: *mut c_void, memory: *mut c_void) {
+    if DOMAIN == OBJECTS {
+        freed(memory);
+    }
     // SAFETY: as for malloc.
     unsafe {
         let before = before(context);

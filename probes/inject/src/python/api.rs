@@ -129,6 +129,9 @@ functions! {
         fn PyFrame_GetBack(Object) -> Object;
         // 3.8
         fn _PyInterpreterState_Get() -> *mut c_void;
+        // Up to 3.12, and from 3.13 on.
+        fn _PyThreadState_UncheckedGet() -> *mut c_void;
+        fn PyThreadState_GetUnchecked() -> *mut c_void;
         // 3.11
         fn PyFrame_GetLasti(Object) -> c_int;
         // 3.12
@@ -136,6 +139,9 @@ functions! {
         // All versions.
         fn PyThreadState_Get() -> *mut c_void;
         fn PyCode_Addr2Line(Object, c_int) -> c_int;
+        fn PyGILState_Check() -> c_int;
+        fn PyType_GenericAlloc(Object, isize) -> Object;
+        fn PyObject_GC_Del(*mut c_void);
         fn PyMem_GetAllocator(c_int, *mut MemAllocator);
         fn PyMem_SetAllocator(c_int, *const MemAllocator);
         fn PyObject_GC_Track(Object);
@@ -239,6 +245,17 @@ impl PythonApi {
             Some(get) => unsafe { get() },
             None => NULL,
         }
+    }
+
+    /// The address of the interpreter whose lock the calling thread holds; `None` if it holds none.
+    pub(crate) fn running_interpreter(&self) -> Option<usize> {
+        let state = self
+            .PyThreadState_GetUnchecked
+            .or(self._PyThreadState_UncheckedGet)?;
+        let has_lock = self.PyGILState_Check?;
+        // SAFETY: both may be called at any time by any thread.
+        let is_running = unsafe { !state().is_null() && has_lock() != 0 };
+        is_running.then(|| self.interpreter().addr())
     }
 
     /// Its id.

@@ -42,7 +42,7 @@ const LONG: u64 = 50_000;
 /// The oldest generation: its collections are rare, and settings are read then as well. They are
 /// read when a collection starts, which resets `gc.get_count()` to 0 afterwards: so the objects
 /// created for it do not appear in the program's count.
-const OLDEST: u8 = 2;
+pub(super) const OLDEST: u8 = 2;
 
 /// `callback(phase, info)`.
 unsafe extern "C" fn callback(capsule: Object, arguments: *const Object, count: isize) -> Object {
@@ -120,6 +120,10 @@ impl HookedInterpreter {
                     uncollectable: value(self.keys.uncollectable).unwrap_or(0).cast_unsigned(),
                     frame: 0,
                     at_exit: state.live.is_none(),
+                    oldest_objects: match (generation, self.heap_size) {
+                        (OLDEST, Some(size)) => size.read(),
+                        _ => 0,
+                    },
                 };
                 self.ended(&mut state, ring, pause);
             }

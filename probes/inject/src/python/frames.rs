@@ -59,9 +59,9 @@ impl CodeNames {
         }
     }
 
-    /// Text numbers of a code object's function and file, by `number`. The lock must be held, the code
+    /// What `number` returns for a code object's function and file. The lock must be held, the code
     /// object alive.
-    pub(crate) fn of(&self, code: Object, number: impl Fn(&str) -> TextId) -> (TextId, TextId) {
+    pub(crate) fn of<T>(&self, code: Object, number: impl Fn(&str) -> T) -> (T, T) {
         let text = |name: Option<&OwnedRef>| {
             // SAFETY: as the caller promises. Code objects have no Python code of their own.
             let text = name.and_then(|name| unsafe {
@@ -109,7 +109,7 @@ impl FrameCache {
     /// lock must be held.
     pub(crate) fn innermost(&mut self, api: &'static PythonApi, ring: &ProcessRing) -> u32 {
         self.belong_to(ring);
-        let Some(frame) = self.running(api) else {
+        let Some(frame) = running(api, self.layout) else {
             return 0;
         };
         let Some(code) = frame.code(api) else {
@@ -135,7 +135,7 @@ impl FrameCache {
     pub(crate) fn stack(&mut self, api: &'static PythonApi, ring: &ProcessRing, depth: u32) -> u32 {
         self.belong_to(ring);
         let mut inner_first = Vec::new();
-        let mut next = self.running(api);
+        let mut next = running(api, self.layout);
         let mut outermost = 0;
         while let Some(frame) = next.take() {
             if inner_first.len() as u32 >= depth.min(DEEPEST) {
@@ -156,17 +156,6 @@ impl FrameCache {
                 let (function, file) = self.names(api, ring, &code);
                 ring.frame(parent, function, file, line)
             })
-    }
-
-    /// The innermost frame of this thread.
-    fn running(&self, api: &'static PythonApi) -> Option<ThreadFrame> {
-        if let Some(layout) = self.layout {
-            return layout.innermost(api).map(ThreadFrame::Raw);
-        }
-        // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
-        let frame = unsafe { (api.PyEval_GetFrame)() };
-        // SAFETY: as above.
-        (!frame.is_null()).then(|| ThreadFrame::Object(unsafe { OwnedRef::share(api, frame) }))
     }
 
     /// Numbers belong to one ring: a forked child has another.
@@ -199,6 +188,64 @@ impl FrameCache {
         };
         self.codes[place] = Some(kept);
         (function, file)
+    }
+}
+
+/// The innermost frame of this thread.
+fn running(
+    api: &'static PythonApi,
+    layout: Option<&'static RawFrameLayout>,
+) -> Option<ThreadFrame> {
+    if let Some(layout) = layout {
+        return layout.innermost(api).map(ThreadFrame::Raw);
+    }
+    // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
+    let frame = unsafe { (api.PyEval_GetFrame)() };
+    // SAFETY: as above.
+    (!frame.is_null()).then(|| ThreadFrame::Object(unsafe { OwnedRef::share(api, frame) }))
+}
+
+/// Where a thread executes, read without allocating anything: frames are read raw, or are objects
+/// already (before 3.11). The lock must be held.
+pub(crate) struct RunningLine {
+    code: OwnedRef,
+    /// Last instruction of a raw frame, otherwise the line.
+    at: i32,
+}
+
+impl RunningLine {
+    /// That of the calling thread.
+    pub(crate) fn innermost(
+        api: &'static PythonApi,
+        layout: Option<&'static RawFrameLayout>,
+    ) -> Option<Self> {
+        let frame = running(api, layout)?;
+        let at = match &frame {
+            ThreadFrame::Raw(frame) => frame.last_instruction(),
+            // SAFETY: the lock is held, the frame alive.
+            ThreadFrame::Object(frame) => unsafe { (api.PyFrame_GetLineNumber)(frame.object()) },
+        };
+        let code = frame.code(api)?;
+        Some(Self { code, at })
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.code.object(), self.at) == (other.code.object(), other.at)
+    }
+
+    pub(crate) fn code(&self) -> Object {
+        self.code.object()
+    }
+
+    /// The line; 0 if the code has none. `layout`: as above.
+    pub(crate) fn line(&self, api: &PythonApi, layout: Option<&'static RawFrameLayout>) -> u32 {
+        let line = match (layout, api.PyCode_Addr2Line) {
+            // SAFETY: the lock is held, the code alive.
+            (Some(_), Some(line)) => unsafe { line(self.code.object(), self.at) },
+            (Some(_), None) => 0,
+            (None, _) => self.at,
+        };
+        u32::try_from(line).unwrap_or(0)
     }
 }
 

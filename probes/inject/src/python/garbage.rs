@@ -6,10 +6,12 @@
 //!
 //! - `sentinel`: our way into a collection;
 //! - `layout`: the collector's list, objects and types in memory;
+//! - `births`: the lines at which instances were allocated;
 //! - `kinds`: types, code and lines; `bytes`: sizes; `tally`: the counts of one collection;
 //! - `cycles`: what refers to what; `graph`: its components; `references`: names of references;
 //! - `budget`: which collections.
 
+mod births;
 mod budget;
 mod bytes;
 mod cycles;
@@ -38,6 +40,10 @@ use crate::process_ring::ring;
 use crate::process_ring::tid;
 use crate::recording::expected;
 use crate::recording::guarded;
+pub(super) use births::allocated;
+pub(super) use births::freed;
+
+use births::InstanceTypes;
 use budget::Budget;
 use cycles::CycleReader;
 use gctrace_ring::GarbageDetail;
@@ -120,17 +126,33 @@ impl GarbageExaminer {
         let callback = callable(interpreter, &FOUND, None).ok_or(unknown)?;
         let get_debug = OwnedRef::import(api, c"gc").and_then(|gc| gc.attribute(c"get_debug"));
         let raw = RawFrameLayout::verified(api);
+        // Others' allocations are not sampled.
+        let samples = options.allocations && interpreter.id == 0;
+        let instances = samples
+            .then(|| InstanceTypes::new(api).filter(|_| births::begin(api, raw).is_some()))
+            .flatten();
         let cycles = (options.garbage == GarbageDetail::Cycles)
             .then(|| CycleReader::new(ReferenceNames::new(api, raw)));
         Ok(Self {
             sentinel: Sentinel::new(api, callback).ok_or(unknown)?,
             get_debug: get_debug.ok_or(unknown)?,
             budget: Budget::new(options.garbage_budget_ppm),
-            reader: KindReader::new(api, raw).ok_or(unknown)?,
+            reader: KindReader::new(api, raw, instances).ok_or(unknown)?,
             tally: Tally::new(),
             cycles,
             gave_up: false,
         })
+    }
+
+    /// Gives fresh births their lines.
+    fn settle_births(&mut self) {
+        if self.reader.finds_births() {
+            let start_ns = now_ns();
+            if births::settle() {
+                let cost_ns = now_ns().saturating_sub(start_ns);
+                self.budget.spend(cost_ns, process_cpu_ns);
+            }
+        }
     }
 
     /// Whether the collector prints or keeps what it finds (`gc.set_debug`): then the sentinel
@@ -166,6 +188,8 @@ impl GarbageExaminer {
         }?;
         // SAFETY: as above.
         let numbers = unsafe { self.tally.numbers(&mut self.reader, ring) };
+        // SAFETY: as above.
+        let births = unsafe { self.tally.births(&mut self.reader, ring) };
         let counts = self.tally.by_kind(&numbers);
         let (tally, budget) = (&self.tally, &mut self.budget);
         let cycles = cycles.and_then(|cycles| {
@@ -193,6 +217,7 @@ impl GarbageExaminer {
                 garbage,
                 &counts,
                 cycles.as_deref().unwrap_or_default(),
+                &births,
             );
         }
         self.budget
@@ -207,6 +232,7 @@ fn push(
     garbage: RingGarbage,
     counts: &[RingKindCount],
     cycles: &[RingCycleCount],
+    births: &[(u32, u32)],
 ) {
     if !ring.push(&RingRecord::Garbage(garbage)) {
         return;
@@ -218,6 +244,12 @@ fn push(
         }
         let tid = garbage.tid;
         if !ring.push(&RingRecord::GarbageKinds { tid, counts }) {
+            return;
+        }
+    }
+    let tid = garbage.tid;
+    for &(kind, samples) in births {
+        if !ring.push(&RingRecord::GarbageBirth { tid, kind, samples }) {
             return;
         }
     }
@@ -260,6 +292,7 @@ impl GarbageHook {
             && examiner.budget.is_due(is_oldest)
             && !examiner.is_debugging()
         {
+            examiner.settle_births();
             examiner.sentinel.plant(&self.planted);
         }
     }
@@ -310,6 +343,9 @@ impl GarbageHook {
         if let Ok(mut examiner) = self.examiner.try_lock() {
             let last = examiner.take();
             drop(examiner);
+            if is_whole && last.as_ref().is_some_and(|last| last.reader.finds_births()) {
+                births::end();
+            }
             match is_whole {
                 true => drop(last),
                 // Whether the sentinel was taken back the last time is unknown.

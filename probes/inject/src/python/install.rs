@@ -6,6 +6,7 @@ use super::callback;
 use super::frames::FrameCache;
 use super::garbage;
 use super::garbage::GarbageHook;
+use super::heap_size::HeapSize;
 use super::interpreter::CAPSULE;
 use super::interpreter::CallbackKeys;
 use super::interpreter::HookedInterpreter;
@@ -63,6 +64,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             live: Some(live),
         }),
         garbage: GarbageHook::new(),
+        heap_size: HeapSize::find(api, &gc),
     };
     // From now on its capsule owns it.
     let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));

@@ -8,6 +8,7 @@ use super::api::Object;
 use super::api::PythonApi;
 use super::frames::FrameCache;
 use super::garbage::GarbageHook;
+use super::heap_size::HeapSize;
 use super::object::OwnedRef;
 use crate::process_ring::ProcessRing;
 use crate::process_ring::now_ns;
@@ -74,6 +75,8 @@ pub(crate) struct HookedInterpreter {
     pub(crate) keys: CallbackKeys,
     pub(crate) state: Mutex<InterpreterState>,
     pub(crate) garbage: GarbageHook,
+    /// `None`: unknown in this build.
+    pub(crate) heap_size: Option<HeapSize>,
 }
 
 /// Distinguishes our capsules from others'.

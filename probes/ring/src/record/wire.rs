@@ -120,6 +120,7 @@ wire_records! {
         uncollectable: u64,
         interpreter: i64,
         frame: u32,
+        oldest_objects: u32,
     }
     7 = Hook { state: HookState, detail: TextId, at_ns: u64, interpreter: i64, count: u64 }
     8 = Gpu(RingGpuOp) {
@@ -176,4 +177,5 @@ wire_records! {
         held_objects: u64,
         bytes: u64,
     }
+    22 = GarbageBirth { tid: u32, kind: u32, samples: u32 }
 }

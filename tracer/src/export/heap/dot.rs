@@ -40,8 +40,10 @@ pub(super) fn write(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "}}")
 }
 
-/// A string of the DOT language.
+/// A string of the DOT language. Labels may have entities of HTML too, so that a bare `&amp;` would be
+/// drawn as `&`.
 fn quoted(text: &str) -> String {
-    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+    let escaped = text.replace('&', "&amp;");
+    let escaped = escaped.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{}\"", escaped.replace('\n', "\\n"))
 }

@@ -4,6 +4,7 @@
 //! gctrace was killed, at the next start. It contains the socket of a recording, the reports of
 //! `gctrace apply`, and files that the command must find at a path without spaces.
 
+use crate::launch::Invoker;
 use crate::variables::VariableEffect;
 use crate::variables::variable;
 use anyhow::Context as _;
@@ -44,6 +45,23 @@ const MAX_FOLDERS: usize = 1000;
 pub(crate) struct FolderOwner {
     pub uid: u32,
     pub gid: u32,
+}
+
+impl FolderOwner {
+    /// The user that a command runs as.
+    pub(crate) fn of_command(invoker: &Invoker, as_root: bool) -> Self {
+        let is_other = invoker.escalated_by().is_some() && !as_root;
+        let (uid, gid) = match is_other {
+            true => (invoker.uid, invoker.gid),
+            false => (Uid::effective().as_raw(), Gid::effective().as_raw()),
+        };
+        Self { uid, gid }
+    }
+
+    /// Whether a process that connected is accepted: the user's own, or root's.
+    pub(crate) fn accepts(self, pid: u32, uid: u32) -> bool {
+        pid != 0 && [self.uid, 0].contains(&uid)
+    }
 }
 
 /// The private folder; removed when dropped.
@@ -126,7 +144,7 @@ impl InjectFolder {
     }
 
     /// The path to bind the socket to.
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.path.join(SOCKET)
     }
 

@@ -2,6 +2,7 @@
 //! Pure.
 
 use super::texts::RingTexts;
+use gctrace_event::BirthCount;
 use gctrace_event::CycleCount;
 use gctrace_event::CycleEdge;
 use gctrace_event::CycleId;
@@ -178,6 +179,16 @@ impl GarbageRecords {
                 bytes: (count.bytes != RingKindCount::UNKNOWN).then_some(count.bytes),
             });
         open.missing_cycles = open.missing_cycles.saturating_sub(1);
+    }
+
+    /// A line that some of a thread's garbage was born at. They come before its cycles.
+    pub(super) fn birth(&mut self, tid: u32, kind: u32, samples: u32) {
+        if let Some(open) = self.open.get_mut(&tid) {
+            open.garbage.births.push(BirthCount {
+                kind: self.before.saturating_add(kind),
+                samples: samples.into(),
+            });
+        }
     }
 
     /// The garbage of a thread's collection, which ended; `None` if it has none, or not all of it

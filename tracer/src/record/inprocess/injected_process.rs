@@ -17,6 +17,7 @@ use crate::record::frames::FrameTree;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::Interpreter;
+use gctrace_event::Pressure;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use gctrace_event::StepMarker;
@@ -29,6 +30,9 @@ use gctrace_ring::RingRole;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
+
+/// The least time between two records of resident memory, as between intervals of the pressure.
+const MEMORY_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// A process that is recorded in-process.
 pub(super) struct InjectedProcess {
@@ -50,6 +54,8 @@ struct InjectedProcessFacts {
     is_off: bool,
     /// Garbage whose pause is the next one.
     garbage: Option<gctrace_event::Garbage>,
+    /// When its resident memory was last written, in ns.
+    memory_written_ns: u64,
 }
 
 /// The threads of a process, with their ids in both pid namespaces.
@@ -294,6 +300,7 @@ impl InjectedProcessFacts {
             threads: ProcessThreads::default(),
             is_off: false,
             garbage: None,
+            memory_written_ns: 0,
         }
     }
 
@@ -380,10 +387,30 @@ impl InjectedProcessFacts {
         self.is_new = true;
     }
 
+    /// Writes the resident memory, for the trend of the heap: a full collection is next. With probes
+    /// the intervals of the allocation pressure have it.
+    fn write_memory(&mut self, trace: &mut RecordingTrace) {
+        let at_ns = clock::monotonic_ns();
+        if at_ns.saturating_sub(self.memory_written_ns) < MEMORY_INTERVAL_NS {
+            return;
+        }
+        self.memory_written_ns = at_ns;
+        trace.output.write(&Record::Pressure(Pressure {
+            pid: self.process.pid,
+            since_ns: at_ns,
+            at_ns,
+            resident_bytes: process_memory::resident_bytes(self.process.pid),
+            ..Pressure::default()
+        }));
+    }
+
     fn write(&mut self, record: Record, trace: &mut RecordingTrace, stats: &mut InjectedStats) {
         match record {
             Record::Pause(mut pause) => {
                 stats.collections += 1;
+                if stats.describes_processes && pause.oldest_objects.is_some() {
+                    self.write_memory(trace);
+                }
                 pause.tid = self.thread(pause.tid);
                 self.name_thread(pause.tid, trace, stats);
                 // First: readers show the pause without the time of examining it.

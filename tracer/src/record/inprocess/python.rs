@@ -140,6 +140,8 @@ impl PythonRing {
                     collected: Some(pause.collected),
                     uncollectable: Some(pause.uncollectable),
                     stack: self.frames.get(&pause.frame).copied(),
+                    oldest_objects: (pause.oldest_objects > 0)
+                        .then_some(pause.oldest_objects.into()),
                     ..self.pause(&pause)
                 })));
             }
@@ -167,6 +169,7 @@ impl PythonRing {
                 ring_events.extend(signature.map(RingEvent::Record));
             }
             From::GarbageCycles(count) => self.garbage.cycle(&count),
+            From::GarbageBirth { tid, kind, samples } => self.garbage.birth(tid, kind, samples),
             From::GarbageKinds { tid, counts } => self.garbage.counts(tid, &counts),
             From::StepMark {
                 at_ns,

@@ -160,6 +160,7 @@ impl ProcessKinds {
             interpreter,
             objects: event.objects,
             kinds,
+            births: Vec::new(),
             cycles: None,
             cost_ns: Some(event.cost_ns),
         }));

@@ -6,6 +6,7 @@ use super::report;
 use crate::render::Style;
 use gctrace_analysis::report::AdviceId;
 use gctrace_analysis::report::Report;
+use gctrace_event::Record;
 use test_kit::garbage;
 use test_kit::garbage::ClosuresRun;
 use test_kit::records;
@@ -13,9 +14,13 @@ use test_kit::records::written;
 
 /// A training whose steps leave closures, read from its trace.
 fn of(run: ClosuresRun) -> Report {
+    of_records(run, &garbage::records(run))
+}
+
+fn of_records(run: ClosuresRun, own: &[Record]) -> Report {
     let mut end = records::end("the command ended");
     end.ended_ns = test_kit::reports::START + garbage::end_ms(run) * test_kit::reports::MS;
-    let trace = written(&records::header(), &garbage::records(run), &end);
+    let trace = written(&records::header(), own, &end);
     report(&[("trace.json", String::from_utf8(trace).unwrap())])
 }
 
@@ -36,6 +41,43 @@ fn the_same_cycles_in_every_step() {
     assert!(advice.saves_likely_ns.is_some() && advice.saves_at_least_ns.is_some());
     let code = crate::advice::text(advice, &report);
     insta::assert_snapshot!(section(&report) + "\n\n" + &screen(&report) + "\n" + &code);
+}
+
+#[test]
+fn births_are_labelled_as_sampled() {
+    let run = ClosuresRun {
+        constant: false,
+        ..ClosuresRun::default()
+    };
+    let report = of_records(run, &garbage::with_births(garbage::records(run)));
+    let words: Vec<String> = section(&report)
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    let text = words.join(" ");
+    let born = "torch.Tensor born at model.py:31 in Model.build (246 of 288 sampled) and \
+                model.py:40 in Model.grow (42)";
+    assert!(text.contains(born), "{text}");
+}
+
+#[test]
+fn the_first_screen_names_where_the_most_frequent_kind_was_born() {
+    let run = ClosuresRun {
+        cycles: false,
+        ..ClosuresRun::default()
+    };
+    let mut report = of_records(run, &garbage::with_births(garbage::records(run)));
+    let own = report.processes.iter_mut().map(|own| &mut own.garbage);
+    for garbage in own.chain([&mut report.garbage]).flatten() {
+        garbage.kinds.retain(|kind| kind.births.is_some());
+    }
+    let words: Vec<String> = screen(&report)
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    let text = words.join(" ");
+    let born = "of them torch.Tensor, born at model.py:31 in Model.build (80 of 80 sampled).";
+    assert!(text.contains(born), "{text}");
 }
 
 #[test]
@@ -66,4 +108,24 @@ fn without_garbage_there_is_no_section() {
     assert!(report.garbage.is_none());
     let text = super::text(&report, Style::OF_FILES);
     assert!(!text.contains("What the collector frees"), "{text}");
+}
+
+/// `gctrace tune` measures settings only.
+#[test]
+fn what_no_setting_changes_is_measured_by_comparing() {
+    let mut report = of(ClosuresRun::default());
+    report
+        .advice
+        .retain(|advice| advice.id == AdviceId::BreakCycles);
+    for advice in &mut report.advice {
+        advice.saves_at_least_ns = Some(-1_000_000);
+    }
+    let text = screen(&report);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(
+        words.contains("gctrace compare measures which it is") && words.contains("Did it help:"),
+        "{text}"
+    );
+    assert!(!words.contains("gctrace tune"), "{text}");
 }

@@ -10,6 +10,7 @@ use crate::units::three_digits;
 use gctrace_analysis::PauseTimes;
 use gctrace_analysis::paths;
 use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::BirthLines;
 use gctrace_analysis::report::CycleShape;
 use gctrace_analysis::report::GarbageCycle;
 use gctrace_analysis::report::GarbageEdge;
@@ -147,7 +148,19 @@ pub(crate) fn kind(
     }
 }
 
-/// The same, the function shortened from its start until it fits: `cell …closure (train.py:10)`.
+/// What objects of one of CPython's own types are, in a sentence; `None` if its name says it.
+pub(crate) fn explanation(type_name: &str) -> Option<String> {
+    let what = match type_name {
+        "cell" => "a variable that a function shares with functions in it",
+        "frame" => "a call and its local variables",
+        "getset_descriptor" | "member_descriptor" => "an attribute of a class",
+        "traceback" => "a call that an exception passed through",
+        _ => return None,
+    };
+    Some(format!("A {type_name} is {what}."))
+}
+
+/// The same as `kind`, the function shortened from its start until it fits: `cell …closure (train.py:10)`.
 pub(crate) fn kind_within(of: &GarbageKind, width: usize) -> String {
     let label = |function: Option<&str>| kind(&of.type_name, function, of.file.as_deref(), of.line);
     let whole = label(of.function.as_deref());
@@ -163,6 +176,26 @@ pub(crate) fn kind_within(of: &GarbageKind, width: usize) -> String {
         shown = label(Some(&format!("…{rest}")));
     }
     shown
+}
+
+/// `born at train.py:31 in build (12 of 15 sampled) and train.py:40 in grow (3)`.
+pub(crate) fn births(births: &BirthLines) -> String {
+    format!("born at {}", born(births).join(" and "))
+}
+
+/// The lines with the most samples.
+fn born(births: &BirthLines) -> Vec<String> {
+    let lines = births.lines.iter().take(LINES).enumerate();
+    let line = lines.map(|(index, own)| {
+        let of = match index {
+            0 => format!(" of {} sampled", short_count(births.samples)),
+            _ => String::new(),
+        };
+        let samples = short_count(own.samples);
+        let (place, function) = (place(&own.location), &own.location.function);
+        format!("{place} in {function} ({samples}{of})")
+    });
+    line.collect()
 }
 
 /// A cycle: `cell.cell_contents -> function Trainer.step.<locals>.closure (train.py:10).__closure__
@@ -219,7 +252,11 @@ pub(super) fn code(garbage: &GarbageReport, main: &MainCycles) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut shapes = Vec::new();
     for cycle in main.cycles.iter().filter_map(|index| cycles.get(*index)) {
-        let heading = comment(&path(&cycle.edges));
+        let mut heading = comment(&path(&cycle.edges));
+        for sentence in instances(garbage, cycle) {
+            heading.push('\n');
+            heading.push_str(&comment(&sentence));
+        }
         match shapes.iter().position(|shape| *shape == cycle.shape) {
             Some(at) => {
                 if let Some(part) = parts.get_mut(at) {
@@ -237,6 +274,20 @@ pub(super) fn code(garbage: &GarbageReport, main: &MainCycles) -> String {
         }
     }
     parts.join("\n\n")
+}
+
+/// Where the instances on a cycle were born, as far as that was sampled.
+fn instances(garbage: &GarbageReport, cycle: &GarbageCycle) -> Vec<String> {
+    let is_on_it = |kind: &&GarbageKind| {
+        let mut edges = cycle.edges.iter();
+        edges.any(|edge| edge.function.is_none() && edge.type_name == kind.type_name)
+    };
+    let kinds = garbage.kinds.iter().filter(is_on_it);
+    let lines = kinds.flat_map(|kind| {
+        let lines = kind.births.iter().flat_map(born);
+        lines.map(move |line| format!("{} born at {line}", kind.type_name))
+    });
+    lines.collect()
 }
 
 /// A cycle as a comment, of several lines if it is long.

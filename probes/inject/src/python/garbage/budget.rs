@@ -5,6 +5,8 @@
 //! The distance to the next one is random, k on average: in a program that repeats itself, every k-th
 //! would be the same again and again.
 
+use crate::python::next_random;
+
 /// Largest k: of very frequent collections some are still seen.
 const RAREST: u32 = 1 << 10;
 
@@ -43,17 +45,10 @@ impl Budget {
             return false;
         }
         if self.skipped == 0 {
-            self.skipped = self.next_random() % (2 * self.every - 1);
+            self.random = next_random(self.random);
+            self.skipped = self.random % (2 * self.every - 1);
         }
         true
-    }
-
-    /// Marsaglia's xorshift (Journal of Statistical Software 8, 2003).
-    fn next_random(&mut self) -> u32 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 17;
-        self.random ^= self.random << 5;
-        self.random
     }
 
     /// Whether something that takes that long is within the budget, or too short to be noticed.

@@ -5,6 +5,8 @@
 //! Names are read once per walk, from strings of CPython's own structures; no code of the program
 //! runs.
 
+use super::births::BirthLine;
+use super::births::InstanceTypes;
 use super::bytes::DictTable;
 use super::bytes::Size;
 use super::layout::TypeView;
@@ -72,6 +74,8 @@ pub(super) struct KindReader {
     names: CodeNames,
     raw: Option<&'static RawFrameLayout>,
     table: DictTable,
+    /// `None`: births are not sampled.
+    instances: Option<InstanceTypes>,
     /// Static types live for ever: the texts of their names, in the ring of this number.
     fixed: HashMap<Object, TextId>,
     ring: u32,
@@ -79,9 +83,11 @@ pub(super) struct KindReader {
 }
 
 impl KindReader {
+    /// `instances`: types whose objects are found by their blocks.
     pub(super) fn new(
         api: &'static PythonApi,
         raw: Option<&'static RawFrameLayout>,
+        instances: Option<InstanceTypes>,
     ) -> Option<Self> {
         let series = |name: &str| api.is_series(name);
         let generator = match () {
@@ -115,6 +121,7 @@ impl KindReader {
             names: CodeNames::new(api),
             raw,
             table: DictTable::of(api),
+            instances,
             fixed: HashMap::new(),
             ring: 0,
             text: String::new(),
@@ -141,6 +148,20 @@ impl KindReader {
     /// How to determine the size of objects of this type.
     pub(super) fn size(&self, class: TypeView) -> Size {
         Size::for_type(self.api, self.table, class)
+    }
+
+    /// Whether births are sampled.
+    pub(super) fn finds_births(&self) -> bool {
+        self.instances.is_some()
+    }
+
+    /// From the block of an object of this type to the object; `None` if its birth is unknown, or is
+    /// that of its code.
+    pub(super) fn distance(&self, class: TypeView) -> Option<usize> {
+        let instances = self.instances.as_ref()?;
+        (self.path(class) == CodePath::None)
+            .then(|| instances.distance(class))
+            .flatten()
     }
 
     /// The code that an object belongs to, and the line; null and 0 if there is none.
@@ -287,6 +308,26 @@ impl KindReader {
             (known, _) => known,
         };
         ring.kind((type_name, function, file, line), false)
+    }
+
+    /// The number of the objects of a class that were born at a line; 0 if there is no room.
+    ///
+    /// # Safety
+    /// The lock is held; the class is whole.
+    pub(super) unsafe fn born(
+        &mut self,
+        ring: &ProcessRing,
+        class: Object,
+        line: &BirthLine,
+    ) -> u32 {
+        // SAFETY: as the caller promises.
+        let type_name = self.type_name(ring, unsafe { TypeView::new(class) });
+        let function = ring.text_of_kind(&line.function);
+        let file = ring.text_of_kind(&line.file);
+        if [type_name, function, file].contains(&NO_TEXT) {
+            return 0;
+        }
+        ring.kind((type_name, function, file, line.line), false)
     }
 
     /// Whether an address of a key is a class rather than a code object.

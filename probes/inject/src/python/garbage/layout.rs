@@ -161,9 +161,10 @@ type IsGc = unsafe extern "C" fn(Object) -> c_int;
 #[derive(Clone, Copy)]
 pub(super) struct TypeView(Object);
 
-/// `Py_TPFLAGS_INLINE_VALUES` (3.13), `Py_TPFLAGS_MANAGED_DICT` (3.11), `Py_TPFLAGS_HEAPTYPE`,
-/// `Py_TPFLAGS_HAVE_GC`, and those of subclasses of built-in types.
+/// `Py_TPFLAGS_INLINE_VALUES` (3.13), `Py_TPFLAGS_MANAGED_WEAKREF` (3.12), `Py_TPFLAGS_MANAGED_DICT`
+/// (3.11), `Py_TPFLAGS_HEAPTYPE`, `Py_TPFLAGS_HAVE_GC`, and those of subclasses of built-in types.
 const INLINE_VALUES: usize = 1 << 2;
+const MANAGED_WEAKREF: usize = 1 << 3;
 const MANAGED_DICT: usize = 1 << 4;
 const HEAP: usize = 1 << 9;
 const HAVE_GC: usize = 1 << 14;
@@ -192,6 +193,24 @@ impl TypeView {
         unsafe { CStr::from_ptr(reference(self.0, 24).cast::<c_char>()) }
     }
 
+    /// `tp_dealloc`.
+    pub(super) fn deallocate(self) -> usize {
+        // SAFETY: a type, by the promise of `new`.
+        unsafe { word(self.0, 48) }
+    }
+
+    /// `tp_alloc`.
+    pub(super) fn allocate(self) -> usize {
+        // SAFETY: as above.
+        unsafe { word(self.0, 304) }
+    }
+
+    /// `tp_free`.
+    pub(super) fn free(self) -> usize {
+        // SAFETY: as above.
+        unsafe { word(self.0, 320) }
+    }
+
     /// `tp_basicsize` in bytes; 0 if it is negative.
     pub(super) fn basic_size(self) -> u64 {
         // SAFETY: a type, by the promise of `new`.
@@ -212,6 +231,17 @@ impl TypeView {
     /// Whether it was made at run time, and can be freed.
     pub(super) fn is_heap(self) -> bool {
         self.flags() & HEAP != 0
+    }
+
+    /// Whether the collector knows its instances.
+    pub(super) fn is_collected(self) -> bool {
+        self.flags() & HAVE_GC != 0
+    }
+
+    /// Whether two words are before its instances, for their dicts and weak references (3.11 and
+    /// later).
+    pub(super) fn has_words_before(self) -> bool {
+        self.flags() & (MANAGED_DICT | MANAGED_WEAKREF) != 0
     }
 
     /// Whether its instances are tuples.

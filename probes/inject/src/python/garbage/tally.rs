@@ -1,5 +1,6 @@
 //! Counts the objects of one walk by kind.
 
+use super::births;
 use super::bytes::Size;
 use super::kinds::CodePath;
 use super::kinds::KindReader;
@@ -16,11 +17,16 @@ use std::collections::HashMap;
 /// up to 6,000 of the ring's 16,384 records.
 const MAX_KINDS: usize = 1 << 10;
 
+/// Maximum number of lines of births per collection.
+const MAX_BIRTHS: usize = 1 << 8;
+
 /// Counts of one kind. In the first one of a type, without code, also how its objects are read.
 struct Counted {
     key: ObjectKey,
     path: CodePath,
     size: Size,
+    /// From an object's block to the object, if it can be found by that ([`births`]).
+    distance: Option<usize>,
     objects: u64,
     /// Of those whose sizes differ; `None`: of at least one it is unknown.
     bytes: Option<u64>,
@@ -43,6 +49,8 @@ pub(super) struct Tally {
     places: Box<[u16]>,
     kinds: Vec<Counted>,
     objects: u64,
+    /// Objects whose birth was sampled, by place of the kind and number of the line.
+    births: HashMap<(usize, u32), u32>,
 }
 
 impl Tally {
@@ -51,6 +59,7 @@ impl Tally {
             places: vec![0; 64].into(),
             kinds: Vec::new(),
             objects: 0,
+            births: HashMap::new(),
         }
     }
 
@@ -59,6 +68,7 @@ impl Tally {
         self.kinds.clear();
         self.places.fill(0);
         self.objects = 0;
+        self.births.clear();
     }
 
     /// Number of objects counted.
@@ -83,6 +93,11 @@ impl Tally {
         let at = self.place(plain, |tally| tally.first(reader, class))?;
         let first = &mut self.kinds[at];
         let (path, size) = (first.path, first.size);
+        if let Some(distance) = first.distance
+            && let Some(line) = births::birth(births::block_of(object, distance))
+        {
+            *self.births.entry((at, line)).or_insert(0) += 1;
+        }
         if let (CodePath::None, Size::Fixed(_)) = (path, size) {
             first.objects += 1;
             return Some(at);
@@ -97,6 +112,7 @@ impl Tally {
                 key,
                 path,
                 size,
+                distance: None,
                 objects: 0,
                 bytes: Some(0),
             })?
@@ -130,6 +146,7 @@ impl Tally {
             key,
             path: reader.path(class),
             size: reader.size(class),
+            distance: reader.distance(class),
             objects: 0,
             bytes: Some(0),
         }
@@ -192,6 +209,28 @@ impl Tally {
             _ => unsafe { reader.kind(ring, counted.key) },
         };
         self.kinds.iter().map(number).collect()
+    }
+
+    /// The lines at which sampled objects were born, as kinds with numbers in a ring, and how many
+    /// were, most first.
+    ///
+    /// # Safety
+    /// As for [`Tally::numbers`].
+    pub(super) unsafe fn births(
+        &self,
+        reader: &mut KindReader,
+        ring: &ProcessRing,
+    ) -> Vec<(u32, u32)> {
+        let number = |(&(place, line), &samples): (&(usize, u32), &u32)| {
+            let (class, line) = (self.kinds.get(place)?.key.class, births::line(line)?);
+            // SAFETY: as the caller promises.
+            let kind = unsafe { reader.born(ring, class, &line) };
+            (kind != 0).then_some((kind, samples))
+        };
+        let mut births: Vec<(u32, u32)> = self.births.iter().filter_map(number).collect();
+        births.sort_unstable_by_key(|(kind, samples)| (std::cmp::Reverse(*samples), *kind));
+        births.truncate(MAX_BIRTHS);
+        births
     }
 
     /// The counts by these numbers, most objects first.

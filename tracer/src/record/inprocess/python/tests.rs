@@ -241,6 +241,11 @@ fn garbage_of_two_threads_precedes_its_pauses() {
     given.extend([
         counts(8, [2, 0]),
         counts(7, [2, 0]),
+        Raw::GarbageBirth {
+            tid: 7,
+            kind: 2,
+            samples: 3,
+        },
         cycles(7)[1],
         cycles(8)[1],
     ]);
@@ -284,6 +289,8 @@ fn garbage_of_two_threads_precedes_its_pauses() {
         .map(|own| (own.kind, own.bytes))
         .collect();
     assert_eq!(kinds, [(12, Some(64)), (11, None), (12, Some(64))]);
+    let births = of_seven.births.iter().map(|own| (own.kind, own.samples));
+    assert_eq!(births.collect::<Vec<_>>(), [(12, 3)]);
     let cycle = of_seven.cycles.as_ref().and_then(|cycles| cycles.first());
     assert_eq!(cycle.map(|own| (own.cycle, own.count)), Some((21, 3)));
 }

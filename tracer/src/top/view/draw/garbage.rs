@@ -44,7 +44,11 @@ pub(super) fn lines(
         )));
         let room = text::rest(width, BEFORE);
         for own in &garbage.kinds {
-            lines.push(row(own.objects, own.per_second, &kind(&own.kind), room));
+            let births = own.births.as_ref().map_or(String::new(), |births| {
+                format!(" {}", cycles::births(births))
+            });
+            let what = format!("{}{births}", kind(&own.kind));
+            lines.push(row(own.objects, own.per_second, &what, room));
         }
         if garbage.cycles.as_ref().is_some_and(|own| !own.is_empty()) {
             let heading = text::cut(" CYCLES      /S  OF", width);

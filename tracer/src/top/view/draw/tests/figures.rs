@@ -326,6 +326,7 @@ pub(super) fn garbage() -> Snapshot {
     let closure = Some("Trainer.step.<locals>.closure");
     let counted = |kind, objects| KindFigures {
         kind,
+        births: None,
         objects,
         per_second: Some(objects as f64 / 60.0),
     };

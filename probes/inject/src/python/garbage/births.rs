@@ -1,0 +1,334 @@
+//! Where instances were born: the Python line of a sample of all allocations of objects, by the
+//! address of the block, until it is freed.
+//!
+//! On where the allocators are wrapped anyway (`--alloc`) and garbage is examined, because what is
+//! freed has to be forgotten. An object is found by its block if CPython allocates and frees all
+//! objects of its type there ([`InstanceTypes`]); memory of types with free lists (list, dict,
+//! tuple, ...) is reused without the allocator, so that an address says nothing about them.
+//!
+//! A fresh sample holds a reference to a code object, until the next collection that is examined;
+//! then only texts remain. Inside an allocation only functions are called that read the
+//! interpreter's state.
+
+use super::layout::TypeView;
+use super::layout::type_of;
+use crate::python::api::Object;
+use crate::python::api::PythonApi;
+use crate::python::frames::CodeNames;
+use crate::python::frames::RunningLine;
+use crate::python::next_random;
+use crate::python::object::OwnedRef;
+use crate::python::raw_frame::RawFrameLayout;
+use crate::recording::guarded;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Mean number of allocations per sample.
+const EVERY: u32 = 256;
+
+/// Blocks remembered: the bitmap takes 4 KiB of the processor's first cache, the slots 512 KiB of
+/// memory at most. A newer sample takes the place of an older one.
+const SLOTS: usize = 1 << 15;
+
+/// Fresh lines; samples of more are dropped.
+const MAX_FRESH: usize = 1 << 9;
+
+/// Lines kept, some hundred bytes each; samples of more are dropped.
+const MAX_LINES: usize = 1 << 12;
+
+/// In [`Slot::line`]: an index of [`Sampler::fresh`], otherwise of [`Sampler::lines`].
+const FRESH: u32 = 1 << 31;
+
+/// A block that was sampled, and the line.
+struct Slot {
+    /// Address of the block; 0: none.
+    block: AtomicUsize,
+    line: AtomicU32,
+}
+
+impl Slot {
+    const fn empty() -> Self {
+        Self {
+            block: AtomicUsize::new(0),
+            line: AtomicU32::new(0),
+        }
+    }
+}
+
+static SLOT: [Slot; SLOTS] = [const { Slot::empty() }; SLOTS];
+
+/// A bit per slot: it has a block.
+static USED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
+
+/// Allocations before the next sample. Threads that count at once lose counts, which is harmless.
+static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
+
+static SAMPLER: OnceLock<Mutex<Sampler>> = OnceLock::new();
+
+/// A line of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BirthLine {
+    pub(super) function: Box<str>,
+    pub(super) file: Box<str>,
+    pub(super) line: u32,
+}
+
+/// Samples the allocations of the main interpreter. Those of others may run at the same time.
+struct Sampler {
+    api: &'static PythonApi,
+    raw: Option<&'static RawFrameLayout>,
+    interpreter: usize,
+    names: CodeNames,
+    random: u32,
+    /// Lines sampled since the last call of [`settle`].
+    fresh: Vec<RunningLine>,
+    /// All slots with a fresh line, each once.
+    fresh_slots: Vec<usize>,
+    lines: Vec<BirthLine>,
+    numbers: HashMap<BirthLine, u32>,
+    /// The interpreter ended.
+    is_over: bool,
+}
+
+// SAFETY: objects are only used with the interpreter's lock held, whatever the thread.
+unsafe impl Send for Sampler {}
+
+#[inline]
+fn slot_of(block: usize) -> usize {
+    /// 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4).
+    const FIBONACCI: u64 = 0x9e37_79b9_7f4a_7c15;
+    // Blocks are aligned to 16 bytes.
+    let mixed = (block as u64 >> 4).wrapping_mul(FIBONACCI);
+    (mixed >> (u64::BITS - SLOTS.ilog2())) as usize
+}
+
+/// Memory for an object, perhaps, was allocated.
+#[inline]
+pub(in crate::python) fn allocated(block: *mut c_void) {
+    match LEFT.load(Relaxed) {
+        0 => sample(block.addr()),
+        left => LEFT.store(left - 1, Relaxed),
+    }
+}
+
+/// Memory is about to be freed.
+#[inline]
+pub(in crate::python) fn freed(block: *mut c_void) {
+    let at = slot_of(block.addr());
+    if USED[at / 64].load(Relaxed) & (1 << (at % 64)) != 0 {
+        forget(at, block.addr());
+    }
+}
+
+#[cold]
+fn forget(at: usize, block: usize) {
+    if SLOT[at].block.load(Relaxed) == block {
+        USED[at / 64].fetch_and(!(1 << (at % 64)), Relaxed);
+        // Its line stays, as `fresh_slots` lists it.
+        SLOT[at].block.store(0, Relaxed);
+    }
+}
+
+#[cold]
+fn sample(block: usize) {
+    guarded(|| {
+        let Some(sampler) = SAMPLER.get() else {
+            return LEFT.store(u32::MAX, Relaxed);
+        };
+        // It is taken if it is the holder that allocates.
+        if let Ok(mut sampler) = sampler.try_lock() {
+            sampler.random = next_random(sampler.random);
+            LEFT.store(sampler.random % (2 * EVERY - 1), Relaxed);
+            sampler.sample(block);
+        }
+    });
+}
+
+/// Starts to sample; the lock of the main interpreter is held. `None`: lines cannot be read without
+/// allocating.
+pub(super) fn begin(api: &'static PythonApi, raw: Option<&'static RawFrameLayout>) -> Option<()> {
+    let is_readable = raw.is_some() || api.PyFrame_GetLasti.is_none();
+    let sampler = Sampler {
+        api,
+        raw: is_readable.then_some(raw)?,
+        interpreter: api.running_interpreter()?,
+        names: CodeNames::new(api),
+        // Any number but 0.
+        random: 1,
+        fresh: Vec::new(),
+        fresh_slots: Vec::new(),
+        lines: Vec::new(),
+        numbers: HashMap::new(),
+        is_over: false,
+    };
+    SAMPLER.set(Mutex::new(sampler)).ok()?;
+    LEFT.store(EVERY, Relaxed);
+    Some(())
+}
+
+/// Reads the names of fresh lines and releases their code; whether there were any. The lock of the
+/// main interpreter is held, and no exception is set.
+pub(super) fn settle() -> bool {
+    let Some(mut sampler) = sampler().filter(|sampler| !sampler.fresh.is_empty()) else {
+        return false;
+    };
+    let fresh = sampler.settle();
+    drop(sampler);
+    // May run the program's code, which allocates.
+    drop(fresh);
+    true
+}
+
+/// Ends it: the main interpreter ends, whose lock is held.
+pub(super) fn end() {
+    let Some(mut sampler) = sampler() else {
+        return;
+    };
+    sampler.is_over = true;
+    let fresh = std::mem::take(&mut sampler.fresh);
+    drop(sampler);
+    drop(fresh);
+}
+
+fn sampler() -> Option<MutexGuard<'static, Sampler>> {
+    SAMPLER.get()?.try_lock().ok()
+}
+
+/// The line at which the block at this address was allocated, if it is one of the sample: a number
+/// for [`line()`].
+#[inline]
+pub(super) fn birth(block: usize) -> Option<u32> {
+    let at = slot_of(block);
+    let is_used = USED[at / 64].load(Relaxed) & (1 << (at % 64)) != 0;
+    let slot = Some(&SLOT[at]).filter(|slot| is_used && slot.block.load(Relaxed) == block)?;
+    Some(slot.line.load(Relaxed)).filter(|line| line & FRESH == 0)
+}
+
+/// The line of a number.
+pub(super) fn line(number: u32) -> Option<BirthLine> {
+    sampler()?.lines.get(number as usize).cloned()
+}
+
+impl Sampler {
+    fn sample(&mut self, block: usize) {
+        let is_own = self.api.running_interpreter() == Some(self.interpreter);
+        if self.is_over || !is_own {
+            return;
+        }
+        let Some(line) = RunningLine::innermost(self.api, self.raw) else {
+            return;
+        };
+        let known = self.fresh.iter().position(|own| own.is_same(&line));
+        let fresh = match known {
+            Some(known) => known,
+            None if self.fresh.len() < MAX_FRESH => {
+                self.fresh.push(line);
+                self.fresh.len() - 1
+            }
+            None => return,
+        };
+        let at = slot_of(block);
+        let slot = &SLOT[at];
+        if slot.line.load(Relaxed) & FRESH == 0 {
+            self.fresh_slots.push(at);
+        }
+        slot.line.store(fresh as u32 | FRESH, Relaxed);
+        slot.block.store(block, Relaxed);
+        USED[at / 64].fetch_or(1 << (at % 64), Relaxed);
+    }
+
+    /// Returns references to release.
+    fn settle(&mut self) -> Vec<RunningLine> {
+        let fresh = std::mem::take(&mut self.fresh);
+        let numbers: Vec<Option<u32>> = fresh.iter().map(|line| self.number(line)).collect();
+        for at in std::mem::take(&mut self.fresh_slots) {
+            let slot = &SLOT[at];
+            let line = (slot.line.load(Relaxed) & !FRESH) as usize;
+            match numbers.get(line).copied().flatten() {
+                Some(number) => slot.line.store(number, Relaxed),
+                None => {
+                    slot.line.store(0, Relaxed);
+                    forget(at, slot.block.load(Relaxed));
+                }
+            }
+        }
+        fresh
+    }
+
+    /// The number of a line; `None` if there are too many.
+    fn number(&mut self, line: &RunningLine) -> Option<u32> {
+        let (function, file) = self.names.of(line.code(), |text| Box::from(text));
+        let line = BirthLine {
+            function,
+            file,
+            line: line.line(self.api, self.raw),
+        };
+        if let Some(known) = self.numbers.get(&line) {
+            return Some(*known);
+        }
+        if self.lines.len() >= MAX_LINES {
+            return None;
+        }
+        let number = self.lines.len() as u32;
+        self.lines.push(line.clone());
+        self.numbers.insert(line, number);
+        Some(number)
+    }
+}
+
+/// Tells the types whose objects CPython allocates and frees one by one: those made by a class
+/// statement, and not only those of extensions.
+pub(super) struct InstanceTypes {
+    /// `subtype_dealloc`, which no header names.
+    deallocate: usize,
+    allocate: usize,
+    free: usize,
+}
+
+impl InstanceTypes {
+    /// The lock is held. `None` in builds that lack one of them.
+    pub(super) fn new(api: &'static PythonApi) -> Option<Self> {
+        // A class statement of importlib, which is part of every interpreter.
+        let class = OwnedRef::import(api, c"_frozen_importlib")?.attribute(c"ModuleSpec")?;
+        // SAFETY: alive, an object; if it is a type its fields are where they were verified to be.
+        let view = unsafe {
+            let is_class = TypeView::new(type_of(class.object())).is_metatype();
+            is_class.then(|| TypeView::new(class.object()))?
+        };
+        let own = Self {
+            deallocate: view.deallocate(),
+            allocate: api.PyType_GenericAlloc? as usize,
+            free: api.PyObject_GC_Del? as usize,
+        };
+        own.distance(view).is_some().then_some(own)
+    }
+
+    /// Bytes from the block of an object of this type to the object; `None` if it may be in memory
+    /// that was not allocated for it. The collector's head is before an object, and from 3.11 on two
+    /// words for its dict and weak references, if its type has them (`_PyType_PreHeaderSize`,
+    /// Include/internal/pycore_object.h).
+    pub(super) fn distance(&self, class: TypeView) -> Option<usize> {
+        /// Size of `PyGC_Head`.
+        const HEAD: usize = 16;
+        const WORDS: usize = 16;
+        let is_one_by_one = class.is_heap()
+            && class.is_collected()
+            && class.deallocate() == self.deallocate
+            && class.allocate() == self.allocate
+            && class.free() == self.free;
+        let words = if class.has_words_before() { WORDS } else { 0 };
+        is_one_by_one.then_some(HEAD + words)
+    }
+}
+
+/// Address of the block of an object at that distance.
+pub(super) fn block_of(object: Object, distance: usize) -> usize {
+    object.addr().wrapping_sub(distance)
+}

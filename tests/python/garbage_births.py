@@ -1,0 +1,178 @@
+"""Instances in cycles, and the lines that they were born on.
+
+    garbage_births.py planted   of several kinds of classes, each on its own line
+    garbage_births.py reuse     in memory that objects of another line had before
+    garbage_births.py threads   in four threads
+    garbage_births.py fork      before and after os.fork(), collected by both processes
+    garbage_births.py code      by code that is made at run time, and dies before the collection
+
+Prints one line of JSON: for each line the type of its instances and how many were garbage. Does not
+depend on gctrace.
+"""
+
+import gc
+import json
+import os
+import sys
+import threading
+import weakref
+
+ROUNDS = 40
+EACH = 1000
+
+
+class Plain:
+    pass
+
+
+class Slots:
+    __slots__ = ("own",)
+
+
+class WeakSlots:
+    __slots__ = ("own", "__weakref__")
+
+
+class Parent:
+    def __init__(self):
+        self.child = Plain()  # born: child
+        self.child.parent = self
+
+
+class Listed(list):
+    """An instance of list is reused by it, one of a subclass is not."""
+
+
+class Mapped(dict):
+    pass
+
+
+class Failed(ValueError):
+    pass
+
+
+class Finalized:
+    def __del__(self):
+        self.own = None
+
+
+def tie(own):
+    own.own = own
+
+
+def make():
+    for number in range(EACH):
+        tie(Plain())  # born: first
+        tie(Plain())  # born: second
+        tie(Slots())  # born: slots
+        tie(WeakSlots())  # born: weak
+        Parent()  # born: parent
+        tie(Listed((number,)))  # born: listed
+        tie(Mapped(number=number))  # born: mapped
+        tie(Failed(number))  # born: failed
+        tie(Finalized())  # born: finalized
+
+
+TYPES = {
+    "first": Plain, "second": Plain, "child": Plain, "slots": Slots, "weak": WeakSlots, "parent": Parent,
+    "listed": Listed, "mapped": Mapped, "failed": Failed, "finalized": Finalized,
+}
+
+
+def of_make(times):
+    return [(name, kind, times * EACH) for name, kind in TYPES.items()]
+
+
+def planted():
+    for _ in range(ROUNDS):
+        make()
+        gc.collect()
+    return of_make(ROUNDS)
+
+
+def early():
+    return [Plain() for _ in range(EACH)]
+
+
+def late():
+    return [Plain() for _ in range(EACH)]  # born: late
+
+
+def kept():
+    return [[own, {"own": own}, (own,), own.__init__, lambda: own] for own in early()]
+
+
+def reuse():
+    for _ in range(ROUNDS):
+        # Freed by reference counts, and lists, dicts, tuples that others will be at the addresses of.
+        early()
+        kept()
+        left = late()
+        for own in left:
+            own.held = [own, {"own": own}, (own,), own.__init__, lambda own=own: own]
+        del own, left
+        gc.collect()
+    return [("late", Plain, ROUNDS * EACH)]
+
+
+def threads():
+    def work():
+        for _ in range(ROUNDS // 4):
+            make()
+            with lock:
+                gc.collect()
+
+    lock = threading.Lock()
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return of_make(ROUNDS)
+
+
+def before():
+    return [Plain() for _ in range(EACH * 20)]  # born: before
+
+
+def fork():
+    left = before()
+    child = os.fork()
+    for own in left:
+        tie(own)
+    del own, left
+    gc.collect()
+    planted()
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    return of_make(ROUNDS) + [("before", Plain, EACH * 20)]
+
+
+def code():
+    """All code at one name and line, but each a code object of its own; weak references show when
+    they die."""
+    died = []
+    for number in range(ROUNDS):
+        names = {"Plain": Plain, "tie": tie}
+        exec(compile("\n" * number + "for _ in range(%d): tie(Plain())" % EACH, "made", "exec"), names)
+        exec("def own(): pass", names)
+        weakref.finalize(names["own"].__code__, died.append, number)
+        del names
+        gc.collect()
+    assert died == list(range(ROUNDS)), died
+    return []
+
+
+def main():
+    gc.collect()
+    gc.disable()
+    with open(__file__, encoding="utf-8") as file:
+        marks = {line.rpartition("# born: ")[2].strip(): at for at, line in enumerate(file, 1) if "# born: " in line}
+    born = globals()[sys.argv[1]]()
+    gc.collect()
+    print(json.dumps([[marks[name], "__main__." + kind.__qualname__, count] for name, kind, count in born]))
+
+
+if __name__ == "__main__":
+    main()

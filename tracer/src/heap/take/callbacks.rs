@@ -1,0 +1,413 @@
+//! The heap of a command at the end of a full collection: the injected library counts them, and waits
+//! at the requested one until the heap is taken (`inject/src/python/heap.rs`).
+
+use super::HeapWatch;
+use super::UPDATE_SHARE;
+use super::duration;
+use super::options;
+use crate::args::TakeHeapConfig;
+use crate::launch::Invoker;
+use crate::launch::LaunchPlan;
+use crate::launch::library_for;
+use crate::print;
+use crate::record::UNREACHED;
+use crate::record::Unexamined;
+use crate::record::folder::FolderOwner;
+use crate::record::folder::InjectFolder;
+use crate::record::folder::places;
+use crate::record::kernel::permission;
+use crate::record::mode::InjectionPlan;
+use crate::record::mode::own_filters;
+use crate::record::monotonic_ns;
+use crate::text::shell_line;
+use crate::units;
+use crate::units::counted;
+use anyhow::Context as _;
+use gctrace_analysis::heap::HeapGraph;
+use gctrace_heap::HeapCallback;
+use gctrace_heap::HeapError;
+use gctrace_heap::RunningHeap;
+use gctrace_probes::proc_status;
+use gctrace_ring::Absence;
+use gctrace_ring::HeapNotice;
+use gctrace_ring::HeapState;
+use gctrace_ring::InjectOptions;
+use gctrace_ring::RingConnection;
+use gctrace_ring::RingListener;
+use nix::poll::PollTimeout;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::num::NonZeroU32;
+use std::os::fd::AsFd as _;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::PoisonError;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Connections that are open without a report; beyond that the oldest is closed. The library sends
+/// at once.
+const MOST_PENDING: usize = 64;
+
+/// A heap that was last read through in less than this is read through once more while the program
+/// waits: nothing changes then, so nothing can be missing. Six times as long would still fit into the
+/// 2 s that it waits.
+const SHORT_PASS: Duration = Duration::from_millis(300);
+
+/// What the library in the command's processes reports.
+pub(super) struct HeapCallbacks<'config> {
+    config: &'config TakeHeapConfig,
+    at_full: NonZeroU32,
+    owner: FolderOwner,
+    /// `None` once a process has won: the others go on at once.
+    listener: Option<RingListener>,
+    pending: Vec<RingConnection>,
+    seen: SeenCollections,
+    /// The process that leads, read through while it runs.
+    prepared: Option<PreparedHeap>,
+    /// Counts the processes that report nothing, by reason.
+    absent: File,
+    /// Dropped last.
+    _folder: InjectFolder,
+}
+
+/// What processes have reported.
+#[derive(Default)]
+struct SeenCollections {
+    pids: BTreeSet<u32>,
+    /// The process with the most has started an interpreter since it was last read through: what was
+    /// read is of another program.
+    has_started: bool,
+    /// The process with the most full collections: their number, its pid and its command.
+    most: Option<(u64, u32, String)>,
+    /// Processes in which nothing is counted any more.
+    uncounted: BTreeSet<u32>,
+}
+
+/// A running heap, and when it was last read through and how long that took.
+struct PreparedHeap {
+    pid: u32,
+    heap: RunningHeap,
+    updated: Instant,
+    took: Duration,
+}
+
+impl PreparedHeap {
+    /// When it may be read through again.
+    fn is_due_at(&self) -> Instant {
+        self.updated + self.took * UPDATE_SHARE
+    }
+}
+
+impl<'config> HeapCallbacks<'config> {
+    /// Adds the library to the command.
+    ///
+    /// # Errors
+    /// It cannot be loaded into the command, or there is no place for the socket.
+    pub(super) fn prepare(
+        launch: &mut LaunchPlan,
+        invoker: &Invoker,
+        config: &'config TakeHeapConfig,
+        at_full: NonZeroU32,
+        as_root: bool,
+    ) -> anyhow::Result<Self> {
+        let library = library_for(launch)?;
+        for obstacle in launch.obstacles() {
+            anyhow::ensure!(!obstacle.is_certain(true), "{obstacle}");
+            tracing::warn!("{obstacle}");
+        }
+        let owner = FolderOwner::of_command(invoker, as_root);
+        let folder = InjectFolder::make(&places(owner), owner)?;
+        let socket = folder.socket();
+        let listener = RingListener::bind(&socket)
+            .with_context(|| format!("cannot listen at {}", socket.display()))?;
+        let absent = folder.make_file(gctrace_ring::ABSENCE_FILE, owner)?;
+        let heap_interpreter = u32::try_from(config.interpreter).context("--interpreter")?;
+        let options = InjectOptions {
+            heap: at_full.get(),
+            heap_interpreter,
+            filters: own_filters(),
+            ..InjectOptions::nothing()
+        };
+        let injection = InjectionPlan {
+            library,
+            options,
+            step_function: None,
+        };
+        launch.inject(&injection, &socket)?;
+        folder.hand_to(owner)?;
+        Ok(Self {
+            config,
+            at_full,
+            owner,
+            listener: Some(listener),
+            pending: Vec::new(),
+            seen: SeenCollections::default(),
+            prepared: None,
+            absent,
+            _folder: folder,
+        })
+    }
+
+    /// Accepts every connection that waits.
+    fn accept(&mut self) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        loop {
+            match listener.accept() {
+                Ok(Some(connection)) if self.owner.accepts(connection.pid, connection.uid) => {
+                    if self.pending.len() >= MOST_PENDING {
+                        self.pending.remove(0);
+                    }
+                    self.pending.push(connection);
+                }
+                Ok(Some(_)) => tracing::warn!("a process of another user was refused"),
+                Ok(None) => return,
+                Err(error) => return tracing::debug!("accept: {error}"),
+            }
+        }
+    }
+
+    /// Takes the reports that have come, up to one of a process that waits.
+    fn receive(&mut self) -> Option<(RingConnection, HeapNotice)> {
+        for connection in std::mem::take(&mut self.pending) {
+            match connection.receive_notice() {
+                Ok(Some(notice)) => {
+                    self.seen.add(connection.pid, &notice);
+                    if matches!(notice.state, HeapState::Waits | HeapState::FreeThreaded) {
+                        return Some((connection, notice));
+                    }
+                }
+                Ok(None) => self.pending.push(connection),
+                Err(error) => tracing::debug!("process {}: {error}", connection.pid),
+            }
+        }
+        None
+    }
+
+    /// Reads the process with the most full collections through, unless that was not long ago: what is
+    /// known when it waits need not be found then.
+    fn read_ahead(&mut self) {
+        let Some((_, pid, _)) = &self.seen.most else {
+            return;
+        };
+        let start = Instant::now();
+        let has_started = std::mem::take(&mut self.seen.has_started);
+        let heap = match self.prepared.take() {
+            // Also of another process: the lead may change often.
+            Some(prepared) if start < prepared.is_due_at() => {
+                self.seen.has_started = has_started;
+                self.prepared = Some(prepared);
+                return;
+            }
+            Some(prepared) if prepared.pid == *pid && !has_started => {
+                let mut heap = prepared.heap;
+                heap.update().map(|()| heap)
+            }
+            _ => RunningHeap::open(*pid, options(self.config)),
+        };
+        match heap {
+            Ok(heap) => {
+                self.prepared = Some(PreparedHeap {
+                    pid: *pid,
+                    heap,
+                    updated: Instant::now(),
+                    took: start.elapsed(),
+                });
+            }
+            // It will be tried again.
+            Err(error) => tracing::debug!("process {pid}: {error}"),
+        }
+    }
+
+    /// Takes the heap of a process that waits.
+    fn take(
+        &mut self,
+        connection: RingConnection,
+        notice: HeapNotice,
+    ) -> anyhow::Result<Option<(HeapGraph, Vec<String>)>> {
+        let HeapNotice { count, .. } = notice;
+        let pid = connection.pid;
+        let (start, start_ns) = (Instant::now(), monotonic_ns());
+        let waiting = WaitingProcess {
+            pid,
+            uid: connection.uid,
+            connection: Mutex::new(Some(connection)),
+            left: OnceLock::new(),
+        };
+        if let Err(error) = waiting.check_user() {
+            // Another may reach it, too.
+            tracing::warn!("{error:#}");
+            return Ok(None);
+        }
+        // The first one wins.
+        (self.listener, self.pending) = (None, Vec::new());
+        permission::attachable(pid)?;
+        let prepared = self.prepared.take();
+        let prepared = prepared.filter(|own| own.pid == pid && !self.seen.has_started);
+        let mut heap = match prepared {
+            Some(mut prepared) => {
+                if prepared.took < SHORT_PASS {
+                    prepared.heap.update()?;
+                }
+                prepared.heap
+            }
+            None => RunningHeap::open(pid, options(self.config))?,
+        };
+        let Some(mut graph) = heap.take_in_callback(&waiting)? else {
+            waiting.leave();
+            waiting.check_user()?;
+            let graph = heap.take()?;
+            let late = units::duration(graph.header.at_ns.saturating_sub(start_ns));
+            let note = format!(
+                "taken {late} after the end of full collection {count}: reading the heap takes longer \
+                 than the program waits"
+            );
+            return Ok(Some((graph, vec![note])));
+        };
+        let left = waiting.left.get().copied().unwrap_or_else(Instant::now);
+        print::message(format!(
+            "process {pid} waited for {} (measured) at the end of full collection {count}",
+            duration(left.duration_since(start)),
+        ));
+        let own = heap.copied_collections().filter(|own| *own != count);
+        let own = own.map_or_else(String::new, |own| {
+            format!(" (by gctrace's count; the interpreter's own is {own})")
+        });
+        graph.header.notes.push(format!(
+            "Taken at the end of full collection {count}{own}; gctrace's entry in gc.callbacks, a \
+             builtin_function_or_method with its PyCapsule, is part of this heap"
+        ));
+        Ok(Some((graph, Vec::new())))
+    }
+}
+
+/// A process that waits in a callback until its connection is closed.
+struct WaitingProcess {
+    pid: u32,
+    /// Its user when it connected, from the kernel.
+    uid: u32,
+    connection: Mutex<Option<RingConnection>>,
+    /// When the connection was closed.
+    left: OnceLock<Instant>,
+}
+
+impl WaitingProcess {
+    /// Whether it still has its user: it could execute a program with other rights and keep the
+    /// connection.
+    fn is_its_users(&self) -> bool {
+        let folder = std::fs::metadata(format!("/proc/{}", self.pid));
+        folder.is_ok_and(|folder| folder.uid() == self.uid)
+    }
+
+    fn check_user(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.is_its_users(),
+            "process {} has ended, or has changed its user, before its heap was taken",
+            self.pid
+        );
+        Ok(())
+    }
+}
+
+impl HeapCallback for WaitingProcess {
+    fn is_there(&self) -> bool {
+        let connection = self.connection.lock();
+        let connection = connection.unwrap_or_else(PoisonError::into_inner);
+        let waits = connection.as_ref().is_some_and(|open| !open.is_closed());
+        waits && self.is_its_users()
+    }
+
+    fn leave(&self) {
+        let connection = self.connection.lock();
+        drop(connection.unwrap_or_else(PoisonError::into_inner).take());
+        let _already = self.left.set(Instant::now());
+    }
+}
+
+impl HeapWatch for HeapCallbacks<'_> {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let listener = self.listener.iter().map(RingListener::as_fd);
+        let pending = self.pending.iter().map(RingConnection::as_fd);
+        listener.chain(pending).collect()
+    }
+
+    fn timeout(&self) -> PollTimeout {
+        let due = self.prepared.as_ref().map(PreparedHeap::is_due_at);
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        left.and_then(|left| PollTimeout::try_from(left + Duration::from_millis(1)).ok())
+            .unwrap_or(PollTimeout::NONE)
+    }
+
+    fn poll(&mut self, _pid: Option<u32>) -> anyhow::Result<Option<(HeapGraph, Vec<String>)>> {
+        self.accept();
+        match self.receive() {
+            Some((connection, notice)) if notice.state == HeapState::Waits => {
+                self.take(connection, notice)
+            }
+            Some((connection, _)) => {
+                let pid = connection.pid;
+                let version = match RunningHeap::open(pid, options(self.config)) {
+                    Err(HeapError::FreeThreaded { version, .. }) => version,
+                    _ => "of 3.13 or later".to_owned(),
+                };
+                Err(HeapError::FreeThreaded { pid, version }.into())
+            }
+            None => {
+                self.read_ahead();
+                Ok(None)
+            }
+        }
+    }
+
+    fn report_end(&self) {
+        let mut text = format!("no heap was taken (--at-full {}): ", self.at_full);
+        match (&self.seen.most, self.seen.pids.len()) {
+            (None, _) => text = format!("{text}no CPython was seen: {UNREACHED}"),
+            (Some((count, pid, command)), 1) => {
+                let count = counted(*count, "full collection");
+                text += &format!("process {pid} ({command}) made {count}");
+            }
+            (Some((count, pid, command)), processes) => {
+                let count = counted(*count, "full collection");
+                text += &format!(
+                    "none of {processes} processes made as many; most, {count}, were those of \
+                     process {pid} ({command})"
+                );
+            }
+        }
+        let absences = gctrace_ring::absences(&self.absent).unwrap_or_default();
+        let absences = Absence::ALL.into_iter().map(Unexamined::from).zip(absences);
+        let uncounted = (Unexamined::Unhooked, self.seen.uncounted.len() as u64);
+        for (why, count) in absences.chain([uncounted]) {
+            if count > 0 {
+                text += &format!("; not counted: {count} {why}");
+            }
+        }
+        tracing::error!("{text}");
+    }
+}
+
+impl SeenCollections {
+    fn add(&mut self, pid: u32, notice: &HeapNotice) {
+        let HeapNotice { count, state } = *notice;
+        self.pids.insert(pid);
+        if state == HeapState::Uncounted {
+            self.uncounted.insert(pid);
+        }
+        match &mut self.most {
+            Some((most, leader, _)) if *leader == pid => {
+                self.has_started |= count <= *most;
+                *most = count;
+            }
+            Some((most, ..)) if *most >= count => {}
+            _ => {
+                let command = proc_status::command_line(pid).unwrap_or_default();
+                self.most = Some((count, pid, shell_line(&command)));
+            }
+        }
+    }
+}

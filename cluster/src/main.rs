@@ -135,5 +135,6 @@ fn print(text: &[u8]) -> anyhow::Result<()> {
 fn message(text: impl std::fmt::Display) {
     let clean = |one: char| if one.is_control() { ' ' } else { one };
     let line: String = text.to_string().chars().map(clean).collect();
-    let _ = writeln!(std::io::stderr(), "gctrace-cluster: {line}");
+    // In one write: several processes may share a terminal.
+    let _ = std::io::stderr().write_all(format!("gctrace-cluster: {line}\n").as_bytes());
 }

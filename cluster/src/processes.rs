@@ -80,9 +80,7 @@ fn exposed(listen: IpAddr) -> Option<String> {
 /// # Errors
 /// It cannot listen.
 pub(crate) async fn scheduler(arguments: &SchedulerArgs) -> Result<()> {
-    exposed(arguments.listen)
-        .iter()
-        .for_each(|text| crate::message(text));
+    exposed(arguments.listen).iter().for_each(crate::message);
     let timeout = arguments.executor_timeout;
     let function = Arc::new(map::function(Gctrace::find(None)));
     let config = Arc::new(SchedulerConfig {
@@ -112,9 +110,7 @@ pub(crate) async fn scheduler(arguments: &SchedulerArgs) -> Result<()> {
 /// # Errors
 /// It cannot listen, or the scheduler is not reached.
 pub(crate) async fn executor(arguments: &ExecutorArgs, gctrace: Gctrace) -> Result<()> {
-    exposed(arguments.listen)
-        .iter()
-        .for_each(|text| crate::message(text));
+    exposed(arguments.listen).iter().for_each(crate::message);
     let temporary = tempfile::Builder::new()
         .prefix("gctrace-executor-")
         .tempdir()?;
@@ -131,14 +127,18 @@ pub(crate) async fn executor(arguments: &ExecutorArgs, gctrace: Gctrace) -> Resu
         port: arguments.port,
         scheduler_host: arguments.scheduler.clone(),
         scheduler_port: arguments.scheduler_port,
-        // In seconds: schedulers and executors are often started together.
-        scheduler_connect_timeout_seconds: 30,
+        // Not 0: waits for a scheduler that is started later; as Ballista measures it, without end.
+        scheduler_connect_timeout_seconds: 1,
         vcores: arguments.jobs.map_or_else(processors, usize::from),
         work_dir: Some(directory.display().to_string()),
         task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
         override_function_registry: Some(Arc::new(functions)),
         ..ExecutorProcessConfig::default()
     };
+    crate::message(format!(
+        "executor of ballista://{}:{}, for which it waits if needed",
+        arguments.scheduler, arguments.scheduler_port
+    ));
     start_executor_process(Arc::new(config)).await?;
     Ok(())
 }

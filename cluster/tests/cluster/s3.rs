@@ -160,7 +160,7 @@ fn traces_of_a_bucket_are_analyzed() {
     let cluster = Cluster::start("0", server.variables());
     let summaries = "s3://bucket/job42/_gctrace";
     let analyze = || {
-        let mut command = cluster.analyze(&[traces.clone()], summaries);
+        let mut command = cluster.analyze(std::slice::from_ref(&traces), summaries);
         job::succeeded(&command.output_in_time().unwrap())
     };
     let local = format!("{}/", job.directory.path().display());

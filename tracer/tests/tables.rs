@@ -1,7 +1,6 @@
 //! `gctrace export --format parquet`: the tables, read by other programs. Needs no privileges.
 
 #![cfg(feature = "parquet")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::path::PathBuf;
 use std::process::Command;

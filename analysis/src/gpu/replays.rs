@@ -1,7 +1,7 @@
 //! The replays behind a report: each timeline is learned once, its jobs are then solved from what
 //! was learned.
 //!
-//! [`LearnedTimeline::of`] needs one timeline, the kernels of it that are collectives and the changes
+//! `LearnedTimeline::of` needs one timeline, the kernels of it that are collectives and the changes
 //! that are asked for; afterwards no replay needs the timeline.
 
 use super::cause;

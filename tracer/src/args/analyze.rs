@@ -11,7 +11,8 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(super) struct AnalyzeArgs {
-    /// Traces of gctrace or the PyTorch profiler; several give one report
+    /// Traces of gctrace or the PyTorch profiler, their summaries, or directories of summaries; several
+    /// give one report
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Report format; JSON has the schema gctrace.report/2 [default: json if FILE ends in .json,

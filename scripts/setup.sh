@@ -100,9 +100,9 @@ need_packages() {
     as_root rm -rf "$archives"
 }
 
-# Names of the integration tests of all crates. Folders `tests` inside `src` contain parts of unit
+# Names of the integration tests of all crates of the workspace. Folders `tests` inside `src` contain parts of unit
 # tests.
-integration_tests() { (cd "$checkout" && find . -path ./target -prune -o -path '*/src/*' -prune -o -path '*/tests/*.rs' -printf '%P\n') | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
+integration_tests() { (cd "$checkout" && find . -path ./target -prune -o -path ./cluster -prune -o -path '*/src/*' -prune -o -path '*/tests/*.rs' -printf '%P\n') | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
 
 # test_programs NAME...: builds the test programs of these files (names or patterns), and prints
 # them, one per line, as 'package folder<TAB>program'.

@@ -12,12 +12,14 @@
 #            scripts/gpu-bundle.sh, tried without a GPU: root
 #   platforms
 #            what needs no Linux, on other systems (scripts/platforms.sh): root
+#   cluster  gctrace-cluster, a workspace of its own: lints, queries, scheduler and executors of which
+#            some are killed, S3 on loopback: 3 GB of disk, 10 minutes of CPU time for its dependencies
 #   install  scripts/release.sh with the dev profile, and the quick form of scripts/install-test.sh: root
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but aarch64, kernels, platforms, and
-#                                                   programs, which takes two hours
+#   scripts/test.sh [TIER...]                       default: all but aarch64, cluster, kernels,
+#                                                   platforms, and programs, which takes two hours
 #
 # A tier that cannot run is skipped, with the reason; so is a single test, which prints a line
 # 'skipped TEST: REASON'. The closing lines list both. Kernel and torch tests are the files
@@ -323,6 +325,33 @@ start_packages() {
     packaging=$!
 }
 
+# Its dependencies are built once for lints and once for tests.
+cluster() {
+    local target=${CARGO_TARGET_DIR:-$checkout/target} manifest=cluster/Cargo.toml python=
+    python=$(as_builder scripts/s3-venv.sh "$checkout/.venv-s3" 2> >(tee "$logs/s3-venv" >&2)) ||
+        note "cluster: without S3: $(tail -1 "$logs/s3-venv")"
+    if build fmt --version >/dev/null 2>&1 && ! build fmt --manifest-path "$manifest" --check; then fail "cluster (rustfmt)"; fi
+    if build clippy --version >/dev/null 2>&1; then
+        build clippy --manifest-path "$manifest" --locked --all-targets --quiet -- -D warnings || fail "cluster (clippy)"
+    fi
+    if build deny --version >/dev/null 2>&1; then
+        build deny --manifest-path "$manifest" --log-level error check --config "$checkout/deny.toml" bans licenses sources ||
+            fail "cluster (cargo-deny)"
+    else
+        note "cluster: cargo-deny skipped: not installed (cargo install --locked cargo-deny)"
+    fi
+    build build --quiet -p gctrace || {
+        fail "cluster (build)"
+        return 0
+    }
+    if step cluster as_builder env "GCTRACE_PROGRAM=$target/debug/gctrace" "GCTRACE_S3_PYTHON=$python" \
+        "$cargo" test --manifest-path "$manifest" --locked --no-fail-fast -- --show-output; then
+        note "cluster: passed"
+    else
+        fail cluster
+    fi
+}
+
 # Packages as users get them.
 install_tier() {
     if ! can_be_root; then
@@ -378,12 +407,12 @@ trusted_target
 interpreters
 for tier in "${tiers[@]}"; do
     case $tier in
-    plain | kernel | kernels | aarch64 | chaos | torch | platforms) "$tier" ;;
+    plain | kernel | kernels | aarch64 | chaos | torch | platforms | cluster) "$tier" ;;
     install) install_tier ;;
     programs) programs whole ;;
     programs-short) programs short ;;
     gpu-bundle) gpu_bundle ;;
-    *) die "no tier '$tier': plain, kernel, kernels, aarch64, chaos, torch, install, gpu-bundle, platforms, programs-short, programs" ;;
+    *) die "no tier '$tier': plain, kernel, kernels, aarch64, chaos, torch, install, gpu-bundle, platforms, cluster, programs-short, programs" ;;
     esac
 done
 

@@ -1,0 +1,294 @@
+//! `analyze --on` with a scheduler and two executors on loopback, of which one is killed. The answer
+//! must be that of `gctrace analyze` on the same traces, to the byte, or an error.
+
+use crate::job;
+use crate::job::Job;
+use crate::limit::LIMIT;
+use crate::limit::WithTimeout as _;
+use std::fs::Permissions;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// A process that is killed at the end of a test.
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    /// kill -9.
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A scheduler and two executors, each of which reads one trace at a time.
+pub(crate) struct Cluster {
+    directory: TempDir,
+    /// Environment of all processes.
+    variables: Vec<(&'static str, String)>,
+    port: u16,
+    scheduler: Process,
+    executors: Vec<Process>,
+}
+
+impl Cluster {
+    /// Starts them. A trace takes `seconds` longer to read than gctrace needs.
+    pub(crate) fn start(seconds: &str, variables: Vec<(&'static str, String)>) -> Self {
+        let ports = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let ports = ports.map(|port| port.local_addr().unwrap().port());
+        let directory = tempfile::tempdir().unwrap();
+        let scheduler = start_scheduler(ports[0]);
+        let mut cluster = Self {
+            directory,
+            variables,
+            port: ports[0],
+            scheduler,
+            executors: Vec::new(),
+        };
+        for port in &ports[1..] {
+            let begun = cluster.begun_by(cluster.executors.len());
+            std::fs::write(&begun, "").unwrap();
+            let script = format!(
+                "#!/bin/sh\necho \"$2\" >>'{}'\nsleep {seconds}\nexec '{}' \"$@\"\n",
+                begun.display(),
+                job::gctrace().display()
+            );
+            cluster.add(*port, &script);
+        }
+        cluster
+    }
+
+    /// Starts an executor that reads traces with this script.
+    fn add(&mut self, port: u16, script: &str) {
+        let program = self.directory.path().join(format!("gctrace-{port}"));
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let mut executor = Command::new(env!("CARGO_BIN_EXE_gctrace-cluster"));
+        executor.arg("--gctrace").arg(program).arg("executor");
+        executor.args([
+            "--scheduler-port",
+            &self.port.to_string(),
+            "--port",
+            &port.to_string(),
+        ]);
+        executor.args(["--jobs", "1"]).envs(self.variables.clone());
+        self.executors.push(Process::start(&mut executor));
+    }
+
+    /// Where an executor's program notes the traces that it begins to read.
+    fn begun_by(&self, executor: usize) -> PathBuf {
+        self.directory.path().join(executor.to_string())
+    }
+
+    /// Number of traces that an executor began to read.
+    fn begun(&self, executor: usize) -> usize {
+        std::fs::read_to_string(self.begun_by(executor))
+            .unwrap()
+            .lines()
+            .count()
+    }
+
+    /// The command that summarizes `inputs` into `summaries` and prints the report.
+    pub(crate) fn analyze(&self, inputs: &[String], summaries: &str) -> Command {
+        let mut command = job::cluster();
+        command.args([
+            "analyze",
+            "--on",
+            &format!("ballista://127.0.0.1:{}", self.port),
+        ]);
+        command
+            .args(inputs)
+            .args(["-o", summaries, "--", "--format", "json"]);
+        command.envs(self.variables.clone());
+        command
+    }
+}
+
+fn start_scheduler(port: u16) -> Process {
+    let mut scheduler = job::cluster();
+    scheduler.args([
+        "scheduler",
+        "--executor-timeout",
+        "6",
+        "--port",
+        &port.to_string(),
+    ]);
+    Process::start(&mut scheduler)
+}
+
+/// The report on the traces by one process, without a cluster.
+pub(crate) fn report(job: &Job) -> String {
+    let mut gctrace = Command::new(job::gctrace());
+    let output = gctrace
+        .args(["analyze", "--format", "json"])
+        .args(&job.traces)
+        .output_in_time();
+    job::succeeded(&output.unwrap())
+}
+
+/// Starts the command; its output is kept.
+fn start(command: &mut Command) -> Child {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits until it is so. `client` must not have ended before.
+fn wait_until(client: &mut Child, so: impl Fn() -> bool) {
+    let patience = Instant::now() + LIMIT;
+    while !so() {
+        assert_eq!(
+            client.try_wait().unwrap(),
+            None,
+            "the client ended too early"
+        );
+        assert!(Instant::now() < patience, "it never was so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn names(job: &Job) -> Vec<String> {
+    job.traces
+        .iter()
+        .map(|trace| trace.to_str().unwrap().to_owned())
+        .collect()
+}
+
+fn summaries(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .filter(|path| path.extension().is_some_and(|end| end == "gcsum"))
+        .collect()
+}
+
+#[test]
+fn an_executor_is_killed() {
+    let job = Job::new(8);
+    let (inputs, expected) = (names(&job), report(&job));
+    // When it has begun its first, second or third trace, and when none is left to be begun.
+    for moment in [Some(1), Some(2), Some(3), None] {
+        let mut cluster = Cluster::start("1", Vec::new());
+        let directory = tempfile::tempdir().unwrap();
+        let mut client = start(&mut cluster.analyze(&inputs, directory.path().to_str().unwrap()));
+        wait_until(&mut client, || match moment {
+            Some(begun) => cluster.begun(0) == begun,
+            None => cluster.begun(0) > 0 && cluster.begun(0) + cluster.begun(1) == inputs.len(),
+        });
+        cluster.executors[0].kill();
+        let before = [cluster.begun(0), cluster.begun(1)];
+        let output = client.output_in_time().unwrap();
+        assert_eq!(job::succeeded(&output), expected, "killed at {moment:?}");
+        assert_eq!(summaries(directory.path()).len(), inputs.len());
+        // What it had begun, the other read again.
+        let after = [cluster.begun(0), cluster.begun(1)];
+        assert!(after[1] > inputs.len() - before[0], "{before:?} {after:?}");
+        println!("killed with {before:?} begun: {after:?} begun in the end, same report");
+    }
+}
+
+#[test]
+fn the_scheduler_is_killed() {
+    let job = Job::new(8);
+    let inputs = names(&job);
+    let mut cluster = Cluster::start("1", Vec::new());
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let mut client = start(&mut cluster.analyze(&inputs, directory.to_str().unwrap()));
+    wait_until(&mut client, || summaries(directory).len() == 3);
+    cluster.scheduler.kill();
+    let message = job::refused(&client.output_in_time().unwrap());
+    assert!(
+        message.contains("the traces were not summarized"),
+        "{message}"
+    );
+
+    // The executors find the next one, and what was done is not done again.
+    cluster.scheduler = start_scheduler(cluster.port);
+    let times = |path: &PathBuf| std::fs::metadata(path).unwrap().modified().unwrap();
+    let files = summaries(directory)
+        .into_iter()
+        .map(|path| (times(&path), path));
+    let files: Vec<_> = files.collect();
+    assert!((3..inputs.len()).contains(&files.len()), "{files:?}");
+    let again = cluster
+        .analyze(&inputs, directory.to_str().unwrap())
+        .output_in_time();
+    assert_eq!(job::succeeded(&again.unwrap()), report(&job));
+    for (time, path) in files {
+        assert_eq!(times(&path), time, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_trace_without_a_summary_is_an_error() {
+    let job = Job::new(3);
+    let inputs = names(&job);
+    let mut cluster = Cluster::start("0", Vec::new());
+    for executor in &mut cluster.executors {
+        executor.kill();
+    }
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let script = format!(
+        "#!/bin/sh\ncase $2 in *rank1.json) echo 'gctrace: no space' >&2; exit 1;; esac\nexec '{}' \"$@\"\n",
+        job::gctrace().display()
+    );
+    cluster.add(port, &script);
+    let directory = tempfile::tempdir().unwrap();
+    let summaries = directory.path().to_str().unwrap();
+    let message = job::refused(
+        &cluster
+            .analyze(&inputs, summaries)
+            .output_in_time()
+            .unwrap(),
+    );
+    assert!(
+        message.contains("rank1.json: gctrace, exit status: 1: no space"),
+        "{message}"
+    );
+}
+
+#[test]
+fn without_a_scheduler_there_is_no_answer() {
+    let job = Job::new(2);
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    for (scheduler, expected) in [
+        (format!("ballista://127.0.0.1:{port}"), "not summarized"),
+        (format!("http://127.0.0.1:{port}"), "ballista://HOST:PORT"),
+    ] {
+        let mut command = job::cluster();
+        command
+            .args(["analyze", "--on", &scheduler, "-o", "/nowhere"])
+            .args(&job.traces);
+        let message = job::refused(&command.output_in_time().unwrap());
+        assert!(message.contains(expected), "{message}");
+    }
+}

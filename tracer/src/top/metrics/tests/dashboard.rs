@@ -1,4 +1,4 @@
-//! docs/metrics.md and docs/grafana-dashboard.json name existing metrics, with valid PromQL.
+//! docs/metrics.md, the dashboards and the rules name existing metrics, with valid PromQL.
 
 use crate::top::metrics::families;
 use crate::top::metrics::families::MetricFamily;
@@ -6,9 +6,11 @@ use crate::top::metrics::page::open_metrics;
 use crate::top::metrics::tests::example::example;
 use prometheus_client::metrics::MetricType;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::process::Output;
 use test_kit::limit::WithTimeout as _;
 
 fn document(name: &str) -> String {
@@ -39,25 +41,42 @@ fn series() -> BTreeSet<String> {
         .collect()
 }
 
-/// The words of a query that look like metrics of gctrace.
+/// The words of a query that look like metrics of gctrace, or series that its rules record.
 fn named(query: &str) -> BTreeSet<String> {
-    let part_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let part_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let words = query.split(|c| !part_of_name(c));
-    let ours = |word: &&str| word.starts_with("gctrace") || word.starts_with("process_");
+    let ours = |word: &&str| {
+        word.starts_with("gctrace") || word.starts_with("process_") || word.contains(":gctrace")
+    };
     words.filter(ours).map(str::to_owned).collect()
 }
 
-fn dashboard() -> Value {
-    serde_json::from_str(&document("grafana-dashboard.json")).unwrap()
+fn dashboards() -> [Value; 2] {
+    ["grafana-dashboard.json", "grafana-job-dashboard.json"]
+        .map(|name| serde_json::from_str(&document(name)).unwrap())
+}
+
+/// Names and queries of the recording rules, one line each.
+fn recorded() -> BTreeMap<String, String> {
+    let rules = document("prometheus-rules.yml");
+    let lines: Vec<&str> = rules.lines().collect();
+    let pairs = lines.windows(2).filter_map(|pair| match pair {
+        [name, query] => Some((
+            name.trim().strip_prefix("- record: ")?.to_owned(),
+            query.trim().strip_prefix("expr: ")?.to_owned(),
+        )),
+        _ => None,
+    });
+    pairs.collect()
 }
 
 /// Queries of the panels, with the variables set to all processes.
 fn queries_of_panels() -> Vec<String> {
-    let dashboard = dashboard();
-    let panels = dashboard["panels"].as_array().unwrap();
-    let targets = panels
+    let dashboards = dashboards();
+    let panels = dashboards
         .iter()
-        .flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+        .flat_map(|dashboard| dashboard["panels"].as_array().unwrap());
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let queries = targets.map(|target| target["expr"].as_str().unwrap());
     queries
         .map(|query| {
@@ -85,7 +104,8 @@ fn queries_of_document() -> Vec<String> {
 fn the_document_lists_every_family_and_no_other() {
     let document = document("metrics.md");
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
-    let listed: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    let names = rows.filter_map(|row| row.split('`').next());
+    let listed: Vec<&str> = names.filter(|name| !name.contains(':')).collect();
     let unique: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
     let exist: BTreeSet<String> = families::ALL.iter().map(asked_for).collect();
     assert_eq!(unique, exist);
@@ -106,14 +126,26 @@ fn the_document_lists_every_family_and_no_other() {
 }
 
 #[test]
+fn the_document_lists_every_recorded_series() {
+    let document = document("metrics.md");
+    for name in recorded().keys() {
+        assert!(document.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
 fn questions_are_about_series_that_there_are() {
-    let series = series();
-    let dashboard = dashboard();
-    let variables = dashboard["templating"]["list"].as_array().unwrap();
-    let variables = variables
+    let mut series = series();
+    let recorded = recorded();
+    assert_eq!(recorded.len(), 12, "{recorded:?}");
+    series.extend(recorded.keys().cloned());
+    let dashboards = dashboards();
+    let variables = dashboards
         .iter()
-        .filter_map(|variable| variable["query"]["query"].as_str());
+        .flat_map(|dashboard| dashboard["templating"]["list"].as_array().unwrap());
+    let variables = variables.filter_map(|variable| variable["query"]["query"].as_str());
     let queries = queries_of_panels().into_iter().chain(queries_of_document());
+    let queries = queries.chain(recorded.into_values());
     for query in queries.chain(variables.map(str::to_owned)) {
         let names = named(&query);
         assert!(!names.is_empty(), "{query}");
@@ -125,10 +157,15 @@ fn questions_are_about_series_that_there_are() {
 
 #[test]
 fn every_panel_has_a_place_and_a_data_source() {
-    let dashboard = dashboard();
     let mut numbers = BTreeSet::new();
-    for panel in dashboard["panels"].as_array().unwrap() {
-        assert!(numbers.insert(panel["id"].as_u64().unwrap()), "{panel}");
+    let dashboards = dashboards();
+    let panels = dashboards.iter().flat_map(|dashboard| {
+        let panels = dashboard["panels"].as_array().unwrap();
+        panels.iter().map(|panel| (&dashboard["uid"], panel))
+    });
+    for (dashboard, panel) in panels {
+        let number = (dashboard.as_str(), panel["id"].as_u64().unwrap());
+        assert!(numbers.insert(number), "{panel}");
         let place = &panel["gridPos"];
         let right = place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap();
         assert!(right <= 24, "{panel}");
@@ -154,18 +191,31 @@ fn promtool_takes_every_query() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.yml");
     std::fs::write(&file, rules.to_string()).unwrap();
-    let checked = Command::new("promtool")
-        .args(["check", "rules"])
-        .arg(&file)
-        .output_in_time();
-    let Ok(checked) = checked else {
-        eprintln!(
-            "skipped promtool_takes_every_query: no promtool here (Debian: package prometheus)"
-        );
+    let Some(checked) = promtool("promtool_takes_every_query", ["check", "rules"], &file) else {
         return;
     };
     let answered = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(checked.status.success(), "{answered}");
     let found = format!("{} rules found", queries.len());
     assert!(String::from_utf8_lossy(&checked.stdout).contains(&found));
+}
+
+/// Nine ranks of which one stands out: docs/prometheus-rules.test.yml.
+#[test]
+fn rules_give_what_their_test_expects() {
+    let test = "rules_give_what_their_test_expects";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/prometheus-rules.test.yml");
+    if let Some(tested) = promtool(test, ["test", "rules"], &file) {
+        assert!(tested.status.success(), "{tested:?}");
+        assert!(String::from_utf8_lossy(&tested.stdout).contains("SUCCESS"));
+    }
+}
+
+fn promtool(test: &str, command: [&str; 2], file: &Path) -> Option<Output> {
+    let mut promtool = Command::new("promtool");
+    let output = promtool.args(command).arg(file).output_in_time();
+    if output.is_err() {
+        eprintln!("skipped {test}: no promtool here (Debian: package prometheus)");
+    }
+    output.ok()
 }

@@ -49,6 +49,7 @@ mod regression;
 mod remedy;
 pub mod report;
 pub mod statistics;
+mod step_rows;
 mod summary;
 #[cfg(feature = "parquet")]
 pub mod tables;
@@ -60,3 +61,5 @@ pub use advice::PauseTimes;
 pub use analysis::Analysis;
 pub use analysis::ProcessStacks;
 pub use analysis::WeightedStack;
+pub use step_rows::StepCell;
+pub use step_rows::StepRow;

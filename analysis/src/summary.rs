@@ -21,6 +21,7 @@ use crate::analysis::Analysis;
 use crate::analysis::TraceState;
 use crate::analysis::UnlistedSums;
 
+use crate::StepRow;
 use crate::compare::TrainingSeries;
 use crate::gpu;
 use crate::gpu::merge::MergedTimelines;
@@ -150,6 +151,18 @@ impl Analysis {
         }
         (report.advice, report.not_advised) = advice::advice(&report, remedies);
         report
+    }
+
+    /// Each step of every process with training steps, by rank, trace and process.
+    #[must_use]
+    pub fn step_rows(&self) -> Vec<StepRow> {
+        let merged = gpu::merge::merge(&self.timelines, &self.spans());
+        let mut rows = gpu::steps::rows(merged.timelines.as_ref(), &self.only_full());
+        for row in &mut rows {
+            let trace = self.traces.get(row.trace);
+            row.host = trace.and_then(traces::host).filter(|host| !host.is_empty());
+        }
+        rows
     }
 
     /// Launchers of ranks, by trace and id: processes with a child of another rank. Where a scheduler

@@ -7,6 +7,7 @@
 mod collapsed;
 mod flamegraph;
 pub(crate) mod heap;
+mod heatmap;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod speedscope;
@@ -67,6 +68,18 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
         return tables(config);
     }
     let (analysis, code) = analyze::read_all(&config.traces, None)?;
+    if config.format == ExportFormat::Heatmap {
+        let mut analysis = analysis;
+        analysis.settle();
+        let rows = analysis.step_rows();
+        anyhow::ensure!(
+            !rows.is_empty(),
+            "no training steps in these traces. To have them: torch.profiler's step(), \
+             --step-function NAME, or record PyTorch with --mode inject or both"
+        );
+        output(config, &|mut out| heatmap::write(&rows, &mut out))?;
+        return Ok(code);
+    }
     let processes = processes(&analysis, config);
     if processes.is_empty() {
         return Err(nothing(&analysis, config));
@@ -189,7 +202,10 @@ fn write(
         ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out),
         ExportFormat::Svg => flamegraph::write(processes, config, &mut out),
         // Done or refused before.
-        ExportFormat::Heapsnapshot | ExportFormat::Dot | ExportFormat::Parquet => Ok(()),
+        ExportFormat::Heapsnapshot
+        | ExportFormat::Dot
+        | ExportFormat::Heatmap
+        | ExportFormat::Parquet => Ok(()),
     }
 }
 

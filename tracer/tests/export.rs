@@ -246,3 +246,48 @@ fn nothing_is_overwritten_without_force() {
     let names = std::fs::read_dir(place.path()).unwrap().count();
     assert_eq!(names, 2, "nothing is left behind");
 }
+
+/// Two ranks of three steps, as the PyTorch profiler writes them.
+#[test]
+fn steps_of_ranks_are_a_picture() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut traces = Vec::new();
+    for rank in 0..2 {
+        let step = |n: u64, from: u64, us: u64| {
+            format!(
+                r#"{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{n}","pid":7,"tid":7,"ts":{from}.000,"dur":{us}.000,"args":{{}}}}"#
+            )
+        };
+        let pause = r#"{"ph":"X","cat":"python_function","name":"Python GC","pid":7,"tid":7,"ts":1500.000,"dur":200.000,"args":{"generation":2,"collected":0}}"#;
+        let steps = [
+            step(5, 0, 1000),
+            step(6, 1000, 1000 + 700 * rank),
+            step(7, 4000, 900),
+            pause.to_owned(),
+        ];
+        let path = directory.path().join(format!("rank{rank}.json"));
+        let text = format!(
+            r#"{{"schemaVersion":1,"distributedInfo":{{"backend":"nccl","rank":{rank},"world_size":2}},"traceEvents":[{}]}}"#,
+            steps.join(",")
+        );
+        std::fs::write(&path, text).unwrap();
+        traces.push(path);
+    }
+    let page = directory.path().join("steps.html");
+    let (second, page) = (traces[1].to_str().unwrap(), page.to_str().unwrap());
+    let output = export(&traces[0], &[second, "-o", page]);
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(page).unwrap();
+    let data = page.split("const data = ").nth(1).unwrap();
+    let data: Value = serde_json::from_str(data.split(";\n").next().unwrap()).unwrap();
+    assert_eq!(data["rows"], serde_json::json!(["rank 0", "rank 1"]));
+    assert_eq!(data["columns"], serde_json::json!(["5", "6", "7"]));
+    let lengths = serde_json::json!([[1000, 1000, 900], [1000, 1700, 900]]);
+    assert_eq!(data["step"], lengths);
+
+    let none = trace(directory.path(), "none.json", &[(42, &PAUSES)]);
+    let refused = export(&none, &["--format", "heatmap"]);
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(error.contains("no training steps"), "{error}");
+    assert!(!refused.status.success() && refused.stdout.is_empty());
+}

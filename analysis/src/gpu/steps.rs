@@ -7,6 +7,8 @@ use super::timeline::StepSource;
 use super::timeline::StepSpan;
 use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
+use crate::StepCell;
+use crate::StepRow;
 use crate::accumulate::sum;
 use crate::accumulate::tally::ratio;
 use crate::distribution::Distribution;
@@ -75,6 +77,33 @@ pub(crate) fn report(
         processes,
         processes_left_out: left_out as u64,
     })
+}
+
+/// Each step of every process with steps, by rank. `all_full` as for [`report`].
+pub(crate) fn rows(timelines: &[Timeline], all_full: &HashSet<(usize, u32)>) -> Vec<StepRow> {
+    let row = |timeline: &Timeline| {
+        let full = all_full.contains(&(timeline.process_trace, timeline.pid));
+        let table = StepTable::of(timeline, full)?;
+        let known = timeline.is_ours || !timeline.pauses.is_empty();
+        Some(StepRow {
+            trace: timeline.trace,
+            pid: timeline.pid,
+            rank: timeline.rank,
+            host: None,
+            steps: table
+                .steps
+                .iter()
+                .map(|step| StepCell {
+                    number: step.span.number,
+                    duration_ns: step.duration_ns(),
+                    gc_ns: known.then_some(step.gc_ns),
+                })
+                .collect(),
+        })
+    };
+    let mut rows: Vec<StepRow> = timelines.iter().filter_map(row).collect();
+    rows.sort_by_key(|row| (row.rank.unwrap_or(u32::MAX), row.trace, row.pid));
+    rows
 }
 
 /// The steps of one process with what happened in each.

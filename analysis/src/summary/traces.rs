@@ -8,6 +8,14 @@ use crate::report::ProcessReport;
 use crate::report::TraceReport;
 use gctrace_event::Note;
 
+/// The host that a trace was recorded on; `None` if the trace does not contain it.
+pub(super) fn host(trace: &TraceState) -> Option<String> {
+    match &trace.header {
+        Some(header) => Some(header.host.clone()),
+        None => trace.profiler.host.clone(),
+    }
+}
+
 /// `own`: its processes that are listed.
 pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceReport {
     let own = || own.iter().copied();
@@ -25,10 +33,7 @@ pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceR
             .map(|header| header.command.clone())
             .unwrap_or_default(),
         attached_pid: header.and_then(|header| header.attached_pid),
-        host: match header {
-            Some(header) => Some(header.host.clone()),
-            None => trace.profiler.host.clone(),
-        },
+        host: host(trace),
         kernel: header.map(|header| header.kernel.clone()),
         recorded_by: header.map(|header| header.gctrace.clone()),
         recorded: crate::recorded::report(trace),

@@ -29,7 +29,7 @@ pub(super) struct ExportArgs {
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed,
-    /// .heapsnapshot, .dot; otherwise svg]
+    /// .html (heatmap), .heapsnapshot, .dot; otherwise svg]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten. With
@@ -62,6 +62,8 @@ pub(crate) enum ExportFormat {
     Speedscope,
     /// Image for the browser
     Svg,
+    /// Page for the browser: length of each training step of each rank
+    Heatmap,
     /// A heap for the DevTools of Chrome and memlab
     Heapsnapshot,
     /// A path or cycle of a heap for graphviz
@@ -141,6 +143,7 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
     match path.extension().and_then(OsStr::to_str) {
         None | Some("svg") => Ok(ExportFormat::Svg),
         Some("json") => Ok(ExportFormat::Speedscope),
+        Some("html") => Ok(ExportFormat::Heatmap),
         Some("heapsnapshot") => Ok(ExportFormat::Heapsnapshot),
         Some("dot" | "gv") => Ok(ExportFormat::Dot),
         Some("txt" | "collapsed" | "folded") => Ok(ExportFormat::Collapsed),
@@ -152,7 +155,7 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
             ErrorKind::InvalidValue,
             &format!(
                 "no format has the extension .{unknown}: use .svg, .json (speedscope), .txt, \
-                 .collapsed, .heapsnapshot or .dot, or pass --format"
+                 .collapsed, .html (heatmap), .heapsnapshot or .dot, or pass --format"
             ),
         )),
     }

@@ -351,7 +351,7 @@ fn refusals() {
         "gctrace top --record - -p 12",
         "gctrace top --record o --output o -- x",
         "gctrace demo -o -",
-        "gctrace export t.json -o x.html",
+        "gctrace export t.json -o x.pdf",
         "gctrace export t.json -f",
         "gctrace heap",
         "gctrace heap diff a.gcheap",

@@ -45,7 +45,10 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
             let picture = picture(&heap, config)?;
             super::output(config, &|mut out| svg::write(&picture, &mut out))
         }
-        ExportFormat::Collapsed | ExportFormat::Speedscope | ExportFormat::Parquet => {
+        ExportFormat::Collapsed
+        | ExportFormat::Speedscope
+        | ExportFormat::Heatmap
+        | ExportFormat::Parquet => {
             anyhow::bail!(
                 "{} is a heap: export it with --format heapsnapshot, dot or svg",
                 file.display()

@@ -184,7 +184,7 @@ def check_report(traces, folder):
                 f"from collectives where job = {number} and {own}",
             )
             expected = (rank["collectives"], rank["peer_wait_ns"], rank["last"])
-            assert (met["n"], met["wait_ns"], met["last"] or 0) == expected, (met, rank)
+            assert (met["n"], met["wait_ns"] or 0, met["last"] or 0) == expected, (met, rank)
     return len(jobs)
 
 

@@ -47,6 +47,7 @@ pub(crate) use limits::ReportLimit;
 pub(crate) use record::RecordConfig;
 pub(crate) use record::RecordTarget;
 pub(crate) use setup::SetupConfig;
+pub(crate) use summarize::Shard;
 pub(crate) use summarize::SummarizeConfig;
 pub(crate) use take_heap::HeapProgram;
 pub(crate) use take_heap::TakeHeapConfig;

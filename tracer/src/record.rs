@@ -28,6 +28,8 @@ mod trace;
 use crate::analyze;
 use crate::args::RecordConfig;
 use crate::args::RecordTarget;
+use crate::args::Shard;
+use crate::args::SummarizeConfig;
 use crate::args::Verbosity;
 use crate::files::NewTrace;
 use crate::launch::CommandEnd;
@@ -50,8 +52,10 @@ use crate::record::sources::RecordingSources;
 pub(crate) use crate::record::supervision::CommandSupervisor;
 pub(crate) use crate::record::supervision::INTERRUPTED;
 use crate::record::trace::RecordingTrace;
+use crate::summarize;
 use crate::wait;
 use anyhow::Context as _;
+use std::num::NonZeroUsize;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -112,6 +116,18 @@ pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<
                 let trace = crate::text::shell_line(&[trace]);
                 print::message(format!("Next: gctrace analyze {trace}"));
             }
+        }
+    }
+    if let (Some(trace), Some(directory)) = (&trace, &config.summary) {
+        // The exit code is the command's: without a summary there still is the trace.
+        let summarized = summarize::run(&SummarizeConfig {
+            traces: vec![trace.clone()],
+            output: directory.clone(),
+            shard: Shard::ALL,
+            jobs: Some(NonZeroUsize::MIN),
+        });
+        if let Err(error) = summarized {
+            print::message(crate::text::chain(&error));
         }
     }
     let code = match command.exit_code(why, closed)? {

@@ -403,6 +403,36 @@ fn traces_are_not_needed_after_their_summary() {
     assert!(Path::new(&folder.path("sums/rank0.json.gcsum")).exists());
 }
 
+/// Recording writes a summary of its own, and the exit code stays that of the command.
+#[test]
+fn a_recording_summarizes_its_trace() {
+    let test = "a_recording_summarizes_its_trace";
+    let Some(python) = test_kit::interpreters::python(test, "pyenv-3.12") else {
+        return;
+    };
+    let folder = Folder::new();
+    let program = python.path.to_str().unwrap();
+    let script = "import gc, sys; gc.collect(); sys.exit(7)";
+    let record = |directory: &str| {
+        let mut words = vec!["record", "--mode", "inject", "-o", "own.json.gz"];
+        words.extend(["--summary", directory, "--", program, "-c", script]);
+        folder.gctrace(&words)
+    };
+    let outcome = record("own");
+    assert_eq!(outcome.code, Some(7), "{}", outcome.err);
+    assert!(outcome.err.contains("own: 1 new"), "{}", outcome.err);
+    let (trace, summary) = (folder.report("own.json.gz"), folder.report("own"));
+    assert_eq!((trace.code, trace.out), (summary.code, summary.out));
+    // A file is in the way: the trace is there all the same.
+    folder.add("file", "");
+    let outcome = record("file");
+    assert_eq!(outcome.code, Some(7), "{}", outcome.err);
+    assert!(outcome.err.contains("file"), "{}", outcome.err);
+    assert_eq!(folder.report("own.json.gz").code, Some(0));
+    let refused = folder.gctrace(&["record", "-o", "-", "--summary", "s", "--", program]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+}
+
 /// The driver in the wheel. The first task's gctrace kills the worker that started it.
 #[test]
 fn ray_makes_all_summaries_though_a_worker_is_killed() {

@@ -8,6 +8,7 @@ use super::Verbosity;
 use super::sources::SourceArgs;
 use super::usage_error;
 use super::values;
+use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
@@ -44,6 +45,9 @@ pub(super) struct RecordArgs {
     /// Count pauses shorter than this (50us, 1ms) without writing them
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = values::time)]
     min_pause: Duration,
+    /// Then also write a summary of the trace into this directory, as `gctrace summarize`
+    #[arg(long, value_name = "DIR")]
+    summary: Option<PathBuf>,
     #[command(flatten)]
     sources: SourceArgs,
 }
@@ -88,6 +92,8 @@ pub(crate) struct RecordConfig {
     pub verbosity: Verbosity,
     /// Time after which the recording of a command stops; the command keeps running.
     pub duration: Option<Duration>,
+    /// Directory for a summary of the trace when it is complete; `None`: no summary.
+    pub summary: Option<PathBuf>,
 }
 
 /// Which processes to record; [`RecordConfig::follow`] adds their descendants.
@@ -108,12 +114,19 @@ pub(crate) enum RecordTarget {
 
 pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordConfig, clap::Error> {
     let target = target(args.command, args.pid, args.duration)?;
+    if args.summary.is_some() && is_stdout(&args.output) {
+        return Err(usage_error(
+            ErrorKind::ArgumentConflict,
+            "a trace on standard output cannot be summarized: name a file with -o",
+        ));
+    }
     let output = Some(args.output);
     let config = args
         .sources
         .recording(target, output, args.min_pause, verbosity);
     Ok(RecordConfig {
         duration: args.duration,
+        summary: args.summary,
         ..config
     })
 }

@@ -105,6 +105,7 @@ impl SourceArgs {
             stack_depth: self.stack_depth,
             verbosity,
             duration: None,
+            summary: None,
             counters: self.counters,
             alloc_budget: self.alloc.then_some(self.alloc_budget / 100.0),
             garbage: self.garbage,

@@ -70,7 +70,7 @@ fn assert_truth(traces: &[(u32, Trace)], layout: &Layout) -> usize {
 fn groups_in_step_are_ambiguous_without_names() {
     let layout = in_step(16, 4, 12, 40 * US, 8 * US, 1);
     let right = assert_truth(&all(&layout), &layout);
-    // Those of all ranks may be told apart, those of four of them are not.
+    // Those of all ranks may be distinguished, those of four of them are not.
     assert!(right <= 12, "{right}");
     let (jobs, timelines) = found(&all(&layout), &layout, Naming::Nothing);
     assert!(jobs.jobs[0].ambiguous >= 16 * 12 * 5);
@@ -85,7 +85,7 @@ fn groups_in_step_are_ambiguous_without_names() {
     );
 }
 
-/// Groups that compute for clearly different times are told apart by their ends.
+/// Groups that compute for clearly different times are distinguished by their ends.
 #[test]
 fn groups_that_differ_are_matched_without_names() {
     let layout = in_step(8, 4, 20, 300 * US, 400 * US, 2);

@@ -1,7 +1,7 @@
 //! `gctrace-cluster scheduler` and `executor`: Ballista's, with the function of [`map`].
 //!
 //! Neither asks who is there, and an executor reads any file that a plan names: they listen on
-//! loopback unless told otherwise.
+//! loopback unless `--listen` names another address.
 
 use crate::gctrace::Gctrace;
 use crate::map;

@@ -283,7 +283,7 @@ impl Sampler {
     }
 }
 
-/// Tells the types whose objects CPython allocates and frees one by one: those made by a class
+/// Recognizes the types whose objects CPython allocates and frees one by one: those made by a class
 /// statement, and not only those of extensions.
 pub(super) struct InstanceTypes {
     /// `subtype_dealloc`, which no header names.

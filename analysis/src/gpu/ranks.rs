@@ -3,8 +3,9 @@
 //!
 //! Ranks of a job are recognized by their collectives alone; the number of a rank only excludes
 //! timelines. The waits for each other are in `waits.rs`, what the pauses of one rank cost another
-//! in `victims.rs`.
+//! in `victims.rs`, what each communicator waited in `communicators.rs`.
 
+mod communicators;
 mod draft;
 mod groups;
 mod kernels;

@@ -75,10 +75,11 @@ pub(crate) struct Layout {
 /// An NCCL kernel, and what it truly belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    start_ns: u64,
-    end_ns: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
     stream: u64,
-    group: Option<usize>,
+    /// `None` of a send or receive.
+    pub(crate) group: Option<usize>,
     /// Its count in the group, or of the sends and receives of its rank.
     sequence: u64,
     /// `(peer, whether it sends)`.

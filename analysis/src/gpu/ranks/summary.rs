@@ -2,6 +2,7 @@
 
 use super::RankJob;
 use super::RankMember;
+use super::communicators::Communicators;
 use super::victims;
 use super::waits;
 use super::waits::MemberWaits;
@@ -54,6 +55,10 @@ pub(crate) fn report_of(timelines: &[&Timeline], replays: &JobReplays) -> Option
 
 fn ranked(ranks: &RankJob, job: &ReplayJob<'_>, replays: &JobReplays) -> RankedJob {
     let waits = waits::waits(ranks, job);
+    let communicators = Communicators::of(ranks, job);
+    let joined = replays.joined(ranks);
+    let without = joined.and_then(|joined| victims::pauses(ranks, &communicators, &joined));
+    let (pauses, shorter) = without.unzip();
     let everybody = ranks.members.len();
     let on_all_ranks = ranks.collectives.iter();
     let on_all_ranks = on_all_ranks.filter(|one| one.members.len() == everybody);
@@ -77,9 +82,11 @@ fn ranked(ranks: &RankJob, job: &ReplayJob<'_>, replays: &JobReplays) -> RankedJ
             .zip(&waits.members)
             .map(|((member, timeline), waits)| rank(ranks, member, timeline, waits))
             .collect(),
-        pauses: replays
-            .joined(ranks)
-            .and_then(|joined| victims::pauses(ranks, &joined)),
+        pauses,
+        communicators: communicators.report(
+            &communicators.sums(waits.collectives_ns.iter().copied()),
+            shorter.as_ref(),
+        ),
     }
 }
 

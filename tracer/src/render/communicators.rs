@@ -17,8 +17,8 @@ const KINDS_SHOWN: usize = 3;
 const LONGEST_SHOWN: usize = 2;
 
 const LEGEND: &str = "waited: peer wait in their collectives, summed over the ranks; for pauses: how \
-    much less without the pauses of all ranks, of whatever communicator; most for: without those of \
-    the rank that costs most. All inferred, for pauses by replay.";
+    much less without the pauses of all ranks, of whatever communicator; most for: the same of one \
+    rank. All inferred, for pauses by replay.";
 
 /// Empty for a job with one communicator: it waited what its ranks did.
 pub(super) fn communicators(job: &RankedJob) -> Vec<String> {
@@ -50,8 +50,9 @@ pub(super) fn communicators(job: &RankedJob) -> Vec<String> {
 
 fn row(waits: &CollectiveWaits, sources: &[&PauseSource], label: String) -> Vec<String> {
     let by_source = sources.iter().zip(&waits.for_sources_ns);
-    let most = by_source.max_by_key(|(_, for_ns)| **for_ns);
-    let most = most.filter(|(_, for_ns)| **for_ns > 0);
+    let by_source = by_source.filter(|(_, for_ns)| **for_ns > 0);
+    // One rank rather than all that are not listed one by one, even if these cost more.
+    let most = by_source.max_by_key(|(source, for_ns)| (source.ranks.len() == 1, **for_ns));
     vec![
         duration(waits.wait_ns),
         waits

@@ -69,6 +69,8 @@ pub(crate) struct Layout {
     pub(crate) eager: bool,
     /// The traces have the host's calls, and pauses between them.
     pub(crate) hosted: bool,
+    /// Number of ranks of the job, as the traces have it.
+    pub(crate) world_size: Option<u32>,
     pub(crate) seed: u64,
 }
 
@@ -342,6 +344,7 @@ impl Trace {
         let mut timelines = collector.finish(&TimelineContext {
             trace: rank as usize,
             rank: Some(rank),
+            world_size: layout.world_size,
             ..TimelineContext::default()
         });
         timelines.retain(Timeline::has_gpu_times);

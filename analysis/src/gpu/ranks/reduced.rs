@@ -38,6 +38,7 @@ pub(crate) fn reduced(timeline: &Timeline) -> Timeline {
         pid: timeline.pid,
         namespace_pid: timeline.namespace_pid,
         rank: timeline.rank,
+        world_size: timeline.world_size,
         unix_offset_ns: timeline.unix_offset_ns,
         is_ours: timeline.is_ours,
         streams: timeline.streams.clone(),

@@ -20,6 +20,7 @@ BEGIN, END = "<!-- fuzz.sh: begin -->\n", "<!-- fuzz.sh: end -->\n"
 TARGETS = {
     "read": (16384, "traces, ours and the PyTorch profiler's: reader and analysis"),
     "live": (16384, "records fed to the live view: its figures"),
+    "summary": (16384, "summaries: reader and report; of a trace, the same items"),
     "heap": (65536, "heaps: reader and answers"),
     "resolve": (200000, "ELF files: where the collector is"),
     "code_object": (8192, "memory of a process: names, lines, stacks"),
@@ -27,7 +28,11 @@ TARGETS = {
     "rendezvous": (8192, "the socket where programs hand over their rings"),
     "records": (8192, "records of the kernel's rings"),
 }
-SEEDS = {"read": "analysis/fuzz/seeds/read", "live": "analysis/fuzz/seeds/read"}
+SEEDS = {
+    "read": ["analysis/fuzz/seeds/read"],
+    "live": ["analysis/fuzz/seeds/read"],
+    "summary": ["analysis/fuzz/seeds/summary", "analysis/fuzz/seeds/read"],
+}
 
 
 def run(target, seconds, programs, folder):
@@ -39,8 +44,7 @@ def run(target, seconds, programs, folder):
     command = [str(programs / target), str(corpus), "-max_total_time=%d" % seconds,
                "-max_len=%d" % longest, "-timeout=10", "-rss_limit_mb=1024",
                "-artifact_prefix=%s/%s-" % (failed, target), "-print_final_stats=1"]
-    if target in SEEDS:
-        command.append(str(CHECKOUT / SEEDS[target]))
+    command += [str(CHECKOUT / folder) for folder in SEEDS.get(target, [])]
     log = folder / ("%s.log" % target)
     before = os.times()
     with open(log, "wb") as file:

@@ -1,11 +1,12 @@
 //! Summaries: what a report needs of one trace, in a file of a few percent of its size.
 //!
 //! Owns the file: a header of one line of JSON, then its body, which is complete if its size and hash
-//! are those of the header. `summary/items.rs` has the encoding of records. A summary is read as its
-//! trace would be: item by item, the same ones in the same order, but for events of no interest, of
-//! which the first and the last time stay.
+//! are those of the header. `summary/items.rs` has the encoding of records, `summary/possible.rs` which
+//! of them there can be. A summary is read as its trace would be: item by item, the same ones in the
+//! same order, but for events of no interest, of which the first and the last time stay.
 
 mod items;
+mod possible;
 
 use crate::read::DecodedItem;
 use crate::read::TraceCompletion;
@@ -320,9 +321,11 @@ impl SummaryReader {
         loop {
             if let Some(item) = self.items.next() {
                 let item = self.codec.restore(item);
-                return item
-                    .map(Some)
-                    .ok_or_else(|| self.damaged("an unknown name"));
+                let item = item.ok_or_else(|| self.damaged("an unknown name"))?;
+                return match possible::is_possible(&item) {
+                    true => Ok(Some(item)),
+                    false => Err(self.damaged("an item that no trace can have")),
+                };
             }
             if self.end.is_some() {
                 return Ok(None);

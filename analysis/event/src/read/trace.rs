@@ -6,7 +6,7 @@
 //! and the event only if its times or ids are invalid.
 
 mod frames;
-mod pauses;
+pub(crate) mod pauses;
 mod profiler;
 
 pub use profiler::TraceProperty;

@@ -163,7 +163,7 @@ pub(super) fn counters(value: JsonValue<'_>, report: &mut impl FnMut(Problem)) -
 }
 
 /// Counts and times from here on are taken for damage: 2^62 ns are 146 years.
-const MAX_COUNT: u64 = 1 << 62;
+pub(crate) const MAX_COUNT: u64 = 1 << 62;
 
 /// The generation in a name such as `gc gen1`.
 fn generation_in_name(name: JsonValue<'_>) -> u8 {

@@ -1,0 +1,93 @@
+//! Which items a summary can have: those that a trace can.
+//!
+//! Owns what the reader of traces never returns, and the figures of a report therefore need not
+//! expect: a summary with the right hash may still be of anybody.
+
+use crate::Counters;
+use crate::EventSource;
+use crate::Pause;
+use crate::Record;
+use crate::read::DecodedItem;
+use crate::read::LONGEST_NS;
+use crate::read::MAX_COUNT;
+
+/// Whether the reader of a trace could have returned it, judged by its times and counts.
+pub(super) fn is_possible(item: &DecodedItem<'_>) -> bool {
+    match item {
+        DecodedItem::Record(record) => {
+            times(record).is_none_or(|(start_ns, end_ns)| is_span(start_ns, end_ns))
+                && match record {
+                    Record::Pause(pause) => is_pause(pause),
+                    Record::Counters(own) => {
+                        own.since_ns <= own.at_ns && are_counts(&own.counters)
+                    }
+                    _ => true,
+                }
+        }
+        DecodedItem::Work {
+            start_ns, end_ns, ..
+        } => start_ns <= end_ns,
+        _ => true,
+    }
+}
+
+/// Starts and lengths are read.
+fn is_span(start_ns: u64, end_ns: u64) -> bool {
+    let length_ns = end_ns.checked_sub(start_ns);
+    start_ns <= LONGEST_NS && length_ns.is_some_and(|length_ns| length_ns <= LONGEST_NS)
+}
+
+fn is_pause(pause: &Pause) -> bool {
+    let counts = [
+        pause.collected,
+        pause.uncollectable,
+        pause.cpu_ns,
+        pause.stop_the_world_ns,
+        pause.oldest_objects,
+        pause.heap_objects,
+        pause.young_count,
+    ];
+    let source = match pause.source {
+        EventSource::Both { start_ns, end_ns } => is_span(start_ns, end_ns),
+        EventSource::Probes | EventSource::Injected => true,
+    };
+    source
+        && matches!(pause.generation, 0..=2 | Pause::UNKNOWN_GENERATION)
+        && counts.into_iter().flatten().all(|count| count < MAX_COUNT)
+        && are_counts(&pause.counters)
+}
+
+fn are_counts(counters: &Counters) -> bool {
+    counters.iter().all(|(_, count)| count < MAX_COUNT)
+}
+
+/// Start and end of a record, twice the same of those with one time; `None` without any.
+fn times(record: &Record) -> Option<(u64, u64)> {
+    let once = |at_ns: u64| Some((at_ns, at_ns));
+    match record {
+        Record::Pause(own) => Some((own.start_ns, own.end_ns)),
+        Record::CudaCall(own) => Some((own.start_ns, own.end_ns)),
+        Record::GpuOp(own) => Some((own.start_ns, own.end_ns)),
+        Record::Annotation(own) => Some((own.start_ns, own.end_ns)),
+        Record::GpuSync(own) => Some((own.start_ns, own.end_ns)),
+        Record::Step(own) => Some((own.start_ns, own.end_ns)),
+        Record::CudaLaunches(own) => Some((own.first_ns, own.last_ns)),
+        Record::Pressure(own) => Some((own.since_ns, own.at_ns)),
+        Record::Process(own) => once(own.since_ns),
+        Record::ProcessExit(own) => once(own.at_ns),
+        Record::Settings(own) => once(own.at_ns),
+        Record::Counters(own) => once(own.at_ns),
+        Record::Allocations(own) => once(own.at_ns),
+        Record::Garbage(own) => once(own.at_ns),
+        Record::GpuDevice(own) => once(own.at_ns),
+        Record::GpuSample(own) => once(own.at_ns),
+        Record::DeviceMemory(own) => once(own.at_ns),
+        Record::PauseMemory(own) => once(own.start_ns),
+        Record::Note(own) => once(own.at_ns),
+        Record::End(own) => once(own.ended_ns),
+        Record::Frame(_)
+        | Record::ObjectKind(_)
+        | Record::CycleSignature(_)
+        | Record::ThreadName { .. } => None,
+    }
+}

@@ -1,0 +1,100 @@
+//! Arbitrary bytes as a summary: refused, or items that can be reported. No panic, termination, and
+//! little memory. The first byte chooses whether the rest is the file, its body with a header that
+//! fits, or the content of the body's only part, unpacked; anything else is a trace, of which the
+//! summary has the items.
+
+#![no_main]
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use gctrace_analysis::Analysis;
+use gctrace_event::read::DecodedItem;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::TraceCompletion;
+use gctrace_event::read::TraceInput;
+use gctrace_event::read::TraceReader;
+use gctrace_event::summary::SummaryError;
+use gctrace_event::summary::SummaryHeader;
+use gctrace_event::summary::SummaryReader;
+use gctrace_event::summary::SummarySource;
+use gctrace_event::summary::SummaryWriter;
+use libfuzzer_sys::fuzz_target;
+use std::io::Cursor;
+use std::io::Write;
+
+/// The body with a header of this gctrace.
+fn file_of(body: &[u8]) -> Vec<u8> {
+    let source = SummarySource::of("fuzz", body).expect("it is in memory");
+    let writer = SummaryWriter::default();
+    let empty = writer.finish(TraceCompletion::default(), source.clone(), None);
+    let empty = SummaryReader::new("empty", empty.as_slice()).expect("it was written");
+    let header = SummaryHeader {
+        body_bytes: source.bytes,
+        body_sha256: source.sha256,
+        ..empty.header().clone()
+    };
+    let mut file = serde_json::to_vec(&header).expect("a header is JSON");
+    file.push(b'\n');
+    file.extend(body);
+    file
+}
+
+/// A body of one part, which is not compressed.
+fn body_of(content: &[u8]) -> Vec<u8> {
+    let mut packed = ZlibEncoder::new(Vec::new(), Compression::none());
+    packed.write_all(content).expect("it is in memory");
+    let packed = packed.finish().expect("it is in memory");
+    let mut body = (packed.len() as u64).to_le_bytes().to_vec();
+    body.extend(packed);
+    body
+}
+
+fn read(file: &[u8]) -> Result<(), SummaryError> {
+    let mut reader = SummaryReader::new("fuzz", file)?;
+    let mut analysis = Analysis::default();
+    analysis.begin_trace("fuzz");
+    while let Some(item) = reader.next_item()? {
+        analysis.add(item);
+    }
+    analysis.end_trace(reader.finish(), None);
+    analysis.settle();
+    serde_json::to_string(&analysis.report()).expect("a report is JSON");
+    Ok(())
+}
+
+/// The items of a trace that a summary has, as text.
+fn trace(bytes: &[u8]) -> Option<()> {
+    let input = TraceInput::new("fuzz", Cursor::new(bytes.to_vec())).ok()?;
+    let mut reader = TraceReader::new(EventReader::new(input));
+    let (mut writer, mut items) = (SummaryWriter::default(), Vec::new());
+    while let Ok(Some(item)) = reader.next_item() {
+        if !matches!(item, DecodedItem::Other(_) | DecodedItem::Unusable) {
+            items.push(format!("{item:?}"));
+        }
+        writer.add(item);
+    }
+    let source = SummarySource::of("fuzz", bytes).expect("it is in memory");
+    let ending = reader.finish();
+    let file = writer.finish(ending.clone(), source, None);
+    let mut reader = SummaryReader::new("fuzz", file.as_slice()).expect("it was written");
+    let mut restored = Vec::new();
+    while let Some(item) = reader.next_item().expect("it was written") {
+        if !matches!(item, DecodedItem::Work { .. }) {
+            restored.push(format!("{item:?}"));
+        }
+    }
+    assert_eq!(restored, items);
+    assert_eq!(reader.finish(), ending);
+    Some(())
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    // It may be refused.
+    match bytes.split_first() {
+        Some((0, file)) => drop(read(file)),
+        Some((1, body)) => drop(read(&file_of(body))),
+        Some((2, content)) => drop(read(&file_of(&body_of(content)))),
+        Some(_) => drop(trace(bytes)),
+        None => {}
+    }
+});

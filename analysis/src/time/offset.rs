@@ -200,6 +200,8 @@ const PAIRS: usize = 1 << 17;
 const FEWEST_MOVING: usize = 64;
 /// Candidates kept of each width.
 const CANDIDATES: usize = 24;
+/// Windows of differences that are sorted first.
+const SORTED: usize = 1 << 11;
 
 /// Candidates for an unknown offset, those with which most differences agree. Sorted.
 pub(crate) fn candidates<'a>(
@@ -233,17 +235,28 @@ fn all_differences<'a>(series: impl IntoIterator<Item = &'a TimestampPair> + Clo
 
 /// The middles of the windows of twice that width with most differences in them.
 fn crowded(differences: &[i64], width_ns: i64) -> Vec<i64> {
+    let order = |(count, middle): &(usize, i64)| (Reverse(*count), *middle);
     let mut windows = windows(differences, 2 * width_ns);
-    windows.sort_by_key(|(count, middle)| (Reverse(*count), *middle));
     let mut found: Vec<i64> = Vec::new();
-    for (_, middle) in windows {
-        if found.len() == CANDIDATES {
-            break;
+    // Only so many are sorted as are needed, the fullest first.
+    let (mut rest, mut part) = (windows.as_mut_slice(), SORTED);
+    while !rest.is_empty() {
+        let count = part.min(rest.len());
+        if count < rest.len() {
+            rest.select_nth_unstable_by_key(count, order);
         }
-        let apart = |other: &i64| other.abs_diff(middle) > width_ns.unsigned_abs();
-        if found.iter().all(apart) {
-            found.push(middle);
+        let (fullest, others) = rest.split_at_mut(count);
+        fullest.sort_unstable_by_key(order);
+        for (_, middle) in fullest {
+            if found.len() == CANDIDATES {
+                return found;
+            }
+            let apart = |other: &i64| other.abs_diff(*middle) > width_ns.unsigned_abs();
+            if found.iter().all(apart) {
+                found.push(*middle);
+            }
         }
+        (rest, part) = (others, part * 2);
     }
     found
 }
@@ -326,6 +339,33 @@ mod tests {
             fixed: vec![i64::MIN, i64::MAX],
         };
         assert_eq!(offset(&[series], i64::MIN, 3), None);
+    }
+
+    /// As if all windows were sorted at once.
+    #[test]
+    fn the_fullest_windows_come_first() {
+        let ends = timestamps(400, 900_000);
+        let all: Vec<i64> = ends
+            .iter()
+            .flat_map(|one| ends.iter().map(move |other| one - other))
+            .collect();
+        for count in [0, 1, 3_000, all.len()] {
+            let mut differences = all[..count].to_vec();
+            differences.sort_unstable();
+            for width_ns in [TOLERANCE_NS, FINE_NS] {
+                let mut sorted = windows(&differences, 2 * width_ns);
+                sorted.sort_by_key(|(count, middle)| (Reverse(*count), *middle));
+                let mut expected: Vec<i64> = Vec::new();
+                for (_, middle) in sorted {
+                    let near = |other: &&i64| other.abs_diff(middle) <= width_ns.unsigned_abs();
+                    if expected.iter().find(near).is_none() {
+                        expected.push(middle);
+                    }
+                }
+                expected.truncate(CANDIDATES);
+                assert_eq!(crowded(&differences, width_ns), expected);
+            }
+        }
     }
 
     #[test]

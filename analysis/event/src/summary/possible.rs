@@ -18,9 +18,7 @@ pub(super) fn is_possible(item: &DecodedItem<'_>) -> bool {
             times(record).is_none_or(|(start_ns, end_ns)| is_span(start_ns, end_ns))
                 && match record {
                     Record::Pause(pause) => is_pause(pause),
-                    Record::Counters(own) => {
-                        own.since_ns <= own.at_ns && are_counts(&own.counters)
-                    }
+                    Record::Counters(own) => own.since_ns <= own.at_ns && are_counts(&own.counters),
                     _ => true,
                 }
         }

@@ -27,7 +27,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Timeline>, ReadError> {
     analysis.end_trace(reader.finish(), None);
     let timelines = analysis.timelines().iter();
     let timelines = timelines.filter(|timeline| timeline.has_gpu_times());
-    Ok(timelines.cloned().collect())
+    Ok(timelines.map(|kept| kept.whole().into_owned()).collect())
 }
 
 /// A pause to put in.

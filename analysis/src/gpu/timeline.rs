@@ -26,7 +26,7 @@ pub type OpIndex = Index<Op>;
 pub type CallIndex = Index<Call>;
 /// Place of a stream in [`Timeline::streams`].
 pub type StreamIndex = Index<Stream>;
-/// Place of a pause in [`Timeline::pauses`].
+/// Place of a pause in [`ProcessTimeline::pauses`].
 pub type PauseIndex = Index<PauseSpan>;
 /// Place of a string in [`Timeline::names`].
 pub type NameIndex = Index<String>;

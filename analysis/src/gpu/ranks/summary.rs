@@ -58,7 +58,7 @@ pub(crate) fn wait_ends<'a>(
     })
 }
 
-/// The same with the replays of these timelines, and their ranks' waits ([`waits`]). `busy`: by
+/// The same with the replays of these timelines, and their ranks' waits ([`waits()`]). `busy`: by
 /// timeline.
 pub(crate) fn report_of(
     timelines: &[&KeptTimeline],

@@ -3,8 +3,9 @@
 //!
 //! Ranks of a job are recognized by their collectives alone; the number of a rank only excludes
 //! timelines. The waits for each other are in `waits.rs`, what the pauses of one rank cost another
-//! in `victims.rs`.
+//! in `victims.rs`, what each communicator waited in `communicators.rs`.
 
+mod communicators;
 mod draft;
 mod groups;
 mod kernels;
@@ -37,6 +38,7 @@ use crate::time::stats;
 use draft::ClockKnowledge;
 use draft::DraftMember;
 use draft::JobDraft;
+use groups::OtherRanks;
 use groups::PlacedRank;
 use kernels::CollectiveKernels;
 use std::collections::HashMap;
@@ -261,7 +263,12 @@ impl JobFinder<'_> {
         for (place, (_, position)) in (0..).zip(&order) {
             places[*position] = place;
         }
-        let found = groups::find(&self.placed(&draft.members), is_complete);
+        let known = match (is_complete, self.is_pair(draft)) {
+            (_, true) => OtherRanks::None,
+            (true, false) => OtherRanks::Unknown,
+            (false, false) => OtherRanks::InTraces,
+        };
+        let found = groups::find(&self.placed(&draft.members), known);
         let mut joined = draft.members.clone();
         self.refine(&mut joined, &found.collectives);
         let shift_ns = self.shift(&joined);
@@ -308,6 +315,15 @@ impl JobFinder<'_> {
         });
         job.transfers = pairs.collect();
         job
+    }
+
+    /// Whether they are two ranks of a job that has no other, on clocks that are sure: then all their
+    /// collectives are with each other.
+    fn is_pair(&self, draft: &JobDraft) -> bool {
+        draft.members.len() == 2
+            && draft.members.iter().all(|member| {
+                self.timelines[member.timeline].world_size == Some(2) && !member.ambiguous
+            })
     }
 
     /// The kernels of members, each with its clock offset.

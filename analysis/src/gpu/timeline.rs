@@ -46,6 +46,8 @@ pub struct ProcessTimeline {
     pub namespace_pid: Option<u32>,
     /// Rank in a distributed job; `None` if unknown.
     pub rank: Option<u32>,
+    /// Number of ranks in that job; `None` if unknown.
+    pub world_size: Option<u32>,
     /// Offset in ns from a timestamp to Unix time; `None` if unknown.
     pub unix_offset_ns: Option<i64>,
     /// Whether the trace is gctrace's own: its pauses are complete.

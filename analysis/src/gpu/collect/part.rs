@@ -46,6 +46,7 @@ impl ProcessBuilder {
                 pid,
                 namespace_pid: about.namespace_pids.get(&pid).copied(),
                 rank: about.ranks.get(&pid).copied().or(about.rank),
+                world_size: about.world_size,
                 unix_offset_ns: about.unix_offset_ns,
                 is_ours: about.is_ours,
                 ..ProcessTimeline::default()

@@ -3,6 +3,7 @@
 use super::RankJob;
 use super::RankJobs;
 use super::RankMember;
+use super::communicators::Communicators;
 use super::victims;
 use super::waits;
 use super::waits::BusyTimes;
@@ -98,6 +99,10 @@ fn ranked(
     waits: &JobWaits,
     busy: &[BusyTimes],
 ) -> RankedJob {
+    let communicators = Communicators::of(ranks, job);
+    let joined = replays.joined(ranks);
+    let without = joined.and_then(|joined| victims::pauses(ranks, &communicators, &joined));
+    let (pauses, shorter) = without.unzip();
     let everybody = ranks.members.len();
     let on_all_ranks = ranks.collectives.iter();
     let on_all_ranks = on_all_ranks.filter(|one| one.members.len() == everybody);
@@ -123,9 +128,11 @@ fn ranked(
                 rank(ranks, member, timeline, waits, &busy[member.timeline])
             })
             .collect(),
-        pauses: replays
-            .joined(ranks)
-            .and_then(|joined| victims::pauses(ranks, &joined)),
+        pauses,
+        communicators: communicators.report(
+            &communicators.sums(waits.collectives_ns.iter().copied()),
+            shorter.as_ref(),
+        ),
     }
 }
 

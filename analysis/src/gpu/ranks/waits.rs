@@ -20,6 +20,8 @@ use std::collections::HashMap;
 pub(crate) struct JobWaits {
     /// In the order of the members.
     pub(super) members: Vec<MemberWaits>,
+    /// In the order of the job's collectives: what their members waited in each, added, in ns.
+    pub(super) collectives_ns: Vec<u64>,
     /// Collectives in which the error of the clocks hides which rank was last.
     pub(super) undecided: u64,
 }
@@ -76,12 +78,13 @@ impl RankArrival {
 pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
     let mut waits = JobWaits {
         members: vec![MemberWaits::default(); job.timelines.len()],
-        undecided: 0,
+        ..JobWaits::default()
     };
     for collective in &job.collectives {
         let arrivals = arrivals(collective, job);
+        let mut waited_ns = 0;
         if let Some(last) = arrivals.last().copied() {
-            waits.add(&arrivals, last.start_ns);
+            waited_ns = waits.add(&arrivals, last.start_ns);
             let others = &arrivals[..arrivals.len() - 1];
             if others.iter().any(|other| other.waited) {
                 match is_last(&arrivals, ranks) {
@@ -90,6 +93,7 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
                 }
             }
         }
+        waits.collectives_ns.push(waited_ns);
         for arrival in arrivals {
             waits.members[arrival.member].before_ns = Some(arrival.op.end_ns);
         }
@@ -133,17 +137,21 @@ pub(crate) fn is_last(arrivals: &[RankArrival], ranks: &RankJob) -> bool {
 }
 
 impl JobWaits {
-    fn add(&mut self, arrivals: &[RankArrival], last_start_ns: i64) {
+    /// Returns the time that they waited, added.
+    fn add(&mut self, arrivals: &[RankArrival], last_start_ns: i64) -> u64 {
+        let mut waited_ns = 0;
         for arrival in arrivals {
             let member = &mut self.members[arrival.member];
             let length_ns = arrival.op.duration_ns();
             let wait_ns = arrival.wait_ns(last_start_ns);
             member.collectives += 1;
             add_to(&mut member.wait_ns, wait_ns);
+            add_to(&mut waited_ns, wait_ns);
             add_to(&mut member.transfer_ns, length_ns - wait_ns);
             let until_ns = arrival.op.start_ns + wait_ns;
             member.waited_until_ns.insert(arrival.op_index, until_ns);
         }
+        waited_ns
     }
 
     fn last(&mut self, last: RankArrival, job: &ReplayJob<'_>) {

@@ -6,6 +6,7 @@ use crate::gctrace::Gctrace;
 use crate::map;
 use crate::place::Place;
 use crate::tables::Inputs;
+use crate::tables::SUMMARY;
 use anyhow::Context as _;
 use anyhow::Result;
 use futures::StreamExt as _;
@@ -32,13 +33,32 @@ pub(crate) async fn run(
     gctrace: &Gctrace,
     options: &[OsString],
 ) -> Result<u8> {
+    if let Some(summary) = inputs.iter().find(|one| one.name().ends_with(SUMMARY)) {
+        anyhow::bail!(
+            "{summary}: is a summary already: name its trace, or run gctrace analyze on it"
+        );
+    }
     let Inputs {
         traces,
         directories,
+        // Those of an earlier run, in a directory below that of the traces.
+        summaries: _,
     } = Inputs::find(inputs).await?;
     if let Some(directory) = directories.first() {
         anyhow::bail!("{directory}: has tables; a report is made of traces");
     }
+    let named = || {
+        inputs
+            .iter()
+            .map(Place::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    anyhow::ensure!(
+        !traces.is_empty(),
+        "{}: summaries without their traces: run gctrace analyze on them",
+        named()
+    );
     let count = traces.len();
     crate::message(format!(
         "{count} traces are summarized by {scheduler}, into {summaries}"

@@ -198,7 +198,6 @@ fn tables_of_summaries_are_those_of_the_traces() {
     };
     let whole = names.join(" ");
     let (of_traces, tables) = export(&whole, "of-traces");
-    assert_eq!(of_traces.code, Some(1), "one is damaged: {}", of_traces.err);
     assert!(tables.len() == 9 && tables.values().all(|bytes| !bytes.is_empty()));
     // A directory, and every other one as its trace; the names sort like the summaries.
     let mixed = names.iter().enumerate().map(|(at, name)| match at % 2 {
@@ -221,7 +220,7 @@ fn tables_of_summaries_are_those_of_the_traces() {
     );
 }
 
-/// As a file under two names, as a trace and its summary, as two summaries; in both orders.
+/// As a trace and its summary, also under another name, and as two summaries; in both orders.
 #[test]
 fn a_trace_that_is_given_again_does_not_count() {
     let folder = Folder::new();
@@ -233,7 +232,6 @@ fn a_trace_that_is_given_again_does_not_count() {
     folder.summarize("copy.json -o others");
     let once = folder.report("rank0.json rank1.json");
     for (first, again) in [
-        ("rank1.json", "copy.json"),
         ("rank1.json", "sums/rank1.json.gcsum"),
         ("sums/rank1.json.gcsum", "copy.json"),
         ("sums/rank1.json.gcsum", "others/copy.json.gcsum"),
@@ -280,7 +278,8 @@ fn a_summary_of_a_trace_that_changed_is_refused() {
     assert_eq!(before.code, Some(0), "{}", before.err);
     assert_eq!(analyze("far/away/from/all").out, before.out);
 
-    folder.add("job/rank 0.json", rank(3));
+    let changed = [rank(0), b"\n".to_vec()].concat();
+    folder.add("job/rank 0.json", &changed);
     let outcome = analyze("job/made/sums");
     assert_eq!(
         (outcome.code, &*outcome.out),
@@ -288,8 +287,7 @@ fn a_summary_of_a_trace_that_changed_is_refused() {
         "{}",
         outcome.err
     );
-    let sizes = [rank(0).len(), rank(3).len()];
-    let expected = format!("(was {} bytes, is {}): ", sizes[0], sizes[1]);
+    let expected = format!("(was {} bytes, is {}): ", rank(0).len(), changed.len());
     let (problem, command) = outcome.err.split_once(&expected).unwrap();
     assert!(
         problem.contains(&format!("rank 0.json: has changed since {sum}")),
@@ -303,12 +301,8 @@ fn a_summary_of_a_trace_that_changed_is_refused() {
     );
     let output = Command::new("sh").arg("-c").arg(script).output_in_time();
     assert!(output.unwrap().status.success());
-    assert_eq!(analyze(sum).code, Some(1), "ranks 0 to 2 are missing");
-    assert_eq!(analyze(sum).out, {
-        let mut trace = folder.command(&["analyze", "--json", "rank 0.json"]);
-        let output = trace.current_dir(folder.path("job")).output_in_time();
-        String::from_utf8(output.unwrap().stdout).unwrap()
-    });
+    let after = analyze(sum);
+    assert_eq!((after.code, after.out), (Some(0), before.out));
 }
 
 #[test]

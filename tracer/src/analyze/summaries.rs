@@ -17,35 +17,27 @@ const NAMED: usize = 32;
 /// line, and summaries are usually in a directory beside the traces, or one further below.
 const ABOVE: usize = 3;
 
-/// Traces that were read, to find those that are given again: as a copy, or as a summary.
+/// Traces and summaries that were read, to find those of one trace.
 #[derive(Default)]
 pub(crate) struct DistinctTraces {
-    /// By size in bytes; the hash is computed only if another trace has that size.
-    known: HashMap<u64, Vec<KnownTrace>>,
+    /// By size of the trace in bytes: it is hashed only if a summary is of a trace of that size.
+    known: HashMap<u64, SameSize>,
 }
 
-struct KnownTrace {
-    path: PathBuf,
-    /// SHA-256 in hexadecimal, of a summary that of its trace; `None` if it is not known yet.
-    sha256: Option<String>,
-}
-
-impl KnownTrace {
-    /// `None` if the file cannot be read.
-    fn sha256(&mut self) -> Option<&str> {
-        if self.sha256.is_none() {
-            let source = File::open(&self.path).and_then(|file| SummarySource::of("", file));
-            self.sha256 = source.ok().map(|source| source.sha256);
-        }
-        self.sha256.as_deref()
-    }
+#[derive(Default)]
+struct SameSize {
+    /// Whether one of them is a summary.
+    summarized: bool,
+    /// By the SHA-256 of the trace, in hexadecimal.
+    hashed: HashMap<String, PathBuf>,
+    others: Vec<PathBuf>,
 }
 
 impl DistinctTraces {
-    /// Adds a trace, or a summary with its header. Pipes are not compared.
+    /// Adds a trace, or a summary with its header. Pipes are not compared, nor copies of a trace.
     ///
     /// # Errors
-    /// It is the same trace as one before.
+    /// It is a summary of a trace before, or a trace or another summary of a summary before.
     pub(crate) fn add(
         &mut self,
         path: &Path,
@@ -59,23 +51,35 @@ impl DistinctTraces {
         let Some(bytes) = source.map(|source| source.bytes).or_else(of_file) else {
             return Ok(());
         };
-        let mut new = KnownTrace {
-            path: path.to_owned(),
-            sha256: source.map(|source| source.sha256.clone()),
-        };
         let known = self.known.entry(bytes).or_default();
-        for other in known.iter_mut() {
-            let own = new.sha256();
-            anyhow::ensure!(
-                own.is_none() || own != other.sha256(),
+        known.summarized |= summary.is_some();
+        if !known.summarized {
+            known.others.push(path.to_owned());
+            return Ok(());
+        }
+        for other in std::mem::take(&mut known.others) {
+            if let Some(hash) = sha256(&other) {
+                known.hashed.entry(hash).or_insert(other);
+            }
+        }
+        let own = source.map_or_else(|| sha256(path), |source| Some(source.sha256.clone()));
+        let Some(own) = own else { return Ok(()) };
+        if let Some(other) = known.hashed.get(&own) {
+            anyhow::bail!(
                 "{}: is the same trace as {}: name one of them",
                 path.display(),
-                other.path.display()
+                other.display()
             );
         }
-        known.push(new);
+        known.hashed.insert(own, path.to_owned());
         Ok(())
     }
+}
+
+/// `None` if the file cannot be read.
+fn sha256(path: &Path) -> Option<String> {
+    let source = File::open(path).and_then(|file| SummarySource::of("", file));
+    source.ok().map(|source| source.sha256)
 }
 
 /// # Errors

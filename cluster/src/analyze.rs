@@ -6,11 +6,11 @@ use crate::gctrace::Gctrace;
 use crate::map;
 use crate::place::Place;
 use crate::tables::Inputs;
-use crate::tables::SUMMARY;
 use anyhow::Context as _;
 use anyhow::Result;
 use futures::StreamExt as _;
 use futures::TryStreamExt as _;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::BufRead as _;
 use std::io::Read as _;
@@ -33,11 +33,6 @@ pub(crate) async fn run(
     gctrace: &Gctrace,
     options: &[OsString],
 ) -> Result<u8> {
-    if let Some(summary) = inputs.iter().find(|one| one.name().ends_with(SUMMARY)) {
-        anyhow::bail!(
-            "{summary}: is a summary already: name its trace, or run gctrace analyze on it"
-        );
-    }
     let Inputs {
         traces,
         directories,
@@ -47,18 +42,15 @@ pub(crate) async fn run(
     if let Some(directory) = directories.first() {
         anyhow::bail!("{directory}: has tables; a report is made of traces");
     }
-    let named = || {
-        inputs
-            .iter()
-            .map(Place::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    anyhow::ensure!(
-        !traces.is_empty(),
-        "{}: summaries without their traces: run gctrace analyze on them",
-        named()
-    );
+    let names: BTreeSet<String> = traces.iter().map(Place::to_string).collect();
+    for input in inputs.iter().map(Place::to_string) {
+        let below = format!("{}/", input.trim_end_matches('/'));
+        let mut first = names.range(below.clone()..);
+        anyhow::ensure!(
+            names.contains(&input) || first.next().is_some_and(|name| name.starts_with(&below)),
+            "{input}: has summaries and no traces: name the traces, or run gctrace analyze on the summaries"
+        );
+    }
     let count = traces.len();
     crate::message(format!(
         "{count} traces are summarized by {scheduler}, into {summaries}"

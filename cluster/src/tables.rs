@@ -44,7 +44,7 @@ const RANKS: &str = "ranks.parquet";
 /// Ends of the names of traces.
 const TRACES: [&str; 2] = [".json", ".json.gz"];
 /// End of the name of a summary (`gctrace_event::summary`).
-pub(crate) const SUMMARY: &str = ".gcsum";
+const SUMMARY: &str = ".gcsum";
 /// Columns that each directory counts from 0.
 const COUNTED: [&str; 2] = ["trace", "job"];
 

@@ -318,3 +318,28 @@ fn without_a_scheduler_there_is_no_answer() {
         assert!(message.contains(expected), "{message}");
     }
 }
+
+/// A report of the others would lack its rank.
+#[test]
+fn a_summary_is_not_summarized_again() {
+    let job = Job::new(2);
+    let summaries = job.summarize(&job.traces[1..], "summaries");
+    let summary = summaries.join("rank1.json.gcsum");
+    let analyze = |inputs: &[&Path]| {
+        let mut command = job::cluster();
+        command
+            .args(["analyze", "--on", "ballista://127.0.0.1:1", "-o"])
+            .arg(job.directory.path().join("others"))
+            .args(inputs);
+        job::refused(&command.output_in_time().unwrap())
+    };
+    let expected = [
+        "rank1.json.gcsum: has summaries",
+        "summaries: has summaries",
+    ];
+    for (input, expected) in [&summary, &summaries].into_iter().zip(expected) {
+        let message = analyze(&[&job.traces[0], input]);
+        assert!(message.contains(expected), "{message}");
+        assert!(message.contains("run gctrace analyze on"), "{message}");
+    }
+}

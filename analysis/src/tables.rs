@@ -171,6 +171,11 @@ impl<W: Write + Send> TraceTables<W> {
         self.analysis.has_evidence()
     }
 
+    /// Ranks of the traces so far and of their processes, as far as they are known.
+    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+        self.analysis.ranks()
+    }
+
     /// Relates the clocks of the ranks, writes the tables over all traces, and ends the files.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
+use test_kit::reports;
 
 /// Communicator, sequence number, kernel.
 type Key<'a> = (&'a str, u32, &'a str);
@@ -28,12 +29,7 @@ enum Naming {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut analysis = Analysis::default();
     for file in std::env::args().skip(1) {
-        let mut reader = TraceReader::open(Path::new(&file))?;
-        analysis.begin_trace(&file);
-        while let Some(item) = reader.next_item()? {
-            analysis.add(item);
-        }
-        analysis.end_trace(reader.finish(), None);
+        reports::read(&mut analysis, &file, TraceReader::open(Path::new(&file))?)?;
     }
     let recorded = analysis.timelines().iter();
     let recorded = recorded.filter(|own| own.has_gpu_times());

@@ -323,12 +323,7 @@ fn another_process_id_at_the_same_time() {
 
 fn add(analysis: &mut Analysis, name: &str, text: &str) {
     let input = TraceInput::new(name, Cursor::new(text.as_bytes().to_vec())).unwrap();
-    let mut reader = TraceReader::new(EventReader::new(input));
-    analysis.begin_trace(name);
-    while let Some(item) = reader.next_item().unwrap() {
-        analysis.add(item);
-    }
-    analysis.end_trace(reader.finish(), None);
+    reports::read(analysis, name, TraceReader::new(EventReader::new(input))).unwrap();
 }
 
 /// The same through files: base time and rank are read from the profiler's.

@@ -3,11 +3,14 @@
 from their summaries.
 
     bench_ranks.py --gctrace target/release/gctrace [--before OTHER_GCTRACE] [--ranks 8 32 128 512]
-        [--steps 6 --collectives 3 --kernels 3] [--hta PYTHON]
+        [--steps 6 --collectives 3 --kernels 3] [--copies 8] [--hta PYTHON]
 
 Profiles are those of generate_ranks.py. CPU seconds (user and system), wall seconds with --jobs 2, and
 the largest memory of `gctrace analyze --format json`; --before adds those of another build on the same
 traces. The reports from traces and summaries must be equal byte by byte.
+
+With --copies, jobs of that many times the ranks, which do the same as the first ones: --ranks traces at
+a time are summarized and deleted, and only the report on the summaries is measured.
 
 --hta adds HolisticTraceAnalysis on the same traces, in a Python that has it: the whole process, which
 parses (in some processes: memory is that of the largest), and computes the overlap of communication with
@@ -19,6 +22,8 @@ import argparse
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -77,6 +82,34 @@ def run(command, output):
     return used.ru_utime + used.ru_stime, time.monotonic() - began, used.ru_maxrss / 1000
 
 
+def copied(text, copy, ranks, copies):
+    """The trace of a rank as that of the rank which does the same in another copy of the job."""
+    rank, size = int(re.search(r'"rank": (\d+)', text)[1]), ranks * copies
+    text = text.replace(f'"rank": {rank}, "world_size": {ranks}', f'"rank": {rank + copy * ranks}, "world_size": {size}')
+    text = re.sub(r'"few_(\d+)"', lambda few: f'"few_{int(few[1]) + copy * ranks}"', text)
+    return re.sub(r'("Process Group Name": "0", "Seq": \d+, "Group size": )\d+', rf"\g<1>{size}", text)
+
+
+def copies(options, ranks, folder):
+    """A row of the table of summaries alone."""
+    first = sorted((folder / "traces").iterdir())
+    made, size = 0, 0
+    for copy in range(options.copies):
+        part = folder / "part"
+        part.mkdir(exist_ok=True)
+        traces = []
+        for trace in first:
+            traces.append(part / f"{copy:04}-{trace.name}")
+            traces[-1].write_text(copied(trace.read_text(), copy, ranks, options.copies))
+            size += traces[-1].stat().st_size
+        made += run([options.gctrace, "summarize", *traces, "-o", folder / "summaries"], os.devnull)[0]
+        shutil.rmtree(part)
+    summaries = sum(path.stat().st_size for path in (folder / "summaries").iterdir()) / 1e6
+    read = run([options.gctrace, "analyze", "--jobs", "2", "--format", "json", folder / "summaries"], folder / "from")
+    written = (folder / "from").stat().st_size / 1e6
+    return [f"{size / 1e6:.0f}", f"{made:.0f} | {summaries:.0f}", shown(read), f"{written:.1f}"]
+
+
 def shown(figures):
     return "{:.2f} | {:.2f} | {:.0f}".format(*figures)
 
@@ -86,14 +119,17 @@ def main():
     parser.add_argument("--gctrace", required=True)
     parser.add_argument("--before", help="another gctrace, which may know no summaries and no --jobs")
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 32, 128, 512])
+    parser.add_argument("--copies", type=int, help="of each rank")
     parser.add_argument("--hta", metavar="PYTHON", help="a Python with HolisticTraceAnalysis")
     for name, usual in (("steps", 6), ("collectives", 3), ("kernels", 3)):
         parser.add_argument(f"--{name}", type=int, default=usual)
     options = parser.parse_args()
-    before = "| before: CPU s | wall s | MB " if options.before else ""
-    print(f"| ranks | MB of traces {before}| traces: CPU s | wall s | MB | summarize: CPU s | MB of summaries "
-          "| summaries: CPU s | wall s | MB | MB of JSON |")
-    print("|---|" + "---:|" * (10 + 3 * bool(options.before)))
+    summaries = "summarize: CPU s | MB of summaries | summaries: CPU s | wall s | MB | MB of JSON |"
+    before = "before: CPU s | wall s | MB | " if options.before else ""
+    traces = "" if options.copies else f"{before}traces: CPU s | wall s | MB | "
+    columns = f"| ranks | MB of traces | {traces}{summaries}"
+    print(columns)
+    print("|---|" + "---:|" * (columns.count("|") - 2))
     beside = []
     for ranks in options.ranks:
         with tempfile.TemporaryDirectory() as folder:
@@ -101,6 +137,10 @@ def main():
             subprocess.run([sys.executable, HERE / "generate_ranks.py", folder / "traces", "--ranks", str(ranks),
                             "--steps", str(options.steps), "--collectives", str(options.collectives),
                             "--kernels", str(options.kernels)], check=True)
+            if options.copies:
+                row = copies(options, ranks, folder)
+                print(f"| {ranks * options.copies:,} | {' | '.join(row)} |", flush=True)
+                continue
             traces = sorted((folder / "traces").iterdir())
             size = sum(trace.stat().st_size for trace in traces) / 1e6
             analyze = [options.gctrace, "analyze", "--jobs", "2", "--format", "json"]

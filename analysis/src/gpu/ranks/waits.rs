@@ -1,6 +1,7 @@
 //! What ranks waited for each other in collectives, and which of them was last.
 
 use super::RankJob;
+use super::shared_ops;
 use crate::accumulate::add_to;
 use crate::gpu::index::Index;
 use crate::gpu::replay::ReplayCollective;
@@ -16,7 +17,7 @@ use std::collections::HashMap;
 
 /// The waits of a job.
 #[derive(Clone, Debug, Default)]
-pub(super) struct JobWaits {
+pub(crate) struct JobWaits {
     /// In the order of the members.
     pub(super) members: Vec<MemberWaits>,
     /// In the order of the job's collectives: what their members waited in each, added, in ns.
@@ -27,7 +28,7 @@ pub(super) struct JobWaits {
 
 /// The waits of one rank.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MemberWaits {
+pub(crate) struct MemberWaits {
     pub(super) collectives: u64,
     /// Time in collectives before the last rank had started, in ns.
     pub(super) wait_ns: u64,
@@ -36,13 +37,17 @@ pub(super) struct MemberWaits {
     pub(super) last: u64,
     /// Of `last`, with a pause since the collective before.
     pub(super) last_after_pause: u64,
-    /// Per device: busy and useful busy time.
-    pub(super) devices: BTreeMap<u32, (u64, u64)>,
     /// End of the collective before, if any, on the rank's own clock.
     before_ns: Option<u64>,
     /// When each operation of a collective stopped waiting, on the rank's own clock.
-    waited_until_ns: HashMap<OpIndex, u64>,
+    pub(super) waited_until_ns: WaitEnds,
 }
+
+/// When operations of a timeline stopped waiting, in ns on its own clock.
+pub(crate) type WaitEnds = HashMap<OpIndex, u64>;
+
+/// Per device the time in which anything ran, and in which anything but waiting ran, in ns.
+pub(crate) type BusyTimes = BTreeMap<u32, (u64, u64)>;
 
 /// One rank in one collective.
 #[derive(Clone, Copy, Debug)]
@@ -92,9 +97,6 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
         for arrival in arrivals {
             waits.members[arrival.member].before_ns = Some(arrival.op.end_ns);
         }
-    }
-    for (member, timeline) in waits.members.iter_mut().zip(&job.timelines) {
-        member.devices = busy(timeline, &member.waited_until_ns);
     }
     waits
 }
@@ -163,8 +165,13 @@ impl JobWaits {
     }
 }
 
-/// For each device the time in which anything ran, and in which anything but waiting ran.
-fn busy(timeline: &Timeline, waited_until_ns: &HashMap<OpIndex, u64>) -> BTreeMap<u32, (u64, u64)> {
+/// The busy times of a whole timeline. `waited_until_ns`: by place among [`shared_ops`].
+pub(crate) fn busy(timeline: &Timeline, waited_until_ns: &WaitEnds) -> BusyTimes {
+    let shared = shared_ops(timeline);
+    let waited_until_ns: WaitEnds = waited_until_ns
+        .iter()
+        .map(|(at, until_ns)| (shared[at.at()], *until_ns))
+        .collect();
     let mut spans: BTreeMap<u32, [Vec<(u64, u64)>; 2]> = BTreeMap::new();
     for (at, op) in Index::enumerate(&timeline.ops) {
         let Some(device) = timeline.device(op) else {

@@ -89,3 +89,51 @@ fn times(record: &Record) -> Option<(u64, u64)> {
         | Record::ThreadName { .. } => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::TraceCompletion;
+    use crate::summary::SummaryReader;
+    use crate::summary::SummarySource;
+    use crate::summary::SummaryWriter;
+
+    /// Whether a summary of a pause is read.
+    fn is_read(pause: Pause) -> bool {
+        let mut writer = SummaryWriter::default();
+        writer.add(DecodedItem::Record(Record::Pause(pause)));
+        let source = SummarySource::of("t.json", &b""[..]).unwrap();
+        let file = writer.finish(TraceCompletion::default(), source, None);
+        let mut reader = SummaryReader::new("t.gcsum", file.as_slice()).unwrap();
+        match reader.next_item() {
+            Ok(item) => item.is_some(),
+            Err(error) => {
+                assert!(error.to_string().contains("an item that no trace can have"));
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_pauses_are_refused() {
+        let possible = Pause {
+            start_ns: 5,
+            end_ns: LONGEST_NS,
+            generation: 2,
+            collected: Some(MAX_COUNT - 1),
+            ..Pause::default()
+        };
+        assert!(is_read(Pause::default()) && is_read(possible.clone()));
+        let impossible: [fn(&mut Pause); 4] = [
+            |pause| pause.end_ns = 4,
+            |pause| pause.end_ns = u64::MAX,
+            |pause| pause.generation = 3,
+            |pause| pause.collected = Some(MAX_COUNT),
+        ];
+        for change in impossible {
+            let mut pause = possible.clone();
+            change(&mut pause);
+            assert!(!is_read(pause.clone()), "{pause:?}");
+        }
+    }
+}

@@ -331,7 +331,7 @@ cluster() {
         build clippy --manifest-path "$manifest" --locked --all-targets --quiet -- -D warnings || fail "cluster (clippy)"
     fi
     if build deny --version >/dev/null 2>&1; then
-        build deny --manifest-path "$manifest" --log-level error check --config "$checkout/deny.toml" bans licenses sources ||
+        build deny --manifest-path "$manifest" --config "$checkout/deny.toml" --log-level error check bans licenses sources ||
             fail "cluster (cargo-deny)"
     else
         note "cluster: cargo-deny skipped: not installed (cargo install --locked cargo-deny)"

@@ -6,6 +6,7 @@
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::kept::KeptTimeline;
 use gctrace_analysis::gpu::merge::MergedTimelines;
 use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::Timeline;
@@ -164,8 +165,9 @@ impl Run {
         })
     }
 
-    fn timelines(&self) -> Vec<Timeline> {
-        [self.ours(), self.theirs()].concat()
+    fn timelines(&self) -> Vec<KeptTimeline> {
+        let both = [self.ours(), self.theirs()];
+        both.into_iter().flatten().map(Into::into).collect()
     }
 }
 
@@ -210,7 +212,7 @@ fn calls_in_both_show_a_clock_that_was_set() {
         assert_eq!(clock.pauses, within());
         assert_eq!(clock.pauses + clock.pauses_outside, 300);
         assert_eq!(merged.timelines[0].pauses.len() as u64, within());
-        assert_eq!(merged.timelines[0].ops.len(), 1_000);
+        assert_eq!(merged.timelines[0].whole().ops.len(), 1_000);
     }
 }
 

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use anyhow::Result;
 use futures::StreamExt as _;
 use futures::TryStreamExt as _;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::BufRead as _;
 use std::io::Read as _;
@@ -35,9 +36,20 @@ pub(crate) async fn run(
     let Inputs {
         traces,
         directories,
+        // Those of an earlier run, in a directory below that of the traces.
+        summaries: _,
     } = Inputs::find(inputs).await?;
     if let Some(directory) = directories.first() {
         anyhow::bail!("{directory}: has tables; a report is made of traces");
+    }
+    let names: BTreeSet<String> = traces.iter().map(Place::to_string).collect();
+    for input in inputs.iter().map(Place::to_string) {
+        let below = format!("{}/", input.trim_end_matches('/'));
+        let mut first = names.range(below.clone()..);
+        anyhow::ensure!(
+            names.contains(&input) || first.next().is_some_and(|name| name.starts_with(&below)),
+            "{input}: has summaries and no traces: name the traces, or run gctrace analyze on the summaries"
+        );
     }
     let count = traces.len();
     crate::message(format!(

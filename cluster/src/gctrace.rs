@@ -29,7 +29,7 @@ impl Gctrace {
         Self(named.unwrap_or_else(|| PathBuf::from("gctrace")))
     }
 
-    /// Runs it in `directory` to its end, with nothing to read.
+    /// Runs it in `directory` to its end, with nothing to read. Returns its messages.
     ///
     /// # Errors
     /// It cannot be started, or its exit code is not 0: with its messages.
@@ -37,7 +37,7 @@ impl Gctrace {
         &self,
         directory: &Path,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
-    ) -> Result<()> {
+    ) -> Result<String> {
         let mut command = Command::new(&self.0);
         let command = command.current_dir(directory).args(arguments);
         let output = command
@@ -47,13 +47,16 @@ impl Gctrace {
             .await;
         let output = output.with_context(|| self.cannot_start())?;
         let messages = String::from_utf8_lossy(&output.stderr);
-        let messages = messages.trim().trim_start_matches("gctrace: ");
+        let messages = messages
+            .lines()
+            .map(|line| line.trim_start_matches("gctrace: "));
+        let messages = messages.collect::<Vec<_>>().join("\n");
         anyhow::ensure!(
             output.status.success(),
             "gctrace, {}: {messages}",
             output.status
         );
-        Ok(())
+        Ok(messages)
     }
 
     /// Runs it in this process's place: with its output and its messages. Returns its exit code.

@@ -42,8 +42,8 @@ enum Command {
     Query {
         /// The query
         sql: String,
-        /// Traces (.json, .json.gz), directories of them, or of the tables of `gctrace export --format
-        /// parquet`: paths, or URLs of s3://, gs://, az://
+        /// Traces (.json, .json.gz), summaries (.gcsum), directories of them, or of the tables of
+        /// `gctrace export --format parquet`: paths, or URLs of s3://, gs://, az://
         #[arg(required = true, value_name = "INPUT")]
         inputs: Vec<String>,
         /// How rows are printed

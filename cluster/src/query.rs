@@ -1,4 +1,4 @@
-//! `gctrace-cluster query`: SQL on tables and traces, in this process.
+//! `gctrace-cluster query`: SQL on tables, traces and summaries, in this process.
 
 use crate::gctrace::Gctrace;
 use crate::place::Place;

@@ -1,4 +1,5 @@
-//! Traces and tables of `gctrace export --format parquet` as tables of one session of DataFusion.
+//! Traces, their summaries, and tables of `gctrace export --format parquet`, as tables of one session
+//! of DataFusion.
 //!
 //! Owns that every trace is in them exactly once, and that numbers of traces and jobs, which each
 //! directory counts from 0, differ between directories.
@@ -42,6 +43,8 @@ const TABLES: [&str; 9] = [
 const RANKS: &str = "ranks.parquet";
 /// Ends of the names of traces.
 const TRACES: [&str; 2] = [".json", ".json.gz"];
+/// End of the name of a summary (`gctrace_event::summary`).
+const SUMMARY: &str = ".gcsum";
 /// Columns that each directory counts from 0.
 const COUNTED: [&str; 2] = ["trace", "job"];
 
@@ -52,44 +55,55 @@ pub(crate) struct Inputs {
     pub(crate) directories: Vec<Place>,
     /// Traces.
     pub(crate) traces: Vec<Place>,
+    /// Summaries of traces.
+    pub(crate) summaries: Vec<Place>,
 }
 
 impl Inputs {
-    /// Looks for traces and tables at these places, in directories also below.
+    /// Looks for them at these places, in directories also below.
     ///
     /// # Errors
-    /// A place cannot be read, has neither, or is there twice.
+    /// A place cannot be read, has none, or is there twice.
     pub(crate) async fn find(places: &[Place]) -> Result<Self> {
         let mut inputs = Self::default();
         for place in places {
-            let before = inputs.directories.len() + inputs.traces.len();
+            let before = inputs.all().count();
             for file in place.files().await? {
                 if file.name() == RANKS {
                     inputs.directories.push(file.parent());
                 } else if TRACES.iter().any(|end| file.name().ends_with(end)) {
                     inputs.traces.push(file);
+                } else if file.name().ends_with(SUMMARY) {
+                    inputs.summaries.push(file);
                 }
             }
             anyhow::ensure!(
-                inputs.directories.len() + inputs.traces.len() > before,
-                "{place}: neither a trace (.json, .json.gz) nor a directory with them or with the \
-                 tables of gctrace export --format parquet"
+                inputs.all().count() > before,
+                "{place}: neither a trace (.json, .json.gz) nor a summary (.gcsum), nor a directory \
+                 with them or with the tables of gctrace export --format parquet"
             );
         }
         let mut seen = BTreeSet::new();
-        for place in inputs.directories.iter().chain(&inputs.traces) {
-            let is_new = seen.insert(place.to_string());
-            anyhow::ensure!(is_new, "{place}: named twice; its figures would be doubled");
+        for place in inputs.all() {
+            anyhow::ensure!(
+                seen.insert(place.to_string()),
+                "{place}: named twice, its figures would be doubled: name it once"
+            );
         }
         Ok(inputs)
     }
+
+    fn all(&self) -> impl Iterator<Item = &Place> {
+        let files = self.traces.iter().chain(&self.summaries);
+        self.directories.iter().chain(files)
+    }
 }
 
-/// Makes the tables that a query names available in the session. Tables of traces are written into
-/// `scratch`, which must outlive the query.
+/// Makes the tables that a query names available in the session. Tables of traces and summaries are
+/// written into `scratch`, which must outlive the query.
 ///
 /// # Errors
-/// A trace or a table cannot be read, or a trace is in several directories.
+/// An input cannot be read, or a trace is in several.
 pub(crate) async fn register(
     context: &SessionContext,
     inputs: &Inputs,
@@ -103,8 +117,9 @@ pub(crate) async fn register(
     let named: BTreeSet<&str> = named.iter().map(|table| table.table()).collect();
 
     let mut directories = inputs.directories.clone();
-    if !inputs.traces.is_empty() {
-        directories.push(export(&inputs.traces, gctrace, scratch).await?);
+    let files: Vec<&Place> = inputs.traces.iter().chain(&inputs.summaries).collect();
+    if !files.is_empty() {
+        directories.push(export(&files, gctrace, scratch).await?);
     }
     for directory in &directories {
         context.register_object_store(directory.root(), directory.store());
@@ -126,17 +141,18 @@ pub(crate) async fn register(
     Ok(())
 }
 
-/// The tables of all these traces, as `gctrace export` writes them.
-async fn export(traces: &[Place], gctrace: &Gctrace, scratch: &Path) -> Result<Place> {
+/// The tables of all these traces and summaries, as `gctrace export` writes them.
+async fn export(files: &[&Place], gctrace: &Gctrace, scratch: &Path) -> Result<Place> {
     let mut arguments: Vec<OsString> = ["export", "--format", "parquet", "-o"]
         .map(OsString::from)
         .into();
     let tables = scratch.join("tables");
     arguments.push(tables.clone().into());
-    for trace in traces {
-        arguments.push(trace.local_copy(scratch).await?.into());
+    for file in files {
+        arguments.push(file.local_copy(scratch).await?.into());
     }
-    gctrace.run(scratch, arguments).await?;
+    let messages = gctrace.run(scratch, arguments).await?;
+    messages.lines().for_each(crate::message);
     let tables = tables
         .to_str()
         .context("the temporary directory is not UTF-8")?;

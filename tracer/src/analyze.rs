@@ -3,18 +3,21 @@
 //! Owns the sequence of files, errors and output. `gctrace_event::read` reads traces,
 //! `gctrace_analysis` analyzes them, `render` formats the report.
 
+mod items;
 mod limits;
 mod progress;
 mod summaries;
 
+pub(crate) use items::TraceItems;
+pub(crate) use items::with_summaries;
 pub(crate) use progress::ReadProgress;
 pub(crate) use progress::TraceProgress;
+pub(crate) use summaries::DistinctTraces;
+pub(crate) use summaries::missing_ranks;
 
 use crate::args::AnalyzeConfig;
 use crate::args::OutputFormat;
 use crate::files::first_repetition;
-use crate::files::read_head;
-use crate::files::with_extension;
 use crate::files::write_export;
 use crate::platform::Invoker;
 use crate::print;
@@ -25,13 +28,11 @@ use anyhow::Context;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::parallel;
 use gctrace_analysis::report::Report;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::ReadError;
+use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
-use gctrace_event::summary;
 use gctrace_event::summary::SummaryHeader;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -117,8 +118,19 @@ pub(crate) fn read_all(
     let progress = ReadProgress::new(&traces);
     let mut parts = parallel::map(&traces, jobs, |path| read(path, &progress));
     progress.finish();
-    summaries::leave_out_repeated(&mut parts);
-    let missing = summaries::missing_ranks(&parts);
+    let mut distinct = DistinctTraces::default();
+    for (path, part) in traces.iter().zip(&mut parts) {
+        if let Err(error) = distinct.add(path, part.summary.as_ref()) {
+            *part = ReadTrace::left_out(error);
+        }
+    }
+    let headers = parts.iter().filter_map(|part| part.summary.as_ref());
+    let stated: Vec<Option<u32>> = headers.map(|own| own.world_size).collect();
+    let found: BTreeSet<u32> = parts
+        .iter()
+        .flat_map(|part| part.analysis.ranks())
+        .collect();
+    let missing = missing_ranks(&stated, &found);
     let mut failures = Vec::new();
     let parts = parts.into_iter().map(|part| {
         failures.extend(part.failure);
@@ -219,53 +231,21 @@ impl ReadTrace {
     }
 }
 
-/// The same, with the summaries in each directory in its place.
-fn with_summaries(traces: &[PathBuf]) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for trace in traces {
-        match with_extension(trace, summary::EXTENSION) {
-            // No directory, or one without summaries, which is an error when it is read.
-            none if none.is_empty() => files.push(trace.clone()),
-            own => files.extend(own),
-        }
-    }
-    files
-}
-
 fn read(path: &Path, progress: &ReadProgress) -> ReadTrace {
-    let is_summary = |head: Vec<u8>| summary::is_summary(&head);
-    match read_head(path, SUMMARY_HEAD).is_some_and(is_summary) {
-        true => summaries::read(path, progress).unwrap_or_else(ReadTrace::left_out),
-        false => read_trace(path, progress),
-    }
-}
-
-/// More than the first bytes of a summary.
-const SUMMARY_HEAD: u64 = 64;
-
-fn read_trace(path: &Path, progress: &ReadProgress) -> ReadTrace {
-    let input = match TraceInput::open(path) {
-        Ok(input) => input,
-        Err(error) => return ReadTrace::left_out(error.into()),
+    let items = match TraceItems::open(path) {
+        Ok(items) => items,
+        Err(error) => return ReadTrace::left_out(error),
     };
-    let name = input.name().to_owned();
+    let (name, summary) = (items.name().to_owned(), items.summary().cloned());
     let mut analysis = Analysis::default();
     analysis.begin_trace(&name);
-    let mut reader = TraceReader::new(EventReader::new(input));
-    let failure = items(&mut reader, &mut analysis, &mut progress.trace()).err();
-    let failure = failure.map(anyhow::Error::from);
-    end(analysis, &name, reader.finish(), failure)
-}
-
-/// Ends the trace; one without anything to report is an error.
-fn end(
-    mut analysis: Analysis,
-    name: &str,
-    ending: TraceCompletion,
-    failure: Option<anyhow::Error>,
-) -> ReadTrace {
+    let take = |item: DecodedItem<'_>| {
+        analysis.add(item);
+        Ok::<(), Infallible>(())
+    };
+    let Ok((ending, failure)) = items.each(&mut progress.trace(), take);
     let failure = match failure {
-        None if !analysis.has_evidence() => Some(no_evidence(name, &ending)),
+        None if !analysis.has_evidence() => Some(no_evidence(&name, &ending)),
         failure => failure,
     };
     let damage = failure.as_ref().map(ToString::to_string);
@@ -273,27 +253,8 @@ fn end(
     ReadTrace {
         analysis,
         failure,
-        summary: None,
+        summary,
     }
-}
-
-fn items(
-    reader: &mut TraceReader,
-    analysis: &mut Analysis,
-    progress: &mut TraceProgress<'_>,
-) -> Result<(), ReadError> {
-    /// Items between updates of the progress bar: a few milliseconds.
-    const POLL_INTERVAL: u32 = 8192;
-    let mut items = 0u32;
-    while let Some(item) = reader.next_item()? {
-        analysis.add(item);
-        items = items.wrapping_add(1);
-        if items.is_multiple_of(POLL_INTERVAL) {
-            progress.update(reader.events().input().consumed());
-        }
-    }
-    progress.update(reader.events().input().consumed());
-    Ok(())
 }
 
 /// The error for a well-formed trace without collections and GPU work.

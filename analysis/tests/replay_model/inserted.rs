@@ -24,7 +24,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Timeline>, ReadError> {
     reports::read(&mut analysis, &name, TraceReader::open(path)?)?;
     let timelines = analysis.timelines().iter();
     let timelines = timelines.filter(|timeline| timeline.has_gpu_times());
-    Ok(timelines.cloned().collect())
+    Ok(timelines.map(|kept| kept.whole().into_owned()).collect())
 }
 
 /// A pause to put in.

@@ -182,28 +182,47 @@ fn summaries(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// When an executor is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Killed {
+    Never,
+    /// When it has begun to read that many traces.
+    Begun(usize),
+    /// When no trace is left to be begun.
+    AllBegun,
+}
+
 #[test]
 fn an_executor_is_killed() {
     let job = Job::new(8);
     let (inputs, expected) = (names(&job), report(&job));
-    // When it has begun its first, second or third trace, and when none is left to be begun.
-    for moment in [Some(1), Some(2), Some(3), None] {
+    let begun = [1, 2, 3].map(Killed::Begun);
+    for killed in [&[Killed::Never], &begun[..], &[Killed::AllBegun]].concat() {
         let mut cluster = Cluster::start("1", Vec::new());
         let directory = tempfile::tempdir().unwrap();
+        let started = Instant::now();
         let mut client = start(&mut cluster.analyze(&inputs, directory.path().to_str().unwrap()));
-        wait_until(&mut client, || match moment {
-            Some(begun) => cluster.begun(0) == begun,
-            None => cluster.begun(0) > 0 && cluster.begun(0) + cluster.begun(1) == inputs.len(),
-        });
-        cluster.executors[0].kill();
-        let before = [cluster.begun(0), cluster.begun(1)];
+        let both = |cluster: &Cluster| [cluster.begun(0), cluster.begun(1)];
+        if killed != Killed::Never {
+            wait_until(&mut client, || match killed {
+                Killed::Begun(begun) => cluster.begun(0) == begun,
+                _ => cluster.begun(0) > 0 && both(&cluster).iter().sum::<usize>() == inputs.len(),
+            });
+            cluster.executors[0].kill();
+        }
+        let before = both(&cluster);
         let output = client.output_in_time().unwrap();
-        assert_eq!(job::succeeded(&output), expected, "killed at {moment:?}");
+        let seconds = started.elapsed().as_secs_f32();
+        assert_eq!(job::succeeded(&output), expected, "killed: {killed:?}");
         assert_eq!(summaries(directory.path()).len(), inputs.len());
-        // What it had begun, the other read again.
-        let after = [cluster.begun(0), cluster.begun(1)];
-        assert!(after[1] > inputs.len() - before[0], "{before:?} {after:?}");
-        println!("killed with {before:?} begun: {after:?} begun in the end, same report");
+        let after = both(&cluster);
+        let [a, b] = after;
+        match killed {
+            Killed::Never => assert_eq!(a + b, inputs.len()),
+            // What it had begun, the other read again.
+            _ => assert!(b > inputs.len() - before[0], "{before:?} {after:?}"),
+        }
+        println!("| A killed: {killed:?} | same report | {seconds:.1} s | {a} / {b} |");
     }
 }
 
@@ -217,7 +236,9 @@ fn the_scheduler_is_killed() {
     let mut client = start(&mut cluster.analyze(&inputs, directory.to_str().unwrap()));
     wait_until(&mut client, || summaries(directory).len() == 3);
     cluster.scheduler.kill();
+    let killed = Instant::now();
     let message = job::refused(&client.output_in_time().unwrap());
+    let seconds = killed.elapsed().as_secs_f32();
     assert!(
         message.contains("the traces were not summarized"),
         "{message}"
@@ -231,13 +252,18 @@ fn the_scheduler_is_killed() {
         .map(|path| (times(&path), path));
     let files: Vec<_> = files.collect();
     assert!((3..inputs.len()).contains(&files.len()), "{files:?}");
+    let kept = files.len();
+    println!("| scheduler killed | exit code 1 | {seconds:.1} s after | {kept} summaries kept |");
+    let started = Instant::now();
     let again = cluster
         .analyze(&inputs, directory.to_str().unwrap())
         .output_in_time();
+    let seconds = started.elapsed().as_secs_f32();
     assert_eq!(job::succeeded(&again.unwrap()), report(&job));
     for (time, path) in files {
         assert_eq!(times(&path), time, "{}", path.display());
     }
+    println!("| the same again, with a new scheduler | same report | {seconds:.1} s | |");
 }
 
 #[test]
@@ -290,5 +316,30 @@ fn without_a_scheduler_there_is_no_answer() {
             .args(&job.traces);
         let message = job::refused(&command.output_in_time().unwrap());
         assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// A report of the others would lack its rank.
+#[test]
+fn a_summary_is_not_summarized_again() {
+    let job = Job::new(2);
+    let summaries = job.summarize(&job.traces[1..], "summaries");
+    let summary = summaries.join("rank1.json.gcsum");
+    let analyze = |inputs: &[&Path]| {
+        let mut command = job::cluster();
+        command
+            .args(["analyze", "--on", "ballista://127.0.0.1:1", "-o"])
+            .arg(job.directory.path().join("others"))
+            .args(inputs);
+        job::refused(&command.output_in_time().unwrap())
+    };
+    let expected = [
+        "rank1.json.gcsum: has summaries",
+        "summaries: has summaries",
+    ];
+    for (input, expected) in [&summary, &summaries].into_iter().zip(expected) {
+        let message = analyze(&[&job.traces[0], input]);
+        assert!(message.contains(expected), "{message}");
+        assert!(message.contains("run gctrace analyze on"), "{message}");
     }
 }

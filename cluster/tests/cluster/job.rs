@@ -121,6 +121,17 @@ impl Job {
         succeeded(&export.output_in_time().unwrap());
         tables
     }
+
+    /// Summaries of these traces, named as they are from their directory.
+    pub(crate) fn summarize(&self, traces: &[PathBuf], name: &str) -> PathBuf {
+        let mut summarize = Command::new(gctrace());
+        summarize
+            .args(["summarize", "-o", name])
+            .args(traces.iter().map(|trace| trace.file_name().unwrap()))
+            .current_dir(self.directory.path());
+        succeeded(&summarize.output_in_time().unwrap());
+        self.directory.path().join(name)
+    }
 }
 
 /// Collections of each rank, and their ns with the time of examining garbage, as in the traces.

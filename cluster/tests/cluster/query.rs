@@ -16,9 +16,11 @@ fn traces_and_their_tables_answer_alike() {
     assert_eq!(pauses(&[job.directory.path()]), truth);
     let tables = job.export(&job.traces, "tables");
     assert_eq!(pauses(&[&tables]), truth);
+    let summaries = job.summarize(&job.traces, "summaries");
+    assert_eq!(pauses(&[&summaries]), truth);
 
     let sql = "select rank, count(*) as n from collectives where is_last group by rank";
-    for inputs in [&job.traces[..], &[tables]] {
+    for inputs in [&job.traces[..], &[tables], &[summaries]] {
         let number = |row: &serde_json::Value, name| row[name].as_i64().unwrap();
         let lasts = rows(sql, inputs)
             .iter()
@@ -34,8 +36,10 @@ fn traces_of_several_directories_are_told_apart() {
     let (left, right) = job.traces.split_at(2);
     let inputs = [job.export(left, "left"), job.export(right, "right")];
     assert_eq!(pauses(&inputs), job.pauses());
-    // A part as tables, another as traces.
+    // A part as tables, another as traces and summaries.
     assert_eq!(pauses(&[&inputs[0], &right[0], &right[1]]), job.pauses());
+    let last = job.summarize(&right[1..], "last").join("rank3.json.gcsum");
+    assert_eq!(pauses(&[&inputs[0], &right[0], &last]), job.pauses());
 
     // Joined by numbers that each directory counts from 0.
     for sql in [
@@ -68,14 +72,65 @@ fn nothing_is_counted_twice() {
         [&once, &job.traces[1]],
         [&job.traces[0], &copy],
     ] {
-        let output = job::cluster()
-            .args(["query", job::PAUSES])
-            .args(inputs)
-            .output_in_time()
-            .unwrap();
-        let message = job::refused(&output);
+        let message = refused(&inputs);
         assert!(message.contains("doubled"), "{message}");
     }
+    let sums = job.summarize(&job.traces[..1], "sums");
+    let sum = sums.join("rank0.json.gcsum");
+    let other = copy.join("of-another-name.json");
+    std::fs::copy(&job.traces[0], &other).unwrap();
+    for (inputs, expected) in [
+        ([&once, &sum], "its figures would be doubled; name one"),
+        ([&sums, &sum], "named twice"),
+        ([&job.traces[0], &sum], "is the same trace as"),
+        ([&other, &sum], "is the same trace as"),
+    ] {
+        let message = refused(&inputs);
+        assert!(message.contains(expected), "{message}");
+        assert!(message.contains("name "), "{message}");
+    }
+    // A summary whose trace has changed since, and one of another gctrace.
+    let text = std::fs::read_to_string(&job.traces[0]).unwrap();
+    std::fs::write(&job.traces[0], text + "\n").unwrap();
+    let message = refused(&[&sum]);
+    let command = "&& gctrace summarize rank0.json -o sums";
+    assert!(
+        message.contains("has changed since") && message.contains(command),
+        "{message}"
+    );
+    std::fs::write(
+        &sum,
+        "{\"schema\":\"gctrace.summary/9\",\"gctrace\":\"9.9.9\"}\n",
+    )
+    .unwrap();
+    let message = refused(&[&sum]);
+    assert!(
+        message.contains("9.9.9") && message.contains("summarize the trace again"),
+        "{message}"
+    );
+}
+
+/// Ranks that a query lacks are named beside its answer.
+#[test]
+fn a_query_on_some_ranks_says_so() {
+    let job = Job::new(3);
+    let sums = job.summarize(&job.traces[1..], "sums");
+    let output = job::cluster()
+        .args(["query", "--format", "json", job::PAUSES])
+        .arg(sums)
+        .output_in_time()
+        .unwrap();
+    let answer: Vec<serde_json::Value> = serde_json::from_str(&job::succeeded(&output)).unwrap();
+    assert_eq!(answer.len(), 2);
+    let message = job::errors(&output);
+    let expected = "gctrace-cluster: rank 0 (of 3 or more): no trace and no summary";
+    assert!(message.contains(expected), "{message}");
+}
+
+fn refused(inputs: &[&std::path::PathBuf]) -> String {
+    let mut query = job::cluster();
+    query.args(["query", job::PAUSES]).args(inputs);
+    job::refused(&query.output_in_time().unwrap())
 }
 
 #[test]

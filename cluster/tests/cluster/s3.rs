@@ -120,6 +120,8 @@ fn queries_read_buckets() {
     let traces = server.put_files("job%2042", &job.traces);
     let tables = job.export(&job.traces, "tables");
     let tables = server.put_files("tables", &files(&tables));
+    let summaries = job.summarize(&job.traces, "summaries");
+    let summaries = server.put_files("summaries", &files(&summaries));
     let query = |sql: &str, input: &str| {
         let mut query = job::cluster();
         query
@@ -131,7 +133,7 @@ fn queries_read_buckets() {
         serde_json::from_str(&job::succeeded(&query(sql, input))).unwrap()
     };
     let expected = job::rows(job::PAUSES, &job.traces);
-    for input in [&traces, &tables] {
+    for input in [&traces, &tables, &summaries] {
         assert_eq!(
             answer(job::PAUSES, input),
             serde_json::Value::from(expected.clone()),

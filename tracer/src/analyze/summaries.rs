@@ -1,72 +1,128 @@
 //! Summaries in place of their traces.
 //!
-//! Owns what is reported of a set of them: ranks without a trace, and traces that are in it twice.
+//! Owns what is wrong with a set of them: traces that are in it twice, have changed, or are missing.
 
-use super::ReadProgress;
-use super::ReadTrace;
-use super::end;
-use gctrace_analysis::Analysis;
-use gctrace_event::summary::SummaryReader;
+use crate::text;
+use gctrace_event::summary::SummaryHeader;
+use gctrace_event::summary::SummarySource;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
+use std::path::PathBuf;
 
 /// Ranks that are named in a message; of more, the number is enough.
 const NAMED: usize = 32;
+/// Directories above a summary in which its trace is looked for: it is named as it was on the command
+/// line, and summaries are usually in a directory beside the traces, or one further below.
+const ABOVE: usize = 3;
 
-/// Reads a summary as its trace would be read.
-///
-/// # Errors
-/// It cannot be read, is damaged, or of another gctrace.
-pub(super) fn read(path: &Path, progress: &ReadProgress) -> anyhow::Result<ReadTrace> {
-    let name = path.display().to_string();
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
-    let mut reader = SummaryReader::new(&name, file)?;
-    let header = reader.header().clone();
-    let mut analysis = Analysis::default();
-    analysis.begin_trace(&header.source.file);
-    while let Some(item) = reader.next_item()? {
-        analysis.add(item);
-    }
-    progress.trace().update(size);
-    let damage = header.damage.clone().map(anyhow::Error::msg);
-    let read = end(analysis, &header.source.file, reader.finish(), damage);
-    Ok(ReadTrace {
-        summary: Some(header),
-        ..read
-    })
+/// Traces and summaries that were read, to find those of one trace.
+#[derive(Default)]
+pub(crate) struct DistinctTraces {
+    /// By size of the trace in bytes: it is hashed only if a summary is of a trace of that size.
+    known: HashMap<u64, SameSize>,
 }
 
-/// Leaves out traces that have two summaries, under two names, but for the first.
-pub(super) fn leave_out_repeated(parts: &mut [ReadTrace]) {
-    let mut known: HashMap<String, String> = HashMap::new();
-    for part in parts {
-        let Some(source) = part.summary.as_ref().map(|header| &header.source) else {
-            continue;
+#[derive(Default)]
+struct SameSize {
+    /// Whether one of them is a summary.
+    summarized: bool,
+    /// By the SHA-256 of the trace, in hexadecimal.
+    hashed: HashMap<String, PathBuf>,
+    others: Vec<PathBuf>,
+}
+
+impl DistinctTraces {
+    /// Adds a trace, or a summary with its header. Pipes are not compared, nor copies of a trace.
+    ///
+    /// # Errors
+    /// It is a summary of a trace before, or a trace or another summary of a summary before.
+    pub(crate) fn add(
+        &mut self,
+        path: &Path,
+        summary: Option<&SummaryHeader>,
+    ) -> anyhow::Result<()> {
+        let source = summary.map(|header| &header.source);
+        let of_file = || {
+            let found = path.metadata().ok()?;
+            found.is_file().then_some(found.len())
         };
-        if let Some(other) = known.get(&source.sha256) {
-            *part = ReadTrace::left_out(anyhow::anyhow!(
-                "{}: has the bytes of {other}, which is summarized too, and is left out",
-                source.file
-            ));
-        } else {
-            known.insert(source.sha256.clone(), source.file.clone());
+        let Some(bytes) = source.map(|source| source.bytes).or_else(of_file) else {
+            return Ok(());
+        };
+        let known = self.known.entry(bytes).or_default();
+        known.summarized |= summary.is_some();
+        if !known.summarized {
+            known.others.push(path.to_owned());
+            return Ok(());
         }
+        for other in std::mem::take(&mut known.others) {
+            if let Some(hash) = sha256(&other) {
+                known.hashed.entry(hash).or_insert(other);
+            }
+        }
+        let own = source.map_or_else(|| sha256(path), |source| Some(source.sha256.clone()));
+        let Some(own) = own else { return Ok(()) };
+        if let Some(other) = known.hashed.get(&own) {
+            anyhow::bail!(
+                "{}: is the same trace as {}: name one of them",
+                path.display(),
+                other.display()
+            );
+        }
+        known.hashed.insert(own, path.to_owned());
+        Ok(())
     }
 }
 
-/// The ranks of a job that has summaries and no trace of these; `None` if there are none.
-pub(super) fn missing_ranks(parts: &[ReadTrace]) -> Option<anyhow::Error> {
-    let sizes = parts.iter().map(|part| part.summary.as_ref());
-    let sizes: Vec<Option<u32>> = sizes.flatten().map(|own| own.world_size).collect();
-    if sizes.is_empty() {
+/// `None` if the file cannot be read.
+fn sha256(path: &Path) -> Option<String> {
+    let source = File::open(path).and_then(|file| SummarySource::of("", file));
+    source.ok().map(|source| source.sha256)
+}
+
+/// # Errors
+/// The trace of a summary is still there, with another size.
+pub(super) fn check_current(summary: &Path, source: &SummarySource) -> anyhow::Result<()> {
+    let Ok(absolute) = std::path::absolute(summary) else {
+        return Ok(());
+    };
+    let mut above = absolute.ancestors().skip(1).take(ABOVE);
+    let found = above.find_map(|directory| {
+        let found = directory.join(&source.file).metadata().ok()?;
+        found.is_file().then_some((directory, found.len()))
+    });
+    let Some((directory, bytes)) = found.filter(|(_, bytes)| *bytes != source.bytes) else {
+        return Ok(());
+    };
+    let output = absolute.parent().unwrap_or(directory);
+    let output = output.strip_prefix(directory).unwrap_or(output);
+    let output = match output == Path::new("") {
+        true => Path::new("."),
+        false => output,
+    };
+    let words = ["gctrace", "summarize", &source.file, "-o"].map(Path::new);
+    anyhow::bail!(
+        "{}: has changed since {} was made of it (was {} bytes, is {bytes}): {} && {}",
+        source.file,
+        summary.display(),
+        source.bytes,
+        text::shell_line(&[Path::new("cd"), directory]),
+        text::shell_line(&[&words[..], &[output]].concat())
+    )
+}
+
+/// The ranks that are missing in a job of which there are summaries; `None` if there are none.
+/// `stated`: the number of ranks that each summary states; `found`: the ranks of all traces.
+pub(crate) fn missing_ranks(
+    stated: &[Option<u32>],
+    found: &BTreeSet<u32>,
+) -> Option<anyhow::Error> {
+    if stated.is_empty() {
         return None;
     }
-    let found = parts.iter().flat_map(|part| part.analysis.ranks());
-    let found: BTreeSet<u32> = found.collect();
-    let stated = sizes.into_iter().flatten().max();
+    let stated = stated.iter().flatten().copied().max();
     // Without the number of ranks, those behind the last are not known to be missing.
     let ranks = stated.max(found.last().map(|last| last.saturating_add(1)))?;
     let missing = u64::from(ranks) - found.len() as u64;
@@ -83,7 +139,7 @@ pub(super) fn missing_ranks(parts: &[ReadTrace]) -> Option<anyhow::Error> {
     let rank = if missing == 1 { "rank" } else { "ranks" };
     (missing > 0).then(|| {
         anyhow::anyhow!(
-            "{rank} {}{more} ({of}): no trace and no summary; the report is on the others",
+            "{rank} {}{more} ({of}): no trace and no summary; all figures are of the others",
             named.join(", ")
         )
     })

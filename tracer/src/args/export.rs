@@ -25,7 +25,8 @@ With several processes, each is a root frame of its own, or with speedscope a pr
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
     /// Traces written by `gctrace record`, of which several give one file, and with `--format parquet`
-    /// those of the PyTorch profiler too; or a heap written by `gctrace heap`
+    /// those of the PyTorch profiler too; their summaries, or directories of summaries; or a heap
+    /// written by `gctrace heap`
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed,
@@ -93,7 +94,7 @@ pub(crate) enum StackWeight {
 /// Options of `gctrace export`, validated, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExportConfig {
-    /// Traces to read, at least one, whose stacks go into one file, `-` is standard input; or one
+    /// Traces or summaries to read, at least one, whose stacks go into one file, `-` is standard input; or one
     /// heap.
     pub traces: Vec<PathBuf>,
     /// Format as requested, else by the extension of `output`, else SVG.

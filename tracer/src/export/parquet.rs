@@ -1,10 +1,11 @@
-//! `gctrace export --format parquet`: traces as tables, one file each.
+//! `gctrace export --format parquet`: traces, or their summaries, as tables, one file each.
 //!
 //! Owns the sequence of traces and errors; `gctrace_analysis::tables` has the tables.
 
 use crate::analyze;
+use crate::analyze::DistinctTraces;
 use crate::analyze::ReadProgress;
-use crate::analyze::TraceProgress;
+use crate::analyze::TraceItems;
 use crate::args::ExportConfig;
 use crate::files::NewTables;
 use crate::platform::Invoker;
@@ -14,12 +15,7 @@ use anyhow::Context as _;
 use gctrace_analysis::tables::Table;
 use gctrace_analysis::tables::TableError;
 use gctrace_analysis::tables::TraceTables;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::ReadError;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
 use std::fs::File;
-use std::path::Path;
 
 /// Writes the tables of all traces. Returns the exit code: 0, or 1 if an error kept any trace from
 /// being read completely. There are no new files after an error.
@@ -42,18 +38,32 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     let names = names.map(|table| format!("{}.parquet", table.name()));
     let files = NewTables::create(directory, names, &invoker, config.force)?;
     let mut tables = TraceTables::new(files.handles()?)?;
-    let progress = ReadProgress::new(&config.traces);
-    let mut failures = Vec::new();
-    for path in &config.traces {
-        failures.extend(read(path, &mut tables, &progress)?);
+    let traces = analyze::with_summaries(&config.traces);
+    let progress = ReadProgress::new(&traces);
+    let mut distinct = DistinctTraces::default();
+    let (mut stated, mut failures) = (Vec::new(), Vec::new());
+    for path in &traces {
+        let items = TraceItems::open(path).and_then(|items| {
+            distinct.add(path, items.summary())?;
+            Ok(items)
+        });
+        match items {
+            Ok(items) => {
+                stated.extend(items.summary().map(|header| header.world_size));
+                failures.extend(read(items, &mut tables, &progress)?);
+            }
+            Err(error) => failures.push(error),
+        }
     }
     progress.finish();
+    let missing = analyze::missing_ranks(&stated, &tables.ranks().collect());
     if !tables.has_evidence() {
         return Err(analyze::all_failed(failures));
     }
     tables.finish()?;
     files.persist()?;
-    for error in &failures {
+    // Those of some ranks are no error: a query may be on them.
+    for error in failures.iter().chain(&missing) {
         print::message(text::chain(error));
     }
     Ok(u8::from(!failures.is_empty()))
@@ -65,45 +75,17 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
 /// # Errors
 /// A table cannot be written.
 fn read(
-    path: &Path,
+    items: TraceItems,
     tables: &mut TraceTables<File>,
     progress: &ReadProgress,
 ) -> Result<Option<anyhow::Error>, TableError> {
-    let input = match TraceInput::open(path) {
-        Ok(input) => input,
-        Err(error) => return Ok(Some(error.into())),
-    };
-    let name = input.name().to_owned();
+    let name = items.name().to_owned();
     tables.begin_trace(&name);
-    let mut reader = TraceReader::new(EventReader::new(input));
-    let failure = items(&mut reader, tables, &mut progress.trace())?;
-    let ending = reader.finish();
+    let (ending, failure) = items.each(&mut progress.trace(), |item| tables.add(item))?;
     let failure = match failure {
-        Some(error) => Some(error.into()),
-        None if tables.has_evidence() => None,
-        None => Some(analyze::no_evidence(&name, &ending)),
+        None if !tables.has_evidence() => Some(analyze::no_evidence(&name, &ending)),
+        failure => failure,
     };
     tables.end_trace(ending, failure.as_ref().map(ToString::to_string))?;
     Ok(failure)
-}
-
-fn items(
-    reader: &mut TraceReader,
-    tables: &mut TraceTables<File>,
-    progress: &mut TraceProgress<'_>,
-) -> Result<Option<ReadError>, TableError> {
-    /// Items between updates of the progress bar: a few milliseconds.
-    const POLL_INTERVAL: u32 = 8192;
-    let mut items = 0u32;
-    loop {
-        match reader.next_item() {
-            Ok(Some(item)) => tables.add(item)?,
-            Ok(None) => return Ok(None),
-            Err(error) => return Ok(Some(error)),
-        }
-        items = items.wrapping_add(1);
-        if items.is_multiple_of(POLL_INTERVAL) {
-            progress.update(reader.events().input().consumed());
-        }
-    }
 }

@@ -127,7 +127,10 @@ fn assert_sums(job: &RankedJob) {
     assert_eq!(total(&kinds), ranks_ns);
     for kind in &job.communicators {
         let own: Vec<&CollectiveWaits> = kind.longest.iter().map(|own| &own.waits).collect();
-        assert!(kind.longest.is_sorted_by_key(|own| std::cmp::Reverse(own.waits.wait_ns)));
+        assert!(
+            kind.longest
+                .is_sorted_by_key(|own| std::cmp::Reverse(own.waits.wait_ns))
+        );
         if kind.communicators == own.len() as u64 {
             assert_eq!(total(&own), kind.waits.wait_ns);
         }
@@ -152,12 +155,19 @@ fn waits_by_communicator_are_those_of_runs_without_the_pauses() {
         let job = assert_plan(&grid(ranks, together));
         let shapes = job.communicators.iter().map(|kind| {
             let shape = (kind.size, kind.stride, kind.communicators);
-            (shape.0.expect("a size"), shape.1.expect("a stride"), shape.2)
+            (
+                shape.0.expect("a size"),
+                shape.1.expect("a stride"),
+                shape.2,
+            )
         });
         let mut shapes: Vec<(u64, u32, u64)> = shapes.collect();
         shapes.sort_unstable();
         let (together, across) = (u64::from(together), u64::from(ranks / together));
-        let mut truly = [(together, 1, across), (across, ranks / across as u32, together)];
+        let mut truly = [
+            (together, 1, across),
+            (across, ranks / across as u32, together),
+        ];
         truly.sort_unstable();
         assert_eq!(shapes, truly);
     }
@@ -233,9 +243,9 @@ fn truth_of(traces: &[Trace]) -> BTreeMap<Option<usize>, u64> {
 fn assert_layout(layout: &Layout) {
     let traces = simulate(layout);
     for naming in [Naming::Group, Naming::Sequence] {
-        let timelines = (0..).zip(&traces).map(|(rank, trace)| {
-            trace.timeline(rank, naming, layout, u64::from(rank) * 1_234_567)
-        });
+        let timelines = (0..)
+            .zip(&traces)
+            .map(|(rank, trace)| trace.timeline(rank, naming, layout, u64::from(rank) * 1_234_567));
         let job = job(&timelines.collect::<Vec<_>>());
         let found = named(&job.communicators);
         let truth = truth_of(&traces);
@@ -252,7 +262,10 @@ fn assert_layout(layout: &Layout) {
             let wait_ns = own.waits.wait_ns.cast_signed();
             let what = format!("{naming:?}, {group:?}");
             assert_close(&what, wait_ns, truth_ns.cast_signed(), kernels * 3_000);
-            assert_eq!((own.waits.for_pauses_ns, own.waits.for_sources_ns.len()), (None, 0));
+            assert_eq!(
+                (own.waits.for_pauses_ns, own.waits.for_sources_ns.len()),
+                (None, 0)
+            );
         }
         assert_sums(&job);
     }

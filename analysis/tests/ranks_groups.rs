@@ -113,7 +113,11 @@ fn two_ranks_of_a_job_of_two() {
             let traces = all(&layout);
             let (jobs, timelines) = found(&traces, &layout, Naming::Nothing);
             let [found, _] = compare(&jobs, &traces, &timelines);
-            assert_eq!((jobs.jobs.len(), found), (1, right(matched)), "{world_size:?}");
+            assert_eq!(
+                (jobs.jobs.len(), found),
+                (1, right(matched)),
+                "{world_size:?}"
+            );
             let ambiguous = jobs.jobs[0].ambiguous;
             assert_eq!(ambiguous, if matched == 0 { 120 } else { 0 });
         }

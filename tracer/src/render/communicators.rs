@@ -22,13 +22,20 @@ const LEGEND: &str = "waited: peer wait in their collectives, summed over the ra
 
 /// Empty for a job with one communicator: it waited what its ranks did.
 pub(super) fn communicators(job: &RankedJob) -> Vec<String> {
-    let all: u64 = job.communicators.iter().map(|kind| kind.communicators).sum();
+    let all: u64 = job
+        .communicators
+        .iter()
+        .map(|kind| kind.communicators)
+        .sum();
     if all < 2 {
         return Vec::new();
     }
     let sources = job.pauses.iter().flat_map(|pauses| &pauses.sources);
     let sources: Vec<&PauseSource> = sources.collect();
-    let mut table = TextTable::new(&["waited", "for pauses", "most for", "communicators"], &[2, 3]);
+    let mut table = TextTable::new(
+        &["waited", "for pauses", "most for", "communicators"],
+        &[2, 3],
+    );
     for kind in job.communicators.iter().take(KINDS_SHOWN) {
         table.row(row(&kind.waits, &sources, label(kind)));
         if kind.communicators > 1 {

@@ -73,10 +73,12 @@ impl Communicators {
             });
             let next = found.all.len();
             let at = match name {
-                Some((place, timeline, group)) => *known.entry((place, group)).or_insert_with(|| {
-                    let identity = CommunicatorName::parse(timeline.names.text(group)).identity;
-                    *named.entry(identity.to_owned()).or_insert(next)
-                }),
+                Some((place, timeline, group)) => {
+                    *known.entry((place, group)).or_insert_with(|| {
+                        let identity = CommunicatorName::parse(timeline.names.text(group)).identity;
+                        *named.entry(identity.to_owned()).or_insert(next)
+                    })
+                }
                 None => *unnamed.entry(numbers.clone()).or_insert(next),
             };
             if at == next {

@@ -184,11 +184,7 @@ fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec
 }
 
 /// Merges groups that turned out to be one. Returns whether any did.
-fn merge_undecided(
-    enough: f64,
-    groups: &mut [Group],
-    undecided: &mut Vec<(usize, usize)>,
-) -> bool {
+fn merge_undecided(enough: f64, groups: &mut [Group], undecided: &mut Vec<(usize, usize)>) -> bool {
     let mut merged_into: Vec<usize> = (0..groups.len()).collect();
     let mut any = false;
     for (one, other) in undecided.iter_mut() {

@@ -2,7 +2,7 @@
 """Times of queries on a job of ranks: gctrace-cluster on tables, summaries and traces, DuckDB on the
 tables. Part of the section "Queries and executors" of docs/measurements.md.
 
-    scripts/tables-venv.sh && .venv-tables/bin/python scripts/bench_queries.py --gctrace GCTRACE
+    scripts/venv.sh tables && .venv-tables/bin/python scripts/bench_queries.py --gctrace GCTRACE
         --cluster GCTRACE_CLUSTER [--ranks 128] [--steps 20 --collectives 15 --kernels 30]
 
 Profiles are those of generate_ranks.py; queries are three of docs/tasks/sql.md. Stated are CPU seconds

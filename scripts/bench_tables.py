@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sizes of exported tables, and times of queries: the section "Tables" of docs/measurements.md.
 
-    scripts/tables-venv.sh && .venv-tables/bin/python scripts/bench_tables.py GCTRACE [RANKS [STEPS]]
+    scripts/venv.sh tables && .venv-tables/bin/python scripts/bench_tables.py GCTRACE [RANKS [STEPS]]
 
 Traces: the real ones of analysis/tests/data/kineto, and a job simulated by tests/python/tables_job.py.
 Queries are those of docs/tasks/sql.md, each run five times in one thread on the simulated job; stated

@@ -98,19 +98,16 @@ interpreters() {
     export GCTRACE_INTERPRETERS=$checkout/.interpreters/manifest.tsv
 }
 
-metrics_parser() {
-    as_builder scripts/metrics-venv.sh "$checkout/.venv-metrics" >/dev/null 2> >(tee "$logs/metrics-venv" >&2) ||
-        note "metrics: the page is not checked by a parser: $(tail -1 "$logs/metrics-venv")"
-}
-
-table_readers() {
-    as_builder scripts/tables-venv.sh "$checkout/.venv-tables" >/dev/null 2> >(tee "$logs/tables-venv" >&2) ||
-        note "tables: not read by DuckDB, polars, pandas and DataFusion: $(tail -1 "$logs/tables-venv")"
+# venv NAME WITHOUT: makes an environment of scripts/venv.sh; without it, the closing lines contain
+# WITHOUT and the reason.
+venv() {
+    as_builder scripts/venv.sh "$1" >/dev/null 2> >(tee "$logs/venv-$1" >&2) ||
+        note "$2: $(tail -1 "$logs/venv-$1")"
 }
 
 plain() {
-    metrics_parser
-    table_readers
+    venv metrics "metrics: the page is not checked by a parser"
+    venv tables "tables: not read by DuckDB, polars, pandas and DataFusion"
     lints || fail "plain (lints)"
     local targets=(--lib --bins) name
     # One of the examples is a library that a test loads; cargo builds them only where no target is named.
@@ -327,9 +324,8 @@ start_packages() {
 
 # Its dependencies are built once for lints and once for tests.
 cluster() {
-    local target=${CARGO_TARGET_DIR:-$checkout/target} manifest=cluster/Cargo.toml python=
-    python=$(as_builder scripts/s3-venv.sh "$checkout/.venv-s3" 2> >(tee "$logs/s3-venv" >&2)) ||
-        note "cluster: without S3: $(tail -1 "$logs/s3-venv")"
+    local target=${CARGO_TARGET_DIR:-$checkout/target} manifest=cluster/Cargo.toml
+    venv s3 "cluster: without S3"
     if build fmt --version >/dev/null 2>&1 && ! build fmt --manifest-path "$manifest" --check; then fail "cluster (rustfmt)"; fi
     if build clippy --version >/dev/null 2>&1; then
         build clippy --manifest-path "$manifest" --locked --all-targets --quiet -- -D warnings || fail "cluster (clippy)"
@@ -344,7 +340,7 @@ cluster() {
         fail "cluster (build)"
         return 0
     }
-    if step cluster as_builder env "GCTRACE_PROGRAM=$target/debug/gctrace" "GCTRACE_S3_PYTHON=$python" \
+    if step cluster as_builder env "GCTRACE_PROGRAM=$target/debug/gctrace" \
         "$cargo" test --manifest-path "$manifest" --locked --no-fail-fast -- --show-output; then
         note "cluster: passed"
     else

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
+use test_kit::reports;
 
 /// Communicator, sequence number, kernel.
 type Key<'a> = (&'a str, u32, &'a str);
@@ -28,18 +29,11 @@ enum Naming {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut analysis = Analysis::default();
     for file in std::env::args().skip(1) {
-        let mut reader = TraceReader::open(Path::new(&file))?;
-        analysis.begin_trace(&file);
-        while let Some(item) = reader.next_item()? {
-            analysis.add(item);
-        }
-        analysis.end_trace(reader.finish(), None);
+        reports::read(&mut analysis, &file, TraceReader::open(Path::new(&file))?)?;
     }
-    let recorded: Vec<&Timeline> = analysis
-        .timelines()
-        .iter()
-        .filter(|own| own.has_gpu_times())
-        .collect();
+    let recorded = analysis.timelines().iter();
+    let recorded = recorded.filter(|own| own.has_gpu_times());
+    let recorded: Vec<Timeline> = recorded.map(|own| own.whole().into_owned()).collect();
     let mut ranks: BTreeMap<Key<'_>, BTreeSet<usize>> = BTreeMap::new();
     for (at, timeline) in recorded.iter().enumerate() {
         for key in timeline.ops.iter().filter_map(|op| key(timeline, op)) {
@@ -64,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let mut own: BTreeSet<usize> = BTreeSet::new();
                 for member in &collective.members {
                     let at = job.members[member.timeline as usize].timeline;
-                    keys.insert(key(recorded[at], &recorded[at].ops[member.op]));
+                    keys.insert(key(&recorded[at], &recorded[at].ops[member.op]));
                     own.insert(at);
                 }
                 let truth = keys.first().copied().flatten();

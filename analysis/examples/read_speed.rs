@@ -16,6 +16,7 @@ use std::fs;
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
+use test_kit::reports;
 
 type Outcome = Result<(), Box<dyn Error>>;
 type Stage = fn(&Path) -> Outcome;
@@ -105,13 +106,8 @@ fn records(path: &Path) -> Outcome {
 
 /// Everything up to the report.
 fn analysis(path: &Path) -> Outcome {
-    let mut reader = TraceReader::open(path)?;
     let mut analysis = Analysis::default();
-    analysis.begin_trace("trace");
-    while let Some(item) = reader.next_item()? {
-        analysis.add(item);
-    }
-    analysis.end_trace(reader.finish(), None);
+    reports::read(&mut analysis, "trace", TraceReader::open(path)?)?;
     analysis.settle();
     black_box(analysis.report());
     Ok(())

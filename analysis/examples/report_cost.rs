@@ -9,16 +9,12 @@ use gctrace_analysis::Analysis;
 use gctrace_event::read::TraceReader;
 use std::error::Error;
 use std::path::Path;
+use test_kit::reports;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut analysis = Analysis::default();
     for file in std::env::args().skip(1) {
-        let mut reader = TraceReader::open(Path::new(&file))?;
-        analysis.begin_trace(&file);
-        while let Some(item) = reader.next_item()? {
-            analysis.add(item);
-        }
-        analysis.end_trace(reader.finish(), None);
+        reports::read(&mut analysis, &file, TraceReader::open(Path::new(&file))?)?;
     }
     let read = cpu_seconds()?;
     analysis.settle();

@@ -28,7 +28,7 @@ use crate::accumulate::stacks::TraceFrames;
 use crate::accumulate::tally::PauseTally;
 use crate::accumulate::worst_pauses::WorstPauses;
 use crate::gpu::collect::TimelineCollector;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::kept::KeptTimeline;
 use crate::report::PauseTotal;
 use gctrace_event::Note;
 use gctrace_event::Pause;
@@ -66,7 +66,7 @@ pub struct Analysis {
     pub(crate) unreadable: Vec<String>,
     pub(crate) stacks: StackTree,
     /// One per process that collected or used a GPU, trace by trace.
-    pub(crate) timelines: Vec<Timeline>,
+    pub(crate) timelines: Vec<KeptTimeline>,
     deferred: Vec<DeferredCollections>,
     current: CurrentTrace,
     pub(crate) threads: NonZeroUsize,
@@ -186,7 +186,8 @@ impl Analysis {
         self.deferred
             .extend(current.deferred.take(index, &current.thread_names));
         let about = self.about(index, &current);
-        self.timelines.extend(current.gpu.finish(&about));
+        let timelines = current.gpu.finish(&about).into_iter();
+        self.timelines.extend(timelines.map(KeptTimeline::from));
         let own = self.processes.iter_mut().rev();
         for process in own.take_while(|process| process.trace == index) {
             process.name = current.process_names.get(&process.sums.pid).cloned();
@@ -232,7 +233,7 @@ impl Analysis {
     /// The GPU work read so far: one timeline for each process that collected or made calls, trace
     /// by trace.
     #[must_use]
-    pub fn timelines(&self) -> &[Timeline] {
+    pub fn timelines(&self) -> &[KeptTimeline] {
         &self.timelines
     }
 

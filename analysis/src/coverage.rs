@@ -2,7 +2,7 @@
 
 use crate::accumulate::process::ProcessState;
 use crate::analysis::Analysis;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::kept::KeptTimeline;
 use crate::report::NotCovered;
 use crate::report::Worded;
 
@@ -17,7 +17,7 @@ impl Analysis {
     /// those that ran the collector. `has_calls`: whether CUDA calls were recorded.
     pub(crate) fn not_covered(
         &self,
-        timelines: &[Timeline],
+        timelines: &[KeptTimeline],
         processes: usize,
         has_calls: bool,
     ) -> Vec<Worded<NotCovered>> {
@@ -30,7 +30,7 @@ impl Analysis {
     }
 
     /// Why the cost of pauses for the GPU is unknown; `None` if it is known.
-    fn no_cost(&self, timelines: &[Timeline], has_calls: bool) -> Option<NotCovered> {
+    fn no_cost(&self, timelines: &[KeptTimeline], has_calls: bool) -> Option<NotCovered> {
         let mut working = timelines.iter().filter(|own| own.has_gpu_times());
         match (working.clone().count(), self.covers_collections()) {
             (0, _) if has_calls => Some(NotCovered::CostBeyondBounds),

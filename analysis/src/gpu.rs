@@ -12,6 +12,7 @@ pub(crate) mod device;
 pub(crate) mod devices;
 pub(crate) mod gaps;
 pub mod index;
+pub mod kept;
 pub(crate) mod launching;
 pub mod merge;
 pub mod pause_span;

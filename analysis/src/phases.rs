@@ -14,12 +14,12 @@ use crate::accumulate::stacks::StackTree;
 use crate::accumulate::stacks::TraceStacks;
 use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
+use crate::gpu::kept::KeptTimeline;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::busiest_thread;
 use crate::gpu::steps::warm_up;
+use crate::gpu::timeline::ProcessTimeline;
 use crate::gpu::timeline::StepSpan;
-use crate::gpu::timeline::Timeline;
-use crate::gpu::what_if::report::activity;
 use crate::report::Basis;
 use crate::report::LinesReport;
 use crate::report::PauseTotal;
@@ -62,7 +62,7 @@ impl RunPhases {
     /// The phases of a process. `span_ns`: start and end of what is recorded of it; `stack`: what
     /// the stack of a pause shows, `None` without one.
     pub(crate) fn of(
-        timeline: &Timeline,
+        timeline: &ProcessTimeline,
         span_ns: (u64, u64),
         stack: impl Fn(&PauseSpan) -> Option<At>,
     ) -> Self {
@@ -150,7 +150,7 @@ fn over_time(paused: &Intervals, (start_ns, end_ns): (u64, u64)) -> Vec<u64> {
 
 /// The steps of the thread with the most steps, without those of the warm-up; empty for fewer than
 /// [`FEWEST_STEPS`].
-pub(crate) fn training_steps(timeline: &Timeline) -> Vec<StepSpan> {
+pub(crate) fn training_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let thread = busiest_thread(timeline);
     let own = timeline
         .steps
@@ -196,7 +196,7 @@ fn imported_ns(
 }
 
 /// When the interpreter began to finalize, by its collections; `u64::MAX` if unknown.
-fn exit_ns(timeline: &Timeline) -> u64 {
+fn exit_ns(timeline: &ProcessTimeline) -> u64 {
     let pauses = timeline.pauses.iter();
     let shutdown = pauses.filter(|pause| pause.reason == GcReason::Shutdown);
     shutdown
@@ -227,7 +227,7 @@ impl<'a> JudgedRun<'a> {
     /// stops the program for only a part of its time.
     pub(crate) fn of(
         analysis: &'a Analysis,
-        timelines: &[Timeline],
+        timelines: &[KeptTimeline],
         processes: &'a [ProcessReport],
     ) -> Option<Self> {
         let timeline_of = |process: &ProcessReport| {
@@ -251,7 +251,8 @@ impl<'a> JudgedRun<'a> {
         if interpreter.is_some_and(|interpreter| interpreter.free_threaded) {
             return None;
         }
-        let timeline = timeline_of(process)?.unpacked();
+        let kept = timeline_of(process)?;
+        let timeline = kept.unpacked();
         let traces = &analysis.traces;
         let trace = traces.get(process.trace)?;
         // A merged timeline has the clock of the other trace.
@@ -261,7 +262,8 @@ impl<'a> JudgedRun<'a> {
                 let start_ns = time::after(trace.started_ns(), process.since_start_ns);
                 (start_ns, time::after(start_ns, process.observed_ns))
             }
-            false => activity(&timeline),
+            // Nothing is said of a timeline without anything.
+            false => kept.activity().unwrap_or_default(),
         };
         if span_ns.0 >= span_ns.1 {
             return None;
@@ -383,9 +385,9 @@ mod tests {
 
     #[test]
     fn training_is_from_the_first_step_after_the_warm_up_to_the_last() {
-        let timeline = Timeline {
+        let timeline = ProcessTimeline {
             steps: steps(&[900, 500, 100, 100, 110, 90, 100, 400, 100], 1_000),
-            ..Timeline::default()
+            ..ProcessTimeline::default()
         };
         let phases = RunPhases::of(&timeline, (0, 10_000), |_| None);
         assert_eq!(phases.training_ns, (2_400, 3_400));
@@ -395,14 +397,14 @@ mod tests {
 
     #[test]
     fn without_steps_it_is_the_second_half_until_the_interpreter_finalizes() {
-        let timeline = Timeline {
+        let timeline = ProcessTimeline {
             steps: steps(&[100; FEWEST_STEPS - 1], 0),
             pauses: vec![
                 pause(100, 200, GcReason::Automatic),
                 pause(600, 650, GcReason::Manual),
                 pause(800, 900, GcReason::Shutdown),
             ],
-            ..Timeline::default()
+            ..ProcessTimeline::default()
         };
         let phases = RunPhases::of(&timeline, (0, 1_000), |_| None);
         assert_eq!(phases.training_ns, (400, 800));
@@ -421,11 +423,11 @@ mod tests {
     #[test]
     fn a_run_that_still_imports_in_its_second_half_is_start_up_until_then() {
         let pauses = [(100, 900), (600, 640), (700, 760), (900, 930)];
-        let timeline = Timeline {
+        let timeline = ProcessTimeline {
             pauses: pauses
                 .map(|(start, end)| pause(start, end, GcReason::Automatic))
                 .to_vec(),
-            ..Timeline::default()
+            ..ProcessTimeline::default()
         };
         let importing_until = |last_ns: u64| {
             RunPhases::of(&timeline, (0, 1_000), |pause| match pause.start_ns {
@@ -458,10 +460,10 @@ mod tests {
             let pauses = pauses.into_iter().map(|(start_ns, length_ns, reason)| {
                 pause(start_ns, start_ns + length_ns, reasons[reason])
             });
-            let timeline = Timeline {
+            let timeline = ProcessTimeline {
                 steps: steps(&lengths, 5_000),
                 pauses: pauses.collect(),
-                ..Timeline::default()
+                ..ProcessTimeline::default()
             };
             let phases = RunPhases::of(&timeline, span_ns, |_| None);
             let (start_ns, end_ns) = phases.span_ns;

@@ -24,9 +24,9 @@ use crate::analysis::UnlistedSums;
 use crate::StepRow;
 use crate::compare::TrainingSeries;
 use crate::gpu;
+use crate::gpu::kept::KeptTimeline;
 use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
-use crate::gpu::timeline::Timeline;
 use crate::gpu::what_if::report::PlannedChanges;
 use crate::phases::JudgedRun;
 use crate::phases::training_steps;
@@ -76,7 +76,7 @@ impl Analysis {
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
         let planned = PlannedChanges::of(self, timelines, &processes);
-        let with_gpu: Vec<&Timeline> = timelines
+        let with_gpu: Vec<&KeptTimeline> = timelines
             .iter()
             .filter(|timeline| timeline.has_gpu_times())
             .collect();
@@ -217,7 +217,7 @@ impl Analysis {
         let cuda = self.traces.get(process.trace).map(|trace| &trace.cuda);
         let cuda = cuda.filter(|cuda| cuda.devices_of(process.sums.pid) > 0);
         OtherRecords {
-            steps: own.map_or_else(Vec::new, training_steps),
+            steps: own.map_or_else(Vec::new, |own| training_steps(own)),
             device_bytes: cuda.map(|cuda| cuda.memory_of(process.sums.pid).0),
         }
     }
@@ -364,7 +364,7 @@ fn basis(measured: bool) -> Basis {
 /// GPU work, with the traces of each process merged.
 fn gpu_work(
     merged: &MergedTimelines<'_>,
-    with_gpu: &[&Timeline],
+    with_gpu: &[&KeptTimeline],
     replays: &JobReplays,
     threads: NonZeroUsize,
 ) -> Option<GpuWorkReport> {

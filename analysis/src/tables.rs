@@ -17,6 +17,7 @@ use crate::Analysis;
 use crate::accumulate::examining::ExaminingCosts;
 use crate::analysis::TraceState;
 use crate::gpu::ranks::reduced;
+use crate::gpu::timeline::ProcessTimeline;
 use crate::gpu::timeline::Timeline;
 use file::Cell;
 use file::TableFile;
@@ -142,7 +143,8 @@ impl<W: Write + Send> TraceTables<W> {
             self.files.iter_mut().for_each(TableFile::drop_trace);
             return Ok(());
         }
-        for timeline in timelines {
+        for kept in timelines {
+            let timeline = kept.whole();
             self.write_timeline(&timeline)?;
             self.processes.push(ReadProcess {
                 ops: timeline.ops.len() as u64,
@@ -150,7 +152,13 @@ impl<W: Write + Send> TraceTables<W> {
                 counted_launches: timeline.counted_launches.iter().map(|one| one.count).sum(),
                 steps: timeline.steps.len() as u64,
                 annotations: timeline.annotations.len() as u64,
-                reduced: reduced(&timeline),
+                reduced: reduced(Timeline {
+                    process: ProcessTimeline {
+                        pauses: Vec::new(),
+                        ..timeline.process.clone()
+                    },
+                    ..timeline.into_owned()
+                }),
             });
         }
         self.files.iter_mut().try_for_each(TableFile::end_trace)

@@ -19,6 +19,7 @@ use gctrace_event::read::TraceReader;
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use test_kit::reports;
 use test_kit::reports::MS;
 use test_kit::reports::START;
 use test_kit::reports::end;
@@ -290,12 +291,7 @@ fn file(folder: &str, name: &str) -> Trace<'static> {
         .join(name);
     let name = name.to_owned();
     Box::new(move |analysis: &mut Analysis| {
-        let mut reader = TraceReader::open(&path).unwrap();
-        analysis.begin_trace(&name);
-        while let Some(item) = reader.next_item().unwrap() {
-            analysis.add(item);
-        }
-        analysis.end_trace(reader.finish(), None);
+        reports::read(analysis, &name, TraceReader::open(&path).unwrap()).unwrap();
     })
 }
 

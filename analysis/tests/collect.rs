@@ -2,6 +2,7 @@
 
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::kept::KeptTimeline;
 use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::CallIndex;
 use gctrace_analysis::gpu::timeline::StreamIndex;
@@ -245,9 +246,10 @@ fn timelines_of(records: &[AnyRecord], about: &TimelineContext) -> Vec<Timeline>
         }
     }
     let timelines = collector.finish(about);
-    let unpacked = timelines
-        .iter()
-        .map(|timeline| timeline.unpacked().into_owned());
+    let unpacked = timelines.into_iter().map(|timeline| Timeline {
+        process: timeline.unpacked().into_owned(),
+        ..timeline
+    });
     unpacked.collect()
 }
 
@@ -310,6 +312,20 @@ proptest! {
         prop_assert_eq!(pids.len(), timelines.len(), "one timeline per process");
     }
 
+    /// Packed and unpacked, any timeline is the same.
+    #[test]
+    fn a_kept_timeline_is_whole(records in vec(anything(), 0..40), is_ours: bool) {
+        let about = TimelineContext { is_ours, ..TimelineContext::default() };
+        for timeline in timelines_of(&records, &about) {
+            let kept = KeptTimeline::from(timeline.clone());
+            let whole = kept.whole();
+            prop_assert_eq!(whole.as_ref(), &timeline);
+            prop_assert_eq!(kept.has_gpu_times(), timeline.has_gpu_times());
+            prop_assert_eq!(&kept.steps, &timeline.steps);
+            prop_assert_eq!(&kept.pauses, &timeline.pauses);
+        }
+    }
+
     /// Any gctrace trace with any profiler trace.
     #[test]
     fn any_two_traces_are_put_together(
@@ -323,13 +339,13 @@ proptest! {
         };
         let mut timelines = timelines_of(&ours, &about(0, true, offsets.0));
         timelines.extend(timelines_of(&theirs, &about(1, false, offsets.1)));
-        let merged = merge(&timelines, &[span, None]);
-        let ops = |timelines: &[Timeline]| -> usize {
-            timelines.iter().map(|timeline| timeline.ops.len()).sum()
-        };
-        prop_assert_eq!(ops(&merged.timelines), ops(&timelines));
-        for timeline in merged.timelines.iter() {
-            prop_assert!(linked(timeline), "{timeline:?}");
+        let given: usize = timelines.iter().map(|timeline| timeline.ops.len()).sum();
+        let kept: Vec<KeptTimeline> = timelines.into_iter().map(Into::into).collect();
+        let merged = merge(&kept, &[span, None]);
+        let ops = merged.timelines.iter().map(|kept| kept.whole().ops.len());
+        prop_assert_eq!(ops.sum::<usize>(), given);
+        for timeline in merged.timelines.iter().map(KeptTimeline::whole) {
+            prop_assert!(linked(&timeline), "{timeline:?}");
             prop_assert!(in_order(&timeline.pauses, |pause| pause.start_ns));
             prop_assert!(in_order(&timeline.steps, |step| step.start_ns));
         }

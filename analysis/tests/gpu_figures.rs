@@ -26,6 +26,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use test_kit::reports;
 
 /// Relative to HTA's figure. Our reading of times is exact, HTA's is by doubles.
 const TOLERANCE: f64 = 0.005;
@@ -52,12 +53,8 @@ static REPORTS: LazyLock<Vec<Report>> = LazyLock::new(|| TRACES.map(report).into
 fn report(name: &str) -> Report {
     let mut analysis = Analysis::default();
     let input = TraceInput::new(name, File::open(data(name)).unwrap()).unwrap();
-    let mut reader = TraceReader::new(EventReader::new(input));
-    analysis.begin_trace(name);
-    while let Some(item) = reader.next_item().unwrap() {
-        analysis.add(item);
-    }
-    analysis.end_trace(reader.finish(), None);
+    let reader = TraceReader::new(EventReader::new(input));
+    reports::read(&mut analysis, name, reader).unwrap();
     analysis.settle();
     analysis.report()
 }

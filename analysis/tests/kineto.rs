@@ -13,6 +13,7 @@ use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
 use gctrace_event::read::TraceReader;
 use std::path::PathBuf;
+use test_kit::reports;
 
 fn path(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -20,12 +21,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn add(analysis: &mut Analysis, name: &str) {
-    let mut reader = TraceReader::open(&path(name)).unwrap();
-    analysis.begin_trace(name);
-    while let Some(item) = reader.next_item().unwrap() {
-        analysis.add(item);
-    }
-    analysis.end_trace(reader.finish(), None);
+    reports::read(analysis, name, TraceReader::open(&path(name)).unwrap()).unwrap();
 }
 
 fn report(names: &[&str]) -> Report {

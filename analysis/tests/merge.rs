@@ -6,6 +6,7 @@
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::collect::TimelineCollector;
 use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::kept::KeptTimeline;
 use gctrace_analysis::gpu::merge::MergedTimelines;
 use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::Timeline;
@@ -164,8 +165,9 @@ impl Run {
         })
     }
 
-    fn timelines(&self) -> Vec<Timeline> {
-        [self.ours(), self.theirs()].concat()
+    fn timelines(&self) -> Vec<KeptTimeline> {
+        let both = [self.ours(), self.theirs()];
+        both.into_iter().flatten().map(Into::into).collect()
     }
 }
 
@@ -210,7 +212,7 @@ fn calls_in_both_show_a_clock_that_was_set() {
         assert_eq!(clock.pauses, within());
         assert_eq!(clock.pauses + clock.pauses_outside, 300);
         assert_eq!(merged.timelines[0].pauses.len() as u64, within());
-        assert_eq!(merged.timelines[0].ops.len(), 1_000);
+        assert_eq!(merged.timelines[0].whole().ops.len(), 1_000);
     }
 }
 
@@ -321,12 +323,7 @@ fn another_process_id_at_the_same_time() {
 
 fn add(analysis: &mut Analysis, name: &str, text: &str) {
     let input = TraceInput::new(name, Cursor::new(text.as_bytes().to_vec())).unwrap();
-    let mut reader = TraceReader::new(EventReader::new(input));
-    analysis.begin_trace(name);
-    while let Some(item) = reader.next_item().unwrap() {
-        analysis.add(item);
-    }
-    analysis.end_trace(reader.finish(), None);
+    reports::read(analysis, name, TraceReader::new(EventReader::new(input))).unwrap();
 }
 
 /// The same through files: base time and rank are read from the profiler's.

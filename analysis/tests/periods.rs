@@ -65,9 +65,9 @@ fn without_marks(records: &[Record]) -> Vec<Record> {
 fn a_few_steps_are_no_period() {
     for name in TRACES {
         let all = records(name);
-        let marked = timeline(&all).steps;
+        let marked = timeline(&all).process.steps;
         assert!((2..=5).contains(&marked.len()), "{name}: {marked:?}");
-        let found = timeline(&without_marks(&all)).steps;
+        let found = timeline(&without_marks(&all)).process.steps;
         assert_eq!(found, [], "{name}");
     }
 }
@@ -122,7 +122,7 @@ fn repeated(name: &str, steps: u64) -> Vec<Record> {
 #[test]
 fn the_steps_of_real_models_are_found() {
     for name in TRACES {
-        let found = timeline(&repeated(name, 40)).steps;
+        let found = timeline(&repeated(name, 40)).process.steps;
         assert!((39..=41).contains(&found.len()), "{name}: {}", found.len());
         let by = |step: &gctrace_analysis::gpu::timeline::StepSpan| step.source;
         assert!(

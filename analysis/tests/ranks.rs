@@ -43,7 +43,8 @@ fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
     }
 }
 
-/// Two of three all-reduces fit if shifted by one; only the number of those that do not fit tells.
+/// Shifted by one collective, two of three all-reduces still match: the right offset is the one that
+/// leaves the fewest unmatched.
 #[test]
 fn a_clock_is_not_off_by_one_collective() {
     for kernel_ns in [15_000, 25_000, 60_000] {

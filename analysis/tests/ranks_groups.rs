@@ -100,6 +100,26 @@ fn lockstep_is_ambiguous_without_names() {
     assert_eq!(assert_truth(&all(&layout), &layout), 0);
 }
 
+/// Of a job of two ranks, collectives can only be with the other, even in lockstep. Two ranks of a
+/// larger job may be of different groups.
+#[test]
+fn two_ranks_of_a_job_of_two() {
+    for more_ns in [0, 8 * US] {
+        for (world_size, matched) in [(None, 0), (Some(8), 0), (Some(2), 60)] {
+            let layout = Layout {
+                world_size,
+                ..in_step(2, 2, 10, 200 * US, more_ns, 3)
+            };
+            let traces = all(&layout);
+            let (jobs, timelines) = found(&traces, &layout, Naming::Nothing);
+            let [found, _] = compare(&jobs, &traces, &timelines);
+            assert_eq!((jobs.jobs.len(), found), (1, right(matched)), "{world_size:?}");
+            let ambiguous = jobs.jobs[0].ambiguous;
+            assert_eq!(ambiguous, if matched == 0 { 120 } else { 0 });
+        }
+    }
+}
+
 /// Two steps: two ranks of different groups have two collectives in common.
 #[test]
 fn profiles_of_two_steps_are_one_job() {
@@ -174,6 +194,34 @@ fn a_pipeline_whose_profiles_differ() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A job of two ranks, whose profiles start and end anywhere.
+    #[test]
+    fn no_collective_of_two_ranks_is_wrong(
+        seed in any::<u64>(),
+        steps in 2..24u64,
+        mean_us in 20..300u64,
+        more_us in prop_oneof![Just(0u64), 1..30u64, 30..600u64],
+        noise_us in 0..5u64,
+        one_stream in any::<bool>(),
+        left_out in prop::array::uniform4(0..40usize),
+    ) {
+        let layout = Layout {
+            noise_ns: noise_us * US,
+            world_size: Some(2),
+            one_stream,
+            ..in_step(2, 2, steps, mean_us * US, more_us * US, seed)
+        };
+        let mut traces = all(&layout);
+        for ((_, trace), [first, last]) in traces.iter_mut().zip([[0, 1], [2, 3]]) {
+            let count = trace.kernels.len();
+            trace.kernels.truncate((count - left_out[last].min(count / 3)).max(1));
+            trace.kernels.drain(..left_out[first].min(count / 3));
+        }
+        let (jobs, timelines) = found(&traces, &layout, Naming::Nothing);
+        let [found, _] = compare(&jobs, &traces, &timelines);
+        prop_assert_eq!(found.wrong, 0, "{:?}", found);
+    }
 
     /// Whatever the groups, their computing and the ranks that are missing: no collective with
     /// other members than it has.

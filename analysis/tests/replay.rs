@@ -17,6 +17,7 @@ use gctrace_analysis::gpu::timeline::Call;
 use gctrace_analysis::gpu::timeline::CallIndex;
 use gctrace_analysis::gpu::timeline::NameIndex;
 use gctrace_analysis::gpu::timeline::Op;
+use gctrace_analysis::gpu::timeline::ProcessTimeline;
 use gctrace_analysis::gpu::timeline::Stream;
 use gctrace_analysis::gpu::timeline::Thread;
 use gctrace_analysis::gpu::timeline::Timeline;
@@ -240,8 +241,11 @@ struct Rank {
 impl Default for Rank {
     fn default() -> Self {
         let timeline = Timeline {
-            pid: 1,
-            threads: vec![Thread { tid: 1, name: None }],
+            process: ProcessTimeline {
+                pid: 1,
+                threads: vec![Thread { tid: 1, name: None }],
+                ..ProcessTimeline::default()
+            },
             streams: vec![Stream {
                 device: Some(0),
                 number: 7,

@@ -20,6 +20,7 @@ use gctrace_analysis::gpu::timeline::Call;
 use gctrace_analysis::gpu::timeline::CallIndex;
 use gctrace_analysis::gpu::timeline::EventWait;
 use gctrace_analysis::gpu::timeline::Op;
+use gctrace_analysis::gpu::timeline::ProcessTimeline;
 use gctrace_analysis::gpu::timeline::StepSource;
 use gctrace_analysis::gpu::timeline::StepSpan;
 use gctrace_analysis::gpu::timeline::Stream;
@@ -148,7 +149,14 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
             .collect();
         pauses.sort_by_key(|pause| pause.start_ns);
         Timeline {
-            pid: 1,
+            process: ProcessTimeline {
+                pid: 1,
+                threads: (1..=THREADS as u32)
+                    .map(|tid| Thread { tid, name: None })
+                    .collect(),
+                pauses,
+                ..ProcessTimeline::default()
+            },
             streams: (0..STREAMS as u64)
                 .map(|number| Stream {
                     device: Some((number / 2) as u32),
@@ -156,12 +164,8 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
                 })
                 .collect(),
             names: names(),
-            threads: (1..=THREADS as u32)
-                .map(|tid| Thread { tid, name: None })
-                .collect(),
             calls,
             ops,
-            pauses,
             waits,
             ..Timeline::default()
         }
@@ -232,15 +236,18 @@ fn shares_sum_to_the_cost_if_a_clock_starts_within_a_pause() {
         timed: false,
     };
     let timeline = Timeline {
-        pid: 1,
+        process: ProcessTimeline {
+            pid: 1,
+            threads: vec![Thread { tid: 1, name: None }, Thread { tid: 2, name: None }],
+            pauses: vec![pause(0, 0, (1 << 60) + 1)],
+            ..ProcessTimeline::default()
+        },
         streams: vec![Stream {
             device: Some(0),
             number: 0,
         }],
         names: names(),
-        threads: vec![Thread { tid: 1, name: None }, Thread { tid: 2, name: None }],
         calls: vec![call(1, 0), call(0, u64::MAX)],
-        pauses: vec![pause(0, 0, (1 << 60) + 1)],
         ..Timeline::default()
     };
     let job = ReplayJob::single(&timeline);

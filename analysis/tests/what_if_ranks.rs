@@ -2,10 +2,10 @@
 //! again with the change.
 
 use gctrace_analysis::Analysis;
+use gctrace_analysis::gpu::kept::KeptTimeline;
 use gctrace_analysis::gpu::replay::JoinedSkeletons;
 use gctrace_analysis::gpu::replays::JobReplays;
 use gctrace_analysis::gpu::replays::RunLength;
-use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_analysis::gpu::what_if::Assumption;
 use gctrace_analysis::gpu::what_if::FullLengths;
 use gctrace_analysis::gpu::what_if::ProgramModel;
@@ -231,7 +231,7 @@ fn plans_fall_into_the_same_step_of_every_rank() {
     let mut analysis = Analysis::default();
     let ranks = described().into_iter().chain(records).collect();
     reports::add(&mut analysis, "t.json", ranks, Some(end(5_000)));
-    let timelines: Vec<&Timeline> = analysis.timelines().iter().collect();
+    let timelines: Vec<&KeptTimeline> = analysis.timelines().iter().collect();
     let programs: Vec<ProgramModel<'_>> = timelines
         .iter()
         .map(|timeline| ProgramModel {

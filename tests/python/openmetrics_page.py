@@ -3,7 +3,7 @@ as JSON.
 
 [{"name", "type", "unit", "help", "samples": [[name, {label: value}, value]]}]; infinity is "inf".
 Exits with the parser's error if there is one. Needs the package prometheus-client
-(scripts/metrics-venv.sh).
+(scripts/venv.sh metrics).
 """
 
 import json

@@ -6,6 +6,7 @@
 mod allocations;
 mod cause;
 mod clocks;
+mod communicators;
 mod comparison;
 mod counters;
 mod cuda;

@@ -16,7 +16,7 @@ fn python(test: &str) -> Option<PathBuf> {
         return Some(python);
     }
     println!(
-        "skipped {test}: no DuckDB, polars, pandas and DataFusion at {}; scripts/tables-venv.sh makes \
+        "skipped {test}: no DuckDB, polars, pandas and DataFusion at {}; scripts/venv.sh tables makes \
          it, GCTRACE_TABLES_PYTHON names it",
         python.display()
     );

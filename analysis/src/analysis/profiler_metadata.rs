@@ -20,6 +20,8 @@ pub(crate) struct ProfilerMetadata {
     trace_id: Option<String>,
     pub(crate) host: Option<String>,
     pub(crate) rank: Option<u32>,
+    /// Number of ranks in its job.
+    world_size: Option<u32>,
 }
 
 impl Analysis {
@@ -35,6 +37,7 @@ impl Analysis {
             trace: index,
             is_ours: trace.is_some_and(|trace| trace.header.is_some()),
             rank: trace.and_then(TraceState::rank),
+            world_size: trace.and_then(|trace| trace.profiler.world_size),
             ranks: described()
                 .filter_map(|process| Some((process.pid, process.rank?)))
                 .collect(),
@@ -102,7 +105,7 @@ impl ProfilerMetadata {
             TraceProperty::Host(host) => self.host = Some(host),
             TraceProperty::Rank(rank) => self.rank = Some(rank),
             TraceProperty::TraceId(id) => self.trace_id = Some(id),
-            TraceProperty::WorldSize(_) => {}
+            TraceProperty::WorldSize(size) => self.world_size = Some(size),
         }
     }
 }

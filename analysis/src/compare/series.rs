@@ -2,10 +2,11 @@
 
 use crate::accumulate::pause_sums::generation_index;
 use crate::accumulate::sum;
+use crate::gpu::kept::KeptTimeline;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::busiest_thread;
+use crate::gpu::timeline::ProcessTimeline;
 use crate::gpu::timeline::StepSpan;
-use crate::gpu::timeline::Timeline;
 use crate::phases::JudgedRun;
 use crate::phases::Phase;
 use crate::report::PauseTotal;
@@ -52,7 +53,7 @@ pub struct TrainingPart {
 
 impl TrainingSeries {
     /// `None` if training has no length.
-    pub(crate) fn of(run: &JudgedRun<'_>, timelines: &[Timeline]) -> Option<Self> {
+    pub(crate) fn of(run: &JudgedRun<'_>, timelines: &[KeptTimeline]) -> Option<Self> {
         let mut own = timelines.iter();
         let timeline =
             own.find(|own| own.process_trace == run.process.trace && own.pid == run.process.pid)?;
@@ -114,7 +115,7 @@ impl PartSpan {
     }
 }
 
-fn step_parts(timeline: &Timeline, (start_ns, end_ns): (u64, u64)) -> Vec<PartSpan> {
+fn step_parts(timeline: &ProcessTimeline, (start_ns, end_ns): (u64, u64)) -> Vec<PartSpan> {
     let thread = busiest_thread(timeline);
     let own = timeline.steps.iter().filter(|step| {
         Some(step.thread) == thread && step.start_ns >= start_ns && step.end_ns <= end_ns

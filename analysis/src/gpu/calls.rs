@@ -3,8 +3,11 @@
 //! Names are those of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write them;
 //! suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) are ignored.
 
+use bitcode::Decode;
+use bitcode::Encode;
+
 /// The effect of a call on streams and on the calling thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum CallEffect {
     /// Puts one operation into a stream: a kernel.
     Launch,

@@ -100,6 +100,8 @@ pub struct TimelineContext {
     pub is_ours: bool,
     /// Rank of the whole trace; `None` if unknown.
     pub rank: Option<u32>,
+    /// Number of ranks in its job; `None` if unknown.
+    pub world_size: Option<u32>,
     /// Ranks of its processes, by process id. A process that is missing here has the rank of the
     /// trace.
     pub ranks: HashMap<u32, u32>,

@@ -14,7 +14,6 @@ use super::timeline::ThreadIndex;
 use super::timeline::Timeline;
 use crate::accumulate::add_to;
 use crate::accumulate::sum;
-use crate::parallel;
 use crate::report::Basis;
 use crate::report::DeviceGaps;
 use crate::report::GapReport;
@@ -26,7 +25,6 @@ use crate::time::intervals::length;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 
 /// Maximum number of gaps that the report lists; its sums include all.
 const LONGEST: usize = 20;
@@ -35,13 +33,21 @@ const COLLECTING: usize = 4;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
 const NAME_CHARS: usize = 160;
 
-/// The longest gaps of all devices, and sums of all. `threads`: see [`parallel::map`].
-pub(crate) fn report(timelines: &[&Timeline], threads: NonZeroUsize) -> Option<GapsReport> {
+/// The gaps of one timeline.
+pub(crate) struct TimelineGaps {
+    /// Sums of each device.
+    devices: Vec<DeviceGaps>,
+    /// The longest of all devices.
+    longest: BinaryHeap<Reverse<RankedGap>>,
+}
+
+/// The longest gaps of all devices, and sums of all.
+pub(crate) fn report(timelines: impl IntoIterator<Item = TimelineGaps>) -> Option<GapsReport> {
     let mut longest = Vec::new();
     let mut devices = Vec::new();
-    for (own, gaps) in parallel::map(timelines, threads, |timeline| one_timeline(timeline)) {
-        devices.extend(own);
-        longest.extend(gaps.into_iter().map(|Reverse(ranked)| ranked));
+    for gaps in timelines {
+        devices.extend(gaps.devices);
+        longest.extend(gaps.longest.into_iter().map(|Reverse(ranked)| ranked));
     }
     if devices.is_empty() {
         return None;
@@ -60,14 +66,18 @@ pub(crate) fn report(timelines: &[&Timeline], threads: NonZeroUsize) -> Option<G
     })
 }
 
-/// The sums of its devices, and the longest gaps of all of them.
-fn one_timeline(timeline: &Timeline) -> (Vec<DeviceGaps>, BinaryHeap<Reverse<RankedGap>>) {
-    let host = HostActivity::of(timeline);
-    let mut longest = BinaryHeap::new();
-    let works = DeviceTimeline::of(timeline);
-    let devices = works.iter();
-    let devices = devices.map(|work| one_device(work, &host, &mut longest));
-    (devices.collect(), longest)
+impl TimelineGaps {
+    /// `works`: the devices of the timeline.
+    pub(crate) fn of(timeline: &Timeline, works: &[DeviceTimeline<'_>]) -> Self {
+        let host = HostActivity::of(timeline);
+        let mut longest = BinaryHeap::new();
+        let devices = works.iter();
+        let devices = devices.map(|work| one_device(work, &host, &mut longest));
+        Self {
+            devices: devices.collect(),
+            longest,
+        }
+    }
 }
 
 fn one_device(

@@ -70,6 +70,11 @@ impl<T> Index<T> {
         self.0.get() as usize
     }
 
+    /// The place as a number.
+    pub(crate) fn number(self) -> SmallNumber {
+        self.0
+    }
+
     /// The index of an entry that is appended.
     pub fn push(list: &mut Vec<T>, entry: T) -> Self {
         let index = Self::new(list.len());

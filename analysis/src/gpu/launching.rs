@@ -7,38 +7,29 @@ use super::calls::CallEffect;
 use super::device::DeviceTimeline;
 use super::timeline::Call;
 use super::timeline::Op;
-use super::timeline::Timeline;
 use crate::distribution::Distribution;
-use crate::parallel;
 use crate::report::Basis;
 use crate::report::DepthPoint;
 use crate::report::DepthReport;
 use crate::report::DeviceLaunching;
 use crate::report::LatencyReport;
 use crate::report::LaunchingReport;
-use std::num::NonZeroUsize;
 
 /// Significant digits of percentiles.
 const DIGITS: u8 = 3;
 /// Points of a series over time.
 const POINTS: u64 = 64;
 
-/// One entry per device; `None` where no operation names its call. `threads`: see
-/// [`parallel::map`].
-pub(crate) fn report(timelines: &[&Timeline], threads: NonZeroUsize) -> Option<LaunchingReport> {
-    let of_timeline = |timeline: &&Timeline| {
-        let works = DeviceTimeline::of(timeline);
-        works.iter().filter_map(one_device).collect()
-    };
-    let devices: Vec<Vec<DeviceLaunching>> = parallel::map(timelines, threads, of_timeline);
-    let devices = devices.concat();
+/// One entry per device; `None` without any.
+pub(crate) fn report(devices: Vec<DeviceLaunching>) -> Option<LaunchingReport> {
     (!devices.is_empty()).then_some(LaunchingReport {
         basis: Basis::Measured,
         devices,
     })
 }
 
-fn one_device(work: &DeviceTimeline<'_>) -> Option<DeviceLaunching> {
+/// `None` where no operation names its call.
+pub(crate) fn of_device(work: &DeviceTimeline<'_>) -> Option<DeviceLaunching> {
     let launched = launched(work);
     let latency = latency(&launched.ops)?;
     let (first_ns, last_ns) = work.span();

@@ -6,7 +6,8 @@
 mod join;
 mod thread_times;
 
-use super::timeline::Timeline;
+use super::kept::KeptTimeline;
+use super::timeline::ProcessTimeline;
 use crate::report::ClockReport;
 use crate::report::NotMerged;
 use crate::report::NotMergedReason;
@@ -18,7 +19,7 @@ use std::collections::HashSet;
 #[derive(Clone, Debug)]
 pub struct MergedTimelines<'a> {
     /// The timelines, with those of one process merged; trace by trace.
-    pub timelines: Cow<'a, [Timeline]>,
+    pub timelines: Cow<'a, [KeptTimeline]>,
     /// The merges, with their clock offsets.
     pub clocks: Vec<ClockReport>,
     /// Timelines that may belong to one process and were not merged.
@@ -34,7 +35,7 @@ type Window = Option<(i128, i128)>;
 
 /// Merges the timelines of each process. `spans`: by index of the trace.
 #[must_use]
-pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'a> {
+pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[Span]) -> MergedTimelines<'a> {
     let mut merged = MergedTimelines {
         timelines: Cow::Borrowed(timelines),
         clocks: Vec::new(),
@@ -50,18 +51,20 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
     }
     let window = |at: usize| timelines[at].unix(timelines[at].window()?);
     let theirs: Vec<(usize, Window)> = theirs.into_iter().map(|at| (at, window(at))).collect();
-    let mut joined: Vec<(usize, Timeline)> = Vec::new();
+    let mut joined: Vec<(usize, KeptTimeline)> = Vec::new();
     let mut used = HashSet::new();
     for (at, window) in &theirs {
         let theirs_ = &timelines[*at];
         match partner(timelines, spans, &ours, &theirs, (theirs_, *window)) {
             MergePartner::Found(index, recognized_by) => {
-                let pair = join::join(&timelines[index].unpacked(), theirs_, recognized_by);
+                let mut own = timelines[index].whole().into_owned();
+                own.unpack();
+                let pair = join::join(&own, &theirs_.whole(), recognized_by);
                 let starts = pair.repeated.into_iter();
                 let repeated = starts.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
                 merged.repeated.extend(repeated);
                 used.insert(index);
-                joined.push((*at, pair.timeline));
+                joined.push((*at, pair.timeline.into()));
                 merged.clocks.push(pair.clock);
             }
             MergePartner::None(why) => merged.not_merged.push(NotMerged {
@@ -77,7 +80,7 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
     merged
 }
 
-fn indices(timelines: &[Timeline], is: impl Fn(&Timeline) -> bool) -> Vec<usize> {
+fn indices(timelines: &[KeptTimeline], is: impl Fn(&KeptTimeline) -> bool) -> Vec<usize> {
     let all = timelines.iter().enumerate();
     all.filter(|(_, timeline)| is(timeline))
         .map(|(at, _)| at)
@@ -86,10 +89,10 @@ fn indices(timelines: &[Timeline], is: impl Fn(&Timeline) -> bool) -> Vec<usize>
 
 /// The timelines without those used up, the joined ones in place of what they were made of.
 fn with(
-    timelines: &[Timeline],
+    timelines: &[KeptTimeline],
     used: &HashSet<usize>,
-    joined: Vec<(usize, Timeline)>,
-) -> Vec<Timeline> {
+    joined: Vec<(usize, KeptTimeline)>,
+) -> Vec<KeptTimeline> {
     let mut joined = joined.into_iter().peekable();
     let mut list = Vec::new();
     for (at, timeline) in timelines.iter().enumerate() {
@@ -109,16 +112,16 @@ enum MergePartner {
 }
 
 fn partner(
-    timelines: &[Timeline],
+    timelines: &[KeptTimeline],
     spans: &[Span],
     ours: &[usize],
     theirs: &[(usize, Window)],
-    (their, window): (&Timeline, Window),
+    (their, window): (&KeptTimeline, Window),
 ) -> MergePartner {
     let Some(window) = window else {
         return MergePartner::None(NotMergedReason::NoWallClock);
     };
-    let span = |own: &Timeline| own.unix(spans.get(own.trace).copied()??);
+    let span = |own: &KeptTimeline| own.unix(spans.get(own.trace).copied()??);
     let same_time =
         |own: &&usize| span(&timelines[**own]).is_some_and(|span| overlap(span, window));
     let candidates: Vec<usize> = ours.iter().filter(same_time).copied().collect();
@@ -134,12 +137,12 @@ fn partner(
 
 /// Selects the timeline of the same process among those that overlap in time.
 fn choose(
-    timelines: &[Timeline],
+    timelines: &[KeptTimeline],
     candidates: &[usize],
-    their: &Timeline,
+    their: &KeptTimeline,
     alone: bool,
 ) -> MergePartner {
-    let only = |is: &dyn Fn(&Timeline) -> bool| {
+    let only = |is: &dyn Fn(&KeptTimeline) -> bool| {
         let fits = |at: &&usize| is(&timelines[**at]);
         let mut fitting = candidates.iter().filter(fits);
         match (fitting.next(), fitting.next()) {
@@ -148,10 +151,10 @@ fn choose(
         }
     };
     let rank_fits =
-        |own: &Timeline| own.rank.is_none() || their.rank.is_none() || own.rank == their.rank;
-    let namespace = |own: &Timeline| own.namespace_pid == Some(their.pid) && rank_fits(own);
-    let pid = |own: &Timeline| own.pid == their.pid && rank_fits(own);
-    let rank = |own: &Timeline| own.rank.is_some() && own.rank == their.rank;
+        |own: &KeptTimeline| own.rank.is_none() || their.rank.is_none() || own.rank == their.rank;
+    let namespace = |own: &KeptTimeline| own.namespace_pid == Some(their.pid) && rank_fits(own);
+    let pid = |own: &KeptTimeline| own.pid == their.pid && rank_fits(own);
+    let rank = |own: &KeptTimeline| own.rank.is_some() && own.rank == their.rank;
     let found = [
         (only(&namespace), RecognizedBy::NamespaceProcessId),
         (only(&pid), RecognizedBy::ProcessId),
@@ -176,27 +179,10 @@ fn overlap(one: (i128, i128), other: (i128, i128)) -> bool {
     one.0 <= other.1 && other.0 <= one.1
 }
 
-impl Timeline {
+impl ProcessTimeline {
     /// An interval of its time as Unix time in ns; `None` if unknown.
     fn unix(&self, (start_ns, end_ns): (u64, u64)) -> Option<(i128, i128)> {
         let offset = i128::from(self.unix_offset_ns?);
         Some((i128::from(start_ns) + offset, i128::from(end_ns) + offset))
-    }
-
-    /// First and last time of anything on it.
-    fn window(&self) -> Option<(u64, u64)> {
-        let ops = self.ops.iter().map(|op| (op.start_ns, op.end_ns));
-        let calls = self.calls.iter().map(|call| (call.start_ns, call.end_ns));
-        let steps = self.steps.iter().map(|step| (step.start_ns, step.end_ns));
-        let pauses = self.pauses.iter();
-        let pauses = pauses.map(|pause| (pause.start_ns, pause.end_ns));
-        let annotations = self.annotations.iter();
-        let annotations = annotations.map(|span| (span.start_ns, span.end_ns));
-        let all = ops
-            .chain(calls)
-            .chain(steps)
-            .chain(pauses)
-            .chain(annotations);
-        all.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 }

@@ -49,14 +49,14 @@ impl PauseSpan {
 }
 
 /// Pauses in the order they were added.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackedPauses {
     bytes: Vec<u8>,
     last: DeltaBase,
 }
 
 /// The previous pause, which the next is encoded relative to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct DeltaBase {
     start_ns: u64,
     /// As by [`unknown_or`].

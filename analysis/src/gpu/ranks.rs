@@ -3,13 +3,13 @@
 //!
 //! Ranks of a job are recognized by their collectives alone; the number of a rank only excludes
 //! timelines. The waits for each other are in `waits.rs`, what the pauses of one rank cost another
-//! in `victims.rs`.
+//! in `victims.rs`, what each communicator waited in `communicators.rs`.
 
+mod communicators;
 mod draft;
 mod groups;
 mod kernels;
 mod pairs;
-#[cfg(feature = "parquet")]
 mod reduced;
 pub(crate) mod spread;
 mod summary;
@@ -17,11 +17,14 @@ mod transfers;
 mod victims;
 pub(crate) mod waits;
 
-#[cfg(feature = "parquet")]
 pub(crate) use reduced::reduced;
+pub(crate) use reduced::shared_ops;
 pub use summary::report;
 pub(crate) use summary::report_of;
+pub(crate) use summary::wait_ends;
+pub(crate) use summary::waits as waits_of;
 
+use super::kept::KeptTimeline;
 use super::replay::CollectiveMember;
 use super::replay::ReplayCollective;
 use super::replay::ReplayJob;
@@ -35,6 +38,7 @@ use crate::time::stats;
 use draft::ClockKnowledge;
 use draft::DraftMember;
 use draft::JobDraft;
+use groups::OtherRanks;
 use groups::PlacedRank;
 use kernels::CollectiveKernels;
 use std::collections::HashMap;
@@ -112,10 +116,31 @@ impl RankJob {
 /// Groups timelines into jobs by their collectives. Those without a rank or GPU times are left out.
 #[must_use]
 pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
+    let firsts_ns = timelines.iter().map(|timeline| {
+        let (first_ns, _) = timeline.window()?;
+        timeline.has_gpu_times().then_some(first_ns)
+    });
+    related(timelines, &firsts_ns.collect::<Vec<_>>())
+}
+
+/// The same of what is at hand of timelines: operations are places there.
+pub(crate) fn jobs_of(timelines: &[&KeptTimeline]) -> RankJobs {
+    let firsts_ns = timelines.iter().map(|kept| {
+        let (first_ns, _) = kept.window()?;
+        kept.has_gpu_times().then_some(first_ns)
+    });
+    let firsts_ns: Vec<Option<u64>> = firsts_ns.collect();
+    let at_hand: Vec<&Timeline> = timelines.iter().map(|kept| kept.at_hand()).collect();
+    related(&at_hand, &firsts_ns)
+}
+
+/// `firsts_ns`: the first time of anything on each timeline; `None` leaves it out.
+fn related(timelines: &[&Timeline], firsts_ns: &[Option<u64>]) -> RankJobs {
     let mut ranked: Vec<(u32, usize)> = (0..)
         .zip(timelines)
-        .filter(|(_, timeline)| timeline.has_gpu_times())
-        .filter_map(|(at, timeline)| Some((timeline.rank?, at)))
+        .zip(firsts_ns)
+        .filter(|(_, first_ns)| first_ns.is_some())
+        .filter_map(|((at, timeline), _)| Some((timeline.rank?, at)))
         .collect();
     ranked.sort_unstable();
     if ranked.len() < 2 {
@@ -130,6 +155,7 @@ pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
         .map(|timeline| CollectiveKernels::of(timeline, &mut names));
     let finder = JobFinder {
         timelines,
+        firsts_ns,
         kernels: kernels.collect(),
     };
     let mut drafts: Vec<JobDraft> = Vec::new();
@@ -155,6 +181,8 @@ pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
 /// Tries timelines against drafts.
 struct JobFinder<'a> {
     timelines: &'a [&'a Timeline],
+    /// First time of anything on each timeline.
+    firsts_ns: &'a [Option<u64>],
     kernels: Vec<CollectiveKernels>,
 }
 
@@ -235,7 +263,12 @@ impl JobFinder<'_> {
         for (place, (_, position)) in (0..).zip(&order) {
             places[*position] = place;
         }
-        let found = groups::find(&self.placed(&draft.members), is_complete);
+        let known = match (is_complete, self.is_pair(draft)) {
+            (_, true) => OtherRanks::None,
+            (true, false) => OtherRanks::Unknown,
+            (false, false) => OtherRanks::InTraces,
+        };
+        let found = groups::find(&self.placed(&draft.members), known);
         let mut joined = draft.members.clone();
         self.refine(&mut joined, &found.collectives);
         let shift_ns = self.shift(&joined);
@@ -282,6 +315,15 @@ impl JobFinder<'_> {
         });
         job.transfers = pairs.collect();
         job
+    }
+
+    /// Whether they are two ranks of a job that has no other, on clocks that are sure: then all their
+    /// collectives are with each other.
+    fn is_pair(&self, draft: &JobDraft) -> bool {
+        draft.members.len() == 2
+            && draft.members.iter().all(|member| {
+                self.timelines[member.timeline].world_size == Some(2) && !member.ambiguous
+            })
     }
 
     /// The kernels of members, each with its clock offset.
@@ -340,7 +382,7 @@ impl JobFinder<'_> {
     /// Offset to add to all times, so that none is negative on the job's clock.
     fn shift(&self, members: &[DraftMember]) -> i64 {
         let first = members.iter().filter_map(|member| {
-            let first_ns = first_ns(self.timelines[member.timeline])?;
+            let first_ns = self.firsts_ns[member.timeline]?;
             Some(later(signed(first_ns), member.offset_ns))
         });
         difference(0, first.fold(0, i64::min))
@@ -359,18 +401,6 @@ impl JobFinder<'_> {
         }
         common
     }
-}
-
-/// The first time of anything.
-fn first_ns(timeline: &Timeline) -> Option<u64> {
-    let firsts = [
-        timeline.ops.first().map(|op| op.start_ns),
-        timeline.calls.first().map(|call| call.start_ns),
-        timeline.pauses.first().map(|pause| pause.start_ns),
-        timeline.steps.first().map(|step| step.start_ns),
-        timeline.annotations.first().map(|span| span.start_ns),
-    ];
-    firsts.into_iter().flatten().min()
 }
 
 /// How far apart the starts of the steps with the same number are, in ns; `None` without common

@@ -81,15 +81,6 @@ impl<'a> ReplayJob<'a> {
             collectives: Vec::new(),
         }
     }
-
-    /// Number of times in a model of the job: two per call and operation, one per process and per
-    /// collective.
-    #[must_use]
-    pub fn timestamps(&self) -> u64 {
-        let timelines = self.timelines.iter();
-        let events = timelines.map(|own| 2 * (own.calls.len() + own.ops.len()) as u64 + 1);
-        events.sum::<u64>() + self.collectives.len() as u64
-    }
 }
 
 /// A collective, or a send with its receive: its data transfer starts when the last member has
@@ -222,7 +213,7 @@ impl ReplayModel {
     /// # Panics
     ///
     /// If a member of a collective is not in the job, or the model would have more than 2^32 - 1
-    /// times ([`ReplayJob::timestamps`]) or delays between them.
+    /// times (two per call and operation, one per process and per collective) or delays between them.
     #[must_use]
     pub fn learn(job: &ReplayJob<'_>) -> Self {
         let mut builder = NetworkBuilder::default();

@@ -1,13 +1,15 @@
 //! The replays behind a report: each timeline is learned once, its jobs are then solved from what
 //! was learned.
 //!
-//! `LearnedTimeline::of` needs one timeline, the kernels of it that are collectives and the changes
-//! that are asked for; afterwards no replay needs the timeline.
+//! `LearnedTimeline::of` unpacks one timeline, with the kernels of it that are collectives and the
+//! changes that are asked for; afterwards no replay needs the timeline.
 
 use super::cause;
+use super::kept::KeptTimeline;
 use super::ranks;
 use super::ranks::RankJob;
 use super::ranks::RankJobs;
+use super::ranks::shared_ops;
 use super::replay;
 use super::replay::InsertedPause;
 use super::replay::JoinedReplay;
@@ -18,7 +20,6 @@ use super::replay::ReplayJob;
 use super::replay::ReplayModel;
 use super::replay::Skeleton;
 use super::timeline::OpIndex;
-use super::timeline::Timeline;
 use crate::accumulate::sum;
 use crate::parallel;
 use crate::report::CauseReport;
@@ -35,13 +36,18 @@ pub(crate) struct LearnedTimeline {
 }
 
 impl LearnedTimeline {
-    /// `meets`: its kernels that other ranks take part in; more than these do not matter. `changes`:
-    /// of the timeline 0.
-    fn of(timeline: &Timeline, meets: &[OpIndex], changes: &[ReplayChange]) -> Self {
-        let model = ReplayModel::learn(&ReplayJob::single(timeline));
+    /// `meets`: its kernels that other ranks take part in, of those at hand; more than these do not
+    /// matter. `changes`: of the timeline 0.
+    fn of(kept: &KeptTimeline, meets: &[OpIndex], changes: &[ReplayChange]) -> Self {
+        let timeline = kept.whole();
+        let shared = shared_ops(&timeline);
+        let meets: Vec<OpIndex> = meets.iter().map(|meet| shared[meet.at()]).collect();
+        let model = ReplayModel::learn(&ReplayJob::single(&timeline));
+        let mut skeleton = model.skeleton(&timeline, &meets, changes);
+        skeleton.renumber(|op| OpIndex::new(shared.partition_point(|shared| shared.at() < op)));
         Self {
-            cause: cause::of_process(timeline, &model),
-            skeleton: model.skeleton(timeline, meets, changes),
+            cause: cause::of_process(&timeline, &model),
+            skeleton,
         }
     }
 }
@@ -49,7 +55,8 @@ impl LearnedTimeline {
 /// The jobs of some timelines, and what was learned to replay them.
 #[derive(Debug, Default)]
 pub struct JobReplays {
-    /// Which of the timelines are ranks of one job.
+    /// Which of the timelines are ranks of one job. Operations are places in what is at hand of a
+    /// timeline ([`KeptTimeline::at_hand`]).
     pub(crate) found: RankJobs,
     /// One per timeline; none where nothing paused, since learning takes long.
     pub(crate) learned: Vec<LearnedTimeline>,
@@ -71,19 +78,23 @@ impl JobReplays {
     /// whose effect will be asked for; their timelines are places in `timelines`. `threads`: see
     /// [`parallel::map`].
     #[must_use]
-    pub fn of(timelines: &[&Timeline], changes: &[&ReplayChange], threads: NonZeroUsize) -> Self {
+    pub fn of(
+        timelines: &[&KeptTimeline],
+        changes: &[&ReplayChange],
+        threads: NonZeroUsize,
+    ) -> Self {
         Self::within(replay::MAX_NODES, timelines, changes, threads)
     }
 
     /// `most`: of the times in a model.
     fn within(
         most: u64,
-        timelines: &[&Timeline],
+        timelines: &[&KeptTimeline],
         changes: &[&ReplayChange],
         threads: NonZeroUsize,
     ) -> Self {
         let mut replays = Self {
-            found: ranks::jobs(timelines),
+            found: ranks::jobs_of(timelines),
             ..Self::default()
         };
         if timelines.iter().all(|timeline| timeline.pauses.is_empty()) {
@@ -93,9 +104,7 @@ impl JobReplays {
             let timestamps = timestamps.filter(|timestamps| *timestamps > most)?;
             Some(NotReplayed { timestamps, most })
         };
-        let models = timelines
-            .iter()
-            .map(|own| ReplayJob::single(own).timestamps());
+        let models = timelines.iter().map(|own| own.timestamps());
         replays.not_replayed = too_large(models.max());
         if replays.not_replayed.is_some() {
             return replays;
@@ -109,8 +118,8 @@ impl JobReplays {
         }
         let changes = by_timeline(changes, timelines.len());
         let parts: Vec<_> = timelines.iter().zip(meets).zip(changes).collect();
-        replays.learned = parallel::map(&parts, threads, |((timeline, meets), changes)| {
-            LearnedTimeline::of(timeline, meets, changes)
+        replays.learned = parallel::map(&parts, threads, |((kept, meets), changes)| {
+            LearnedTimeline::of(kept, meets, changes)
         });
         let joined = replays.found.jobs.iter().map(|job| replays.timestamps(job));
         replays.not_replayed = too_large(joined.max());
@@ -251,7 +260,7 @@ mod tests {
     /// Two processes with two operations and a pause each.
     #[test]
     fn what_is_too_large_is_not_replayed() {
-        let timelines: Vec<Timeline> = (0..2)
+        let timelines: Vec<KeptTimeline> = (0..2)
             .flat_map(|trace| {
                 let mut collector = TimelineCollector::default();
                 for start_ns in [10_000, 20_000] {
@@ -268,13 +277,14 @@ mod tests {
                     end_ns: 13_000,
                     ..Pause::default()
                 });
-                collector.finish(&TimelineContext {
+                let timelines = collector.finish(&TimelineContext {
                     trace,
                     ..TimelineContext::default()
-                })
+                });
+                timelines.into_iter().map(KeptTimeline::from)
             })
             .collect();
-        let timelines: Vec<&Timeline> = timelines.iter().collect();
+        let timelines: Vec<&KeptTimeline> = timelines.iter().collect();
         let of = |most| JobReplays::within(most, &timelines, &[], NonZeroUsize::MIN);
         // Starts and ends of two operations, and the start of everything.
         let large = of(4);

@@ -2,7 +2,9 @@
 //! collection were longer.
 
 use super::device::DeviceTimeline;
+use super::kept::KeptTimeline;
 use super::pause_span::PauseSpan;
+use super::timeline::ProcessTimeline;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
 use super::timeline::ThreadIndex;
@@ -51,10 +53,10 @@ const FULL_FROM_NS: u64 = 1_000_000;
 /// All steps; `None` if there are none. `all_full`: processes (trace and id) whose collector runs
 /// only full collections, as in free-threaded builds.
 pub(crate) fn report(
-    timelines: &[Timeline],
+    timelines: &[KeptTimeline],
     all_full: &HashSet<(usize, u32)>,
 ) -> Option<StepsReport> {
-    let mut with_steps: Vec<&Timeline> = timelines
+    let mut with_steps: Vec<&KeptTimeline> = timelines
         .iter()
         .filter(|timeline| !timeline.steps.is_empty())
         .collect();
@@ -63,9 +65,10 @@ pub(crate) fn report(
     }
     with_steps.sort_by_key(|timeline| Reverse(timeline.steps.len()));
     let left_out = with_steps.split_off(with_steps.len().min(PROCESSES)).len();
-    let of_process = |timeline: &&Timeline| {
+    let of_process = |timeline: &&KeptTimeline| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
-        StepTable::of(timeline, full)?.report()
+        let idle = timeline.has_gpu_times().then(|| idle(&timeline.whole()));
+        StepTable::of(timeline, idle.as_deref(), full)?.report()
     };
     let processes: Vec<ProcessSteps> = with_steps.iter().filter_map(of_process).collect();
     let periodic = |own: &ProcessSteps| own.source == StepSource::PeriodicLaunches;
@@ -80,10 +83,10 @@ pub(crate) fn report(
 }
 
 /// Each step of every process with steps, by rank. `all_full` as for [`report`].
-pub(crate) fn rows(timelines: &[Timeline], all_full: &HashSet<(usize, u32)>) -> Vec<StepRow> {
-    let row = |timeline: &Timeline| {
+pub(crate) fn rows(timelines: &[KeptTimeline], all_full: &HashSet<(usize, u32)>) -> Vec<StepRow> {
+    let row = |timeline: &KeptTimeline| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
-        let table = StepTable::of(timeline, full)?;
+        let table = StepTable::of(timeline, None, full)?;
         let known = timeline.is_ours || !timeline.pauses.is_empty();
         Some(StepRow {
             trace: timeline.trace,
@@ -108,7 +111,7 @@ pub(crate) fn rows(timelines: &[Timeline], all_full: &HashSet<(usize, u32)>) -> 
 
 /// The steps of one process with what happened in each.
 struct StepTable<'a> {
-    timeline: &'a Timeline,
+    timeline: &'a ProcessTimeline,
     thread: ThreadIndex,
     source: StepSource,
     full_by: FullBy,
@@ -131,11 +134,15 @@ impl StepSums {
 }
 
 impl<'a> StepTable<'a> {
-    fn of(timeline: &'a Timeline, all_full: bool) -> Option<Self> {
+    /// `idle`: when each device of the process did nothing; `None` if unknown.
+    fn of(
+        timeline: &'a ProcessTimeline,
+        idle: Option<&[Intervals]>,
+        all_full: bool,
+    ) -> Option<Self> {
         let thread = busiest_thread(timeline)?;
         let own = || timeline.steps.iter().filter(|step| step.thread == thread);
         let collected = Intervals::from_iter(timeline.pauses.iter().map(PauseSpan::span));
-        let idle = idle(timeline);
         let steps = own().map(|span| {
             let begun = begun_in(&timeline.pauses, span);
             let full = begun.iter().filter(|pause| all_full || is_full(pause));
@@ -145,7 +152,7 @@ impl<'a> StepTable<'a> {
                 gc_ns: overlapping,
                 collections: (begun.len() as u64).max(u64::from(overlapping > 0)),
                 full: full.count() as u64,
-                gpu_idle_ns: timeline.has_gpu_times().then(|| {
+                gpu_idle_ns: idle.map(|idle| {
                     let within = |gaps: &Intervals| gaps.length_within(span.start_ns, span.end_ns);
                     sum(idle.iter().map(within))
                 }),
@@ -165,7 +172,7 @@ impl<'a> StepTable<'a> {
         let length = self.lengths()?;
         let gc_ns = sum(self.steps.iter().map(|step| step.gc_ns));
         let known = timeline.is_ours || !timeline.pauses.is_empty();
-        let idle_ns = || sum(self.steps.iter().filter_map(|step| step.gpu_idle_ns));
+        let idle_ns: Option<Vec<u64>> = self.steps.iter().map(|step| step.gpu_idle_ns).collect();
         Some(ProcessSteps {
             trace: timeline.trace,
             pid: timeline.pid,
@@ -178,7 +185,7 @@ impl<'a> StepTable<'a> {
             gc_ratio: known.then(|| ratio(gc_ns, length.total_ns)).flatten(),
             length,
             with_gc: self.count(|step| step.collections > 0),
-            gpu_idle_ns: timeline.has_gpu_times().then(idle_ns),
+            gpu_idle_ns: idle_ns.map(sum),
             full_by: self.full_by,
             full_collections: self.steps.iter().map(|step| step.full).sum(),
             with_full: self.with_full(known),
@@ -287,7 +294,7 @@ pub(crate) fn warm_up(steps: &[StepSpan]) -> usize {
 }
 
 /// The thread with the most steps; of several the first.
-pub(crate) fn busiest_thread(timeline: &Timeline) -> Option<ThreadIndex> {
+pub(crate) fn busiest_thread(timeline: &ProcessTimeline) -> Option<ThreadIndex> {
     let mut counts: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
     for step in &timeline.steps {
         *counts.entry(step.thread).or_default() += 1;

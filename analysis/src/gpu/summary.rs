@@ -3,48 +3,87 @@
 use super::device::DeviceTimeline;
 use super::devices;
 use super::gaps;
+use super::gaps::TimelineGaps;
+use super::kept::KeptTimeline;
 use super::launching;
+use super::ranks;
+use super::ranks::waits;
+use super::ranks::waits::BusyTimes;
+use super::ranks::waits::WaitEnds;
 use super::replays::JobReplays;
-use super::timeline::Timeline;
 use crate::parallel;
 use crate::report::Basis;
+use crate::report::DeviceLaunching;
+use crate::report::DeviceReport;
 use crate::report::GpuWorkReport;
 use crate::report::IgnoredWork;
 use std::num::NonZeroUsize;
 
+/// The figures of one timeline that need all of its work.
+struct TimelineWork {
+    devices: Vec<DeviceReport>,
+    gaps: TimelineGaps,
+    launching: Vec<DeviceLaunching>,
+    busy: BusyTimes,
+}
+
+impl TimelineWork {
+    /// `waited`: when its operations stopped waiting for other ranks; `None` if it is in no job.
+    fn of(kept: &KeptTimeline, waited: Option<&WaitEnds>) -> Self {
+        let timeline = kept.whole();
+        let works = DeviceTimeline::of(&timeline);
+        Self {
+            devices: works.iter().map(devices::report).collect(),
+            gaps: TimelineGaps::of(&timeline, &works),
+            launching: works.iter().filter_map(launching::of_device).collect(),
+            busy: waited.map_or_else(BusyTimes::default, |ends| waits::busy(&timeline, ends)),
+        }
+    }
+}
+
 /// The report on timelines with GPU times; `None` if there are none. `replays`: of all of them.
 /// `threads`: see [`parallel::map`].
 pub(crate) fn report(
-    timelines: &[&Timeline],
+    timelines: &[&KeptTimeline],
     replays: &JobReplays,
     threads: NonZeroUsize,
 ) -> Option<GpuWorkReport> {
     if timelines.is_empty() {
         return None;
     }
+    let waits = ranks::waits_of(timelines, &replays.found);
+    let mut parts: Vec<(&KeptTimeline, Option<&WaitEnds>)> =
+        timelines.iter().map(|kept| (*kept, None)).collect();
+    for (at, ends) in ranks::wait_ends(&replays.found, &waits) {
+        parts[at].1 = Some(ends);
+    }
+    let works = parallel::map(&parts, threads, |(kept, waited)| {
+        TimelineWork::of(kept, *waited)
+    });
+    let (mut devices, mut all_gaps, mut launching, mut busy) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for work in works {
+        devices.extend(work.devices);
+        all_gaps.push(work.gaps);
+        launching.extend(work.launching);
+        busy.push(work.busy);
+    }
     Some(GpuWorkReport {
         basis: Basis::Measured,
-        operations: timelines
-            .iter()
-            .map(|timeline| timeline.ops.len() as u64)
-            .sum(),
-        devices: parallel::map(timelines, threads, |timeline| {
-            let works = DeviceTimeline::of(timeline);
-            works.iter().map(devices::report).collect::<Vec<_>>()
-        })
-        .concat(),
-        gaps: gaps::report(timelines, threads),
-        launching: launching::report(timelines, threads),
+        operations: timelines.iter().map(|kept| kept.ops() as u64).sum(),
+        devices,
+        gaps: gaps::report(all_gaps),
+        launching: launching::report(launching),
         clocks: Vec::new(),
         not_merged: Vec::new(),
-        ranks: super::ranks::report_of(timelines, replays),
+        ranks: ranks::report_of(timelines, replays, &waits, &busy),
         cause: replays.causes().cloned().collect(),
         not_replayed: replays.not_replayed,
         ignored: ignored(timelines),
     })
 }
 
-fn ignored(timelines: &[&Timeline]) -> IgnoredWork {
+fn ignored(timelines: &[&KeptTimeline]) -> IgnoredWork {
     let mut sum = IgnoredWork::default();
     for ignored in timelines.iter().map(|timeline| &timeline.ignored) {
         sum.operations_without_call += ignored.ops_without_call;

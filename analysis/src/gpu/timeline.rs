@@ -16,6 +16,8 @@ use gctrace_event::Collective;
 use gctrace_event::GpuOpKind;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Deref;
+use std::ops::DerefMut;
 use std::sync::Arc;
 
 /// Place of an operation in [`Timeline::ops`].
@@ -24,15 +26,15 @@ pub type OpIndex = Index<Op>;
 pub type CallIndex = Index<Call>;
 /// Place of a stream in [`Timeline::streams`].
 pub type StreamIndex = Index<Stream>;
-/// Place of a pause in [`Timeline::pauses`].
+/// Place of a pause in [`ProcessTimeline::pauses`].
 pub type PauseIndex = Index<PauseSpan>;
 /// Place of a string in [`Timeline::names`].
 pub type NameIndex = Index<String>;
 
-/// The recorded work of one process. All times are nanoseconds on the clock of its trace; every
-/// index is within its list.
-#[derive(Clone, Debug, Default)]
-pub struct Timeline {
+/// What one process's interpreter did: pauses and steps on the clock of its trace, in ns. Every index
+/// is within its list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessTimeline {
     /// Index of the trace it was read from, in the order of the report.
     pub trace: usize,
     /// Index of the trace that describes the process; differs from `trace` if two traces were
@@ -44,10 +46,30 @@ pub struct Timeline {
     pub namespace_pid: Option<u32>,
     /// Rank in a distributed job; `None` if unknown.
     pub rank: Option<u32>,
+    /// Number of ranks in that job; `None` if unknown.
+    pub world_size: Option<u32>,
     /// Offset in ns from a timestamp to Unix time; `None` if unknown.
     pub unix_offset_ns: Option<i64>,
     /// Whether the trace is gctrace's own: its pauses are complete.
     pub is_ours: bool,
+    /// Threads that made calls or collected, by thread id.
+    pub threads: Vec<Thread>,
+    /// Pauses by start. Empty where they are `packed`.
+    pub pauses: Vec<PauseSpan>,
+    /// Pauses of a process of gctrace's trace with no other records here.
+    pub packed: Arc<PackedPauses>,
+    /// Training steps by start; of one thread, they do not overlap.
+    pub steps: Vec<StepSpan>,
+    /// Records of the trace that were ignored.
+    pub ignored: IgnoredRecords,
+}
+
+/// The recorded work of one process. All times are nanoseconds on the clock of its trace; every
+/// index is within its list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// Its process, pauses and steps; a `Timeline` can be used as one.
+    pub process: ProcessTimeline,
     /// Streams, in order of device and number. Without operations they are those that calls name by
     /// their handles, and which device they are of is unknown.
     pub streams: Vec<Stream>,
@@ -56,26 +78,30 @@ pub struct Timeline {
     /// Bytes that operations copied or set, by operation; those of which the trace contains none are
     /// missing.
     pub op_bytes: Vec<(OpIndex, u64)>,
-    /// Threads that made calls or collected, by thread id.
-    pub threads: Vec<Thread>,
     /// Outermost calls of all threads by start.
     pub calls: Vec<Call>,
     /// Launches that were only counted, by the first; `calls` does not contain them.
     pub counted_launches: Vec<CountedLaunches>,
-    /// Pauses by start. Empty where they are `packed`.
-    pub pauses: Vec<PauseSpan>,
-    /// Pauses of a process of gctrace's trace with no other records here.
-    pub packed: Arc<PackedPauses>,
     /// Annotations of all threads by start, except profiler steps, which are in `steps`.
     pub annotations: Vec<AnnotationSpan>,
-    /// Training steps by start; of one thread, they do not overlap.
-    pub steps: Vec<StepSpan>,
     /// Waits for events that are in the trace.
     pub waits: Vec<EventWait>,
     /// Names of operations, functions and annotations.
     pub names: Arc<StringTable>,
-    /// Records of the trace that were ignored.
-    pub ignored: IgnoredRecords,
+}
+
+impl Deref for Timeline {
+    type Target = ProcessTimeline;
+
+    fn deref(&self) -> &ProcessTimeline {
+        &self.process
+    }
+}
+
+impl DerefMut for Timeline {
+    fn deref_mut(&mut self) -> &mut ProcessTimeline {
+        &mut self.process
+    }
 }
 
 /// A stream of a device, identified by both numbers.
@@ -274,7 +300,7 @@ pub struct IgnoredRecords {
 }
 
 /// Strings that are stored once each and referred to by index.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StringTable {
     texts: Vec<String>,
     indices: HashMap<String, NameIndex>,
@@ -291,6 +317,20 @@ impl StringTable {
         index
     }
 
+    /// Strings that differ, by index.
+    pub(crate) fn from_texts(texts: Vec<String>) -> Self {
+        let indices = texts.iter().cloned().zip((0..).map(Index::new));
+        Self {
+            indices: indices.collect(),
+            texts,
+        }
+    }
+
+    /// All strings, by index.
+    pub(crate) fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
     /// The string that an index refers to.
     #[must_use]
     pub fn text(&self, index: NameIndex) -> &str {
@@ -304,23 +344,13 @@ impl StringTable {
     }
 }
 
-impl Timeline {
-    /// First start and last end of operations; `None` without any.
-    #[must_use]
-    pub fn gpu_span(&self) -> Option<(u64, u64)> {
-        let first = self.ops.first()?.start_ns;
-        let last = self.ops.iter().map(|op| op.end_ns).max()?;
-        Some((first, last))
-    }
+/// From the earlier start to the later end.
+fn either(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    (one.0.min(other.0), one.1.max(other.1))
+}
 
-    /// First start of an operation or a call; `None` without any.
-    pub(crate) fn first_ns(&self) -> Option<u64> {
-        let op = self.ops.first().map(|op| op.start_ns);
-        let call = self.calls.first().map(|call| call.start_ns);
-        op.into_iter().chain(call).min()
-    }
-
-    /// The timeline with its pauses unpacked, if they were packed.
+impl ProcessTimeline {
+    /// The same with its pauses unpacked, if they were packed.
     #[must_use]
     pub fn unpacked(&self) -> Cow<'_, Self> {
         if self.packed.is_empty() {
@@ -337,6 +367,41 @@ impl Timeline {
         self.pauses.extend(pauses);
         self.packed = Arc::default();
         self.ignored.duplicates += repeated;
+    }
+}
+
+impl Timeline {
+    /// First start and last end of operations; `None` without any.
+    #[must_use]
+    pub fn gpu_span(&self) -> Option<(u64, u64)> {
+        let first = self.ops.first()?.start_ns;
+        let last = self.ops.iter().map(|op| op.end_ns).max()?;
+        Some((first, last))
+    }
+
+    /// First and last time of anything on it; `None` without anything.
+    pub(crate) fn window(&self) -> Option<(u64, u64)> {
+        let annotations = self.annotations.iter();
+        let annotations = annotations.map(|span| (span.start_ns, span.end_ns));
+        let spans = self.activity().into_iter().chain(annotations);
+        spans.reduce(either)
+    }
+
+    /// First and last time of anything but annotations; `None` without anything.
+    pub(crate) fn activity(&self) -> Option<(u64, u64)> {
+        let ops = self.ops.iter().map(Op::span);
+        let calls = self.calls.iter().map(Call::span);
+        let pauses = self.pauses.iter().map(PauseSpan::span);
+        let steps = self.steps.iter().map(|step| (step.start_ns, step.end_ns));
+        let spans = ops.chain(calls).chain(pauses).chain(steps);
+        spans.reduce(either)
+    }
+
+    /// First start of an operation or a call; `None` without any.
+    pub(crate) fn first_ns(&self) -> Option<u64> {
+        let op = self.ops.first().map(|op| op.start_ns);
+        let call = self.calls.first().map(|call| call.start_ns);
+        op.into_iter().chain(call).min()
     }
 
     /// Whether it contains operations with GPU times.

@@ -140,6 +140,9 @@ impl Report {
                 spread.outliers.retain_mut(|own| known_rank(&mut own.trace));
                 spread.outliers_left_out += (before - spread.outliers.len()) as u64;
             }
+            if job.ranks.is_empty() {
+                job.communicators.clear();
+            }
             let described: BTreeSet<u32> = job.ranks.iter().map(|own| own.rank).collect();
             let Some(pauses) = &mut job.pauses else {
                 continue;

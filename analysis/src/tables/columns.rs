@@ -11,7 +11,7 @@ pub enum Table {
     Pauses,
     /// Operations with GPU times.
     GpuOps,
-    /// Outermost calls of CUDA and NCCL.
+    /// CUDA and NCCL calls; of nested ones the outermost.
     Calls,
     /// Ranks in collectives that at least two of the traces have in common.
     Collectives,

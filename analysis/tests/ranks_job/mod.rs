@@ -28,6 +28,7 @@ use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
 use gctrace_event::Pause;
 use gctrace_event::Record;
+use std::collections::BTreeMap;
 
 const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
@@ -57,6 +58,9 @@ pub(crate) struct Plan {
     pub(crate) think_ns: u64,
     /// All collectives of a step but its last are between this many neighboring ranks; 0: all.
     pub(crate) together: u32,
+    /// The last collective of a step is between the ranks at the same place of these groups, instead
+    /// of all: as data-parallel groups across tensor-parallel ones.
+    pub(crate) across: bool,
     /// Time of an all-reduce from the last start to the end.
     pub(crate) transfer_ns: u64,
     /// The host waits for the computing stream at the end of each step.
@@ -90,6 +94,7 @@ impl Default for Plan {
             kernel_ns: 100 * US,
             think_ns: 20 * US,
             together: 0,
+            across: false,
             transfer_ns: 300 * US,
             blocking: false,
             one_stream: false,
@@ -130,6 +135,15 @@ impl Plan {
         Self {
             pauses: Vec::new(),
             ..self.clone()
+        }
+    }
+
+    /// The group of a rank's collective.
+    fn group(&self, rank: u32, of_few: bool) -> String {
+        match (of_few, self.across) {
+            (true, _) => format!("few {}", rank / self.together),
+            (false, true) => format!("across {}", rank % self.together),
+            (false, false) => "0".to_owned(),
         }
     }
 
@@ -185,6 +199,8 @@ pub(crate) struct RankRun {
     pub(crate) steps: Vec<(u64, u64)>,
     /// Start, on this rank, and end of each collective.
     pub(crate) collectives: Vec<(u64, u64)>,
+    /// The group of each of them.
+    pub(crate) groups: Vec<String>,
     host_ns: u64,
     compute_ns: u64,
     communication_ns: u64,
@@ -209,9 +225,13 @@ pub(crate) fn run(plan: &Plan, start_ns: u64) -> Vec<RankRun> {
         for bucket in 0..plan.buckets {
             kernels(plan, &mut ranks, step, plan.kernels[1]);
             let of_few = plan.together > 0 && bucket + 1 < plan.buckets;
-            let size = if of_few { plan.together } else { plan.ranks };
-            for (group, ranks) in ranks.chunks_mut(size as usize).enumerate() {
-                all_reduce(plan, ranks, step, of_few.then_some(group));
+            let mut groups: BTreeMap<String, Vec<&mut RankRun>> = BTreeMap::new();
+            for rank in &mut ranks {
+                let name = plan.group(rank.rank, of_few);
+                groups.entry(name).or_default().push(rank);
+            }
+            for (name, mut ranks) in groups {
+                all_reduce(plan, &mut ranks, step, of_few, &name);
             }
         }
         if !plan.one_stream {
@@ -252,11 +272,11 @@ fn kernels(plan: &Plan, ranks: &mut [RankRun], step: u64, count: u64) {
 }
 
 /// An all-reduce of all ranks, or of a small group.
-fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64, group: Option<usize>) {
-    let stream = match (plan.one_stream, group) {
+fn all_reduce(plan: &Plan, ranks: &mut [&mut RankRun], step: u64, of_few: bool, group: &str) {
+    let stream = match (plan.one_stream, of_few) {
         (true, _) => COMPUTE,
-        (false, None) => COMMUNICATION,
-        (false, Some(_)) => COMMUNICATION_OF_FEW,
+        (false, false) => COMMUNICATION,
+        (false, true) => COMMUNICATION_OF_FEW,
     };
     let mut starts = Vec::new();
     for rank in ranks.iter_mut() {
@@ -276,11 +296,12 @@ fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64, group: Option<usize
         *rank.done(stream) = read_ns;
         let collective = plan.numbered.then(|| Collective {
             name: "allreduce".to_owned(),
-            group: Some(group.map_or("0".to_owned(), |group| format!("few {group}"))),
+            group: Some(group.to_owned()),
             sequence: Some(rank.collectives.len() as u64 + 100),
             ..Collective::default()
         });
         rank.collectives.push((start_ns, read_ns));
+        rank.groups.push(group.to_owned());
         rank.op(ALL_REDUCE, stream, start_ns, read_ns, collective);
     }
 }

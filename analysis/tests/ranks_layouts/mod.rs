@@ -69,16 +69,19 @@ pub(crate) struct Layout {
     pub(crate) eager: bool,
     /// The traces have the host's calls, and pauses between them.
     pub(crate) hosted: bool,
+    /// Number of ranks of the job, as the traces have it.
+    pub(crate) world_size: Option<u32>,
     pub(crate) seed: u64,
 }
 
 /// An NCCL kernel, and what it truly belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    start_ns: u64,
-    end_ns: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
     stream: u64,
-    group: Option<usize>,
+    /// `None` of a send or receive.
+    pub(crate) group: Option<usize>,
     /// Its count in the group, or of the sends and receives of its rank.
     sequence: u64,
     /// `(peer, whether it sends)`.
@@ -341,6 +344,7 @@ impl Trace {
         let mut timelines = collector.finish(&TimelineContext {
             trace: rank as usize,
             rank: Some(rank),
+            world_size: layout.world_size,
             ..TimelineContext::default()
         });
         timelines.retain(Timeline::has_gpu_times);

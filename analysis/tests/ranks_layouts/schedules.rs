@@ -13,6 +13,17 @@ pub(crate) fn neighbors(ranks: u32, size: u32) -> Vec<Vec<u32>> {
     groups
 }
 
+/// What each rank of these groups does, with ends read to 2 us.
+fn layout(groups: Vec<Vec<u32>>, acts: impl Iterator<Item = Vec<Act>>, seed: u64) -> Layout {
+    Layout {
+        acts: acts.collect(),
+        groups,
+        noise_ns: 2 * US,
+        seed,
+        ..Layout::default()
+    }
+}
+
 /// Steps of collectives of neighbors and one of all; computing takes a mean time and up to a share
 /// of it more, the same on all ranks where that is 0.
 pub(crate) fn in_step(
@@ -40,13 +51,7 @@ pub(crate) fn in_step(
         });
         steps.collect()
     });
-    Layout {
-        acts: acts.collect(),
-        groups,
-        noise_ns: 2 * US,
-        seed,
-        ..Layout::default()
-    }
+    layout(groups, acts, seed)
 }
 
 /// Expert-parallel groups across the data-parallel ones, with loads that differ from step to step.
@@ -77,13 +82,7 @@ pub(crate) fn expert_parallel(seed: u64) -> Layout {
         });
         steps.collect()
     });
-    Layout {
-        acts: acts.collect(),
-        groups,
-        noise_ns: 2 * US,
-        seed,
-        ..Layout::default()
-    }
+    layout(groups, acts, seed)
 }
 
 /// The order of virtual stages of one rank, as in Megatron-LM's interleaved 1F1B schedule
@@ -146,11 +145,5 @@ pub(crate) fn interleaved(
         }
         acts
     });
-    Layout {
-        acts: acts.collect(),
-        groups,
-        noise_ns: 2 * US,
-        seed,
-        ..Layout::default()
-    }
+    layout(groups, acts, seed)
 }

@@ -15,19 +15,16 @@ use gctrace_event::GcReason;
 use gctrace_event::read::ReadError;
 use gctrace_event::read::TraceReader;
 use std::path::Path;
+use test_kit::reports;
 
 /// The processes of a trace that used a GPU.
 pub(crate) fn read(path: &Path) -> Result<Vec<Timeline>, ReadError> {
     let mut analysis = Analysis::default();
-    analysis.begin_trace(&path.to_string_lossy());
-    let mut reader = TraceReader::open(path)?;
-    while let Some(item) = reader.next_item()? {
-        analysis.add(item);
-    }
-    analysis.end_trace(reader.finish(), None);
+    let name = path.to_string_lossy();
+    reports::read(&mut analysis, &name, TraceReader::open(path)?)?;
     let timelines = analysis.timelines().iter();
     let timelines = timelines.filter(|timeline| timeline.has_gpu_times());
-    Ok(timelines.cloned().collect())
+    Ok(timelines.map(|kept| kept.whole().into_owned()).collect())
 }
 
 /// A pause to put in.

@@ -191,7 +191,8 @@ fn timelines(files: impl Iterator<Item = PathBuf>) -> Vec<Timeline> {
         assert_eq!(ending.anomalies.count, 0, "{:?}", ending.anomalies);
         analysis.end_trace(ending, None);
     }
-    let mut timelines = analysis.timelines().to_vec();
+    let kept = analysis.timelines().iter();
+    let mut timelines: Vec<Timeline> = kept.map(|kept| kept.whole().into_owned()).collect();
     for (rank, timeline) in (0..).zip(&mut timelines) {
         assert_eq!(timeline.trace, rank as usize, "one process each");
         timeline.rank.get_or_insert(rank);

@@ -1,4 +1,4 @@
-//! Traces, tables and summaries in S3: that of moto, a server on loopback (scripts/s3-venv.sh).
+//! Traces, tables and summaries in S3: that of moto, a server on loopback (scripts/venv.sh s3).
 
 use crate::chaos;
 use crate::chaos::Cluster;
@@ -31,7 +31,7 @@ impl Server {
         let python = named.map_or_else(|| job::root().join(".venv-s3/bin/python"), PathBuf::from);
         if !python.exists() {
             println!(
-                "skipped {test}: no moto at {}; scripts/s3-venv.sh makes it, GCTRACE_S3_PYTHON names it",
+                "skipped {test}: no moto at {}; scripts/venv.sh s3 makes it, GCTRACE_S3_PYTHON names it",
                 python.display()
             );
             return None;

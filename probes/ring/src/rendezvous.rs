@@ -96,18 +96,22 @@ pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &RingHello) -> boo
 /// Connects to gctrace. Never blocks; system calls only. `None`: as of [`offer`].
 pub(crate) fn connect(socket_path: &[u8]) -> Option<OwnedFd> {
     let (address, length) = address(socket_path)?;
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: plain numbers.
-    let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
-    if socket < 0 {
-        return None;
-    }
-    // SAFETY: just created, with no other owner.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let socket = stream_socket().ok()?;
     // SAFETY: the address is filled for `length` bytes.
     let connected =
         unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
     (connected == 0).then_some(socket)
+}
+
+fn stream_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: plain numbers.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just created, with no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
 fn address(path: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
@@ -189,14 +193,7 @@ impl RingListener {
     pub fn bind(path: &Path) -> io::Result<Self> {
         let (address, length) = address(path.as_os_str().as_bytes())
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: plain numbers.
-        let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
-        if socket < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just created, with no other owner.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        let socket = stream_socket()?;
         // SAFETY: the address is filled for `length` bytes.
         let refused = unsafe {
             libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) != 0
@@ -307,8 +304,7 @@ impl RingConnection {
         }
     }
 
-    /// Receives what [`crate::report_heap`] sent. Never blocks; `Err`: something else, or the peer is
-    /// gone.
+    /// Receives what [`crate::report_heap`] sent; `None`: nothing yet. Never blocks.
     ///
     /// # Errors
     /// Something else was received, or the peer is gone: close it.

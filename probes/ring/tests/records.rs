@@ -16,6 +16,20 @@ fn interval() -> impl Strategy<Value = TimeInterval> {
     any::<(u64, u64)>().prop_map(|(start_ns, end_ns)| TimeInterval { start_ns, end_ns })
 }
 
+prop_compose! {
+    fn pause()(
+        interval in interval(),
+        (tid, generation, interpreter) in any::<(u32, u8, i64)>(),
+        (collected, uncollectable, oldest_objects) in any::<(u64, u64, u32)>(),
+        (frame, at_exit) in any::<(u32, bool)>(),
+    ) -> RingRecord {
+        RingRecord::Pause(RingPause {
+            interval, tid, generation, interpreter, collected, uncollectable, frame, at_exit,
+            oldest_objects,
+        })
+    }
+}
+
 fn python() -> impl Strategy<Value = RingRecord> {
     let frame =
         any::<(u32, u32, u32, u32, u32)>().prop_map(|(id, parent, function, file, line)| {
@@ -52,37 +66,6 @@ fn python() -> impl Strategy<Value = RingRecord> {
             interpreter,
         }
     });
-    let pause = (
-        interval(),
-        any::<(u32, u8, i64, u64, u64, u32, bool, u32)>(),
-    )
-        .prop_map(
-            |(
-                interval,
-                (
-                    tid,
-                    generation,
-                    interpreter,
-                    collected,
-                    uncollectable,
-                    frame,
-                    at_exit,
-                    oldest_objects,
-                ),
-            )| {
-                RingRecord::Pause(RingPause {
-                    interval,
-                    tid,
-                    generation,
-                    interpreter,
-                    collected,
-                    uncollectable,
-                    frame,
-                    at_exit,
-                    oldest_objects,
-                })
-            },
-        );
     let hook = any::<(u64, i64, u32, u64)>().prop_map(|(at_ns, interpreter, detail, count)| {
         RingRecord::Hook {
             at_ns,
@@ -98,7 +81,7 @@ fn python() -> impl Strategy<Value = RingRecord> {
         marker: StepMarker::DataLoader,
         name,
     });
-    prop_oneof![frame, interpreter, settings, start, pause, hook, step]
+    prop_oneof![frame, interpreter, settings, start, pause(), hook, step]
 }
 
 fn gpu() -> impl Strategy<Value = RingRecord> {

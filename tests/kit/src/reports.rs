@@ -14,7 +14,9 @@ use gctrace_event::Record;
 use gctrace_event::TraceEnd;
 use gctrace_event::TraceHeader;
 use gctrace_event::read::DecodedItem;
+use gctrace_event::read::ReadError;
 use gctrace_event::read::TraceCompletion;
+use gctrace_event::read::TraceReader;
 
 /// Start of the recordings; one millisecond is `MS`.
 pub const START: u64 = 1_000_000_000;
@@ -103,6 +105,19 @@ pub fn add(analysis: &mut Analysis, file: &str, records: Vec<Record>, end: Optio
         analysis.add(DecodedItem::Record(Record::End(end)));
     }
     analysis.end_trace(TraceCompletion::default(), None);
+}
+
+/// Adds all that a reader reads, as the trace `name`.
+///
+/// # Errors
+/// Those of the reader.
+pub fn read(analysis: &mut Analysis, name: &str, mut reader: TraceReader) -> Result<(), ReadError> {
+    analysis.begin_trace(name);
+    while let Some(item) = reader.next_item()? {
+        analysis.add(item);
+    }
+    analysis.end_trace(reader.finish(), None);
+    Ok(())
 }
 
 /// The report on one trace.

@@ -11,6 +11,7 @@ mod garbage;
 mod gpu;
 mod injected_process;
 mod notices;
+mod process_facts;
 mod python;
 mod ring_event;
 mod texts;

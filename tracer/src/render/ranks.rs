@@ -1,6 +1,7 @@
 //! The section on ranks of distributed jobs: which ranks waited for which, and what the pauses of
 //! one rank cost the others.
 
+use super::communicators;
 use super::section::INDENT;
 use super::section::ReportSection;
 use super::section::paragraph;
@@ -68,6 +69,7 @@ fn of_job(job: &RankedJob) -> Vec<String> {
             lines.extend(matrix(pauses));
         }
     }
+    lines.extend(communicators::communicators(job));
     lines
 }
 
@@ -304,7 +306,7 @@ fn costliest(pauses: &RankPauses) -> String {
     }
 }
 
-fn who(source: &PauseSource) -> String {
+pub(super) fn who(source: &PauseSource) -> String {
     match source.ranks.as_slice() {
         [rank] => format!("rank {rank}"),
         ranks => format!("{} ranks", ranks.len()),
@@ -386,7 +388,7 @@ fn matrix(pauses: &RankPauses) -> Vec<String> {
     table.lines()
 }
 
-fn signed(ns: i64) -> String {
+pub(super) fn signed(ns: i64) -> String {
     match ns {
         0 => "0".to_owned(),
         ns if ns < 0 => format!("-{}", duration(ns.unsigned_abs())),

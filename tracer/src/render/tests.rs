@@ -22,6 +22,7 @@ use gctrace_event::read::TraceCompletion;
 use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use std::io::Cursor;
+use test_kit::reports;
 
 /// Builds a trace like a recording; times are in milliseconds after its start.
 struct Trace {
@@ -105,12 +106,8 @@ fn report(traces: &[(&str, String)]) -> Report {
     let mut analysis = Analysis::default();
     for (name, json) in traces {
         let input = TraceInput::new(name, Cursor::new(json.clone().into_bytes())).unwrap();
-        let mut reader = TraceReader::new(EventReader::new(input));
-        analysis.begin_trace(name);
-        while let Some(item) = reader.next_item().unwrap() {
-            analysis.add(item);
-        }
-        analysis.end_trace(reader.finish(), None);
+        let reader = TraceReader::new(EventReader::new(input));
+        reports::read(&mut analysis, name, reader).unwrap();
     }
     super::report(&mut analysis)
 }

@@ -1,4 +1,4 @@
-//! Calls of CUDA and NCCL, torch's device memory.
+//! CUDA and NCCL calls, torch's device memory.
 
 use bitcode::Decode;
 use bitcode::Encode;

@@ -1,8 +1,7 @@
-//! Records of calls of CUDA and of work on GPUs, any.
+//! Records of CUDA calls and of GPU work, any.
 
 use super::time;
 use gctrace_event::Annotation;
-
 use gctrace_event::Collective;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;

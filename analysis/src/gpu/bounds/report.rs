@@ -6,6 +6,7 @@ use super::activity::CallActivity;
 use super::bounds;
 use crate::accumulate::add_to;
 use crate::analysis::Analysis;
+use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::BoundsLimit;
@@ -18,11 +19,14 @@ use gctrace_event::ProcessOrigin;
 use std::collections::HashSet;
 
 /// `None` where no process has bounds.
-pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<BoundsReport> {
+pub(crate) fn report(analysis: &Analysis, timelines: &[KeptTimeline]) -> Option<BoundsReport> {
     let mut all: Vec<PauseBounds> = Vec::new();
     let mut processes = Vec::new();
     let attached = attached(analysis);
-    for timeline in timelines {
+    // With GPU times there are no bounds; without, no timeline is packed.
+    for timeline in timelines.iter().filter(|own| !own.has_gpu_times()) {
+        let timeline = timeline.whole();
+        let timeline = timeline.as_ref();
         let circumstances = circumstances(analysis, timeline, &attached);
         let Some(pauses) = bounds(timeline, circumstances).filter(|own| !own.is_empty()) else {
             continue;

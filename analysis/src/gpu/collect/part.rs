@@ -14,6 +14,7 @@ use crate::gpu::timeline::Call;
 use crate::gpu::timeline::CallIndex;
 use crate::gpu::timeline::EventWait;
 use crate::gpu::timeline::Op;
+use crate::gpu::timeline::ProcessTimeline;
 use crate::gpu::timeline::StepSource;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Stream;
@@ -39,13 +40,17 @@ impl ProcessBuilder {
             thread.name = about.thread_names.get(&(pid, thread.tid)).cloned();
         }
         let mut timeline = Timeline {
-            trace: about.trace,
-            process_trace: about.trace,
-            pid,
-            namespace_pid: about.namespace_pids.get(&pid).copied(),
-            rank: about.ranks.get(&pid).copied().or(about.rank),
-            unix_offset_ns: about.unix_offset_ns,
-            is_ours: about.is_ours,
+            process: ProcessTimeline {
+                trace: about.trace,
+                process_trace: about.trace,
+                pid,
+                namespace_pid: about.namespace_pids.get(&pid).copied(),
+                rank: about.ranks.get(&pid).copied().or(about.rank),
+                world_size: about.world_size,
+                unix_offset_ns: about.unix_offset_ns,
+                is_ours: about.is_ours,
+                ..ProcessTimeline::default()
+            },
             names: Arc::clone(names),
             ..Timeline::default()
         };

@@ -59,6 +59,7 @@ pub(super) fn join(
     joint.timeline.process_trace = own.process_trace;
     joint.timeline.namespace_pid = own.namespace_pid;
     joint.timeline.rank = their.rank.or(own.rank);
+    joint.timeline.world_size = their.world_size.or(own.world_size);
     joint.timeline.is_ours = true;
     joint.take_pauses(&mut clock);
     joint.take_steps();

@@ -59,6 +59,17 @@ pub(super) struct PlacedRank<'a> {
     pub(super) kernels: &'a CollectiveKernels,
 }
 
+/// Other ranks of the job that some ranks are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherRanks {
+    /// It has no others.
+    None,
+    /// It may have others.
+    Unknown,
+    /// Other traces may be of them.
+    InTraces,
+}
+
 /// Kernels of one communicator on the job's clock.
 #[derive(Debug)]
 struct Group {
@@ -83,9 +94,13 @@ enum Verdict {
     },
 }
 
-/// Matches the kernels without a sequence number of all ranks. `is_complete`: no other traces may
-/// be of ranks of the same job.
-pub(super) fn find(ranks: &[PlacedRank<'_>], is_complete: bool) -> MatchedGroups {
+/// Matches the kernels without a sequence number of all ranks.
+pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroups {
+    let enough = match others {
+        // There is no other communicator that they could be of.
+        OtherRanks::None => f64::NEG_INFINITY,
+        OtherRanks::Unknown | OtherRanks::InTraces => ENOUGH,
+    };
     let mut groups: Vec<Group> = Vec::new();
     let mut undecided: Vec<(usize, usize)> = Vec::new();
     for (position, rank) in ranks.iter().enumerate() {
@@ -93,12 +108,12 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], is_complete: bool) -> MatchedGroups
             let own = chain.iter().map(|at| &rank.kernels.collective[*at]);
             let group = Group::of(own, position, rank.offset_ns);
             if let Some(group) = group {
-                place(group, &mut groups, &mut undecided);
+                place(group, enough, &mut groups, &mut undecided);
             }
         }
     }
     for _ in 0..ROUNDS {
-        if !merge_undecided(&mut groups, &mut undecided) {
+        if !merge_undecided(enough, &mut groups, &mut undecided) {
             break;
         }
     }
@@ -106,14 +121,14 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], is_complete: bool) -> MatchedGroups
         if groups[one].undecided && groups[other].undecided {
             continue;
         }
-        if let Verdict::Undecided = groups[one].verdict(&groups[other]).0 {
+        if let Verdict::Undecided = groups[one].verdict(&groups[other], enough).0 {
             groups[one].undecided = true;
             groups[other].undecided = true;
         }
     }
     let mut found = MatchedGroups::default();
     // At a wrong clock, kernels of one collective are taken for those of different ones.
-    let is_wrong = !is_complete || !are_related(ranks, &groups);
+    let is_wrong = others == OtherRanks::InTraces || !are_related(ranks, &groups);
     for group in groups {
         if group.undecided || is_wrong && group.name.is_none() {
             let members = group.collectives.iter().map(|one| one.members.len() as u64);
@@ -126,7 +141,7 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], is_complete: bool) -> MatchedGroups
 }
 
 /// Adds kernels to the group that they are of, or makes them a group of their own.
-fn place(chain: Group, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usize)>) {
+fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usize)>) {
     // The group whose ends agree best: those of other communicators of the same ranks are late
     // whenever they are.
     let mut best: Option<(u64, usize)> = None;
@@ -139,7 +154,7 @@ fn place(chain: Group, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usiz
             best = Some((LEAST_NOISE_NS, at));
             break;
         }
-        match group.verdict(&chain).0 {
+        match group.verdict(&chain, enough).0 {
             Verdict::Other => {}
             Verdict::Undecided => maybe.push(at),
             Verdict::Same { noise_ns } => {
@@ -169,7 +184,11 @@ fn place(chain: Group, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usiz
 }
 
 /// Merges groups that turned out to be one. Returns whether any did.
-fn merge_undecided(groups: &mut [Group], undecided: &mut Vec<(usize, usize)>) -> bool {
+fn merge_undecided(
+    enough: f64,
+    groups: &mut [Group],
+    undecided: &mut Vec<(usize, usize)>,
+) -> bool {
     let mut merged_into: Vec<usize> = (0..groups.len()).collect();
     let mut any = false;
     for (one, other) in undecided.iter_mut() {
@@ -177,7 +196,7 @@ fn merge_undecided(groups: &mut [Group], undecided: &mut Vec<(usize, usize)>) ->
         if one == other {
             continue;
         }
-        if let Verdict::Same { noise_ns } = groups[*one].verdict(&groups[*other]).0 {
+        if let Verdict::Same { noise_ns } = groups[*one].verdict(&groups[*other], enough).0 {
             let empty = Group {
                 name: None,
                 ranks: BTreeSet::new(),
@@ -273,8 +292,9 @@ impl Group {
     ///
     /// Ranks of one communicator wait for each other: whichever is late, and by how much, they end
     /// together. So their ends must agree far better than the times at which the last of them
-    /// started vary, and better than their starts differ.
-    fn verdict(&self, other: &Self) -> (Verdict, Vec<(usize, usize)>) {
+    /// started vary, and better than their starts differ. `enough`: evidence of that, as a natural
+    /// logarithm.
+    fn verdict(&self, other: &Self, enough: f64) -> (Verdict, Vec<(usize, usize)>) {
         let Some(pairs) = self.pairs(other) else {
             return (Verdict::Other, Vec::new());
         };
@@ -326,7 +346,7 @@ impl Group {
         let is_same = usual_ns <= MOST_NOISE_NS
             && self.is_complete(other, pairs.len())
             && outliers * OUTLIERS_ONE_OF <= apart.len();
-        let verdict = if is_same && evidence >= ENOUGH {
+        let verdict = if is_same && evidence >= enough {
             Verdict::Same { noise_ns }
         } else if within.is_some_and(|within_ns| usual_ns > OTHER * within_ns) {
             Verdict::Other

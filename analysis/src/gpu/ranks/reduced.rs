@@ -1,7 +1,7 @@
 //! A timeline without everything that relating it to those of other ranks does not need.
 //!
 //! Owns what is kept: kernels of NCCL, the calls that launched them, PyTorch's annotations around
-//! those, and the steps. [`super::jobs`] finds the same jobs, clocks and collectives in it.
+//! those, and the process. [`super::jobs`] finds the same jobs, clocks and collectives in it.
 
 use super::kernels::ANNOTATION;
 use super::kernels::KERNEL;
@@ -11,6 +11,7 @@ use crate::gpu::timeline::Call;
 use crate::gpu::timeline::CallIndex;
 use crate::gpu::timeline::NameIndex;
 use crate::gpu::timeline::Op;
+use crate::gpu::timeline::OpIndex;
 use crate::gpu::timeline::StringTable;
 use crate::gpu::timeline::Timeline;
 use gctrace_event::GpuOpKind;
@@ -18,31 +19,29 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The part of a timeline that other ranks have something to do with.
-pub(crate) fn reduced(timeline: &Timeline) -> Timeline {
+/// The operations of a timeline that other ranks may take part in, by start: kernels of NCCL.
+pub(crate) fn shared_ops(timeline: &Timeline) -> Vec<OpIndex> {
     let mut is_nccl: HashMap<NameIndex, bool> = HashMap::new();
-    let ops = timeline.ops.iter().filter(|op| {
+    let ops = Index::enumerate(&timeline.ops).filter(|(_, op)| {
         let known = is_nccl.entry(op.name);
         let is_nccl = *known.or_insert_with(|| timeline.op_name(op).starts_with(KERNEL));
         is_nccl && op.kind == GpuOpKind::Kernel
     });
-    let ops: Vec<&Op> = ops.collect();
+    ops.map(|(at, _)| at).collect()
+}
+
+/// The part of a timeline that other ranks have something to do with: of its operations
+/// [`shared_ops`].
+pub(crate) fn reduced(timeline: Timeline) -> Timeline {
+    let ops = shared_ops(&timeline);
+    let ops: Vec<&Op> = ops.iter().map(|at| &timeline.ops[*at]).collect();
     let mut calls: BTreeMap<CallIndex, CallIndex> = BTreeMap::new();
     let launches = ops.iter().filter_map(|op| op.call);
     calls.extend(launches.map(|call| (call, call)));
     let mut names = StringTable::default();
     let mut name = |index: NameIndex| names.intern(timeline.names.text(index));
     let mut reduced = Timeline {
-        trace: timeline.trace,
-        process_trace: timeline.process_trace,
-        pid: timeline.pid,
-        namespace_pid: timeline.namespace_pid,
-        rank: timeline.rank,
-        unix_offset_ns: timeline.unix_offset_ns,
-        is_ours: timeline.is_ours,
-        streams: timeline.streams.clone(),
-        threads: timeline.threads.clone(),
-        steps: timeline.steps.clone(),
+        streams: timeline.streams,
         ..Timeline::default()
     };
     for (call, kept) in &mut calls {
@@ -64,5 +63,6 @@ pub(crate) fn reduced(timeline: &Timeline) -> Timeline {
         }
     }
     reduced.names = Arc::new(names);
+    reduced.process = timeline.process;
     reduced
 }

@@ -1,10 +1,16 @@
 //! From timelines to the report's part about ranks.
 
 use super::RankJob;
+use super::RankJobs;
 use super::RankMember;
+use super::communicators::Communicators;
 use super::victims;
 use super::waits;
+use super::waits::BusyTimes;
+use super::waits::JobWaits;
 use super::waits::MemberWaits;
+use super::waits::WaitEnds;
+use crate::gpu::kept::KeptTimeline;
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::replays::JobReplays;
 use crate::gpu::timeline::Timeline;
@@ -21,14 +27,47 @@ use std::num::NonZeroUsize;
 /// The report on timelines of one or more jobs, `None` where fewer than two have a rank.
 #[must_use]
 pub fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
-    report_of(
-        timelines,
-        &JobReplays::of(timelines, &[], NonZeroUsize::MIN),
-    )
+    let kept = timelines.iter().map(|timeline| (*timeline).clone().into());
+    let kept: Vec<KeptTimeline> = kept.collect();
+    let kept: Vec<&KeptTimeline> = kept.iter().collect();
+    let replays = JobReplays::of(&kept, &[], NonZeroUsize::MIN);
+    let waits = waits(&kept, &replays.found);
+    let mut busy = vec![BusyTimes::default(); kept.len()];
+    for (at, ends) in wait_ends(&replays.found, &waits) {
+        busy[at] = waits::busy(timelines[at], ends);
+    }
+    report_of(&kept, &replays, &waits, &busy)
 }
 
-/// The same with the replays of these timelines.
-pub(crate) fn report_of(timelines: &[&Timeline], replays: &JobReplays) -> Option<RanksReport> {
+/// The waits of the ranks of each job.
+pub(crate) fn waits(timelines: &[&KeptTimeline], found: &RankJobs) -> Vec<JobWaits> {
+    let at_hand: Vec<&Timeline> = timelines.iter().map(|kept| kept.at_hand()).collect();
+    let jobs = found.jobs.iter();
+    jobs.map(|ranks| waits::waits(ranks, &ranks.job(&at_hand)))
+        .collect()
+}
+
+/// For each timeline in a job, when its operations stopped waiting.
+pub(crate) fn wait_ends<'a>(
+    found: &'a RankJobs,
+    waits: &'a [JobWaits],
+) -> impl Iterator<Item = (usize, &'a WaitEnds)> {
+    let jobs = found.jobs.iter().zip(waits);
+    jobs.flat_map(|(ranks, waits)| {
+        let members = ranks.members.iter().zip(&waits.members);
+        members.map(|(member, waits)| (member.timeline, &waits.waited_until_ns))
+    })
+}
+
+/// The same with the replays of these timelines, and their ranks' waits ([`waits()`]). `busy`: by
+/// timeline.
+pub(crate) fn report_of(
+    timelines: &[&KeptTimeline],
+    replays: &JobReplays,
+    waits: &[JobWaits],
+    busy: &[BusyTimes],
+) -> Option<RanksReport> {
+    let at_hand: Vec<&Timeline> = timelines.iter().map(|kept| kept.at_hand()).collect();
     let found = &replays.found;
     let members: usize = found.jobs.iter().map(|job| job.members.len()).sum();
     if members + found.alone.len() < 2 {
@@ -47,13 +86,23 @@ pub(crate) fn report_of(timelines: &[&Timeline], replays: &JobReplays) -> Option
         jobs: found
             .jobs
             .iter()
-            .map(|ranks| ranked(ranks, &ranks.job(timelines), replays))
+            .zip(waits)
+            .map(|(ranks, waits)| ranked(ranks, &ranks.job(&at_hand), replays, waits, busy))
             .collect(),
     })
 }
 
-fn ranked(ranks: &RankJob, job: &ReplayJob<'_>, replays: &JobReplays) -> RankedJob {
-    let waits = waits::waits(ranks, job);
+fn ranked(
+    ranks: &RankJob,
+    job: &ReplayJob<'_>,
+    replays: &JobReplays,
+    waits: &JobWaits,
+    busy: &[BusyTimes],
+) -> RankedJob {
+    let communicators = Communicators::of(ranks, job);
+    let joined = replays.joined(ranks);
+    let without = joined.and_then(|joined| victims::pauses(ranks, &communicators, &joined));
+    let (pauses, shorter) = without.unzip();
     let everybody = ranks.members.len();
     let on_all_ranks = ranks.collectives.iter();
     let on_all_ranks = on_all_ranks.filter(|one| one.members.len() == everybody);
@@ -75,11 +124,15 @@ fn ranked(ranks: &RankJob, job: &ReplayJob<'_>, replays: &JobReplays) -> RankedJ
             .iter()
             .zip(&job.timelines)
             .zip(&waits.members)
-            .map(|((member, timeline), waits)| rank(ranks, member, timeline, waits))
+            .map(|((member, timeline), waits)| {
+                rank(ranks, member, timeline, waits, &busy[member.timeline])
+            })
             .collect(),
-        pauses: replays
-            .joined(ranks)
-            .and_then(|joined| victims::pauses(ranks, &joined)),
+        pauses,
+        communicators: communicators.report(
+            &communicators.sums(waits.collectives_ns.iter().copied()),
+            shorter.as_ref(),
+        ),
     }
 }
 
@@ -88,6 +141,7 @@ fn rank(
     member: &RankMember,
     timeline: &Timeline,
     waits: &MemberWaits,
+    busy: &BusyTimes,
 ) -> RankReport {
     let first_ns = ranks.members[0].offset_ns;
     let aligned = member.aligned_by > 0;
@@ -106,8 +160,7 @@ fn rank(
         transfer_ns: waits.transfer_ns,
         last: waits.last,
         last_after_pause: waits.last_after_pause,
-        devices: waits
-            .devices
+        devices: busy
             .iter()
             .map(|(device, (busy_ns, useful_busy_ns))| UsefulBusy {
                 device: *device,

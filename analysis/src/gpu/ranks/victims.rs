@@ -1,6 +1,8 @@
 //! What pauses of one rank cost the others: the job replayed without them.
 
 use super::RankJob;
+use super::communicators::Communicators;
+use super::communicators::ShorterWaits;
 use crate::accumulate::sum;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::JoinedReplay;
@@ -17,8 +19,12 @@ use crate::time::since;
 /// all others are removed together, so that a job of many ranks needs only some replays.
 const SINGLE: usize = 16;
 
-/// The victim matrix of a job, `None` where nothing paused.
-pub(super) fn pauses(ranks: &RankJob, job: &JoinedSkeletons<'_>) -> Option<RankPauses> {
+/// The victim matrix of a job, by rank and by communicator, `None` where nothing paused.
+pub(super) fn pauses(
+    ranks: &RankJob,
+    communicators: &Communicators,
+    job: &JoinedSkeletons<'_>,
+) -> Option<(RankPauses, ShorterWaits)> {
     let mut paused: Vec<(u64, usize)> = (0..job.ranks())
         .filter(|at| job.pauses(*at).count > 0)
         .map(|at| (job.pauses(at).time_ns, at))
@@ -29,7 +35,8 @@ pub(super) fn pauses(ranks: &RankJob, job: &JoinedSkeletons<'_>) -> Option<RankP
     paused.sort_by_key(|(paused_ns, at)| (std::cmp::Reverse(*paused_ns), *at));
     let paused: Vec<usize> = paused.into_iter().map(|(_, at)| at).collect();
     let (single, others) = paused.split_at(paused.len().min(SINGLE));
-    let measured = ReplayOutcome::of(job, &job.replay(|_| JoinedSkeletons::MEASURED));
+    let outcome = |replay: &JoinedReplay<'_>| ReplayOutcome::of(job, communicators, replay);
+    let measured = outcome(&job.replay(|_| JoinedSkeletons::MEASURED));
     let without = |members: &[usize]| {
         let mut scenarios = vec![JoinedSkeletons::MEASURED; job.ranks()];
         for at in members {
@@ -38,26 +45,31 @@ pub(super) fn pauses(ranks: &RankJob, job: &JoinedSkeletons<'_>) -> Option<RankP
         job.replay(|at| scenarios[at])
     };
     let source = |members: &[usize], replay: &JoinedReplay<'_>| {
-        let outcome = ReplayOutcome::of(job, replay);
-        source(ranks, job, members, &measured, &outcome)
+        let outcome = outcome(replay);
+        let row = source(ranks, job, members, &measured, &outcome);
+        (row, measured.shorter_waits_ns(&outcome))
     };
-    let mut sources: Vec<PauseSource> = Vec::new();
+    let mut sources: Vec<(PauseSource, Vec<i64>)> = Vec::new();
     for members in single.chunks(1).chain([others]) {
         if !members.is_empty() {
             sources.push(source(members, &without(members)));
         }
     }
-    sources.sort_by_key(|source| std::cmp::Reverse(source.total_ns));
+    sources.sort_by_key(|(source, _)| std::cmp::Reverse(source.total_ns));
+    let (sources, sources_ns) = sources.into_iter().unzip();
     let without_all = without(&paused);
     let errors = (0..job.ranks()).filter_map(|at| without_all.step_evidence(at));
-    Some(RankPauses {
+    let (all, all_ns) = source(&paused, &without_all);
+    let pauses = RankPauses {
         basis: Basis::Inferred,
         victims: ranks.members.iter().map(|member| member.rank).collect(),
         sources,
-        all: source(&paused, &without_all),
+        all,
         // Without enough steps it is unknown.
         all_standard_error_ns: errors.map(|steps| steps.standard_error_ns).max(),
-    })
+    };
+    let waits = ShorterWaits { sources_ns, all_ns };
+    Some((pauses, waits))
 }
 
 /// The part of a replay that is compared.
@@ -67,10 +79,16 @@ struct ReplayOutcome {
     steps: u64,
     /// Mean time of a step.
     step_ns: Option<u64>,
+    /// What the members of each communicator waited.
+    waits_ns: Vec<u64>,
 }
 
 impl ReplayOutcome {
-    fn of(job: &JoinedSkeletons<'_>, replay: &JoinedReplay<'_>) -> Self {
+    fn of(
+        job: &JoinedSkeletons<'_>,
+        communicators: &Communicators,
+        replay: &JoinedReplay<'_>,
+    ) -> Self {
         let ranks = 0..job.ranks();
         let steps = sum(ranks.clone().map(|at| job.steps(at)));
         let spans = ranks.clone().filter_map(|at| replay.stepping_ns(at));
@@ -78,11 +96,19 @@ impl ReplayOutcome {
             ends_ns: ranks.map(|at| replay.end_ns(at)).collect(),
             steps,
             step_ns: sum(spans).checked_div(steps),
+            waits_ns: communicators.sums(replay.waits_ns()),
         }
     }
 
     fn makespan_end_ns(&self) -> u64 {
         self.ends_ns.iter().copied().fold(0, u64::max)
+    }
+
+    /// By communicator.
+    fn shorter_waits_ns(&self, without: &Self) -> Vec<i64> {
+        let waits = self.waits_ns.iter().zip(&without.waits_ns);
+        let shorter = waits.map(|(own_ns, without_ns)| since(*own_ns, *without_ns));
+        shorter.collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What ranks waited for each other in collectives, and which of them was last.
 
 use super::RankJob;
+use super::shared_ops;
 use crate::accumulate::add_to;
 use crate::gpu::index::Index;
 use crate::gpu::replay::ReplayCollective;
@@ -16,16 +17,18 @@ use std::collections::HashMap;
 
 /// The waits of a job.
 #[derive(Clone, Debug, Default)]
-pub(super) struct JobWaits {
+pub(crate) struct JobWaits {
     /// In the order of the members.
     pub(super) members: Vec<MemberWaits>,
+    /// In the order of the job's collectives: what their members waited in each, added, in ns.
+    pub(super) collectives_ns: Vec<u64>,
     /// Collectives in which the error of the clocks hides which rank was last.
     pub(super) undecided: u64,
 }
 
 /// The waits of one rank.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MemberWaits {
+pub(crate) struct MemberWaits {
     pub(super) collectives: u64,
     /// Time in collectives before the last rank had started, in ns.
     pub(super) wait_ns: u64,
@@ -34,13 +37,17 @@ pub(super) struct MemberWaits {
     pub(super) last: u64,
     /// Of `last`, with a pause since the collective before.
     pub(super) last_after_pause: u64,
-    /// Per device: busy and useful busy time.
-    pub(super) devices: BTreeMap<u32, (u64, u64)>,
     /// End of the collective before, if any, on the rank's own clock.
     before_ns: Option<u64>,
     /// When each operation of a collective stopped waiting, on the rank's own clock.
-    waited_until_ns: HashMap<OpIndex, u64>,
+    pub(super) waited_until_ns: WaitEnds,
 }
+
+/// When operations of a timeline stopped waiting, in ns on its own clock.
+pub(crate) type WaitEnds = HashMap<OpIndex, u64>;
+
+/// Per device the time in which anything ran, and in which anything but waiting ran, in ns.
+pub(crate) type BusyTimes = BTreeMap<u32, (u64, u64)>;
 
 /// One rank in one collective.
 #[derive(Clone, Copy, Debug)]
@@ -71,12 +78,13 @@ impl RankArrival {
 pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
     let mut waits = JobWaits {
         members: vec![MemberWaits::default(); job.timelines.len()],
-        undecided: 0,
+        ..JobWaits::default()
     };
     for collective in &job.collectives {
         let arrivals = arrivals(collective, job);
+        let mut waited_ns = 0;
         if let Some(last) = arrivals.last().copied() {
-            waits.add(&arrivals, last.start_ns);
+            waited_ns = waits.add(&arrivals, last.start_ns);
             let others = &arrivals[..arrivals.len() - 1];
             if others.iter().any(|other| other.waited) {
                 match is_last(&arrivals, ranks) {
@@ -85,12 +93,10 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
                 }
             }
         }
+        waits.collectives_ns.push(waited_ns);
         for arrival in arrivals {
             waits.members[arrival.member].before_ns = Some(arrival.op.end_ns);
         }
-    }
-    for (member, timeline) in waits.members.iter_mut().zip(&job.timelines) {
-        member.devices = busy(timeline, &member.waited_until_ns);
     }
     waits
 }
@@ -131,17 +137,21 @@ pub(crate) fn is_last(arrivals: &[RankArrival], ranks: &RankJob) -> bool {
 }
 
 impl JobWaits {
-    fn add(&mut self, arrivals: &[RankArrival], last_start_ns: i64) {
+    /// Returns the time that they waited, added.
+    fn add(&mut self, arrivals: &[RankArrival], last_start_ns: i64) -> u64 {
+        let mut waited_ns = 0;
         for arrival in arrivals {
             let member = &mut self.members[arrival.member];
             let length_ns = arrival.op.duration_ns();
             let wait_ns = arrival.wait_ns(last_start_ns);
             member.collectives += 1;
             add_to(&mut member.wait_ns, wait_ns);
+            add_to(&mut waited_ns, wait_ns);
             add_to(&mut member.transfer_ns, length_ns - wait_ns);
             let until_ns = arrival.op.start_ns + wait_ns;
             member.waited_until_ns.insert(arrival.op_index, until_ns);
         }
+        waited_ns
     }
 
     fn last(&mut self, last: RankArrival, job: &ReplayJob<'_>) {
@@ -155,8 +165,13 @@ impl JobWaits {
     }
 }
 
-/// For each device the time in which anything ran, and in which anything but waiting ran.
-fn busy(timeline: &Timeline, waited_until_ns: &HashMap<OpIndex, u64>) -> BTreeMap<u32, (u64, u64)> {
+/// The busy times of a whole timeline. `waited_until_ns`: by place among [`shared_ops`].
+pub(crate) fn busy(timeline: &Timeline, waited_until_ns: &WaitEnds) -> BusyTimes {
+    let shared = shared_ops(timeline);
+    let waited_until_ns: WaitEnds = waited_until_ns
+        .iter()
+        .map(|(at, until_ns)| (shared[at.at()], *until_ns))
+        .collect();
     let mut spans: BTreeMap<u32, [Vec<(u64, u64)>; 2]> = BTreeMap::new();
     for (at, op) in Index::enumerate(&timeline.ops) {
         let Some(device) = timeline.device(op) else {

@@ -112,6 +112,14 @@ struct SteppingMarks {
 }
 
 impl Skeleton {
+    /// Gives the operations that may be collectives other places, in the same order. `of`: by the
+    /// place that each has.
+    pub(crate) fn renumber(&mut self, of: impl Fn(usize) -> OpIndex) {
+        for meet in &mut self.meets {
+            meet.op = small(of(meet.op as usize).at());
+        }
+    }
+
     /// Number of times in it.
     #[must_use]
     pub fn nodes(&self) -> usize {

@@ -2,9 +2,9 @@
 //! others.
 
 use super::ReplaySchedule;
+use crate::gpu::timeline::ProcessTimeline;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::ThreadIndex;
-use crate::gpu::timeline::Timeline;
 use crate::time::duration;
 use crate::time::stats;
 
@@ -46,7 +46,11 @@ impl StepEvidence {
     /// between real runs, using only the steps with pauses, or the median deviation, was two to
     /// five times too low. `None` with fewer than five steps.
     #[must_use]
-    pub fn collect(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Option<Self> {
+    pub fn collect(
+        timeline: &ProcessTimeline,
+        index: usize,
+        without: &ReplaySchedule,
+    ) -> Option<Self> {
         let steps = paused_steps(timeline).map(|(step, paused)| {
             let start_ns = without.timestamp(index, step.thread, step.start_ns);
             let end_ns = without.timestamp(index, step.thread, step.end_ns);
@@ -91,7 +95,7 @@ impl StepEvidence {
 }
 
 /// The steps of the thread that has most of them, of several the last.
-pub(crate) fn main_steps(timeline: &Timeline) -> Vec<StepSpan> {
+pub(crate) fn main_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let mut threads: Vec<ThreadIndex> = timeline.steps.iter().map(|step| step.thread).collect();
     threads.sort_unstable();
     let most = threads
@@ -106,7 +110,7 @@ pub(crate) fn main_steps(timeline: &Timeline) -> Vec<StepSpan> {
 }
 
 /// The main steps, and whether a pause started in each.
-pub(super) fn paused_steps(timeline: &Timeline) -> impl Iterator<Item = (StepSpan, bool)> {
+pub(super) fn paused_steps(timeline: &ProcessTimeline) -> impl Iterator<Item = (StepSpan, bool)> {
     let mut pauses = timeline.pauses.iter().peekable();
     main_steps(timeline).into_iter().map(move |step| {
         while pauses

@@ -9,8 +9,8 @@ use crate::gpu::index::SmallNumber;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::main_steps;
 use crate::gpu::timeline::PauseIndex;
+use crate::gpu::timeline::ProcessTimeline;
 use crate::gpu::timeline::StepSpan;
-use crate::gpu::timeline::Timeline;
 use crate::remedy;
 use crate::remedy::RecordedRun;
 use crate::remedy::SimulatedParts;
@@ -24,8 +24,8 @@ use gctrace_event::Pause;
 /// A process and facts that are not in its timeline.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramModel<'a> {
-    /// Recorded pauses, steps, calls and operations of the process.
-    pub timeline: &'a Timeline,
+    /// Recorded pauses and steps of the process.
+    pub timeline: &'a ProcessTimeline,
     /// First and last time at which it was recorded, on the timeline's clock.
     pub span_ns: (u64, u64),
     /// Whether it is a free-threaded build, in which each collection traverses the whole heap.

@@ -8,11 +8,11 @@ use super::scenarios;
 use super::without_any;
 use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
+use crate::gpu::kept::KeptTimeline;
 use crate::gpu::replay::JoinedSkeletons;
 use crate::gpu::replay::ReplayChange;
 use crate::gpu::replays::JobReplays;
 use crate::gpu::replays::RunLength;
-use crate::gpu::timeline::Timeline;
 use crate::report::CauseReport;
 use crate::report::GpuCost;
 use crate::report::GpuWorkReport;
@@ -47,7 +47,7 @@ impl<'a> PlannedChanges<'a> {
     /// CUDA calls or took steps.
     pub(crate) fn of(
         analysis: &Analysis,
-        timelines: &'a [Timeline],
+        timelines: &'a [KeptTimeline],
         processes: &[ProcessReport],
     ) -> Self {
         let programs = programs(analysis, timelines, processes);
@@ -140,11 +140,11 @@ fn cost(
 
 fn programs<'a>(
     analysis: &Analysis,
-    timelines: &'a [Timeline],
+    timelines: &'a [KeptTimeline],
     processes: &[ProcessReport],
 ) -> Vec<ProgramModel<'a>> {
-    let with_gpu = timelines.iter().any(Timeline::has_gpu_times);
-    let relevant = |timeline: &&Timeline| match with_gpu {
+    let with_gpu = timelines.iter().any(KeptTimeline::has_gpu_times);
+    let relevant = |timeline: &&KeptTimeline| match with_gpu {
         true => timeline.has_gpu_times(),
         false => !timeline.pauses.is_empty(),
     };
@@ -164,13 +164,14 @@ fn programs<'a>(
 
 fn program<'a>(
     analysis: &Analysis,
-    timeline: &'a Timeline,
+    timeline: &'a KeptTimeline,
     process: Option<&ProcessReport>,
 ) -> ProgramModel<'a> {
     let settings = process.and_then(|process| process.settings.as_ref());
     let interpreter = process.and_then(|process| process.interpreter.as_ref());
     let trace = analysis.traces.get(timeline.process_trace);
-    let mut span_ns = activity(timeline);
+    // Nothing is predicted for a timeline without anything.
+    let mut span_ns = timeline.activity().unwrap_or_default();
     let (mut freed, mut reserved) = (0, 0);
     // A merged timeline has the clock of the other trace, and contains only what is within its
     // time.
@@ -192,18 +193,6 @@ fn program<'a>(
         device_reserved_bytes: reserved,
         bytes_per_object: process.and_then(bytes_per_object),
     }
-}
-
-/// First and last time of anything in it.
-pub(crate) fn activity(timeline: &Timeline) -> (u64, u64) {
-    let ops = timeline.gpu_span();
-    let calls = timeline.calls.iter().map(|own| (own.start_ns, own.end_ns));
-    let pauses = timeline.pauses.iter().map(|own| (own.start_ns, own.end_ns));
-    let steps = timeline.steps.iter().map(|own| (own.start_ns, own.end_ns));
-    let spans = ops.into_iter().chain(calls).chain(pauses).chain(steps);
-    let both = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
-    // Nothing is predicted for a timeline without anything.
-    both.unwrap_or_default()
 }
 
 /// The peak memory of pymalloc arenas, per object of the largest heap. Not for processes that were

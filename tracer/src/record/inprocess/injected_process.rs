@@ -1,38 +1,24 @@
-//! One process that handed over a ring: identity, exit and records.
+//! One process that handed over a ring: its rings, which are drained, and its exit.
 //!
-//! Owns its rings and the facts from `/proc`. `python.rs` and `gpu.rs` interpret the records of a
-//! ring.
+//! `python.rs` and `gpu.rs` interpret the records of a ring, `process_facts.rs` writes what results.
 
 use super::InjectedStats;
 use super::counted_allocations::CountedAllocations;
 use super::gpu::GpuRing;
-use super::python::MISSED;
+use super::process_facts::InjectedProcessFacts;
 use super::python::PythonRing;
-use super::ring_event::InjectedNotice;
-use super::ring_event::NoticeLevel;
 use super::ring_event::RingEvent;
 use crate::record::clock;
-use crate::record::examination::Unexamined;
 use crate::record::frames::FrameTree;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
-use gctrace_event::Interpreter;
-use gctrace_event::Pressure;
 use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
-use gctrace_event::StepMarker;
-use gctrace_probes::proc_status;
-use gctrace_probes::process_memory;
 use gctrace_ring::LostKind;
 use gctrace_ring::RingConsumer;
 use gctrace_ring::RingHello;
 use gctrace_ring::RingRole;
-use std::collections::HashMap;
-use std::collections::HashSet;
 use std::os::fd::OwnedFd;
-
-/// The least time between two records of resident memory, as between intervals of the pressure.
-const MEMORY_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// A process that is recorded in-process.
 pub(super) struct InjectedProcess {
@@ -40,34 +26,6 @@ pub(super) struct InjectedProcess {
     rings: Vec<OpenedRing>,
     /// Readable once it has exited; `None`: it exited before it could be opened.
     pub(super) pidfd: Option<OwnedFd>,
-}
-
-/// The process as it is written to the trace.
-struct InjectedProcessFacts {
-    process: gctrace_event::Process,
-    /// Its record must be written (again).
-    is_new: bool,
-    /// Its pid in its own pid namespace.
-    own_pid: u32,
-    threads: ProcessThreads,
-    /// The library switched recording off.
-    is_off: bool,
-    /// Garbage whose pause is the next one.
-    garbage: Option<gctrace_event::Garbage>,
-    /// When its resident memory was last written, in ns.
-    memory_written_ns: u64,
-}
-
-/// The threads of a process, with their ids in both pid namespaces.
-#[derive(Default)]
-struct ProcessThreads {
-    named: HashSet<u32>,
-    /// By their ids in the process's pid namespace; empty if that is gctrace's own.
-    by_own: HashMap<u32, u32>,
-    /// Threads, by gctrace's ids, whose own ids were read.
-    asked: HashSet<u32>,
-    /// A thread id was not found since the last read.
-    missed: bool,
 }
 
 struct OpenedRing {
@@ -273,232 +231,5 @@ fn lost_name(kind: LostKind) -> &'static str {
         LostKind::Steps => "marks of steps: the ring of the process was full",
         LostKind::Garbage => "garbage of collections: the ring of the process was full",
         LostKind::Calls => "CUDA calls: the ring of the process was full (--ring-size)",
-    }
-}
-
-impl InjectedProcessFacts {
-    fn look(pid: u32, hello: &RingHello, origin: ProcessOrigin) -> Self {
-        let status = proc_status::status(pid).ok();
-        Self {
-            process: gctrace_event::Process {
-                pid,
-                namespace_pid: status
-                    .as_ref()
-                    .and_then(proc_status::ProcessStatus::inner_pid),
-                parent: status.as_ref().and_then(|status| status.parent),
-                origin,
-                since_ns: hello.at_ns,
-                // Empty in the trace if it is unknown.
-                command: proc_status::command_or_name(pid).unwrap_or_default(),
-                rank: proc_status::rank(pid).ok().flatten(),
-                interpreter: None,
-                torch: None,
-                memory_limit_bytes: process_memory::limit_bytes(pid),
-            },
-            is_new: true,
-            own_pid: hello.own_pid,
-            threads: ProcessThreads::default(),
-            is_off: false,
-            garbage: None,
-            memory_written_ns: 0,
-        }
-    }
-
-    /// The library switched recording off in the process, because of a fault in itself: reported
-    /// and counted once, although each ring has it.
-    fn switched_off(
-        &mut self,
-        at_ns: u64,
-        reason: &str,
-        trace: &mut RecordingTrace,
-        stats: &mut InjectedStats,
-    ) {
-        if std::mem::replace(&mut self.is_off, true) {
-            return;
-        }
-        let pid = self.process.pid;
-        let notice = InjectedNotice {
-            at_ns,
-            weight: NoticeLevel::Warning,
-            text: format!(
-                "recording in process {pid} was switched off: gctrace's library is faulty at {reason}"
-            ),
-        };
-        trace.examination.unexamined(pid, Unexamined::SwitchedOff);
-        stats.notices.report(pid, notice, &mut trace.output);
-    }
-
-    /// Writes the records and applies the other events of a ring.
-    fn apply(
-        &mut self,
-        ring_events: &mut Vec<RingEvent>,
-        trace: &mut RecordingTrace,
-        stats: &mut InjectedStats,
-    ) {
-        for one in ring_events.drain(..) {
-            match one {
-                RingEvent::Record(Record::Frame(frame)) => {
-                    trace.output.write(&Record::Frame(frame))
-                }
-                RingEvent::Record(record) => {
-                    self.announce(trace, stats);
-                    self.write(record, trace, stats);
-                }
-                RingEvent::Interpreter(interpreter) => {
-                    self.set_interpreter(interpreter);
-                    if stats.describes_processes {
-                        trace.examination.examined(self.process.pid, true);
-                    }
-                }
-                RingEvent::FunctionUnwatched => stats.function_is_settled = true,
-                RingEvent::Unhooked => {
-                    if stats.describes_processes {
-                        let pid = self.process.pid;
-                        trace.examination.unexamined(pid, Unexamined::Unhooked);
-                    }
-                }
-                RingEvent::SeenSince(at_ns) => {
-                    // A forked process missed nothing: it inherited the hook.
-                    self.is_new |= self.process.since_ns < at_ns;
-                    self.process.since_ns = self.process.since_ns.max(at_ns);
-                }
-                RingEvent::Notice(notice) => {
-                    stats
-                        .notices
-                        .report(self.process.pid, notice, &mut trace.output);
-                }
-                // If probes record collections too, these are missing only if the probes saw none
-                // of them.
-                RingEvent::Missed(MISSED, _) if !stats.describes_processes => {}
-                RingEvent::Missed(what, count) => {
-                    stats.lose(self.process.pid, what, count);
-                }
-                RingEvent::CuptiSince(at_ns) => {
-                    trace.calls.reported_by_cupti(self.process.pid, at_ns);
-                }
-                RingEvent::NoCupti => trace.calls.without_cupti(self.process.pid),
-                RingEvent::Overhead { ns, queue_full } => stats.overhead.add(ns, queue_full),
-            }
-        }
-    }
-
-    fn set_interpreter(&mut self, interpreter: Interpreter) {
-        self.process.interpreter = Some(interpreter);
-        self.is_new = true;
-    }
-
-    /// Writes the resident memory, for the trend of the heap: a full collection is next. With probes
-    /// the intervals of the allocation pressure have it.
-    fn write_memory(&mut self, trace: &mut RecordingTrace) {
-        let at_ns = clock::monotonic_ns();
-        if at_ns.saturating_sub(self.memory_written_ns) < MEMORY_INTERVAL_NS {
-            return;
-        }
-        self.memory_written_ns = at_ns;
-        trace.output.write(&Record::Pressure(Pressure {
-            pid: self.process.pid,
-            since_ns: at_ns,
-            at_ns,
-            resident_bytes: process_memory::resident_bytes(self.process.pid),
-            ..Pressure::default()
-        }));
-    }
-
-    fn write(&mut self, record: Record, trace: &mut RecordingTrace, stats: &mut InjectedStats) {
-        match record {
-            Record::Pause(mut pause) => {
-                stats.collections += 1;
-                if stats.describes_processes && pause.oldest_objects.is_some() {
-                    self.write_memory(trace);
-                }
-                pause.tid = self.thread(pause.tid);
-                self.name_thread(pause.tid, trace, stats);
-                // First: readers show the pause without the time of examining it.
-                if let Some(mut garbage) = self.garbage.take()
-                    && !trace.output.omits(&pause)
-                {
-                    garbage.tid = pause.tid;
-                    trace.output.write(&Record::Garbage(garbage));
-                }
-                trace.pause(&pause);
-            }
-            Record::CudaCall(mut call) => {
-                stats.calls += 1;
-                call.tid = self.thread(call.tid);
-                self.name_thread(call.tid, trace, stats);
-                trace.output.write(&Record::CudaCall(call));
-            }
-            // Probes record them with their lengths.
-            Record::Step(step)
-                if step.marker == StepMarker::Backward && stats.probes_see_backward => {}
-            Record::Step(mut step) => {
-                stats.steps += 1;
-                stats.function_is_settled |= matches!(step.marker, StepMarker::Function(_));
-                step.tid = self.thread(step.tid);
-                self.name_thread(step.tid, trace, stats);
-                trace.output.write(&Record::Step(step));
-            }
-            // Its pause is next.
-            Record::Garbage(garbage) => self.garbage = Some(garbage),
-            Record::Settings(settings) => trace.output.settings(settings),
-            other => trace.output.write(&other),
-        }
-    }
-
-    /// Writes what is known about the process, if it is new, unless the probes do that.
-    fn announce(&mut self, trace: &mut RecordingTrace, stats: &InjectedStats) {
-        if std::mem::take(&mut self.is_new) && stats.describes_processes {
-            trace.output.write(&Record::Process(self.process.clone()));
-        }
-    }
-
-    /// Writes the name of a thread when it is first seen.
-    fn name_thread(&mut self, tid: u32, trace: &mut RecordingTrace, stats: &InjectedStats) {
-        let pid = self.process.pid;
-        if stats.describes_processes
-            && self.threads.named.insert(tid)
-            && let Ok(name) = proc_status::thread_name(pid, tid)
-        {
-            trace.output.write(&Record::ThreadName { pid, tid, name });
-        }
-    }
-
-    /// Maps the thread ids of a process in another pid namespace, while its threads exist.
-    fn map_threads(&mut self) {
-        self.threads.missed = false;
-        if self.own_pid != self.process.pid {
-            self.threads.look(self.process.pid);
-        }
-    }
-
-    /// The thread's id in gctrace's own pid namespace; the process's own id if that is unknown.
-    fn thread(&mut self, own_tid: u32) -> u32 {
-        let pid = self.process.pid;
-        if self.own_pid == pid {
-            return own_tid;
-        }
-        if own_tid == self.own_pid {
-            return pid;
-        }
-        if !self.threads.by_own.contains_key(&own_tid) && !self.threads.missed {
-            self.threads.look(pid);
-            self.threads.missed = !self.threads.by_own.contains_key(&own_tid);
-        }
-        let known = self.threads.by_own.get(&own_tid);
-        known.copied().unwrap_or(own_tid)
-    }
-}
-
-impl ProcessThreads {
-    /// Reads the ids of new threads in the process's own pid namespace.
-    fn look(&mut self, pid: u32) {
-        for tid in proc_status::threads(pid).into_iter().flatten() {
-            if self.asked.insert(tid) {
-                let own = proc_status::status(tid)
-                    .ok()
-                    .and_then(|status| status.inner_pid());
-                self.by_own.extend(own.map(|own| (own, tid)));
-            }
-        }
     }
 }

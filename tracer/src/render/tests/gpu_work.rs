@@ -8,6 +8,7 @@ use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use std::fs::File;
 use std::path::Path;
+use test_kit::reports;
 
 /// A trace of the PyTorch profiler; its license is beside it.
 fn add(analysis: &mut Analysis, name: &str) {
@@ -15,12 +16,7 @@ fn add(analysis: &mut Analysis, name: &str) {
         .join("../analysis/tests/data/kineto")
         .join(name);
     let input = TraceInput::new(name, File::open(file).unwrap()).unwrap();
-    let mut reader = TraceReader::new(EventReader::new(input));
-    analysis.begin_trace(name);
-    while let Some(item) = reader.next_item().unwrap() {
-        analysis.add(item);
-    }
-    analysis.end_trace(reader.finish(), None);
+    reports::read(analysis, name, TraceReader::new(EventReader::new(input))).unwrap();
 }
 
 #[test]

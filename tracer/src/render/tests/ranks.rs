@@ -18,6 +18,11 @@ impl Trace {
 /// One rank of a blocking loop: a kernel of 2 ms and an all-reduce of 1 ms per step. `late_rank`
 /// pauses for 30 ms before the kernel of step 6.
 fn rank(rank: u32, late_rank: u32) -> String {
+    rank_of(rank, late_rank, &[])
+}
+
+/// The same with a communicator of one of these names in turn in each step.
+fn rank_of(rank: u32, late_rank: u32, groups: &[&str]) -> String {
     let pid = 4000 + rank;
     let mut trace = Trace::new().process(
         pid,
@@ -40,6 +45,10 @@ fn rank(rank: u32, late_rank: u32) -> String {
             format!(r#""device":0,"stream":{stream},"process":{pid},"correlation":{id}"#)
         };
         let call = |id: u64| format!(r#""correlation":{id}"#);
+        let group = groups.iter().cycle().nth(step as usize);
+        let group = group.map_or_else(String::new, |group| {
+            format!(r#","Process Group Name":"{group}","Seq":{step}"#)
+        });
         let kernel_end_us = launch_us + 10 + 2_000;
         let end_us = start_us + pause_us + 3_010;
         trace = trace
@@ -66,7 +75,7 @@ fn rank(rank: u32, late_rank: u32) -> String {
                 "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
                 kernel_end_us,
                 end_us - kernel_end_us,
-                &op(id + 1, 7),
+                &format!("{}{group}", op(id + 1, 7)),
             )
             .slice(
                 pid,
@@ -108,6 +117,18 @@ fn one_of_three_ranks_makes_the_others_wait() {
         ("rank2.json", rank(2, 1)),
     ]);
     insta::assert_snapshot!(section);
+}
+
+#[test]
+fn waits_by_communicator() {
+    let groups = ["tp_0", "dp_0", "pp_0"];
+    let section = section(&[
+        ("rank0.json", rank_of(0, 1, &groups)),
+        ("rank1.json", rank_of(1, 1, &groups)),
+        ("rank2.json", rank_of(2, 1, &groups[..2])),
+    ]);
+    let table = section.split("\n\n").last();
+    insta::assert_snapshot!(table.expect("a table"));
 }
 
 #[test]

@@ -45,8 +45,8 @@ pub(super) struct Cut<'a> {
     sources: Vec<Source>,
     /// Those of a place: `first_source[place]..first_source[place + 1]`.
     first_source: Vec<usize>,
-    /// Per place whether it is the end of a collective.
-    ends: Vec<bool>,
+    /// Per place that is the end of a collective, the place of its start.
+    starts: Vec<Option<usize>>,
     /// The shortest delay of each edge in all scenarios.
     shortest_ns: Vec<i64>,
     /// Operation, and places of start and end.
@@ -76,9 +76,11 @@ impl<'a> Cut<'a> {
             .collect();
         meets.sort_unstable();
         meets.dedup();
-        let mut ends = vec![false; network.len()];
-        meets.iter().for_each(|(_, _, end)| ends[*end] = true);
-        let dominated = dominated::find(network, &scenarios, layout, &ends);
+        let mut starts = vec![None; network.len()];
+        meets
+            .iter()
+            .for_each(|(_, start, end)| starts[*end] = Some(*start));
+        let dominated = dominated::find(network, &scenarios, layout, &starts);
         let edges = 0..network.edge_count();
         let shortest_ns = edges.map(|edge| scenarios.range(edge).0).collect();
         let mut graph = DelayGraph::new(scenarios.rows);
@@ -92,7 +94,7 @@ impl<'a> Cut<'a> {
             times_ns: vec![0],
             sources: Vec::new(),
             first_source: vec![0],
-            ends,
+            starts,
             shortest_ns,
             meets,
             marks: BTreeMap::new(),
@@ -106,19 +108,19 @@ impl<'a> Cut<'a> {
     fn fold(&mut self, delays: &[Delay], dominated: &[bool]) {
         let network = self.network;
         let mut followers = vec![0; network.len()];
-        for node in (0..network.len()).filter(|node| !self.ends[*node]) {
+        for node in (0..network.len()).filter(|node| self.starts[*node].is_none()) {
             for wait in network.waits(node).filter(|wait| !dominated[wait.edge]) {
                 followers[wait.from] += 1;
             }
         }
-        let mut kept = self.ends.clone();
+        let mut kept: Vec<bool> = self.starts.iter().map(Option::is_some).collect();
         self.meets
             .iter()
             .for_each(|(_, start, _)| kept[*start] = true);
         let mut sources: Vec<Source> = Vec::new();
         for node in 0..network.len() {
             let mut waits = network.waits(node).peekable();
-            if self.ends[node] {
+            if self.starts[node].is_some() {
                 // It comes from outside.
             } else if waits.peek().is_none() {
                 sources.push((self.origin, DelayRows::same(network.measured_at(node))));
@@ -262,7 +264,7 @@ impl<'a> Cut<'a> {
         }
         let last = self.add(measured_ns, true);
         for node in (0..asked.len()).rev() {
-            if (asked[node] || followed[node]) && !self.ends[node] {
+            if (asked[node] || followed[node]) && self.starts[node].is_none() {
                 for wait in self.network.waits(node) {
                     followed[wait.from] |= self.shortest_ns[wait.edge] >= 0;
                 }

@@ -2,7 +2,8 @@
 //!
 //! Looks at delays of 0 or less from the GPU to the host: nearly all of those by which a launch
 //! waits for room in its queue. They never decide where the thread had waited for later work of the
-//! stream before. One pass over the network for each thread.
+//! stream before, be it through a collective that came after the work. One pass over the network for
+//! each thread.
 
 use super::Scenarios;
 use crate::gpu::replay::layout::ReplayLayout;
@@ -15,12 +16,13 @@ struct ChainPlaces {
     broken: Vec<u32>,
 }
 
-/// Which delays, in the order of the network, never decide. `cut`: nodes whose delays do not count.
+/// Which delays, in the order of the network, never decide. `starts`: of nodes that are ends of
+/// collectives, the start of the same kernel: whatever an end waits for, it is no earlier.
 pub(super) fn find(
     network: &Network,
     scenarios: &Scenarios,
     layout: &ReplayLayout,
-    cut: &[bool],
+    starts: &[Option<usize>],
 ) -> Vec<bool> {
     let mut dominated = vec![false; network.edge_count()];
     let mut on_host = vec![false; network.len()];
@@ -72,7 +74,11 @@ pub(super) fn find(
                     reached[node] = reached[node].min(place);
                 }
             }
-            if cut[node] || reached[node] == u32::MAX {
+            if reached[node] == u32::MAX {
+                continue;
+            }
+            if let Some(start) = starts[node] {
+                reached[start] = reached[start].min(reached[node]);
                 continue;
             }
             for wait in network.waits(node) {

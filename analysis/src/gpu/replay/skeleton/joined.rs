@@ -2,6 +2,7 @@
 
 use super::Skeleton;
 use super::SkeletonMark;
+use crate::accumulate::sum;
 use crate::gpu::index::Index;
 use crate::gpu::replay::ReplayCollective;
 use crate::gpu::replay::last_and_waited;
@@ -14,6 +15,7 @@ use crate::gpu::replay::network::TieOrder;
 use crate::gpu::replay::steps::ReplayedStep;
 use crate::gpu::replay::steps::StepEvidence;
 use crate::report::PauseTotal;
+use crate::time::difference;
 use crate::time::duration;
 use crate::time::timestamp;
 
@@ -22,6 +24,8 @@ use crate::time::timestamp;
 pub struct JoinedSkeletons<'a> {
     network: Network,
     ranks: Vec<JoinedRank<'a>>,
+    /// One per collective that it was joined at.
+    meetings: Vec<JoinedMeeting>,
     /// Zero of the network, on the job's common clock.
     base: i128,
 }
@@ -31,6 +35,15 @@ struct JoinedRank<'a> {
     skeleton: &'a Skeleton,
     first_node: usize,
     first_edge: usize,
+}
+
+/// Where ranks meet.
+#[derive(Debug, Default)]
+struct JoinedMeeting {
+    /// The start of the last of them; `None` if no rank of it is known.
+    last: Option<NodeIndex>,
+    /// Starts and ends of those that wait for it.
+    waited: Vec<(NodeIndex, NodeIndex)>,
 }
 
 /// Times of one replay. Its functions panic on ranks that are not in the job.
@@ -84,6 +97,7 @@ impl<'a> JoinedSkeletons<'a> {
             .iter()
             .map(|skeleton| vec![false; skeleton.meets.len()])
             .collect();
+        let mut meetings: Vec<JoinedMeeting> = Vec::new();
         for collective in collectives {
             let members = collective.members.iter().filter_map(|member| {
                 let at = member.timeline as usize;
@@ -103,6 +117,7 @@ impl<'a> JoinedSkeletons<'a> {
             });
             let spans: Vec<(NodeIndex, NodeIndex)> = spans.collect();
             if spans.is_empty() {
+                meetings.push(JoinedMeeting::default());
                 continue;
             }
             let times = spans
@@ -110,6 +125,7 @@ impl<'a> JoinedSkeletons<'a> {
                 .map(|(start, end)| (builder.time(*start), builder.time(*end)));
             let (last, waited) = last_and_waited(&times.collect::<Vec<_>>());
             let meeting = builder.node(last, TieOrder::Meeting);
+            let mut waiting = Vec::new();
             for (((start, end), (rank, meet)), waited) in spans.into_iter().zip(members).zip(waited)
             {
                 builder.edge(start, meeting, 0);
@@ -117,8 +133,13 @@ impl<'a> JoinedSkeletons<'a> {
                     met[rank][meet] = true;
                     builder.edge(start, end, 0);
                     builder.fixed(meeting, end);
+                    waiting.push((start, end));
                 }
             }
+            meetings.push(JoinedMeeting {
+                last: Some(meeting),
+                waited: waiting,
+            });
         }
         for (rank, met) in joined.iter().zip(met) {
             let alone = rank.skeleton.meets.iter().zip(met).filter(|(_, met)| !met);
@@ -129,6 +150,7 @@ impl<'a> JoinedSkeletons<'a> {
         Self {
             network: builder.finish(),
             ranks: joined,
+            meetings,
             base,
         }
     }
@@ -237,6 +259,19 @@ impl JoinedReplay<'_> {
             .map(|node| self.on_clock(self.time(rank, node)));
         let start_ns = self.mark(rank, stepping.start);
         Some(duration(start_ns, returned_ns.max(finished.unwrap_or(0))))
+    }
+
+    /// For each collective that the skeletons were joined at, the time that its members waited in it
+    /// for the last one, added, in ns.
+    pub(crate) fn waits_ns(&self) -> impl Iterator<Item = u64> {
+        let time = |node| self.joined.network.time_in(&self.times, node);
+        self.joined.meetings.iter().map(move |meeting| {
+            let waits = meeting.last.into_iter().flat_map(|last| {
+                let waited = meeting.waited.iter();
+                waited.map(move |(start, end)| (time(last).min(time(*end)), time(*start)))
+            });
+            sum(waits.map(|(until, start)| u64::try_from(difference(until, start)).unwrap_or(0)))
+        })
     }
 
     /// The evidence of a rank's steps, in a replay without any pause; `None` with fewer than five.

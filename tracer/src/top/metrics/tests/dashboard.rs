@@ -211,6 +211,49 @@ fn rules_give_what_their_test_expects() {
     }
 }
 
+/// Words between `{{` and `}}`.
+fn labels(legend: &str) -> Vec<&str> {
+    let parts = legend.split("{{").skip(1);
+    parts.filter_map(|part| part.split("}}").next()).collect()
+}
+
+/// Each panel about a job shows something of the nine ranks, with the labels that its legend names.
+#[test]
+fn panels_of_a_job_show_its_ranks() {
+    let test = "panels_of_a_job_show_its_ranks";
+    let [_, job] = dashboards();
+    let panels = job["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array());
+    let mut expected = Vec::new();
+    for target in targets.flatten() {
+        let query = target["expr"].as_str().unwrap().replace("$job", ".*");
+        let legend = target["legendFormat"].as_str().unwrap_or_default();
+        expected.push((format!("group({query})"), "{}".to_owned()));
+        for label in labels(legend) {
+            let found = format!(r#"label_replace({query}, "found", "yes", "{label}", ".+")"#);
+            let found = format!("group by (found) ({found})");
+            expected.push((found, r#"{found="yes"}"#.to_owned()));
+        }
+    }
+    assert!(expected.len() > 15, "{expected:?}");
+    let tests = expected.iter().map(|(query, labels)| {
+        let samples = serde_json::json!([{"labels": labels, "value": 1}]);
+        serde_json::json!({"expr": query, "eval_time": "20m", "exp_samples": samples})
+    });
+    let tests = serde_json::json!(tests.collect::<Vec<Value>>());
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/prometheus-rules.yml");
+    let about = document("prometheus-rules.test.yml");
+    let (series, _) = about.split_once("    promql_expr_test:").unwrap();
+    let series = series.replace("prometheus-rules.yml]", &format!("{}]", rules.display()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("panels.yml");
+    std::fs::write(&file, format!("{series}    promql_expr_test: {tests}\n")).unwrap();
+    if let Some(tested) = promtool(test, ["test", "rules"], &file) {
+        assert!(tested.status.success(), "{tested:?}");
+        assert!(String::from_utf8_lossy(&tested.stdout).contains("SUCCESS"));
+    }
+}
+
 fn promtool(test: &str, command: [&str; 2], file: &Path) -> Option<Output> {
     let mut promtool = Command::new("promtool");
     let output = promtool.args(command).arg(file).output_in_time();

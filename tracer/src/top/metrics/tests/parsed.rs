@@ -50,7 +50,7 @@ impl Parsed {
         let python = named.map_or(made, PathBuf::from);
         if !python.exists() {
             eprintln!(
-                "skipped {test}: no parser of metrics at {}; scripts/metrics-venv.sh makes it, GCTRACE_METRICS_PYTHON names it",
+                "skipped {test}: no parser of metrics at {}; scripts/venv.sh metrics makes it, GCTRACE_METRICS_PYTHON names it",
                 python.display()
             );
             return None;

@@ -1,0 +1,182 @@
+//! What the ranks of each communicator waited for each other, and for whose pauses.
+//!
+//! Owns which collectives are of one communicator, and which communicators are of one kind.
+
+use super::RankJob;
+use crate::accumulate::add_to;
+use crate::accumulate::sum;
+use crate::gpu::replay::ReplayJob;
+use crate::gpu::timeline::Communicator as CommunicatorName;
+use crate::report::CollectiveWaits;
+use crate::report::CommunicatorKind;
+use crate::report::CommunicatorReport;
+use crate::time::later;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::HashMap;
+
+/// Kinds listed one by one; further ones are added up. A job has one for each of its dimensions
+/// (tensor, pipeline, context, expert, data) and one of all ranks.
+const KINDS: usize = 16;
+
+/// Communicators listed of each kind, those that waited longest.
+const LONGEST: usize = 16;
+
+/// The communicators of a job.
+#[derive(Debug, Default)]
+pub(super) struct Communicators {
+    all: Vec<Communicator>,
+    /// The communicator of each of the job's collectives, in their order.
+    of_collective: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Communicator {
+    name: Option<String>,
+    /// Numbers of the ranks in the traces.
+    ranks: BTreeSet<u32>,
+    collectives: u64,
+}
+
+/// How much less the members of each communicator would wait without pauses, in ns.
+#[derive(Debug, Default)]
+pub(super) struct ShorterWaits {
+    /// By source of the report, by communicator.
+    pub(super) sources_ns: Vec<Vec<i64>>,
+    /// Without any pause, by communicator.
+    pub(super) all_ns: Vec<i64>,
+}
+
+/// Number of ranks, and the distance from each to the next if that is always the same.
+type Shape = (u64, Option<u32>);
+
+impl Communicators {
+    /// By the profiler's names; collectives without one are of one communicator if they are of the
+    /// same ranks.
+    pub(super) fn of(ranks: &RankJob, job: &ReplayJob<'_>) -> Self {
+        let mut found = Self::default();
+        let mut named: HashMap<String, usize> = HashMap::new();
+        // Names are numbers in a timeline: each is looked up once.
+        let mut known: HashMap<_, usize> = HashMap::new();
+        let mut unnamed: HashMap<Vec<u32>, usize> = HashMap::new();
+        for collective in &job.collectives {
+            let members = collective.members.iter();
+            let numbers = members.clone().filter_map(|member| {
+                let member = ranks.members.get(member.timeline as usize)?;
+                Some(member.rank)
+            });
+            let numbers: Vec<u32> = numbers.collect();
+            let name = members.clone().find_map(|member| {
+                let timeline = job.timelines.get(member.timeline as usize)?;
+                Some((member.timeline, timeline, timeline.ops[member.op].group?))
+            });
+            let next = found.all.len();
+            let at = match name {
+                Some((place, timeline, group)) => *known.entry((place, group)).or_insert_with(|| {
+                    let identity = CommunicatorName::parse(timeline.names.text(group)).identity;
+                    *named.entry(identity.to_owned()).or_insert(next)
+                }),
+                None => *unnamed.entry(numbers.clone()).or_insert(next),
+            };
+            if at == next {
+                found.all.push(Communicator::default());
+            }
+            found.all[at].ranks.extend(numbers);
+            found.all[at].collectives += 1;
+            found.of_collective.push(at);
+        }
+        for (identity, at) in named {
+            // The ranks follow.
+            let name = identity.split_once(" [").map(|(name, _)| name.to_owned());
+            found.all[at].name = Some(name.unwrap_or(identity));
+        }
+        found
+    }
+
+    /// By communicator the sum of a time of each collective.
+    pub(super) fn sums(&self, times_ns: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let mut sums = vec![0; self.all.len()];
+        for (at, time_ns) in self.of_collective.iter().zip(times_ns) {
+            add_to(&mut sums[*at], time_ns);
+        }
+        sums
+    }
+
+    /// The report, the kind that waited most first. `waits_ns`: of each communicator, measured.
+    pub(super) fn report(
+        &self,
+        waits_ns: &[u64],
+        shorter: Option<&ShorterWaits>,
+    ) -> Vec<CommunicatorKind> {
+        let mut kinds: BTreeMap<Shape, Vec<usize>> = BTreeMap::new();
+        for (at, communicator) in self.all.iter().enumerate() {
+            kinds.entry(communicator.shape()).or_default().push(at);
+        }
+        let wait_ns = |own: &[usize]| sum(own.iter().map(|at| waits_ns[*at]));
+        let mut kinds: Vec<(Option<Shape>, Vec<usize>)> = kinds
+            .into_iter()
+            .map(|(shape, own)| (Some(shape), own))
+            .collect();
+        kinds.sort_by_key(|(shape, own)| (Reverse(wait_ns(own)), *shape));
+        if kinds.len() > KINDS {
+            let others = kinds.split_off(KINDS - 1);
+            kinds.push((None, others.into_iter().flat_map(|(_, own)| own).collect()));
+        }
+        let waits = |own: &[usize]| CollectiveWaits {
+            collectives: sum(own.iter().map(|at| self.all[*at].collectives)),
+            wait_ns: wait_ns(own),
+            for_pauses_ns: shorter.map(|shorter| added(own, &shorter.all_ns)),
+            for_sources_ns: shorter
+                .iter()
+                .flat_map(|shorter| &shorter.sources_ns)
+                .map(|source| added(own, source))
+                .collect(),
+        };
+        let kind = |(shape, mut own): (Option<Shape>, Vec<usize>)| {
+            own.sort_by_key(|at| Reverse(waits_ns[*at]));
+            CommunicatorKind {
+                size: shape.map(|(size, _)| size),
+                stride: shape.and_then(|(_, stride)| stride),
+                communicators: own.len() as u64,
+                waits: waits(&own),
+                longest: own
+                    .iter()
+                    .take(LONGEST)
+                    .map(|at| self.all[*at].report(waits(&[*at])))
+                    .collect(),
+            }
+        };
+        kinds.into_iter().map(kind).collect()
+    }
+}
+
+/// The sum of some communicators' times.
+fn added(own: &[usize], times_ns: &[i64]) -> i64 {
+    own.iter().map(|at| times_ns[*at]).fold(0, later)
+}
+
+impl Communicator {
+    fn shape(&self) -> Shape {
+        let next = self.ranks.iter().skip(1);
+        let strides: BTreeSet<u32> = self
+            .ranks
+            .iter()
+            .zip(next)
+            .map(|(one, next)| next - one)
+            .collect();
+        let stride = strides.first().filter(|_| strides.len() == 1).copied();
+        (self.ranks.len() as u64, stride)
+    }
+
+    fn report(&self, waits: CollectiveWaits) -> CommunicatorReport {
+        let end = |rank: Option<&u32>| rank.copied().unwrap_or(0);
+        CommunicatorReport {
+            name: self.name.clone(),
+            ranks: self.ranks.len() as u64,
+            first_rank: end(self.ranks.first()),
+            last_rank: end(self.ranks.last()),
+            waits,
+        }
+    }
+}

@@ -395,6 +395,13 @@ programs() {
     note "programs ($form): $closing"
 }
 
+# All default tiers write 20 GB, with incremental compilation 25. Tests on a full disk fail for no
+# reason of their own.
+free_gb=$(($(df --output=avail -k "$checkout" | tail -1) >> 20))
+if [ "$free_gb" -lt 25 ]; then
+    note "disk: only $free_gb GB were free at the start; all tiers take up to 25 GB, target/ included"
+    say "${summary[-1]}"
+fi
 need_packages building "${build_packages[@]}"
 need_packages "the tests" binutils bubblewrap python3 python3-venv tmux util-linux
 if can_be_root; then need_packages "the kernel tier" gdb strace sudo; fi
@@ -415,6 +422,11 @@ done
 echo
 echo "== tests by tier"
 printf '%s\n' "${summary[@]}"
+if [ -n "$failed" ]; then
+    # Once more, where a log that is cut still has it.
+    awk '/^failures:$/ { on = 1 } on { print FILENAME ": " $0 } /^test result/ { on = 0 }' "$logs"/*.log | sed "s|^$logs/||"
+    echo "disk: $(df -h --output=avail "$checkout" | tail -1) free"
+fi
 skipped=$(grep -hoE '\bskipped [a-z0-9_]+: .*' "$logs"/*.log 2>/dev/null | sort -u || true)
 if [ -n "$skipped" ]; then
     echo "== tests skipped"

@@ -36,10 +36,14 @@ pub const EXTENSION: &str = "gcsum";
 const FIRST_BYTES: &[u8] = br#"{"schema":"gctrace.summary/"#;
 /// Longest header, in bytes: some hundred, and names of ranks.
 const HEADER_BYTES: u64 = 4 << 20;
-/// Items of a chunk: what is in memory at a time, some 10 MB.
-const CHUNK_ITEMS: usize = 1 << 16;
-/// Largest chunk when unpacked, in bytes: 64 times what items usually take.
-const CHUNK_BYTES: u64 = 1 << 30;
+/// Most items of a chunk: what is in memory at a time, some MB.
+const CHUNK_ITEMS: usize = 1 << 14;
+/// Names of a chunk end it when they have this many bytes.
+const CHUNK_NAME_BYTES: usize = 1 << 23;
+/// Largest chunk when unpacked, in bytes: four times the largest event that is read, whose names may
+/// triple (U+FFFD in place of a byte). Readers refuse more: 64 kB can be packed such that they unpack
+/// to this.
+const CHUNK_BYTES: usize = 1 << 26;
 
 /// The first line of a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +163,8 @@ struct Chunk {
 pub struct SummaryWriter {
     codec: ItemCodec,
     chunk: Chunk,
+    /// Bytes of the chunk's names.
+    name_bytes: usize,
     body: Vec<u8>,
     /// First and last time of events of no interest, by process.
     work: IndexMap<Option<u32>, (u64, u64)>,
@@ -179,20 +185,37 @@ impl SummaryWriter {
             }
             _ => {}
         }
+        let names = self.chunk.names.len();
         if let Some(item) = self.codec.store(item, &mut self.chunk.names) {
+            let new = self.chunk.names.iter().skip(names);
+            self.name_bytes += new.map(String::len).sum::<usize>();
             self.push(item);
         }
     }
 
     fn push(&mut self, item: StoredItem) {
         self.chunk.items.push(item);
-        if self.chunk.items.len() >= CHUNK_ITEMS {
+        if self.chunk.items.len() >= CHUNK_ITEMS || self.name_bytes >= CHUNK_NAME_BYTES {
             self.end_chunk();
         }
     }
 
     fn end_chunk(&mut self) {
-        let text = bitcode::encode(&std::mem::take(&mut self.chunk));
+        self.name_bytes = 0;
+        let chunk = std::mem::take(&mut self.chunk);
+        self.write(chunk);
+    }
+
+    /// Writes a chunk, or its halves if it is too large for readers.
+    fn write(&mut self, mut chunk: Chunk) {
+        let text = bitcode::encode(&chunk);
+        if text.len() > CHUNK_BYTES && chunk.items.len() > 1 {
+            let items = chunk.items.split_off(chunk.items.len() / 2);
+            let end = chunk.end.take();
+            self.write(chunk);
+            let names = Vec::new();
+            return self.write(Chunk { names, items, end });
+        }
         let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
         // Writing to memory does not fail; if it did, the summary would be refused.
         let packed = packed.write_all(&text).and_then(|()| packed.finish());
@@ -347,9 +370,12 @@ impl SummaryReader {
         let packed = self.packed();
         let packed = packed.ok_or_else(|| self.damaged("its last part is missing"))?;
         let mut text = Vec::new();
-        let mut unpacked = ZlibDecoder::new(packed).take(CHUNK_BYTES);
+        let mut unpacked = ZlibDecoder::new(packed).take(CHUNK_BYTES as u64 + 1);
         let read = unpacked.read_to_end(&mut text);
         read.map_err(|_| self.damaged("a part cannot be unpacked"))?;
+        if text.len() > CHUNK_BYTES {
+            return Err(self.damaged("a part is larger than gctrace writes them"));
+        }
         self.at += size_of::<u64>() + packed.len();
         bitcode::decode(&text).map_err(|_| self.damaged("a part cannot be decoded"))
     }
@@ -370,4 +396,87 @@ impl SummaryReader {
 
 fn hash(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Annotation;
+    use crate::Note;
+    use crate::Record;
+
+    fn written(items: &[Record]) -> Vec<u8> {
+        let mut writer = SummaryWriter::default();
+        for item in items {
+            writer.add(DecodedItem::Record(item.clone()));
+        }
+        let source = SummarySource::of("t.json", &b""[..]).unwrap();
+        writer.finish(TraceCompletion::default(), source, None)
+    }
+
+    /// The items, and the unpacked bytes of the largest chunk.
+    fn read(file: &[u8]) -> Result<(Vec<Record>, usize), SummaryError> {
+        let mut reader = SummaryReader::new("t.gcsum", file)?;
+        let (mut items, mut largest, mut at) = (Vec::new(), 0, None);
+        while let Some(item) = reader.next_item()? {
+            if let DecodedItem::Record(record) = item {
+                items.push(record);
+            }
+            if at != Some(reader.at) {
+                let chunk = reader.body.get(at.unwrap_or(0)..reader.at);
+                let packed = chunk.and_then(|chunk| chunk.get(8..)).unwrap_or_default();
+                let unpacked = io::copy(&mut ZlibDecoder::new(packed), &mut io::sink());
+                largest = largest.max(unpacked.unwrap() as usize);
+                at = Some(reader.at);
+            }
+        }
+        Ok((items, largest))
+    }
+
+    #[test]
+    fn chunks_of_large_items_are_divided() {
+        let note = |byte: u8| {
+            Record::Note(Note {
+                pid: None,
+                at_ns: 1,
+                message: char::from(byte).to_string().repeat(CHUNK_BYTES / 3),
+            })
+        };
+        let named = |byte: u8| {
+            Record::Annotation(Annotation {
+                pid: 1,
+                tid: 1,
+                name: char::from(byte).to_string().repeat(CHUNK_BYTES / 6),
+                start_ns: 1,
+                end_ns: 2,
+            })
+        };
+        let items: Vec<Record> = (b'a'..b'e')
+            .map(note)
+            .chain((b'a'..b'h').map(named))
+            .collect();
+        let (restored, largest) = read(&written(&items)).unwrap();
+        assert!(restored == items, "other items");
+        assert!(
+            (CHUNK_BYTES / 2..=CHUNK_BYTES).contains(&largest),
+            "{largest}"
+        );
+    }
+
+    #[test]
+    fn chunks_that_unpack_to_more_are_refused() {
+        let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
+        packed.write_all(&vec![0; CHUNK_BYTES + 1]).unwrap();
+        let packed = packed.finish().unwrap();
+        let body = [&(packed.len() as u64).to_le_bytes(), packed.as_slice()].concat();
+        let whole = written(&[]);
+        let mut header: SummaryHeader =
+            serde_json::from_slice(whole.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+        (header.body_bytes, header.body_sha256) = (body.len() as u64, hash(&body));
+        let first = serde_json::to_vec(&header).unwrap();
+        let file = [first.as_slice(), b"\n", &body].concat();
+        assert!(file.len() < 100_000, "{}", file.len());
+        let error = read(&file).unwrap_err().to_string();
+        assert!(error.contains("larger than gctrace writes"), "{error}");
+    }
 }

@@ -177,6 +177,15 @@ impl ReplayLayout {
         (0..self.ops.len()).map(OpIndex::new)
     }
 
+    /// The operations of each stream in order.
+    pub(super) fn ops_by_stream(&self) -> Vec<Vec<OpIndex>> {
+        let mut streams = vec![Vec::new(); self.devices.len()];
+        for op in self.all_ops() {
+            streams[self.streams[op.at()].at()].push(op);
+        }
+        streams
+    }
+
     /// All calls of threads that do more than poll.
     pub(super) fn working_calls(&self) -> impl Iterator<Item = CallIndex> {
         let working = self.chains.iter().filter(|chain| !chain.polls);

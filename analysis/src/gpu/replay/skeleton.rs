@@ -3,12 +3,12 @@
 //! Ranks wait for each other in collectives, sends and receives only. So the network of a rank is cut
 //! there: the end of one comes from outside. Of the rest only the nodes stay that something outside
 //! asks for (starts and ends of these, steps, the end of the rank) and the delays between them that
-//! can decide in one of the scenarios, with their length in each: see `cut.rs`, `dominated.rs` and
+//! can decide in one of the scenarios, with their length in each: see `chains.rs`, `cut.rs` and
 //! `graph.rs`. That is exact: joined with those of the other ranks (`joined.rs`), all these times are
 //! those of a replay of the whole job.
 
+mod chains;
 mod cut;
-mod dominated;
 mod graph;
 mod joined;
 

@@ -9,7 +9,8 @@ use super::SkeletonEdge;
 use super::SkeletonMark;
 use super::SkeletonMeet;
 use super::SteppingMarks;
-use super::dominated;
+use super::chains::ChainEntries;
+use super::chains::Chains;
 use super::graph::Delay;
 use super::graph::DelayGraph;
 use super::graph::DelayRows;
@@ -80,7 +81,7 @@ impl<'a> Cut<'a> {
         meets
             .iter()
             .for_each(|(_, start, end)| starts[*end] = Some(*start));
-        let dominated = dominated::find(network, &scenarios, layout, &starts);
+        let chains = Chains::new(network, &scenarios, layout, &starts);
         let edges = 0..network.edge_count();
         let shortest_ns = edges.map(|edge| scenarios.range(edge).0).collect();
         let mut graph = DelayGraph::new(scenarios.rows);
@@ -99,51 +100,53 @@ impl<'a> Cut<'a> {
             meets,
             marks: BTreeMap::new(),
         };
-        cut.fold(&scenarios.delays, &dominated);
+        cut.fold(&scenarios.delays, &chains);
         cut
     }
 
-    /// Makes the graph of the network. Most nodes follow one node, or two that few others follow:
-    /// these are left out right away.
-    fn fold(&mut self, delays: &[Delay], dominated: &[bool]) {
+    /// Makes the graph of the network. Nodes that follow few nodes are left out right away.
+    fn fold(&mut self, delays: &[Delay], chains: &Chains) {
         let network = self.network;
-        let mut followers = vec![0; network.len()];
-        for node in (0..network.len()).filter(|node| self.starts[*node].is_none()) {
-            for wait in network.waits(node).filter(|wait| !dominated[wait.edge]) {
-                followers[wait.from] += 1;
-            }
-        }
         let mut kept: Vec<bool> = self.starts.iter().map(Option::is_some).collect();
         self.meets
             .iter()
             .for_each(|(_, start, _)| kept[*start] = true);
+        let mut entries = ChainEntries::default();
         let mut sources: Vec<Source> = Vec::new();
-        for node in 0..network.len() {
+        for (node, is_kept) in kept.into_iter().enumerate() {
             let mut waits = network.waits(node).peekable();
             if self.starts[node].is_some() {
                 // It comes from outside.
             } else if waits.peek().is_none() {
                 sources.push((self.origin, DelayRows::same(network.measured_at(node))));
             } else {
-                for wait in waits.filter(|wait| !dominated[wait.edge]) {
+                let before = chains.before(node);
+                for wait in waits {
                     let range = self.first_source[wait.from]..self.first_source[wait.from + 1];
                     for (from, delay) in &self.sources[range] {
                         let delay = self.graph.rows.sum(*delay, delays[wait.edge]);
+                        if before.is_some()
+                            && before != Some(wait.from)
+                            && !entries.add(chains, &self.graph.rows, node, *from, delay)
+                        {
+                            continue;
+                        }
+                        let rows = &mut self.graph.rows;
                         match sources.iter_mut().find(|(known, _)| known == from) {
-                            Some((_, known)) => *known = self.graph.rows.longest(*known, delay),
+                            Some((_, known)) => *known = rows.longest(*known, delay),
                             None => sources.push((*from, delay)),
                         }
                     }
                 }
             }
-            let (into, out) = (sources.len(), followers[node]);
-            if !kept[node] && into <= SOURCES && into * out <= into + out {
+            if !is_kept && sources.len() <= SOURCES {
                 self.sources.extend_from_slice(&sources);
             } else {
-                let own = self.add(network.measured_at(node), kept[node]);
+                let own = self.add(network.measured_at(node), is_kept);
                 for (from, delay) in &sources {
                     self.graph.link(*from, own, *delay);
                 }
+                entries.is_node(chains, node, own);
                 self.sources.push((own, DelayRows::same(0)));
             }
             sources.clear();

@@ -1,0 +1,174 @@
+//! How long a thread takes from one of its calls to another by itself, and a stream from one of its
+//! operations to another, in every scenario.
+//!
+//! What a call or an operation waits for in addition does not decide if it comes later anyway: its
+//! chain had waited for the same before, and takes longer from there than the delay. So a launch that
+//! waits for room in its queue adds only the collectives that the queue waits for.
+
+use super::Scenarios;
+use super::graph::Delay;
+use super::graph::DelayRows;
+use super::graph::GraphIndex;
+use crate::gpu::replay::layout::ReplayLayout;
+use crate::gpu::replay::network::Network;
+use crate::gpu::replay::network::NodeIndex;
+use crate::time::difference;
+use crate::time::later;
+
+/// The calls of all threads that do not only poll, and the operations of all streams, as chains of
+/// nodes.
+#[derive(Debug)]
+pub(super) struct Chains {
+    /// Scenarios, the measured one included.
+    columns: usize,
+    /// By place in the network.
+    links: Vec<Option<ChainLink>>,
+    /// By place and scenario: time from the start of its chain, in ns, without other waits.
+    lengths_ns: Vec<i64>,
+}
+
+/// A node of a chain.
+#[derive(Clone, Copy, Debug)]
+struct ChainLink {
+    chain: u32,
+    /// The node before it.
+    before: Option<usize>,
+}
+
+/// A place of a chain that waits that long for a node of the graph.
+#[derive(Clone, Copy, Debug)]
+struct ChainEntry {
+    chain: u32,
+    place: usize,
+    delay: Delay,
+}
+
+/// What is known of chains: from where on they come after a node of the graph, and how long after it.
+#[derive(Debug, Default)]
+pub(super) struct ChainEntries {
+    /// By node of the graph: one of each chain, the last.
+    of_node: Vec<Vec<ChainEntry>>,
+}
+
+impl Chains {
+    /// `starts`: of nodes that are ends of collectives, the start of the same kernel: whatever an end
+    /// waits for, it is no earlier.
+    pub(super) fn new(
+        network: &Network,
+        scenarios: &Scenarios,
+        layout: &ReplayLayout,
+        starts: &[Option<usize>],
+    ) -> Self {
+        let columns = scenarios.columns.len();
+        let mut chains = Self {
+            columns,
+            links: vec![None; network.len()],
+            lengths_ns: vec![0; network.len() * columns],
+        };
+        let threads = layout.chains.iter().filter(|chain| !chain.polls);
+        let threads = threads.map(|own| own.calls.iter().map(|call| layout.call(*call)).collect());
+        let streams = layout.ops_by_stream().into_iter();
+        let streams = streams.map(|own| own.into_iter().map(|op| layout.op(op)).collect());
+        let mut chain = 0;
+        for spans in threads.chain(streams) {
+            let spans: Vec<(NodeIndex, NodeIndex)> = spans;
+            let nodes = spans.into_iter().flat_map(|(start, end)| [start, end]);
+            let mut last: Option<usize> = None;
+            for node in nodes.map(|node| network.place(node)) {
+                let link = last.and_then(|last| {
+                    let mut waits = network.waits(node).filter(|wait| wait.from == last);
+                    match starts[node] == Some(last) {
+                        true => Some((last, DelayRows::same(0))),
+                        false => Some((last, scenarios.delays[waits.next()?.edge])),
+                    }
+                });
+                match link {
+                    Some((before, delay)) => {
+                        for column in 0..columns {
+                            let length_ns = chains.lengths_ns[before * columns + column];
+                            chains.lengths_ns[node * columns + column] =
+                                later(length_ns, scenarios.rows.in_column(delay, column));
+                        }
+                    }
+                    None => chain += 1,
+                }
+                let before = link.map(|(before, _)| before);
+                chains.links[node] = Some(ChainLink { chain, before });
+                last = Some(node);
+            }
+        }
+        chains
+    }
+
+    /// The node before it on its chain.
+    pub(super) fn before(&self, node: usize) -> Option<usize> {
+        self.links[node]?.before
+    }
+}
+
+impl ChainEntries {
+    /// A place became a node of the graph.
+    pub(super) fn is_node(&mut self, chains: &Chains, place: usize, node: GraphIndex) {
+        self.set(chains, place, node, DelayRows::same(0));
+    }
+
+    /// A place of a chain waits that long for a node of the graph; `false` if that never decides: by
+    /// its chain alone it comes at least that long after the node.
+    pub(super) fn add(
+        &mut self,
+        chains: &Chains,
+        rows: &DelayRows,
+        place: usize,
+        node: GraphIndex,
+        delay: Delay,
+    ) -> bool {
+        if self.imply(chains, rows, place, node, delay) {
+            return false;
+        }
+        self.set(chains, place, node, delay);
+        true
+    }
+
+    fn set(&mut self, chains: &Chains, place: usize, node: GraphIndex, delay: Delay) {
+        let Some(ChainLink { chain, .. }) = chains.links[place] else {
+            return;
+        };
+        if self.of_node.len() <= node.at() {
+            self.of_node.resize_with(node.at() + 1, Vec::new);
+        }
+        let own = &mut self.of_node[node.at()];
+        let entry = ChainEntry {
+            chain,
+            place,
+            delay,
+        };
+        match own.iter_mut().find(|known| known.chain == chain) {
+            Some(known) => *known = entry,
+            None => own.push(entry),
+        }
+    }
+
+    /// Whether a place comes at least that long after a node by its chain alone, in every scenario.
+    fn imply(
+        &self,
+        chains: &Chains,
+        rows: &DelayRows,
+        place: usize,
+        node: GraphIndex,
+        delay: Delay,
+    ) -> bool {
+        let chain = chains.links[place].map(|link| link.chain);
+        let known = self.of_node.get(node.at()).map_or(&[][..], Vec::as_slice);
+        let known = known.iter().find(|known| Some(known.chain) == chain);
+        known.is_some_and(|entry| {
+            (0..chains.columns).all(|column| {
+                let length_ns = difference(
+                    chains.lengths_ns[place * chains.columns + column],
+                    chains.lengths_ns[entry.place * chains.columns + column],
+                );
+                let by_chain_ns = later(rows.in_column(entry.delay, column), length_ns);
+                by_chain_ns >= rows.in_column(delay, column)
+            })
+        })
+    }
+}

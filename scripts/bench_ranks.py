@@ -3,7 +3,7 @@
 from their summaries.
 
     bench_ranks.py --gctrace target/release/gctrace [--before OTHER_GCTRACE] [--ranks 8 32 128 512]
-        [--steps 6 --collectives 3 --kernels 3] [--copies 8] [--hta PYTHON]
+        [--steps 6 --collectives 3 --kernels 3] [--free] [--copies 8] [--hta PYTHON]
 
 Profiles are those of generate_ranks.py. CPU seconds (user and system), wall seconds with --jobs 2, and
 the largest memory of `gctrace analyze --format json`; --before adds those of another build on the same
@@ -121,6 +121,7 @@ def main():
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 32, 128, 512])
     parser.add_argument("--copies", type=int, help="of each rank")
     parser.add_argument("--hta", metavar="PYTHON", help="a Python with HolisticTraceAnalysis")
+    parser.add_argument("--free", action="store_true", help="hosts do not wait for their GPUs")
     for name, usual in (("steps", 6), ("collectives", 3), ("kernels", 3)):
         parser.add_argument(f"--{name}", type=int, default=usual)
     options = parser.parse_args()
@@ -136,7 +137,7 @@ def main():
             folder = pathlib.Path(folder)
             subprocess.run([sys.executable, HERE / "generate_ranks.py", folder / "traces", "--ranks", str(ranks),
                             "--steps", str(options.steps), "--collectives", str(options.collectives),
-                            "--kernels", str(options.kernels)], check=True)
+                            "--kernels", str(options.kernels), *["--free"] * options.free], check=True)
             if options.copies:
                 row = copies(options, ranks, folder)
                 print(f"| {ranks * options.copies:,} | {' | '.join(row)} |", flush=True)

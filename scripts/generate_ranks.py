@@ -4,11 +4,13 @@
 
 Each step has all-reduces of neighboring ranks (--group of them) and a last one of all ranks, with
 kernels between them; the host waits at the end of each step, and collects in one of ten on average.
-Hosts' clocks differ by milliseconds. With --unnamed the same profiles without the names and numbers
-of collectives, as before PyTorch 2.4. `analysis/examples/ranks_truth.rs` compares.
+Hosts' clocks differ by milliseconds. With --free the host waits only where the queue of launches is
+full. With --unnamed the same profiles without the names and numbers of collectives, as before PyTorch
+2.4. `analysis/examples/ranks_truth.rs` compares.
 """
 
 import argparse
+import collections
 import json
 import pathlib
 import random
@@ -16,12 +18,16 @@ import random
 US = 1_000
 MS = 1_000_000
 COMPUTE, OF_ALL, OF_FEW = 7, 20, 22
+# Launches that CUDA's queue takes (analysis/src/gpu/replay/queue_limit.rs).
+QUEUE = 1024
 GEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_cublas"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 
 
 class Rank:
-    def __init__(self, folder, rank, ranks):
+    def __init__(self, folder, rank, ranks, is_free):
+        self.is_free = is_free
+        self.queued_ns = collections.deque()
         self.random = random.Random(rank)
         self.pid = 4000 + rank
         self.clock_ns = rank * 3 * MS + self.random.randrange(MS)
@@ -53,12 +59,16 @@ class Rank:
         """Returns when the kernel may start."""
         self.host_ns += self.random.randrange(3 * US, 9 * US)
         start_ns = self.host_ns
+        if len(self.queued_ns) == QUEUE:
+            self.host_ns = max(self.host_ns, self.queued_ns.popleft())
         self.host_ns += 3 * US
         self.call("cudaLaunchKernel", start_ns)
-        return start_ns + 5 * US
+        return self.host_ns + 2 * US
 
     def kernel(self, name, stream, start_ns, end_ns, **args):
         self.done_ns[stream] = end_ns
+        if self.is_free:
+            self.queued_ns.append(start_ns)
         args.update(device=0, stream=stream, correlation=self.id)
         self.event("kernel", name, 0, stream, start_ns, end_ns, **args)
 
@@ -87,9 +97,10 @@ class Rank:
             start_ns = self.host_ns
             self.host_ns += self.random.randrange(5 * MS, 40 * MS)
             self.on_host("python_function", "Python GC", start_ns, generation=2, collected=0)
-        start_ns = self.host_ns + 2 * US
-        self.host_ns = max(start_ns, self.done_ns[COMPUTE]) + 4 * US
-        self.call("cudaStreamSynchronize", start_ns)
+        if not self.is_free:
+            start_ns = self.host_ns + 2 * US
+            self.host_ns = max(start_ns, self.done_ns[COMPUTE]) + 4 * US
+            self.call("cudaStreamSynchronize", start_ns)
         self.on_host("user_annotation", f"ProfilerStep#{step}", begun_ns)
 
 
@@ -118,10 +129,11 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--collectives", type=int, default=15, help="of each step")
     parser.add_argument("--kernels", type=int, default=30, help="before each collective")
+    parser.add_argument("--free", action="store_true", help="hosts do not wait for their GPUs")
     parser.add_argument("--unnamed", action="store_true")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    ranks = [Rank(args.folder, rank, args.ranks) for rank in range(args.ranks)]
+    ranks = [Rank(args.folder, rank, args.ranks, args.free) for rank in range(args.ranks)]
     for step in range(args.steps):
         begun_ns = [rank.host_ns for rank in ranks]
         for collective in range(1, args.collectives + 1):

@@ -5,12 +5,9 @@
 //! all architectures into `bpf/prebuilt`.
 
 use libbpf_cargo::SkeletonBuilder;
-use std::env;
 use std::error::Error;
-use std::fs;
-use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 /// Objects: the one that is always loaded, and those for `--alloc`, `--cuda` and `--garbage`.
 const OBJECTS: [&str; 4] = ["gctrace", "alloc", "cuda", "garbage"];

@@ -2,18 +2,13 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
-use std::hash::Hash;
-use std::hash::Hasher;
-use std::path::Path;
-use std::path::PathBuf;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
 
 fn main() {
     let mut files = Vec::new();
     // A published package does not contain the other crate, but names its exact version.
-    for folder in ["src", "abi/src"]
-        .into_iter()
-        .filter(|folder| Path::new(folder).is_dir())
-    {
+    for folder in ["src", "abi/src"].into_iter().filter(|folder| Path::new(folder).is_dir()) {
         println!("cargo:rerun-if-changed={folder}");
         collect(Path::new(folder), &mut files);
     }
@@ -22,10 +17,7 @@ fn main() {
     for file in files {
         fs::read(file).unwrap_or_default().hash(&mut hasher);
     }
-    println!(
-        "cargo:rustc-env=GCTRACE_RESOLVER_SOURCE={:016x}",
-        hasher.finish()
-    );
+    println!("cargo:rustc-env=GCTRACE_RESOLVER_SOURCE={:016x}", hasher.finish());
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {

@@ -63,7 +63,7 @@ lints() {
         build fmt --all --check || return 1
         # Imports, which only the nightly checks.
         if build +nightly fmt --version >/dev/null 2>&1; then
-            build +nightly fmt --all --check -- --config imports_granularity=Item || return 1
+            build +nightly fmt --all --check -- --config imports_granularity=Module || return 1
         fi
     else
         note "plain: rustfmt skipped: the toolchain has none (rustup component add rustfmt)"

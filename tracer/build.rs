@@ -5,21 +5,16 @@
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use std::env;
-use std::fs;
-use std::io;
 use std::io::Write as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 /// Names the folder; absolute.
 const VARIABLE: &str = "GCTRACE_BUNDLE";
 
 /// Constant in `src/launch/bundle.rs`, and the file's name.
-const LIBRARIES: [(&str, &str); 2] = [
-    ("INJECT", "libgctrace_inject.so"),
-    ("SIMGPU", "libgctrace_simgpu.so"),
-];
+const LIBRARIES: [(&str, &str); 2] =
+    [("INJECT", "libgctrace_inject.so"), ("SIMGPU", "libgctrace_simgpu.so")];
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");

@@ -4,16 +4,10 @@
 #[path = "../tests/training/mod.rs"]
 mod training;
 
-use criterion::BatchSize;
-use criterion::BenchmarkGroup;
-use criterion::Criterion;
-use criterion::Throughput;
 use criterion::measurement::WallTime;
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::TraceHeader;
+use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput};
+use gctrace_analysis::live::{Live, SnapshotRequest};
+use gctrace_event::{Pause, Record, TraceHeader};
 use test_kit::reports;
 use test_kit::reports::START;
 
@@ -48,11 +42,7 @@ fn pauses(group: &mut BenchmarkGroup<'_, WallTime>, processes: u32) {
     group.throughput(Throughput::Elements(records.len() as u64));
     group.bench_function(format!("report, {processes} processes"), |bencher| {
         let all = || records.clone();
-        bencher.iter_batched(
-            all,
-            |all| reports::report(all, None),
-            BatchSize::PerIteration,
-        );
+        bencher.iter_batched(all, |all| reports::report(all, None), BatchSize::PerIteration);
     });
     group.bench_function(format!("live, {processes} processes"), |bencher| {
         bencher.iter(|| live(&records));
@@ -60,11 +50,7 @@ fn pauses(group: &mut BenchmarkGroup<'_, WallTime>, processes: u32) {
     group.throughput(Throughput::Elements(u64::from(processes)));
     group.bench_function(format!("snapshot, {processes} processes"), |bencher| {
         let live = live(&records);
-        let request = SnapshotRequest {
-            now_ns: LAST_NS,
-            interval_ns: SECOND,
-            detail: Some(1),
-        };
+        let request = SnapshotRequest { now_ns: LAST_NS, interval_ns: SECOND, detail: Some(1) };
         bencher.iter(|| live.snapshot(&request));
     });
 }

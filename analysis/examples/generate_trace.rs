@@ -2,22 +2,10 @@
 //! `gctrace analyze`: `cargo run --release --example generate_trace -- trace.json 1000000000 8`.
 //! With a fourth number, every pause has counters and one of that many stacks.
 
-use gctrace_event::Collector;
-use gctrace_event::Counter;
-use gctrace_event::Counters;
-use gctrace_event::FORMAT;
-use gctrace_event::Frame;
-use gctrace_event::FrameId;
-use gctrace_event::GcReason;
-use gctrace_event::Interpreter;
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_event::TraceEnd;
-use gctrace_event::TraceFile;
-use gctrace_event::TraceHeader;
-use gctrace_event::compressed_by_name;
+use gctrace_event::{
+    Collector, Counter, Counters, FORMAT, Frame, FrameId, GcReason, Interpreter, Pause, Process,
+    ProcessOrigin, Record, TraceEnd, TraceFile, TraceHeader, compressed_by_name,
+};
 use std::error::Error;
 use std::fs::File;
 use std::path::Path;
@@ -32,12 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         [path, bytes, processes, stacks] => (path, bytes, processes, stacks.as_str()),
         _ => return Err("usage: generate_trace FILE BYTES PROCESSES [STACKS]".into()),
     };
-    let (path, bytes, processes, stacks): (_, u64, u32, u32) = (
-        Path::new(path),
-        bytes.parse()?,
-        processes.parse()?,
-        stacks.parse()?,
-    );
+    let (path, bytes, processes, stacks): (_, u64, u32, u32) =
+        (Path::new(path), bytes.parse()?, processes.parse()?, stacks.parse()?);
     let file = File::create(path)?;
     let mut trace = TraceFile::create(file, path, compressed_by_name(path), &header())?;
     let pids = 1000..1000 + processes.max(1);
@@ -47,13 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for id in 1..=stacks {
         trace.write(&Record::Frame(frame(id)))?;
     }
-    let mut series = Series {
-        stacks,
-        state: 1,
-        now: START_NS,
-        heap: 100_000,
-        count: 0,
-    };
+    let mut series = Series { stacks, state: 1, now: START_NS, heap: 100_000, count: 0 };
     while trace.bytes() < bytes {
         for pid in pids.clone() {
             trace.write(&Record::Pause(series.next(pid)))?;
@@ -110,10 +88,7 @@ fn frame(id: u32) -> Frame {
         id,
         parent: Some((id + 1) / 3).filter(|parent| *parent > 0),
         function: format!("Trainer.<locals>.step{}", id % 1000),
-        file: format!(
-            "/usr/lib/python3/dist-packages/trainer/module{}.py",
-            id % 50
-        ),
+        file: format!("/usr/lib/python3/dist-packages/trainer/module{}.py", id % 50),
         line: Some(id % 500 + 1),
     }
 }

@@ -5,18 +5,11 @@
 #[path = "../tests/live_allocated/mod.rs"]
 mod live_allocated;
 
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::Frame;
-use gctrace_event::GcReason;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Interpreter;
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_event::TraceHeader;
+use gctrace_analysis::live::{Live, SnapshotRequest};
+use gctrace_event::{
+    Frame, GcReason, GpuOp, GpuOpKind, Interpreter, Pause, Process, ProcessOrigin, Record,
+    TraceHeader,
+};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -52,9 +45,7 @@ fn live_with(processes: u32) -> Live {
 fn of_processes(processes: u32) {
     let before = live_allocated::allocated();
     let mut live = live_with(processes);
-    let pauses: Vec<Record> = (0..120 * PAUSES_PER_SECOND)
-        .map(|n| pause(n, processes))
-        .collect();
+    let pauses: Vec<Record> = (0..120 * PAUSES_PER_SECOND).map(|n| pause(n, processes)).collect();
     let of_pauses = pauses.len() * size_of::<Record>();
     let begun = Instant::now();
     for record in &pauses {
@@ -62,11 +53,7 @@ fn of_processes(processes: u32) {
     }
     let record_ns = begun.elapsed().as_nanos() / pauses.len() as u128;
     let bytes = live_allocated::allocated() - before - of_pauses;
-    let request = SnapshotRequest {
-        now_ns: 120 * SECOND,
-        interval_ns: SECOND,
-        detail: Some(1),
-    };
+    let request = SnapshotRequest { now_ns: 120 * SECOND, interval_ns: SECOND, detail: Some(1) };
     let begun = Instant::now();
     for _ in 0..100 {
         black_box(live.snapshot(&request));
@@ -103,10 +90,7 @@ fn process(pid: u32) -> Record {
         torch: None,
         memory_limit_bytes: None,
         rank: Some(pid),
-        interpreter: Some(Interpreter {
-            version: "3.13.0".to_owned(),
-            ..Interpreter::default()
-        }),
+        interpreter: Some(Interpreter { version: "3.13.0".to_owned(), ..Interpreter::default() }),
     })
 }
 

@@ -6,11 +6,9 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::ranks::jobs;
-use gctrace_analysis::gpu::timeline::Op;
-use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::gpu::timeline::{Op, Timeline};
 use gctrace_event::read::TraceReader;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::Path;
 use test_kit::reports;

@@ -5,17 +5,12 @@
 //! `cargo run --release -p gctrace-analysis --example read_speed -- trace.json`
 
 use gctrace_analysis::Analysis;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
-use gctrace_event::summary::SummaryReader;
-use gctrace_event::summary::SummarySource;
-use gctrace_event::summary::SummaryWriter;
+use gctrace_event::read::{EventReader, TraceInput, TraceReader};
+use gctrace_event::summary::{SummaryReader, SummarySource, SummaryWriter};
 use std::error::Error;
-use std::fs;
 use std::hint::black_box;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 use test_kit::reports;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -25,12 +20,8 @@ const RUNS: u32 = 5;
 const SUMMARY_RUNS: u32 = 100;
 
 /// What is done with the text, from the least to the most: each includes those before it.
-const STAGES: [(&str, Stage); 4] = [
-    ("text", text),
-    ("events", events),
-    ("records", records),
-    ("analysis", analysis),
-];
+const STAGES: [(&str, Stage); 4] =
+    [("text", text), ("events", events), ("records", records), ("analysis", analysis)];
 
 fn main() -> Outcome {
     let Some(path) = std::env::args().nth(1) else {

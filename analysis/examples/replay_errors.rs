@@ -8,11 +8,8 @@
 #[path = "../tests/replay_model/inserted.rs"]
 mod inserted;
 
-use gctrace_analysis::gpu::timeline::ThreadIndex;
-use gctrace_analysis::gpu::timeline::Timeline;
-use inserted::InsertionMethod;
-use inserted::Outcome;
-use inserted::Pause;
+use gctrace_analysis::gpu::timeline::{ThreadIndex, Timeline};
+use inserted::{InsertionMethod, Outcome, Pause};
 use std::path::Path;
 
 const MS: u64 = 1_000_000;
@@ -28,10 +25,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let path = Path::new(&file);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         for timeline in inserted::read(path)? {
-            for (way, word) in [
-                (InsertionMethod::Replay, "replay"),
-                (InsertionMethod::OneHost, "one host"),
-            ] {
+            for (way, word) in
+                [(InsertionMethod::Replay, "replay"), (InsertionMethod::OneHost, "one host")]
+            {
                 for thread in threads(&timeline) {
                     for length_ns in [MS, 20 * MS, 100 * MS] {
                         line(&name, word, &timeline, thread, length_ns, way);
@@ -65,11 +61,7 @@ fn line(
     let outcomes: Vec<Outcome> = (0..POSITIONS)
         .filter_map(|position| {
             let at_ns = first + (last - first) / (POSITIONS + 1) * (position + 1);
-            let pause = Pause {
-                thread,
-                at_ns,
-                length_ns,
-            };
+            let pause = Pause { thread, at_ns, length_ns };
             inserted::one(timeline, pause, way)
         })
         .collect();
@@ -83,10 +75,7 @@ fn line(
     let overlap = |outcome: &Outcome| (outcome.overlap_ns - outcome.cost_ns).abs();
     println!(
         "| {name} | {word} | {} | {} ms | {} | {:.3} ms | {:.3} ms | {:.3} ms | {:.3} ms | {:.3} ms |",
-        timeline
-            .threads
-            .get(thread.at())
-            .map_or(0, |thread| thread.tid),
+        timeline.threads.get(thread.at()).map_or(0, |thread| thread.tid),
         length_ns / MS,
         outcomes.len(),
         mean(|outcome| outcome.cost_ns),

@@ -45,9 +45,5 @@ fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
 fn peak() -> Result<String, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    Ok(line
-        .ok_or("VmHWM")?
-        .trim_start_matches("VmHWM:")
-        .trim()
-        .to_owned())
+    Ok(line.ok_or("VmHWM")?.trim_start_matches("VmHWM:").trim().to_owned())
 }

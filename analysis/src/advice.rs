@@ -7,23 +7,13 @@
 
 use crate::gpu::what_if::report::bytes_per_object;
 use crate::phases::JudgedRun;
-use crate::remedy;
-use crate::remedy::PricedRemedy;
-use crate::remedy::RecordedRun;
-use crate::report::Advice;
-use crate::report::AdviceId;
-use crate::report::AdvisedSettings;
-use crate::report::Basis;
-use crate::report::GpuCost;
-use crate::report::GroupName;
-use crate::report::Level;
-use crate::report::PauseTotal;
-use crate::report::ProcessReport;
-use crate::report::Report;
-use crate::report::SettingsReport;
-use crate::time;
-use gctrace_event::Collector;
-use gctrace_event::GcReason;
+use crate::remedy::{PricedRemedy, RecordedRun};
+use crate::report::{
+    Advice, AdviceId, AdvisedSettings, Basis, GpuCost, GroupName, Level, PauseTotal, ProcessReport,
+    Report, SettingsReport,
+};
+use crate::{remedy, time};
+use gctrace_event::{Collector, GcReason};
 
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
@@ -155,9 +145,7 @@ fn simulated(report: &Report, mut priced: PricedRun) -> (Vec<Advice>, Vec<Advice
 /// `None` unless many pauses waited for a disk.
 fn swapped_out(report: &Report, times: &PauseTimes) -> Option<Advice> {
     let waited = report.counters.as_ref()?.major_fault_pauses;
-    times
-        .worth(waited)
-        .then(|| saving(AdviceId::SwappedOut, waited.time_ns))
+    times.worth(waited).then(|| saving(AdviceId::SwappedOut, waited.time_ns))
 }
 
 fn plain(id: AdviceId) -> Advice {
@@ -178,10 +166,7 @@ fn plain(id: AdviceId) -> Advice {
 }
 
 fn saving(id: AdviceId, at_most_ns: u64) -> Advice {
-    Advice {
-        saves_at_most_ns: Some(at_most_ns),
-        ..plain(id)
-    }
+    Advice { saves_at_most_ns: Some(at_most_ns), ..plain(id) }
 }
 
 fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
@@ -218,17 +203,12 @@ fn predicted(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> (Vec<Advice>
         let Some(what) = report.prediction(advice.id) else {
             // Causes without a prediction save at most the cost of all pauses.
             let saves_at_most_ns = advice.saves_at_most_ns.map(|ns| ns.min(cost.cost_ns));
-            return Advice {
-                saves_at_most_ns,
-                ..advice
-            };
+            return Advice { saves_at_most_ns, ..advice };
         };
         Advice {
             saves_at_least_ns: what.saved_ns.at_least_ns,
             saves_at_most_ns: Some(u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0)),
-            settings: advice
-                .settings
-                .map(|own| at_interval(own, what.every_steps)),
+            settings: advice.settings.map(|own| at_interval(own, what.every_steps)),
             ..advice
         }
     };

@@ -13,31 +13,22 @@ mod unlisted;
 
 use self::deferred::DeferredCollections;
 use self::empty_collections::EmptyCollections;
-pub use self::process_stacks::ProcessStacks;
-pub use self::process_stacks::WeightedStack;
+pub use self::process_stacks::{ProcessStacks, WeightedStack};
 pub(crate) use self::trace_state::TraceState;
 use self::unlisted::UnlistedProcesses;
 pub(crate) use self::unlisted::UnlistedSums;
 use crate::accumulate::examining::ExaminingCosts;
-use crate::accumulate::pause_sums::generation_index;
-use crate::accumulate::pause_sums::reason_index;
+use crate::accumulate::pause_sums::{generation_index, reason_index};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::process_sums::PidTable;
-use crate::accumulate::stacks::StackTree;
-use crate::accumulate::stacks::TraceFrames;
+use crate::accumulate::stacks::{StackTree, TraceFrames};
 use crate::accumulate::tally::PauseTally;
 use crate::accumulate::worst_pauses::WorstPauses;
 use crate::gpu::collect::TimelineCollector;
 use crate::gpu::kept::KeptTimeline;
 use crate::report::PauseTotal;
-use gctrace_event::Note;
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::ProcessExit;
-use gctrace_event::Record;
-use gctrace_event::StepMarker;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceCompletion;
+use gctrace_event::read::{DecodedItem, TraceCompletion};
+use gctrace_event::{Note, Pause, Process, ProcessExit, Record, StepMarker};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
@@ -156,11 +147,7 @@ impl Analysis {
                     self.see_work(pid, start_ns, end_ns);
                 }
             }
-            DecodedItem::Work {
-                pid,
-                start_ns,
-                end_ns,
-            } => self.see_work(pid, start_ns, end_ns),
+            DecodedItem::Work { pid, start_ns, end_ns } => self.see_work(pid, start_ns, end_ns),
             DecodedItem::Property(property) => trace.profiler.set(property),
             DecodedItem::Unusable => {}
         }
@@ -183,8 +170,7 @@ impl Analysis {
         trace.damage = damage;
         let index = self.traces.len() - 1;
         self.note_repetition(index);
-        self.deferred
-            .extend(current.deferred.take(index, &current.thread_names));
+        self.deferred.extend(current.deferred.take(index, &current.thread_names));
         let about = self.about(index, &current);
         let timelines = current.gpu.finish(&about).into_iter();
         self.timelines.extend(timelines.map(KeptTimeline::from));
@@ -198,8 +184,7 @@ impl Analysis {
             }
         }
         let rest = &mut current.rest;
-        self.unlisted
-            .extend(rest.take_together(&current.frames, &mut self.stacks));
+        self.unlisted.extend(rest.take_together(&current.frames, &mut self.stacks));
         if let Some(trace) = self.traces.get_mut(index) {
             let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
             let last_ns = trace.last_ns();
@@ -260,15 +245,10 @@ impl Analysis {
         if let Some(trace) = self.traces.get_mut(index) {
             trace.effort.add(pause.duration_ns());
             trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
-            trace
-                .sources
-                .add(pause.source, pause.start_ns, pause.end_ns);
+            trace.sources.add(pause.source, pause.start_ns, pause.end_ns);
         }
         self.all.add(pause);
-        if let Some(tally) = self
-            .by_generation
-            .get_mut(generation_index(pause.generation))
-        {
+        if let Some(tally) = self.by_generation.get_mut(generation_index(pause.generation)) {
             tally.add(pause);
         }
         if let Some(tally) = self.by_reason.get_mut(reason_index(pause.reason)) {
@@ -426,11 +406,7 @@ impl Analysis {
 
     /// In traces of other tools, events show how long a process existed, if nothing better does.
     fn see_work(&mut self, pid: Option<u32>, start: u64, end: u64) {
-        let Some(trace) = self
-            .traces
-            .last_mut()
-            .filter(|trace| trace.header.is_none())
-        else {
+        let Some(trace) = self.traces.last_mut().filter(|trace| trace.header.is_none()) else {
             return;
         };
         trace.see(start, end);
@@ -458,8 +434,7 @@ impl Analysis {
 
     fn new_process(&mut self, pid: u32) -> usize {
         let index = self.processes.len();
-        self.processes
-            .push(ProcessState::new(self.traces.len() - 1, pid));
+        self.processes.push(ProcessState::new(self.traces.len() - 1, pid));
         self.current.processes.begin(pid, index);
         index
     }

@@ -10,30 +10,16 @@ mod lines;
 mod report;
 mod series;
 
-pub use report::ComparedRun;
-pub use report::Comparison;
-pub use report::ComparisonNote;
-pub use report::ComparisonVerdict;
-pub use report::FactChange;
-pub use report::FactId;
-pub use report::FigureComparison;
-pub use report::FigureId;
-pub use report::Interval;
-pub use report::LineChange;
-pub use report::LineComparison;
-pub use report::Outcome;
-pub use report::RateUnit;
-pub use report::SCHEMA;
-pub use series::TrainingPart;
-pub use series::TrainingSeries;
+pub use report::{
+    ComparedRun, Comparison, ComparisonNote, ComparisonVerdict, FactChange, FactId,
+    FigureComparison, FigureId, Interval, LineChange, LineComparison, Outcome, RateUnit, SCHEMA,
+};
+pub use series::{TrainingPart, TrainingSeries};
 
 use self::figures::Sides;
 use crate::accumulate::sum;
 use crate::accumulate::tally::ratio;
-use crate::report::Basis;
-use crate::report::PhasesReport;
-use crate::report::ProcessReport;
-use crate::report::Report;
+use crate::report::{Basis, PhasesReport, ProcessReport, Report};
 use crate::statistics;
 use crate::statistics::bootstrap;
 
@@ -45,10 +31,7 @@ pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
     let of_side = |reports: &'_ [Report]| reports.iter().map(compared).collect();
     let facts_before: Vec<RunFacts<'_>> = before.iter().map(RunFacts::of).collect();
     let facts_after: Vec<RunFacts<'_>> = after.iter().map(RunFacts::of).collect();
-    let sides = Sides {
-        before: &facts_before,
-        after: &facts_after,
-    };
+    let sides = Sides { before: &facts_before, after: &facts_after };
     let runs = || facts_before.iter().chain(&facts_after);
     let has_steps = runs().all(|run| run.series.is_some_and(|series| series.steps() > 0));
     let per = match has_steps {
@@ -183,11 +166,7 @@ fn compared(report: &Report) -> ComparedRun {
         step_mean_ns: steps.map(|steps| float(training_ns) / float(steps)),
         step_sd_ns: statistics::standard_deviation(&lengths),
         gc_ratio: ratio(paused_ns, training_ns),
-        files: report
-            .traces
-            .iter()
-            .map(|trace| trace.file.clone())
-            .collect(),
+        files: report.traces.iter().map(|trace| trace.file.clone()).collect(),
         pid: judged(report).map(|process| process.pid),
         training_by: series.map(|series| series.training_by),
         steps,
@@ -201,9 +180,7 @@ fn verdict(figures: &[FigureComparison]) -> ComparisonVerdict {
     let of = |figure| figures.iter().find(|own| own.figure == figure);
     let rests_on = of(FigureId::StepTime).or_else(|| of(FigureId::GcShare));
     ComparisonVerdict {
-        outcome: rests_on
-            .and_then(FigureComparison::outcome)
-            .unwrap_or(Outcome::Unknown),
+        outcome: rests_on.and_then(FigureComparison::outcome).unwrap_or(Outcome::Unknown),
         figure: rests_on.map_or(FigureId::GcShare, |figure| figure.figure),
         sentence: String::new(),
         basis: Basis::Inferred,
@@ -226,8 +203,7 @@ fn notes<'a>(
     let known = |run: &RunFacts<'_>| run.series.is_some();
     let steps = |run: &RunFacts<'_>| run.series.is_some_and(|series| series.steps() > 0);
     let short = |run: &RunFacts<'_>| {
-        run.series
-            .is_some_and(|series| series.parts.len() < bootstrap::FEWEST)
+        run.series.is_some_and(|series| series.parts.len() < bootstrap::FEWEST)
     };
     let incomplete = |report: &Report| {
         report
@@ -238,15 +214,9 @@ fn notes<'a>(
     let found = [
         (ComparisonNote::NoTraining, !runs().all(known)),
         (ComparisonNote::NoSteps, !runs().all(steps)),
-        (
-            ComparisonNote::DifferentMarks,
-            runs().all(steps) && different_marks(sides),
-        ),
+        (ComparisonNote::DifferentMarks, runs().all(steps) && different_marks(sides)),
         (ComparisonNote::TooShort, runs().any(short)),
-        (
-            ComparisonNote::OneRun,
-            sides.before.len().min(sides.after.len()) < 2,
-        ),
+        (ComparisonNote::OneRun, sides.before.len().min(sides.after.len()) < 2),
         (ComparisonNote::Incomplete, reports.any(incomplete)),
         (
             ComparisonNote::DifferentCommands,
@@ -257,10 +227,7 @@ fn notes<'a>(
     found.map(|(note, _)| note).collect()
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "figures are compared to some digits"
-)]
+#[expect(clippy::cast_precision_loss, reason = "figures are compared to some digits")]
 fn float(number: u64) -> f64 {
     number as f64
 }

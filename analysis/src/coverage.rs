@@ -3,8 +3,7 @@
 use crate::accumulate::process::ProcessState;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
-use crate::report::NotCovered;
-use crate::report::Worded;
+use crate::report::{NotCovered, Worded};
 
 impl Analysis {
     /// Whether the traces would contain collections if any ran: the PyTorch profiler records them

@@ -22,14 +22,7 @@ impl Distribution {
     /// `digits`: significant decimal digits of percentiles once the histogram is used; 2 take
     /// some 30 KiB, 3 ten times as much.
     pub(crate) fn new(digits: u8) -> Self {
-        Self {
-            digits,
-            count: 0,
-            sum: 0,
-            max: 0,
-            exact: Vec::new(),
-            histogram: None,
-        }
+        Self { digits, count: 0, sum: 0, max: 0, exact: Vec::new(), histogram: None }
     }
 
     pub(crate) fn add(&mut self, value: u64) {
@@ -60,16 +53,8 @@ impl Distribution {
             return;
         };
         // Any value of a bucket is counted in the same bucket.
-        for bucket in other
-            .histogram
-            .iter()
-            .flat_map(|other| other.iter_recorded())
-        {
-            record(
-                histogram,
-                bucket.value_iterated_to(),
-                bucket.count_at_value(),
-            );
+        for bucket in other.histogram.iter().flat_map(|other| other.iter_recorded()) {
+            record(histogram, bucket.value_iterated_to(), bucket.count_at_value());
         }
     }
 
@@ -206,11 +191,7 @@ mod tests {
             merged.merge(of(second));
             let figures = |own: &Distribution| (own.count(), own.sum(), own.max());
             assert_eq!(figures(&merged), figures(&whole), "{length} at {at}");
-            assert_eq!(
-                merged.percentiles(PERCENT),
-                whole.percentiles(PERCENT),
-                "{length} at {at}"
-            );
+            assert_eq!(merged.percentiles(PERCENT), whole.percentiles(PERCENT), "{length} at {at}");
             assert!(merged.error_ratio() == whole.error_ratio());
         }
     }

@@ -17,16 +17,11 @@ mod testing;
 mod why;
 
 pub use diff::diff;
-pub use dominators::Dominators;
-pub use dominators::Retained;
-pub use file::HeapFileError;
-pub use file::MAGIC;
-pub use reach::Heap;
-pub use reach::InvalidHeap;
-pub use reach::Reached;
+pub use dominators::{Dominators, Retained};
+pub use file::{HeapFileError, MAGIC};
+pub use reach::{Heap, InvalidHeap, Reached};
 
-use gctrace_event::KindId;
-use gctrace_event::ObjectKind;
+use gctrace_event::{KindId, ObjectKind};
 
 /// A heap: nodes are objects, edges are references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -58,8 +58,5 @@ pub mod tune;
 mod verdict;
 
 pub use advice::PauseTimes;
-pub use analysis::Analysis;
-pub use analysis::ProcessStacks;
-pub use analysis::WeightedStack;
-pub use step_rows::StepCell;
-pub use step_rows::StepRow;
+pub use analysis::{Analysis, ProcessStacks, WeightedStack};
+pub use step_rows::{StepCell, StepRow};

@@ -28,55 +28,25 @@ mod steps;
 mod sums;
 mod text;
 
-pub use snapshot::CodeLine;
-pub use snapshot::CollectionCounts;
-pub use snapshot::CycleFigures;
-pub use snapshot::FreezeFigures;
-pub use snapshot::GENERATIONS;
-pub use snapshot::GarbageDetail;
-pub use snapshot::GarbageFigures;
-pub use snapshot::GpuBusy;
-pub use snapshot::GpuFigures;
-pub use snapshot::HeapObjects;
-pub use snapshot::Histogram;
-pub use snapshot::KindFigures;
-pub use snapshot::KindName;
-pub use snapshot::LineFigures;
-pub use snapshot::LongPause;
-pub use snapshot::Notice;
-pub use snapshot::PAUSE_CLASSES_NS;
-pub use snapshot::PauseFigures;
-pub use snapshot::PressureFigures;
-pub use snapshot::ProcessDetail;
-pub use snapshot::ProcessEnd;
-pub use snapshot::ProcessFigures;
-pub use snapshot::ProcessGpu;
-pub use snapshot::RecorderCost;
-pub use snapshot::SCHEMA;
-pub use snapshot::Snapshot;
-pub use snapshot::SnapshotTotals;
-pub use snapshot::StepFigures;
-pub use snapshot::TimelineCell;
-pub use snapshot::TrendFigures;
+pub use snapshot::{
+    CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATIONS, GarbageDetail,
+    GarbageFigures, GpuBusy, GpuFigures, HeapObjects, Histogram, KindFigures, KindName,
+    LineFigures, LongPause, Notice, PAUSE_CLASSES_NS, PauseFigures, PressureFigures, ProcessDetail,
+    ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost, SCHEMA, Snapshot, SnapshotTotals,
+    StepFigures, TimelineCell, TrendFigures,
+};
 
 use crate::accumulate::examining::ExaminingCosts;
 use clock::WallClock;
 use figures::BucketRange;
-use gctrace_event::GpuOp;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::TraceHeader;
+use gctrace_event::{GpuOp, Pause, Record, TraceHeader};
 use gpus::LiveGpus;
-use live_processes::ENDED_SHOWN_NS;
-use live_processes::LiveProcesses;
+use live_processes::{ENDED_SHOWN_NS, LiveProcesses};
 use locations::LocationTable;
 use long_pauses::LongPauses;
-use recorder_cost::LiveCost;
-use recorder_cost::LiveNotes;
-use ring::BUCKET_NS;
-use ring::bucket;
-use text::brief_cycle;
-use text::brief_kind;
+use recorder_cost::{LiveCost, LiveNotes};
+use ring::{BUCKET_NS, bucket};
+use text::{brief_cycle, brief_kind};
 
 /// Largest number of long pauses that are kept, the most recent ones by start.
 pub const LONG_PAUSES: usize = 200;
@@ -275,10 +245,7 @@ impl Live {
         let now_ns = request.now_ns;
         let shown = self.processes.iter().filter(|process| {
             let shown_from_ns = now_ns.saturating_sub(ENDED_SHOWN_NS);
-            let gone = process
-                .sums
-                .exit
-                .is_some_and(|exit| exit.at_ns < shown_from_ns);
+            let gone = process.sums.exit.is_some_and(|exit| exit.at_ns < shown_from_ns);
             process.runs_python() && !gone
         });
         let interval_ns = (interval.until - interval.from) * BUCKET_NS;
@@ -292,9 +259,7 @@ impl Live {
             mode: self.header.mode.clone(),
             interval_ns,
             interval_end_ns: interval.until * BUCKET_NS,
-            processes: shown
-                .map(|process| process.figures(now_ns, interval, &self.gpus))
-                .collect(),
+            processes: shown.map(|process| process.figures(now_ns, interval, &self.gpus)).collect(),
             gpus: self.gpus.figures(),
             long_pauses: self.long_pauses.figures(&self.places, clock),
             long_pause_ns: self.long_pauses.limit_ns(),

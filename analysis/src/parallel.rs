@@ -1,8 +1,7 @@
 //! Work on independent items on several threads.
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// The results for all items, in the order of the items. `threads`: the most items that are worked

@@ -17,8 +17,7 @@ pub fn is_library(file: &str) -> bool {
 /// Whether a library's file belongs to an installed package rather than to the standard library.
 #[must_use]
 pub fn is_package(file: &str) -> bool {
-    file.split('/')
-        .any(|directory| matches!(directory, "site-packages" | "dist-packages"))
+    file.split('/').any(|directory| matches!(directory, "site-packages" | "dist-packages"))
 }
 
 /// Whether a file belongs to Python's import system.
@@ -96,9 +95,7 @@ fn is_root(before: &str, directory: &str) -> bool {
 
 /// `python3`, `python3.11`, `python3.13t`, `pypy3.10`.
 fn is_python(directory: &str) -> bool {
-    let version = directory
-        .strip_prefix("python")
-        .or_else(|| directory.strip_prefix("pypy"));
+    let version = directory.strip_prefix("python").or_else(|| directory.strip_prefix("pypy"));
     version.is_some_and(|version| {
         let digits = version.trim_end_matches('t');
         !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.')
@@ -116,16 +113,10 @@ mod tests {
             ("/usr/lib64/python3.9/ast.py", "ast.py"),
             ("/opt/lib/python3.13t/ast.py", "ast.py"),
             ("/usr/lib/python3/dist-packages/six.py", "six.py"),
-            (
-                "/v/lib/python3.12/site-packages/torch/optim/adam.py",
-                "torch/optim/adam.py",
-            ),
+            ("/v/lib/python3.12/site-packages/torch/optim/adam.py", "torch/optim/adam.py"),
             (".venv/lib/python3.12/site-packages/a.py", "a.py"),
             ("/app/lib/python311.zip/ast.py", "ast.py"),
-            (
-                "<frozen importlib._bootstrap>",
-                "<frozen importlib._bootstrap>",
-            ),
+            ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>"),
         ] {
             assert!(is_library(file), "{file}");
             assert_eq!(short(file), name);
@@ -139,19 +130,10 @@ mod tests {
                 "/v/lib/python3.12/site-packages/torchtitan/train.py",
                 Some(TrainingLibrary::Torchtitan),
             ),
-            (
-                "/home/me/torchtitan/torchtitan/train.py",
-                Some(TrainingLibrary::Torchtitan),
-            ),
-            (
-                "/opt/Megatron-LM/megatron/training/training.py",
-                Some(TrainingLibrary::MegatronLm),
-            ),
+            ("/home/me/torchtitan/torchtitan/train.py", Some(TrainingLibrary::Torchtitan)),
+            ("/opt/Megatron-LM/megatron/training/training.py", Some(TrainingLibrary::MegatronLm)),
             ("/opt/Megatron-LM/megatron/core/optimizer/a.py", None),
-            (
-                "a/nemo/lightning/pytorch/callbacks/peft.py",
-                Some(TrainingLibrary::Nemo),
-            ),
+            ("a/nemo/lightning/pytorch/callbacks/peft.py", Some(TrainingLibrary::Nemo)),
             (
                 "a/site-packages/lightning/pytorch/loops/fit_loop.py",
                 Some(TrainingLibrary::Lightning),
@@ -171,10 +153,7 @@ mod tests {
     fn modules() {
         for (file, name) in [
             ("/v/lib/python3.12/site-packages/torch/__init__.py", "torch"),
-            (
-                "/v/lib/python3.12/site-packages/torch/optim/adam.py",
-                "torch.optim.adam",
-            ),
+            ("/v/lib/python3.12/site-packages/torch/optim/adam.py", "torch.optim.adam"),
             ("/usr/lib/python3.11/ast.py", "ast"),
             ("/home/me/model/__init__.py", "model"),
             ("/home/me/model/layers.py", "layers"),

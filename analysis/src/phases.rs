@@ -6,27 +6,18 @@
 
 use crate::accumulate::add_to;
 use crate::accumulate::process::ProcessState;
-use crate::accumulate::stacks::NodeId;
-use crate::accumulate::stacks::RankingLimits;
-use crate::accumulate::stacks::StackRanking;
-use crate::accumulate::stacks::StackSums;
-use crate::accumulate::stacks::StackTree;
-use crate::accumulate::stacks::TraceStacks;
+use crate::accumulate::stacks::{
+    NodeId, RankingLimits, StackRanking, StackSums, StackTree, TraceStacks,
+};
 use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::steps::busiest_thread;
-use crate::gpu::steps::warm_up;
-use crate::gpu::timeline::ProcessTimeline;
-use crate::gpu::timeline::StepSpan;
-use crate::report::Basis;
-use crate::report::LinesReport;
-use crate::report::PauseTotal;
-use crate::report::PhaseReport;
-use crate::report::PhasesReport;
-use crate::report::ProcessReport;
-use crate::report::TrainingMark;
+use crate::gpu::steps::{busiest_thread, warm_up};
+use crate::gpu::timeline::{ProcessTimeline, StepSpan};
+use crate::report::{
+    Basis, LinesReport, PauseTotal, PhaseReport, PhasesReport, ProcessReport, TrainingMark,
+};
 use crate::time;
 use crate::time::intervals::Intervals;
 use gctrace_event::GcReason;
@@ -152,10 +143,7 @@ fn over_time(paused: &Intervals, (start_ns, end_ns): (u64, u64)) -> Vec<u64> {
 /// [`FEWEST_STEPS`].
 pub(crate) fn training_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let thread = busiest_thread(timeline);
-    let own = timeline
-        .steps
-        .iter()
-        .filter(|step| Some(step.thread) == thread);
+    let own = timeline.steps.iter().filter(|step| Some(step.thread) == thread);
     let steps: Vec<StepSpan> = own.copied().collect();
     let trained = steps.get(warm_up(&steps)..).unwrap_or_default();
     match trained.len() {
@@ -199,10 +187,7 @@ fn imported_ns(
 fn exit_ns(timeline: &ProcessTimeline) -> u64 {
     let pauses = timeline.pauses.iter();
     let shutdown = pauses.filter(|pause| pause.reason == GcReason::Shutdown);
-    shutdown
-        .map(|pause| pause.start_ns)
-        .min()
-        .unwrap_or(u64::MAX)
+    shutdown.map(|pause| pause.start_ns).min().unwrap_or(u64::MAX)
 }
 
 /// The run of the process that the verdict is about.
@@ -234,9 +219,7 @@ impl<'a> JudgedRun<'a> {
             let mut own = timelines.iter();
             own.find(|own| own.process_trace == process.trace && own.pid == process.pid)
         };
-        let with_steps = timelines
-            .iter()
-            .filter(|own| own.steps.len() >= FEWEST_STEPS);
+        let with_steps = timelines.iter().filter(|own| own.steps.len() >= FEWEST_STEPS);
         let with_steps = with_steps.filter_map(|own| {
             let mut processes = processes.iter();
             let process = processes
@@ -408,10 +391,7 @@ mod tests {
         };
         let phases = RunPhases::of(&timeline, (0, 1_000), |_| None);
         assert_eq!(phases.training_ns, (400, 800));
-        assert_eq!(
-            (phases.mark, phases.steps),
-            (TrainingMark::SecondHalf, None)
-        );
+        assert_eq!((phases.mark, phases.steps), (TrainingMark::SecondHalf, None));
         let of = |phase| phases.row(phase, &timeline.pauses, 0);
         let counts = [Phase::StartUp, Phase::Training, Phase::Exit].map(|one| of(one).pauses.count);
         assert_eq!(counts, [1, 1, 1]);
@@ -424,9 +404,7 @@ mod tests {
     fn a_run_that_still_imports_in_its_second_half_is_start_up_until_then() {
         let pauses = [(100, 900), (600, 640), (700, 760), (900, 930)];
         let timeline = ProcessTimeline {
-            pauses: pauses
-                .map(|(start, end)| pause(start, end, GcReason::Automatic))
-                .to_vec(),
+            pauses: pauses.map(|(start, end)| pause(start, end, GcReason::Automatic)).to_vec(),
             ..ProcessTimeline::default()
         };
         let importing_until = |last_ns: u64| {
@@ -437,16 +415,10 @@ mod tests {
             })
         };
         let phases = importing_until(700);
-        assert_eq!(
-            (phases.mark, phases.training_ns),
-            (TrainingMark::AfterImports, (760, 1_000))
-        );
+        assert_eq!((phases.mark, phases.training_ns), (TrainingMark::AfterImports, (760, 1_000)));
         // Most of the second half is not spent importing: a module is loaded late.
         let phases = importing_until(600);
-        assert_eq!(
-            (phases.mark, phases.training_ns),
-            (TrainingMark::SecondHalf, (500, 1_000))
-        );
+        assert_eq!((phases.mark, phases.training_ns), (TrainingMark::SecondHalf, (500, 1_000)));
     }
 
     proptest! {

@@ -3,8 +3,7 @@
 use crate::accumulate::add_to;
 use crate::analysis::TraceState;
 use crate::distribution::Distribution;
-use crate::report::RecordedReport;
-use crate::report::Sources;
+use crate::report::{RecordedReport, Sources};
 use gctrace_event::EventSource;
 
 /// Significant digits of percentiles over more than 4,096 values.
@@ -25,10 +24,7 @@ impl SourceCounts {
         let counted = match source {
             EventSource::Probes => &mut self.probes,
             EventSource::Injected => &mut self.injected,
-            EventSource::Both {
-                start_ns: start,
-                end_ns: end,
-            } => {
+            EventSource::Both { start_ns: start, end_ns: end } => {
                 let apart_ns = start.abs_diff(start_ns).max(end.abs_diff(end_ns));
                 let apart = self.apart.get_or_insert_with(|| Distribution::new(DIGITS));
                 apart.add(apart_ns);

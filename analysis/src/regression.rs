@@ -21,10 +21,7 @@ pub(crate) struct FittedLine {
 }
 
 impl Regression {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "counts of points are far below 2^53"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "counts of points are far below 2^53")]
     pub(crate) fn add(&mut self, x: f64, y: f64) {
         self.count += 1;
         let count = self.count as f64;
@@ -43,10 +40,7 @@ impl Regression {
     /// `None` for fewer than three points, or if all x are equal to a thousandth of their mean:
     /// such points show no slope.
     pub(crate) fn line(&self) -> Option<FittedLine> {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "counts of points are far below 2^53"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "counts of points are far below 2^53")]
         let spread = (self.xx / self.count as f64).sqrt();
         if self.count < 3 || spread.is_nan() || spread <= self.mean_x.abs() / 1000.0 {
             return None;
@@ -90,9 +84,7 @@ mod tests {
     #[test]
     fn anscombe() {
         let x = [10.0, 8.0, 13.0, 9.0, 11.0, 14.0, 6.0, 4.0, 12.0, 7.0, 5.0];
-        let y = [
-            8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68,
-        ];
+        let y = [8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68];
         let mut regression = Regression::default();
         x.iter().zip(y).for_each(|(x, y)| regression.add(*x, y));
         let line = regression.line().unwrap();

@@ -14,8 +14,7 @@ mod tests;
 
 use self::curves::RecordedCurves;
 use crate::gpu::pause_span::PauseSpan;
-use crate::report::AdviceId;
-use crate::report::AdvisedSettings;
+use crate::report::{AdviceId, AdvisedSettings};
 
 /// A run to price remedies for.
 #[derive(Clone, Copy, Debug)]
@@ -62,11 +61,7 @@ impl RemedyEstimate {
 
     /// Multiples of a figure.
     fn around(figure: f64, [cheap, likely, costly]: [f64; 3]) -> Self {
-        Self {
-            cheap: figure * cheap,
-            likely: figure * likely,
-            costly: figure * costly,
-        }
+        Self { cheap: figure * cheap, likely: figure * likely, costly: figure * costly }
     }
 
     fn at(&self, assumption: CostAssumption) -> f64 {
@@ -148,10 +143,7 @@ pub(crate) fn freeing_ns(run: &RecordedRun<'_>) -> Option<f64> {
     Some(RecordedCurves::of(run)?.freeing_ns.costly)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a prediction needs no more than 52 bits"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a prediction needs no more than 52 bits")]
 fn float(number: u64) -> f64 {
     number as f64
 }

@@ -29,144 +29,57 @@ mod recorded;
 mod steps;
 mod what_if;
 
-pub use advice::Advice;
-pub use advice::AdviceId;
-pub use advice::AdvisedSettings;
-pub use allocations::AllocatingLine;
-pub use allocations::AllocationsReport;
-pub use allocations::SizeClass;
-pub use cause::CauseReport;
-pub use cause::DeviceCost;
-pub use cause::GpuCost;
-pub use cause::PauseCostParts;
-pub use cause::PauseCostReport;
-pub use cause::StepEvidenceReport;
-pub use clocks::AlignedBy;
-pub use clocks::ClockReport;
-pub use clocks::NotMerged;
-pub use clocks::RecognizedBy;
+pub use advice::{Advice, AdviceId, AdvisedSettings};
+pub use allocations::{AllocatingLine, AllocationsReport, SizeClass};
+pub use cause::{
+    CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
+};
+pub use clocks::{AlignedBy, ClockReport, NotMerged, RecognizedBy};
 pub use condense::DESCRIBED_TRACES;
-pub use counters::CounterReport;
-pub use counters::CountersReport;
-pub use cuda::CudaFunction;
-pub use cuda::CudaReport;
-pub use cuda::DeviceMemoryReport;
-pub use evidence::CpuTime;
-pub use evidence::ExplicitCallsReport;
-pub use evidence::FreedNothingReport;
-pub use evidence::GrowthPoint;
-pub use evidence::GrowthReport;
-pub use evidence::HeapTrend;
-pub use evidence::MissingData;
-pub use evidence::OverheadReport;
-pub use evidence::PauseTotal;
-pub use evidence::PausesReport;
-pub use evidence::Prediction;
-pub use evidence::ProbeReport;
-pub use evidence::ReachesLimit;
-pub use evidence::StopTheWorld;
-pub use evidence::Trend;
-pub use evidence::WorstPause;
-pub use findings::BoundsLimit;
-pub use findings::MainCycles;
-pub use findings::MergeNote;
-pub use findings::NoComparison;
-pub use findings::NotCovered;
-pub use findings::NotMergedReason;
-pub use findings::Worded;
-pub use garbage::AfterFreeze;
-pub use garbage::BirthLine;
-pub use garbage::BirthLines;
-pub use garbage::CycleShape;
-pub use garbage::GarbageCycle;
-pub use garbage::GarbageEdge;
-pub use garbage::GarbageEstimate;
-pub use garbage::GarbageKind;
-pub use garbage::GarbageReport;
-pub use garbage::PerStep;
-pub use gpu_bounds::BoundsReport;
-pub use gpu_bounds::BoundsRule;
-pub use gpu_bounds::ProcessBounds;
-pub use gpu_bounds::RuleBounds;
-pub use gpu_devices::DeviceId;
-pub use gpu_devices::DeviceReport;
-pub use gpu_devices::StreamIdle;
-pub use gpu_devices::StreamReport;
-pub use gpu_devices::TemporalBreakdown;
-pub use gpu_gaps::DeviceGaps;
-pub use gpu_gaps::GapReport;
-pub use gpu_gaps::GapsReport;
-pub use gpu_gaps::HostTime;
-pub use gpu_work::GpuWorkReport;
-pub use gpu_work::IgnoredWork;
-pub use gpu_work::NotReplayed;
-pub use gpus::GpuFigure;
-pub use gpus::GpuProcessReport;
-pub use gpus::GpuReport;
-pub use gpus::ThrottleShare;
-pub use launching::DepthPoint;
-pub use launching::DepthReport;
-pub use launching::DeviceLaunching;
-pub use launching::LatencyReport;
-pub use launching::LaunchingReport;
-pub use lines::LibraryReport;
-pub use lines::LineReport;
-pub use lines::LineTotal;
-pub use lines::LinesReport;
-pub use lines::Location;
-pub use lines::StackReport;
-pub use lines::TrainingLibrary;
-pub use phases::PhaseReport;
-pub use phases::PhasesReport;
-pub use phases::TrainingMark;
-pub use pressure::ArenasReport;
-pub use pressure::PressureReport;
-pub use processes::InterpreterReport;
-pub use processes::ProcessReport;
-pub use processes::SettingsReport;
-pub use processes::TraceReport;
-pub use ranks::CollectiveWaits;
-pub use ranks::CollectivesReport;
-pub use ranks::CommunicatorKind;
-pub use ranks::CommunicatorReport;
-pub use ranks::HostOutlier;
-pub use ranks::PauseSource;
-pub use ranks::RankFigure;
-pub use ranks::RankOutlier;
-pub use ranks::RankPauses;
-pub use ranks::RankReport;
-pub use ranks::RankSpread;
-pub use ranks::RankedJob;
-pub use ranks::RanksReport;
-pub use ranks::StepEffect;
-pub use ranks::UnrelatedRank;
-pub use ranks::UsefulBusy;
-pub use recorded::RecordedReport;
-pub use recorded::Sources;
-pub use steps::FullBy;
-pub use steps::MedianComparison;
-pub use steps::MedianDifference;
-pub use steps::ProcessSteps;
-pub use steps::StepComparison;
-pub use steps::StepDifference;
-pub use steps::StepLengths;
-pub use steps::StepReport;
-pub use steps::StepSource;
-pub use steps::StepsReport;
-pub use what_if::Change;
-pub use what_if::Garbage;
-pub use what_if::PlannedInterval;
-pub use what_if::PredictedLength;
-pub use what_if::PredictedRange;
-pub use what_if::PredictionMethod;
-pub use what_if::Saving;
-pub use what_if::ScenarioId;
-pub use what_if::WhatIf;
+pub use counters::{CounterReport, CountersReport};
+pub use cuda::{CudaFunction, CudaReport, DeviceMemoryReport};
+pub use evidence::{
+    CpuTime, ExplicitCallsReport, FreedNothingReport, GrowthPoint, GrowthReport, HeapTrend,
+    MissingData, OverheadReport, PauseTotal, PausesReport, Prediction, ProbeReport, ReachesLimit,
+    StopTheWorld, Trend, WorstPause,
+};
+pub use findings::{
+    BoundsLimit, MainCycles, MergeNote, NoComparison, NotCovered, NotMergedReason, Worded,
+};
+pub use garbage::{
+    AfterFreeze, BirthLine, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageEstimate,
+    GarbageKind, GarbageReport, PerStep,
+};
+pub use gpu_bounds::{BoundsReport, BoundsRule, ProcessBounds, RuleBounds};
+pub use gpu_devices::{DeviceId, DeviceReport, StreamIdle, StreamReport, TemporalBreakdown};
+pub use gpu_gaps::{DeviceGaps, GapReport, GapsReport, HostTime};
+pub use gpu_work::{GpuWorkReport, IgnoredWork, NotReplayed};
+pub use gpus::{GpuFigure, GpuProcessReport, GpuReport, ThrottleShare};
+pub use launching::{DepthPoint, DepthReport, DeviceLaunching, LatencyReport, LaunchingReport};
+pub use lines::{
+    LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport, TrainingLibrary,
+};
+pub use phases::{PhaseReport, PhasesReport, TrainingMark};
+pub use pressure::{ArenasReport, PressureReport};
+pub use processes::{InterpreterReport, ProcessReport, SettingsReport, TraceReport};
+pub use ranks::{
+    CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, HostOutlier,
+    PauseSource, RankFigure, RankOutlier, RankPauses, RankReport, RankSpread, RankedJob,
+    RanksReport, StepEffect, UnrelatedRank, UsefulBusy,
+};
+pub use recorded::{RecordedReport, Sources};
+pub use steps::{
+    FullBy, MedianComparison, MedianDifference, ProcessSteps, StepComparison, StepDifference,
+    StepLengths, StepReport, StepSource, StepsReport,
+};
+pub use what_if::{
+    Change, Garbage, PlannedInterval, PredictedLength, PredictedRange, PredictionMethod, Saving,
+    ScenarioId, WhatIf,
+};
 
 use gctrace_event::GcReason;
 use schemars::JsonSchema;
-use serde::Serialize;
-use serde::Serializer;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// Name and version of the schema, the value of `schema` in a report.
@@ -289,9 +202,7 @@ impl Report {
             AdviceId::BreakCycles => &[ScenarioId::Disable],
             _ => &[],
         };
-        let mut found = ids
-            .iter()
-            .filter_map(|id| self.what_if.iter().find(|own| own.id == *id));
+        let mut found = ids.iter().filter_map(|id| self.what_if.iter().find(|own| own.id == *id));
         found.next()
     }
 }

@@ -4,52 +4,28 @@ mod evidence;
 mod traces;
 mod worst;
 
-use crate::accumulate::add_to;
 use crate::accumulate::counters::CounterSums;
-use crate::accumulate::garbage;
 use crate::accumulate::pause_sums::REASONS;
-use crate::accumulate::pressure;
-use crate::accumulate::process::OtherRecords;
-use crate::accumulate::process::ProcessState;
-use crate::accumulate::stacks::RankingLimits;
-use crate::accumulate::stacks::StackRanking;
-use crate::accumulate::sum;
-use crate::accumulate::tally::PauseTally;
-use crate::accumulate::tally::ratio;
+use crate::accumulate::process::{OtherRecords, ProcessState};
+use crate::accumulate::stacks::{RankingLimits, StackRanking};
+use crate::accumulate::tally::{PauseTally, ratio};
+use crate::accumulate::{add_to, garbage, pressure, sum};
 use crate::advice;
-use crate::analysis::Analysis;
-use crate::analysis::TraceState;
-use crate::analysis::UnlistedSums;
+use crate::analysis::{Analysis, TraceState, UnlistedSums};
 
-use crate::StepRow;
 use crate::compare::TrainingSeries;
-use crate::gpu;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
 use crate::gpu::what_if::report::PlannedChanges;
-use crate::phases::JudgedRun;
-use crate::phases::training_steps;
-use crate::report::Basis;
-use crate::report::CountersReport;
-use crate::report::GpuReport;
-use crate::report::GpuWorkReport;
-use crate::report::GroupName;
-use crate::report::Level;
-use crate::report::LinesReport;
-use crate::report::MissingData;
-use crate::report::PauseGroup;
-use crate::report::ProcessReport;
-use crate::report::Report;
-use crate::report::SCHEMA;
-use crate::report::Totals;
-use crate::report::TraceReport;
-use crate::report::Verdict;
-use crate::time::after;
-use crate::time::duration;
-use crate::verdict;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use crate::phases::{JudgedRun, training_steps};
+use crate::report::{
+    Basis, CountersReport, GpuReport, GpuWorkReport, GroupName, Level, LinesReport, MissingData,
+    PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport, Verdict,
+};
+use crate::time::{after, duration};
+use crate::{StepRow, gpu, verdict};
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 impl Analysis {
@@ -76,10 +52,8 @@ impl Analysis {
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
         let planned = PlannedChanges::of(self, timelines, &processes);
-        let with_gpu: Vec<&KeptTimeline> = timelines
-            .iter()
-            .filter(|timeline| timeline.has_gpu_times())
-            .collect();
+        let with_gpu: Vec<&KeptTimeline> =
+            timelines.iter().filter(|timeline| timeline.has_gpu_times()).collect();
         let replays = match with_gpu.is_empty() {
             true => JobReplays::default(),
             false => JobReplays::of(&with_gpu, &planned.changes(), self.threads),
@@ -89,18 +63,13 @@ impl Analysis {
         let runs = runs(&self.traces);
         let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
         let phases = judged.as_ref().map(JudgedRun::report);
-        let series = judged
-            .as_ref()
-            .and_then(|run| TrainingSeries::of(run, timelines));
+        let series = judged.as_ref().and_then(|run| TrainingSeries::of(run, timelines));
         let remedies = judged.as_ref().and_then(advice::remedies);
         let training = phases.as_ref().map(|phases| &phases.training);
         let verdict = verdict::verdict(&totals, training, &traces, outlook.cost.as_ref());
         let verdict = match runs {
             0 | 1 => verdict,
-            _ => Verdict {
-                level: Level::Unknown,
-                ..verdict
-            },
+            _ => Verdict { level: Level::Unknown, ..verdict },
         };
         let cuda = crate::accumulate::cuda::report(
             self.traces.iter().map(|trace| &trace.cuda).enumerate(),
@@ -120,9 +89,7 @@ impl Analysis {
             worst: self.worst_pauses(),
             lines: self.lines(),
             pressure: pressure::together(
-                processes
-                    .iter()
-                    .filter_map(|process| process.pressure.as_ref()),
+                processes.iter().filter_map(|process| process.pressure.as_ref()),
             ),
             not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
             cuda,
@@ -201,11 +168,7 @@ impl Analysis {
             })
             .collect();
         reports.sort_by_key(|process| {
-            (
-                std::cmp::Reverse(process.stopped_ns),
-                process.trace,
-                process.pid,
-            )
+            (std::cmp::Reverse(process.stopped_ns), process.trace, process.pid)
         });
         reports
     }

@@ -17,17 +17,10 @@ use crate::Analysis;
 use crate::accumulate::examining::ExaminingCosts;
 use crate::analysis::TraceState;
 use crate::gpu::ranks::reduced;
-use crate::gpu::timeline::ProcessTimeline;
-use crate::gpu::timeline::Timeline;
-use file::Cell;
-use file::TableFile;
-use gctrace_event::CudaLayer;
-use gctrace_event::KindId;
-use gctrace_event::ObjectKind;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceCompletion;
+use crate::gpu::timeline::{ProcessTimeline, Timeline};
+use file::{Cell, TableFile};
+use gctrace_event::read::{DecodedItem, TraceCompletion};
+use gctrace_event::{CudaLayer, KindId, ObjectKind, Pause, Record};
 use parquet::errors::ParquetError;
 use std::collections::HashMap;
 use std::io::Write;
@@ -153,10 +146,7 @@ impl<W: Write + Send> TraceTables<W> {
                 steps: timeline.steps.len() as u64,
                 annotations: timeline.annotations.len() as u64,
                 reduced: reduced(Timeline {
-                    process: ProcessTimeline {
-                        pauses: Vec::new(),
-                        ..timeline.process.clone()
-                    },
+                    process: ProcessTimeline { pauses: Vec::new(), ..timeline.process.clone() },
                     ..timeline.into_owned()
                 }),
             });
@@ -190,9 +180,7 @@ impl<W: Write + Send> TraceTables<W> {
         let current = &mut self.current;
         match record {
             Record::Process(process) => {
-                current
-                    .ranks
-                    .extend(process.rank.map(|rank| (process.pid, rank)));
+                current.ranks.extend(process.rank.map(|rank| (process.pid, rank)));
             }
             Record::Pause(pause) => {
                 let mut pause = pause.clone();

@@ -9,21 +9,10 @@ mod compare;
 mod report;
 mod steps;
 
-pub use blocks::Measured;
-pub use blocks::MeasuredBlocks;
-pub use blocks::MeasuredSetting;
-pub use blocks::blocks;
-pub use blocks::whole_run;
-pub use compare::FEWEST_EVENTS;
-pub use compare::FEWEST_PAIRS;
-pub use compare::compare;
-pub use report::MeasuredDifference;
-pub use report::TuneMeasure;
-pub use report::TuneMethod;
-pub use report::TuneOutcome;
-pub use report::TuneRefusal;
-pub use report::TuneReport;
-pub use report::TuneUnit;
-pub use report::TunedSetting;
-pub use steps::StepRow;
-pub use steps::StepTable;
+pub use blocks::{Measured, MeasuredBlocks, MeasuredSetting, blocks, whole_run};
+pub use compare::{FEWEST_EVENTS, FEWEST_PAIRS, compare};
+pub use report::{
+    MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit,
+    TunedSetting,
+};
+pub use steps::{StepRow, StepTable};

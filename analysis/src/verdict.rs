@@ -3,13 +3,7 @@
 //! The limits are choices: one percent is what repeated runs of a training step differ by, and
 //! 100 ms are one step of many models.
 
-use crate::report::Basis;
-use crate::report::GpuCost;
-use crate::report::Level;
-use crate::report::PhaseReport;
-use crate::report::Totals;
-use crate::report::TraceReport;
-use crate::report::Verdict;
+use crate::report::{Basis, GpuCost, Level, PhaseReport, Totals, TraceReport, Verdict};
 
 /// From this share of the time on the collector is worth a look.
 const NOTICEABLE: f64 = 0.01;
@@ -85,10 +79,7 @@ mod tests {
             run_ns: 10_000_000_000,
             cost_ns,
             error_ns: None,
-            pauses: PauseTotal {
-                count: 7,
-                time_ns: 900_000_000,
-            },
+            pauses: PauseTotal { count: 7, time_ns: 900_000_000 },
             longest_ns: 400_000_000,
         };
         for (cost_ns, expected) in [
@@ -99,10 +90,7 @@ mod tests {
         ] {
             assert_eq!(level_by_cost(&cost(cost_ns)), expected, "{cost_ns}");
         }
-        let rare = GpuCost {
-            run_ns: 100_000_000_000,
-            ..cost(200_000_000)
-        };
+        let rare = GpuCost { run_ns: 100_000_000_000, ..cost(200_000_000) };
         assert_eq!(level_by_cost(&rare), Level::RareLongPauses);
     }
 }

@@ -4,28 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_event::Allocations;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLayer;
-use gctrace_event::Frame;
-use gctrace_event::GcReason;
-use gctrace_event::GpuOp;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceProperty;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{DecodedItem, TraceCompletion, TraceProperty, TraceReader};
+use gctrace_event::{Allocations, CudaCall, CudaLayer, Frame, GcReason, GpuOp, Pause, Record};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use test_kit::reports;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::end;
-use test_kit::reports::header;
-use test_kit::reports::pause;
-use test_kit::reports::process;
+use test_kit::reports::{MS, START, end, header, pause, process};
 
 /// Reads one trace.
 type Trace<'a> = Box<dyn Fn(&mut Analysis) + 'a>;
@@ -211,11 +196,7 @@ fn other() -> impl Strategy<Value = Record> {
             stacks: vec![(stack, 3), (stack + 1, 7)],
             ..Allocations::default()
         }),
-        1 => Record::ThreadName {
-            pid,
-            tid: pid,
-            name: format!("thread {stack}"),
-        },
+        1 => Record::ThreadName { pid, tid: pid, name: format!("thread {stack}") },
         _ => process(pid, 0, "generational"),
     })
 }
@@ -230,22 +211,16 @@ fn recording() -> impl Strategy<Value = Recording> {
     let rank = prop::option::of(0..4u32);
     let records = prop::collection::vec(records, 0..60);
     let readable = prop::bool::weighted(0.9);
-    (
-        any::<bool>(),
-        any::<bool>(),
-        readable,
-        rank,
-        0..6u8,
-        records,
-    )
-        .prop_map(|(ours, ended, readable, rank, id, records)| Recording {
+    (any::<bool>(), any::<bool>(), readable, rank, 0..6u8, records).prop_map(
+        |(ours, ended, readable, rank, id, records)| Recording {
             ours,
             ended,
             readable,
             rank,
             id,
             records,
-        })
+        },
+    )
 }
 
 proptest! {
@@ -275,20 +250,14 @@ fn traces_with_many_pauses() {
             })
             .collect(),
     };
-    let recordings = [
-        recording(0, 3000),
-        recording(3000, 1096),
-        recording(5000, 5000),
-        recording(10, 1),
-    ];
+    let recordings =
+        [recording(0, 3000), recording(3000, 1096), recording(5000, 5000), recording(10, 1)];
     check(&traces(&recordings), 1);
     check(&traces(&recordings), 3);
 }
 
 fn file(folder: &str, name: &str) -> Trace<'static> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(folder)
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name);
     let name = name.to_owned();
     Box::new(move |analysis: &mut Analysis| {
         reports::read(analysis, &name, TraceReader::open(&path).unwrap()).unwrap();

@@ -2,28 +2,12 @@
 //! programs that a small simulation runs with and without their pauses.
 
 use gctrace_analysis::gpu::bounds::AT_ONCE_NS;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::BoundsLimit;
-use gctrace_analysis::report::BoundsReport;
-use gctrace_analysis::report::BoundsRule;
-use gctrace_analysis::report::NotCovered;
-use gctrace_analysis::report::Report;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLaunches;
-use gctrace_event::CudaLayer;
-use gctrace_event::DeviceMemory;
-use gctrace_event::GcReason;
-use gctrace_event::GpuSample;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::TraceEnd;
+use gctrace_analysis::report::{Basis, BoundsLimit, BoundsReport, BoundsRule, NotCovered, Report};
+use gctrace_event::{
+    CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GcReason, GpuSample, Pause, Record, TraceEnd,
+};
 use proptest::prelude::*;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::end;
-use test_kit::reports::pause;
-use test_kit::reports::process;
-use test_kit::reports::report;
+use test_kit::reports::{MS, START, end, pause, process, report};
 
 const US: u64 = 1_000;
 
@@ -87,10 +71,7 @@ fn only(records: Vec<Record>) -> Option<(BoundsRule, u64, u64)> {
     assert_eq!(bounds.pauses.count, 1);
     assert_eq!(bounds.rules.len(), 1);
     let rule = &bounds.rules[0];
-    assert_eq!(
-        (rule.at_least_ns, rule.at_most_ns),
-        (bounds.at_least_ns, bounds.at_most_ns)
-    );
+    assert_eq!((rule.at_least_ns, rule.at_most_ns), (bounds.at_least_ns, bounds.at_most_ns));
     Some((rule.rule, bounds.at_least_ns / US, bounds.at_most_ns / US))
 }
 
@@ -100,12 +81,7 @@ fn is(rule: BoundsRule, at_least_us: u64, at_most_us: u64) -> Option<(BoundsRule
 
 #[test]
 fn a_pause_while_the_gpu_is_empty_is_lost() {
-    let records = vec![
-        launch(1, 0),
-        sync(10, 500),
-        collection(1, 600, 2600),
-        launch(1, 2700),
-    ];
+    let records = vec![launch(1, 0), sync(10, 500), collection(1, 600, 2600), launch(1, 2700)];
     assert_eq!(only(records), is(BoundsRule::GpuWasEmpty, 1980, 2000));
 }
 
@@ -124,13 +100,8 @@ fn work_put_after_the_wait_began_may_still_run() {
 #[test]
 fn another_stream_may_still_have_work() {
     let other = call(1, "cuLaunchKernel", START + US, START + US, 8);
-    let mut records = vec![
-        launch(1, 0),
-        other,
-        sync(10, 500),
-        collection(1, 600, 2600),
-        launch(1, 2700),
-    ];
+    let mut records =
+        vec![launch(1, 0), other, sync(10, 500), collection(1, 600, 2600), launch(1, 2700)];
     assert_eq!(only(records.clone()), is(BoundsRule::Unknown, 0, 2000));
     let device = call(1, "cuCtxSynchronize", START + 510 * US, START + 550 * US, 0);
     records.push(device);
@@ -140,12 +111,7 @@ fn another_stream_may_still_have_work() {
 #[test]
 fn wait_after_the_pause_shows_a_busy_gpu() {
     let busy = |waited_us: u64| {
-        vec![
-            launch(1, 0),
-            collection(1, 100, 1100),
-            sync(1200, 1200 + waited_us),
-            launch(1, 9000),
-        ]
+        vec![launch(1, 0), collection(1, 100, 1100), sync(1200, 1200 + waited_us), launch(1, 9000)]
     };
     assert_eq!(only(busy(300)), is(BoundsRule::GpuStayedBusy, 0, 0));
     assert_eq!(only(busy(5)), is(BoundsRule::GpuFoundEmpty, 0, 1000));
@@ -157,23 +123,11 @@ fn wait_after_the_pause_shows_a_busy_gpu() {
 #[test]
 fn counted_launches_are_anywhere_between_the_first_and_the_last() {
     let records = |first: Record| {
-        vec![
-            launch(1, 0),
-            sync(10, 500),
-            first,
-            collection(1, 600, 1600),
-            launch(1, 2700),
-        ]
+        vec![launch(1, 0), sync(10, 500), first, collection(1, 600, 1600), launch(1, 2700)]
     };
-    assert_eq!(
-        only(records(launches(1, 400, 1700, 3))),
-        is(BoundsRule::Unknown, 0, 1000)
-    );
+    assert_eq!(only(records(launches(1, 400, 1700, 3))), is(BoundsRule::Unknown, 0, 1000));
     // Both have known times: a wait after the pause leaves the GPU as empty as it was.
-    assert_eq!(
-        only(records(launches(1, 1700, 1900, 2))),
-        is(BoundsRule::GpuWasEmpty, 980, 1000)
-    );
+    assert_eq!(only(records(launches(1, 1700, 1900, 2))), is(BoundsRule::GpuWasEmpty, 980, 1000));
 }
 
 #[test]
@@ -199,38 +153,19 @@ fn no_work_is_delayed_before_the_first_launch_and_after_the_last() {
 fn a_pause_of_another_thread_stops_the_launching_one_at_most_since_its_last_sign() {
     let still = vec![launch(1, 0), collection(9, 100, 1100), launch(1, 2000)];
     assert_eq!(only(still), is(BoundsRule::OtherThread, 0, 1000));
-    let seen = vec![
-        launch(1, 0),
-        launches(1, 200, 900, 40),
-        collection(9, 100, 1100),
-        launch(1, 2000),
-    ];
+    let seen =
+        vec![launch(1, 0), launches(1, 200, 900, 40), collection(9, 100, 1100), launch(1, 2000)];
     assert_eq!(only(seen), is(BoundsRule::OtherThread, 0, 200));
-    let waiting = vec![
-        launch(1, 0),
-        sync(50, 1500),
-        collection(9, 100, 1100),
-        launch(1, 2000),
-    ];
+    let waiting = vec![launch(1, 0), sync(50, 1500), collection(9, 100, 1100), launch(1, 2000)];
     assert_eq!(only(waiting), is(BoundsRule::GpuStayedBusy, 0, 0));
 }
 
 #[test]
 fn bounds_are_0_and_length_without_launches_after_losses_or_on_several_devices() {
-    let pattern = || {
-        vec![
-            launch(1, 0),
-            sync(10, 500),
-            collection(1, 600, 2600),
-            launch(1, 2700),
-        ]
-    };
+    let pattern = || vec![launch(1, 0), sync(10, 500), collection(1, 600, 2600), launch(1, 2700)];
     let mut lossy = vec![process(1, 0, "generational")];
     lossy.extend(pattern());
-    let lost = TraceEnd {
-        lost: [("ring buffer full".to_owned(), 1)].into(),
-        ..end(10_000)
-    };
+    let lost = TraceEnd { lost: [("ring buffer full".to_owned(), 1)].into(), ..end(10_000) };
     let lossy = report(lossy, Some(lost)).gpu_bounds.unwrap();
     assert_eq!((lossy.at_least_ns, lossy.at_most_ns), (0, 2 * MS));
     let limit = lossy.processes[0].limited_by.as_ref();

@@ -1,24 +1,8 @@
 //! Reports on lines, allocation pressure and counters, over small traces worked out by hand.
 
-use gctrace_analysis::report::AdviceId;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::LineReport;
-use gctrace_analysis::report::LineTotal;
-use gctrace_analysis::report::NotCovered;
-use gctrace_analysis::report::PauseTotal;
-use gctrace_event::Counter;
-use gctrace_event::Frame;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
-use gctrace_event::Pressure;
-use gctrace_event::ProcessCounters;
-use gctrace_event::Record;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::end;
-use test_kit::reports::pause;
-use test_kit::reports::process;
-use test_kit::reports::report;
+use gctrace_analysis::report::{AdviceId, Basis, LineReport, LineTotal, NotCovered, PauseTotal};
+use gctrace_event::{Counter, Frame, GcReason, Pause, Pressure, ProcessCounters, Record};
+use test_kit::reports::{MS, START, end, pause, process, report};
 
 const JSON: &str = "/usr/lib/python3.12/json/decoder.py";
 const OWN: &str = "/home/me/train.py";
@@ -34,11 +18,7 @@ fn frame(id: u32, parent: Option<u32>, file: &str, function: &str, line: u32) ->
 }
 
 fn special(id: u32, function: &str) -> Record {
-    Record::Frame(Frame {
-        id,
-        function: function.to_owned(),
-        ..Frame::default()
-    })
+    Record::Frame(Frame { id, function: function.to_owned(), ..Frame::default() })
 }
 
 /// A program of two lines, one of which calls the json module.
@@ -56,11 +36,7 @@ fn frames() -> Vec<Record> {
 }
 
 fn at(stack: Option<u32>, from_ms: u64, length_ms: u64, generation: u8) -> Pause {
-    Pause {
-        stack,
-        generation,
-        ..pause(1, from_ms, from_ms + length_ms)
-    }
+    Pause { stack, generation, ..pause(1, from_ms, from_ms + length_ms) }
 }
 
 fn names(lines: &[LineReport]) -> Vec<(&str, Option<u32>, u64, u64)> {
@@ -69,12 +45,7 @@ fn names(lines: &[LineReport]) -> Vec<(&str, Option<u32>, u64, u64)> {
         .map(|line| {
             let PauseTotal { count, time_ns } = line.pauses;
             let location = &line.location;
-            (
-                location.function.as_str(),
-                location.line,
-                count,
-                time_ns / MS,
-            )
+            (location.function.as_str(), location.line, count, time_ns / MS)
         })
         .collect()
 }
@@ -89,18 +60,12 @@ fn lines_by_time_own_and_innermost() {
         at(Some(6), 90, 5, 1),
         at(Some(7), 100, 1, 0),
         at(None, 110, 4, 0),
-        Pause {
-            reason: GcReason::Shutdown,
-            ..at(None, 120, 30, 2)
-        },
+        Pause { reason: GcReason::Shutdown, ..at(None, 120, 30, 2) },
     ];
     records.extend(pauses.map(Record::Pause));
     let report = report(records, Some(end(1000)));
     let lines = report.lines.as_ref().unwrap();
-    let effort = |count, ms| PauseTotal {
-        count,
-        time_ns: ms * MS,
-    };
+    let effort = |count, ms| PauseTotal { count, time_ns: ms * MS };
     assert_eq!(lines.with_stack, effort(5, 66));
     assert_eq!(lines.without_stack, effort(1, 4));
     assert_eq!(lines.without_stack_at_shutdown, effort(1, 30));
@@ -109,11 +74,7 @@ fn lines_by_time_own_and_innermost() {
     assert_eq!(lines.unreadable, effort(1, 1));
     assert_eq!(
         names(&lines.innermost),
-        [
-            ("decode", Some(300), 3, 45),
-            ("build", Some(30), 1, 20),
-            (Frame::UNREADABLE, None, 1, 1),
-        ]
+        [("decode", Some(300), 3, 45), ("build", Some(30), 1, 20), (Frame::UNREADABLE, None, 1, 1),]
     );
     // The library's line counts for its caller; if the caller is beyond the recorded frames, for
     // itself.
@@ -139,40 +100,23 @@ fn lines_by_time_own_and_innermost() {
     let innermost: Vec<_> = lines.stacks[0].frames.iter().map(|f| f.line).collect();
     assert_eq!(innermost, [Some(300), Some(20), Some(10)]);
     assert_eq!(lines.stacks_total, 4);
-    assert_eq!(
-        names(&report.processes[0].lines.as_ref().unwrap().own),
-        names(&lines.own)
-    );
+    assert_eq!(names(&report.processes[0].lines.as_ref().unwrap().own), names(&lines.own));
 }
 
 #[test]
 fn lines_of_explicit_and_automatic_collections() {
     let mut records = frames();
-    let manual = Pause {
-        reason: GcReason::Manual,
-        ..at(Some(4), 0, 50, 2)
-    };
+    let manual = Pause { reason: GcReason::Manual, ..at(Some(4), 0, 50, 2) };
     records.push(Record::Pause(manual));
     records.push(Record::Pause(at(Some(3), 100, 60, 2)));
     records.push(Record::Pause(at(Some(2), 200, 40, 0)));
     let report = report(records, Some(end(1000)));
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
-    assert_eq!(
-        ids,
-        [AdviceId::Leave],
-        "they were in the first half of the run"
-    );
+    assert_eq!(ids, [AdviceId::Leave], "they were in the first half of the run");
     let lines = report.lines.unwrap();
     let first = |lines: &[LineTotal]| {
-        let LineTotal {
-            location, pauses, ..
-        } = &lines[0];
-        (
-            location.file.clone(),
-            location.line,
-            pauses.count,
-            pauses.time_ns / MS,
-        )
+        let LineTotal { location, pauses, .. } = &lines[0];
+        (location.file.clone(), location.line, pauses.count, pauses.time_ns / MS)
     };
     let train = |line, time_ms| ("/home/me/train.py".to_owned(), Some(line), 1, time_ms);
     assert_eq!(first(&lines.explicit), train(30, 50));
@@ -185,12 +129,7 @@ fn without_stacks_there_are_no_lines() {
     let records = vec![process(1, 0, "generational"), Record::Pause(pause(1, 0, 1))];
     let report = report(records, Some(end(100)));
     assert!(report.lines.is_none() && report.processes[0].lines.is_none());
-    assert!(
-        report
-            .not_covered
-            .iter()
-            .any(|gap| gap.finding == NotCovered::Lines)
-    );
+    assert!(report.not_covered.iter().any(|gap| gap.finding == NotCovered::Lines));
     assert!(report.pressure.is_none() && report.counters.is_none());
 }
 
@@ -227,19 +166,13 @@ fn pressure_is_summed_over_intervals() {
     assert_eq!(arenas.mapped_per_s, Some(20.0));
     assert_eq!(arenas.balance, -2);
     assert_eq!(arenas.balance_bytes, Some(-2 * (256 << 10)));
-    assert_eq!(
-        (arenas.peak_balance, arenas.peak_balance_bytes),
-        (0, Some(0))
-    );
+    assert_eq!((arenas.peak_balance, arenas.peak_balance_bytes), (0, Some(0)));
     assert_eq!(report.pressure.as_ref(), Some(pressure));
 }
 
 #[test]
 fn pressure_without_intervals_is_inferred_from_pauses() {
-    let counting = Pause {
-        young_count: Some(700),
-        ..pause(1, 0, 1)
-    };
+    let counting = Pause { young_count: Some(700), ..pause(1, 0, 1) };
     let records = vec![process(1, 0, "generational"), Record::Pause(counting)];
     let report = report(records, Some(end(2000)));
     let pressure = report.processes[0].pressure.as_ref().unwrap();
@@ -275,14 +208,8 @@ fn counters_inside_against_outside() {
     whole.counters.set(Counter::CacheMisses, 300);
     whole.counters.set(Counter::TaskClock, 100 * MS);
     whole.counters.scaled = true;
-    let earlier = ProcessCounters {
-        at_ns: START + 10 * MS,
-        ..whole.clone()
-    };
-    let mut moved = counted(
-        40,
-        &[(Counter::TaskClock, 10 * MS), (Counter::MajorFaults, 3)],
-    );
+    let earlier = ProcessCounters { at_ns: START + 10 * MS, ..whole.clone() };
+    let mut moved = counted(40, &[(Counter::TaskClock, 10 * MS), (Counter::MajorFaults, 3)]);
     moved.counters.migrated = true;
     let full = [
         (Counter::Cycles, 2000),
@@ -309,36 +236,18 @@ fn counters_inside_against_outside() {
     assert_eq!(counters.traversed_objects, 3000);
     let of = |name| counters.counters.iter().find(|c| c.name == name).unwrap();
     let misses = of(Counter::CacheMisses);
-    assert_eq!(
-        (misses.inside, misses.inside_pauses, misses.outside),
-        (200, 2, Some(100))
-    );
-    assert_eq!(
-        misses.per_1000_objects,
-        Some(100.0),
-        "two pauses of 1000 objects"
-    );
+    assert_eq!((misses.inside, misses.inside_pauses, misses.outside), (200, 2, Some(100)));
+    assert_eq!(misses.per_1000_objects, Some(100.0), "two pauses of 1000 objects");
     assert_eq!(misses.inside_per_1000_instructions, Some(100.0));
-    assert_eq!(
-        misses.outside_per_1000_instructions,
-        Some(100.0 / 19_000.0 * 1e3)
-    );
+    assert_eq!(misses.outside_per_1000_instructions, Some(100.0 / 19_000.0 * 1e3));
     assert_eq!(misses.inside_per_cpu_s, Some(10_000.0));
     let clock = of(Counter::TaskClock);
     assert_eq!(clock.outside, Some(70 * MS));
     assert_eq!(clock.inside_per_cpu_s, None, "a rate alone proves nothing");
     let faults = of(Counter::MajorFaults);
-    assert_eq!(
-        (faults.inside, faults.outside),
-        (3, None),
-        "no total was read"
-    );
+    assert_eq!((faults.inside, faults.outside), (3, None), "no total was read");
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
-    assert_eq!(
-        ids,
-        [AdviceId::Leave],
-        "they were in the first half of the run"
-    );
+    assert_eq!(ids, [AdviceId::Leave], "they were in the first half of the run");
 }
 
 /// A heap that is swapped out makes pauses in training wait for a disk.
@@ -349,9 +258,5 @@ fn pauses_that_waited_for_a_disk() {
     let records = [process(1, 0, "generational")].into_iter().chain(pauses);
     let report = report(records.collect(), Some(end(1000)));
     let mut ids = report.advice.iter().map(|advice| advice.id);
-    assert!(
-        ids.any(|id| id == AdviceId::SwappedOut),
-        "{:?}",
-        report.advice
-    );
+    assert!(ids.any(|id| id == AdviceId::SwappedOut), "{:?}", report.advice);
 }

@@ -1,28 +1,17 @@
 //! Timelines of any records: nothing lost, nothing twice, everything in order.
 
-use gctrace_analysis::gpu::collect::TimelineCollector;
-use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::collect::{TimelineCollector, TimelineContext};
 use gctrace_analysis::gpu::kept::KeptTimeline;
 use gctrace_analysis::gpu::merge::merge;
-use gctrace_analysis::gpu::timeline::CallIndex;
-use gctrace_analysis::gpu::timeline::StreamIndex;
-use gctrace_analysis::gpu::timeline::ThreadIndex;
-use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::Annotation;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLayer;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuSync;
-use gctrace_event::GpuSyncKind;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
+use gctrace_analysis::gpu::timeline::{CallIndex, StreamIndex, ThreadIndex, Timeline};
+use gctrace_event::{
+    Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, StepMark, StepMarker,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use test_kit::reports;
-use test_kit::reports::MS;
-use test_kit::reports::START;
+use test_kit::reports::{MS, START};
 
 fn op(start_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
     GpuOp {
@@ -64,12 +53,7 @@ fn a_graph_launch_has_many_kernels_even_if_they_are_alike() {
     let timelines = collect(&calls, &[alike(), alike(), op(4, 7, Some(5))]);
     assert_eq!(timelines.len(), 1);
     assert_eq!(timelines[0].ops.len(), 3);
-    assert!(
-        timelines[0]
-            .ops
-            .iter()
-            .all(|op| op.call == Some(CallIndex::new(0)))
-    );
+    assert!(timelines[0].ops.iter().all(|op| op.call == Some(CallIndex::new(0))));
     assert_eq!(timelines[0].ignored.duplicates, 0);
 }
 
@@ -78,12 +62,7 @@ fn repeated_records_count_once() {
     let launch = || call(1, "cudaLaunchKernel", 0, Some(5));
     let timelines = collect(
         &[launch(), launch()],
-        &[
-            op(2, 7, Some(5)),
-            op(2, 7, Some(5)),
-            op(3, 7, None),
-            op(3, 7, None),
-        ],
+        &[op(2, 7, Some(5)), op(2, 7, Some(5)), op(3, 7, None), op(3, 7, None)],
     );
     assert_eq!(timelines[0].calls.len(), 1);
     // Those without an id may be two.
@@ -99,12 +78,7 @@ fn two_processes_with_the_same_correlation_ids() {
         call(2, "cudaLaunchKernel", 100, Some(5)),
         call(2, "cudaLaunchKernel", 110, Some(6)),
     ];
-    let ops = [
-        op(1, 7, Some(5)),
-        op(101, 7, Some(5)),
-        op(111, 7, Some(6)),
-        op(112, 9, Some(99)),
-    ];
+    let ops = [op(1, 7, Some(5)), op(101, 7, Some(5)), op(111, 7, Some(6)), op(112, 9, Some(99))];
     let timelines = collect(&calls, &ops);
     let ops_of = |pid: u32| {
         let of = timelines.iter().find(|timeline| timeline.pid == pid);
@@ -129,9 +103,7 @@ fn overlapping_steps_end_at_the_next_start() {
     }
     let timelines = collector.finish(&TimelineContext::default());
     let steps = timelines[0].steps.iter();
-    let steps: Vec<_> = steps
-        .map(|step| (step.number, step.end_ns - START))
-        .collect();
+    let steps: Vec<_> = steps.map(|step| (step.number, step.end_ns - START)).collect();
     assert_eq!(steps, [(1, 10 * MS), (2, 20 * MS)]);
 }
 
@@ -246,10 +218,9 @@ fn timelines_of(records: &[AnyRecord], about: &TimelineContext) -> Vec<Timeline>
         }
     }
     let timelines = collector.finish(about);
-    let unpacked = timelines.into_iter().map(|timeline| Timeline {
-        process: timeline.unpacked().into_owned(),
-        ..timeline
-    });
+    let unpacked = timelines
+        .into_iter()
+        .map(|timeline| Timeline { process: timeline.unpacked().into_owned(), ..timeline });
     unpacked.collect()
 }
 
@@ -267,10 +238,7 @@ fn linked(timeline: &Timeline) -> bool {
             && op.call.is_none_or(call)
             && timeline.op_name(op) == timeline.names.text(op.name)
             && timeline.device(op).is_some()
-    }) && timeline
-        .calls
-        .iter()
-        .all(|call| thread(call.thread) && call.stream.is_none_or(stream))
+    }) && timeline.calls.iter().all(|call| thread(call.thread) && call.stream.is_none_or(stream))
         && timeline.pauses.iter().all(|pause| thread(pause.thread))
         && timeline.annotations.iter().all(|span| thread(span.thread))
         && timeline.steps.iter().all(|step| thread(step.thread))

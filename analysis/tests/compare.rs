@@ -3,24 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use fastrand::Rng;
-use gctrace_analysis::compare::Comparison;
-use gctrace_analysis::compare::ComparisonNote;
-use gctrace_analysis::compare::FactId;
-use gctrace_analysis::compare::FigureId;
-use gctrace_analysis::compare::Outcome;
-use gctrace_analysis::compare::RateUnit;
-use gctrace_analysis::compare::compare;
+use gctrace_analysis::compare::{
+    Comparison, ComparisonNote, FactId, FigureId, Outcome, RateUnit, compare,
+};
 use gctrace_analysis::report::Report;
-use gctrace_event::GcSettings;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
+use gctrace_event::{GcSettings, Pause, Record, StepMark, StepMarker};
 use proptest::prelude::*;
 use test_kit::reports;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::process;
+use test_kit::reports::{MS, START, process};
 
 const PID: u32 = 1;
 const STEPS: u64 = 400;
@@ -37,14 +27,8 @@ struct Run {
     seed: u64,
 }
 
-const RUN: Run = Run {
-    step_ns: 10e6,
-    young_ns: 0.4e6,
-    noise_ns: 0.3e6,
-    steps: true,
-    threshold: 700,
-    seed: 1,
-};
+const RUN: Run =
+    Run { step_ns: 10e6, young_ns: 0.4e6, noise_ns: 0.3e6, steps: true, threshold: 700, seed: 1 };
 
 impl Run {
     fn report(self) -> Report {
@@ -104,12 +88,7 @@ fn known_differences_are_inside_the_interval() {
     let mut shown = 0;
     for seed in 0..20 {
         let before = Run { seed, ..RUN };
-        let after = Run {
-            step_ns: 9.8e6,
-            young_ns: 0.2e6,
-            seed: seed + 1_000,
-            ..RUN
-        };
+        let after = Run { step_ns: 9.8e6, young_ns: 0.2e6, seed: seed + 1_000, ..RUN };
         // Ten times the pause in one of 40 steps: 1.225 young pauses per step.
         let true_ns = -0.2e6 - 0.2e6 * 1.225;
         let comparison = of_one(before, after);
@@ -125,13 +104,7 @@ fn known_differences_are_inside_the_interval() {
 fn identical_runs_seldom_differ() {
     let mut flagged = [0; 2];
     for seed in 0..20 {
-        let comparison = of_one(
-            Run { seed, ..RUN },
-            Run {
-                seed: seed + 1_000,
-                ..RUN
-            },
-        );
+        let comparison = of_one(Run { seed, ..RUN }, Run { seed: seed + 1_000, ..RUN });
         let figures = [FigureId::StepTime, FigureId::GcShare];
         for (flagged, figure) in flagged.iter_mut().zip(figures) {
             let figure = comparison.figure(figure).unwrap();
@@ -144,15 +117,7 @@ fn identical_runs_seldom_differ() {
 
 #[test]
 fn swapping_the_sides_flips_the_signs() {
-    let (before, after) = (
-        RUN.report(),
-        Run {
-            young_ns: 0.1e6,
-            seed: 2,
-            ..RUN
-        }
-        .report(),
-    );
+    let (before, after) = (RUN.report(), Run { young_ns: 0.1e6, seed: 2, ..RUN }.report());
     let there = compare(std::slice::from_ref(&before), std::slice::from_ref(&after));
     let back = compare(&[after], &[before]);
     assert_eq!(there.verdict.outcome, Outcome::Better);
@@ -175,11 +140,7 @@ fn several_runs_show_the_noise_between_them() {
             seed: seed + index,
             ..RUN
         };
-        (0..)
-            .zip(means)
-            .map(run)
-            .map(Run::report)
-            .collect::<Vec<_>>()
+        (0..).zip(means).map(run).map(Run::report).collect::<Vec<_>>()
     };
     let before = runs([10.0e6, 10.4e6, 9.6e6], 1);
     let after = runs([10.3e6, 9.9e6, 10.5e6], 10);
@@ -197,17 +158,8 @@ fn several_runs_show_the_noise_between_them() {
 
 #[test]
 fn without_steps_rates_are_per_second_and_step_time_is_not_compared() {
-    let quiet = Run {
-        steps: false,
-        ..RUN
-    };
-    let comparison = of_one(
-        quiet,
-        Run {
-            young_ns: 0.1e6,
-            ..quiet
-        },
-    );
+    let quiet = Run { steps: false, ..RUN };
+    let comparison = of_one(quiet, Run { young_ns: 0.1e6, ..quiet });
     assert_eq!(comparison.per, RateUnit::Second);
     assert!(comparison.figure(FigureId::StepTime).is_none());
     assert!(comparison.notes.contains(&ComparisonNote::NoSteps));
@@ -217,13 +169,7 @@ fn without_steps_rates_are_per_second_and_step_time_is_not_compared() {
 
 #[test]
 fn what_changed_is_told_from_what_is_unknown() {
-    let comparison = of_one(
-        RUN,
-        Run {
-            threshold: 7_000,
-            ..RUN
-        },
-    );
+    let comparison = of_one(RUN, Run { threshold: 7_000, ..RUN });
     let changed: Vec<FactId> = comparison.changed.iter().map(|own| own.fact).collect();
     assert_eq!(changed, [FactId::Thresholds]);
     assert_eq!(comparison.changed[0].before, ["700, 10, 10"]);

@@ -1,25 +1,14 @@
 //! Reports of more traces than are described one by one.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod ranks_job;
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::DESCRIBED_TRACES;
-use gctrace_analysis::report::Report;
-use gctrace_event::Record;
-use gctrace_event::TraceHeader;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceCompletion;
-use ranks_job::MS;
-use ranks_job::Plan;
-use ranks_job::Planned;
-use ranks_job::START;
-use ranks_job::run;
+use gctrace_analysis::report::{DESCRIBED_TRACES, Report};
+use gctrace_event::read::{DecodedItem, TraceCompletion};
+use gctrace_event::{Record, TraceHeader};
+use ranks_job::{MS, Plan, Planned, START, run};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -29,32 +18,21 @@ const RANKS: u32 = 160;
 const SLOW: u32 = 131;
 
 fn report() -> Report {
-    let mut plan = Plan {
-        ranks: RANKS,
-        steps: 4,
-        kernels: [4, 2, 2],
-        numbered: true,
-        ..Plan::default()
-    };
+    let mut plan =
+        Plan { ranks: RANKS, steps: 4, kernels: [4, 2, 2], numbered: true, ..Plan::default() };
     plan.pauses = (0..RANKS)
         .map(|rank| Planned {
             rank,
             step: u64::from(rank % 4),
             launch: 2,
-            length_ns: if rank == SLOW {
-                90
-            } else {
-                2 + u64::from(rank % 3)
-            } * MS,
+            length_ns: if rank == SLOW { 90 } else { 2 + u64::from(rank % 3) } * MS,
         })
         .collect();
     let mut analysis = Analysis::default();
     for rank in run(&plan, START) {
         analysis.begin_trace(&format!("rank{}.json", rank.rank));
-        let header = TraceHeader {
-            host: format!("host{}", rank.rank / 8),
-            ..test_kit::reports::header()
-        };
+        let header =
+            TraceHeader { host: format!("host{}", rank.rank / 8), ..test_kit::reports::header() };
         analysis.add(DecodedItem::Header(Box::new(header)));
         let pid = rank.records.iter().find_map(|record| match record {
             Record::Pause(pause) => Some(pause.pid),
@@ -99,18 +77,9 @@ fn what_is_described_refers_to_described_traces_and_sums_stay() {
     condensed.condense();
     assert_eq!(condensed.traces.len(), DESCRIBED_TRACES);
     assert_eq!(condensed.traces_left_out, u64::from(RANKS) - 128);
-    let (before, after) = (
-        serde_json::to_value(&whole).unwrap(),
-        serde_json::to_value(&condensed).unwrap(),
-    );
-    for member in [
-        "totals",
-        "verdict",
-        "advice",
-        "by_generation",
-        "what_if",
-        "missing",
-    ] {
+    let (before, after) =
+        (serde_json::to_value(&whole).unwrap(), serde_json::to_value(&condensed).unwrap());
+    for member in ["totals", "verdict", "advice", "by_generation", "what_if", "missing"] {
         assert_eq!(before[member], after[member], "{member}");
     }
     assert_eq!(whole.worst.len(), condensed.worst.len());
@@ -124,11 +93,7 @@ fn what_is_described_refers_to_described_traces_and_sums_stay() {
         }
     }
     let all: BTreeSet<u64> = found.iter().map(|(trace, _)| *trace).collect();
-    assert_eq!(
-        all.len(),
-        DESCRIBED_TRACES,
-        "each described trace has details"
-    );
+    assert_eq!(all.len(), DESCRIBED_TRACES, "each described trace has details");
     let job = &condensed.gpu.as_ref().unwrap().ranks.as_ref().unwrap().jobs[0];
     let pauses = job.pauses.as_ref().unwrap();
     assert_eq!(pauses.victims.len(), job.ranks.len());

@@ -2,24 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::CycleShape;
-use gctrace_analysis::report::GarbageReport;
-use gctrace_analysis::report::Report;
-use gctrace_event::CycleCount;
-use gctrace_event::Garbage;
-use gctrace_event::KindCount;
-use gctrace_event::ObjectKind;
-use gctrace_event::Pause;
-use gctrace_event::PauseMemory;
-use gctrace_event::Record;
+use gctrace_analysis::live::{Live, SnapshotRequest};
+use gctrace_analysis::report::{Basis, CycleShape, GarbageReport, Report};
+use gctrace_event::{CycleCount, Garbage, KindCount, ObjectKind, Pause, PauseMemory, Record};
 use proptest::prelude::*;
-use test_kit::garbage;
 use test_kit::garbage::ClosuresRun;
-use test_kit::reports;
 use test_kit::reports::START;
+use test_kit::{garbage, reports};
 
 fn of(run: ClosuresRun) -> Report {
     let end = reports::end(garbage::end_ms(run));
@@ -43,20 +32,14 @@ fn the_same_closures_in_every_step() {
     assert_eq!(own.other_objects, 0);
     let cell = &own.kinds[0];
     assert_eq!(cell.type_name, "cell");
-    assert_eq!(
-        cell.function.as_deref(),
-        Some("Trainer.step.<locals>.closure")
-    );
+    assert_eq!(cell.function.as_deref(), Some("Trainer.step.<locals>.closure"));
     assert_eq!((cell.objects, cell.bytes), (1200, Some(48_000)));
     let per_step = cell.per_step.unwrap();
     assert!((per_step.mean - 6.0).abs() < 0.05, "{per_step:?}");
     assert!(per_step.constant);
     assert_eq!(per_step.basis, Basis::Measured);
     let error = own.kinds.last().unwrap();
-    assert_eq!(
-        (error.type_name.as_str(), error.objects),
-        ("ModuleNotFoundError", 200)
-    );
+    assert_eq!((error.type_name.as_str(), error.objects), ("ModuleNotFoundError", 200));
     assert_eq!(error.per_step.unwrap().mean, 0.0, "of the imports only");
     assert!(!error.per_step.unwrap().constant);
 
@@ -64,15 +47,9 @@ fn the_same_closures_in_every_step() {
     assert_eq!(cycles.len(), 1);
     let closure = &cycles[0];
     assert_eq!(closure.shape, CycleShape::Closure);
-    assert_eq!(
-        (closure.count, closure.objects, closure.held_objects),
-        (1200, 3600, 1200)
-    );
+    assert_eq!((closure.count, closure.objects, closure.held_objects), (1200, 3600, 1200));
     let location = closure.location.as_ref().unwrap();
-    assert_eq!(
-        (location.file.as_str(), location.line),
-        ("/srv/train.py", Some(10))
-    );
+    assert_eq!((location.file.as_str(), location.line), ("/srv/train.py", Some(10)));
     assert!(closure.per_step.unwrap().constant);
     assert_eq!(own.cycle_garbage, 5000);
     assert_eq!(own.other_cycle_objects, 200);
@@ -81,11 +58,7 @@ fn the_same_closures_in_every_step() {
 
 #[test]
 fn a_part_of_the_collections_stands_for_all() {
-    let run = ClosuresRun {
-        every: 4,
-        cycles: false,
-        ..ClosuresRun::default()
-    };
+    let run = ClosuresRun { every: 4, cycles: false, ..ClosuresRun::default() };
     let report = of(run);
     let own = garbage(&report);
     let ratio = own.examined_ratio.unwrap();
@@ -104,10 +77,7 @@ fn a_part_of_the_collections_stands_for_all() {
 
 #[test]
 fn more_and_more_is_not_constant() {
-    let report = of(ClosuresRun {
-        constant: false,
-        ..ClosuresRun::default()
-    });
+    let report = of(ClosuresRun { constant: false, ..ClosuresRun::default() });
     assert!(!garbage(&report).kinds[0].per_step.unwrap().constant);
 }
 
@@ -140,11 +110,7 @@ fn what_the_end_frees_is_left_out() {
         tid: garbage::PID,
         at_ns: START + 2_905 * reports::MS,
         objects: 70_000,
-        kinds: vec![KindCount {
-            kind: 3,
-            objects: 70_000,
-            bytes: None,
-        }],
+        kinds: vec![KindCount { kind: 3, objects: 70_000, bytes: None }],
         ..Garbage::default()
     }));
     records.push(Record::Pause(Pause {
@@ -176,10 +142,8 @@ fn garbage_may_follow_its_pause() {
     let mut records = garbage::records(ClosuresRun::default());
     let before = reports::report(records.clone(), Some(reports::end(3000)));
     for index in 1..records.len() {
-        if matches!(
-            (&records[index - 1], &records[index]),
-            (Record::Garbage(_), Record::Pause(_))
-        ) {
+        if matches!((&records[index - 1], &records[index]), (Record::Garbage(_), Record::Pause(_)))
+        {
             records.swap(index - 1, index);
         }
     }
@@ -194,14 +158,8 @@ fn garbage_is_of_the_pause_that_it_was_read_in() {
     let mut records = vec![reports::process(1, 0, "generational"), kind(1)];
     for n in 0..20 {
         let at_ms = 100 + n * 10;
-        let empty = Pause {
-            collected: Some(0),
-            ..reports::pause(1, at_ms, at_ms + 1)
-        };
-        let freeing = Pause {
-            collected: Some(5),
-            ..reports::pause(1, at_ms + 2, at_ms + 9)
-        };
+        let empty = Pause { collected: Some(0), ..reports::pause(1, at_ms, at_ms + 1) };
+        let freeing = Pause { collected: Some(5), ..reports::pause(1, at_ms + 2, at_ms + 9) };
         records.push(Record::Pause(empty));
         records.push(Record::Garbage(Garbage {
             pid: 1,
@@ -259,13 +217,7 @@ fn births_are_those_of_the_type() {
     let seen: Vec<_> = births
         .lines
         .iter()
-        .map(|own| {
-            (
-                own.location.function.as_str(),
-                own.location.line,
-                own.samples,
-            )
-        })
+        .map(|own| (own.location.function.as_str(), own.location.line, own.samples))
         .collect();
     // Each of 80 collections frees 15 closures.
     assert_eq!(births.samples, 80);
@@ -388,10 +340,7 @@ proptest! {
 /// The live view counts what the report counts.
 #[test]
 fn live_figures_are_those_of_the_report() {
-    let run = ClosuresRun {
-        every: 3,
-        ..ClosuresRun::default()
-    };
+    let run = ClosuresRun { every: 3, ..ClosuresRun::default() };
     let report = of(run);
     let own = garbage(&report);
     let mut live = Live::new(reports::header(), 0);
@@ -422,16 +371,10 @@ fn live_figures_are_those_of_the_report() {
     let detail = snapshot.detail.unwrap().garbage.unwrap();
     assert_eq!(detail.objects, own.objects);
     for (one, other) in detail.kinds.iter().zip(&own.kinds) {
-        assert_eq!(
-            (&one.kind.type_name, one.objects),
-            (&other.type_name, other.objects)
-        );
+        assert_eq!((&one.kind.type_name, one.objects), (&other.type_name, other.objects));
     }
     let (one, other) = (&detail.cycles.unwrap()[0], &own.cycles.as_ref().unwrap()[0]);
-    assert_eq!(
-        (one.count, one.edges.len()),
-        (other.count, other.edges.len())
-    );
+    assert_eq!((one.count, one.edges.len()), (other.count, other.edges.len()));
     assert_eq!(one.shape, other.shape);
     // Pauses are without the time that examining took, in both.
     let time_ns: u64 = process.collections.pause_ns.iter().sum();

@@ -2,26 +2,14 @@
 //!
 //! The truth was computed by HTA itself; see `data/kineto/README.md`.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests fail by panicking"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::AdviceId;
-use gctrace_analysis::report::DeviceReport;
-use gctrace_analysis::report::HostTime;
-use gctrace_analysis::report::Level;
-use gctrace_analysis::report::NoComparison;
-use gctrace_analysis::report::NotCovered;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::StepSource;
-use gctrace_analysis::report::StreamIdle;
-use gctrace_analysis::report::Worded;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
+use gctrace_analysis::report::{
+    AdviceId, DeviceReport, HostTime, Level, NoComparison, NotCovered, Report, StepSource,
+    StreamIdle, Worded,
+};
+use gctrace_event::read::{EventReader, TraceInput, TraceReader};
 use serde_json::Value;
 use std::fs::File;
 use std::path::PathBuf;
@@ -42,9 +30,7 @@ const TRACES: [&str; 4] = [
 ];
 
 fn data(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data/kineto")
-        .join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/kineto").join(name)
 }
 
 /// One report per trace, in the order of [`TRACES`].
@@ -76,19 +62,14 @@ fn hta(file: &str, trace: &str) -> Value {
 fn same(what: &str, us: &Value, ns: u64) {
     let (us, ours_us) = (us.as_f64().unwrap(), ns as f64 / 1000.0);
     let off = (us - ours_us).abs();
-    assert!(
-        off <= us.abs() * TOLERANCE,
-        "{what}: HTA {us} µs, ours {ours_us} µs"
-    );
+    assert!(off <= us.abs() * TOLERANCE, "{what}: HTA {us} µs, ours {ours_us} µs");
 }
 
 fn same_idle(trace: &str, hta: &Value, stream: u64, idle: StreamIdle) {
     let theirs = &hta["idle_by_stream_us"][stream.to_string()];
-    for (class, ns) in [
-        ("host_wait", idle.host_wait),
-        ("kernel_wait", idle.kernel_wait),
-        ("other", idle.other),
-    ] {
+    for (class, ns) in
+        [("host_wait", idle.host_wait), ("kernel_wait", idle.kernel_wait), ("other", idle.other)]
+    {
         // HTA names no class without a gap.
         let zero = Value::from(0);
         let us = theirs.get(class).unwrap_or(&zero);
@@ -147,10 +128,7 @@ fn gaps_add_up_to_the_idle_time() {
         let device = device(report);
         let gaps = report.gpu.as_ref().unwrap().gaps.as_ref().unwrap();
         let sum = |host: &HostTime| host.classes().iter().sum::<u64>();
-        assert_eq!(
-            (gaps.time_ns, sum(&gaps.host)),
-            (device.idle_ns, device.idle_ns)
-        );
+        assert_eq!((gaps.time_ns, sum(&gaps.host)), (device.idle_ns, device.idle_ns));
         let [of_device] = gaps.devices.as_slice() else {
             panic!("one device expected: {:?}", gaps.devices);
         };
@@ -175,10 +153,7 @@ fn steps_of_the_profiler() {
         let [steps] = steps.processes.as_slice() else {
             panic!("one process expected: {steps:?}");
         };
-        assert_eq!(
-            (steps.source, steps.count),
-            (StepSource::ProfilerStep, count)
-        );
+        assert_eq!((steps.source, steps.count), (StepSource::ProfilerStep, count));
         assert_eq!((steps.gc_ns, steps.with_gc), (None, 0));
         assert!(steps.gpu_idle_ns.is_some_and(|idle_ns| idle_ns > 0));
         assert_eq!(steps.with_full.difference, None);

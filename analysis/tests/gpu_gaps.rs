@@ -3,19 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::DeviceReport;
-use gctrace_analysis::report::GapReport;
-use gctrace_analysis::report::GpuWorkReport;
-use gctrace_analysis::report::HostTime;
-use gctrace_event::Annotation;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLayer;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceCompletion;
+use gctrace_analysis::report::{DeviceReport, GapReport, GpuWorkReport, HostTime};
+use gctrace_event::read::{DecodedItem, TraceCompletion};
+use gctrace_event::{Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause, Record};
 use proptest::prelude::*;
 use test_kit::reports;
 
@@ -56,22 +46,11 @@ fn call(
 }
 
 fn pause(tid: u32, start_ns: u64, end_ns: u64) -> Pause {
-    Pause {
-        tid,
-        start_ns,
-        end_ns,
-        ..reports::pause(PID, 0, 0)
-    }
+    Pause { tid, start_ns, end_ns, ..reports::pause(PID, 0, 0) }
 }
 
 fn loading(tid: u32, start_ns: u64, end_ns: u64) -> Record {
-    Record::Annotation(Annotation {
-        pid: PID,
-        tid,
-        name: LOADING.to_owned(),
-        start_ns,
-        end_ns,
-    })
+    Record::Annotation(Annotation { pid: PID, tid, name: LOADING.to_owned(), start_ns, end_ns })
 }
 
 fn work(records: Vec<Record>) -> GpuWorkReport {
@@ -106,23 +85,11 @@ fn gap_with(more: Vec<Record>) -> GapReport {
 #[test]
 fn one_gap_is_named() {
     let gap = gap_with(Vec::new());
-    assert_eq!(
-        (gap.start_ns, gap.after_first_ns, gap.duration_ns),
-        (100, 50, 100)
-    );
-    assert_eq!(
-        (gap.before.as_str(), gap.after.as_str()),
-        ("kernel 1", "kernel 2")
-    );
-    assert_eq!(
-        (gap.call.as_deref(), gap.tid),
-        (Some("cudaLaunchKernel"), Some(7))
-    );
-    let expected = HostTime {
-        launch_under_way_ns: 10,
-        launching_late_ns: 90,
-        ..HostTime::default()
-    };
+    assert_eq!((gap.start_ns, gap.after_first_ns, gap.duration_ns), (100, 50, 100));
+    assert_eq!((gap.before.as_str(), gap.after.as_str()), ("kernel 1", "kernel 2"));
+    assert_eq!((gap.call.as_deref(), gap.tid), (Some("cudaLaunchKernel"), Some(7)));
+    let expected =
+        HostTime { launch_under_way_ns: 10, launching_late_ns: 90, ..HostTime::default() };
     assert_eq!(gap.host, expected);
 }
 
@@ -158,11 +125,7 @@ fn only_pauses_are_known_without_a_call() {
         Record::GpuOp(op(0, 7, 200, 220, 2)),
         Record::Pause(pause(7, 150, 250)),
     ]);
-    let expected = HostTime {
-        gc_on_other_thread_ns: 50,
-        unknown_ns: 50,
-        ..HostTime::default()
-    };
+    let expected = HostTime { gc_on_other_thread_ns: 50, unknown_ns: 50, ..HostTime::default() };
     assert_eq!((gap.host, gap.tid, gap.call), (expected, None, None));
 }
 
@@ -174,10 +137,7 @@ fn one_operation_or_one_of_no_length_leaves_no_gap() {
             panic!("one device");
         };
         let span_ns = end_ns - 500;
-        assert_eq!(
-            (device.span_ns, device.busy_ns, device.idle_ns),
-            (span_ns, span_ns, 0)
-        );
+        assert_eq!((device.span_ns, device.busy_ns, device.idle_ns), (span_ns, span_ns, 0));
         assert_eq!(device.busy_ratio.is_some(), span_ns > 0);
         assert_eq!(work.gaps.unwrap().count, 0);
         assert!(work.launching.is_none(), "no call is known");
@@ -202,10 +162,7 @@ fn latency_and_depth() {
     };
     let latency = device.latency;
     assert_eq!((latency.count, device.left_out), (3, 2));
-    assert_eq!(
-        (latency.min_ns, latency.p50_ns, latency.max_ns),
-        (100, 190, 280)
-    );
+    assert_eq!((latency.min_ns, latency.p50_ns, latency.max_ns), (100, 190, 280));
     // Two wait until 200, one until 300; then nothing does.
     let waiting = device.waiting.as_ref().unwrap();
     assert_eq!((waiting.max, waiting.zero_ns), (2, 200));
@@ -248,12 +205,8 @@ struct Random {
     loading: Vec<(u32, u64, u64)>,
 }
 
-const FUNCTIONS: [&str; 4] = [
-    "cudaLaunchKernel",
-    "cudaStreamSynchronize",
-    "cudaMemcpyAsync",
-    "cudaMalloc",
-];
+const FUNCTIONS: [&str; 4] =
+    ["cudaLaunchKernel", "cudaStreamSynchronize", "cudaMemcpyAsync", "cudaMalloc"];
 
 fn random() -> impl Strategy<Value = Random> {
     let op = (0u32..2, 0u64..3, 0u64..300, 0u64..30);
@@ -272,12 +225,7 @@ fn random() -> impl Strategy<Value = Random> {
                 ends[thread as usize] = start + length;
                 (thread, function, start, start + length)
             });
-            Random {
-                ops,
-                calls: calls.collect(),
-                pauses,
-                loading,
-            }
+            Random { ops, calls: calls.collect(), pauses, loading }
         })
 }
 

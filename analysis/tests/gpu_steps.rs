@@ -1,28 +1,11 @@
 //! Training steps: their contents, and whether a full collection made them longer.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests fail by panicking"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_analysis::report::FullBy;
-use gctrace_analysis::report::NoComparison;
-use gctrace_analysis::report::ProcessSteps;
-use gctrace_analysis::report::StepSource;
-use gctrace_analysis::report::StepsReport;
-use gctrace_event::Annotation;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
+use gctrace_analysis::report::{FullBy, NoComparison, ProcessSteps, StepSource, StepsReport};
+use gctrace_event::{Annotation, GpuOp, GpuOpKind, Pause, Record, StepMark, StepMarker};
 use test_kit::reports;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::end;
-use test_kit::reports::process;
+use test_kit::reports::{MS, START, end, process};
 
 const PID: u32 = 1;
 
@@ -47,10 +30,7 @@ fn profiler_step(number: u64, from_ms: u64, to_ms: u64) -> Record {
 }
 
 fn pause(from_ms: u64, to_ms: u64, generation: u8) -> Record {
-    Record::Pause(Pause {
-        generation,
-        ..reports::pause(PID, from_ms, to_ms)
-    })
+    Record::Pause(Pause { generation, ..reports::pause(PID, from_ms, to_ms) })
 }
 
 fn steps(records: Vec<Record>) -> Option<StepsReport> {
@@ -70,10 +50,7 @@ fn only(records: Vec<Record>) -> ProcessSteps {
 #[test]
 fn no_steps_no_section() {
     assert!(steps(vec![pause(1, 2, 2)]).is_none());
-    assert!(
-        steps(vec![backward(PID, 1)]).is_none(),
-        "one pass is no step"
-    );
+    assert!(steps(vec![backward(PID, 1)]).is_none(), "one pass is no step");
 }
 
 /// Steps of 100 ms; every tenth has a full collection of 50 ms, is that much longer, and the one
@@ -117,11 +94,7 @@ fn steps_with_a_full_collection_are_longer() {
     let difference = after.difference.expect("enough steps");
     assert!(about(difference.median_ns, 5), "{difference:?}");
     assert!(difference.is_significant(), "{difference:?}");
-    let longest: Vec<u64> = steps
-        .longest
-        .iter()
-        .map(|step| step.full_collections)
-        .collect();
+    let longest: Vec<u64> = steps.longest.iter().map(|step| step.full_collections).collect();
     assert_eq!(longest, [1, 1, 1, 1, 1, 1, 0, 0, 0, 0]);
 }
 
@@ -147,10 +120,7 @@ fn the_preferred_marker_that_has_steps_delimits_them() {
         records.push(mark(loader(), step * 100 + 1));
         records.push(mark(optimizer(), step * 100 + 90));
         if step % 7 == 0 {
-            records.push(mark(
-                StepMarker::Optimizer("Adam".to_owned()),
-                step * 100 + 95,
-            ));
+            records.push(mark(StepMarker::Optimizer("Adam".to_owned()), step * 100 + 95));
         }
     }
     let found = |records: &[Record]| {
@@ -161,9 +131,7 @@ fn the_preferred_marker_that_has_steps_delimits_them() {
     let without = |records: &mut Vec<Record>, gone: fn(&StepMarker) -> bool| {
         records.retain(|record| !matches!(record, Record::Step(mark) if gone(&mark.marker)));
     };
-    without(&mut records, |marker| {
-        matches!(marker, StepMarker::Optimizer(_))
-    });
+    without(&mut records, |marker| matches!(marker, StepMarker::Optimizer(_)));
     assert_eq!(found(&records), (StepSource::BackwardPass, 83, 20));
     without(&mut records, |marker| *marker == StepMarker::Backward);
     assert_eq!(found(&records), (StepSource::DataLoader, 20, 100));
@@ -176,16 +144,10 @@ fn the_preferred_marker_that_has_steps_delimits_them() {
 #[test]
 fn too_few_steps_say_why() {
     let steps = only(training(8));
-    assert_eq!(
-        (steps.with_full.count, steps.with_full.difference),
-        (1, None)
-    );
+    assert_eq!((steps.with_full.count, steps.with_full.difference), (1, None));
     assert_eq!(steps.with_full.missing, Some(NoComparison::FewSteps.into()));
     assert_eq!(steps.after_full.count, 1);
-    assert_eq!(
-        steps.after_full.missing,
-        Some(NoComparison::FewAfterFull.into())
-    );
+    assert_eq!(steps.after_full.missing, Some(NoComparison::FewAfterFull.into()));
 }
 
 #[test]
@@ -204,21 +166,14 @@ fn unknown_generations_count_by_length() {
     ]);
     assert_eq!((steps.full_by, steps.full_collections), (FullBy::Length, 2));
     // The pause from 90 to 120 is in both steps, and started in the first.
-    let gc: Vec<(u64, u64)> = steps
-        .longest
-        .iter()
-        .map(|step| (step.number, step.gc_ns))
-        .collect();
+    let gc: Vec<(u64, u64)> = steps.longest.iter().map(|step| (step.number, step.gc_ns)).collect();
     assert_eq!(gc, [(3, 11 * MS), (4, 20 * MS + 999_999)]);
 }
 
 #[test]
 fn free_threaded_collections_are_all_full() {
-    let records = vec![
-        process(PID, 0, "free-threaded"),
-        profiler_step(1, 0, 100),
-        pause(10, 11, 0),
-    ];
+    let records =
+        vec![process(PID, 0, "free-threaded"), profiler_step(1, 0, 100), pause(10, 11, 0)];
     let report = reports::report(records, Some(end(1000)));
     assert_eq!(report.steps.unwrap().processes[0].full_collections, 1);
 }

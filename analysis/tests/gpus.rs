@@ -1,21 +1,10 @@
 //! How the GPUs did, from samples.
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::GpuFigure;
-use gctrace_analysis::report::GpuReport;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuProcess;
-use gctrace_event::GpuSample;
-use gctrace_event::Process;
-use gctrace_event::Record;
+use gctrace_analysis::report::{GpuFigure, GpuReport};
+use gctrace_event::{GpuDevice, GpuProcess, GpuSample, Process, Record};
 use test_kit::reports;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::add;
-use test_kit::reports::end;
-use test_kit::reports::exit;
-use test_kit::reports::pause;
-use test_kit::reports::process;
+use test_kit::reports::{MS, START, add, end, exit, pause, process};
 
 const GIB: u64 = 1 << 30;
 
@@ -54,20 +43,10 @@ fn figures_over_all_samples_that_have_them() {
     }
     let gpus = gpus(records);
     assert_eq!(gpus.len(), 2);
-    let figure = |samples, mean, min, max| {
-        Some(GpuFigure {
-            samples,
-            mean,
-            min,
-            max,
-        })
-    };
+    let figure = |samples, mean, min, max| Some(GpuFigure { samples, mean, min, max });
     assert_eq!(gpus[0].utilization_ratio, figure(3, 0.5, 0.0, 1.0));
     assert_eq!(gpus[0].power_w, figure(2, 395.25, 90.0, 700.5));
-    assert_eq!(
-        gpus[0].memory_used_bytes.map(|used| used.max),
-        Some(100.0 * GIB as f64)
-    );
+    assert_eq!(gpus[0].memory_used_bytes.map(|used| used.max), Some(100.0 * GIB as f64));
     assert_eq!((gpus[0].samples, gpus[0].covered_ns), (3, 400 * MS));
     assert_eq!(gpus[0].sm_clock_mhz, None, "it was not reported");
     assert_eq!((gpus[1].samples, gpus[1].utilization_ratio), (0, None));
@@ -84,12 +63,7 @@ fn idleness_and_settings_are_no_throttling() {
     let idle = with(&[&["gpu_idle"], &["applications_clocks_setting"], &[]]);
     assert_eq!(idle.throttled_ratio, Some(0.0));
     assert_eq!(idle.throttle_reasons.len(), 2);
-    let hot = with(&[
-        &["sw_power_cap"],
-        &["sw_power_cap", "hw_slowdown"],
-        &["gpu_idle"],
-        &[],
-    ]);
+    let hot = with(&[&["sw_power_cap"], &["sw_power_cap", "hw_slowdown"], &["gpu_idle"], &[]]);
     assert_eq!(hot.throttled_ratio, Some(0.5));
     let shares: Vec<_> = hot.throttle_reasons.iter().collect();
     assert_eq!((&*shares[0].reason, shares[0].ratio), ("sw_power_cap", 0.5));
@@ -105,13 +79,8 @@ fn memory_by_process_is_a_peak_and_marks_recorded_processes() {
             ..sample(0, at_ms, 1, &[])
         })
     };
-    let Record::Process(own) = process(7, 0, "generational") else {
-        unreachable!()
-    };
-    let ranked = Record::Process(Process {
-        rank: Some(3),
-        ..own
-    });
+    let Record::Process(own) = process(7, 0, "generational") else { unreachable!() };
+    let ranked = Record::Process(Process { rank: Some(3), ..own });
     let gpu = gpus(vec![
         ranked,
         on_gpu(0, GIB, None),
@@ -123,19 +92,9 @@ fn memory_by_process_is_a_peak_and_marks_recorded_processes() {
     let reported: Vec<_> = gpu
         .processes
         .iter()
-        .map(|process| {
-            (
-                process.pid,
-                process.rank,
-                process.recorded,
-                process.memory_peak_bytes,
-            )
-        })
+        .map(|process| (process.pid, process.rank, process.recorded, process.memory_peak_bytes))
         .collect();
-    let expected = [
-        (7, Some(3), true, Some(5 * GIB)),
-        (99, None, false, Some(GIB)),
-    ];
+    let expected = [(7, Some(3), true, Some(5 * GIB)), (99, None, false, Some(GIB))];
     assert_eq!(reported, expected);
 }
 
@@ -160,9 +119,8 @@ fn each_trace_has_its_own_gpus() {
 /// Figures of a damaged trace with absurd numbers stay bounded.
 #[test]
 fn absurd_values_are_bounded() {
-    let mut records: Vec<Record> = (0..5_000)
-        .map(|n| Record::GpuSample(sample(u32::MAX - n, 0, u32::MAX, &[])))
-        .collect();
+    let mut records: Vec<Record> =
+        (0..5_000).map(|n| Record::GpuSample(sample(u32::MAX - n, 0, u32::MAX, &[]))).collect();
     records.push(Record::GpuSample(GpuSample {
         at_ns: u64::MAX,
         memory_used_bytes: Some(u64::MAX),

@@ -3,17 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_analysis::heap::Dominators;
-use gctrace_analysis::heap::Heap;
-use gctrace_analysis::heap::HeapEdge;
-use gctrace_analysis::heap::HeapEdgeName;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_analysis::heap::HeapNode;
-use gctrace_analysis::heap::HeapPlace;
-use gctrace_analysis::heap::HeapRoot;
-use gctrace_analysis::heap::diff;
-use gctrace_analysis::heap::report::HeapAnswer;
-use gctrace_analysis::heap::report::HeapReport;
+use gctrace_analysis::heap::report::{HeapAnswer, HeapReport};
+use gctrace_analysis::heap::{
+    Dominators, Heap, HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapPlace, HeapRoot, diff,
+};
 use gctrace_event::ObjectKind;
 use serde_json::Value;
 
@@ -67,9 +60,7 @@ fn heap(items: u32) -> Heap {
     };
     for item in 0..items {
         graph.nodes.push(node(3 + item, 3, Some(1)));
-        graph
-            .edges
-            .push(edge(1, 3 + item, HeapEdgeName::Item(item)));
+        graph.edges.push(edge(1, 3 + item, HeapEdgeName::Item(item)));
     }
     graph.edges.push(edge(2, 2, HeapEdgeName::Item(0)));
     Heap::new(graph).unwrap()
@@ -82,18 +73,9 @@ fn answers_keep_to_the_schema() {
     let last = &heaps[2];
     let answers = [
         ("show", HeapAnswer::Show(last.show(2))),
-        (
-            "why",
-            HeapAnswer::Why(last.why("Batch", &last.of_type("Batch"), 2)),
-        ),
-        (
-            "why",
-            HeapAnswer::Why(last.why("list", &last.of_type("list"), 1)),
-        ),
-        (
-            "dominators",
-            HeapAnswer::Dominators(last.retained(&Dominators::new(last), 2)),
-        ),
+        ("why", HeapAnswer::Why(last.why("Batch", &last.of_type("Batch"), 2))),
+        ("why", HeapAnswer::Why(last.why("list", &last.of_type("list"), 1))),
+        ("dominators", HeapAnswer::Dominators(last.retained(&Dominators::new(last), 2))),
         ("diff", HeapAnswer::Diff(diff(&heaps, 2).unwrap())),
     ];
     for (question, answer) in answers {

@@ -4,14 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::AdviceId;
-use gctrace_analysis::report::GpuWorkReport;
-use gctrace_analysis::report::Level;
-use gctrace_analysis::report::Report;
+use gctrace_analysis::report::{AdviceId, GpuWorkReport, Level, Report};
 use gctrace_event::Record;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{DecodedItem, TraceCompletion, TraceReader};
 use std::path::PathBuf;
 use test_kit::reports;
 
@@ -59,11 +54,7 @@ fn that_no_collection_is_in_them_does_not_say_that_none_ran() {
 
 #[test]
 fn ranks_and_wall_clock() {
-    let report = report(&[
-        "sampled_rank0.json.gz",
-        "sampled_rank1.json.gz",
-        "nccl_rank0.json.gz",
-    ]);
+    let report = report(&["sampled_rank0.json.gz", "sampled_rank1.json.gz", "nccl_rank0.json.gz"]);
     let ranks: Vec<_> = report.traces.iter().map(|trace| trace.rank).collect();
     assert_eq!(ranks, [Some(0), Some(1), Some(0)]);
     let second = |at: usize| report.traces[at].started_unix_ns.unwrap() / 1_000_000_000;

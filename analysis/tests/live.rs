@@ -2,38 +2,17 @@
 
 mod live_feed;
 
-use gctrace_analysis::live::SETTLE_NS;
-use gctrace_analysis::live::SnapshotRequest;
+use gctrace_analysis::live::{SETTLE_NS, SnapshotRequest};
 use gctrace_analysis::report::StepSource;
-use gctrace_event::Annotation;
-use gctrace_event::Frame;
-use gctrace_event::GcSettings;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuProcess;
-use gctrace_event::GpuSample;
-use gctrace_event::Note;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use live_feed::SECOND;
-use live_feed::at;
-use live_feed::backward;
-use live_feed::fed;
-use live_feed::live;
-use live_feed::only;
-use live_feed::op;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::exit;
-use test_kit::reports::header;
-use test_kit::reports::pause;
-use test_kit::reports::process;
+use gctrace_event::{
+    Annotation, Frame, GcSettings, GpuDevice, GpuProcess, GpuSample, Note, Pause, Record,
+};
+use live_feed::{SECOND, at, backward, fed, live, only, op};
+use test_kit::reports::{MS, START, exit, header, pause, process};
 
 #[test]
 fn a_pause_of_three_seconds_is_in_all_of_them() {
-    let live = fed([
-        process(1, 0, "generational"),
-        Record::Pause(pause(1, 1500, 4500)),
-    ]);
+    let live = fed([process(1, 0, "generational"), Record::Pause(pause(1, 1500, 4500))]);
     let snapshot = at(&live, 5000, 1000);
     let figures = only(&snapshot);
     assert_eq!(figures.history_ns, [0, 500 * MS, SECOND, SECOND, 500 * MS]);
@@ -63,10 +42,7 @@ fn an_id_that_comes_again_is_another_process() {
     assert_eq!(first.collections.pause_ns[0], 70 * MS);
     assert_eq!(first.ended.as_ref().unwrap().code, Some(0));
     assert_eq!(second.collections.pause_ns[0], 10 * MS);
-    assert_eq!(
-        (first.interpreter.as_str(), second.interpreter.as_str()),
-        ("", "t")
-    );
+    assert_eq!((first.interpreter.as_str(), second.interpreter.as_str()), ("", "t"));
     // Ten seconds later it is shown no more, and still counts.
     let snapshot = at(&live, 12_000, 1000);
     assert_eq!(only(&snapshot).since_ns, START + 2000 * MS);
@@ -85,9 +61,7 @@ fn an_id_that_comes_again_is_another_process() {
 
 #[test]
 fn a_shell_is_not_shown_until_it_runs_python() {
-    let Record::Process(python) = process(5, 100, "generational") else {
-        unreachable!()
-    };
+    let Record::Process(python) = process(5, 100, "generational") else { unreachable!() };
     let shell = gctrace_event::Process {
         interpreter: None,
         command: vec!["sh".to_owned(), "-c".to_owned(), "python".to_owned()],
@@ -125,12 +99,7 @@ fn lines_are_the_programs_own_and_the_librarys_below() {
         })
     };
     let library = "/usr/lib/python3/dist-packages/torch/nn/module.py";
-    let stack = |id, from, to| {
-        Record::Pause(Pause {
-            stack: id,
-            ..pause(1, from, to)
-        })
-    };
+    let stack = |id, from, to| Record::Pause(Pause { stack: id, ..pause(1, from, to) });
     let live = fed([
         process(1, 0, "generational"),
         frame(1, None, "train.py", 10),
@@ -154,19 +123,11 @@ fn lines_are_the_programs_own_and_the_librarys_below() {
     let lines: Vec<_> = lines
         .map(|line| {
             let below = line.below.as_ref().and_then(|below| below.line);
-            (
-                line.line.line,
-                below,
-                line.pauses.count,
-                line.pauses.time_ns / MS,
-            )
+            (line.line.line, below, line.pauses.count, line.pauses.time_ns / MS)
         })
         .collect();
     assert_eq!(lines, [(Some(10), Some(30), 3, 35), (Some(40), None, 1, 1)]);
-    assert_eq!(
-        (detail.other_lines.count, detail.other_lines.time_ns),
-        (2, 8 * MS)
-    );
+    assert_eq!((detail.other_lines.count, detail.other_lines.time_ns), (2, 8 * MS));
     let long = &snapshot.long_pauses[0];
     assert_eq!(long.line.as_ref().unwrap().line, Some(10));
     assert_eq!(long.below.as_ref().unwrap().function, "f30");
@@ -180,10 +141,7 @@ fn a_gpu_by_cuda_and_by_nvml_is_one_where_there_is_one() {
             at_ns: START + at_ms * MS,
             utilization_percent: Some(percent),
             memory_used_bytes: Some(5000),
-            processes: Some(vec![GpuProcess {
-                pid,
-                memory_bytes: Some(1000),
-            }]),
+            processes: Some(vec![GpuProcess { pid, memory_bytes: Some(1000) }]),
             ..GpuSample::default()
         })
     };
@@ -210,39 +168,16 @@ fn a_gpu_by_cuda_and_by_nvml_is_one_where_there_is_one() {
     let [gpu] = only(&snapshot).gpus.as_slice() else {
         unreachable!("{snapshot:?}");
     };
-    assert_eq!(
-        (gpu.device, gpu.by_nvml, gpu.nvml_index),
-        (0, false, Some(3))
-    );
+    assert_eq!((gpu.device, gpu.by_nvml, gpu.nvml_index), (0, false, Some(3)));
     assert_eq!(gpu.memory_bytes, Some(1000));
     assert_eq!(gpu.busy.unwrap().total_idle_ns, 500 * MS);
     assert_eq!(snapshot.gpus[0].name.as_deref(), Some("NVIDIA H100"));
     assert_eq!(snapshot.gpus[0].utilization_percent, Some(60));
     let timeline = snapshot.detail.unwrap().timeline;
-    let busy: Vec<_> = timeline
-        .iter()
-        .map(|cell| cell.gpu_busy_ns.map(|ns| ns / MS))
-        .collect();
+    let busy: Vec<_> = timeline.iter().map(|cell| cell.gpu_busy_ns.map(|ns| ns / MS)).collect();
     let (none, idle) = (None, Some(0));
-    assert_eq!(
-        busy,
-        [
-            none,
-            Some(100),
-            idle,
-            idle,
-            idle,
-            idle,
-            idle,
-            none,
-            none,
-            none
-        ]
-    );
-    let used: Vec<_> = timeline
-        .iter()
-        .map(|cell| cell.gpu_utilization_percent)
-        .collect();
+    assert_eq!(busy, [none, Some(100), idle, idle, idle, idle, idle, none, none, none]);
+    let used: Vec<_> = timeline.iter().map(|cell| cell.gpu_utilization_percent).collect();
     assert_eq!(used[0], None);
     assert_eq!(used[1..5], [Some(40); 4]);
     assert_eq!(used[5..], [Some(60); 5]);
@@ -254,10 +189,7 @@ fn a_gpu_by_cuda_and_by_nvml_is_one_where_there_is_one() {
         .iter()
         .map(|gpu| (gpu.device, gpu.by_nvml, gpu.busy.is_some()))
         .collect();
-    assert_eq!(
-        reported,
-        [(0, false, true), (0, true, false), (3, true, false)]
-    );
+    assert_eq!(reported, [(0, false, true), (0, true, false), (3, true, false)]);
     // It left the GPU.
     live.record(&sample(0, 950, 10, 2));
     live.record(&sample(3, 950, 10, 2));
@@ -295,11 +227,7 @@ fn settings_notes_and_the_profilers_steps() {
         backward(1, 100, 120),
         backward(1, 500, 520),
         annotation("ProfilerStep#2", 200, 330),
-        Record::Note(Note {
-            pid: Some(1),
-            at_ns: START,
-            message: "Something.".to_owned(),
-        }),
+        Record::Note(Note { pid: Some(1), at_ns: START, message: "Something.".to_owned() }),
     ]);
     live.resident(1, 4096);
     live.resident(2, 4096);
@@ -314,11 +242,7 @@ fn settings_notes_and_the_profilers_steps() {
     assert_eq!(snapshot.notes[0].message, "Something.");
     let detail = snapshot.detail.unwrap();
     assert_eq!(detail.step_basis, Some(StepSource::ProfilerStep));
-    let steps: Vec<u64> = detail
-        .steps
-        .iter()
-        .map(|step| step.duration_ns / MS)
-        .collect();
+    let steps: Vec<u64> = detail.steps.iter().map(|step| step.duration_ns / MS).collect();
     assert_eq!(steps, [100, 130]);
     assert_eq!(detail.steps[0].pauses.time_ns, 10 * MS);
 }
@@ -331,11 +255,7 @@ fn intervals_are_whole_buckets_of_what_was_recorded() {
     assert_eq!(at(&live, 10_000, u64::MAX / MS).interval_ns, 10 * SECOND);
     assert_eq!(at(&live, 100_000, u64::MAX / MS).interval_ns, 60 * SECOND);
     assert_eq!(at(&live, 300, 1000).interval_ns, 300 * MS);
-    let too_early = SnapshotRequest {
-        now_ns: 0,
-        interval_ns: 0,
-        detail: Some(3),
-    };
+    let too_early = SnapshotRequest { now_ns: 0, interval_ns: 0, detail: Some(3) };
     assert_eq!(live.snapshot(&too_early).processes, []);
 }
 
@@ -351,11 +271,7 @@ fn processes_are_forgotten_when_there_are_too_many() {
     // This one was forgotten; it goes on.
     live.record(&Record::Pause(pause(1, 10_000, 10_002)));
     let snapshot = at(&live, 10_100, 200);
-    assert!(
-        snapshot.processes.len() <= 4096,
-        "{}",
-        snapshot.processes.len()
-    );
+    assert!(snapshot.processes.len() <= 4096, "{}", snapshot.processes.len());
     assert!(snapshot.processes.iter().any(|process| process.pid == ALL));
     assert!(snapshot.processes.iter().any(|process| process.pid == 1));
     assert_eq!(snapshot.totals.collections.pauses[0], u64::from(ALL) + 1);
@@ -376,10 +292,7 @@ fn many_that_end_at_once_are_not_lost() {
     }
     let snapshot = at(&live, 5100, 1000);
     assert_eq!(snapshot.totals.collections.pauses[0], 10_000);
-    assert_eq!(
-        (snapshot.totals.processes, snapshot.totals.ended),
-        (5000, 5000)
-    );
+    assert_eq!((snapshot.totals.processes, snapshot.totals.ended), (5000, 5000));
     assert_eq!(snapshot.processes.len(), 512);
     assert_eq!(snapshot.totals.interval_pause_ns, 2 * 900 * MS);
 }

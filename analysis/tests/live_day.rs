@@ -2,34 +2,14 @@
 
 mod live_allocated;
 
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::RecorderCost;
-use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::Allocations;
-use gctrace_event::Annotation;
-use gctrace_event::CudaLaunches;
-use gctrace_event::DeviceMemory;
-use gctrace_event::Frame;
-use gctrace_event::FrameId;
-use gctrace_event::GcReason;
-use gctrace_event::GcSettings;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuProcess;
-use gctrace_event::GpuSample;
-use gctrace_event::Note;
-use gctrace_event::Pause;
-use gctrace_event::Pressure;
-use gctrace_event::Process;
-use gctrace_event::ProcessExit;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
+use gctrace_analysis::live::{Live, RecorderCost, Snapshot, SnapshotRequest};
+use gctrace_event::{
+    Allocations, Annotation, CudaLaunches, DeviceMemory, Frame, FrameId, GcReason, GcSettings,
+    GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, Note, Pause, Pressure, Process,
+    ProcessExit, Record, StepMark, StepMarker,
+};
 use test_kit::reports;
-use test_kit::reports::START;
-use test_kit::reports::header;
+use test_kit::reports::{START, header};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
@@ -74,11 +54,7 @@ impl Day {
         let Record::Process(python) = reports::process(pid, 0, "generational") else {
             unreachable!()
         };
-        let before = Process {
-            since_ns,
-            interpreter: None,
-            ..python.clone()
-        };
+        let before = Process { since_ns, interpreter: None, ..python.clone() };
         self.live.record(&Record::Process(before));
         let python = Process { since_ns, ..python };
         self.live.record(&Record::Process(python));
@@ -153,10 +129,7 @@ impl Day {
             device: 0,
             at_ns: at(second),
             utilization_percent: Some((second % 100) as u32),
-            processes: Some(vec![GpuProcess {
-                pid: RANK,
-                memory_bytes: Some(second),
-            }]),
+            processes: Some(vec![GpuProcess { pid: RANK, memory_bytes: Some(second) }]),
             ..GpuSample::default()
         }));
         self.live.record(&Record::DeviceMemory(DeviceMemory {
@@ -207,10 +180,7 @@ impl Day {
             name: format!("Thread-{second}"),
         });
         self.live.resident(RANK, second);
-        let recorder = RecorderCost {
-            cpu_ns: Some(second * MS),
-            ..RecorderCost::default()
-        };
+        let recorder = RecorderCost { cpu_ns: Some(second * MS), ..RecorderCost::default() };
         self.live.recorder(at(second), recorder);
         if second.is_multiple_of(20) {
             self.live.record(&Record::Note(Note {
@@ -276,13 +246,9 @@ fn at(second: u64) -> u64 {
 fn a_day_takes_no_more_memory_than_an_hour() {
     let before = live_allocated::allocated();
     let mut day = Day::begin();
-    (0..HOUR)
-        .step_by(EVERY as usize)
-        .for_each(|second| day.second(second));
+    (0..HOUR).step_by(EVERY as usize).for_each(|second| day.second(second));
     let after_an_hour = live_allocated::allocated() - before;
-    (HOUR..24 * HOUR)
-        .step_by(EVERY as usize)
-        .for_each(|second| day.second(second));
+    (HOUR..24 * HOUR).step_by(EVERY as usize).for_each(|second| day.second(second));
     let after_a_day = live_allocated::allocated() - before;
     println!("bytes after an hour {after_an_hour}, after a day {after_a_day}");
     assert!(
@@ -293,10 +259,7 @@ fn a_day_takes_no_more_memory_than_an_hour() {
     let snapshot = day.snapshot(last);
     let totals = &snapshot.totals;
     assert_eq!(totals.collections.pauses.iter().sum::<u64>(), day.pauses);
-    assert_eq!(
-        totals.collections.pause_ns.iter().sum::<u64>(),
-        day.pause_ns
-    );
+    assert_eq!(totals.collections.pause_ns.iter().sum::<u64>(), day.pause_ns);
     assert_eq!(totals.processes, day.processes);
     assert_eq!(totals.ended, day.processes - 1 - u64::from(WORKERS));
     let detail = snapshot.detail.unwrap();

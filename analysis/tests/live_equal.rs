@@ -7,36 +7,16 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::ProcessDetail;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_analysis::report::PauseTotal;
-use gctrace_analysis::report::ProcessReport;
-use gctrace_analysis::report::ProcessSteps;
-use gctrace_analysis::report::Report;
-use gctrace_event::GcReason;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
-use gctrace_event::TraceHeader;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceReader;
+use gctrace_analysis::live::{Live, ProcessDetail, ProcessFigures, Snapshot, SnapshotRequest};
+use gctrace_analysis::report::{PauseTotal, ProcessReport, ProcessSteps, Report};
+use gctrace_event::read::{DecodedItem, TraceCompletion, TraceReader};
+use gctrace_event::{GcReason, GpuOp, GpuOpKind, Pause, Record, StepMark, StepMarker, TraceHeader};
 use std::collections::HashMap;
 use std::path::Path;
 use test_kit::reports;
 
-const REASONS: [GcReason; 4] = [
-    GcReason::Automatic,
-    GcReason::Manual,
-    GcReason::Shutdown,
-    GcReason::Unknown,
-];
+const REASONS: [GcReason; 4] =
+    [GcReason::Automatic, GcReason::Manual, GcReason::Shutdown, GcReason::Unknown];
 
 /// A recording: its first records, and the following ones.
 #[derive(Default)]
@@ -112,11 +92,7 @@ impl LiveRun {
 }
 
 fn state(live: &Live, detail: Option<u32>, now_ns: u64) -> Snapshot {
-    live.snapshot(&SnapshotRequest {
-        now_ns,
-        interval_ns: 1_000_000_000,
-        detail,
-    })
+    live.snapshot(&SnapshotRequest { now_ns, interval_ns: 1_000_000_000, detail })
 }
 
 fn end_of(record: &Record) -> Option<u64> {
@@ -180,10 +156,7 @@ fn same_process(process: &ProcessReport, figures: &ProcessFigures) {
     }
     assert_eq!(collections.collected, process.pauses.collected);
     assert_eq!(Some(collections.longest_ns), process.pauses.max_ns);
-    assert_eq!(
-        figures.worst.map(|worst| worst.duration_ns),
-        process.pauses.max_ns
-    );
+    assert_eq!(figures.worst.map(|worst| worst.duration_ns), process.pauses.max_ns);
     assert_eq!(figures.paused_ns, process.paused_ns);
     assert_eq!(figures.rank, process.rank);
     assert_eq!(figures.namespace_pid, process.namespace_pid);
@@ -192,10 +165,7 @@ fn same_process(process: &ProcessReport, figures: &ProcessFigures) {
         assert_eq!(figures.enabled, settings.enabled);
     }
     assert_eq!(figures.command, process.command.join(" "));
-    assert_eq!(
-        figures.ended.as_ref().and_then(|ended| ended.code),
-        process.exit_code
-    );
+    assert_eq!(figures.ended.as_ref().and_then(|ended| ended.code), process.exit_code);
 }
 
 fn same_lines(process: &ProcessReport, detail: &ProcessDetail) -> usize {
@@ -250,15 +220,8 @@ fn same_devices(report: &Report, figures: &ProcessFigures) -> usize {
         return 0;
     };
     let mut compared = 0;
-    for device in gpu
-        .devices
-        .iter()
-        .filter(|device| device.id.pid == figures.pid)
-    {
-        let own = figures
-            .gpus
-            .iter()
-            .find(|own| own.device == device.id.device);
+    for device in gpu.devices.iter().filter(|device| device.id.pid == figures.pid) {
+        let own = figures.gpus.iter().find(|own| own.device == device.id.device);
         let busy = own.unwrap().busy.unwrap();
         assert_eq!(busy.total_busy_ns, device.busy_ns);
         assert_eq!(busy.total_idle_ns, device.idle_ns);
@@ -341,10 +304,7 @@ fn simulated() -> Recording {
                     stack: Some(random.u32(1..60)),
                     ..reports::pause(pid, 0, 0)
                 };
-                reported.push((
-                    pause.end_ns + random.u64(0..100_000_000),
-                    Record::Pause(pause),
-                ));
+                reported.push((pause.end_ns + random.u64(0..100_000_000), Record::Pause(pause)));
                 now += random.u64(0..2 * length);
             }
             for n in 0..20 {
@@ -373,10 +333,8 @@ fn simulated() -> Recording {
                 reported.push((pass.end_ns, Record::Step(pass)));
             }
         }
-        reported.push((
-            now + 4_000_000_000,
-            reports::exit(pid, (now - reports::START) / 1_000_000),
-        ));
+        reported
+            .push((now + 4_000_000_000, reports::exit(pid, (now - reports::START) / 1_000_000)));
     }
     for id in 1..60u32 {
         let library = id % 3 == 0;

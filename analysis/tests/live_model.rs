@@ -2,25 +2,12 @@
 
 mod live_feed;
 
-use gctrace_analysis::live::PAUSE_CLASSES_NS;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use live_feed::LONG;
-use live_feed::SECOND;
-use live_feed::at;
-use live_feed::backward;
-use live_feed::fed;
-use live_feed::only;
-use live_feed::op;
+use gctrace_analysis::live::{PAUSE_CLASSES_NS, ProcessFigures, SnapshotRequest};
+use gctrace_event::{GcReason, Pause, Record};
+use live_feed::{LONG, SECOND, at, backward, fed, only, op};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::pause;
-use test_kit::reports::process;
+use test_kit::reports::{MS, START, pause, process};
 
 /// A pause of the model: start and length in ms, process, generation, reason.
 type Drawn = (u64, u64, u32, u8, u8);
@@ -31,12 +18,7 @@ fn drawn(pause_ms: std::ops::Range<u64>) -> impl Strategy<Value = Vec<Drawn>> {
 }
 
 fn record((start, length, pid, generation, reason): Drawn) -> Pause {
-    let reasons = [
-        GcReason::Automatic,
-        GcReason::Manual,
-        GcReason::Shutdown,
-        GcReason::Unknown,
-    ];
+    let reasons = [GcReason::Automatic, GcReason::Manual, GcReason::Shutdown, GcReason::Unknown];
     Pause {
         generation: match generation {
             3 => Pause::UNKNOWN_GENERATION,
@@ -49,19 +31,15 @@ fn record((start, length, pid, generation, reason): Drawn) -> Pause {
 
 /// Time of pauses within an interval, summed, in ms.
 fn clipped(pauses: &[Drawn], from: u64, until: u64) -> u64 {
-    let within = |(start, length, ..): &Drawn| {
-        (start + length)
-            .min(until)
-            .saturating_sub(*start.max(&from))
-    };
+    let within =
+        |(start, length, ..): &Drawn| (start + length).min(until).saturating_sub(*start.max(&from));
     pauses.iter().map(within).sum()
 }
 
 /// Milliseconds in which any pause ran.
 fn timestamps(pauses: &[Drawn]) -> BTreeSet<u64> {
     let all = pauses.iter();
-    all.flat_map(|(start, length, ..)| *start..start + length)
-        .collect()
+    all.flat_map(|(start, length, ..)| *start..start + length).collect()
 }
 
 fn same_process(figures: &ProcessFigures, pauses: &[Drawn], from: u64, until: u64) {
@@ -96,10 +74,7 @@ fn same_process(figures: &ProcessFigures, pauses: &[Drawn], from: u64, until: u6
     }
     let longest = pauses.iter().map(|pause| pause.1 * MS).max();
     assert_eq!(figures.worst.map(|worst| worst.duration_ns), longest);
-    let last = pauses
-        .iter()
-        .map(|pause| START + (pause.0 + pause.1) * MS)
-        .max();
+    let last = pauses.iter().map(|pause| START + (pause.0 + pause.1) * MS).max();
     assert_eq!(figures.last.map(|last| last.end_ns), last);
 }
 

@@ -3,34 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::RecorderCost;
-use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::Allocations;
-use gctrace_event::DeviceMemory;
-use gctrace_event::Frame;
-use gctrace_event::GcSettings;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuProcess;
-use gctrace_event::GpuSample;
-use gctrace_event::Interpreter;
-use gctrace_event::Note;
-use gctrace_event::Pause;
-use gctrace_event::Pressure;
-use gctrace_event::Process;
-use gctrace_event::ProcessExit;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
+use gctrace_analysis::live::{Live, RecorderCost, Snapshot, SnapshotRequest};
+use gctrace_event::{
+    Allocations, DeviceMemory, Frame, GcSettings, GpuDevice, GpuOp, GpuOpKind, GpuProcess,
+    GpuSample, Interpreter, Note, Pause, Pressure, Process, ProcessExit, ProcessOrigin, Record,
+    StepMark, StepMarker,
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use test_kit::reports;
-use test_kit::reports::MS;
-use test_kit::reports::START;
+use test_kit::reports::{MS, START};
 
 /// Set to write the schema instead of comparing it.
 const UPDATE: &str = "GCTRACE_UPDATE_SCHEMA";
@@ -59,11 +41,7 @@ fn published_schema_is_up_to_date() {
 /// Every named member of every object.
 fn members<'a>(value: &'a Value, found: &mut Vec<(&'a str, &'a Value)>) {
     if let Some(properties) = value["properties"].as_object() {
-        found.extend(
-            properties
-                .iter()
-                .map(|(name, member)| (name.as_str(), member)),
-        );
+        found.extend(properties.iter().map(|(name, member)| (name.as_str(), member)));
     }
     match value {
         Value::Object(object) => object.values().for_each(|value| members(value, found)),
@@ -132,10 +110,7 @@ fn records() -> Vec<Record> {
         torch: None,
         memory_limit_bytes: Some(1 << 40),
         rank: Some(0),
-        interpreter: Some(Interpreter {
-            version: "3.12.1".to_owned(),
-            ..Interpreter::default()
-        }),
+        interpreter: Some(Interpreter { version: "3.12.1".to_owned(), ..Interpreter::default() }),
     });
     let pause = Record::Pause(Pause {
         generation: 2,
@@ -143,12 +118,8 @@ fn records() -> Vec<Record> {
         oldest_objects: Some(7),
         ..reports::pause(1, 100, 300)
     });
-    let mut records = vec![
-        process,
-        frame(1, "train.py"),
-        frame(2, "/usr/lib/python3.12/json/x.py"),
-        pause,
-    ];
+    let mut records =
+        vec![process, frame(1, "train.py"), frame(2, "/usr/lib/python3.12/json/x.py"), pause];
     records.extend(gpu_records());
     records.extend(garbage());
     records.extend(heap());
@@ -183,21 +154,14 @@ fn records() -> Vec<Record> {
             per_cpu_second: Some(5),
             ..Allocations::default()
         }),
-        Record::Note(Note {
-            pid: Some(1),
-            at_ns: START,
-            message: "Something.".to_owned(),
-        }),
+        Record::Note(Note { pid: Some(1), at_ns: START, message: "Something.".to_owned() }),
     ]);
     records
 }
 
 /// Closures that each step leaves.
 fn garbage() -> impl Iterator<Item = Record> {
-    let run = test_kit::garbage::ClosuresRun {
-        steps: 20,
-        ..Default::default()
-    };
+    let run = test_kit::garbage::ClosuresRun { steps: 20, ..Default::default() };
     let records = test_kit::garbage::records(run);
     let records = test_kit::garbage::with_births(records).into_iter();
     records.filter_map(|mut record| {
@@ -254,10 +218,7 @@ fn gpu_records() -> [Record; 4] {
             at_ns: START,
             utilization_percent: Some(50),
             memory_used_bytes: Some(5),
-            processes: Some(vec![GpuProcess {
-                pid: 1,
-                memory_bytes: Some(4),
-            }]),
+            processes: Some(vec![GpuProcess { pid: 1, memory_bytes: Some(4) }]),
             ..GpuSample::default()
         }),
         Record::GpuOp(GpuOp {
@@ -295,9 +256,8 @@ fn snapshots_keep_to_the_schema() {
     for snapshot in [&empty, &full(None)] {
         let value = serde_json::to_value(snapshot).unwrap();
         let errors = validator.iter_errors(&value);
-        let errors: Vec<String> = errors
-            .map(|error| format!("{}: {error}", error.instance_path))
-            .collect();
+        let errors: Vec<String> =
+            errors.map(|error| format!("{}: {error}", error.instance_path)).collect();
         assert_eq!(errors, [""; 0]);
         assert_eq!(value["schema"], "gctrace.top/2");
     }

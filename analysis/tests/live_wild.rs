@@ -5,20 +5,12 @@
 mod live_feed;
 
 use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::Annotation;
-use gctrace_event::Frame;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuSample;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
-use live_feed::SECOND;
-use live_feed::fed;
+use gctrace_event::{
+    Annotation, Frame, GpuOp, GpuOpKind, GpuSample, Pause, Record, StepMark, StepMarker,
+};
+use live_feed::{SECOND, fed};
 use proptest::prelude::*;
-use test_kit::reports::pause;
-use test_kit::reports::process;
+use test_kit::reports::{pause, process};
 
 /// Times and ids that no clock and no kernel gives.
 fn wild() -> impl Strategy<Value = Record> {
@@ -60,11 +52,7 @@ fn wild() -> impl Strategy<Value = Record> {
                 start_ns: start,
                 end_ns: end,
             }),
-            6 => Record::Frame(Frame {
-                id: value as u32,
-                parent: Some(pid),
-                ..Frame::default()
-            }),
+            6 => Record::Frame(Frame { id: value as u32, parent: Some(pid), ..Frame::default() }),
             7 => Record::GpuSample(GpuSample {
                 device: value as u32,
                 at_ns: start,
@@ -90,10 +78,7 @@ fn wild() -> impl Strategy<Value = Record> {
                 let Record::Process(known) = process(pid, 0, "generational") else {
                     unreachable!()
                 };
-                Record::Process(gctrace_event::Process {
-                    since_ns: start,
-                    ..known
-                })
+                Record::Process(gctrace_event::Process { since_ns: start, ..known })
             }
         }
     })

@@ -3,15 +3,8 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use test_kit::reports::add;
-use test_kit::reports::end;
-use test_kit::reports::exit;
-use test_kit::reports::pause;
-use test_kit::reports::process;
-use test_kit::reports::report;
+use gctrace_event::{GcReason, Pause, Record};
+use test_kit::reports::{add, end, exit, pause, process, report};
 
 /// Number of processes of a trace that are listed.
 const LISTED: u32 = 10_000;
@@ -25,16 +18,8 @@ fn worker(n: u32) -> [Record; 3] {
         0 => GcReason::Manual,
         _ => GcReason::Automatic,
     };
-    let pause = Pause {
-        end_ns: whole.start_ns + u64::from(n % 3 + 1) * 100_000,
-        reason,
-        ..whole
-    };
-    [
-        process(1000 + n, at_ms, "generational"),
-        Record::Pause(pause),
-        exit(1000 + n, at_ms + 1),
-    ]
+    let pause = Pause { end_ns: whole.start_ns + u64::from(n % 3 + 1) * 100_000, reason, ..whole };
+    [process(1000 + n, at_ms, "generational"), Record::Pause(pause), exit(1000 + n, at_ms + 1)]
 }
 
 fn workers(numbers: std::ops::Range<u32>) -> Vec<Record> {
@@ -73,12 +58,7 @@ fn sums_are_those_of_all_processes() {
     let mut analysis = Analysis::default();
     for part in 0..5 {
         let part = part * count / 5..(part + 1) * count / 5;
-        add(
-            &mut analysis,
-            "t",
-            workers(part),
-            Some(end(u64::from(count))),
-        );
+        add(&mut analysis, "t", workers(part), Some(end(u64::from(count))));
     }
     analysis.settle();
     let mut several = analysis.report();

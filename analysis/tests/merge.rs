@@ -4,30 +4,18 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::gpu::collect::TimelineCollector;
-use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::collect::{TimelineCollector, TimelineContext};
 use gctrace_analysis::gpu::kept::KeptTimeline;
-use gctrace_analysis::gpu::merge::MergedTimelines;
-use gctrace_analysis::gpu::merge::merge;
+use gctrace_analysis::gpu::merge::{MergedTimelines, merge};
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_analysis::report::AlignedBy;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::GroupName;
-use gctrace_analysis::report::MergeNote;
-use gctrace_analysis::report::NotMergedReason;
-use gctrace_analysis::report::RecognizedBy;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLayer;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Pause;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
+use gctrace_analysis::report::{
+    AlignedBy, Basis, GroupName, MergeNote, NotMergedReason, RecognizedBy,
+};
+use gctrace_event::read::{EventReader, TraceInput, TraceReader};
+use gctrace_event::{CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause};
 use std::io::Cursor;
 use test_kit::reports;
-use test_kit::reports::MS;
-use test_kit::reports::START;
+use test_kit::reports::{MS, START};
 
 /// Unix time at which gctrace's clock starts, and the profiler's.
 const OURS_UNIX_NS: i64 = 1_790_000_000_000_000_000;
@@ -47,22 +35,15 @@ struct Run {
     pauses: bool,
 }
 
-const RUN: Run = Run {
-    pid: 4000,
-    namespace_pid: None,
-    step_ns: 0,
-    calls: false,
-    pauses: false,
-};
+const RUN: Run = Run { pid: 4000, namespace_pid: None, step_ns: 0, calls: false, pauses: false };
 
 /// Irregular timestamps about every ten milliseconds, the same each time (a generator of Knuth's).
 fn timestamps(count: u64, apart_ns: u64) -> Vec<u64> {
     let mut state = 7u64;
     let mut at = START;
     let next = |_| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         at += apart_ns / 2 + (state >> 33) % apart_ns;
         at
     };
@@ -137,9 +118,7 @@ impl Run {
         let mut collector = TimelineCollector::default();
         let pid = self.namespace_pid.unwrap_or(self.pid);
         let moved = |at_ns: u64, by_ns: i64| {
-            at_ns
-                .checked_add_signed(OFFSET_NS + self.step_ns + by_ns)
-                .unwrap()
+            at_ns.checked_add_signed(OFFSET_NS + self.step_ns + by_ns).unwrap()
         };
         let launches = timestamps(3_000, 2 * MS);
         for (at, start_ns) in launches.iter().enumerate().skip(500).take(1_000) {
@@ -187,11 +166,7 @@ fn within() -> u64 {
 #[test]
 fn calls_in_both_show_a_clock_that_was_set() {
     for step_ns in [0, 40_000, -300_000_000] {
-        let run = Run {
-            step_ns,
-            calls: true,
-            ..RUN
-        };
+        let run = Run { step_ns, calls: true, ..RUN };
         let timelines = run.timelines();
         let merged = merge(&timelines, &spans());
         assert_eq!(merged.timelines.len(), 1);
@@ -199,16 +174,9 @@ fn calls_in_both_show_a_clock_that_was_set() {
         assert_eq!(clock.aligned_by, AlignedBy::Calls);
         assert_eq!(clock.recognized_by, RecognizedBy::ProcessId);
         assert_eq!(clock.basis, Basis::Measured);
-        assert_eq!(
-            clock.offset_ns,
-            OFFSET_NS + step_ns + 1_200,
-            "the median of the jitter"
-        );
+        assert_eq!(clock.offset_ns, OFFSET_NS + step_ns + 1_200, "the median of the jitter");
         assert_eq!(clock.beyond_wall_clock_ns, step_ns + 1_200);
-        assert!(
-            clock.error_ns.unwrap() <= 500 && clock.matches > 400,
-            "{clock:?}"
-        );
+        assert!(clock.error_ns.unwrap() <= 500 && clock.matches > 400, "{clock:?}");
         assert_eq!(clock.pauses, within());
         assert_eq!(clock.pauses + clock.pauses_outside, 300);
         assert_eq!(merged.timelines[0].pauses.len() as u64, within());
@@ -218,11 +186,7 @@ fn calls_in_both_show_a_clock_that_was_set() {
 
 #[test]
 fn collections_in_both_are_one_and_show_the_offset() {
-    let run = Run {
-        step_ns: 2_000_000,
-        pauses: true,
-        ..RUN
-    };
+    let run = Run { step_ns: 2_000_000, pauses: true, ..RUN };
     let timelines = run.timelines();
     let merged = merge(&timelines, &spans());
     let clock = &merged.clocks[0];
@@ -233,11 +197,7 @@ fn collections_in_both_are_one_and_show_the_offset() {
     assert!(clock.pauses_in_both + 2 >= within(), "{clock:?}");
     assert_eq!(clock.pauses_of_profiler_only, 0);
     assert_eq!(merged.timelines[0].pauses.len() as u64, within());
-    assert!(
-        merged.timelines[0]
-            .pauses
-            .is_sorted_by_key(|pause| pause.start_ns)
-    );
+    assert!(merged.timelines[0].pauses.is_sorted_by_key(|pause| pause.start_ns));
 }
 
 #[test]
@@ -251,11 +211,7 @@ fn with_the_wall_clock_alone_no_error_is_claimed() {
 
 #[test]
 fn a_process_in_a_namespace_keeps_its_threads() {
-    let run = Run {
-        namespace_pid: Some(31),
-        pauses: true,
-        ..RUN
-    };
+    let run = Run { namespace_pid: Some(31), pauses: true, ..RUN };
     let timelines = run.timelines();
     let merged = merge(&timelines, &spans());
     let clock = &merged.clocks[0];
@@ -264,10 +220,7 @@ fn a_process_in_a_namespace_keeps_its_threads() {
     let timeline = &merged.timelines[0];
     assert_eq!((timeline.pid, timeline.namespace_pid), (4000, Some(31)));
     // Thread 4001 of the host is 77 in the namespace, as its collections show.
-    let tids = timeline
-        .pauses
-        .iter()
-        .map(|pause| timeline.threads[pause.thread].tid);
+    let tids = timeline.pauses.iter().map(|pause| timeline.threads[pause.thread].tid);
     let mut tids: Vec<u32> = tids.collect();
     tids.sort_unstable();
     tids.dedup();
@@ -277,10 +230,7 @@ fn a_process_in_a_namespace_keeps_its_threads() {
 
 #[test]
 fn notes_unmatched_threads() {
-    let run = Run {
-        namespace_pid: Some(31),
-        ..RUN
-    };
+    let run = Run { namespace_pid: Some(31), ..RUN };
     let timelines = run.timelines();
     let merged = merge(&timelines, &spans());
     let expected = [MergeNote::SeparateThread(4001).into()];
@@ -345,18 +295,12 @@ fn a_report_of_both_files() {
     let report = analysis.report();
     assert_eq!(report.traces[1].rank, Some(2));
     assert_eq!(report.traces[1].host.as_deref(), Some("node7"));
-    assert_eq!(
-        report.traces[1].started_unix_ns,
-        Some(1_700_000_000_001_000_000)
-    );
+    assert_eq!(report.traces[1].started_unix_ns, Some(1_700_000_000_001_000_000));
     let work = report.gpu.unwrap();
     let clock = &work.clocks[0];
     assert_eq!((clock.trace, clock.gc_trace), (1, 0));
     assert_eq!(clock.aligned_by, AlignedBy::WallClock);
-    assert_eq!(
-        clock.offset_ns, -1_000_000_000,
-        "their clock starts with the recording"
-    );
+    assert_eq!(clock.offset_ns, -1_000_000_000, "their clock starts with the recording");
     assert_eq!(clock.pauses, 1);
 }
 
@@ -377,12 +321,7 @@ fn count_once(args: &str, generation: Option<u8>) {
         )
     };
     // The last is not among gctrace's.
-    let all = [
-        gc(50_000, 8),
-        gc(120_000, 8),
-        gc(210_000, 8),
-        gc(400_000, 8),
-    ];
+    let all = [gc(50_000, 8), gc(120_000, 8), gc(210_000, 8), gc(400_000, 8)];
     let profiler = format!(
         r#"{{"traceEvents":[{},{{"ph":"M","name":"thread_name","pid":8,"tid":8,"args":{{"name":"main"}}}}],
         "baseTimeNanoseconds":1700000000000000000}}"#,
@@ -404,17 +343,11 @@ fn count_once(args: &str, generation: Option<u8>) {
     for mut analysis in [forwards, backwards] {
         analysis.settle();
         let report = analysis.report();
-        assert_eq!(
-            report.totals.pauses.count, 5,
-            "4 of gctrace's, 1 of the profiler's alone"
-        );
+        assert_eq!(report.totals.pauses.count, 5, "4 of gctrace's, 1 of the profiler's alone");
         let name = GroupName::Generation(generation);
         let group = report.by_generation.iter().find(|own| own.name == name);
         assert_eq!(group.unwrap().pauses.count, 1);
-        let worst = report
-            .worst
-            .iter()
-            .find(|worst| worst.generation != Some(0));
+        let worst = report.worst.iter().find(|worst| worst.generation != Some(0));
         assert_eq!(worst.unwrap().thread.as_deref(), Some("main"));
         assert_eq!(analysis.report().totals.pauses.count, 5, "asked again");
     }

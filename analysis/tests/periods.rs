@@ -1,21 +1,12 @@
 //! Steps by periodic launches, on real traces of the PyTorch profiler: its annotations, which are
 //! removed, are the truth.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests fail by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_analysis::gpu::collect::TimelineCollector;
-use gctrace_analysis::gpu::collect::TimelineContext;
-use gctrace_analysis::gpu::timeline::StepSource;
-use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::CudaCall;
-use gctrace_event::GpuOp;
-use gctrace_event::Record;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceReader;
+use gctrace_analysis::gpu::collect::{TimelineCollector, TimelineContext};
+use gctrace_analysis::gpu::timeline::{StepSource, Timeline};
+use gctrace_event::read::{DecodedItem, TraceReader};
+use gctrace_event::{CudaCall, GpuOp, Record};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
@@ -125,10 +116,6 @@ fn the_steps_of_real_models_are_found() {
         let found = timeline(&repeated(name, 40)).process.steps;
         assert!((39..=41).contains(&found.len()), "{name}: {}", found.len());
         let by = |step: &gctrace_analysis::gpu::timeline::StepSpan| step.source;
-        assert!(
-            found
-                .iter()
-                .all(|step| by(step) == StepSource::PeriodicLaunches)
-        );
+        assert!(found.iter().all(|step| by(step) == StepSource::PeriodicLaunches));
     }
 }

@@ -2,18 +2,10 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::PauseTotal;
-use gctrace_event::Counter;
-use gctrace_event::Frame;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
-use gctrace_event::Record;
+use gctrace_event::{Counter, Frame, GcReason, Pause, Record};
 use proptest::prelude::*;
 use test_kit::reports;
-use test_kit::reports::end;
-use test_kit::reports::exit;
-use test_kit::reports::pause;
-use test_kit::reports::process;
-use test_kit::reports::report;
+use test_kit::reports::{end, exit, pause, process, report};
 
 /// Few enough that no list is truncated.
 const FRAMES: u32 = 16;
@@ -69,10 +61,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
 fn whole(records: &[Record]) -> Vec<Record> {
     let processes = (1..4).map(|pid| process(pid, 0, "generational"));
     let exits = (1..4).map(|pid| exit(pid, 1500));
-    processes
-        .chain(records.iter().cloned())
-        .chain(exits)
-        .collect()
+    processes.chain(records.iter().cloned()).chain(exits).collect()
 }
 
 fn sum(efforts: impl Iterator<Item = PauseTotal>) -> PauseTotal {

@@ -4,31 +4,16 @@ mod ranks_job;
 
 use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::GpuOp;
-use gctrace_event::Record;
-use ranks_job::MS;
-use ranks_job::Plan;
-use ranks_job::RankRun;
-use ranks_job::START;
-use ranks_job::found;
-use ranks_job::paused;
-use ranks_job::run;
-use ranks_job::timelines;
+use gctrace_event::{GpuOp, Record};
+use ranks_job::{MS, Plan, RankRun, START, found, paused, run, timelines};
 
 #[test]
 fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
     for numbered in [false, true] {
-        let plan = paused(Plan {
-            ranks: 4,
-            numbered,
-            ..Plan::default()
-        });
+        let plan = paused(Plan { ranks: 4, numbered, ..Plan::default() });
         let shifts = [0, -7_654_321_000, 3_000_000_017, 86_399_999_999_999];
-        let runs: Vec<RankRun> = run(&plan, START)
-            .iter()
-            .zip(shifts)
-            .map(|(run, shift)| run.on_clock(shift))
-            .collect();
+        let runs: Vec<RankRun> =
+            run(&plan, START).iter().zip(shifts).map(|(run, shift)| run.on_clock(shift)).collect();
         let jobs = found(&timelines(&runs));
         assert_eq!((jobs.jobs.len(), jobs.alone.len()), (1, 0));
         let job = &jobs.jobs[0];
@@ -48,12 +33,7 @@ fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
 #[test]
 fn a_clock_is_not_off_by_one_collective() {
     for kernel_ns in [15_000, 25_000, 60_000] {
-        let plan = Plan {
-            steps: 36,
-            kernels: [20, 10, 10],
-            kernel_ns,
-            ..Plan::default()
-        };
+        let plan = Plan { steps: 36, kernels: [20, 10, 10], kernel_ns, ..Plan::default() };
         let shift = 2_345_678_901;
         let [first, second] = &run(&plan.with_random_pauses(8), START)[..] else {
             panic!("two ranks");
@@ -71,10 +51,8 @@ fn heads_and_tails_that_the_others_lack_stay_unmatched() {
     let plan = paused(Plan::default());
     let runs = run(&plan, START);
     let (third, fifteenth) = (runs[0].steps[3].0, runs[1].steps[15].0);
-    let cut = [
-        runs[0].between(third, u64::MAX),
-        runs[1].between(0, fifteenth).on_clock(-55_555_555_555),
-    ];
+    let cut =
+        [runs[0].between(third, u64::MAX), runs[1].between(0, fifteenth).on_clock(-55_555_555_555)];
     let jobs = found(&timelines(&cut));
     let job = &jobs.jobs[0];
     assert!((job.members[1].offset_ns - 55_555_555_555).abs() < 2_000);
@@ -84,20 +62,14 @@ fn heads_and_tails_that_the_others_lack_stay_unmatched() {
     let both = runs[0].collectives.iter().zip(&runs[1].collectives);
     let both = both.filter(|(first, second)| first.0 >= third && second.1 <= fifteenth);
     let both = both.count();
-    assert!(
-        both > 20 && job.collectives.len().abs_diff(both) <= 2,
-        "{both} {job:?}"
-    );
+    assert!(both > 20 && job.collectives.len().abs_diff(both) <= 2, "{both} {job:?}");
     assert!(job.unmatched > 10);
     assert!(job.unmatched - job.unmatched_outside <= 2);
 }
 
 #[test]
 fn a_rank_that_is_not_there() {
-    let plan = paused(Plan {
-        ranks: 3,
-        ..Plan::default()
-    });
+    let plan = paused(Plan { ranks: 3, ..Plan::default() });
     let runs = run(&plan, START);
     let jobs = found(&timelines(&[runs[0].clone(), runs[2].clone()]));
     let job = &jobs.jobs[0];
@@ -119,18 +91,11 @@ fn one_clock_where_the_ranks_are_of_one_trace() {
 #[test]
 fn unrelated_traces_are_no_job() {
     let first = run(&paused(Plan::default()), START);
-    let numbered = Plan {
-        numbered: true,
-        ..paused(Plan::default())
-    };
+    let numbered = Plan { numbered: true, ..paused(Plan::default()) };
     let first_numbered = run(&numbered, START);
     for seed in 2..22 {
         for numbered in [false, true] {
-            let other = Plan {
-                seed,
-                numbered,
-                ..Plan::default()
-            };
+            let other = Plan { seed, numbered, ..Plan::default() };
             let second = run(&other, START + 17 * MS);
             let first = if numbered { &first_numbered } else { &first };
             let timelines = timelines(&[first[0].clone(), second[1].clone()]);
@@ -145,14 +110,8 @@ fn unrelated_traces_are_no_job() {
     // Nor do those of one rank, or of none.
     let same = [first[0].timeline(0), first[0].timeline(1)];
     assert_eq!(found(&same).jobs.len(), 0);
-    let unranked = |trace| TimelineContext {
-        trace,
-        ..TimelineContext::default()
-    };
-    let none = [
-        first[0].timeline_about(unranked(0)),
-        first[1].timeline_about(unranked(1)),
-    ];
+    let unranked = |trace| TimelineContext { trace, ..TimelineContext::default() };
+    let none = [first[0].timeline_about(unranked(0)), first[1].timeline_about(unranked(1))];
     assert!(found(&none).jobs.is_empty() && found(&none).alone.is_empty());
 }
 
@@ -178,11 +137,7 @@ fn hosts_whose_wall_clocks_are_an_hour_apart_are_not_one_job() {
 /// of steps decide.
 #[test]
 fn even_steps_need_the_numbers_of_steps() {
-    let plan = Plan {
-        even: true,
-        blocking: true,
-        ..Plan::default()
-    };
+    let plan = Plan { even: true, blocking: true, ..Plan::default() };
     let runs = run(&plan, START);
     let shift = 5_000_000_017;
     let cut = [
@@ -216,10 +171,7 @@ fn even_steps_need_the_numbers_of_steps() {
         ];
         let member = found(&timelines).jobs[0].members[1];
         assert_eq!(member.ambiguous, ambiguous, "{member:?}");
-        assert!(
-            ambiguous || (member.offset_ns + shift).abs() < 2_000,
-            "{member:?}"
-        );
+        assert!(ambiguous || (member.offset_ns + shift).abs() < 2_000, "{member:?}");
     }
 }
 
@@ -257,11 +209,7 @@ fn op(record: &Record) -> Option<&GpuOp> {
 #[test]
 fn two_jobs_at_once() {
     let first = run(&paused(Plan::default()), START);
-    let other = Plan {
-        seed: 5,
-        ranks: 3,
-        ..Plan::default()
-    };
+    let other = Plan { seed: 5, ranks: 3, ..Plan::default() };
     let second = run(&other, START + 3 * MS);
     let runs: Vec<RankRun> = first.into_iter().chain(second).collect();
     let found = found(&timelines(&runs));

@@ -5,18 +5,11 @@
 mod ranks_job;
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::gpu::ranks::jobs;
-use gctrace_analysis::gpu::ranks::report;
+use gctrace_analysis::gpu::ranks::{jobs, report};
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::Collective;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Record;
+use gctrace_event::{Collective, GpuOp, GpuOpKind, Record};
 use proptest::prelude::*;
-use ranks_job::Plan;
-use ranks_job::RankRun;
-use ranks_job::START;
-use ranks_job::run;
+use ranks_job::{Plan, RankRun, START, run};
 use test_kit::reports;
 
 /// Moments that follow each other, now and then an absurd one.
@@ -117,11 +110,7 @@ fn assert_sound(timelines: &[Timeline]) -> Result<(), TestCaseError> {
         prop_assert!(job.members.is_sorted_by(|a, b| a.rank < b.rank));
         for collective in &job.collectives {
             prop_assert!(collective.members.len() >= 2);
-            prop_assert!(
-                collective
-                    .members
-                    .is_sorted_by(|a, b| a.timeline < b.timeline)
-            );
+            prop_assert!(collective.members.is_sorted_by(|a, b| a.timeline < b.timeline));
         }
         prop_assert!(job.unmatched_outside <= job.unmatched);
         for rank in &ranked.ranks {
@@ -132,10 +121,7 @@ fn assert_sound(timelines: &[Timeline]) -> Result<(), TestCaseError> {
         }
         for source in ranked.pauses.iter().flat_map(|pauses| &pauses.sources) {
             prop_assert!(source.earlier_ns.iter().all(|earlier_ns| *earlier_ns >= 0));
-            let all = ranked
-                .pauses
-                .as_ref()
-                .map_or(0, |pauses| pauses.all.total_ns);
+            let all = ranked.pauses.as_ref().map_or(0, |pauses| pauses.all.total_ns);
             prop_assert!(source.total_ns <= all);
         }
     }
@@ -154,12 +140,7 @@ fn a_job_without_any_pause_has_no_victims() {
         process.rank = Some(run.rank);
         let mut records = vec![Record::Process(process)];
         records.extend(run.records);
-        reports::add(
-            &mut analysis,
-            "t.json",
-            records,
-            Some(reports::end(200_000)),
-        );
+        reports::add(&mut analysis, "t.json", records, Some(reports::end(200_000)));
     }
     analysis.settle();
     let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);

@@ -8,24 +8,10 @@ mod ranks_layouts;
 
 use gctrace_analysis::gpu::ranks::report;
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_analysis::report::CollectiveWaits;
-use gctrace_analysis::report::CommunicatorKind;
-use gctrace_analysis::report::CommunicatorReport;
-use gctrace_analysis::report::RankedJob;
-use ranks_job::MS;
-use ranks_job::Plan;
-use ranks_job::Planned;
-use ranks_job::RankRun;
-use ranks_job::START;
-use ranks_job::paused;
-use ranks_job::run;
-use ranks_job::timelines;
-use ranks_layouts::Layout;
-use ranks_layouts::Naming;
-use ranks_layouts::Trace;
-use ranks_layouts::schedules::expert_parallel;
-use ranks_layouts::schedules::interleaved;
-use ranks_layouts::simulate;
+use gctrace_analysis::report::{CollectiveWaits, CommunicatorKind, CommunicatorReport, RankedJob};
+use ranks_job::{MS, Plan, Planned, RankRun, START, paused, run, timelines};
+use ranks_layouts::schedules::{expert_parallel, interleaved};
+use ranks_layouts::{Layout, Naming, Trace, simulate};
 use std::collections::BTreeMap;
 
 /// The one job in timelines.
@@ -38,10 +24,8 @@ fn job(timelines: &[Timeline]) -> RankedJob {
 
 /// The job's ranks, each on a clock of its own.
 fn report_of(runs: &[RankRun]) -> RankedJob {
-    let moved: Vec<RankRun> = runs
-        .iter()
-        .map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901))
-        .collect();
+    let moved: Vec<RankRun> =
+        runs.iter().map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901)).collect();
     job(&timelines(&moved))
 }
 
@@ -64,15 +48,12 @@ fn truth(runs: &[RankRun]) -> BTreeMap<String, i64> {
 
 fn less(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
     let groups = before.iter();
-    groups
-        .map(|(group, before_ns)| (group.clone(), before_ns - after[group]))
-        .collect()
+    groups.map(|(group, before_ns)| (group.clone(), before_ns - after[group])).collect()
 }
 
 fn named(kinds: &[CommunicatorKind]) -> BTreeMap<String, &CommunicatorReport> {
     let all = kinds.iter().flat_map(|kind| &kind.longest);
-    all.map(|own| (own.name.clone().expect("a name"), own))
-        .collect()
+    all.map(|own| (own.name.clone().expect("a name"), own)).collect()
 }
 
 #[track_caller]
@@ -127,10 +108,7 @@ fn assert_sums(job: &RankedJob) {
     assert_eq!(total(&kinds), ranks_ns);
     for kind in &job.communicators {
         let own: Vec<&CollectiveWaits> = kind.longest.iter().map(|own| &own.waits).collect();
-        assert!(
-            kind.longest
-                .is_sorted_by_key(|own| std::cmp::Reverse(own.waits.wait_ns))
-        );
+        assert!(kind.longest.is_sorted_by_key(|own| std::cmp::Reverse(own.waits.wait_ns)));
         if kind.communicators == own.len() as u64 {
             assert_eq!(total(&own), kind.waits.wait_ns);
         }
@@ -155,19 +133,12 @@ fn waits_by_communicator_are_those_of_runs_without_the_pauses() {
         let job = assert_plan(&grid(ranks, together));
         let shapes = job.communicators.iter().map(|kind| {
             let shape = (kind.size, kind.stride, kind.communicators);
-            (
-                shape.0.expect("a size"),
-                shape.1.expect("a stride"),
-                shape.2,
-            )
+            (shape.0.expect("a size"), shape.1.expect("a stride"), shape.2)
         });
         let mut shapes: Vec<(u64, u32, u64)> = shapes.collect();
         shapes.sort_unstable();
         let (together, across) = (u64::from(together), u64::from(ranks / together));
-        let mut truly = [
-            (together, 1, across),
-            (across, ranks / across as u32, together),
-        ];
+        let mut truly = [(together, 1, across), (across, ranks / across as u32, together)];
         truly.sort_unstable();
         assert_eq!(shapes, truly);
     }
@@ -178,12 +149,7 @@ fn waits_by_communicator_are_those_of_runs_without_the_pauses() {
 #[test]
 fn pauses_delay_communicators_that_the_rank_is_not_in() {
     let plan = Plan {
-        pauses: vec![Planned {
-            rank: 1,
-            step: 4,
-            launch: 3,
-            length_ns: 30 * MS,
-        }],
+        pauses: vec![Planned { rank: 1, step: 4, launch: 3, length_ns: 30 * MS }],
         ..grid(4, 2)
     };
     let job = assert_plan(&plan);
@@ -204,11 +170,7 @@ fn of_many_communicators_those_that_waited_longest_are_listed() {
         launch: 3 + u64::from(rank) % 9,
         length_ns: u64::from(rank + 1) * MS,
     });
-    let plan = Plan {
-        steps: 6,
-        pauses: pauses.collect(),
-        ..grid(40, 2)
-    };
+    let plan = Plan { steps: 6, pauses: pauses.collect(), ..grid(40, 2) };
     let runs = run(&plan, START);
     let job = report_of(&runs);
     let waited = truth(&runs);
@@ -262,10 +224,7 @@ fn assert_layout(layout: &Layout) {
             let wait_ns = own.waits.wait_ns.cast_signed();
             let what = format!("{naming:?}, {group:?}");
             assert_close(&what, wait_ns, truth_ns.cast_signed(), kernels * 3_000);
-            assert_eq!(
-                (own.waits.for_pauses_ns, own.waits.for_sources_ns.len()),
-                (None, 0)
-            );
+            assert_eq!((own.waits.for_pauses_ns, own.waits.for_sources_ns.len()), (None, 0));
         }
         assert_sums(&job);
     }
@@ -280,11 +239,7 @@ fn groups_of_experts_and_of_a_pipeline() {
 /// Without names, collectives of the same ranks are of one communicator.
 #[test]
 fn communicators_without_names() {
-    let plan = paused(Plan {
-        ranks: 3,
-        think_ns: 110_000,
-        ..Plan::default()
-    });
+    let plan = paused(Plan { ranks: 3, think_ns: 110_000, ..Plan::default() });
     let runs = run(&plan, START);
     let job = report_of(&runs);
     assert_eq!(job.communicators.len(), 1);

@@ -3,24 +3,11 @@
 
 mod ranks_layouts;
 
-use gctrace_analysis::gpu::ranks::RankJobs;
-use gctrace_analysis::gpu::ranks::jobs;
-use gctrace_analysis::gpu::ranks::report;
+use gctrace_analysis::gpu::ranks::{RankJobs, jobs, report};
 use gctrace_analysis::gpu::timeline::Timeline;
 use proptest::prelude::*;
-use ranks_layouts::Act;
-use ranks_layouts::Found;
-use ranks_layouts::Layout;
-use ranks_layouts::Naming;
-use ranks_layouts::Trace;
-use ranks_layouts::US;
-use ranks_layouts::compare;
-use ranks_layouts::random;
-use ranks_layouts::schedules::expert_parallel;
-use ranks_layouts::schedules::in_step;
-use ranks_layouts::schedules::interleaved;
-use ranks_layouts::simulate;
-use ranks_layouts::truths;
+use ranks_layouts::schedules::{expert_parallel, in_step, interleaved};
+use ranks_layouts::{Act, Found, Layout, Naming, Trace, US, compare, random, simulate, truths};
 
 /// What is found in the traces of some ranks, each on a clock of its own.
 fn found(traces: &[(u32, Trace)], layout: &Layout, naming: Naming) -> (RankJobs, Vec<Timeline>) {
@@ -38,10 +25,7 @@ fn all(layout: &Layout) -> Vec<(u32, Trace)> {
 }
 
 fn right(count: usize) -> Found {
-    Found {
-        right: count,
-        wrong: 0,
-    }
+    Found { right: count, wrong: 0 }
 }
 
 /// With names everything is matched; without, what is matched is right, the rest is ambiguous.
@@ -78,11 +62,7 @@ fn groups_in_step_are_ambiguous_without_names() {
     let report = report(&timelines).expect("ranks");
     let job = &report.jobs[0];
     assert_eq!(job.collectives.kernels_ambiguous, jobs.jobs[0].ambiguous);
-    assert!(
-        job.ranks
-            .iter()
-            .all(|rank| rank.collectives == right as u64)
-    );
+    assert!(job.ranks.iter().all(|rank| rank.collectives == right as u64));
 }
 
 /// Groups that compute for clearly different times are distinguished by their ends.
@@ -106,18 +86,11 @@ fn lockstep_is_ambiguous_without_names() {
 fn two_ranks_of_a_job_of_two() {
     for more_ns in [0, 8 * US] {
         for (world_size, matched) in [(None, 0), (Some(8), 0), (Some(2), 60)] {
-            let layout = Layout {
-                world_size,
-                ..in_step(2, 2, 10, 200 * US, more_ns, 3)
-            };
+            let layout = Layout { world_size, ..in_step(2, 2, 10, 200 * US, more_ns, 3) };
             let traces = all(&layout);
             let (jobs, timelines) = found(&traces, &layout, Naming::Nothing);
             let [found, _] = compare(&jobs, &traces, &timelines);
-            assert_eq!(
-                (jobs.jobs.len(), found),
-                (1, right(matched)),
-                "{world_size:?}"
-            );
+            assert_eq!((jobs.jobs.len(), found), (1, right(matched)), "{world_size:?}");
             let ambiguous = jobs.jobs[0].ambiguous;
             assert_eq!(ambiguous, if matched == 0 { 120 } else { 0 });
         }
@@ -175,10 +148,7 @@ fn an_interleaved_pipeline() {
     for (rank, (_, trace)) in job.ranks.iter().zip(&traces) {
         let allowed_ns = trace.kernels.len() as u64 * 4 * US;
         assert!(trace.wait_ns > 10 * allowed_ns);
-        assert!(
-            rank.peer_wait_ns.abs_diff(trace.wait_ns) < allowed_ns,
-            "{rank:?}"
-        );
+        assert!(rank.peer_wait_ns.abs_diff(trace.wait_ns) < allowed_ns, "{rank:?}");
     }
 }
 

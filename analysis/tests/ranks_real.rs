@@ -4,27 +4,16 @@
 
 mod ranks_job;
 
-use gctrace_analysis::gpu::collect::TimelineCollector;
-use gctrace_analysis::gpu::collect::TimelineContext;
-use gctrace_analysis::gpu::index::Index;
-use gctrace_analysis::gpu::index::SmallNumber;
+use gctrace_analysis::gpu::collect::{TimelineCollector, TimelineContext};
+use gctrace_analysis::gpu::index::{Index, SmallNumber};
 use gctrace_analysis::gpu::pause_span::PauseSpan;
-use gctrace_analysis::gpu::ranks::jobs;
-use gctrace_analysis::gpu::ranks::report;
-use gctrace_analysis::gpu::replay::InsertedPause;
-use gctrace_analysis::gpu::replay::ReplayChange;
-use gctrace_analysis::gpu::replay::ReplayModel;
-use gctrace_analysis::gpu::timeline::CallIndex;
-use gctrace_analysis::gpu::timeline::OpIndex;
-use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::GcReason;
-use gctrace_event::Record;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceReader;
-use ranks_job::MS;
-use ranks_job::found;
-use std::sync::Arc;
-use std::sync::LazyLock;
+use gctrace_analysis::gpu::ranks::{jobs, report};
+use gctrace_analysis::gpu::replay::{InsertedPause, ReplayChange, ReplayModel};
+use gctrace_analysis::gpu::timeline::{CallIndex, OpIndex, Timeline};
+use gctrace_event::read::{DecodedItem, TraceReader};
+use gctrace_event::{GcReason, Record};
+use ranks_job::{MS, found};
+use std::sync::{Arc, LazyLock};
 
 /// The timeline of a real profile.
 fn real(name: &str, rank: u32) -> Timeline {
@@ -97,11 +86,7 @@ fn real_ranks() {
     let job = &jobs.jobs[0];
     assert_eq!((job.collectives.len(), job.unmatched), (5, 10));
     // Their clocks were synchronized well.
-    assert!(
-        job.members[1].offset_ns.abs() < 400_000,
-        "{:?}",
-        job.members
-    );
+    assert!(job.members[1].offset_ns.abs() < 400_000, "{:?}", job.members);
     assert_eq!(job.members[1].aligned_by, 5);
     // Starts of the later rank minus those of the earlier, in microseconds, computed by hand.
     let by_hand_us = [4_859, 3_302, 84, 22_328, 1_292];
@@ -133,16 +118,10 @@ fn a_pause_of_one_real_rank_makes_the_other_wait() {
         let end_ns = |timeline: &Timeline| timeline.gpu_span().expect("work").1.cast_signed();
         for (at, timeline) in timelines.iter().enumerate() {
             let later_ns = end_ns(changed[at]) - end_ns(timeline);
-            assert!(
-                later_ns > 20 * i64::try_from(MS).expect("a time"),
-                "{later_ns}"
-            );
+            assert!(later_ns > 20 * i64::try_from(MS).expect("a time"), "{later_ns}");
             assert!(found.earlier_ns[at].abs_diff(later_ns) < later_ns.unsigned_abs() / 20 + MS);
         }
-        assert!(
-            found.amplification_ratio.is_some_and(|ratio| ratio > 1.2),
-            "{found:?}"
-        );
+        assert!(found.amplification_ratio.is_some_and(|ratio| ratio > 1.2), "{found:?}");
     }
 }
 
@@ -153,19 +132,15 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
     let found = jobs(&timelines);
     let job = found.jobs[0].job(&timelines);
     let op = job.collectives[1].members[source].op;
-    let launch = *timelines[source]
-        .call(&timelines[source].ops[op])
-        .expect("a launch");
+    let launch = *timelines[source].call(&timelines[source].ops[op]).expect("a launch");
     let inserted = InsertedPause {
         timeline: u32::try_from(source).expect("an index"),
         thread: launch.thread,
         at_ns: launch.start_ns - 1,
         length_ns,
     };
-    let schedule = ReplayModel::learn(&job).replay(&ReplayChange {
-        inserted: vec![inserted],
-        ..ReplayChange::default()
-    });
+    let schedule = ReplayModel::learn(&job)
+        .replay(&ReplayChange { inserted: vec![inserted], ..ReplayChange::default() });
     let mut changed: Vec<Timeline> = Vec::new();
     for (at, timeline) in timelines.iter().enumerate() {
         let own = |(start, end): (u64, u64)| {

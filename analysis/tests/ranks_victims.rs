@@ -1,26 +1,13 @@
 //! Several ranks: which ranks waited for which, and what one rank's pauses cost another.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod ranks_job;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::RankedJob;
-use gctrace_event::Process;
-use gctrace_event::Record;
-use ranks_job::MS;
-use ranks_job::Plan;
-use ranks_job::Planned;
-use ranks_job::RankRun;
-use ranks_job::START;
-use ranks_job::found;
-use ranks_job::paused;
-use ranks_job::run;
-use ranks_job::timelines;
+use gctrace_event::{Process, Record};
+use ranks_job::{MS, Plan, Planned, RankRun, START, found, paused, run, timelines};
 use test_kit::reports;
 
 /// The report on a job's ranks, each in a trace of its own.
@@ -30,17 +17,9 @@ fn report(runs: &[RankRun]) -> RankedJob {
         let Record::Process(process) = reports::process(1000 + run.rank, 0, "generational") else {
             panic!("a process");
         };
-        let mut records = vec![Record::Process(Process {
-            rank: Some(run.rank),
-            ..process
-        })];
+        let mut records = vec![Record::Process(Process { rank: Some(run.rank), ..process })];
         records.extend(run.records.iter().cloned());
-        reports::add(
-            &mut analysis,
-            "t.json",
-            records,
-            Some(reports::end(200_000)),
-        );
+        reports::add(&mut analysis, "t.json", records, Some(reports::end(200_000)));
     }
     analysis.settle();
     let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);
@@ -53,35 +32,25 @@ fn report(runs: &[RankRun]) -> RankedJob {
 fn truth(runs: &[RankRun], other: &Plan) -> Vec<i64> {
     let other = run(other, START);
     let ends = runs.iter().zip(&other);
-    ends.map(|(run, other)| run.end_ns.cast_signed() - other.end_ns.cast_signed())
-        .collect()
+    ends.map(|(run, other)| run.end_ns.cast_signed() - other.end_ns.cast_signed()).collect()
 }
 
 fn assert_close(what: &str, found: &[i64], truth: &[i64]) {
     for (found, truth) in found.iter().zip(truth) {
         let allowed = (truth.unsigned_abs() / 1_000).max(10_000);
-        assert!(
-            found.abs_diff(*truth) <= allowed,
-            "{what}: {found} ns, truly {truth} ns"
-        );
+        assert!(found.abs_diff(*truth) <= allowed, "{what}: {found} ns, truly {truth} ns");
     }
 }
 
 /// The report on a plan against runs without the pauses of one rank, and without any.
 fn assert_victims(plan: &Plan) {
     let runs = run(plan, START);
-    let moved: Vec<RankRun> = runs
-        .iter()
-        .map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901))
-        .collect();
+    let moved: Vec<RankRun> =
+        runs.iter().map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901)).collect();
     let pauses = report(&moved).pauses.expect("pauses");
     for source in &pauses.sources {
         let truth = truth(&runs, &plan.without(source.ranks[0]));
-        assert_close(
-            &format!("{plan:?}, rank {:?}", source.ranks),
-            &source.earlier_ns,
-            &truth,
-        );
+        assert_close(&format!("{plan:?}, rank {:?}", source.ranks), &source.earlier_ns, &truth);
     }
     let all = truth(&runs, &plan.without_all());
     assert_close(&format!("{plan:?}, all"), &pauses.all.earlier_ns, &all);
@@ -104,13 +73,7 @@ fn victims_are_those_of_runs_without_the_pauses() {
         (false, true, 20_000, 3),
         (false, true, 90_000, 4),
     ] {
-        assert_victims(&paused(Plan {
-            ranks,
-            one_stream,
-            blocking,
-            think_ns,
-            ..Plan::default()
-        }));
+        assert_victims(&paused(Plan { ranks, one_stream, blocking, think_ns, ..Plan::default() }));
     }
 }
 
@@ -133,12 +96,7 @@ fn victims_of_random_pauses() {
 #[test]
 fn communicators_of_few_and_of_all() {
     for numbered in [false, true] {
-        let plan = paused(Plan {
-            ranks: 4,
-            together: 2,
-            numbered,
-            ..Plan::default()
-        });
+        let plan = paused(Plan { ranks: 4, together: 2, numbered, ..Plan::default() });
         let runs = run(&plan, START);
         let jobs = found(&timelines(&runs));
         let sizes = |size| {
@@ -154,11 +112,7 @@ fn communicators_of_few_and_of_all() {
 /// Waits and last ranks, according to the run itself.
 #[test]
 fn waits_and_the_last_rank() {
-    let plan = paused(Plan {
-        ranks: 3,
-        think_ns: 110_000,
-        ..Plan::default()
-    });
+    let plan = paused(Plan { ranks: 3, think_ns: 110_000, ..Plan::default() });
     let runs = run(&plan, START);
     let job = report(&runs);
     let count = runs[0].collectives.len();
@@ -171,20 +125,10 @@ fn waits_and_the_last_rank() {
             wait_ns += latest - rank.collectives[at].0;
             last += u64::from(rank.collectives[at].0 == latest);
         }
-        assert!(
-            found.peer_wait_ns.abs_diff(wait_ns) < 60 * 3_000,
-            "{found:?} {wait_ns}"
-        );
+        assert!(found.peer_wait_ns.abs_diff(wait_ns) < 60 * 3_000, "{found:?} {wait_ns}");
         let undecided = job.collectives.last_undecided;
-        assert!(
-            (last - undecided..=last + undecided).contains(&found.last),
-            "{found:?} {last}"
-        );
-        let in_collectives: u64 = rank
-            .collectives
-            .iter()
-            .map(|(start, end)| end - start)
-            .sum();
+        assert!((last - undecided..=last + undecided).contains(&found.last), "{found:?} {last}");
+        let in_collectives: u64 = rank.collectives.iter().map(|(start, end)| end - start).sum();
         assert_eq!(found.peer_wait_ns + found.transfer_ns, in_collectives);
         assert!(found.devices[0].useful_busy_ns <= found.devices[0].busy_ns);
     }
@@ -201,25 +145,14 @@ fn of_many_ranks_some_are_removed_together() {
         launch: 3 + u64::from(rank) % 9,
         length_ns: u64::from(rank + 1) * MS,
     });
-    let plan = Plan {
-        ranks: 20,
-        steps: 6,
-        blocking: true,
-        pauses: pauses.collect(),
-        ..Plan::default()
-    };
+    let plan =
+        Plan { ranks: 20, steps: 6, blocking: true, pauses: pauses.collect(), ..Plan::default() };
     let runs = run(&plan, START);
     let pauses = report(&runs).pauses.expect("pauses");
     assert_eq!((pauses.sources.len(), pauses.victims.len()), (17, 20));
     let together = pauses.sources.iter().find(|source| source.ranks.len() > 1);
     let together = together.expect("a row of several");
-    assert_eq!(
-        (together.ranks.as_slice(), together.pauses),
-        (&[0, 1, 2, 3][..], 4)
-    );
-    let without = together
-        .ranks
-        .iter()
-        .fold(plan, |plan, rank| plan.without(*rank));
+    assert_eq!((together.ranks.as_slice(), together.pauses), (&[0, 1, 2, 3][..], 4));
+    let without = together.ranks.iter().fold(plan, |plan, rank| plan.without(*rank));
     assert_close("together", &together.earlier_ns, &truth(&runs, &without));
 }

@@ -5,31 +5,16 @@ mod simulated;
 
 use gctrace_analysis::gpu::calls::CallEffect;
 use gctrace_analysis::gpu::index::Index;
-use gctrace_analysis::gpu::replay::AttributionBudget;
-use gctrace_analysis::gpu::replay::CollectiveMember;
-use gctrace_analysis::gpu::replay::InsertedPause;
-use gctrace_analysis::gpu::replay::ReplayChange;
-use gctrace_analysis::gpu::replay::ReplayCollective;
-use gctrace_analysis::gpu::replay::ReplayJob;
-use gctrace_analysis::gpu::replay::ReplayModel;
-use gctrace_analysis::gpu::replay::attribute;
-use gctrace_analysis::gpu::timeline::Call;
-use gctrace_analysis::gpu::timeline::CallIndex;
-use gctrace_analysis::gpu::timeline::NameIndex;
-use gctrace_analysis::gpu::timeline::Op;
-use gctrace_analysis::gpu::timeline::ProcessTimeline;
-use gctrace_analysis::gpu::timeline::Stream;
-use gctrace_analysis::gpu::timeline::Thread;
-use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::gpu::replay::{
+    AttributionBudget, CollectiveMember, InsertedPause, ReplayChange, ReplayCollective, ReplayJob,
+    ReplayModel, attribute,
+};
+use gctrace_analysis::gpu::timeline::{
+    Call, CallIndex, NameIndex, Op, ProcessTimeline, Stream, Thread, Timeline,
+};
 use gctrace_event::GpuOpKind;
 use proptest::prelude::*;
-use simulated::Action;
-use simulated::CALL;
-use simulated::LATENCY;
-use simulated::US;
-use simulated::assert_same;
-use simulated::end_ns;
-use simulated::pause;
+use simulated::{Action, CALL, LATENCY, US, assert_same, end_ns, pause};
 use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
@@ -47,10 +32,7 @@ fn costs(program: &[Action], streams: usize) -> (i64, i64) {
 }
 
 fn host_bound(steps: usize, pause_ns: u64) -> Vec<Action> {
-    let launch = |stream| Action::Launch {
-        stream,
-        length: 5 * US,
-    };
+    let launch = |stream| Action::Launch { stream, length: 5 * US };
     let mut program = Vec::new();
     for step in 0..steps {
         for _ in 0..20 {
@@ -150,10 +132,7 @@ fn a_wait_that_the_pause_made_short_becomes_long_again() {
     let mut program = Vec::new();
     for step in 0..10 {
         let length = 3 * MS;
-        program.extend([
-            Action::Think(100 * US),
-            Action::Launch { stream: 0, length },
-        ]);
+        program.extend([Action::Think(100 * US), Action::Launch { stream: 0, length }]);
         if step == 5 {
             program.push(Action::Collect(50 * MS));
         }
@@ -216,14 +195,9 @@ fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<Re
         let members = ranks.iter_mut().zip(arrived).zip(0u32..);
         let members = members.map(|((rank, start), timeline)| {
             rank.op(start, met + 200 * US);
-            CollectiveMember {
-                timeline,
-                op: Index::new(rank.timeline.ops.len() - 1),
-            }
+            CollectiveMember { timeline, op: Index::new(rank.timeline.ops.len() - 1) }
         });
-        collectives.push(ReplayCollective {
-            members: members.collect(),
-        });
+        collectives.push(ReplayCollective { members: members.collect() });
         for rank in &mut ranks {
             rank.synchronize();
         }
@@ -246,25 +220,16 @@ impl Default for Rank {
                 threads: vec![Thread { tid: 1, name: None }],
                 ..ProcessTimeline::default()
             },
-            streams: vec![Stream {
-                device: Some(0),
-                number: 7,
-            }],
+            streams: vec![Stream { device: Some(0), number: 7 }],
             ..Timeline::default()
         };
-        Self {
-            timeline,
-            now: MS,
-            free: 0,
-        }
+        Self { timeline, now: MS, free: 0 }
     }
 }
 
 impl Rank {
     fn collect(&mut self, length: u64) {
-        self.timeline
-            .pauses
-            .push(pause(0, self.now, self.now + length));
+        self.timeline.pauses.push(pause(0, self.now, self.now + length));
         self.now += length;
     }
 
@@ -324,11 +289,8 @@ fn a_rank_waits_for_the_pauses_of_the_other() {
     let pauses: [&[usize]; 2] = [&[5, 12], &[12, 17]];
     let (timelines, collectives) = two_ranks(pauses, true);
     let (truth, _) = two_ranks(pauses, false);
-    let job = ReplayJob {
-        timelines: timelines.iter().collect(),
-        offsets_ns: vec![0, 0],
-        collectives,
-    };
+    let job =
+        ReplayJob { timelines: timelines.iter().collect(), offsets_ns: vec![0, 0], collectives };
     let model = ReplayModel::learn(&job);
     assert_same(&job, &model, &ReplayChange::default());
     let without = model.replay(&ReplayChange::without_all(&job));
@@ -346,10 +308,7 @@ fn a_rank_waits_for_the_pauses_of_the_other() {
 fn polling_threads_are_left_out() {
     let mut measured = simulated::run(&host_bound(10, 20 * MS), 1, true);
     let end = end_ns(&measured) + 5 * MS;
-    measured.threads.push(Thread {
-        tid: 102,
-        name: None,
-    });
+    measured.threads.push(Thread { tid: 102, name: None });
     for at_ns in (1_000_000_000..end).step_by(1_000_000) {
         measured.calls.push(Call {
             start_ns: at_ns,
@@ -417,10 +376,7 @@ fn training() -> impl Strategy<Value = Vec<Action>> {
     let pauses = prop::collection::vec((0..20usize, 0..60usize, 100..30_000u64), 1..4);
     (forward, prop::option::of(backward), pauses).prop_map(|(forward, backward, pauses)| {
         // A pause before the first call costs the GPU nothing.
-        let mut program = vec![Action::Launch {
-            stream: 0,
-            length: US,
-        }];
+        let mut program = vec![Action::Launch { stream: 0, length: US }];
         for step in 0..20 {
             let here = pauses.iter().filter(|(at, _, _)| *at == step);
             let mut actions = forward.clone();

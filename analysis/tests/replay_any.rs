@@ -6,34 +6,17 @@ mod simulated;
 
 use gctrace_analysis::gpu::calls::CallEffect;
 use gctrace_analysis::gpu::index::Index;
-use gctrace_analysis::gpu::replay::AttributionBudget;
-use gctrace_analysis::gpu::replay::CollectiveMember;
-use gctrace_analysis::gpu::replay::InsertedPause;
-use gctrace_analysis::gpu::replay::JoinedSkeletons;
-use gctrace_analysis::gpu::replay::PauseLength;
-use gctrace_analysis::gpu::replay::ReplayChange;
-use gctrace_analysis::gpu::replay::ReplayCollective;
-use gctrace_analysis::gpu::replay::ReplayJob;
-use gctrace_analysis::gpu::replay::ReplayModel;
-use gctrace_analysis::gpu::replay::attribute;
-use gctrace_analysis::gpu::timeline::Call;
-use gctrace_analysis::gpu::timeline::CallIndex;
-use gctrace_analysis::gpu::timeline::EventWait;
-use gctrace_analysis::gpu::timeline::Op;
-use gctrace_analysis::gpu::timeline::ProcessTimeline;
-use gctrace_analysis::gpu::timeline::StepSource;
-use gctrace_analysis::gpu::timeline::StepSpan;
-use gctrace_analysis::gpu::timeline::Stream;
-use gctrace_analysis::gpu::timeline::StreamIndex;
-use gctrace_analysis::gpu::timeline::StringTable;
-use gctrace_analysis::gpu::timeline::Thread;
-use gctrace_analysis::gpu::timeline::ThreadIndex;
-use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::gpu::replay::{
+    AttributionBudget, CollectiveMember, InsertedPause, JoinedSkeletons, PauseLength, ReplayChange,
+    ReplayCollective, ReplayJob, ReplayModel, attribute,
+};
+use gctrace_analysis::gpu::timeline::{
+    Call, CallIndex, EventWait, Op, ProcessTimeline, StepSource, StepSpan, Stream, StreamIndex,
+    StringTable, Thread, ThreadIndex, Timeline,
+};
 use gctrace_event::GpuOpKind;
 use proptest::prelude::*;
-use simulated::assert_same;
-use simulated::end_ns;
-use simulated::pause;
+use simulated::{assert_same, end_ns, pause};
 use std::sync::Arc;
 
 const STREAMS: usize = 3;
@@ -137,31 +120,22 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
         ops.sort_by_key(|op| (op.start_ns, op.end_ns));
         waits.sort_by_key(|wait| wait.call);
         let exists = |call: &CallIndex| call.at() < calls.len();
-        ops.iter_mut()
-            .for_each(|op| op.call = op.call.filter(exists));
+        ops.iter_mut().for_each(|op| op.call = op.call.filter(exists));
         waits.retain(|wait| exists(&wait.call));
-        waits
-            .iter_mut()
-            .for_each(|wait| wait.event_call = wait.event_call.filter(exists));
+        waits.iter_mut().for_each(|wait| wait.event_call = wait.event_call.filter(exists));
         let pauses = pauses.into_iter();
-        let mut pauses: Vec<_> = pauses
-            .map(|((start, end), thread)| pause(thread, start, end))
-            .collect();
+        let mut pauses: Vec<_> =
+            pauses.map(|((start, end), thread)| pause(thread, start, end)).collect();
         pauses.sort_by_key(|pause| pause.start_ns);
         Timeline {
             process: ProcessTimeline {
                 pid: 1,
-                threads: (1..=THREADS as u32)
-                    .map(|tid| Thread { tid, name: None })
-                    .collect(),
+                threads: (1..=THREADS as u32).map(|tid| Thread { tid, name: None }).collect(),
                 pauses,
                 ..ProcessTimeline::default()
             },
             streams: (0..STREAMS as u64)
-                .map(|number| Stream {
-                    device: Some((number / 2) as u32),
-                    number,
-                })
+                .map(|number| Stream { device: Some((number / 2) as u32), number })
                 .collect(),
             names: names(),
             calls,
@@ -242,20 +216,13 @@ fn shares_sum_to_the_cost_if_a_clock_starts_within_a_pause() {
             pauses: vec![pause(0, 0, (1 << 60) + 1)],
             ..ProcessTimeline::default()
         },
-        streams: vec![Stream {
-            device: Some(0),
-            number: 0,
-        }],
+        streams: vec![Stream { device: Some(0), number: 0 }],
         names: names(),
         calls: vec![call(1, 0), call(0, u64::MAX)],
         ..Timeline::default()
     };
     let job = ReplayJob::single(&timeline);
-    let attribution = attribute(
-        &job,
-        &ReplayModel::learn(&job),
-        AttributionBudget { single: 2 },
-    );
+    let attribution = attribute(&job, &ReplayModel::learn(&job), AttributionBudget { single: 2 });
     let sum: u64 = attribution.shares.iter().map(|share| share.share_ns).sum();
     assert_eq!((sum, attribution.cost_ns), ((1 << 60) + 1, (1 << 60) + 1));
 }

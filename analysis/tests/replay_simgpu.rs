@@ -5,22 +5,14 @@
 //! cargo test -p gctrace-analysis --test replay_simgpu -- --nocapture | grep '^|'
 //! ```
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
 mod simgpu;
 
 use simgpu::RunForm;
-use simgpu::figure::Figure;
-use simgpu::figure::Verdict;
-use simgpu::trial::BaselineRun;
-use simgpu::trial::Outcome;
-use simgpu::trial::Trial;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use simgpu::figure::{Figure, Verdict};
+use simgpu::trial::{BaselineRun, Outcome, Trial};
+use std::sync::{Mutex, PoisonError};
 
 /// Three with collections, three without.
 const RUNS: usize = 6;
@@ -33,10 +25,7 @@ static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Plays and judges a case.
 fn case(name: &str, ranks: usize) {
-    let forms = [
-        ("with waits", RunForm::WithWaits),
-        ("plain", RunForm::Plain),
-    ];
+    let forms = [("with waits", RunForm::WithWaits), ("plain", RunForm::Plain)];
     let mut trials = forms.map(|_| Trial::default());
     let mut outcomes = Vec::new();
     // To the end: the analysis needs CPU time as well.

@@ -4,11 +4,8 @@
 #[path = "replay_model/inserted.rs"]
 mod inserted;
 
-use gctrace_analysis::gpu::timeline::ThreadIndex;
-use gctrace_analysis::gpu::timeline::Timeline;
-use inserted::InsertionMethod;
-use inserted::Outcome;
-use inserted::Pause;
+use gctrace_analysis::gpu::timeline::{ThreadIndex, Timeline};
+use inserted::{InsertionMethod, Outcome, Pause};
 use std::path::Path;
 
 const MS: u64 = 1_000_000;

@@ -1,26 +1,11 @@
 //! Reports over small traces with figures that can be computed by hand.
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::AdviceId;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::Level;
-use gctrace_analysis::report::Report;
-use gctrace_event::Collector;
-use gctrace_event::GcReason;
-use gctrace_event::GcSettings;
-use gctrace_event::OmittedPauses;
-use gctrace_event::Pause;
-use gctrace_event::ProbeCost;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::add;
-use test_kit::reports::end;
-use test_kit::reports::exit;
-use test_kit::reports::pause;
-use test_kit::reports::process;
-use test_kit::reports::report;
+use gctrace_analysis::report::{AdviceId, Basis, Level, Report};
+use gctrace_event::{
+    Collector, GcReason, GcSettings, OmittedPauses, Pause, ProbeCost, ProcessOrigin, Record,
+};
+use test_kit::reports::{MS, START, add, end, exit, pause, process, report};
 
 fn ids(report: &Report) -> Vec<AdviceId> {
     report.advice.iter().map(|advice| advice.id).collect()
@@ -100,24 +85,14 @@ fn an_exec_continues_the_process() {
 #[test]
 fn free_threaded_stops_are_not_runs() {
     let run = |from, to, stopped_ms| {
-        Record::Pause(Pause {
-            stop_the_world_ns: Some(stopped_ms * MS),
-            ..pause(1, from, to)
-        })
+        Record::Pause(Pause { stop_the_world_ns: Some(stopped_ms * MS), ..pause(1, from, to) })
     };
-    let records = vec![
-        process(1, 0, "free-threaded"),
-        run(0, 100, 30),
-        run(200, 300, 40),
-    ];
+    let records = vec![process(1, 0, "free-threaded"), run(0, 100, 30), run(200, 300, 40)];
     let report = report(records, Some(end(1000)));
     assert_eq!(report.totals.paused_ns, 200 * MS);
     assert_eq!(report.totals.stopped_ns, 70 * MS);
     let world = report.totals.pauses.stop_the_world.as_ref().unwrap();
-    assert_eq!(
-        (world.runs, world.run_ns, world.stopped_ns),
-        (2, 200 * MS, 70 * MS)
-    );
+    assert_eq!((world.runs, world.run_ns, world.stopped_ns), (2, 200 * MS, 70 * MS));
     // Every run goes through the whole heap, whatever generation it reports.
     assert_eq!(report.freed_nothing.of_automatic_full.count, 2);
     assert_eq!(report.totals.basis, Basis::Measured);
@@ -125,14 +100,8 @@ fn free_threaded_stops_are_not_runs() {
 
 #[test]
 fn free_threaded_without_stop_times_is_inferred() {
-    let records = vec![
-        process(1, 0, "free-threaded"),
-        Record::Pause(pause(1, 0, 10)),
-    ];
-    assert_eq!(
-        report(records, Some(end(100))).totals.basis,
-        Basis::Inferred
-    );
+    let records = vec![process(1, 0, "free-threaded"), Record::Pause(pause(1, 0, 10))];
+    assert_eq!(report(records, Some(end(100))).totals.basis, Basis::Inferred);
 }
 
 #[test]
@@ -153,10 +122,7 @@ fn growth_of_the_full_collection() {
     let report = report(records, Some(end(20_000)));
     let growth = report.processes[0].growth.as_ref().unwrap();
     assert_eq!(growth.collections, 10);
-    assert_eq!(
-        (growth.first.objects, growth.last.objects),
-        (1_000_000, 10_000_000)
-    );
+    assert_eq!((growth.first.objects, growth.last.objects), (1_000_000, 10_000_000));
     assert!((growth.ns_per_million_objects.unwrap() - 50e6).abs() < 1.0);
     assert!(growth.r_squared.unwrap() > 0.999_999);
     let prediction = growth.at_twice_the_heap.unwrap();
@@ -168,12 +134,7 @@ fn growth_of_the_full_collection() {
 #[test]
 fn collections_that_freed_nothing_and_explicit_calls() {
     let of = |reason, generation, collected, from_ms| {
-        Record::Pause(Pause {
-            reason,
-            generation,
-            collected,
-            ..pause(1, from_ms, from_ms + 2)
-        })
+        Record::Pause(Pause { reason, generation, collected, ..pause(1, from_ms, from_ms + 2) })
     };
     let report = report(
         vec![
@@ -206,53 +167,28 @@ fn reports_missing_data() {
     if let Record::Process(process) = &mut attached {
         process.origin = ProcessOrigin::Attached;
     }
-    let cut_short = Pause {
-        unfinished: true,
-        collected: Some(0),
-        ..pause(1, 10, 12)
-    };
+    let cut_short = Pause { unfinished: true, collected: Some(0), ..pause(1, 10, 12) };
     let mut last = end(1000);
     last.lost.insert("ring buffer full".to_owned(), 3);
-    last.omitted = OmittedPauses {
-        count: 7,
-        total_ns: 5 * MS,
-    };
+    last.omitted = OmittedPauses { count: 7, total_ns: 5 * MS };
     last.probes = vec![
-        ProbeCost {
-            probe: "gc entry".to_owned(),
-            hits: 1000,
-            ns_per_hit: Some(500.0),
-        },
-        ProbeCost {
-            probe: "exec".to_owned(),
-            hits: 5,
-            ns_per_hit: None,
-        },
+        ProbeCost { probe: "gc entry".to_owned(), hits: 1000, ns_per_hit: Some(500.0) },
+        ProbeCost { probe: "exec".to_owned(), hits: 5, ns_per_hit: None },
     ];
     let report = report(vec![attached, Record::Pause(cut_short)], Some(last));
     assert_eq!(report.missing.lost["ring buffer full"], 3);
     assert_eq!(report.missing.omitted.count, 7);
     assert_eq!(report.missing.attached, 1);
     assert_eq!(report.missing.unfinished.count, 1);
-    assert_eq!(
-        report.freed_nothing.total.count, 0,
-        "a pause cut short could still have freed"
-    );
-    assert_eq!(
-        report.totals.stopped_ns,
-        7 * MS,
-        "what was left out is in the total"
-    );
+    assert_eq!(report.freed_nothing.total.count, 0, "a pause cut short could still have freed");
+    assert_eq!(report.totals.stopped_ns, 7 * MS, "what was left out is in the total");
     assert_eq!(report.overhead.time_ns, Some(500_000));
     assert_eq!(report.overhead.hits_without_time, 5);
 }
 
 #[test]
 fn without_a_last_line_the_end_is_inferred() {
-    let records = vec![
-        process(1, 0, "generational"),
-        Record::Pause(pause(1, 100, 200)),
-    ];
+    let records = vec![process(1, 0, "generational"), Record::Pause(pause(1, 100, 200))];
     let report = report(records, None);
     assert_eq!(report.totals.basis, Basis::Inferred);
     assert_eq!(report.totals.observed_ns, 200 * MS);
@@ -264,26 +200,15 @@ fn without_a_last_line_the_end_is_inferred() {
 fn several_traces_have_a_line_each() {
     let mut analysis = Analysis::default();
     for (file, length) in [("a", 1), ("b", 3)] {
-        let records = vec![
-            process(1, 0, "generational"),
-            Record::Pause(pause(1, 10, 10 + length)),
-        ];
+        let records = vec![process(1, 0, "generational"), Record::Pause(pause(1, 10, 10 + length))];
         add(&mut analysis, file, records, Some(end(100)));
     }
     analysis.settle();
     let report = analysis.report();
-    let stopped: Vec<u64> = report
-        .traces
-        .iter()
-        .map(|trace| trace.stopped_ns / MS)
-        .collect();
+    let stopped: Vec<u64> = report.traces.iter().map(|trace| trace.stopped_ns / MS).collect();
     assert_eq!(stopped, [1, 3]);
     assert_eq!(report.totals.stopped_ns, 4 * MS);
-    assert_eq!(
-        report.processes.len(),
-        2,
-        "the same process id on two machines"
-    );
+    assert_eq!(report.processes.len(), 2, "the same process id on two machines");
     assert_eq!(report.processes[0].trace, 1);
     assert_eq!(report.worst[0].trace, 1);
 }
@@ -311,12 +236,7 @@ fn levels_of_the_verdict() {
 #[test]
 fn the_last_settings_count() {
     let settings = |thresholds| {
-        Record::Settings(GcSettings {
-            pid: 1,
-            at_ns: START,
-            enabled: Some(true),
-            thresholds,
-        })
+        Record::Settings(GcSettings { pid: 1, at_ns: START, enabled: Some(true), thresholds })
     };
     let report = report(
         vec![
@@ -333,14 +253,7 @@ fn the_last_settings_count() {
 
 #[test]
 fn distinguishes_collections_at_shutdown() {
-    let last = Pause {
-        reason: GcReason::Shutdown,
-        generation: 2,
-        ..pause(1, 900, 1000)
-    };
-    let report = report(
-        vec![process(1, 0, "generational"), Record::Pause(last)],
-        Some(end(1000)),
-    );
+    let last = Pause { reason: GcReason::Shutdown, generation: 2, ..pause(1, 900, 1000) };
+    let report = report(vec![process(1, 0, "generational"), Record::Pause(last)], Some(end(1000)));
     assert_eq!(ids(&report), [AdviceId::Leave], "they slow no training");
 }

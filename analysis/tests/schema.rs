@@ -3,12 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::compare::Comparison;
-use gctrace_analysis::compare::compare;
+use gctrace_analysis::compare::{Comparison, compare};
 use gctrace_analysis::report::Report;
 use gctrace_event::Record;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{DecodedItem, TraceReader};
 use test_kit::reports;
 
 /// Set to write the schema instead of comparing it.
@@ -44,10 +42,8 @@ fn comparisons_keep_to_the_published_schema() {
     let validator = jsonschema::validator_for(&serde_json::from_str(&text).unwrap()).unwrap();
     let validate = |before: &[Report], after: &[Report]| {
         let comparison = serde_json::to_value(compare(before, after)).unwrap();
-        let errors: Vec<String> = validator
-            .iter_errors(&comparison)
-            .map(|error| error.to_string())
-            .collect();
+        let errors: Vec<String> =
+            validator.iter_errors(&comparison).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:?}");
     };
     let empty = || vec![Analysis::default().report()];
@@ -121,20 +117,15 @@ fn reports_keep_to_the_published_schema() {
     let validate = |report: &Report| {
         let report = serde_json::to_value(report).unwrap();
         let errors = validator.iter_errors(&report);
-        let errors: Vec<String> = errors
-            .map(|error| format!("{}: {error}", error.instance_path))
-            .collect();
+        let errors: Vec<String> =
+            errors.map(|error| format!("{}: {error}", error.instance_path)).collect();
         assert_eq!(errors, [""; 0]);
         report
     };
     validate(&Analysis::default().report());
 
     let pauses = [50, 120, 210].map(|at| Record::Pause(reports::pause(8, at, at + 10)));
-    let records = [
-        vec![reports::process(8, 0, "generational")],
-        pauses.to_vec(),
-    ]
-    .concat();
+    let records = [vec![reports::process(8, 0, "generational")], pauses.to_vec()].concat();
     validate(&reports::report(records, Some(reports::end(500))));
 
     let mut ranks = Analysis::default();

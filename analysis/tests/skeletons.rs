@@ -6,32 +6,16 @@ mod ranks_layouts;
 
 use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::pause_span::PauseSpan;
-use gctrace_analysis::gpu::replay::InsertedPause;
-use gctrace_analysis::gpu::replay::JoinedReplay;
-use gctrace_analysis::gpu::replay::JoinedSkeletons;
-use gctrace_analysis::gpu::replay::PauseLength;
-use gctrace_analysis::gpu::replay::ReplayChange;
-use gctrace_analysis::gpu::replay::ReplayJob;
-use gctrace_analysis::gpu::replay::ReplayModel;
-use gctrace_analysis::gpu::replay::ReplaySchedule;
-use gctrace_analysis::gpu::replay::Skeleton;
-use gctrace_analysis::gpu::timeline::OpIndex;
-use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::gpu::replay::{
+    InsertedPause, JoinedReplay, JoinedSkeletons, PauseLength, ReplayChange, ReplayJob,
+    ReplayModel, ReplaySchedule, Skeleton,
+};
+use gctrace_analysis::gpu::timeline::{OpIndex, Timeline};
 use gctrace_event::Record;
 use proptest::prelude::*;
-use ranks_job::Plan;
-use ranks_job::RankRun;
-use ranks_job::START;
-use ranks_job::found;
-use ranks_job::paused;
-use ranks_job::run;
-use ranks_job::timelines;
-use ranks_layouts::Layout;
-use ranks_layouts::Naming;
-use ranks_layouts::schedules::expert_parallel;
-use ranks_layouts::schedules::in_step;
-use ranks_layouts::schedules::interleaved;
-use ranks_layouts::simulate;
+use ranks_job::{Plan, RankRun, START, found, paused, run, timelines};
+use ranks_layouts::schedules::{expert_parallel, in_step, interleaved};
+use ranks_layouts::{Layout, Naming, simulate};
 
 /// A job with both replays of it.
 struct Both<'a> {
@@ -54,12 +38,7 @@ impl<'a> Both<'a> {
                 changes.iter().map(|change| of_one(change, at)).collect();
             ReplayModel::learn(&ReplayJob::single(timeline)).skeleton(timeline, &meets, &changes)
         });
-        Self {
-            job,
-            full: ReplayModel::learn(job),
-            skeletons: skeletons.collect(),
-            changes,
-        }
+        Self { job, full: ReplayModel::learn(job), skeletons: skeletons.collect(), changes }
     }
 
     fn joined(&self) -> JoinedSkeletons<'_> {
@@ -126,18 +105,8 @@ fn of_one(change: &ReplayChange, timeline: u32) -> ReplayChange {
     let inserted = change.inserted.iter();
     let inserted = inserted.filter(|inserted| inserted.timeline == timeline);
     ReplayChange {
-        lengths: lengths
-            .map(|one| PauseLength {
-                timeline: 0,
-                ..*one
-            })
-            .collect(),
-        inserted: inserted
-            .map(|one| InsertedPause {
-                timeline: 0,
-                ..*one
-            })
-            .collect(),
+        lengths: lengths.map(|one| PauseLength { timeline: 0, ..*one }).collect(),
+        inserted: inserted.map(|one| InsertedPause { timeline: 0, ..*one }).collect(),
     }
 }
 
@@ -198,10 +167,7 @@ fn assert_equal_runs(plan: &Plan, runs: &[RankRun], cut_every: usize) -> Vec<Ske
 /// Every rank on a clock of its own. Returns how many members of collectives, sends and receives
 /// waited, and how many did not.
 fn assert_equal_layout(layout: Layout, naming: Naming) -> [usize; 2] {
-    let layout = Layout {
-        hosted: true,
-        ..layout
-    };
+    let layout = Layout { hosted: true, ..layout };
     let timelines: Vec<Timeline> = (0u32..)
         .zip(simulate(&layout))
         .map(|(rank, trace)| trace.timeline(rank, naming, &layout, u64::from(rank) * 2_345_678_901))
@@ -235,10 +201,7 @@ fn assert_equal_layout(layout: Layout, naming: Naming) -> [usize; 2] {
 fn skeletons_of_groups_and_pipelines() {
     for naming in [Naming::Sequence, Naming::Group] {
         for eager in [false, true] {
-            let layout = Layout {
-                eager,
-                ..interleaved(4, 2, 8, 2, 7)
-            };
+            let layout = Layout { eager, ..interleaved(4, 2, 8, 2, 7) };
             let [waited, not] = assert_equal_layout(layout, naming);
             assert!(waited > 1_000, "{waited}");
             assert_eq!(not > 0, eager, "{not}");
@@ -277,13 +240,8 @@ fn skeletons_of_simulated_jobs() {
 /// One rank was recorded later than the others, one not as long.
 #[test]
 fn ranks_recorded_at_different_times() {
-    let plan = Plan {
-        ranks: 4,
-        together: 2,
-        numbered: true,
-        ..Plan::default()
-    }
-    .with_random_pauses(10);
+    let plan =
+        Plan { ranks: 4, together: 2, numbered: true, ..Plan::default() }.with_random_pauses(10);
     let mut runs = run(&plan, START);
     let (first, last) = (runs[1].steps[4].0, runs[2].steps[15].1);
     runs[1] = runs[1].between(first, u64::MAX);
@@ -295,10 +253,7 @@ fn ranks_recorded_at_different_times() {
 #[test]
 fn more_cuts_than_collectives() {
     for blocking in [false, true] {
-        let plan = paused(Plan {
-            blocking,
-            ..Plan::default()
-        });
+        let plan = paused(Plan { blocking, ..Plan::default() });
         assert_equal_runs(&plan, &run(&plan, START), 7);
     }
 }
@@ -307,13 +262,8 @@ fn more_cuts_than_collectives() {
 #[test]
 fn a_host_that_never_synchronizes() {
     for kernel_ns in [15_000, 25_000, 60_000] {
-        let plan = Plan {
-            steps: 36,
-            kernels: [20, 10, 10],
-            kernel_ns,
-            together: 0,
-            ..Plan::default()
-        };
+        let plan =
+            Plan { steps: 36, kernels: [20, 10, 10], kernel_ns, together: 0, ..Plan::default() };
         assert_equal(&plan.with_random_pauses(8));
     }
 }

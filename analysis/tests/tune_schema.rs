@@ -3,12 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_analysis::tune::MeasuredSetting;
-use gctrace_analysis::tune::StepTable;
-use gctrace_analysis::tune::TuneMeasure;
-use gctrace_analysis::tune::TuneReport;
-use gctrace_analysis::tune::blocks;
-use gctrace_analysis::tune::compare;
+use gctrace_analysis::tune::{
+    MeasuredSetting, StepTable, TuneMeasure, TuneReport, blocks, compare,
+};
 use serde_json::Value;
 
 /// Set to write the schema instead of comparing it.
@@ -39,10 +36,8 @@ fn published_schema_is_up_to_date() {
 #[test]
 fn reports_keep_to_the_schema() {
     let validator = jsonschema::validator_for(&schema()).unwrap();
-    let settings = ["none", "threshold=7000"].map(|name| MeasuredSetting {
-        name: name.to_owned(),
-        collects: true,
-    });
+    let settings = ["none", "threshold=7000"]
+        .map(|name| MeasuredSetting { name: name.to_owned(), collects: true });
     for (count, collections) in [(0, 1), (150, 1), (1_000, 1), (1_000, 0)] {
         let line = |step: u64| {
             let block = step.div_ceil(25);

@@ -4,32 +4,15 @@
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::kept::KeptTimeline;
 use gctrace_analysis::gpu::replay::JoinedSkeletons;
-use gctrace_analysis::gpu::replays::JobReplays;
-use gctrace_analysis::gpu::replays::RunLength;
-use gctrace_analysis::gpu::what_if::Assumption;
-use gctrace_analysis::gpu::what_if::FullLengths;
-use gctrace_analysis::gpu::what_if::ProgramModel;
-use gctrace_analysis::gpu::what_if::planned;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::ScenarioId;
-use gctrace_analysis::report::WhatIf;
-use gctrace_event::Annotation;
-use gctrace_event::Collective;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLayer;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::Record;
+use gctrace_analysis::gpu::replays::{JobReplays, RunLength};
+use gctrace_analysis::gpu::what_if::{Assumption, FullLengths, ProgramModel, planned};
+use gctrace_analysis::report::{Report, ScenarioId, WhatIf};
+use gctrace_event::{
+    Annotation, Collective, CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause, Process, Record,
+};
 use std::num::NonZeroUsize;
 use test_kit::reports;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::end;
-use test_kit::reports::pause;
-use test_kit::reports::process;
-use test_kit::reports::report;
+use test_kit::reports::{MS, START, end, pause, process, report};
 
 const US: u64 = 1_000;
 const LATENCY_NS: u64 = 6 * US;
@@ -162,10 +145,7 @@ fn run(collects: impl Fn(u32, u64) -> bool, at_start: bool) -> (Vec<Record>, u64
 
 fn described() -> [Record; 2] {
     [1, 2].map(|pid| match process(pid, 0, "generational") {
-        Record::Process(process) => Record::Process(Process {
-            rank: Some(pid - 1),
-            ..process
-        }),
+        Record::Process(process) => Record::Process(Process { rank: Some(pid - 1), ..process }),
         other => other,
     })
 }
@@ -255,9 +235,6 @@ fn plans_fall_into_the_same_step_of_every_rank() {
     let (_, without_ns) = run(|_, _| false, false);
     let (_, at_once_ns) = run(|_, step| step > 0 && step % 10 == 0, true);
     let predicted_ns = RunLength::of(&jobs, JoinedSkeletons::FIRST_CHANGE).length_ns;
-    assert!(
-        predicted_ns.abs_diff(at_once_ns) < 100 * US,
-        "{predicted_ns} {at_once_ns}"
-    );
+    assert!(predicted_ns.abs_diff(at_once_ns) < 100 * US, "{predicted_ns} {at_once_ns}");
     assert!(measured_ns - without_ns > 2 * (at_once_ns - without_ns));
 }

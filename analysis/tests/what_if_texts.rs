@@ -3,44 +3,17 @@
 
 mod training;
 
-use gctrace_analysis::report::AdviceId;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::Level;
-use gctrace_analysis::report::PredictionMethod;
-use gctrace_analysis::report::ScenarioId;
-use gctrace_event::Annotation;
-use gctrace_event::DeviceMemory;
-use gctrace_event::GcReason;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Pause;
-use gctrace_event::PauseMemory;
-use gctrace_event::Pressure;
-use gctrace_event::Record;
+use gctrace_analysis::report::{AdviceId, Basis, Level, PredictionMethod, ScenarioId};
+use gctrace_event::{
+    Annotation, DeviceMemory, GcReason, GpuOp, GpuOpKind, Pause, PauseMemory, Pressure, Record,
+};
 use proptest::prelude::*;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::end;
-use test_kit::reports::pause;
-use test_kit::reports::process;
-use test_kit::reports::report;
-use training::DEFAULT;
-use training::PROGRAM;
-use training::Program;
-use training::Simulation;
-use training::US;
-use training::analyzed;
-use training::of;
-use training::run;
+use test_kit::reports::{MS, START, end, pause, process, report};
+use training::{DEFAULT, PROGRAM, Program, Simulation, US, analyzed, of, run};
 
 /// Pauses far shorter than the work queued on the GPU.
 fn far_ahead() -> Program {
-    Program {
-        kernel_ns: 2 * MS,
-        heap: 3_000,
-        objects: 1_100,
-        ..PROGRAM
-    }
+    Program { kernel_ns: 2 * MS, heap: 3_000, objects: 1_100, ..PROGRAM }
 }
 
 #[test]
@@ -52,13 +25,7 @@ fn hidden_pauses_are_not_the_problem() {
     assert_eq!(verdict.basis, Basis::Inferred);
     // By pause time alone it would have been.
     let paused: u64 = report.totals.pauses.time_ns;
-    assert!(
-        paused
-            > 10 * (of(&report, ScenarioId::Disable)
-                .unwrap()
-                .saved_ns
-                .at_most_ns as u64)
-    );
+    assert!(paused > 10 * (of(&report, ScenarioId::Disable).unwrap().saved_ns.at_most_ns as u64));
     let ids: Vec<AdviceId> = report.advice.iter().map(|own| own.id).collect();
     assert_eq!(ids, [AdviceId::Leave]);
     assert!(report.gpu_cost.is_some());
@@ -66,36 +33,21 @@ fn hidden_pauses_are_not_the_problem() {
 
 #[test]
 fn exposed_pauses_cost_and_advice_helps() {
-    let host_bound = Program {
-        kernel_ns: 10 * US,
-        ..PROGRAM
-    };
+    let host_bound = Program { kernel_ns: 10 * US, ..PROGRAM };
     let measured = run(host_bound, DEFAULT);
     let report = analyzed(&measured);
     assert_eq!(report.verdict.level, Level::Heavy);
     let planned = report.advice.iter().find(|own| own.id == AdviceId::Planned);
     let planned = planned.unwrap();
-    let every = of(&report, ScenarioId::Planned)
-        .unwrap()
-        .every_steps
-        .unwrap();
+    let every = of(&report, ScenarioId::Planned).unwrap().every_steps.unwrap();
     let prediction = report.prediction(AdviceId::Planned).unwrap();
     assert_eq!(prediction.every_steps, Some(every));
     assert!(prediction.step.is_some() && prediction.garbage.is_some());
     assert!(planned.saves_at_most_ns.unwrap() > 0);
     for advice in &report.advice {
         let most = advice.saves_at_most_ns.unwrap();
-        assert!(
-            most <= of(&report, ScenarioId::Disable)
-                .unwrap()
-                .saved_ns
-                .at_most_ns as u64
-        );
-        assert!(
-            advice
-                .saves_at_least_ns
-                .is_none_or(|least| least <= most as i64)
-        );
+        assert!(most <= of(&report, ScenarioId::Disable).unwrap().saved_ns.at_most_ns as u64);
+        assert!(advice.saves_at_least_ns.is_none_or(|least| least <= most as i64));
     }
 }
 
@@ -125,9 +77,7 @@ fn the_end_of_the_interpreter_is_not_charged() {
 #[test]
 fn without_gpu_times_there_are_upper_bounds() {
     let mut measured = run(far_ahead(), DEFAULT);
-    measured
-        .records
-        .retain(|record| !matches!(record, Record::GpuOp(_)));
+    measured.records.retain(|record| !matches!(record, Record::GpuOp(_)));
     let report = analyzed(&measured);
     assert_ne!(report.verdict.level, Level::Negligible);
     for what in &report.what_if {
@@ -153,10 +103,7 @@ fn unknowns_widen_the_interval() {
     let report = analyzed(&measured);
     let disable = of(&report, ScenarioId::Disable).unwrap();
     assert_eq!(disable.pause_time_saved_ns.at_least_ns, 0);
-    assert_eq!(
-        disable.pause_time_saved_ns.at_most_ns as u64,
-        report.totals.pauses.time_ns
-    );
+    assert_eq!(disable.pause_time_saved_ns.at_most_ns as u64, report.totals.pauses.time_ns);
     assert!(disable.garbage.is_none());
     assert!(of(&report, ScenarioId::Planned).is_none());
     assert!(of(&report, ScenarioId::Explicit).is_none());

@@ -6,14 +6,11 @@ use crate::gctrace::Gctrace;
 use crate::map;
 use crate::place::Place;
 use crate::tables::Inputs;
-use anyhow::Context as _;
-use anyhow::Result;
-use futures::StreamExt as _;
-use futures::TryStreamExt as _;
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::BufRead as _;
-use std::io::Read as _;
+use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 
 /// Summaries that are fetched at the same time.
@@ -52,16 +49,12 @@ pub(crate) async fn run(
         );
     }
     let count = traces.len();
-    crate::message(format!(
-        "{count} traces are summarized by {scheduler}, into {summaries}"
-    ));
+    crate::message(format!("{count} traces are summarized by {scheduler}, into {summaries}"));
     map::summarize(scheduler, &traces, summaries).await?;
 
     // In a directory of their own: another may have summaries of other traces, too.
     let scratch = tempfile::Builder::new().prefix("gctrace-").tempdir()?;
-    let fetches = traces
-        .iter()
-        .map(|trace| fetch(trace, summaries, scratch.path()));
+    let fetches = traces.iter().map(|trace| fetch(trace, summaries, scratch.path()));
     let fetches = futures::stream::iter(fetches).buffer_unordered(FETCHES);
     fetches.try_collect::<Vec<()>>().await?;
     let mut arguments = vec![OsString::from("analyze"), scratch.path().into()];
@@ -91,10 +84,7 @@ async fn fetch(trace: &Place, summaries: &Place, directory: &Path) -> Result<()>
         std::fs::write(&path, bytes)?;
     }
     let source = source(&path).with_context(|| format!("{summary}: is no summary"))?;
-    anyhow::ensure!(
-        source == trace.to_string(),
-        "{summary}: is of {source}, not of {trace}"
-    );
+    anyhow::ensure!(source == trace.to_string(), "{summary}: is of {source}, not of {trace}");
     Ok(())
 }
 
@@ -104,8 +94,6 @@ fn source(summary: &Path) -> Result<String> {
     let mut line = Vec::new();
     std::io::BufReader::new(file.take(HEADER_BYTES)).read_until(b'\n', &mut line)?;
     let header: serde_json::Value = serde_json::from_slice(&line)?;
-    let source = header
-        .pointer("/source/file")
-        .and_then(|file| file.as_str());
+    let source = header.pointer("/source/file").and_then(|file| file.as_str());
     Ok(source.context("its header names no trace")?.to_owned())
 }

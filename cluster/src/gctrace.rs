@@ -3,12 +3,9 @@
 //! A process of its own per trace or query: it can be killed for memory, and nothing of gctrace's
 //! libraries has to be compiled into this program (docs/adr/0005).
 
-use anyhow::Context as _;
-use anyhow::Result;
-use std::ffi::OsStr;
-use std::ffi::OsString;
-use std::path::Path;
-use std::path::PathBuf;
+use anyhow::{Context as _, Result};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
@@ -40,22 +37,12 @@ impl Gctrace {
     ) -> Result<String> {
         let mut command = Command::new(&self.0);
         let command = command.current_dir(directory).args(arguments);
-        let output = command
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await;
+        let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
         let output = output.with_context(|| self.cannot_start())?;
         let messages = String::from_utf8_lossy(&output.stderr);
-        let messages = messages
-            .lines()
-            .map(|line| line.trim_start_matches("gctrace: "));
+        let messages = messages.lines().map(|line| line.trim_start_matches("gctrace: "));
         let messages = messages.collect::<Vec<_>>().join("\n");
-        anyhow::ensure!(
-            output.status.success(),
-            "gctrace, {}: {messages}",
-            output.status
-        );
+        anyhow::ensure!(output.status.success(), "gctrace, {}: {messages}", output.status);
         Ok(messages)
     }
 

@@ -10,12 +10,10 @@ mod processes;
 mod query;
 mod tables;
 
-use clap::Parser;
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
 use gctrace::Gctrace;
 use place::Place;
-use processes::ExecutorArgs;
-use processes::SchedulerArgs;
+use processes::{ExecutorArgs, SchedulerArgs};
 use query::Format;
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -96,20 +94,11 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> anyhow::Result<u8> {
     let gctrace = Gctrace::find(arguments.gctrace.as_deref());
     match arguments.command {
-        Command::Query {
-            sql,
-            inputs,
-            format,
-        } => {
+        Command::Query { sql, inputs, format } => {
             let answer = query::run(&sql, &places(&inputs)?, &gctrace, format).await?;
             print(&answer)?;
         }
-        Command::Analyze {
-            on,
-            inputs,
-            summaries,
-            options,
-        } => {
+        Command::Analyze { on, inputs, summaries, options } => {
             let (inputs, summaries) = (places(&inputs)?, Place::parse(&summaries)?);
             return analyze::run(&on, &inputs, &summaries, &gctrace, &options).await;
         }

@@ -6,38 +6,22 @@
 
 use crate::gctrace::Gctrace;
 use crate::place::Place;
-use anyhow::Context as _;
-use anyhow::Result;
-use ballista::prelude::SessionConfigExt as _;
-use ballista::prelude::SessionContextExt as _;
+use anyhow::{Context as _, Result};
+use ballista::prelude::{SessionConfigExt as _, SessionContextExt as _};
 use ballista_core::serde::BallistaLogicalExtensionCodec;
 use bytes::Bytes;
-use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::array::AsArray as _;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::array::StringArray;
-use datafusion::arrow::datatypes::DataType;
-use datafusion::arrow::datatypes::Field;
-use datafusion::arrow::datatypes::Schema;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::array::{ArrayRef, AsArray as _, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::ipc::reader::StreamReader;
 use datafusion::arrow::ipc::writer::StreamWriter;
-use datafusion::catalog::MemTable;
-use datafusion::catalog::TableProvider;
-use datafusion::common::TableReference;
-use datafusion::common::exec_err;
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::common::{TableReference, exec_err};
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::TaskContext;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Extension;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::Volatility;
-use datafusion::logical_expr::create_udf;
-use datafusion::prelude::SessionConfig;
-use datafusion::prelude::SessionContext;
-use datafusion::prelude::col;
+use datafusion::execution::{SessionStateBuilder, TaskContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Extension, LogicalPlan, ScalarUDF, Volatility, create_udf,
+};
+use datafusion::prelude::{SessionConfig, SessionContext, col};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,17 +42,13 @@ pub(crate) async fn summarize(scheduler: &str, traces: &[Place], directory: &Pla
         "{scheduler}: not an address of a scheduler: ballista://HOST:PORT"
     );
     let parts = traces.chunks(traces.len().div_ceil(TASKS).max(1));
-    let parts: Vec<Vec<RecordBatch>> = parts
-        .map(|part| Ok(vec![batch(part, directory)?]))
-        .collect::<Result<_>>()?;
+    let parts: Vec<Vec<RecordBatch>> =
+        parts.map(|part| Ok(vec![batch(part, directory)?])).collect::<Result<_>>()?;
     let config = SessionConfig::new_with_ballista()
         .with_target_partitions(parts.len().max(1))
         .with_round_robin_repartition(false)
         .with_ballista_logical_extension_codec(Arc::new(TableCodec::default()));
-    let state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_default_features()
-        .build();
+    let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
     let context = SessionContext::remote_with_state(scheduler, state).await?;
     context.register_table("traces", Arc::new(MemTable::try_new(schema(), parts)?))?;
     let call = function(Gctrace::find(None)).call(COLUMNS.map(col).into());
@@ -78,12 +58,7 @@ pub(crate) async fn summarize(scheduler: &str, traces: &[Place], directory: &Pla
     let batches = rows.collect().await.with_context(failed)?;
     let mut results = Vec::with_capacity(traces.len());
     for batch in &batches {
-        let texts = |at| {
-            batch
-                .column(at)
-                .as_string_opt::<i32>()
-                .context("the result is no text")
-        };
+        let texts = |at| batch.column(at).as_string_opt::<i32>().context("the result is no text");
         for (trace, problem) in texts(0)?.iter().zip(texts(1)?) {
             results.push((trace.unwrap_or_default(), problem));
         }
@@ -134,15 +109,11 @@ pub(crate) fn function(gctrace: Gctrace) -> ScalarUDF {
         let [traces, directories] = columns.as_slice() else {
             return exec_err!("gctrace_summarize has two arguments");
         };
-        let texts = traces
-            .as_string::<i32>()
-            .iter()
-            .zip(directories.as_string::<i32>());
+        let texts = traces.as_string::<i32>().iter().zip(directories.as_string::<i32>());
         let problems = texts.map(|(trace, directory)| {
             let (trace, directory) = (trace.unwrap_or_default(), directory.unwrap_or_default());
             let done = in_own_runtime(|| one(&gctrace, trace, directory));
-            done.err()
-                .map(|error| format!("{}: {trace}: {error:#}", host()))
+            done.err().map(|error| format!("{}: {trace}: {error:#}", host()))
         });
         let problems: StringArray = problems.collect();
         Ok(ColumnarValue::Array(Arc::new(problems)))
@@ -164,9 +135,7 @@ fn in_own_runtime<F: Future<Output = Result<()>>>(future: impl FnOnce() -> F + S
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             runtime.enable_all().build()?.block_on(future())
         })?;
-        thread
-            .join()
-            .unwrap_or_else(|_| anyhow::bail!("a defect of gctrace-cluster"))
+        thread.join().unwrap_or_else(|_| anyhow::bail!("a defect of gctrace-cluster"))
     })
 }
 
@@ -176,13 +145,7 @@ async fn one(gctrace: &Gctrace, trace: &str, directory: &str) -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("gctrace-").tempdir()?;
     let copy = trace.local_copy(scratch.path()).await?;
     let summarize = |output: std::path::PathBuf| {
-        let arguments = [
-            "summarize".into(),
-            copy,
-            "--jobs=1".into(),
-            "-o".into(),
-            output,
-        ];
+        let arguments = ["summarize".into(), copy, "--jobs=1".into(), "-o".into(), output];
         gctrace.run(scratch.path(), arguments)
     };
     if let Some(output) = directory.local() {
@@ -284,18 +247,9 @@ mod tests {
         assert_eq!(check(&["c", "a", "b"]), Ok(()));
         for (results, problem) in [
             (&["a", "b"][..], "c: is in the result 0 times, as 1 of 3"),
-            (
-                &["a", "b", "c", "b"],
-                "b: is in the result 2 times, as 1 of 3",
-            ),
-            (
-                &[["a", "b", "c"]; 8].concat(),
-                "a: is in the result 8 times, as 3 of 3",
-            ),
-            (
-                &["a", "b", "c", "d"],
-                "d: is in the result and was not asked for",
-            ),
+            (&["a", "b", "c", "b"], "b: is in the result 2 times, as 1 of 3"),
+            (&[["a", "b", "c"]; 8].concat(), "a: is in the result 8 times, as 3 of 3"),
+            (&["a", "b", "c", "d"], "d: is in the result and was not asked for"),
             (&[], "a: is in the result 0 times, as 3 of 3"),
         ] {
             let error = check(results).unwrap_err();
@@ -308,28 +262,17 @@ mod tests {
     #[test]
     fn a_table_is_sent_with_its_partitions() {
         let places = ["/a", "s3://b/c", "/d"].map(|text| Place::parse(text).unwrap());
-        let parts = places
-            .chunks(2)
-            .map(|part| vec![batch(part, &places[1]).unwrap()]);
+        let parts = places.chunks(2).map(|part| vec![batch(part, &places[1]).unwrap()]);
         let parts: Vec<_> = parts.collect();
         let table: Arc<dyn TableProvider> =
             Arc::new(MemTable::try_new(schema(), parts.clone()).unwrap());
         let (codec, name) = (TableCodec::default(), TableReference::bare("traces"));
         let mut bytes = Vec::new();
-        codec
-            .try_encode_table_provider(&name, table, &mut bytes)
-            .unwrap();
+        codec.try_encode_table_provider(&name, table, &mut bytes).unwrap();
         let context = TaskContext::default();
-        let decoded = codec
-            .try_decode_table_provider(&bytes, &name, schema(), &context)
-            .unwrap();
-        let decoded = (decoded.as_ref() as &dyn std::any::Any)
-            .downcast_ref::<MemTable>()
-            .unwrap();
-        let found = decoded
-            .batches
-            .iter()
-            .map(|part| part.try_read().unwrap().clone());
+        let decoded = codec.try_decode_table_provider(&bytes, &name, schema(), &context).unwrap();
+        let decoded = (decoded.as_ref() as &dyn std::any::Any).downcast_ref::<MemTable>().unwrap();
+        let found = decoded.batches.iter().map(|part| part.try_read().unwrap().clone());
         assert_eq!(found.collect::<Vec<_>>(), parts);
         let cut = bytes.len() / 2;
         for damaged in [&bytes[..cut], b"", b"no table"] {

@@ -3,21 +3,15 @@
 //! Owns how places are written, listed and copied. Credentials are those of the environment, under
 //! the names that `object_store` defines (`AWS_`, `GOOGLE_`, `AZURE_`).
 
-use anyhow::Context as _;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use futures::TryStreamExt as _;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt as _;
-use object_store::ObjectStoreScheme;
 use object_store::local::LocalFileSystem;
-use object_store::path::Path as Key;
-use object_store::path::PathPart;
-use std::fmt::Display;
-use std::fmt::Formatter;
+use object_store::path::{Path as Key, PathPart};
+use object_store::{ObjectStore, ObjectStoreExt as _, ObjectStoreScheme};
+use std::fmt::{Display, Formatter};
 use std::io::Write as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use url::Url;
 
@@ -45,9 +39,7 @@ impl Place {
             Url::parse(text).with_context(|| format!("{text}: not a URL"))?
         } else {
             let path = std::path::absolute(text).with_context(|| format!("{text}: not a path"))?;
-            Url::from_file_path(&path)
-                .ok()
-                .with_context(|| format!("{text}: not a path"))?
+            Url::from_file_path(&path).ok().with_context(|| format!("{text}: not a path"))?
         };
         let (scheme, key) = ObjectStoreScheme::parse(&url)
             .ok()
@@ -122,10 +114,7 @@ impl Place {
 
     /// Its path, if it is on this machine.
     pub(crate) fn local(&self) -> Option<PathBuf> {
-        self.url()
-            .to_file_path()
-            .ok()
-            .filter(|_| self.root.scheme() == "file")
+        self.url().to_file_path().ok().filter(|_| self.root.scheme() == "file")
     }
 
     /// The file itself, or the files of the directory and those below it, sorted; without hidden ones.
@@ -248,10 +237,7 @@ mod tests {
         let place = Place::parse("s3://bucket/a/b.json").unwrap();
         assert_eq!(place.to_string(), "s3://bucket/a/b.json");
         assert_eq!(place.url().as_str(), "s3://bucket/a/b.json");
-        assert_eq!(
-            place.parent().child("c%").unwrap().to_string(),
-            "s3://bucket/a/c%25"
-        );
+        assert_eq!(place.parent().child("c%").unwrap().to_string(), "s3://bucket/a/c%25");
         assert_eq!((place.name(), place.local()), ("b.json", None));
     }
 }

@@ -10,16 +10,13 @@ use anyhow::Result;
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::utils::default_session_builder;
-use ballista_executor::executor_process::ExecutorProcessConfig;
-use ballista_executor::executor_process::start_executor_process;
+use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::start_server;
 use clap::Args;
 use datafusion::execution::FunctionRegistry as _;
-use std::net::IpAddr;
-use std::net::Ipv4Addr;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -111,15 +108,11 @@ pub(crate) async fn scheduler(arguments: &SchedulerArgs) -> Result<()> {
 /// It cannot listen, or the scheduler is not reached.
 pub(crate) async fn executor(arguments: &ExecutorArgs, gctrace: Gctrace) -> Result<()> {
     exposed(arguments.listen).iter().for_each(crate::message);
-    let temporary = tempfile::Builder::new()
-        .prefix("gctrace-executor-")
-        .tempdir()?;
+    let temporary = tempfile::Builder::new().prefix("gctrace-executor-").tempdir()?;
     let directory = arguments.work_dir.as_deref().unwrap_or(temporary.path());
     let mut functions = BallistaFunctionRegistry::default();
     let function = Arc::new(map::function(gctrace));
-    functions
-        .scalar_functions
-        .insert(function.name().to_owned(), function);
+    functions.scalar_functions.insert(function.name().to_owned(), function);
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let config = ExecutorProcessConfig {
         bind_host: arguments.listen.to_string(),

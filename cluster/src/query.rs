@@ -4,8 +4,7 @@ use crate::gctrace::Gctrace;
 use crate::place::Place;
 use crate::tables;
 use crate::tables::Inputs;
-use anyhow::Context as _;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::json::ArrayWriter;
 use datafusion::arrow::util::pretty::pretty_format_batches;
@@ -35,10 +34,8 @@ pub(crate) async fn run(
     let scratch = tempfile::Builder::new().prefix("gctrace-").tempdir()?;
     let context = SessionContext::new();
     tables::register(&context, &inputs, sql, gctrace, scratch.path()).await?;
-    let only_reading = SQLOptions::new()
-        .with_allow_ddl(false)
-        .with_allow_dml(false)
-        .with_allow_statements(false);
+    let only_reading =
+        SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
     let rows = context.sql_with_options(sql, only_reading).await?;
     let schema = rows.schema().inner().clone();
     let mut batches = rows.collect().await?;
@@ -59,9 +56,7 @@ pub(crate) async fn run(
         Format::Json => {
             let mut writer = ArrayWriter::new(Vec::new());
             let batches: Vec<&RecordBatch> = batches.iter().collect();
-            writer
-                .write_batches(&batches)
-                .context("the rows have no form in JSON")?;
+            writer.write_batches(&batches).context("the rows have no form in JSON")?;
             writer.finish()?;
             let mut text = writer.into_inner();
             text.push(b'\n');

@@ -6,22 +6,14 @@
 
 use crate::gctrace::Gctrace;
 use crate::place::Place;
-use anyhow::Context as _;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use datafusion::arrow::array::AsArray as _;
-use datafusion::arrow::datatypes::DataType;
-use datafusion::arrow::datatypes::Int64Type;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::ViewTable;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::Union;
-use datafusion::prelude::ParquetReadOptions;
-use datafusion::prelude::SessionContext;
-use datafusion::prelude::cast;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use datafusion::logical_expr::{LogicalPlan, Union};
+use datafusion::prelude::{ParquetReadOptions, SessionContext, cast, col, lit};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
@@ -143,9 +135,8 @@ pub(crate) async fn register(
 
 /// The tables of all these traces and summaries, as `gctrace export` writes them.
 async fn export(files: &[&Place], gctrace: &Gctrace, scratch: &Path) -> Result<Place> {
-    let mut arguments: Vec<OsString> = ["export", "--format", "parquet", "-o"]
-        .map(OsString::from)
-        .into();
+    let mut arguments: Vec<OsString> =
+        ["export", "--format", "parquet", "-o"].map(OsString::from).into();
     let tables = scratch.join("tables");
     arguments.push(tables.clone().into());
     for file in files {
@@ -153,9 +144,7 @@ async fn export(files: &[&Place], gctrace: &Gctrace, scratch: &Path) -> Result<P
     }
     let messages = gctrace.run(scratch, arguments).await?;
     messages.lines().for_each(crate::message);
-    let tables = tables
-        .to_str()
-        .context("the temporary directory is not UTF-8")?;
+    let tables = tables.to_str().context("the temporary directory is not UTF-8")?;
     Place::parse(tables)
 }
 
@@ -164,8 +153,7 @@ async fn read(context: &SessionContext, directory: &Place, table: &str) -> Resul
     let file = directory.child(&format!("{table}.parquet"))?;
     let url = file.url();
     let rows = context.read_parquet(url.as_str(), ParquetReadOptions::default());
-    rows.await
-        .with_context(|| format!("{file}: cannot be read"))
+    rows.await.with_context(|| format!("{file}: cannot be read"))
 }
 
 /// The number that the first trace and the first job of each directory get.
@@ -217,9 +205,7 @@ async fn processes(
         let own = numbers(2).zip(numbers(3)).zip(texts(4).zip(texts(5)));
         for (own, (trace, job)) in own.zip(numbers(0).zip(numbers(1))) {
             let ((pid, start), (file, host)) = own;
-            let file = file
-                .and_then(|file| file.rsplit('/').next())
-                .unwrap_or_default();
+            let file = file.and_then(|file| file.rsplit('/').next()).unwrap_or_default();
             let name = pid.zip(start).map(|(pid, start)| {
                 let host = host.map(|host| format!(" on {host}")).unwrap_or_default();
                 format!("process {pid} of {file}{host}, recorded from {start} ns on,")

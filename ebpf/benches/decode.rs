@@ -1,7 +1,6 @@
 //! Decodes the records of the kernel's rings. `cargo bench -p gctrace-ebpf --bench decode`
 
-use criterion::Criterion;
-use criterion::Throughput;
+use criterion::{Criterion, Throughput};
 use gctrace_ebpf::decode;
 use std::hint::black_box;
 

@@ -5,19 +5,14 @@
 
 use crate::attach::LinkPlan;
 use crate::error::Error;
-use crate::link::EVERY_PROCESS;
-use crate::link::ProbeLink;
+use crate::link::{EVERY_PROCESS, ProbeLink};
 use crate::session::SharedMaps;
 use crate::support::AttachMethod;
 use crate::wire::read;
-use libbpf_rs::MapCore as _;
-use libbpf_rs::MapFlags;
-use libbpf_rs::skel::OpenSkel as _;
-use libbpf_rs::skel::SkelBuilder as _;
-use skeleton::AllocSkel;
-use skeleton::AllocSkelBuilder;
-use skeleton::types::alloc_window;
-use skeleton::types::allocations;
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{MapCore as _, MapFlags};
+use skeleton::types::{alloc_window, allocations};
+use skeleton::{AllocSkel, AllocSkelBuilder};
 use std::mem::MaybeUninit;
 use std::path::Path;
 use zerocopy::IntoBytes as _;
@@ -123,9 +118,7 @@ impl AllocationPrograms {
         }
         // Borrowed by the skeleton for its whole life: until gctrace ends.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = AllocSkelBuilder::default()
-            .open(storage)
-            .map_err(Error::Load)?;
+        let mut open = AllocSkelBuilder::default().open(storage).map_err(Error::Load)?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             rodata.stack_depth = stack_depth.min(crate::MAX_STACK_DEPTH);
         }
@@ -156,10 +149,7 @@ impl AllocationPrograms {
             .maps
             .alloc_window
             .update(&0u32.to_ne_bytes(), window.as_bytes(), MapFlags::ANY)
-            .map_err(|source| Error::Map {
-                map: "alloc_window",
-                source,
-            })?;
+            .map_err(|source| Error::Map { map: "alloc_window", source })?;
         let mut plan = LinkPlan::default();
         for (offset, size) in probes {
             plan.push(*offset, size.cookie(), None);
@@ -168,17 +158,10 @@ impl AllocationPrograms {
         // so that only the main thread would count; they report no error, so all processes are
         // probed on them.
         let program = &self.skeleton.progs.at_allocation;
-        let only = if self.filters_processes() {
-            target.pid.cast_signed()
-        } else {
-            EVERY_PROCESS
-        };
+        let only = if self.filters_processes() { target.pid.cast_signed() } else { EVERY_PROCESS };
         ProbeLink::multi(program, only, file, &plan, false)
             .map(|link| AllocationWindow { _link: link })
-            .map_err(|source| Error::Attach {
-                file: file.to_owned(),
-                source: source.into(),
-            })
+            .map_err(|source| Error::Attach { file: file.to_owned(), source: source.into() })
     }
 
     /// Linux 6.10 and later (46ba0e49b642, "bpf: fix multi-uprobe PID filtering logic").
@@ -186,9 +169,7 @@ impl AllocationPrograms {
         let release =
             nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
         let release = release.unwrap_or_default();
-        let mut numbers = release
-            .split(['.', '-'])
-            .map_while(|part| part.parse::<u32>().ok());
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
         (numbers.next(), numbers.next()) >= (Some(6), Some(10))
     }
 
@@ -202,19 +183,13 @@ impl AllocationPrograms {
             .maps
             .allocations
             .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| Error::Map {
-                map: "allocations",
-                source,
-            })?
+            .map_err(|source| Error::Map { map: "allocations", source })?
             .unwrap_or_default();
         let mut sum = AllocationCounts {
             classes: (0..CLASSES).map(|class| (largest(class), 0)).collect(),
             ..AllocationCounts::default()
         };
-        for counted in per_cpu
-            .iter()
-            .filter_map(|bytes| read::<allocations>(bytes))
-        {
+        for counted in per_cpu.iter().filter_map(|bytes| read::<allocations>(bytes)) {
             sum.hits += counted.hits;
             sum.foreign_hits += counted.foreign_hits;
             sum.bytes += counted.bytes;

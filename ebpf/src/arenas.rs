@@ -3,22 +3,15 @@
 //! While they are attached, every system call on the machine takes about 30 ns longer.
 
 use crate::error::Error;
-use crate::link::ProbeLink;
-use crate::link::open_event;
-use crate::session::Attachment;
-use crate::session::BpfSession;
-use crate::wire::Arenas;
-use crate::wire::read;
-use libbpf_rs::MapCore as _;
-use libbpf_rs::MapFlags;
-use libbpf_rs::libbpf_sys;
+use crate::link::{ProbeLink, open_event};
+use crate::session::{Attachment, BpfSession};
+use crate::wire::{Arenas, read};
+use libbpf_rs::{MapCore as _, MapFlags, libbpf_sys};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::io::Read as _;
-use std::os::fd::AsRawFd as _;
-use std::os::fd::FromRawFd as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::Path;
 
 /// The usual mount points of tracefs, current and old.
@@ -37,11 +30,8 @@ impl BpfSession {
             (&self.skeleton.progs.on_munmap, "sys_enter_munmap"),
         ] {
             let event = open_tracepoint(tracepoint).map_err(Error::SystemCalls)?;
-            let link =
-                ProbeLink::to_event(program, event, 0).map_err(|source| Error::Tracepoint {
-                    tracepoint,
-                    source: source.into(),
-                })?;
+            let link = ProbeLink::to_event(program, event, 0)
+                .map_err(|source| Error::Tracepoint { tracepoint, source: source.into() })?;
             links.push(link);
         }
         self.arena_links = links;
@@ -79,18 +69,9 @@ impl BpfSession {
         if self.arena_links.is_empty() {
             return None;
         }
-        let found = self
-            .skeleton
-            .maps
-            .arenas
-            .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
-            .ok()
-            .flatten();
-        Some(
-            found
-                .and_then(|bytes| read::<Arenas>(&bytes))
-                .unwrap_or_default(),
-        )
+        let found =
+            self.skeleton.maps.arenas.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        Some(found.and_then(|bytes| read::<Arenas>(&bytes)).unwrap_or_default())
     }
 
     /// Removes the counts of a process that has exited, so that one that reuses its id starts at 0.
@@ -121,16 +102,13 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
 
 fn tracepoint_number(name: &str) -> io::Result<u64> {
     let path = format!("events/syscalls/{name}/id");
-    let found = PLACES
-        .iter()
-        .find_map(|place| std::fs::read_to_string(Path::new(place).join(&path)).ok());
+    let found =
+        PLACES.iter().find_map(|place| std::fs::read_to_string(Path::new(place).join(&path)).ok());
     let text = match found {
         Some(text) => text,
         None => read_from_own_mount(&path)?,
     };
-    text.trim()
-        .parse()
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    text.trim().parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Containers and small systems often have no tracefs mounted: this mounts one that only this
@@ -148,14 +126,7 @@ fn read_from_own_mount(path: &str) -> io::Result<String> {
     let number = filesystem.as_raw_fd();
     // SAFETY: this command takes neither key nor value.
     let created = unsafe {
-        libc::syscall(
-            libc::SYS_fsconfig,
-            number,
-            FSCONFIG_CMD_CREATE,
-            nothing,
-            nothing,
-            0,
-        )
+        libc::syscall(libc::SYS_fsconfig, number, FSCONFIG_CMD_CREATE, nothing, nothing, 0)
     };
     if created < 0 {
         return Err(io::Error::last_os_error());

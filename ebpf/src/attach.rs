@@ -1,10 +1,7 @@
 //! Splits a plan into what each link needs. Pure; `link.rs` creates the links.
 
-use crate::wire::ARGUMENT_UNKNOWN;
-use crate::wire::Point;
-use gctrace_abi::ArgumentRegister;
-use gctrace_abi::CollectorArguments;
-use gctrace_abi::ProbePointKind;
+use crate::wire::{ARGUMENT_UNKNOWN, Point};
+use gctrace_abi::{ArgumentRegister, CollectorArguments, ProbePointKind};
 
 /// A location in a file to probe.
 #[derive(Clone, Debug)]
@@ -38,9 +35,7 @@ impl PlannedPoint {
             generation_register: register(arguments.generation),
             reason_register: register(arguments.reason),
             nofail_register: register(arguments.no_fail),
-            fixed_generation: arguments
-                .fixed_generation
-                .map_or(ARGUMENT_UNKNOWN, i32::from),
+            fixed_generation: arguments.fixed_generation.map_or(ARGUMENT_UNKNOWN, i32::from),
             reserved: 0,
         }
     }
@@ -109,10 +104,7 @@ mod tests {
 
     #[test]
     fn one_link_per_end_and_cookies_are_indexes() {
-        let points = [
-            point(Some(16), Some(12), None),
-            point(Some(32), None, Some(64)),
-        ];
+        let points = [point(Some(16), Some(12), None), point(Some(32), None, Some(64))];
         let (entries, returns) = plan_links(&points, 5);
         assert_eq!(entries.offsets, [16, 32]);
         assert_eq!(entries.cookies, [5, 6]);

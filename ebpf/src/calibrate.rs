@@ -7,22 +7,14 @@
 use crate::arch::calibration_target;
 use crate::attach::PlannedPoint;
 use crate::error::Error;
-use crate::session::Attachment;
-use crate::session::BpfSession;
-use crate::wire::FrameWire;
-use crate::wire::InstructionKind;
-use crate::wire::LayoutWire;
-use crate::wire::NO_OFFSET;
-use gctrace_abi::ArgumentRegister;
-use gctrace_abi::CollectorArguments;
-use gctrace_abi::ProbePointKind;
+use crate::session::{Attachment, BpfSession};
+use crate::wire::{FrameWire, InstructionKind, LayoutWire, NO_OFFSET};
+use gctrace_abi::{ArgumentRegister, CollectorArguments, ProbePointKind};
 use nix::errno::Errno;
-use nix::fcntl::Flock;
-use nix::fcntl::FlockArg;
+use nix::fcntl::{Flock, FlockArg};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Nanoseconds per hit, the minimum of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,11 +122,7 @@ impl BpfSession {
         };
         let explicit_ns = time_as(ProbePointKind::GcCollectBuiltin)?;
         let collect_ns = time_as(ProbePointKind::Collect)?;
-        let calibration = Calibration {
-            collect_ns,
-            explicit_ns,
-            entry_ns: entry_ns.max(0.0),
-        };
+        let calibration = Calibration { collect_ns, explicit_ns, entry_ns: entry_ns.max(0.0) };
         Ok((calibration, vec![at_entry, at_return]))
     }
 
@@ -148,9 +136,7 @@ impl BpfSession {
 pub(crate) fn rounds(mut between: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     let mut words = make_believe_process();
     let base = words.as_ptr();
-    let counter = words
-        .get_mut(COUNTER_WORD)
-        .map_or(std::ptr::null_mut(), |word| &raw mut *word);
+    let counter = words.get_mut(COUNTER_WORD).map_or(std::ptr::null_mut(), |word| &raw mut *word);
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
         let start = Instant::now();
@@ -179,11 +165,7 @@ fn make_believe_process() -> Vec<u64> {
     let place = |frame: usize| WORDS + frame * FRAME_WORDS;
     put(FRAME_WORD, address(place(frames - 1)));
     for frame in 0..frames {
-        let next = if frame == 0 {
-            0
-        } else {
-            address(place(frame - 1))
-        };
+        let next = if frame == 0 { 0 } else { address(place(frame - 1)) };
         put(place(frame), base);
         put(place(frame) + 1, next);
         put(place(frame) + 2, base + 2 * frame as u64);
@@ -242,11 +224,9 @@ pub(crate) fn own_file_offset() -> Result<u64, Error> {
     let address = calibration_target as *const () as u64;
     let maps = fs::read_to_string("/proc/self/maps")
         .map_err(|error| Error::Calibration(error.to_string()))?;
-    maps.lines()
-        .find_map(|line| offset_in(line, address))
-        .ok_or_else(|| {
-            Error::Calibration("the function is in no mapping of /proc/self/maps".to_owned())
-        })
+    maps.lines().find_map(|line| offset_in(line, address)).ok_or_else(|| {
+        Error::Calibration("the function is in no mapping of /proc/self/maps".to_owned())
+    })
 }
 
 /// `start-end perms offset ...` (proc(5)): the file offset of an address in this mapping.
@@ -256,7 +236,5 @@ fn offset_in(line: &str, address: u64) -> Option<u64> {
     let offset = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
     let start = u64::from_str_radix(start, 16).ok()?;
     let end = u64::from_str_radix(end, 16).ok()?;
-    (start..end)
-        .contains(&address)
-        .then(|| address - start + offset)
+    (start..end).contains(&address).then(|| address - start + offset)
 }

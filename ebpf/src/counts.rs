@@ -1,14 +1,9 @@
 //! Converts raw counts of the BPF programs to counters. Pure: nothing here uses libbpf.
 
-use crate::wire::CountedPauseWire;
-use crate::wire::HardwareCounter;
-use crate::wire::HardwareCounts;
-use crate::wire::PauseFlag;
-use crate::wire::PauseWire;
-use crate::wire::SoftwareCounts;
-use crate::wire::read;
-use gctrace_event::Counter;
-use gctrace_event::Counters;
+use crate::wire::{
+    CountedPauseWire, HardwareCounter, HardwareCounts, PauseFlag, PauseWire, SoftwareCounts, read,
+};
+use gctrace_event::{Counter, Counters};
 
 /// The counters that the programs record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,10 +93,7 @@ pub(crate) fn add_hardware(counters: &mut Counters, counts: &HardwareCounts, val
             counters.set(counter, read.value);
         } else {
             counters.scaled = true;
-            counters.set(
-                counter,
-                scaled(read.value, read.enabled_ns, read.running_ns),
-            );
+            counters.set(counter, scaled(read.value, read.enabled_ns, read.running_ns));
         }
     }
 }
@@ -120,11 +112,8 @@ mod tests {
 
     fn counts(value: u64, enabled_ns: u64, running_ns: u64) -> HardwareCounts {
         HardwareCounts {
-            of: [hardware_value {
-                value,
-                enabled_ns,
-                running_ns,
-            }; HardwareCounter::HARDWARE_COUNTERS.0 as usize],
+            of: [hardware_value { value, enabled_ns, running_ns };
+                HardwareCounter::HARDWARE_COUNTERS.0 as usize],
         }
     }
 
@@ -138,10 +127,7 @@ mod tests {
     fn every_per_cpu_counter_has_its_own_index() {
         let set = CounterSet::new(Counter::ALL);
         assert!(set.software && set.has_hardware());
-        assert_eq!(
-            set.hardware.count_ones(),
-            HardwareCounter::HARDWARE_COUNTERS.0
-        );
+        assert_eq!(set.hardware.count_ones(), HardwareCounter::HARDWARE_COUNTERS.0);
         let software = CounterSet::new([Counter::TaskClock]);
         assert!(software.software && !software.has_hardware());
         assert_eq!(CounterSet::new([]), CounterSet::default());
@@ -160,10 +146,7 @@ mod tests {
         let counters = decoded(&counts(700, 100, 25), 1);
         assert_eq!(counters.get(Counter::Cycles), Some(2800));
         assert!(counters.scaled);
-        assert_eq!(
-            decoded(&counts(u64::MAX, u64::MAX, 1), 1).get(Counter::Cycles),
-            Some(u64::MAX)
-        );
+        assert_eq!(decoded(&counts(u64::MAX, u64::MAX, 1), 1).get(Counter::Cycles), Some(u64::MAX));
     }
 
     #[test]

@@ -8,27 +8,18 @@ mod decode;
 
 pub use calibrate::CudaCalibration;
 pub use cookie::CallProbe;
-pub use decode::CudaCallEvent;
-pub use decode::CudaEvent;
-pub use decode::DeviceMemoryEvent;
+pub use decode::{CudaCallEvent, CudaEvent, DeviceMemoryEvent};
 
-use crate::arch;
 use crate::attach::LinkPlan;
 use crate::error::Error;
-use crate::link;
-use crate::per_cpu;
-use crate::session::Attachment;
-use crate::session::BpfSession;
+use crate::session::{Attachment, BpfSession};
 use crate::support::AttachMethod;
+use crate::{arch, link, per_cpu};
 use gctrace_abi::CallKind;
-use libbpf_rs::ProgramAttachType;
-use libbpf_rs::RingBuffer;
-use libbpf_rs::RingBufferBuilder;
-use libbpf_rs::skel::OpenSkel as _;
-use libbpf_rs::skel::SkelBuilder as _;
-use skeleton::CudaSkel;
-use skeleton::CudaSkelBuilder;
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{ProgramAttachType, RingBuffer, RingBufferBuilder};
 use skeleton::types::call_counter;
+use skeleton::{CudaSkel, CudaSkelBuilder};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -82,13 +73,8 @@ impl CudaPrograms {
         let attach = session.attach_kind();
         // Borrowed by the skeleton for its whole life: until gctrace ends.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = CudaSkelBuilder::default()
-            .open(storage)
-            .map_err(Error::Load)?;
-        open.maps
-            .call_ring
-            .set_max_entries(ring_bytes)
-            .map_err(Error::Load)?;
+        let mut open = CudaSkelBuilder::default().open(storage).map_err(Error::Load)?;
+        open.maps.call_ring.set_max_entries(ring_bytes).map_err(Error::Load)?;
         let shared = session.shared_maps()?;
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         if attach == AttachMethod::Single {
@@ -100,12 +86,7 @@ impl CudaPrograms {
         let skeleton = open.load().map_err(Error::Load)?;
         let batch = Rc::new(RefCell::new(Vec::new()));
         let ring = ring(&skeleton, &batch).map_err(Error::Load)?;
-        Ok(Self {
-            ring,
-            batch,
-            attach,
-            skeleton,
-        })
+        Ok(Self { ring, batch, attach, skeleton })
     }
 
     /// Places probes in a file: they fire in every process that maps it, now and later.
@@ -148,10 +129,7 @@ impl CudaPrograms {
     /// # Errors
     /// [`Error::Map`] if the ring cannot be read.
     pub fn poll(&mut self) -> Result<Vec<CudaEvent>, Error> {
-        self.ring.consume().map_err(|source| Error::Map {
-            map: "call_ring",
-            source,
-        })?;
+        self.ring.consume().map_err(|source| Error::Map { map: "call_ring", source })?;
         Ok(std::mem::take(&mut *self.batch.borrow_mut()))
     }
 

@@ -3,31 +3,15 @@
 mod garbage;
 
 use crate::counts;
-use crate::event::AllocationEvent;
-use crate::event::CapturedFrame;
-use crate::event::CodeEvent;
-use crate::event::CodeId;
-use crate::event::KernelEvent;
-use crate::event::LibraryKind;
-use crate::event::NotStopped;
-use crate::event::PauseEvent;
-use crate::event::ProcessEvent;
-use crate::event::StackEvent;
-use crate::event::StopState;
-use crate::wire::AllocationWire;
-use crate::wire::CodeWire;
-use crate::wire::EventKind;
-use crate::wire::LibraryWire;
-use crate::wire::NO_OFFSET;
-use crate::wire::PauseFlag;
-use crate::wire::PauseWire;
-use crate::wire::ProcessWire;
-use crate::wire::StackWire;
-use crate::wire::StopWire;
-use crate::wire::read;
-use gctrace_event::EventSource;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
+use crate::event::{
+    AllocationEvent, CapturedFrame, CodeEvent, CodeId, KernelEvent, LibraryKind, NotStopped,
+    PauseEvent, ProcessEvent, StackEvent, StopState,
+};
+use crate::wire::{
+    AllocationWire, CodeWire, EventKind, LibraryWire, NO_OFFSET, PauseFlag, PauseWire, ProcessWire,
+    StackWire, StopWire, read,
+};
+use gctrace_event::{EventSource, GcReason, Pause};
 use zerocopy::FromBytes as _;
 
 /// Decodes one record of either ring; `None` if it is invalid (too short, unknown kind).
@@ -39,10 +23,7 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
         EventKind::EVENT_STACK => read(bytes).map(|wire| KernelEvent::Stack(stack(&wire))),
         EventKind::EVENT_CODE => code(bytes).map(KernelEvent::Code),
         EventKind::EVENT_ALLOCATION => read(bytes).map(|wire: AllocationWire| {
-            KernelEvent::Allocation(AllocationEvent {
-                pid: wire.pid,
-                stack: wire.stack,
-            })
+            KernelEvent::Allocation(AllocationEvent { pid: wire.pid, stack: wire.stack })
         }),
         EventKind::EVENT_TYPE => {
             read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire)))
@@ -55,18 +36,10 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
 fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
     let (pid, at_ns, stop) = (wire.pid, wire.at_ns, stop(wire));
     Some(match EventKind(wire.kind) {
-        EventKind::EVENT_FORK => ProcessEvent::Fork {
-            pid,
-            parent: wire.parent,
-            at_ns,
-        },
-        EventKind::EVENT_EXEC => ProcessEvent::Exec {
-            pid,
-            file: wire.file,
-            stop,
-            known: wire.known != 0,
-            at_ns,
-        },
+        EventKind::EVENT_FORK => ProcessEvent::Fork { pid, parent: wire.parent, at_ns },
+        EventKind::EVENT_EXEC => {
+            ProcessEvent::Exec { pid, file: wire.file, stop, known: wire.known != 0, at_ns }
+        }
         EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, stop, at_ns },
         EventKind::EVENT_LIBRARY => ProcessEvent::Library {
             pid,
@@ -80,20 +53,14 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
             at_ns,
         },
         EventKind::EVENT_FOREIGN => ProcessEvent::Foreign { pid, at_ns },
-        EventKind::EVENT_EXIT => ProcessEvent::Exit {
-            pid,
-            status: wire.exit_code,
-            at_ns,
-        },
+        EventKind::EVENT_EXIT => ProcessEvent::Exit { pid, status: wire.exit_code, at_ns },
         _ => return None,
     })
 }
 
 fn stop(wire: &ProcessWire) -> StopState {
     match StopWire(wire.stop) {
-        StopWire::STOP_SENT => StopState::Stopped {
-            parent_was_stopped: wire.parent_stopped != 0,
-        },
+        StopWire::STOP_SENT => StopState::Stopped { parent_was_stopped: wire.parent_stopped != 0 },
         StopWire::STOP_OTHER_USER => StopState::Refused(NotStopped::OtherUser),
         StopWire::STOP_NOT_NOW => StopState::Refused(NotStopped::NotNow),
         StopWire::STOP_SEEN => StopState::Refused(NotStopped::Seen),
@@ -110,10 +77,7 @@ fn stack(wire: &StackWire) -> StackEvent {
         layout: wire.layout,
         frames: frames
             .map(|frame| CapturedFrame {
-                code: CodeId {
-                    address: frame.code,
-                    identity: frame.identity,
-                },
+                code: CodeId { address: frame.code, identity: frame.identity },
                 offset: (frame.offset != NO_OFFSET).then_some(frame.offset),
             })
             .collect(),
@@ -129,10 +93,7 @@ fn code(bytes: &[u8]) -> Option<CodeEvent> {
     };
     Some(CodeEvent {
         pid: wire.pid,
-        code: CodeId {
-            address: wire.code,
-            identity: wire.identity,
-        },
+        code: CodeId { address: wire.code, identity: wire.identity },
         layout: wire.layout,
         first_line: wire.first_line,
         file_name: first(&wire.file_name, wire.file_name_bytes),
@@ -191,20 +152,14 @@ fn counts(wire: &PauseWire) -> Option<[u32; 3]> {
 
 /// Counters wrap modulo 2^64, and a torn read must not overflow.
 fn sum(values: &[u64; 3]) -> u64 {
-    values
-        .iter()
-        .fold(0, |total: u64, value| total.saturating_add(*value))
+    values.iter().fold(0, |total: u64, value| total.saturating_add(*value))
 }
 
 /// The generation whose collection counter increased; else the function's argument.
 fn generation(wire: &PauseWire) -> Option<u8> {
-    let moved = (0u8..3)
-        .rev()
-        .find(|i| wire.moved.collections[usize::from(*i)] > 0);
+    let moved = (0u8..3).rev().find(|i| wire.moved.collections[usize::from(*i)] > 0);
     moved.or_else(|| {
-        u8::try_from(wire.generation_argument)
-            .ok()
-            .filter(|generation| *generation < 3)
+        u8::try_from(wire.generation_argument).ok().filter(|generation| *generation < 3)
     })
 }
 
@@ -232,10 +187,7 @@ fn reason(wire: &PauseWire) -> GcReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::ARGUMENT_UNKNOWN;
-    use crate::wire::GarbageKindWire;
-    use crate::wire::GarbageWire;
-    use crate::wire::TypeWire;
+    use crate::wire::{ARGUMENT_UNKNOWN, GarbageKindWire, GarbageWire, TypeWire};
     use proptest::prelude::*;
     use zerocopy::IntoBytes as _;
 
@@ -338,10 +290,6 @@ mod tests {
         assert!(decode(&[]).is_none());
         assert!(decode(&[1, 0, 0]).is_none());
         let wire = wire();
-        assert!(
-            wire.as_bytes()
-                .get(..170)
-                .is_some_and(|cut| decode(cut).is_none())
-        );
+        assert!(wire.as_bytes().get(..170).is_some_and(|cut| decode(cut).is_none()));
     }
 }

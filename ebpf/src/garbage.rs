@@ -4,18 +4,12 @@
 
 use crate::attach::LinkPlan;
 use crate::error::Error;
-use crate::link;
-use crate::session::Attachment;
-use crate::session::BpfSession;
-use crate::support;
+use crate::session::{Attachment, BpfSession};
 use crate::support::AttachMethod;
-use libbpf_rs::MapCore as _;
-use libbpf_rs::MapFlags;
-use libbpf_rs::ProgramAttachType;
-use libbpf_rs::skel::OpenSkel as _;
-use libbpf_rs::skel::SkelBuilder as _;
-use skeleton::GarbageSkel;
-use skeleton::GarbageSkelBuilder;
+use crate::{link, support};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{MapCore as _, MapFlags, ProgramAttachType};
+use skeleton::{GarbageSkel, GarbageSkelBuilder};
 use std::mem::MaybeUninit;
 use std::path::Path;
 
@@ -43,10 +37,7 @@ pub struct GarbagePrograms {
 /// thread that examines one, so a few for each CPU.
 fn walks() -> u32 {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    u32::try_from(cpus)
-        .unwrap_or(u32::MAX)
-        .saturating_mul(4)
-        .clamp(32, 512)
+    u32::try_from(cpus).unwrap_or(u32::MAX).saturating_mul(4).clamp(32, 512)
 }
 
 impl GarbagePrograms {
@@ -63,9 +54,7 @@ impl GarbagePrograms {
         let attach = session.attach_kind();
         // Borrowed by the skeleton for its whole life: until gctrace ends.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = GarbageSkelBuilder::default()
-            .open(storage)
-            .map_err(Error::Load)?;
+        let mut open = GarbageSkelBuilder::default().open(storage).map_err(Error::Load)?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             // Between 0 and a million: saturates, and NaN is 0.
             rodata.garbage_budget_ppm = (budget * 1e6).round() as u64;
@@ -84,10 +73,7 @@ impl GarbagePrograms {
         for index in 0..walks {
             let free = &skeleton.maps.free_walks;
             free.update(&[], &index.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|source| Error::Map {
-                    map: "free_walks",
-                    source,
-                })?;
+                .map_err(|source| Error::Map { map: "free_walks", source })?;
         }
         Ok(Self { attach, skeleton })
     }
@@ -102,9 +88,8 @@ impl GarbagePrograms {
         plan.push(offset, point.into(), None);
         let program = &self.skeleton.progs.at_garbage;
         let links = link::attach(self.attach, program, file, &plan, false);
-        links.map(Attachment::new).map_err(|source| Error::Attach {
-            file: file.to_owned(),
-            source: source.into(),
-        })
+        links
+            .map(Attachment::new)
+            .map_err(|source| Error::Attach { file: file.to_owned(), source: source.into() })
     }
 }

@@ -1,17 +1,10 @@
 //! The layout of one build of CPython as the BPF programs read it. Pure.
 
-use crate::wire::FrameWire;
-use crate::wire::InstructionKind;
-use crate::wire::LayoutWire;
-use crate::wire::NO_OFFSET;
-use crate::wire::ObjectsWire;
-use gctrace_abi::CollectorLayout;
-use gctrace_abi::FrameLayout;
-use gctrace_abi::GcBase;
-use gctrace_abi::InstructionPointer;
-use gctrace_abi::ObjectLayout;
-use gctrace_abi::StatsLayout;
-use gctrace_abi::StatsLocation;
+use crate::wire::{FrameWire, InstructionKind, LayoutWire, NO_OFFSET, ObjectsWire};
+use gctrace_abi::{
+    CollectorLayout, FrameLayout, GcBase, InstructionPointer, ObjectLayout, StatsLayout,
+    StatsLocation,
+};
 
 /// `KNOWN_TYPES` of `bpf/event.h`.
 const KNOWN_TYPES: usize = 1 + gctrace_abi::KnownType::ALL.len();
@@ -30,9 +23,7 @@ pub(crate) fn layout(
     let text = stack.map(|stack| stack.unicode_ascii_data);
     LayoutWire {
         objects: found.zip(text).map_or_else(unknown_objects, objects),
-        ..collector
-            .and_then(|collector| known(collector, stack))
-            .unwrap_or_else(unknown)
+        ..collector.and_then(|collector| known(collector, stack)).unwrap_or_else(unknown)
     }
 }
 
@@ -58,10 +49,7 @@ fn objects((found, ascii_data): (&ObjectLayout, u32)) -> ObjectsWire {
 
 /// Objects have only a type and its name.
 fn unknown_objects() -> ObjectsWire {
-    ObjectsWire {
-        type_qualname: NO_OFFSET,
-        ..ObjectsWire::default()
-    }
+    ObjectsWire { type_qualname: NO_OFFSET, ..ObjectsWire::default() }
 }
 
 fn unknown() -> LayoutWire {
@@ -85,10 +73,7 @@ fn unknown() -> LayoutWire {
 }
 
 fn unknown_frames() -> FrameWire {
-    FrameWire {
-        tstate_frame: NO_OFFSET,
-        ..FrameWire::default()
-    }
+    FrameWire { tstate_frame: NO_OFFSET, ..FrameWire::default() }
 }
 
 fn known(found: &CollectorLayout, stack: Option<&FrameLayout>) -> Option<LayoutWire> {
@@ -148,9 +133,7 @@ fn frames(found: &FrameLayout) -> FrameWire {
         code_tlbc: or_none(found.code_tlbc),
         // From 3.12 on (`co_version`) no collection runs in a frame that has not started.
         code_first_traceable: or_none(
-            found
-                .code_first_traceable
-                .filter(|_| found.code_version.is_none()),
+            found.code_first_traceable.filter(|_| found.code_version.is_none()),
         ),
         code_filename: found.code_filename,
         code_name: found.code_name,
@@ -169,9 +152,7 @@ fn frames(found: &FrameLayout) -> FrameWire {
 fn statistics(found: &StatsLayout, layout: &mut LayoutWire) -> Option<()> {
     let first = found.collections;
     let side_by_side = (found.collected, found.uncollectable) == (first + 8, first + 16);
-    let array = found
-        .generations
-        .map(|generation| (generation.base, generation.index))
+    let array = found.generations.map(|generation| (generation.base, generation.index))
         == [(0, None), (24, None), (48, None)];
     match found.place {
         StatsLocation::Inline(offset) if side_by_side && array => layout.stats = offset + first,

@@ -66,57 +66,30 @@ mod session;
 mod support;
 mod wire;
 
-pub use allocations::AllocationCounts;
-pub use allocations::AllocationProbe;
-pub use allocations::AllocationPrograms;
-pub use allocations::AllocationWindow;
-pub use allocations::SizeSource;
-pub use allocations::WindowTarget;
+pub use allocations::{
+    AllocationCounts, AllocationProbe, AllocationPrograms, AllocationWindow, SizeSource,
+    WindowTarget,
+};
 pub use attach::PlannedPoint;
-pub use calibrate::Calibration;
-pub use calibrate::CalibrationLock;
+pub use calibrate::{Calibration, CalibrationLock};
 pub use counts::CounterSet;
-pub use cuda::CallCounts;
-pub use cuda::CallProbe;
-pub use cuda::CudaCalibration;
-pub use cuda::CudaCallEvent;
-pub use cuda::CudaEvent;
-pub use cuda::CudaPrograms;
-pub use cuda::DeviceMemoryEvent;
+pub use cuda::{
+    CallCounts, CallProbe, CudaCalibration, CudaCallEvent, CudaEvent, CudaPrograms,
+    DeviceMemoryEvent,
+};
 pub use decode::decode;
 pub use error::Error;
-pub use event::AllocationEvent;
-pub use event::CapturedFrame;
-pub use event::CapturedKind;
-pub use event::CodeEvent;
-pub use event::CodeId;
-pub use event::GarbageEvent;
-pub use event::KernelEvent;
-pub use event::KindOwner;
-pub use event::LibraryKind;
-pub use event::NotStopped;
-pub use event::PauseEvent;
-pub use event::ProcessEvent;
-pub use event::StackEvent;
-pub use event::StackId;
-pub use event::StopState;
-pub use event::TypeEvent;
-pub use event::TypeId;
+pub use event::{
+    AllocationEvent, CapturedFrame, CapturedKind, CodeEvent, CodeId, GarbageEvent, KernelEvent,
+    KindOwner, LibraryKind, NotStopped, PauseEvent, ProcessEvent, StackEvent, StackId, StopState,
+    TypeEvent, TypeId,
+};
 pub use garbage::GarbagePrograms;
-pub use gctrace_abi::CallKind;
-pub use gctrace_abi::CollectorArguments;
-pub use gctrace_abi::ProbePointKind;
+pub use gctrace_abi::{CallKind, CollectorArguments, ProbePointKind};
 pub use gctrace_event::MAX_STACK_DEPTH;
 pub use release::StoppedProcesses;
-pub use session::Attachment;
-pub use session::BpfSession;
-pub use session::GarbageCounts;
-pub use session::ProgramCounts;
-pub use session::SessionConfig;
-pub use session::SharedMaps;
-pub use session::detach;
-pub use support::AttachMethod;
-pub use support::KernelSupport;
-pub use support::OLDEST_LINUX;
-pub use wire::Arenas;
-pub use wire::FileKey;
+pub use session::{
+    Attachment, BpfSession, GarbageCounts, ProgramCounts, SessionConfig, SharedMaps, detach,
+};
+pub use support::{AttachMethod, KernelSupport, OLDEST_LINUX};
+pub use wire::{Arenas, FileKey};

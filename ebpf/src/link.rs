@@ -9,19 +9,12 @@
 
 use crate::attach::LinkPlan;
 use crate::support::AttachMethod;
-use libbpf_rs::ProgramMut;
-use libbpf_rs::libbpf_sys;
+use libbpf_rs::{ProgramMut, libbpf_sys};
 use nix::errno::Errno;
-use nix::sys::signal::SigSet;
-use nix::sys::signal::SigmaskHow;
-use nix::sys::signal::pthread_sigmask;
+use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::AsFd as _;
-use std::os::fd::AsRawFd as _;
-use std::os::fd::FromRawFd as _;
-use std::os::fd::IntoRawFd as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -54,9 +47,7 @@ impl ProbeLink {
         };
         options.__bindgen_anon_1.perf_event.bpf_cookie = cookie;
         // The event is closed with the link if this fails.
-        let mut link = Self {
-            descriptors: vec![event],
-        };
+        let mut link = Self { descriptors: vec![event] };
         let event = link.descriptors[0].as_raw_fd();
         let created = create_link(program, event, libbpf_sys::BPF_PERF_EVENT, &options)?;
         link.descriptors.insert(0, created);
@@ -97,9 +88,7 @@ impl ProbeLink {
             false => 0,
         };
         let link = create_link(program, -1, libbpf_sys::BPF_TRACE_UPROBE_MULTI, &options)?;
-        Ok(Self {
-            descriptors: vec![link],
-        })
+        Ok(Self { descriptors: vec![link] })
     }
 
     /// Attaches a program to each probe of a plan with a link of its own, in every process.
@@ -232,11 +221,7 @@ fn in_child(mut call: impl FnMut()) {
     let mut stack = Box::<[u128]>::new_uninit_slice(CHILD_STACK_BYTES / size_of::<u128>());
     let mut before = SigSet::empty();
     // The child would run gctrace's handlers.
-    let blocked = pthread_sigmask(
-        SigmaskHow::SIG_SETMASK,
-        Some(&SigSet::all()),
-        Some(&mut before),
-    );
+    let blocked = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before));
     // SAFETY: the stack and the closure live until the child has exited: with CLONE_VFORK this
     // returns after that.
     let child = Errno::result(unsafe {

@@ -1,8 +1,7 @@
 //! Sums over the CPUs of a per-CPU map.
 
 use crate::error::Error;
-use libbpf_rs::MapCore;
-use libbpf_rs::MapFlags;
+use libbpf_rs::{MapCore, MapFlags};
 
 /// The sum of one 64-bit number over all CPUs.
 ///

@@ -1,14 +1,10 @@
 //! Resumes stopped processes.
 
-use libbpf_rs::MapCore;
-use libbpf_rs::MapFlags;
-use libbpf_rs::MapHandle;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::errno::Errno;
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::os::fd::AsFd;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// The processes that were stopped at exec and wait for their probes. Uses the map alone, so that
 /// another process can keep it open and resume them when gctrace is gone.

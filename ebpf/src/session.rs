@@ -5,43 +5,26 @@ mod shared;
 mod totals;
 
 pub use shared::SharedMaps;
-pub use totals::GarbageCounts;
-pub use totals::ProgramCounts;
+pub use totals::{GarbageCounts, ProgramCounts};
 
-use crate::attach::PlannedPoint;
-use crate::attach::plan_links;
+use crate::attach::{PlannedPoint, plan_links};
 use crate::counts::CounterSet;
 use crate::decode::decode;
 use crate::error::Error;
 use crate::event::KernelEvent;
 use crate::layout::layout;
-use crate::link;
 use crate::link::ProbeLink;
-use crate::per_cpu;
 use crate::release::StoppedProcesses;
-use crate::ring_memory;
-use crate::support::AttachMethod;
-use crate::support::KernelSupport;
-use crate::wire::FileKey;
-use crate::wire::FollowedProcess;
-use crate::wire::LayoutWire;
-use crate::wire::MAX_LAYOUTS;
-use crate::wire::MAX_POINTS;
-use crate::wire::skeleton::GctraceSkel;
-use crate::wire::skeleton::GctraceSkelBuilder;
-use gctrace_abi::CollectorLayout;
-use gctrace_abi::FrameLayout;
-use gctrace_abi::ObjectLayout;
-use libbpf_rs::Link;
-use libbpf_rs::MapCore;
-use libbpf_rs::MapFlags;
-use libbpf_rs::MapHandle;
-use libbpf_rs::OpenObject;
-use libbpf_rs::ProgramAttachType;
-use libbpf_rs::RingBuffer;
-use libbpf_rs::RingBufferBuilder;
-use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::skel::SkelBuilder;
+use crate::support::{AttachMethod, KernelSupport};
+use crate::wire::skeleton::{GctraceSkel, GctraceSkelBuilder};
+use crate::wire::{FileKey, FollowedProcess, LayoutWire, MAX_LAYOUTS, MAX_POINTS};
+use crate::{link, per_cpu, ring_memory};
+use gctrace_abi::{CollectorLayout, FrameLayout, ObjectLayout};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramAttachType, RingBuffer,
+    RingBufferBuilder,
+};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -95,10 +78,7 @@ impl Attachment {
 /// ms); waiting for all of them in parallel takes no longer than for one.
 pub fn detach(attachments: impl IntoIterator<Item = Attachment>) {
     std::thread::scope(|scope| {
-        for link in attachments
-            .into_iter()
-            .flat_map(|attachment| attachment.links)
-        {
+        for link in attachments.into_iter().flat_map(|attachment| attachment.links) {
             // If no thread can be created, the closure is dropped here, and its link with it.
             let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
         }
@@ -120,10 +100,8 @@ impl BpfSession {
         let skeleton = load(config, support.attach())?;
         let tracepoints = attach_tracepoints(&skeleton)?;
         let batch = Rc::new(RefCell::new(Vec::new()));
-        ring_memory::for_rings(config.ring_bytes).map_err(|source| Error::NoRoom {
-            bytes: config.ring_bytes,
-            source,
-        })?;
+        ring_memory::for_rings(config.ring_bytes)
+            .map_err(|source| Error::NoRoom { bytes: config.ring_bytes, source })?;
         let rings = rings(&skeleton, &batch).map_err(Error::Load)?;
         Ok(Self {
             rings,
@@ -163,11 +141,7 @@ impl BpfSession {
             &self.skeleton.maps.followed,
             "followed",
             &pid.to_ne_bytes(),
-            FollowedProcess {
-                incarnation: 1,
-                ..FollowedProcess::default()
-            }
-            .as_bytes(),
+            FollowedProcess { incarnation: 1, ..FollowedProcess::default() }.as_bytes(),
         )
     }
 
@@ -181,12 +155,7 @@ impl BpfSession {
     /// # Errors
     /// [`Error::Map`] if there are too many.
     pub fn mark_known(&self, file: FileKey) -> Result<(), Error> {
-        update(
-            &self.skeleton.maps.known_files,
-            "known_files",
-            file.as_bytes(),
-            &1u32.to_ne_bytes(),
-        )
+        update(&self.skeleton.maps.known_files, "known_files", file.as_bytes(), &1u32.to_ne_bytes())
     }
 
     /// The stopped processes that wait for their probes.
@@ -196,10 +165,7 @@ impl BpfSession {
     pub fn stopped(&self) -> Result<StoppedProcesses, Error> {
         MapHandle::try_from(&self.skeleton.maps.stopped)
             .map(StoppedProcesses::new)
-            .map_err(|source| Error::Map {
-                map: "stopped",
-                source,
-            })
+            .map_err(|source| Error::Map { map: "stopped", source })
     }
 
     /// Registers the layout of a build; returns its index for [`PlannedPoint::layout`]. Without
@@ -220,17 +186,9 @@ impl BpfSession {
     pub(crate) fn add_wire_layout(&mut self, layout: &LayoutWire) -> Result<u32, Error> {
         let index = self.layouts;
         if index >= MAX_LAYOUTS {
-            return Err(Error::TooMany {
-                what: "different interpreters",
-                limit: MAX_LAYOUTS,
-            });
+            return Err(Error::TooMany { what: "different interpreters", limit: MAX_LAYOUTS });
         }
-        update(
-            &self.skeleton.maps.layouts,
-            "layouts",
-            &index.to_ne_bytes(),
-            layout.as_bytes(),
-        )?;
+        update(&self.skeleton.maps.layouts, "layouts", &index.to_ne_bytes(), layout.as_bytes())?;
         self.layouts += 1;
         Ok(index)
     }
@@ -243,10 +201,7 @@ impl BpfSession {
         let first = self.points;
         let free = (MAX_POINTS - first) as usize;
         if points.len() > free {
-            return Err(Error::TooMany {
-                what: "probed functions",
-                limit: MAX_POINTS,
-            });
+            return Err(Error::TooMany { what: "probed functions", limit: MAX_POINTS });
         }
         for (index, point) in (first..).zip(points) {
             self.set_point(index, point)?;
@@ -262,10 +217,7 @@ impl BpfSession {
     pub fn add_point(&mut self, point: &PlannedPoint) -> Result<u32, Error> {
         let index = self.points;
         if index >= MAX_POINTS {
-            return Err(Error::TooMany {
-                what: "probed functions",
-                limit: MAX_POINTS,
-            });
+            return Err(Error::TooMany { what: "probed functions", limit: MAX_POINTS });
         }
         self.set_point(index, point)?;
         self.points += 1;
@@ -277,12 +229,7 @@ impl BpfSession {
     }
 
     pub(crate) fn set_point(&self, index: u32, point: &PlannedPoint) -> Result<(), Error> {
-        update(
-            &self.skeleton.maps.points,
-            "points",
-            &index.to_ne_bytes(),
-            point.wire().as_bytes(),
-        )
+        update(&self.skeleton.maps.points, "points", &index.to_ne_bytes(), point.wire().as_bytes())
     }
 
     fn link(
@@ -318,10 +265,7 @@ impl BpfSession {
     /// # Errors
     /// [`Error::Map`] if the rings cannot be read.
     pub fn poll(&mut self, timeout: Duration) -> Result<Vec<KernelEvent>, Error> {
-        let failed = |source| Error::Map {
-            map: "pause_ring",
-            source,
-        };
+        let failed = |source| Error::Map { map: "pause_ring", source };
         match self.rings.poll(timeout) {
             Ok(()) => {}
             Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
@@ -355,13 +299,8 @@ fn load(config: SessionConfig, attach: AttachMethod) -> Result<GctraceSkel<'stat
     // The skeleton borrows its object for its whole life, which is until gctrace ends: a few
     // hundred bytes once per process.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = GctraceSkelBuilder::default()
-        .open(storage)
-        .map_err(Error::Load)?;
-    open.maps
-        .pause_ring
-        .set_max_entries(config.ring_bytes)
-        .map_err(Error::Load)?;
+    let mut open = GctraceSkelBuilder::default().open(storage).map_err(Error::Load)?;
+    open.maps.pause_ring.set_max_entries(config.ring_bytes).map_err(Error::Load)?;
     counters::prepare(&mut open, config.counters)?;
     if let Some(rodata) = open.maps.rodata_data.as_mut() {
         rodata.follow_children = config.follow_children;
@@ -426,8 +365,7 @@ fn rings(
 }
 
 fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), Error> {
-    map.update(key, value, MapFlags::ANY)
-        .map_err(|source| Error::Map { map: name, source })
+    map.update(key, value, MapFlags::ANY).map_err(|source| Error::Map { map: name, source })
 }
 
 #[cfg(test)]

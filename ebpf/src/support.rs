@@ -1,12 +1,9 @@
 //! Features of this kernel, and the rules derived from them.
 
 use crate::error::Error;
-use libbpf_rs::MapType;
-use libbpf_rs::libbpf_sys;
+use libbpf_rs::{MapType, libbpf_sys};
 use std::ffi::CStr;
-use std::os::fd::AsRawFd;
-use std::os::fd::FromRawFd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 /// The features of this kernel. Each was determined by trying, not by reading a version number.
@@ -84,19 +81,12 @@ impl KernelSupport {
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let needs = [
-            (
-                self.btf,
-                "type information in /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)",
-            ),
+            (self.btf, "type information in /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)"),
             (self.ring_buffer, "the BPF ring buffer"),
             (self.cookie, "BPF cookies for uprobes"),
             (self.send_signal, "bpf_send_signal"),
         ];
-        needs
-            .iter()
-            .filter(|(there, _)| !there)
-            .map(|(_, what)| *what)
-            .collect()
+        needs.iter().filter(|(there, _)| !there).map(|(_, what)| *what).collect()
     }
 
     /// The error for a recording on this kernel; `None` if it lacks nothing, or if that is unknown
@@ -120,11 +110,7 @@ impl KernelSupport {
     /// Multi links if the kernel has them.
     #[must_use]
     pub fn attach(&self) -> AttachMethod {
-        if self.uprobe_multi {
-            AttachMethod::Multi
-        } else {
-            AttachMethod::Single
-        }
+        if self.uprobe_multi { AttachMethod::Multi } else { AttachMethod::Single }
     }
 }
 
@@ -200,14 +186,8 @@ fn load_tiny_program(attach_type: u32) -> Option<OwnedFd> {
     const LICENSE: &CStr = c"GPL";
     // r0 = 0; exit (include/uapi/linux/bpf.h)
     let instructions = [
-        libbpf_sys::bpf_insn {
-            code: 0xb7,
-            ..Default::default()
-        },
-        libbpf_sys::bpf_insn {
-            code: 0x95,
-            ..Default::default()
-        },
+        libbpf_sys::bpf_insn { code: 0xb7, ..Default::default() },
+        libbpf_sys::bpf_insn { code: 0x95, ..Default::default() },
     ];
     let mut options = libbpf_sys::bpf_prog_load_opts {
         sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as u64,
@@ -282,15 +262,9 @@ mod tests {
 
     #[test]
     fn only_single_links_need_uprobe_events() {
-        let strict = KernelSupport {
-            uprobe_events: false,
-            ..kernel()
-        };
+        let strict = KernelSupport { uprobe_events: false, ..kernel() };
         assert!(strict.refusal().is_none());
-        let single = KernelSupport {
-            uprobe_multi: false,
-            ..strict
-        };
+        let single = KernelSupport { uprobe_multi: false, ..strict };
         let refusal = single.refusal().map(|error| error.to_string());
         assert!(refusal.is_some_and(|text| text.contains("CAP_SYS_ADMIN")));
     }
@@ -299,11 +273,7 @@ mod tests {
     fn rules_follow_facts() {
         assert_eq!(kernel().attach(), AttachMethod::Multi);
         assert!(kernel().refusal().is_none());
-        let old = KernelSupport {
-            uprobe_multi: false,
-            cookie: false,
-            ..kernel()
-        };
+        let old = KernelSupport { uprobe_multi: false, cookie: false, ..kernel() };
         assert_eq!(old.attach(), AttachMethod::Single);
         assert_eq!(
             old.refusal().map(|error| error.to_string()).as_deref(),

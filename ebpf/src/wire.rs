@@ -24,33 +24,18 @@ pub use skeleton::types::arenas as Arenas;
 /// An executable file, as identified by the kernel: opaque, only to be compared.
 pub use skeleton::types::file_key as FileKey;
 
-pub(crate) use skeleton::types::allocation_event as AllocationWire;
-pub(crate) use skeleton::types::code_event as CodeWire;
-pub(crate) use skeleton::types::counted_pause_event as CountedPauseWire;
-pub(crate) use skeleton::types::counter as Counter;
-pub(crate) use skeleton::types::event_kind as EventKind;
-pub(crate) use skeleton::types::followed_process as FollowedProcess;
-pub(crate) use skeleton::types::frame_layout as FrameWire;
-pub(crate) use skeleton::types::garbage_event as GarbageWire;
-pub(crate) use skeleton::types::garbage_kind as GarbageKindWire;
-pub(crate) use skeleton::types::hardware_counter as HardwareCounter;
-pub(crate) use skeleton::types::hardware_counts as HardwareCounts;
-pub(crate) use skeleton::types::instruction_kind as InstructionKind;
-pub(crate) use skeleton::types::layout as LayoutWire;
-pub(crate) use skeleton::types::library as LibraryWire;
-pub(crate) use skeleton::types::object_layout as ObjectsWire;
-pub(crate) use skeleton::types::pause_event as PauseWire;
-pub(crate) use skeleton::types::pause_flag as PauseFlag;
-pub(crate) use skeleton::types::point as Point;
-pub(crate) use skeleton::types::point_kind as PointKind;
-pub(crate) use skeleton::types::process_counts as ProcessCountsWire;
-pub(crate) use skeleton::types::process_event as ProcessWire;
-pub(crate) use skeleton::types::process_hardware as ProcessHardware;
-pub(crate) use skeleton::types::software_counts as SoftwareCounts;
-pub(crate) use skeleton::types::stack_event as StackWire;
-pub(crate) use skeleton::types::stop as StopWire;
-pub(crate) use skeleton::types::task_counts as TaskCounts;
-pub(crate) use skeleton::types::type_event as TypeWire;
+pub(crate) use skeleton::types::{
+    allocation_event as AllocationWire, code_event as CodeWire,
+    counted_pause_event as CountedPauseWire, counter as Counter, event_kind as EventKind,
+    followed_process as FollowedProcess, frame_layout as FrameWire, garbage_event as GarbageWire,
+    garbage_kind as GarbageKindWire, hardware_counter as HardwareCounter,
+    hardware_counts as HardwareCounts, instruction_kind as InstructionKind, layout as LayoutWire,
+    library as LibraryWire, object_layout as ObjectsWire, pause_event as PauseWire,
+    pause_flag as PauseFlag, point as Point, point_kind as PointKind,
+    process_counts as ProcessCountsWire, process_event as ProcessWire,
+    process_hardware as ProcessHardware, software_counts as SoftwareCounts,
+    stack_event as StackWire, stop as StopWire, task_counts as TaskCounts, type_event as TypeWire,
+};
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
 pub(crate) const NO_OFFSET: u32 = u32::MAX;
@@ -94,9 +79,6 @@ impl FileKey {
     pub fn of(device: u64, inode: u64) -> Self {
         // MINORBITS, include/linux/kdev_t.h
         let (major, minor) = (libc::major(device), libc::minor(device));
-        Self {
-            inode,
-            device: u64::from(major) << 20 | u64::from(minor),
-        }
+        Self { inode, device: u64::from(major) << 20 | u64::from(minor) }
     }
 }

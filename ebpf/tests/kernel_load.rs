@@ -1,17 +1,11 @@
 //! Kernel tier: this kernel's verifier accepts every program, whatever is enabled in it.
 
-use gctrace_ebpf::AllocationPrograms;
-use gctrace_ebpf::AttachMethod;
-use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::CounterSet;
-use gctrace_ebpf::CudaPrograms;
-use gctrace_ebpf::GarbagePrograms;
-use gctrace_ebpf::KernelSupport;
-use gctrace_ebpf::MAX_STACK_DEPTH;
-use gctrace_ebpf::SessionConfig;
+use gctrace_ebpf::{
+    AllocationPrograms, AttachMethod, BpfSession, CounterSet, CudaPrograms, GarbagePrograms,
+    KernelSupport, MAX_STACK_DEPTH, SessionConfig,
+};
 use gctrace_event::Counter;
-use libbpf_rs::query::ProgInfoIter;
-use libbpf_rs::query::ProgInfoQueryOptions;
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 
 const RING_BYTES: u32 = 1 << 20;
 
@@ -45,9 +39,7 @@ fn none_has_a_private_stack() {
             seen += 1;
             let code = program.jited_prog_insns;
             assert!(!code.is_empty(), "{name} is not compiled");
-            let has_one = code
-                .windows(PRIVATE_STACK.len())
-                .any(|at| at == PRIVATE_STACK);
+            let has_one = code.windows(PRIVATE_STACK.len()).any(|at| at == PRIVATE_STACK);
             assert!(!has_one, "{name} has a private stack");
         }
     }
@@ -70,9 +62,8 @@ fn the_verifier_accepts_every_program() {
         let _cuda = CudaPrograms::load(&session, RING_BYTES).expect("cuda.bpf.c");
         let _allocations = (support.attach() == AttachMethod::Multi)
             .then(|| AllocationPrograms::load(&shared, config.stack_depth).expect("alloc.bpf.c"));
-        let _garbage = support
-            .loops
-            .then(|| GarbagePrograms::load(&session, 0.01).expect("garbage.bpf.c"));
+        let _garbage =
+            support.loops.then(|| GarbagePrograms::load(&session, 0.01).expect("garbage.bpf.c"));
         none_has_a_private_stack();
     }
 }

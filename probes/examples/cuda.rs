@@ -3,9 +3,7 @@
 //! `cargo run -p gctrace-probes --example cuda -- [--aarch64] LIBRARY...`
 
 use gctrace_probes::Machine;
-use gctrace_probes::cuda::CudaLibrary;
-use gctrace_probes::cuda::TABLE;
-use gctrace_probes::cuda::resolve_library;
+use gctrace_probes::cuda::{CudaLibrary, TABLE, resolve_library};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -26,9 +24,7 @@ fn main() {
             Ok(found) => {
                 println!("{}: {:?} in {:?}", path.display(), library, began.elapsed());
                 for point in &found.points {
-                    let kind = TABLE
-                        .get(usize::from(point.function))
-                        .map(|function| function.kind);
+                    let kind = TABLE.get(usize::from(point.function)).map(|function| function.kind);
                     println!(
                         "  {:#010x} {kind:?} {} returns at {:x?}",
                         point.file_offset, point.symbol, point.returns

@@ -2,12 +2,7 @@
 //!
 //! `cargo run --release -p gctrace-probes --example resolve -- [--rung code-analysis] [--cache DIR] [--debug DIR] [--aarch64] [--allocator] FILE...|--pid PID`
 
-use gctrace_probes::Machine;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::allocator;
-use gctrace_probes::identify;
-use gctrace_probes::maps;
-use gctrace_probes::resolve;
+use gctrace_probes::{Machine, ResolveOptions, allocator, identify, maps, resolve};
 use std::path::Path;
 use std::time::Instant;
 

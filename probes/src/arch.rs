@@ -13,8 +13,4 @@ pub(crate) const DEBIAN_LIBRARIES: &str = if cfg!(target_arch = "aarch64") {
 /// Addresses of user memory, from the default of vm.mmap_min_addr on.
 pub(crate) const USER_ADDRESSES: Range<u64> = 0x1_0000..1 << USER_ADDRESS_BITS;
 
-const USER_ADDRESS_BITS: u32 = if cfg!(target_arch = "aarch64") {
-    48
-} else {
-    47
-};
+const USER_ADDRESS_BITS: u32 = if cfg!(target_arch = "aarch64") { 48 } else { 47 };

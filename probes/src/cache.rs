@@ -4,17 +4,12 @@
 //! files without a build id). A cache that is damaged, read-only or written by another version
 //! costs time and nothing else.
 
-use crate::resolution::Resolution;
-use crate::resolution::ResolveOptions;
-use crate::resolution::SearchStrategy;
-use serde::Deserialize;
-use serde::Serialize;
+use crate::resolution::{Resolution, ResolveOptions, SearchStrategy};
+use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// Changes whenever an older entry could be wrong.
 const FORMAT: &str = concat!(
@@ -51,16 +46,11 @@ impl ResolutionCache {
         let identity = build_id.unwrap_or_else(|| format!("{}-{}", metadata.dev(), metadata.ino()));
         let changed = (metadata.mtime(), metadata.mtime_nsec());
         let key = format!("{identity}-{}-{}.{}", metadata.size(), changed.0, changed.1);
-        let folder = options
-            .cache
-            .as_ref()
-            .filter(|_| options.first_rung == SearchStrategy::SymbolTable);
+        let folder =
+            options.cache.as_ref().filter(|_| options.first_rung == SearchStrategy::SymbolTable);
         // Build ids have no maximum length; file names do.
         let name = key.get(..200).unwrap_or(&key);
-        Self {
-            entry: folder.map(|folder| folder.join(format!("{name}.json"))),
-            key,
-        }
+        Self { entry: folder.map(|folder| folder.join(format!("{name}.json"))), key }
     }
 
     /// The cached resolution; the file may have had another path last time. Only entries that no
@@ -74,10 +64,7 @@ impl ResolutionCache {
         let bytes = std::fs::read(path).ok()?;
         let entry: CachedResolution<Resolution> = serde_json::from_slice(&bytes).ok()?;
         (entry.format == FORMAT && entry.key == self.key).then_some(())?;
-        Some(Resolution {
-            file: file.to_owned(),
-            ..entry.resolution
-        })
+        Some(Resolution { file: file.to_owned(), ..entry.resolution })
     }
 
     /// Writes the entry atomically; on failure the next lookup retries.
@@ -89,15 +76,9 @@ impl ResolutionCache {
 
     fn write(&self, path: &Path, resolution: &Resolution) -> std::io::Result<()> {
         let folder = path.parent().ok_or(std::io::ErrorKind::InvalidInput)?;
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
-        let entry = CachedResolution {
-            format: FORMAT.to_owned(),
-            key: self.key.clone(),
-            resolution,
-        };
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let entry =
+            CachedResolution { format: FORMAT.to_owned(), key: self.key.clone(), resolution };
         // Readable by the owner only; renamed into place when complete.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         serde_json::to_writer(&mut file, &entry)?;

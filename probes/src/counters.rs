@@ -11,15 +11,9 @@ pub use error::CounterError;
 
 use gctrace_event::Counter;
 use perf_event::Builder;
-use perf_event::events::Cache;
-use perf_event::events::CacheId;
-use perf_event::events::CacheOp;
-use perf_event::events::CacheResult;
-use perf_event::events::Hardware;
-use perf_event::events::Software;
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software};
 use std::fs;
-use std::os::fd::AsRawFd as _;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::path::Path;
 
 /// Where the kernel lists event sources (Documentation/ABI/testing/sysfs-bus-event_source-devices).
@@ -27,13 +21,7 @@ const SOURCES: &str = "/sys/bus/event_source/devices";
 
 /// Names of the CPU's own PMU: on most machines, on Intel's with two kinds of cores, on Arm's by
 /// device tree and by ACPI.
-const UNITS: [&str; 5] = [
-    "cpu",
-    "cpu_core",
-    "cpu_atom",
-    "armv8_pmuv3",
-    "armv8_pmuv3_0",
-];
+const UNITS: [&str; 5] = ["cpu", "cpu_core", "cpu_atom", "armv8_pmuv3", "armv8_pmuv3_0"];
 
 /// An open, running counter of one CPU. Dropping it stops the counting, unless another descriptor
 /// refers to it.
@@ -76,8 +64,7 @@ pub fn open(counter: Counter, cpu: u32) -> Result<PerfEvent, CounterError> {
 /// # Errors
 /// The error of the first CPU that cannot.
 pub fn check(counter: Counter, cpus: &[u32]) -> Result<(), CounterError> {
-    cpus.iter()
-        .try_for_each(|cpu| open(counter, *cpu).map(drop))
+    cpus.iter().try_for_each(|cpu| open(counter, *cpu).map(drop))
 }
 
 /// The CPUs that are online.
@@ -93,9 +80,7 @@ pub fn online_cpus() -> Result<Vec<u32>, CounterError> {
 /// Whether the kernel exposes a PMU of the CPU. Virtual machines often have none.
 #[must_use]
 pub fn has_unit() -> bool {
-    UNITS
-        .iter()
-        .any(|unit| Path::new(SOURCES).join(unit).exists())
+    UNITS.iter().any(|unit| Path::new(SOURCES).join(unit).exists())
 }
 
 /// Parses `0-3,8,10-11` (Documentation/admin-guide/cputopology.rst). CPU numbers are below the
@@ -116,11 +101,7 @@ fn cpu_list(text: &str) -> Option<Vec<u32>> {
 
 /// The generic hardware events, which the kernel maps to those of the CPU.
 fn builder(counter: Counter) -> Option<Builder<'static>> {
-    let load_misses = |which| Cache {
-        which,
-        operation: CacheOp::READ,
-        result: CacheResult::MISS,
-    };
+    let load_misses = |which| Cache { which, operation: CacheOp::READ, result: CacheResult::MISS };
     Some(match counter {
         Counter::Cycles => Builder::new(Hardware::CPU_CYCLES),
         Counter::Instructions => Builder::new(Hardware::INSTRUCTIONS),

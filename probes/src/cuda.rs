@@ -10,27 +10,12 @@
 mod find;
 mod table;
 
-pub use find::CudaFile;
-pub use find::before_start;
-pub use find::cupti_before_start;
-pub use find::from_environment;
-pub use find::mapped;
-pub use gctrace_abi::BytesArgument;
-pub use gctrace_abi::CallKind;
-pub use gctrace_abi::GridArgument;
-pub use gctrace_abi::StreamArgument;
-pub use table::FunctionLayer;
-pub use table::ProbedEnds;
-pub use table::ProbedFunction;
-pub use table::TABLE;
+pub use find::{CudaFile, before_start, cupti_before_start, from_environment, mapped};
+pub use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
+pub use table::{FunctionLayer, ProbedEnds, ProbedFunction, TABLE};
 
-use crate::code::Flow;
-use crate::code::decode;
-use crate::elf::ElfImage;
-use crate::elf::ImageData;
-use crate::elf::Machine;
-use crate::elf::NotAnImage;
-use crate::elf::open;
+use crate::code::{Flow, decode};
+use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, open};
 use crate::error::ResolveError;
 use crate::placement;
 use crate::placement::PreservedState;
@@ -75,11 +60,9 @@ impl CudaLibrary {
     /// one file.
     fn layers(self) -> &'static [FunctionLayer] {
         match self {
-            Self::Driver | Self::Runtime | Self::Nccl => &[
-                FunctionLayer::Driver,
-                FunctionLayer::Runtime,
-                FunctionLayer::Nccl,
-            ],
+            Self::Driver | Self::Runtime | Self::Nccl => {
+                &[FunctionLayer::Driver, FunctionLayer::Runtime, FunctionLayer::Nccl]
+            }
             Self::TorchMemory => &[FunctionLayer::TorchMemory],
             Self::TorchAutograd => &[FunctionLayer::TorchAutograd],
         }
@@ -151,13 +134,10 @@ fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
             let name = format!("{}{suffix}", function.name);
             let symbols = image.dynamic_symbols_named(&name, function.is_prefix);
             found.points.extend(
-                symbols
-                    .into_iter()
-                    .filter(|symbol| symbol.is_function)
-                    .filter_map(|symbol| {
-                        let range = symbol.address..symbol.address.saturating_add(symbol.size);
-                        point(image, index, function, symbol.name, &range)
-                    }),
+                symbols.into_iter().filter(|symbol| symbol.is_function).filter_map(|symbol| {
+                    let range = symbol.address..symbol.address.saturating_add(symbol.size);
+                    point(image, index, function, symbol.name, &range)
+                }),
             );
         }
         if found.points.len() == before && function.layer == library.own_layer() {

@@ -1,8 +1,7 @@
 //! Errors of examining a file.
 
 use crate::elf::Machine;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a file could not be examined. A file without Python is not an error.
 #[derive(Debug, thiserror::Error)]
@@ -59,9 +58,6 @@ pub enum ResolveError {
 impl ResolveError {
     /// Makes [`ResolveError::Read`] of the system's error.
     pub(crate) fn read(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
-        move |source| Self::Read {
-            path: path.to_owned(),
-            source,
-        }
+        move |source| Self::Read { path: path.to_owned(), source }
     }
 }

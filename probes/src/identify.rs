@@ -2,13 +2,8 @@
 
 use crate::ResolveError;
 use crate::arch::DEBIAN_LIBRARIES;
-use crate::elf::ElfImage;
-use crate::elf::ImageData;
-use crate::elf::Machine;
-use crate::elf::NotAnImage;
-use crate::elf::open;
-use std::path::Path;
-use std::path::PathBuf;
+use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, open};
+use std::path::{Path, PathBuf};
 
 /// Kind of program that a file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +31,12 @@ pub enum ProgramKind {
 /// [`ProgramKind::Other`].
 pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
     let cache = open(file)?;
-    Ok(
-        match ElfImage::parse(ImageData::File(&cache), Machine::HOST) {
-            Ok(image) => kind_of(&image),
-            Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
-                ProgramKind::Other
-            }
-        },
-    )
+    Ok(match ElfImage::parse(ImageData::File(&cache), Machine::HOST) {
+        Ok(image) => kind_of(&image),
+        Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
+            ProgramKind::Other
+        }
+    })
 }
 
 fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
@@ -57,9 +50,7 @@ fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
     if runtime.is_some() {
         return ProgramKind::Static;
     }
-    let Some(entry_file_offset) = image
-        .file_offset(image.entry)
-        .filter(|_| image.has_loader())
+    let Some(entry_file_offset) = image.file_offset(image.entry).filter(|_| image.has_loader())
     else {
         return ProgramKind::Other;
     };
@@ -81,9 +72,7 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
     let name = image.needed().into_iter().find(|name| is_libpython(name))?;
     let folder = executable.parent()?;
     let declared = image.library_folders().into_iter().map(|declared| {
-        let below = declared
-            .strip_prefix("$ORIGIN")
-            .or_else(|| declared.strip_prefix("${ORIGIN}"));
+        let below = declared.strip_prefix("$ORIGIN").or_else(|| declared.strip_prefix("${ORIGIN}"));
         below.map_or_else(
             || PathBuf::from(declared),
             |below| folder.join(below.trim_start_matches('/')),
@@ -105,8 +94,7 @@ pub(crate) fn is_libpython(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_libpython;
-    use super::likely_libpython;
+    use super::{is_libpython, likely_libpython};
     use std::process::Command;
 
     #[test]
@@ -134,20 +122,13 @@ mod tests {
             );
             return;
         }
-        let link = [
-            "-Wl,--no-as-needed",
-            "-x",
-            "none",
-            library.to_str().unwrap(),
-        ];
+        let link = ["-Wl,--no-as-needed", "-x", "none", library.to_str().unwrap()];
         let absolute = format!("-Wl,-rpath,{}/a:{}/b", place.display(), place.display());
         for (dialect, path) in [
             ("-Wl,--enable-new-dtags", "-Wl,-rpath,/nowhere:$ORIGIN/../b"),
             ("-Wl,--disable-new-dtags", absolute.as_str()),
         ] {
-            assert!(build(
-                &[&["bin/python", dialect, path], link.as_slice()].concat()
-            ));
+            assert!(build(&[&["bin/python", dialect, path], link.as_slice()].concat()));
             let found = likely_libpython(&place.join("bin/python"));
             assert_eq!(found.as_deref(), Some(library.as_path()), "{path}");
         }
@@ -157,19 +138,12 @@ mod tests {
 
     #[test]
     fn libpython_is_recognized_by_its_name() {
-        for yes in [
-            "libpython3.8.so.1.0",
-            "libpython3.13t.so.1.0",
-            "libpython3.9d.so",
-        ] {
+        for yes in ["libpython3.8.so.1.0", "libpython3.13t.so.1.0", "libpython3.9d.so"] {
             assert!(is_libpython(yes), "{yes}");
         }
-        for no in [
-            "libpython3.so",
-            "libpython2.7.so.1.0",
-            "libboost_python311.so",
-            "libpython3.8.a",
-        ] {
+        for no in
+            ["libpython3.so", "libpython2.7.so.1.0", "libboost_python311.so", "libpython3.8.a"]
+        {
             assert!(!is_libpython(no), "{no}");
         }
     }

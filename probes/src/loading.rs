@@ -2,18 +2,13 @@
 //! into it.
 
 use crate::ResolveError;
-use crate::elf::ElfImage;
-use crate::elf::ImageData;
-use crate::elf::Machine;
-use crate::elf::NotAnImage;
-use crate::elf::open;
+use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, open};
 use object::ReadCache;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How the kernel executes a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,25 +42,20 @@ pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
     let failed = ResolveError::read(file);
     let opened = File::open(file).map_err(failed)?;
     let mut start = Vec::new();
-    (&opened)
-        .take(FIRST_BYTES)
-        .read_to_end(&mut start)
-        .map_err(failed)?;
+    (&opened).take(FIRST_BYTES).read_to_end(&mut start).map_err(failed)?;
     if let Some(script) = script(&start) {
         return Ok(script);
     }
     let cache = ReadCache::new(opened);
-    Ok(
-        match ElfImage::parse(ImageData::File(&cache), Machine::HOST) {
-            Ok(image) => match image.loader() {
-                Some(loader) => Loading::Loader(Path::new(OsStr::from_bytes(loader)).to_owned()),
-                None if image.has_loader() => Loading::Unknown,
-                None => Loading::Static,
-            },
-            Err(NotAnImage::Machine(machine)) => Loading::OtherMachine(machine),
-            Err(NotAnImage::NotElf | NotAnImage::Damaged(_)) => Loading::Unknown,
+    Ok(match ElfImage::parse(ImageData::File(&cache), Machine::HOST) {
+        Ok(image) => match image.loader() {
+            Some(loader) => Loading::Loader(Path::new(OsStr::from_bytes(loader)).to_owned()),
+            None if image.has_loader() => Loading::Unknown,
+            None => Loading::Static,
         },
-    )
+        Err(NotAnImage::Machine(machine)) => Loading::OtherMachine(machine),
+        Err(NotAnImage::NotElf | NotAnImage::Damaged(_)) => Loading::Unknown,
+    })
 }
 
 /// The bytes of a symbol exported by a library of this machine; `None` if it has no such symbol, or
@@ -103,10 +93,9 @@ mod tests {
 
     fn parsed(text: &str) -> Option<(String, Option<String>)> {
         match script(text.as_bytes())? {
-            Loading::Script {
-                interpreter,
-                argument,
-            } => Some((interpreter.to_str().unwrap().to_owned(), argument)),
+            Loading::Script { interpreter, argument } => {
+                Some((interpreter.to_str().unwrap().to_owned(), argument))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -129,10 +118,7 @@ mod tests {
     #[test]
     fn programs_of_this_machine() {
         let own = loading(Path::new("/proc/self/exe")).unwrap();
-        assert_eq!(
-            own,
-            Loading::Loader(PathBuf::from("/lib64/ld-linux-x86-64.so.2"))
-        );
+        assert_eq!(own, Loading::Loader(PathBuf::from("/lib64/ld-linux-x86-64.so.2")));
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("x");
         std::fs::write(&file, "hello").unwrap();

@@ -1,10 +1,8 @@
 //! `/proc/PID/maps`: the files of a process that may contain a collector.
 
 use crate::identify::is_libpython;
-use crate::proc_status::ProcessError;
-use crate::proc_status::read;
-use std::path::Path;
-use std::path::PathBuf;
+use crate::proc_status::{ProcessError, read};
+use std::path::{Path, PathBuf};
 
 /// One mapping of a file: a line of `/proc/PID/maps` with an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,9 +63,7 @@ pub struct MappedFile {
 /// parsed (truncated, from another kernel) are skipped.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<FileMapping> {
-    text.split(|byte| *byte == b'\n')
-        .filter_map(mapping)
-        .collect()
+    text.split(|byte| *byte == b'\n').filter_map(mapping).collect()
 }
 
 /// The file mappings of a process.
@@ -139,10 +135,7 @@ pub(crate) fn openable(pid: u32, mapping: &FileMapping) -> PathBuf {
             return path;
         }
     }
-    PathBuf::from(format!(
-        "/proc/{pid}/map_files/{:x}-{:x}",
-        mapping.start, mapping.end
-    ))
+    PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end))
 }
 
 fn has_inode(path: &std::path::Path, inode: u64) -> bool {
@@ -157,10 +150,7 @@ fn mapping(line: &[u8]) -> Option<FileMapping> {
     let mut rest = line;
     let mut field = || {
         let trimmed = rest.trim_ascii_start();
-        let end = trimmed
-            .iter()
-            .position(|byte| *byte == b' ')
-            .unwrap_or(trimmed.len());
+        let end = trimmed.iter().position(|byte| *byte == b' ').unwrap_or(trimmed.len());
         let (field, after) = trimmed.split_at_checked(end)?;
         rest = after;
         std::str::from_utf8(field).ok()
@@ -205,8 +195,7 @@ fn path_of(bytes: &[u8]) -> Option<(PathBuf, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::names_libpython;
-    use super::parse;
+    use super::{names_libpython, parse};
     use std::path::Path;
 
     #[test]
@@ -221,10 +210,7 @@ mod tests {
         let found = parse(text);
         assert_eq!(found.len(), 3);
         assert_eq!(found[0].path, Path::new("/usr/bin/python3.11"));
-        assert_eq!(
-            (found[0].offset, found[0].device, found[0].inode),
-            (0x20000, (0xfe, 1), 1234)
-        );
+        assert_eq!((found[0].offset, found[0].device, found[0].inode), (0x20000, (0xfe, 1), 1234));
         assert!(found[0].executable && !found[0].deleted);
         assert_eq!(found[1].path, Path::new("/a b/libpython3.9.so.1.0"));
         assert!(found[1].deleted);

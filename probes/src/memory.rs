@@ -81,13 +81,7 @@ impl<'memory, M: Memory + ?Sized> MemoryReader<'memory, M> {
         address: u64,
         bytes: &mut [u8],
     ) -> Result<(), MemoryError> {
-        self.memory
-            .read(address, bytes)
-            .map_err(|source| MemoryError {
-                what,
-                address,
-                source,
-            })
+        self.memory.read(address, bytes).map_err(|source| MemoryError { what, address, source })
     }
 
     fn array<const SIZE: usize>(

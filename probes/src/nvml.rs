@@ -9,8 +9,7 @@ mod queries;
 mod sampler;
 
 pub use absences::NvmlAbsences;
-pub use sampler::ExtraQueries;
-pub use sampler::NvmlSampler;
+pub use sampler::{ExtraQueries, NvmlSampler};
 
 use gctrace_event::GpuDevice;
 use nvml_wrapper::Nvml;
@@ -61,16 +60,10 @@ impl NvmlError {
     fn new(library: &str, code: Code) -> Self {
         let library = library.to_owned();
         match code {
-            Code::LibloadingError(error) => Self::NoLibrary {
-                library,
-                reason: error.to_string(),
-            },
+            Code::LibloadingError(error) => Self::NoLibrary { library, reason: error.to_string() },
             Code::DriverNotLoaded => Self::NoDriver { library },
             Code::LibRmVersionMismatch => Self::VersionMismatch { library },
-            other => Self::Refused {
-                library,
-                reason: other.to_string(),
-            },
+            other => Self::Refused { library, reason: other.to_string() },
         }
     }
 

@@ -5,13 +5,8 @@
 //! on aarch64. Functions often have one of the few among their first instructions, for example the
 //! `push` after an `endbr64`.
 
-use crate::code::Flow;
-use crate::code::Instruction;
-use crate::code::RegisterUses;
-use crate::code::Registers;
-use crate::code::decode;
-use crate::elf::ElfImage;
-use crate::elf::Machine;
+use crate::code::{Flow, Instruction, RegisterUses, Registers, decode};
+use crate::elf::{ElfImage, Machine};
 use std::ops::Range;
 
 /// Number of instructions searched for a better place.
@@ -45,14 +40,10 @@ impl PreservedState {
         let returns = machine.return_registers();
         let (values, unread) = match self {
             Self::Stack => (returns, machine.link_register()),
-            Self::FirstArgument => (
-                Registers::of(arguments.into_iter().take(1)),
-                Registers::default(),
-            ),
-            Self::Arguments => (
-                returns.with(Registers::of(arguments)),
-                machine.link_register(),
-            ),
+            Self::FirstArgument => {
+                (Registers::of(arguments.into_iter().take(1)), Registers::default())
+            }
+            Self::Arguments => (returns.with(Registers::of(arguments)), machine.link_register()),
         };
         Kept { values, unread }
     }
@@ -78,9 +69,7 @@ pub(crate) fn place(
     let first = match body.first() {
         Some(first) => *first,
         None => {
-            let end = function
-                .start
-                .saturating_add(image.machine.longest_instruction());
+            let end = function.start.saturating_add(image.machine.longest_instruction());
             *decode(image, &(function.start..end)).first()?
         }
     };
@@ -156,19 +145,12 @@ mod tests {
 
     #[test]
     fn changed_arguments_or_stack_end_the_walk() {
-        assert_eq!(
-            chosen(b"\x48\x83\xec\x28\x55"),
-            None,
-            "sub rsp,40; push rbp"
-        );
+        assert_eq!(chosen(b"\x48\x83\xec\x28\x55"), None, "sub rsp,40; push rbp");
         assert_eq!(chosen(b"\x31\xf6\x55"), None, "xor esi,esi; push rbp");
         assert_eq!(chosen(b"\xff\xd0\x55"), None, "call rax; push rbp");
         let kept = chosen_keeping(PreservedState::Stack, b"\x31\xf6\x55").map(|(at, _)| at);
         assert_eq!(kept, Some(2), "arguments that no probe reads may change");
-        assert_eq!(
-            chosen_keeping(PreservedState::Stack, b"\x48\x83\xec\x28\x55"),
-            None
-        );
+        assert_eq!(chosen_keeping(PreservedState::Stack, b"\x48\x83\xec\x28\x55"), None);
     }
 
     #[test]
@@ -196,10 +178,7 @@ mod tests {
     fn instructions_single_stepped_by_old_kernels_are_not_emulated() {
         assert_eq!(chosen(b"\x66\x90\xc3"), None, "xchg ax,ax");
         assert_eq!(chosen(b"\x0f\x1f\x44\x00\x00\xc3"), None, "five-byte nop");
-        assert_eq!(
-            chosen(b"\x0f\x1f\x44\x00\x00\x55").map(|(at, _)| at),
-            Some(5)
-        );
+        assert_eq!(chosen(b"\x0f\x1f\x44\x00\x00\x55").map(|(at, _)| at), Some(5));
     }
 
     fn chosen_on_aarch64(keep: PreservedState, words: &[u32]) -> Option<(u64, String)> {

@@ -140,10 +140,7 @@ pub fn parse_environment(bytes: &[u8]) -> impl Iterator<Item = (OsString, OsStri
     bytes.split(|byte| *byte == 0).filter_map(|entry| {
         let equals = memchr::memchr(b'=', entry).filter(|equals| *equals > 0)?;
         let (name, value) = (&entry[..equals], &entry[equals + 1..]);
-        Some((
-            OsString::from_vec(name.to_vec()),
-            OsString::from_vec(value.to_vec()),
-        ))
+        Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec())))
     })
 }
 
@@ -156,14 +153,9 @@ pub const RANK_VARIABLES: [&str; 4] = ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_
 /// If the process is gone or may not be inspected.
 pub fn rank(pid: u32) -> Result<Option<u32>, ProcessError> {
     let environment = environment(pid)?;
-    Ok(RANK_VARIABLES.iter().find_map(|name| {
-        environment
-            .get(&OsString::from(name))?
-            .to_str()?
-            .trim()
-            .parse()
-            .ok()
-    }))
+    Ok(RANK_VARIABLES
+        .iter()
+        .find_map(|name| environment.get(&OsString::from(name))?.to_str()?.trim().parse().ok()))
 }
 
 /// The fields of `/proc/PID/status` that gctrace uses.
@@ -221,9 +213,7 @@ pub fn status(pid: u32) -> Result<ProcessStatus, ProcessError> {
 pub fn threads(pid: u32) -> Result<Vec<u32>, ProcessError> {
     let folder = std::fs::read_dir(format!("/proc/{pid}/task"))
         .map_err(|error| ProcessError::new(pid, "task", error))?;
-    Ok(folder
-        .filter_map(|entry| numeric_name(&entry.ok()?))
-        .collect())
+    Ok(folder.filter_map(|entry| numeric_name(&entry.ok()?)).collect())
 }
 
 /// The kernel's name of a thread.
@@ -281,9 +271,7 @@ pub fn all() -> std::io::Result<Vec<ListedProcess>> {
         let inode = entry.ino();
         Some(ListedProcess { pid, inode })
     };
-    Ok(std::fs::read_dir("/proc")?
-        .filter_map(|entry| listed(entry.ok()?))
-        .collect())
+    Ok(std::fs::read_dir("/proc")?.filter_map(|entry| listed(entry.ok()?)).collect())
 }
 
 /// The fields of `/proc/PID/stat` (proc_pid_stat(5)) that gctrace uses.
@@ -345,19 +333,13 @@ fn numeric_name(entry: &std::fs::DirEntry) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::ProcessError;
-    use super::ProcessStatus;
-    use super::*;
-    use std::io::Read;
-    use std::io::Write;
+    use super::{ProcessError, ProcessStatus, *};
+    use std::io::{Read, Write};
     use std::process::Stdio;
 
     #[test]
     fn a_title_is_one_word() {
-        assert_eq!(
-            words(b"gunicorn: worker [app:app]\0\0\0\0"),
-            ["gunicorn: worker [app:app]"]
-        );
+        assert_eq!(words(b"gunicorn: worker [app:app]\0\0\0\0"), ["gunicorn: worker [app:app]"]);
         assert_eq!(words(b"python\0-c\0\0x"), ["python", "-c", "", "x"]);
         assert_eq!(words(b"program\0"), ["program", ""]);
     }
@@ -399,10 +381,7 @@ mod tests {
     fn malformed_variables_are_ignored() {
         let parsed: Vec<_> =
             parse_environment(b"A=1\0\0=x\0nonsense\0B=\0C=a=b\0D=\xff\0cut").collect();
-        let names: Vec<_> = parsed
-            .iter()
-            .map(|(name, _)| name.to_string_lossy())
-            .collect();
+        let names: Vec<_> = parsed.iter().map(|(name, _)| name.to_string_lossy()).collect();
         assert_eq!(names, ["A", "B", "C", "D"]);
         assert_eq!(parsed[2].1, "a=b");
     }
@@ -439,9 +418,6 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(matches!(command_line(pid), Err(ProcessError::Gone { .. })));
-        assert!(matches!(
-            thread_name(pid, pid),
-            Err(ProcessError::Gone { .. })
-        ));
+        assert!(matches!(thread_name(pid, pid), Err(ProcessError::Gone { .. })));
     }
 }

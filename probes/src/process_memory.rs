@@ -30,9 +30,7 @@ pub fn limit_bytes(pid: u32) -> Option<u64> {
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.
 fn memory_total_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -55,9 +53,7 @@ fn cgroup_limits(cgroups: &str, mounted: &Path) -> Option<Vec<u64>> {
             return None;
         }
         let own = folder.join(path.trim_start_matches('/'));
-        let visible = own
-            .ancestors()
-            .take_while(|above| above.starts_with(&folder));
+        let visible = own.ancestors().take_while(|above| above.starts_with(&folder));
         limits.extend(visible.filter_map(|above| {
             let text = std::fs::read_to_string(above.join(file)).ok()?;
             // "max": none.
@@ -95,10 +91,7 @@ mod tests {
         std::fs::create_dir_all(&old).unwrap();
         std::fs::write(old.join("memory.limit_in_bytes"), "4096\n").unwrap();
         let limits = |cgroups: &str| cgroup_limits(cgroups, dir.path());
-        assert_eq!(
-            limits("0::/kubepods/pod1/container\n"),
-            Some(vec![17_179_869_184])
-        );
+        assert_eq!(limits("0::/kubepods/pod1/container\n"), Some(vec![17_179_869_184]));
         assert_eq!(limits("5:cpu,memory:/a\n4:pids:/b\n"), Some(vec![4096]));
         assert_eq!(limits("0::/../other\n"), None, "in another namespace");
         assert_eq!(limits("0::/\n"), Some(Vec::new()));

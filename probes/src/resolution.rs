@@ -1,15 +1,9 @@
 //! The result: the collector of one file, its functions and where their probes are placed.
 
 use crate::elf::Machine;
-use crate::python::version::CollectorKind;
-use crate::python::version::PythonVersion;
-use gctrace_abi::CollectorArguments;
-use gctrace_abi::CollectorLayout;
-use gctrace_abi::FrameLayout;
-use gctrace_abi::ObjectLayout;
-use gctrace_abi::ProbePointKind;
-use serde::Deserialize;
-use serde::Serialize;
+use crate::python::version::{CollectorKind, PythonVersion};
+use gctrace_abi::{CollectorArguments, CollectorLayout, FrameLayout, ObjectLayout, ProbePointKind};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// What [`crate::resolve`] may use in addition to the file itself.

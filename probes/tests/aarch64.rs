@@ -3,22 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use gctrace_probes::AllocationSize;
-use gctrace_probes::Machine;
-use gctrace_probes::ProbePoint;
-use gctrace_probes::ProbePointKind;
-use gctrace_probes::Resolution;
-use gctrace_probes::ResolveError;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::SearchStrategy;
-use gctrace_probes::allocator;
-use gctrace_probes::resolve;
-use gctrace_probes::resolve_bytes;
+use gctrace_probes::{
+    AllocationSize, Machine, ProbePoint, ProbePointKind, Resolution, ResolveError, ResolveOptions,
+    SearchStrategy, allocator, resolve, resolve_bytes,
+};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use test_kit::interpreters;
 use test_kit::interpreters::Python;
@@ -34,10 +25,7 @@ fn stripped() -> ResolveOptions {
 }
 
 fn with_symbols() -> ResolveOptions {
-    ResolveOptions {
-        debug_roots: vec![interpreters::aarch64_folder().join("debug")],
-        ..stripped()
-    }
+    ResolveOptions { debug_roots: vec![interpreters::aarch64_folder().join("debug")], ..stripped() }
 }
 
 fn found(file: &Path, options: &ResolveOptions) -> Resolution {
@@ -63,11 +51,7 @@ fn places(resolution: &Resolution) -> Vec<ProbePoint> {
 
 /// Defined functions in a symbol table, by name, as readelf prints them.
 fn functions(file: &Path, option: &str) -> BTreeMap<String, u64> {
-    let output = Command::new("readelf")
-        .args([option, "-W"])
-        .arg(file)
-        .output_in_time()
-        .unwrap();
+    let output = Command::new("readelf").args([option, "-W"]).arg(file).output_in_time().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -126,9 +110,7 @@ fn code_analysis_finds_what_symbols_find() {
         );
         let deallocates = named(&analyzed, ProbePointKind::CodeDealloc);
         let symbols = functions(&debug_file(&truth), "-s");
-        let named_so = symbols
-            .iter()
-            .filter(|(name, _)| source_name(name) == "code_dealloc");
+        let named_so = symbols.iter().filter(|(name, _)| source_name(name) == "code_dealloc");
         let truth: Vec<u64> = named_so.map(|(_, address)| *address).collect();
         assert_eq!(truth, [deallocates.unwrap()], "{}", python.name);
     }
@@ -141,12 +123,7 @@ fn found_in_changed(test: &str, change: impl Fn(&mut [u8])) {
         let mut bytes = std::fs::read(&python.path).unwrap();
         change(&mut bytes);
         let analyzed = resolve_bytes(&python.path, &bytes, &stripped());
-        assert_eq!(
-            places(&analyzed.unwrap().unwrap()),
-            places(&truth),
-            "{}",
-            python.name
-        );
+        assert_eq!(places(&analyzed.unwrap().unwrap()), places(&truth), "{}", python.name);
     }
 }
 
@@ -173,14 +150,10 @@ fn the_callers_lead_to_the_collector_without_its_debug_line() {
 fn collectors_that_are_not_clones_have_all_arguments() {
     for python in with_truth("collectors_that_are_not_clones_have_all_arguments") {
         let resolution = found(&python.path, &with_symbols());
-        let collector = resolution
-            .points
-            .iter()
-            .find(|point| point.kind == ProbePointKind::Collect)
-            .unwrap();
-        let is_clone = ["constprop", "isra", "part"]
-            .iter()
-            .any(|suffix| collector.function.contains(suffix));
+        let collector =
+            resolution.points.iter().find(|point| point.kind == ProbePointKind::Collect).unwrap();
+        let is_clone =
+            ["constprop", "isra", "part"].iter().any(|suffix| collector.function.contains(suffix));
         let arguments = collector.arguments;
         let of_version = match resolution.version.minor {
             13.. => arguments.reason,
@@ -209,18 +182,10 @@ fn every_file_is_resolved_without_a_warning() {
         let numbers = (3, u32::from(version.minor), version.micro.unwrap().into());
         assert_eq!(numbers, python.version, "{name}");
         assert!(python.is(&resolution.collector.to_string()), "{name}");
-        assert_eq!(
-            resolution.free_threaded,
-            python.is("free-threaded"),
-            "{name}"
-        );
+        assert_eq!(resolution.free_threaded, python.is("free-threaded"), "{name}");
         let places = resolution.points.iter();
         let places = places.map(|point| format!("{:?} {}", point.kind, point.instruction));
-        eprintln!(
-            "{name}: {}: {}",
-            resolution.rung,
-            places.collect::<Vec<_>>().join(", ")
-        );
+        eprintln!("{name}: {}: {}", resolution.rung, places.collect::<Vec<_>>().join(", "));
         let exported = functions(&python.path, "--dyn-syms");
         for (kind, function) in [
             (ProbePointKind::PyGcCollect, "PyGC_Collect"),
@@ -278,11 +243,7 @@ fn allocations_are_counted_in_every_copy_of_the_allocator() {
             let address = point.file_offset + lowest;
             (function..function + 0x100).contains(&address)
         });
-        assert_eq!(
-            within.count(),
-            1,
-            "{name}: the function itself has one point"
-        );
+        assert_eq!(within.count(), 1, "{name}: the function itself has one point");
         if python.is("shared") {
             let [point] = found.points.as_slice() else {
                 panic!("{name}: {:?}", found.points);
@@ -292,11 +253,7 @@ fn allocations_are_counted_in_every_copy_of_the_allocator() {
             // Link-time optimization inlines it; DWARF counts as many copies.
             assert!(found.points.len() > 100, "{name}: {}", found.points.len());
             assert!(found.points.iter().all(|point| point.emulated), "{name}");
-            assert!(
-                found.unseen * 20 < found.points.len(),
-                "{name}: {}",
-                found.unseen
-            );
+            assert!(found.unseen * 20 < found.points.len(), "{name}: {}", found.unseen);
         }
     }
 }
@@ -336,13 +293,7 @@ fn files_for_another_machine_are_refused() {
         Machine::Aarch64 => Machine::X86_64,
     };
     let own = std::env::current_exe().unwrap();
-    let options = ResolveOptions {
-        machine: other,
-        ..ResolveOptions::default()
-    };
+    let options = ResolveOptions { machine: other, ..ResolveOptions::default() };
     let error = resolve(&own, &options).unwrap_err();
-    assert!(
-        matches!(error, ResolveError::Architecture { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, ResolveError::Architecture { .. }), "{error}");
 }

@@ -3,11 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use gctrace_probes::GcBase;
-use gctrace_probes::Machine;
-use gctrace_probes::Resolution;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::resolve;
+use gctrace_probes::{GcBase, Machine, Resolution, ResolveOptions, resolve};
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
@@ -74,19 +70,13 @@ fn resolved(file: &Path) -> Resolution {
 
 /// The builds with debug information that can be read here.
 fn builds(test: &str) -> Vec<(String, Resolution)> {
-    if Command::new("llvm-dwarfdump")
-        .arg("--version")
-        .output_in_time()
-        .is_err()
-    {
+    if Command::new("llvm-dwarfdump").arg("--version").output_in_time().is_err() {
         interpreters::skip(test, "llvm-dwarfdump is not installed");
         return Vec::new();
     }
     let files = interpreters::aarch64_files(test).into_iter();
     let builds = files.filter(|python| python.is("symbols") && python.is("shared"));
-    builds
-        .map(|python| (python.name, resolved(&python.path)))
-        .collect()
+    builds.map(|python| (python.name, resolved(&python.path))).collect()
 }
 
 #[test]
@@ -108,11 +98,7 @@ fn offsets_are_those_of_the_debug_information() {
             (Some(layout.collecting), "_gc_runtime_state", "collecting"),
             (Some(layout.enabled), "_gc_runtime_state", "enabled"),
             (layout.heap_size, "_gc_runtime_state", "heap_size"),
-            (
-                layout.long_lived_total,
-                "_gc_runtime_state",
-                "long_lived_total",
-            ),
+            (layout.long_lived_total, "_gc_runtime_state", "long_lived_total"),
             (Some(layout.interpreter_next), "_is", "next"),
             (layout.interpreter_id, "_is", "id"),
             (Some(layout.finalizing), "pyruntimestate", "_finalizing"),
@@ -120,17 +106,12 @@ fn offsets_are_those_of_the_debug_information() {
             (Some(frames.tstate_thread_id), "_ts", "thread_id"),
             (Some(frames.tstate_next), "_ts", "next"),
             (Some(frames.code_filename), "PyCodeObject", "co_filename"),
-            (
-                Some(frames.code_first_line),
-                "PyCodeObject",
-                "co_firstlineno",
-            ),
+            (Some(frames.code_first_line), "PyCodeObject", "co_firstlineno"),
         ] {
             assert_eq!(found, at(structure, member), "{name} {member}");
         }
-        let current = ["current_frame", "cframe", "frame"]
-            .into_iter()
-            .find_map(|member| at("_ts", member));
+        let current =
+            ["current_frame", "cframe", "frame"].into_iter().find_map(|member| at("_ts", member));
         assert_eq!(Some(frames.tstate_frame), current, "{name}");
         if resolution.version.minor < 12 {
             // The GIL comes before it, with mutexes that are larger than on x86-64.

@@ -2,17 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use gctrace_probes::Machine;
-use gctrace_probes::Resolution;
-use gctrace_probes::ResolveError;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::identify;
-use gctrace_probes::resolve;
-use gctrace_probes::resolve_bytes;
+use gctrace_probes::{
+    Machine, Resolution, ResolveError, ResolveOptions, identify, resolve, resolve_bytes,
+};
 use proptest::prelude::*;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 use test_kit::interpreters;
@@ -21,9 +16,7 @@ use test_kit::interpreters;
 fn python() -> Option<&'static (PathBuf, Vec<u8>)> {
     static FILE: OnceLock<Option<(PathBuf, Vec<u8>)>> = OnceLock::new();
     FILE.get_or_init(|| {
-        let found = interpreters::interpreters("python")
-            .into_iter()
-            .find(|one| !one.is("shared"));
+        let found = interpreters::interpreters("python").into_iter().find(|one| !one.is("shared"));
         let Some(found) = found else {
             interpreters::skip("damaged files", "no static interpreter");
             return None;
@@ -41,10 +34,7 @@ fn position(size: usize) -> impl Strategy<Value = usize> {
 }
 
 fn offline() -> ResolveOptions {
-    ResolveOptions {
-        debug_roots: Vec::new(),
-        ..ResolveOptions::default()
-    }
+    ResolveOptions { debug_roots: Vec::new(), ..ResolveOptions::default() }
 }
 
 proptest! {
@@ -92,18 +82,11 @@ proptest! {
 #[test]
 fn other_files_have_no_interpreter() {
     for file in ["/bin/true", "/etc/passwd"] {
-        assert_eq!(
-            resolve(Path::new(file), &offline()).unwrap(),
-            None,
-            "{file}"
-        );
+        assert_eq!(resolve(Path::new(file), &offline()).unwrap(), None, "{file}");
     }
     let missing = resolve(Path::new("/nonexistent"), &offline());
     assert!(matches!(missing, Err(ResolveError::Read { .. })));
-    assert!(matches!(
-        resolve(Path::new("/"), &offline()),
-        Err(ResolveError::Read { .. })
-    ));
+    assert!(matches!(resolve(Path::new("/"), &offline()), Err(ResolveError::Read { .. })));
     assert!(identify(Path::new("/nonexistent")).is_err());
 }
 
@@ -114,10 +97,7 @@ fn an_older_version_is_named() {
         return;
     };
     let mut bytes = bytes.clone();
-    let version = gctrace_probes::resolve_bytes(path, &bytes, &offline())
-        .unwrap()
-        .unwrap()
-        .version;
+    let version = gctrace_probes::resolve_bytes(path, &bytes, &offline()).unwrap().unwrap().version;
     let hex = [0xf0, version.micro.unwrap(), version.minor, 3];
     for at in memchr::memmem::find_iter(&bytes.clone(), &hex) {
         bytes[at + 2] = 16;
@@ -139,10 +119,7 @@ fn another_machine_is_named() {
     let error = resolve_bytes(Path::new("x"), &bytes, &offline()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!(
-            "x is built for {other}; gctrace traces {} programs only",
-            Machine::HOST
-        )
+        format!("x is built for {other}; gctrace traces {} programs only", Machine::HOST)
     );
 }
 
@@ -154,10 +131,7 @@ fn entry(folder: &Path) -> PathBuf {
 }
 
 fn cached(path: &Path, folder: &Path) -> Resolution {
-    let options = ResolveOptions {
-        cache: Some(folder.to_owned()),
-        ..offline()
-    };
+    let options = ResolveOptions { cache: Some(folder.to_owned()), ..offline() };
     resolve(path, &options).unwrap().unwrap()
 }
 
@@ -186,11 +160,7 @@ fn the_cache_answers_and_survives_damage() {
     ] {
         std::fs::write(entry(&folder), damage).unwrap();
         assert_eq!(cached(path, &folder), truth, "{damage:.40}");
-        assert_eq!(
-            std::fs::read_to_string(entry(&folder)).unwrap(),
-            text,
-            "rewritten"
-        );
+        assert_eq!(std::fs::read_to_string(entry(&folder)).unwrap(), text, "rewritten");
     }
     // An entry that other users could have written is not trusted.
     std::fs::write(entry(&folder), &marked).unwrap();
@@ -204,8 +174,5 @@ fn an_unusable_cache_costs_only_time() {
     let root = TempDir::new().unwrap();
     let file = root.path().join("file");
     std::fs::write(&file, "").unwrap();
-    assert_eq!(
-        cached(path, &file.join("below")),
-        cached(path, &root.path().join("other"))
-    );
+    assert_eq!(cached(path, &file.join("below")), cached(path, &root.path().join("other")));
 }

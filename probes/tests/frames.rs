@@ -7,30 +7,17 @@
 #[path = "frames/line_tables.rs"]
 mod line_tables;
 
-use gctrace_probes::CodeObject;
-use gctrace_probes::CollectorLayout;
-use gctrace_probes::Memory;
-use gctrace_probes::ProcessMemory;
-use gctrace_probes::Resolution;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::frames;
-use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::frames::WalkedFrame;
-use gctrace_probes::maps;
-use gctrace_probes::resolve;
+use gctrace_probes::frames::{FrameLayout, WalkedFrame};
+use gctrace_probes::{
+    CodeObject, CollectorLayout, Memory, ProcessMemory, Resolution, ResolveOptions, frames, maps,
+    resolve,
+};
 use serde::Deserialize;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Write;
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Child;
-use std::process::ChildStdin;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
 
@@ -103,18 +90,13 @@ impl Stacks<'_> {
         let patience = Instant::now() + Duration::from_secs(20);
         loop {
             let frames = self.walk(thread, DEPTH);
-            let first = frames
-                .as_ref()
-                .map(|frames| frames.first().map(|frame| self.named(frame)));
+            let first = frames.as_ref().map(|frames| frames.first().map(|frame| self.named(frame)));
             if let Ok(Some(Ok((_, function, _)))) = &first
                 && function == innermost
             {
                 return frames.unwrap();
             }
-            assert!(
-                Instant::now() < patience,
-                "never reached {innermost}: {first:?}"
-            );
+            assert!(Instant::now() < patience, "never reached {innermost}: {first:?}");
             std::thread::yield_now();
         }
     }
@@ -125,10 +107,8 @@ impl Stacks<'_> {
             return;
         };
         let codes: HashSet<u64> = frames.iter().map(|frame| frame.code).collect();
-        let versions: HashSet<[u8; 4]> = codes
-            .iter()
-            .map(|code| self.number(code + u64::from(offset)))
-            .collect();
+        let versions: HashSet<[u8; 4]> =
+            codes.iter().map(|code| self.number(code + u64::from(offset))).collect();
         assert_eq!(versions.len(), codes.len(), "{context}");
         assert!(!versions.contains(&[0; 4]), "{context}");
     }
@@ -142,9 +122,7 @@ impl Stacks<'_> {
         let table = at(layout.code_line_table);
         let length = u64::from_le_bytes(self.number(table + u64::from(layout.bytes_length)));
         let mut lines = vec![0; usize::try_from(length).unwrap()];
-        self.memory
-            .read(table + u64::from(layout.bytes_data), &mut lines)
-            .unwrap();
+        self.memory.read(table + u64::from(layout.bytes_data), &mut lines).unwrap();
         let file: [u8; 128] = self.number(at(layout.code_filename));
         let name: [u8; 128] = self.number(at(layout.code_name));
         let parts = CodeObject::from_parts(first_line, &file, &name, &lines, layout).unwrap();
@@ -162,10 +140,7 @@ impl Stacks<'_> {
         let thread = self.thread(printed.thread);
         let innermost = printed.frames.first().unwrap().1.as_str();
         let found = self.settled(thread, innermost);
-        let named: Vec<Named> = found
-            .iter()
-            .map(|frame| self.named(frame).unwrap())
-            .collect();
+        let named: Vec<Named> = found.iter().map(|frame| self.named(frame).unwrap()).collect();
         assert_eq!(named, cut(&printed.frames), "{context}");
         let few = self.walk(thread, 5).unwrap();
         assert_eq!(few, found.get(..5).unwrap_or(&found), "{context}");
@@ -185,10 +160,7 @@ impl Stacks<'_> {
 /// Names are read up to 4 KiB.
 fn cut(frames: &[Named]) -> Vec<Named> {
     let cut = |file: &String| file.chars().take(4096).collect();
-    frames
-        .iter()
-        .map(|(file, function, line)| (cut(file), function.clone(), *line))
-        .collect()
+    frames.iter().map(|(file, function, line)| (cut(file), function.clone(), *line)).collect()
 }
 
 /// The interpreter in a running process and where its `_PyRuntime` is.
@@ -272,12 +244,7 @@ fn stacks_agree_with_the_interpreter() {
             ("thread", 4),
             ("hold", 1),
         ] {
-            assert_eq!(
-                compared.get(place),
-                Some(&times),
-                "{}: {place}",
-                interpreter.name
-            );
+            assert_eq!(compared.get(place), Some(&times), "{}: {place}", interpreter.name);
         }
         let total: usize = compared.values().sum();
         eprintln!("compared {}: {total} stacks", interpreter.name);

@@ -4,15 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use gctrace_probes::Machine;
-use gctrace_probes::ProbePoint;
-use gctrace_probes::ProbePointKind;
-use gctrace_probes::Resolution;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::resolve;
+use gctrace_probes::{Machine, ProbePoint, ProbePointKind, Resolution, ResolveOptions, resolve};
 use serde_json::Value;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use test_kit::interpreters;
 use test_kit::interpreters::Python;
@@ -20,10 +14,7 @@ use test_kit::limit::WithTimeout as _;
 
 /// The file with the collector: the libpython of a shared build, the executable otherwise.
 fn collector_file(interpreter: &Python) -> PathBuf {
-    let output = Command::new("ldd")
-        .arg(&interpreter.path)
-        .output_in_time()
-        .unwrap();
+    let output = Command::new("ldd").arg(&interpreter.path).output_in_time().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines()
         .filter(|line| line.contains("libpython3."))
@@ -32,18 +23,13 @@ fn collector_file(interpreter: &Python) -> PathBuf {
 }
 
 fn found(file: &Path, machine: Machine) -> Resolution {
-    let options = ResolveOptions {
-        machine,
-        ..ResolveOptions::default()
-    };
+    let options = ResolveOptions { machine, ..ResolveOptions::default() };
     resolve(file, &options).unwrap().unwrap()
 }
 
 fn garbage(resolution: &Resolution) -> Vec<&ProbePoint> {
     let points = resolution.points.iter();
-    points
-        .filter(|point| point.kind == ProbePointKind::Garbage)
-        .collect()
+    points.filter(|point| point.kind == ProbePointKind::Garbage).collect()
 }
 
 /// One point where there is a list, none in free-threaded builds.
@@ -53,10 +39,7 @@ fn assert_one(interpreter: &Python, resolution: &Resolution, machine: Machine) {
     assert_eq!(points.len(), expected, "{}: {points:?}", interpreter.name);
     assert_eq!(resolution.objects.is_some(), expected == 1);
     for point in points {
-        eprintln!(
-            "{}: {} at {:#x}",
-            interpreter.name, point.instruction, point.probe_address
-        );
+        eprintln!("{}: {} at {:#x}", interpreter.name, point.instruction, point.probe_address);
         // Single-stepping costs thirty times as much on x86-64, and twice on aarch64.
         assert!(point.emulated || machine == Machine::Aarch64, "{point:?}");
     }
@@ -91,9 +74,7 @@ fn it_is_in_the_collector() {
             };
             let start = u64::from_str_radix(start, 16).ok()?;
             let size = u64::from_str_radix(size, 16).ok()?;
-            (start..start + size)
-                .contains(&point.probe_address)
-                .then_some(name)
+            (start..start + size).contains(&point.probe_address).then_some(name)
         });
         let name = containing.unwrap().split('.').next().unwrap();
         // 3.8 alone has a function of its own for it.

@@ -3,34 +3,24 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use gctrace_probes::ProbePointKind;
-use gctrace_probes::Resolution;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::SearchStrategy;
-use gctrace_probes::resolve;
-use gctrace_probes::resolve_bytes;
+use gctrace_probes::{
+    ProbePointKind, Resolution, ResolveOptions, SearchStrategy, resolve, resolve_bytes,
+};
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
 
 fn run(program: &str, arguments: &[&Path]) {
-    let status = Command::new(program)
-        .args(arguments)
-        .status_in_time()
-        .unwrap();
+    let status = Command::new(program).args(arguments).status_in_time().unwrap();
     assert!(status.success(), "{program} {arguments:?}");
 }
 
 /// The file with the collector: the libpython of a shared build, the executable otherwise.
 fn collector_file(interpreter: &interpreters::Python) -> PathBuf {
-    let output = Command::new("ldd")
-        .arg(&interpreter.path)
-        .output_in_time()
-        .unwrap();
+    let output = Command::new("ldd").arg(&interpreter.path).output_in_time().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines()
         .filter(|line| line.contains("libpython3."))
@@ -41,12 +31,9 @@ fn collector_file(interpreter: &interpreters::Python) -> PathBuf {
 /// Files of interpreters with symbols; if there are none, a named skip is printed.
 fn with_symbols() -> Vec<PathBuf> {
     let tools = ["strip", "objcopy", "xz", "nm"];
-    if let Some(missing) = tools.iter().find(|tool| {
-        Command::new(tool)
-            .arg("--version")
-            .output_in_time()
-            .is_err()
-    }) {
+    if let Some(missing) =
+        tools.iter().find(|tool| Command::new(tool).arg("--version").output_in_time().is_err())
+    {
         interpreters::skip("the ladder", &format!("{missing} is not installed"));
         return Vec::new();
     }
@@ -70,13 +57,7 @@ fn places(resolution: &Resolution) -> BTreeSet<(String, u64, u64)> {
     resolution
         .points
         .iter()
-        .map(|point| {
-            (
-                format!("{:?}", point.kind),
-                point.address,
-                point.file_offset,
-            )
-        })
+        .map(|point| (format!("{:?}", point.kind), point.address, point.file_offset))
         .collect()
 }
 
@@ -102,10 +83,8 @@ fn named_by_nm(file: &Path) -> BTreeSet<u64> {
             let mut fields = line.split_whitespace();
             let (address, _, name) = (fields.next()?, fields.next()?, fields.next()?);
             let clone = name.starts_with("collect.") && !name.contains("cold");
-            let named = matches!(
-                name,
-                "collect" | "gc_collect_main" | "gc_collect" | "PyGC_Collect"
-            );
+            let named =
+                matches!(name, "collect" | "gc_collect_main" | "gc_collect" | "PyGC_Collect");
             (clone || named).then(|| u64::from_str_radix(address, 16).unwrap())
         })
         .collect()
@@ -117,10 +96,7 @@ fn symbols_give_what_nm_gives() {
         let resolution = found(&file, &options(&[]));
         assert_eq!(resolution.rung, SearchStrategy::SymbolTable);
         let others = [ProbePointKind::CodeDealloc, ProbePointKind::Garbage];
-        let collector = resolution
-            .points
-            .iter()
-            .filter(|point| !others.contains(&point.kind));
+        let collector = resolution.points.iter().filter(|point| !others.contains(&point.kind));
         let addresses: BTreeSet<u64> = collector.map(|point| point.address).collect();
         assert_eq!(addresses, named_by_nm(&file), "{}", file.display());
     }
@@ -134,10 +110,7 @@ fn code_analysis_finds_what_symbols_find() {
         let analyzed = found(&stripped(&file, &folder), &options(&[]));
         assert_eq!(analyzed.rung, SearchStrategy::CodeAnalysis);
         assert_eq!(places(&analyzed), places(&truth), "{}", file.display());
-        assert_eq!(
-            (analyzed.version, analyzed.layout),
-            (truth.version, truth.layout)
-        );
+        assert_eq!((analyzed.version, analyzed.layout), (truth.version, truth.layout));
         let tried: Vec<SearchStrategy> =
             analyzed.tried.iter().map(|outcome| outcome.rung).collect();
         assert_eq!(tried, SearchStrategy::ALL[..5]);
@@ -152,9 +125,7 @@ fn code_analysis_needs_no_section_headers() {
         // e_shoff, and e_shentsize to e_shstrndx.
         bytes[0x28..0x30].fill(0);
         bytes[0x3a..0x40].fill(0);
-        let analyzed = resolve_bytes(&file, &bytes, &options(&[]))
-            .unwrap()
-            .unwrap();
+        let analyzed = resolve_bytes(&file, &bytes, &options(&[])).unwrap().unwrap();
         assert_eq!(analyzed.rung, SearchStrategy::CodeAnalysis);
         assert_eq!(places(&analyzed), places(&truth), "{}", file.display());
     }
@@ -165,13 +136,7 @@ fn the_callers_lead_to_the_collector_without_its_debug_line() {
     for file in with_symbols() {
         let folder = TempDir::new().unwrap();
         let truth = found(&file, &options(&[]));
-        if truth
-            .points
-            .iter()
-            .filter(|point| is_collector(&point.kind))
-            .count()
-            > 1
-        {
+        if truth.points.iter().filter(|point| is_collector(&point.kind)).count() > 1 {
             interpreters::skip(&file.display().to_string(), "clones need the debug line");
             continue;
         }
@@ -179,9 +144,7 @@ fn the_callers_lead_to_the_collector_without_its_debug_line() {
         let line = b"gc: collecting generation %d";
         let at = memchr::memmem::find(&bytes, line).unwrap();
         bytes[at] = b'G';
-        let analyzed = resolve_bytes(&file, &bytes, &options(&[]))
-            .unwrap()
-            .unwrap();
+        let analyzed = resolve_bytes(&file, &bytes, &options(&[])).unwrap().unwrap();
         assert_eq!(places(&analyzed), places(&truth), "{}", file.display());
     }
 }
@@ -227,10 +190,7 @@ fn by_build_id(file: &Path, debug: &Path, folder: &TempDir, truth: &Resolution) 
 fn by_debug_link(file: &Path, debug: &Path, folder: &TempDir, truth: &Resolution) {
     let linked = folder.path().join("linked.so");
     let option = format!("--add-gnu-debuglink={}", debug.display());
-    run(
-        "objcopy",
-        &[Path::new(&option), &stripped(file, folder), &linked],
-    );
+    run("objcopy", &[Path::new(&option), &stripped(file, folder), &linked]);
     let resolution = found(&linked, &options(&[]));
     assert_eq!(resolution.rung, SearchStrategy::DebugLink);
     assert_eq!(places(&resolution), places(truth));
@@ -257,20 +217,10 @@ fn mini_debug_info_is_unpacked() {
         let option = format!(".gnu_debugdata={}.xz", mini.display());
         run(
             "objcopy",
-            &[
-                Path::new("--add-section"),
-                Path::new(&option),
-                &stripped(&file, &folder),
-                &packed,
-            ],
+            &[Path::new("--add-section"), Path::new(&option), &stripped(&file, &folder), &packed],
         );
         let resolution = found(&packed, &options(&[]));
-        assert_eq!(
-            resolution.rung,
-            SearchStrategy::MiniDebugInfo,
-            "{:?}",
-            resolution.tried
-        );
+        assert_eq!(resolution.rung, SearchStrategy::MiniDebugInfo, "{:?}", resolution.tried);
         assert_eq!(places(&resolution), places(&truth));
     }
 }
@@ -280,40 +230,23 @@ fn every_interpreter_is_resolved_without_a_warning() {
     for interpreter in interpreters::interpreters("every_interpreter_is_resolved_without_a_warning")
     {
         let resolution = found(&collector_file(&interpreter), &ResolveOptions::default());
-        assert_eq!(
-            resolution.warnings,
-            Vec::<String>::new(),
-            "{}",
-            interpreter.name
-        );
+        assert_eq!(resolution.warnings, Vec::<String>::new(), "{}", interpreter.name);
         assert!(resolution.layout.is_some() && resolution.version.micro.is_some());
         let free_threaded = interpreter.is("free-threaded");
-        assert_eq!(
-            resolution.free_threaded, free_threaded,
-            "{}",
-            interpreter.name
-        );
+        assert_eq!(resolution.free_threaded, free_threaded, "{}", interpreter.name);
         let collector = resolution.collector.to_string();
         assert!(
             interpreter.traits.is_empty() || interpreter.is(&collector),
             "{}",
             interpreter.name
         );
-        assert!(
-            resolution
-                .points
-                .iter()
-                .all(|point| point.semaphore_file_offset.is_none())
-        );
+        assert!(resolution.points.iter().all(|point| point.semaphore_file_offset.is_none()));
     }
 }
 
 #[test]
 fn static_trace_points_are_found_with_their_counters() {
-    let options = ResolveOptions {
-        first_rung: SearchStrategy::Usdt,
-        ..ResolveOptions::default()
-    };
+    let options = ResolveOptions { first_rung: SearchStrategy::Usdt, ..ResolveOptions::default() };
     let mut seen = 0;
     for interpreter in
         interpreters::interpreters("static_trace_points_are_found_with_their_counters")

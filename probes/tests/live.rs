@@ -3,23 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use gctrace_probes::CollectorLayout;
-use gctrace_probes::GcBase;
-use gctrace_probes::PythonVersion;
-use gctrace_probes::Resolution;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::StatsLocation;
-use gctrace_probes::maps;
-use gctrace_probes::resolve;
+use gctrace_probes::{
+    CollectorLayout, GcBase, PythonVersion, Resolution, ResolveOptions, StatsLocation, maps,
+    resolve,
+};
 use serde::Deserialize;
 use std::fs::File;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
 
@@ -119,32 +111,19 @@ fn compare(state: &State<'_>, printed: &ProgramOutput, name: &str) {
     let gc = state.gc();
     let context = format!("{name}, {}", printed.phase);
     assert_eq!(state.stats(), printed.stats, "{context}");
-    let mut thresholds = layout
-        .thresholds
-        .map(|offset| state.int(gc + u64::from(offset)));
+    let mut thresholds = layout.thresholds.map(|offset| state.int(gc + u64::from(offset)));
     if state.version.minor == 14 && state.version.micro < Some(5) {
         thresholds[2] = 0;
     }
     assert_eq!(thresholds, printed.thresholds, "{context}");
-    assert_eq!(
-        state.int(gc + u64::from(layout.enabled)) != 0,
-        printed.enabled,
-        "{context}"
-    );
+    assert_eq!(state.int(gc + u64::from(layout.enabled)) != 0, printed.enabled, "{context}");
     // In some versions the object that reports last is freed by a collection, in others after it.
     let collecting = state.int(gc + u64::from(layout.collecting));
-    assert!(
-        collecting == 0 || collecting == 1 && printed.phase == "finalizing",
-        "{context}"
-    );
+    assert!(collecting == 0 || collecting == 1 && printed.phase == "finalizing", "{context}");
     let finalizing = state.pointer(state.runtime + u64::from(layout.finalizing)) != 0;
     assert_eq!(finalizing, printed.phase == "finalizing", "{context}");
     if let Some(id) = layout.interpreter_id {
-        assert_eq!(
-            state.long(state.interpreter() + u64::from(id)),
-            0,
-            "{context}"
-        );
+        assert_eq!(state.long(state.interpreter() + u64::from(id)), 0, "{context}");
     }
     let next = state.interpreter() + u64::from(layout.interpreter_next);
     assert_eq!(state.pointer(next), 0, "{context}");
@@ -170,10 +149,7 @@ fn compare_heap(state: &State<'_>, printed: &ProgramOutput, context: &str) {
         return;
     }
     if let Some(offset) = state.layout.long_lived_total {
-        near(
-            state.long(state.gc() + u64::from(offset)),
-            "long_lived_total",
-        );
+        near(state.long(state.gc() + u64::from(offset)), "long_lived_total");
     }
     if let Some(offset) = state.layout.heap_size {
         near(state.long(state.gc() + u64::from(offset)), "heap_size");

@@ -3,23 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_event::GpuProcess;
-use gctrace_event::GpuSample;
-use gctrace_probes::nvml::ExtraQueries;
-use gctrace_probes::nvml::NvmlAbsences;
-use gctrace_probes::nvml::NvmlError;
-use gctrace_probes::nvml::NvmlLibrary;
-use gctrace_probes::nvml::NvmlSampler;
-use std::path::Path;
-use std::path::PathBuf;
+use gctrace_event::{GpuProcess, GpuSample};
+use gctrace_probes::nvml::{ExtraQueries, NvmlAbsences, NvmlError, NvmlLibrary, NvmlSampler};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
 
 const GIB: u64 = 1 << 30;
-const ALL: ExtraQueries = ExtraQueries {
-    processes: true,
-    pcie: true,
-};
+const ALL: ExtraQueries = ExtraQueries { processes: true, pcie: true };
 
 /// A library file per test: the loader keeps one copy of each file.
 struct Fake {
@@ -34,10 +25,7 @@ impl Fake {
         let built = Command::new("cc")
             .args(["-shared", "-fPIC", "-o"])
             .arg(folder.path().join("nvml.so"))
-            .arg(format!(
-                "-DFAULTS=\"{}\"",
-                folder.path().join("faults").display()
-            ))
+            .arg(format!("-DFAULTS=\"{}\"", folder.path().join("faults").display()))
             .args(options)
             .arg(source)
             .status_in_time();
@@ -68,14 +56,9 @@ impl Fake {
 
 /// The library's values of GPU `n` with everything supported.
 fn expected(n: u32) -> GpuSample {
-    let own = GpuProcess {
-        pid: std::process::id(),
-        memory_bytes: Some(u64::from(1 + n) * GIB / 2),
-    };
-    let init = GpuProcess {
-        pid: 1,
-        memory_bytes: None,
-    };
+    let own =
+        GpuProcess { pid: std::process::id(), memory_bytes: Some(u64::from(1 + n) * GIB / 2) };
+    let init = GpuProcess { pid: 1, memory_bytes: None };
     GpuSample {
         device: n,
         at_ns: 77,
@@ -112,10 +95,7 @@ fn every_figure_of_every_gpu() {
     assert_eq!(library.driver_version().as_deref(), Some("999.1"));
     assert_eq!(library.version().as_deref(), Some("13.999.1"));
     let devices = library.devices().unwrap();
-    let uuids: Vec<_> = devices
-        .iter()
-        .map(|gpu| gpu.uuid.clone().unwrap())
-        .collect();
+    let uuids: Vec<_> = devices.iter().map(|gpu| gpu.uuid.clone().unwrap()).collect();
     assert_eq!(uuids, ["GPU-fake-0", "GPU-fake-1", "GPU-fake-2"]);
     assert_eq!(devices[1].memory_total_bytes, Some(80 * GIB));
     assert_eq!(devices[1].name.as_deref(), Some("Fake GPU"));
@@ -163,10 +143,7 @@ fn missing_values_are_left_out_and_reported_once() {
     };
     let library = fake.open().unwrap();
     let (mut sampler, devices) = NvmlSampler::new(&library).unwrap();
-    assert_eq!(
-        devices.iter().map(|gpu| gpu.mig).collect::<Vec<_>>(),
-        [false, true]
-    );
+    assert_eq!(devices.iter().map(|gpu| gpu.mig).collect::<Vec<_>>(), [false, true]);
     let mut absences = NvmlAbsences::default();
     for _ in 0..3 {
         for place in 0..2 {
@@ -245,10 +222,7 @@ fn reasons_for_missing_nvml() {
     assert!(matches!(no_driver, NvmlError::NoDriver { .. }) && no_driver.is_absence());
     assert!(matches!(mismatch, NvmlError::VersionMismatch { .. }));
     let text = denied.to_string();
-    assert!(
-        text.contains("permission") && !denied.is_absence(),
-        "{text}"
-    );
+    assert!(text.contains("permission") && !denied.is_absence(), "{text}");
 }
 
 #[test]

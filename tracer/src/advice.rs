@@ -2,17 +2,14 @@
 //!
 //! Owns the form: Python that can be pasted, everything else as comments.
 
-use crate::analyze;
 use crate::args::AdviceConfig;
-use crate::print;
 use crate::print::clean;
-use crate::render;
 use crate::setting::GcSetting;
 use crate::text::shell_line;
 use crate::units::duration;
+use crate::{analyze, print, render};
 use anyhow::Context;
-use gctrace_analysis::report::Advice;
-use gctrace_analysis::report::Report;
+use gctrace_analysis::report::{Advice, Report};
 
 /// Prints an advice of the report on these traces. Returns the exit code: 0, or 1 if a trace was
 /// read only in part.
@@ -31,11 +28,7 @@ pub(crate) fn run(config: &AdviceConfig) -> anyhow::Result<u8> {
 }
 
 fn no_such(config: &AdviceConfig, report: &Report) -> String {
-    let traces: Vec<String> = config
-        .traces
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
+    let traces: Vec<String> = config.traces.iter().map(|path| path.display().to_string()).collect();
     format!(
         "there is no advice {} in this report, which has {}: gctrace analyze {}",
         config.number,
@@ -84,10 +77,7 @@ fn without_code(advice: &Advice, report: &Report) -> String {
     let recorded = recorded.into_iter().find(|command| !command.is_empty());
     let command = recorded.map_or_else(|| "COMMAND".to_owned(), shell_line);
     let apply = format!("gctrace apply --gc {setting} -- {command}");
-    format!(
-        "# Without a change to the program:\n#     {}\n",
-        clean::line(&apply)
-    )
+    format!("# Without a change to the program:\n#     {}\n", clean::line(&apply))
 }
 
 /// A paragraph as Python comments.

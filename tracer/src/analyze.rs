@@ -8,35 +8,25 @@ mod limits;
 mod progress;
 mod summaries;
 
-pub(crate) use items::TraceItems;
-pub(crate) use items::with_summaries;
-pub(crate) use progress::ReadProgress;
-pub(crate) use progress::TraceProgress;
-pub(crate) use summaries::DistinctTraces;
-pub(crate) use summaries::missing_ranks;
+pub(crate) use items::{TraceItems, with_summaries};
+pub(crate) use progress::{ReadProgress, TraceProgress};
+pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
-use crate::args::AnalyzeConfig;
-use crate::args::OutputFormat;
-use crate::files::first_repetition;
-use crate::files::write_export;
+use crate::args::{AnalyzeConfig, OutputFormat};
+use crate::files::{first_repetition, write_export};
 use crate::platform::Invoker;
-use crate::print;
-use crate::render;
 use crate::render::Style;
-use crate::text;
+use crate::{print, render, text};
 use anyhow::Context;
-use gctrace_analysis::Analysis;
-use gctrace_analysis::parallel;
 use gctrace_analysis::report::Report;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceCompletion;
+use gctrace_analysis::{Analysis, parallel};
+use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::summary::SummaryHeader;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
 use std::num::NonZeroUsize;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Exit code if a trace could not be read, or only partly.
 const SOME_UNREADABLE: u8 = 1;
@@ -82,11 +72,7 @@ const VERDICT_GZ_BYTES: u64 = 8 << 20;
 /// recorded, or if reading the trace would take more than a moment.
 pub(crate) fn verdict(path: &Path) -> Vec<String> {
     let compressed = path.extension().is_some_and(|end| end == "gz");
-    let most = if compressed {
-        VERDICT_GZ_BYTES
-    } else {
-        VERDICT_BYTES
-    };
+    let most = if compressed { VERDICT_GZ_BYTES } else { VERDICT_BYTES };
     // The file may have been replaced since: a link or a pipe is not followed.
     let metadata = path.symlink_metadata();
     if !metadata.is_ok_and(|found| found.is_file() && found.len() <= most) {
@@ -126,10 +112,7 @@ pub(crate) fn read_all(
     }
     let headers = parts.iter().filter_map(|part| part.summary.as_ref());
     let stated: Vec<Option<u32>> = headers.map(|own| own.world_size).collect();
-    let found: BTreeSet<u32> = parts
-        .iter()
-        .flat_map(|part| part.analysis.ranks())
-        .collect();
+    let found: BTreeSet<u32> = parts.iter().flat_map(|part| part.analysis.ranks()).collect();
     let missing = missing_ranks(&stated, &found);
     let mut failures = Vec::new();
     let parts = parts.into_iter().map(|part| {
@@ -223,11 +206,7 @@ impl ReadTrace {
     fn left_out(error: anyhow::Error) -> Self {
         let mut analysis = Analysis::default();
         analysis.leave_out(error.to_string());
-        Self {
-            analysis,
-            failure: Some(error),
-            summary: None,
-        }
+        Self { analysis, failure: Some(error), summary: None }
     }
 }
 
@@ -250,11 +229,7 @@ fn read(path: &Path, progress: &ReadProgress) -> ReadTrace {
     };
     let damage = failure.as_ref().map(ToString::to_string);
     analysis.end_trace(ending, damage);
-    ReadTrace {
-        analysis,
-        failure,
-        summary,
-    }
+    ReadTrace { analysis, failure, summary }
 }
 
 /// The error for a well-formed trace without collections and GPU work.

@@ -14,26 +14,15 @@ mod session;
 mod undo;
 
 use crate::setting::GcSetting;
-pub(crate) use report::AppliedProcess;
-pub(crate) use report::CollectionSums;
-pub(crate) use session::ApplyRequest;
-pub(crate) use session::ApplySession;
-pub(crate) use session::BlockLengths;
-pub(crate) use session::StartedCommand;
+pub(crate) use report::{AppliedProcess, CollectionSums};
+pub(crate) use session::{ApplyRequest, ApplySession, BlockLengths, StartedCommand};
 
-use crate::analyze;
-use crate::args::ApplyConfig;
-use crate::args::ApplyStart;
-use crate::args::OutputFormat;
-use crate::args::SettingSource;
-use crate::args::Verbosity;
+use crate::args::{ApplyConfig, ApplyStart, OutputFormat, SettingSource, Verbosity};
 use crate::files::write_export;
-use crate::launch::CommandEnd;
-use crate::launch::Invoker;
-use crate::print;
+use crate::launch::{CommandEnd, Invoker};
 use crate::record::INTERRUPTED;
-use crate::render as report_words;
 use crate::text::chain;
+use crate::{analyze, print, render as report_words};
 use anyhow::Context as _;
 use gctrace_analysis::report::Advice;
 use render::CommandReport;
@@ -66,11 +55,7 @@ fn apply(config: &ApplyStart, verbosity: Verbosity) -> anyhow::Result<u8> {
             path.display()
         );
     }
-    let StartedCommand {
-        launch,
-        mut supervisor,
-        session,
-    } = StartedCommand::start(
+    let StartedCommand { launch, mut supervisor, session } = StartedCommand::start(
         &config.command,
         &invoker,
         config.as_root,
@@ -98,10 +83,7 @@ fn setting(source: &SettingSource) -> anyhow::Result<GcSetting> {
     };
     let (mut analysis, _) = analyze::read_all(traces, None)?;
     let advice = report_words::report(&mut analysis).advice;
-    let traces: Vec<String> = traces
-        .iter()
-        .map(|trace| trace.display().to_string())
-        .collect();
+    let traces: Vec<String> = traces.iter().map(|trace| trace.display().to_string()).collect();
     let traces = traces.join(" ");
     let (number, setting) = match number {
         Some(number) => (number, numbered(&advice, number, &traces)?),

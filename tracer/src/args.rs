@@ -23,46 +23,24 @@ mod values;
 
 pub(crate) use advice::AdviceConfig;
 pub(crate) use analyze::AnalyzeConfig;
-pub(crate) use apply::ApplyConfig;
-pub(crate) use apply::ApplyStart;
-pub(crate) use apply::SettingSource;
-pub(crate) use choices::CounterChoice;
-pub(crate) use choices::CudaMode;
-pub(crate) use choices::GarbageDetail;
-pub(crate) use choices::OutputFormat;
-pub(crate) use choices::RecordMode;
+pub(crate) use apply::{ApplyConfig, ApplyStart, SettingSource};
+pub(crate) use choices::{CounterChoice, CudaMode, GarbageDetail, OutputFormat, RecordMode};
 pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
-pub(crate) use export::ExportConfig;
-pub(crate) use export::ExportFormat;
-pub(crate) use export::HeapPicture;
-pub(crate) use export::StackWeight;
-pub(crate) use heap::HeapConfig;
-pub(crate) use heap::HeapQuestion;
-pub(crate) use heap::HeapTarget;
-pub(crate) use limits::ChangeLimit;
-pub(crate) use limits::Increase;
-pub(crate) use limits::LimitedFigure;
-pub(crate) use limits::ReportLimit;
-pub(crate) use record::RecordConfig;
-pub(crate) use record::RecordTarget;
+pub(crate) use export::{ExportConfig, ExportFormat, HeapPicture, StackWeight};
+pub(crate) use heap::{HeapConfig, HeapQuestion, HeapTarget};
+pub(crate) use limits::{ChangeLimit, Increase, LimitedFigure, ReportLimit};
+pub(crate) use record::{RecordConfig, RecordTarget};
 pub(crate) use setup::SetupConfig;
-pub(crate) use summarize::Shard;
-pub(crate) use summarize::SummarizeConfig;
-pub(crate) use take_heap::HeapProgram;
-pub(crate) use take_heap::TakeHeapConfig;
-pub(crate) use top::DisplayChoice;
-pub(crate) use top::TopConfig;
+pub(crate) use summarize::{Shard, SummarizeConfig};
+pub(crate) use take_heap::{HeapProgram, TakeHeapConfig};
+pub(crate) use top::{DisplayChoice, TopConfig};
 pub(crate) use tune::TuneConfig;
 
 use crate::print;
 use crate::print::clean;
-use clap::Args;
-use clap::CommandFactory;
-use clap::FromArgMatches;
-use clap::Parser;
-use clap::Subcommand;
 use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -149,13 +127,7 @@ struct Cli {
 #[derive(Args, Clone, Copy, Debug)]
 struct VerbosityArgs {
     /// Print only errors
-    #[arg(
-        short,
-        long,
-        global = true,
-        conflicts_with = "verbose",
-        help_heading = "Messages"
-    )]
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Messages")]
     quiet: bool,
     /// Print more messages; twice for debug messages
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Messages")]

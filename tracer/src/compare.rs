@@ -7,18 +7,14 @@ mod change_log;
 mod limits;
 mod recording;
 
-use crate::analyze;
 use crate::analyze::LIMIT_EXCEEDED;
-use crate::args::CompareConfig;
-use crate::args::OutputFormat;
-use crate::print;
-use crate::render;
+use crate::args::{CompareConfig, OutputFormat};
 use crate::render::Style;
+use crate::{analyze, print, render};
 use anyhow::Context as _;
 use gctrace_analysis::compare::compare;
 use gctrace_analysis::report::Report;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Prints a comparison. Returns the exit code: 3 if a limit is exceeded, 1 if a trace could be read
 /// only in part, the command's own if a recorded command failed, otherwise 0.
@@ -104,10 +100,9 @@ fn is_other_rank(run: &Report, other: &Report) -> bool {
 
 /// The name of a trace after the change: `trace.json.gz` becomes `trace-after.json.gz`.
 fn after_name(before: &Path) -> PathBuf {
-    let name = before.file_name().map_or_else(
-        || "trace.json".to_owned(),
-        |name| name.to_string_lossy().into_owned(),
-    );
+    let name = before
+        .file_name()
+        .map_or_else(|| "trace.json".to_owned(), |name| name.to_string_lossy().into_owned());
     // In the name of a new trace, % starts a placeholder.
     let name = name.replace('%', "%%");
     let (stem, ending) = name.split_once('.').unwrap_or((&name, "json"));

@@ -7,20 +7,15 @@ mod follow;
 
 use crate::args::DemoConfig;
 use crate::files::write_export;
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
+use crate::launch::{Invoker, LaunchPlan};
 use crate::print;
 use crate::record::mode;
-use crate::variables::VariableEffect;
-use crate::variables::temporary_directory;
-use crate::variables::variable;
+use crate::variables::{VariableEffect, temporary_directory, variable};
 use anyhow::Context as _;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::ExitStatus;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
 
 /// The training program, a link to `examples/`.
 const PROGRAM: &str = include_str!("demo/train_simgpu.py");

@@ -9,8 +9,7 @@ mod explain;
 mod interpreters;
 mod machine;
 
-use crate::args::DoctorConfig;
-use crate::args::InterpreterArg;
+use crate::args::{DoctorConfig, InterpreterArg};
 use crate::doctor::interpreters::InterpreterExaminer;
 use crate::doctor::machine::HostFacts;
 use crate::print;

@@ -12,20 +12,15 @@ mod heatmap;
 mod parquet;
 mod speedscope;
 
-use crate::analyze;
-use crate::args::ExportConfig;
-use crate::args::ExportFormat;
-use crate::args::StackWeight;
+use crate::args::{ExportConfig, ExportFormat, StackWeight};
 use crate::files::write_export;
 use crate::heap::is_heap;
 use crate::platform::Invoker;
-use crate::print;
 use crate::print::clean;
+use crate::{analyze, print};
 use anyhow::Context;
-use gctrace_analysis::Analysis;
-use gctrace_analysis::ProcessStacks;
-use gctrace_analysis::WeightedStack;
 use gctrace_analysis::report::Location;
+use gctrace_analysis::{Analysis, ProcessStacks, WeightedStack};
 use std::io;
 use std::io::Write;
 
@@ -56,10 +51,7 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     if config.traces.iter().any(|path| is_heap(path)) {
         return heap::run(config).map(|()| 0);
     }
-    let is_for_heaps = matches!(
-        config.format,
-        ExportFormat::Heapsnapshot | ExportFormat::Dot
-    );
+    let is_for_heaps = matches!(config.format, ExportFormat::Heapsnapshot | ExportFormat::Dot);
     anyhow::ensure!(
         !is_for_heaps && config.picture.is_none(),
         "heapsnapshot, dot, --path and --cycle are for heaps: gctrace heap -p PID -o FILE.gcheap"
@@ -106,13 +98,9 @@ fn output(
     content: &(dyn Fn(&mut dyn Write) -> io::Result<()> + Sync),
 ) -> anyhow::Result<()> {
     match &config.output {
-        Some(path) => write_export(
-            path,
-            &Invoker::detect(),
-            &config.traces,
-            config.force,
-            content,
-        )?,
+        Some(path) => {
+            write_export(path, &Invoker::detect(), &config.traces, config.force, content)?
+        }
         None => print::unless_closed(print::exactly(content))
             .context("cannot write to standard output")?,
     }
@@ -136,10 +124,7 @@ fn stacks<'a>(
     config: &ExportConfig,
 ) -> Vec<ExportedStack<'a>> {
     let mut stacks: Vec<ExportedStack<'a>> = all
-        .map(|stack| ExportedStack {
-            frames: stack.frames(),
-            weight: weight(&stack, config),
-        })
+        .map(|stack| ExportedStack { frames: stack.frames(), weight: weight(&stack, config) })
         .filter(|stack| stack.weight > 0)
         .collect();
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
@@ -167,9 +152,7 @@ fn name(process: &ProcessStacks<'_>, many_traces: bool) -> String {
         true => format!("#{} ", process.trace() + 1),
         false => String::new(),
     };
-    let rank = process
-        .rank()
-        .map_or(String::new(), |rank| format!("rank {rank}: "));
+    let rank = process.rank().map_or(String::new(), |rank| format!("rank {rank}: "));
     format!("{trace}{rank}{command} ({})", process.pid())
 }
 

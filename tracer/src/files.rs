@@ -32,14 +32,10 @@ mod trace;
 
 pub(crate) use existing::first_repetition;
 pub(crate) use export::write_export;
-pub(crate) use log::append_row;
-pub(crate) use log::check_log;
+pub(crate) use log::{append_row, check_log};
 pub(crate) use manual::write_manual_pages;
-pub(crate) use small::read_head;
-pub(crate) use small::read_small;
-pub(crate) use summary::create_directory;
-pub(crate) use summary::with_extension;
-pub(crate) use summary::write_summary;
+pub(crate) use small::{read_head, read_small};
+pub(crate) use summary::{create_directory, with_extension, write_summary};
 #[cfg(feature = "parquet")]
 pub(crate) use tables::NewTables;
 #[cfg(target_os = "linux")]
@@ -47,8 +43,7 @@ pub(crate) use trace::NewTrace;
 
 use crate::platform::Invoker;
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// File name that stands for standard output or standard input.
 pub(crate) const STANDARD_STREAM: &str = "-";
@@ -97,17 +92,10 @@ impl FileFailure {
     fn of(self, path: &Path, invoker: &Invoker, option: &'static str) -> FileError {
         let path = path.to_owned();
         match self {
-            Self::Refused(reason) => FileError::Refused {
-                path,
-                option,
-                reason,
-            },
-            Self::Io(source) => FileError::Create {
-                path,
-                user: invoker.name.clone(),
-                option,
-                source,
-            },
+            Self::Refused(reason) => FileError::Refused { path, option, reason },
+            Self::Io(source) => {
+                FileError::Create { path, user: invoker.name.clone(), option, source }
+            }
         }
     }
 }

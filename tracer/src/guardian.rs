@@ -11,34 +11,20 @@
 mod stopped_map;
 mod terminal;
 
-pub(crate) use terminal::LEAVE;
-pub(crate) use terminal::TerminalGuardian;
-pub(crate) use terminal::guard as guard_terminal;
-pub(crate) use terminal::raw;
+pub(crate) use terminal::{LEAVE, TerminalGuardian, guard as guard_terminal, raw};
 
 use crate::guardian::stopped_map::StoppedMap;
 use crate::wait;
 use nix::errno::Errno;
-use nix::sys::signal::SigHandler;
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::io;
-use std::io::Read;
-use std::io::Write;
-use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
-use std::os::fd::BorrowedFd;
-use std::os::fd::FromRawFd;
-use std::os::fd::OwnedFd;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Child;
-use std::process::ChildStdin;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Name of the process, at most 15 bytes (`TASK_COMM_LEN`). It does not contain "gctrace": `pkill
 /// gctrace` and `killall gctrace` must leave guardians alone.
@@ -84,10 +70,7 @@ impl GuardianProcess {
     fn spawn(mut command: Command, given: BorrowedFd<'_>, answers: Stdio) -> io::Result<Self> {
         let given = given.as_raw_fd();
         command.env_clear().current_dir("/");
-        command
-            .stdin(Stdio::piped())
-            .stdout(answers)
-            .stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(answers).stderr(Stdio::null());
         // SAFETY: the closure only makes system calls; it neither allocates nor locks.
         unsafe {
             command.pre_exec(move || detach_with(given));
@@ -165,9 +148,7 @@ pub(crate) fn guard() -> io::Result<()> {
     ignore_signals()?;
     // SAFETY: `Guardian::start` put the map there for us; it has no other owner in this process.
     let map = unsafe { OwnedFd::from_raw_fd(GIVEN_DESCRIPTOR) };
-    let mut world = KernelWorld {
-        map: StoppedMap::new(map),
-    };
+    let mut world = KernelWorld { map: StoppedMap::new(map) };
     // Fails for anything but a map, in case the guardian was started by hand.
     world.stopped()?;
     let mut pipe = io::stdin();

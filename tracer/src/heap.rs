@@ -8,24 +8,13 @@ mod advice;
 pub(crate) mod take;
 mod text;
 
-use crate::args::HeapConfig;
-use crate::args::HeapQuestion;
-use crate::args::HeapTarget;
-use crate::args::OutputFormat;
-use crate::files;
+use crate::args::{HeapConfig, HeapQuestion, HeapTarget, OutputFormat};
 use crate::files::is_stdout;
-use crate::print;
-use crate::render;
 use crate::render::Style;
+use crate::{files, print, render};
 use anyhow::Context as _;
-use gctrace_analysis::heap::Dominators;
-use gctrace_analysis::heap::Heap;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_analysis::heap::MAGIC;
-use gctrace_analysis::heap::NodeIndex;
-use gctrace_analysis::heap::diff;
-use gctrace_analysis::heap::report::HeapAnswer;
-use gctrace_analysis::heap::report::HeapReport;
+use gctrace_analysis::heap::report::{HeapAnswer, HeapReport};
+use gctrace_analysis::heap::{Dominators, Heap, HeapGraph, MAGIC, NodeIndex, diff};
 use std::fs::File;
 use std::io;
 use std::io::Read;
@@ -69,15 +58,8 @@ fn answer(config: &HeapConfig, heaps: &[Heap]) -> anyhow::Result<HeapReport> {
             HeapAnswer::Diff(diff(heaps, config.rows).context("a comparison needs two heaps")?)
         }
     };
-    let files: Vec<String> = config
-        .files
-        .iter()
-        .map(|file| file.display().to_string())
-        .collect();
-    Ok(HeapReport::new(
-        files.iter().map(String::as_str).zip(heaps),
-        answer,
-    ))
+    let files: Vec<String> = config.files.iter().map(|file| file.display().to_string()).collect();
+    Ok(HeapReport::new(files.iter().map(String::as_str).zip(heaps), answer))
 }
 
 /// Heaps that can be compared: of one process, oldest first.
@@ -159,10 +141,7 @@ fn similar(heap: &Heap, name: &str) -> Vec<String> {
     let part = name.rsplit('.').next().unwrap_or(name).to_lowercase();
     let types = heap.show(usize::MAX).types.into_iter();
     let names = types.map(|row| row.type_name);
-    names
-        .filter(|name| name.to_lowercase().contains(&part))
-        .take(SUGGESTIONS)
-        .collect()
+    names.filter(|name| name.to_lowercase().contains(&part)).take(SUGGESTIONS).collect()
 }
 
 /// What a question is about, as it was asked.

@@ -21,9 +21,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
 /// The system's error number in the chain, if it contains one.
 pub(crate) fn os_error(error: &anyhow::Error) -> Option<i32> {
     error.chain().find_map(|cause| {
-        let io_error = cause
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::raw_os_error);
+        let io_error = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
         io_error.or_else(|| in_words(&cause.to_string()))
     })
 }
@@ -75,11 +73,7 @@ mod tests {
         let error = refused.context("while recording").expect_err("refused");
         assert!(hint(&error).expect("a hint").contains("-o FILE"));
         let refused = create("/proc");
-        assert!(
-            hint(&refused.expect_err("refused").into())
-                .expect("a hint")
-                .contains("directory")
-        );
+        assert!(hint(&refused.expect_err("refused").into()).expect("a hint").contains("directory"));
         assert_eq!(hint(&anyhow::anyhow!("something else")), None);
     }
 }

@@ -16,23 +16,16 @@ mod signals;
 mod trial;
 mod trust;
 
-pub(crate) use as_user::CacheDir;
-pub(crate) use as_user::act_as;
+pub(crate) use as_user::{CacheDir, act_as};
 pub(crate) use bundle::simulator;
 pub(crate) use invoker::Invoker;
-pub(crate) use preload::CUDA_INJECTION;
-pub(crate) use preload::LibraryError;
-pub(crate) use preload::injected_library;
-pub(crate) use preload::library_for;
+pub(crate) use preload::{CUDA_INJECTION, LibraryError, injected_library, library_for};
 #[cfg(test)]
 pub(crate) use program::ObstacleKind;
 pub(crate) use program::PreloadObstacle;
-pub(crate) use signals::SignalDecision;
-pub(crate) use signals::SignalPolicy;
-pub(crate) use signals::Signals;
+pub(crate) use signals::{SignalDecision, SignalPolicy, Signals};
 pub(crate) use trial::load;
-pub(crate) use trust::WritablePath;
-pub(crate) use trust::writable_beside_root;
+pub(crate) use trust::{WritablePath, writable_beside_root};
 
 use crate::launch::environment::Environment;
 use crate::launch::inherited::InheritedState;
@@ -40,22 +33,13 @@ use gctrace_event::ProcessExit;
 use gctrace_probes::cuda::CudaFile;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
-use std::ffi::OsStr;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
-use std::os::fd::BorrowedFd;
-use std::os::fd::FromRawFd;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::ExitStatus;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
 
 /// Why the command was not started.
 #[derive(Debug, thiserror::Error)]
@@ -136,25 +120,13 @@ impl LaunchPlan {
         let (environment, identity, notes) = match invoker.escalated_by() {
             Some(tool) if !as_root => {
                 let (environment, note) = environment::before(tool, &present, invoker);
-                (
-                    environment,
-                    Some(invoker.clone()),
-                    note.into_iter().collect(),
-                )
+                (environment, Some(invoker.clone()), note.into_iter().collect())
             }
             _ => (present, None, Vec::new()),
         };
-        let (program, arguments) = command
-            .split_first()
-            .map_or_else(Default::default, |(p, a)| (p.clone(), a.to_vec()));
-        Self {
-            program,
-            arguments,
-            environment,
-            identity,
-            notes,
-            streams: StdioFiles::default(),
-        }
+        let (program, arguments) =
+            command.split_first().map_or_else(Default::default, |(p, a)| (p.clone(), a.to_vec()));
+        Self { program, arguments, environment, identity, notes, streams: StdioFiles::default() }
     }
 
     /// Sets what the command gets instead of gctrace's own standard streams; replaces earlier
@@ -182,9 +154,7 @@ impl LaunchPlan {
 
     /// A variable of the command's environment, for example `RANK`.
     pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
-        self.environment
-            .get(OsStr::new(name))
-            .map(OsString::as_os_str)
+        self.environment.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
     /// CUDA libraries that the command is likely to use.
@@ -213,19 +183,14 @@ impl LaunchPlan {
     /// The command as it will be started, for a caller that needs its output.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command
-            .args(&self.arguments)
-            .env_clear()
-            .envs(&self.environment);
+        command.args(&self.arguments).env_clear().envs(&self.environment);
         let identity = self.identity.as_ref().map(invoker::Credentials::of);
         let inherited = InheritedState::at_start();
         // SAFETY: the closure only makes system calls; it neither allocates nor locks.
         unsafe {
             command.pre_exec(move || {
                 inherited.restore()?;
-                identity
-                    .as_ref()
-                    .map_or(Ok(()), invoker::Credentials::assume)
+                identity.as_ref().map_or(Ok(()), invoker::Credentials::assume)
             });
         }
         command
@@ -237,10 +202,9 @@ impl LaunchPlan {
             Some(Errno::ENOENT | Errno::ENOTDIR) if self.program_is_there() => {
                 LaunchError::InterpreterMissing { program }
             }
-            Some(Errno::ENOENT | Errno::ENOTDIR) => LaunchError::NotFound {
-                searched: self.searched(),
-                program,
-            },
+            Some(Errno::ENOENT | Errno::ENOTDIR) => {
+                LaunchError::NotFound { searched: self.searched(), program }
+            }
             errno => LaunchError::NotExecutable {
                 who: self
                     .identity
@@ -282,10 +246,7 @@ impl LaunchPlan {
         let plain_file = self.names_a_path() && path.metadata().is_ok_and(|file| file.is_file());
         match (errno, &self.identity) {
             (Some(Errno::EACCES), _) if plain_file && !has_execute_bit(path) => {
-                format!(
-                    "\nMake it executable: chmod +x {}",
-                    shell_word(&self.program)
-                )
+                format!("\nMake it executable: chmod +x {}", shell_word(&self.program))
             }
             (Some(Errno::EACCES | Errno::EPERM), Some(_)) => {
                 "\nThe command runs as the user who typed it; --as-root runs it as root.".to_owned()
@@ -312,8 +273,7 @@ impl StdioFiles {
 
 fn has_execute_bit(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    path.metadata()
-        .is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
+    path.metadata().is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
 }
 
 /// Quoted for a shell where needed.
@@ -428,12 +388,7 @@ impl CommandEnd {
             Self::Code(code) => (Some(code.into()), None),
             Self::Signal(signal) => (None, Some(signal.into())),
         };
-        ProcessExit {
-            pid,
-            at_ns,
-            code,
-            signal,
-        }
+        ProcessExit { pid, at_ns, code, signal }
     }
 
     /// As a shell reports it: the command's own code, or 128 plus the signal number.

@@ -6,18 +6,12 @@
 use crate::args::Verbosity;
 use crate::print;
 use std::collections::VecDeque;
-use std::fmt;
-use std::io;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
-use tracing::Event;
-use tracing::Subscriber;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::FmtContext;
-use tracing_subscriber::fmt::FormatEvent;
-use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Maximum number of buffered lines; older ones are dropped.
@@ -156,10 +150,7 @@ mod tests {
         for number in 0..MAX_LINES + 3 {
             buffer.push(format!("line {number}"));
         }
-        assert_eq!(
-            (buffer.lines.len(), buffer.dropped, buffer.fresh),
-            (MAX_LINES, 3, MAX_LINES)
-        );
+        assert_eq!((buffer.lines.len(), buffer.dropped, buffer.fresh), (MAX_LINES, 3, MAX_LINES));
         assert_eq!(buffer.lines.back().map(String::as_str), Some("line 52"));
     }
 }

@@ -3,11 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(
     not(target_os = "linux"),
-    expect(
-        dead_code,
-        unused_imports,
-        reason = "options and texts of the commands that record"
-    )
+    expect(dead_code, unused_imports, reason = "options and texts of the commands that record")
 )]
 
 mod advice;
@@ -52,8 +48,7 @@ mod tune;
 #[cfg(target_os = "linux")]
 mod wait;
 
-use crate::args::Invocation;
-use crate::args::Verbosity;
+use crate::args::{Invocation, Verbosity};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -24,9 +24,7 @@ fn offering_files(script: &str) -> String {
         "esac\n            COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
     const WORDS: &str = "esac\n            COMPREPLY=( $(compgen -W \"$(tr ' ' '\\n' <<<\"${opts}\" | \
                          grep -v '^-')\" -- \"${cur}\") )";
-    script
-        .replace(" || ${COMP_CWORD} -eq 2 ]]", " ]]")
-        .replace(ANYTHING, WORDS)
+    script.replace(" || ${COMP_CWORD} -eq 2 ]]", " ]]").replace(ANYTHING, WORDS)
 }
 
 /// Writes the page gctrace(1) as roff, generated from the command line's definition.
@@ -71,11 +69,8 @@ pub(crate) fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
 /// The command line without hidden subcommands.
 fn described() -> clap::Command {
     let command = crate::args::command();
-    let shown: Vec<_> = command
-        .get_subcommands()
-        .filter(|sub| !sub.is_hide_set())
-        .cloned()
-        .collect();
+    let shown: Vec<_> =
+        command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().collect();
     clap::Command::new("gctrace")
         .args(command.get_arguments().cloned())
         .subcommands(shown)
@@ -100,9 +95,7 @@ mod tests {
         };
         let command = crate::args::command();
         let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-        visible
-            .map(|sub| (sub.get_name().to_owned(), options(sub)))
-            .collect()
+        visible.map(|sub| (sub.get_name().to_owned(), options(sub))).collect()
     }
 
     fn script(shell: Shell) -> String {
@@ -113,21 +106,12 @@ mod tests {
 
     #[test]
     fn completions_know_every_option() {
-        for shell in [
-            Shell::Bash,
-            Shell::Zsh,
-            Shell::Fish,
-            Shell::Elvish,
-            Shell::PowerShell,
-        ] {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
             let script = script(shell);
             for (subcommand, options) in everything() {
                 assert!(script.contains(&subcommand), "{subcommand} for {shell}");
                 for option in options {
-                    assert!(
-                        script.contains(&option),
-                        "--{option} of {subcommand} for {shell}"
-                    );
+                    assert!(script.contains(&option), "--{option} of {subcommand} for {shell}");
                 }
             }
             assert!(!script.contains(crate::args::GUARDIAN), "{shell}");
@@ -152,11 +136,7 @@ mod tests {
             eprintln!("skipped bash_completes: there is no bash here");
             return;
         };
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout).trim(),
-            "--min-pause",
-            "{output:?}"
-        );
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "--min-pause", "{output:?}");
     }
 
     #[test]
@@ -166,23 +146,14 @@ mod tests {
         write(&directory).expect("written");
         // Once more, over its own pages.
         write(&directory).expect("written");
-        let read = |name: &str| {
-            fs::read_to_string(directory.join(name))
-                .expect(name)
-                .replace('\\', "")
-        };
+        let read =
+            |name: &str| fs::read_to_string(directory.join(name)).expect(name).replace('\\', "");
         let main = read("gctrace.1");
         for (subcommand, options) in everything() {
             let text = read(&format!("gctrace-{subcommand}.1"));
-            assert!(
-                main.contains(&format!("gctrace-{subcommand}(1)")),
-                "{subcommand}"
-            );
+            assert!(main.contains(&format!("gctrace-{subcommand}(1)")), "{subcommand}");
             for option in options {
-                assert!(
-                    text.contains(&format!("--{option}")),
-                    "--{option} of {subcommand}"
-                );
+                assert!(text.contains(&format!("--{option}")), "--{option} of {subcommand}");
             }
         }
         assert!(main.contains("Examples:"));

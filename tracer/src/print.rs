@@ -25,12 +25,9 @@ use crate::platform;
 use crate::variables::text;
 use std::fmt::Display;
 use std::io;
-use std::io::IsTerminal as _;
-use std::io::Write;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
-use terminal_size::Width;
-use terminal_size::terminal_size_of;
+use std::io::{IsTerminal as _, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use terminal_size::{Width, terminal_size_of};
 
 /// Prefix of each message, by which it differs from the command's own output.
 pub(crate) const PREFIX: &str = "gctrace: ";
@@ -62,11 +59,7 @@ pub(crate) fn lines(text: &str) {
 fn error_bytes(bytes: &[u8]) {
     let mut stderr = io::stderr().lock();
     for part in bytes.chunks(AT_ONCE) {
-        let patience = if STUCK.load(Ordering::Relaxed) {
-            0
-        } else {
-            PATIENCE_MS
-        };
+        let patience = if STUCK.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };
         let stuck = !platform::is_writable_within(&stderr, patience);
         STUCK.store(stuck, Ordering::Relaxed);
         if stuck || stderr.write_all(part).is_err() {

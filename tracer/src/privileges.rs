@@ -6,15 +6,11 @@
 mod credentials;
 mod facts;
 
-pub(crate) use credentials::has_more_rights_than_its_user;
-pub(crate) use credentials::is_root_without_ptrace;
-pub(crate) use credentials::keep_what_is_needed;
-pub(crate) use credentials::may_inspect_all_users;
-pub(crate) use credentials::renounce;
-pub(crate) use credentials::too_few_files;
-pub(crate) use facts::Lockdown;
-pub(crate) use facts::PrivilegeFacts;
-pub(crate) use facts::in_foreign_user_namespace;
+pub(crate) use credentials::{
+    has_more_rights_than_its_user, is_root_without_ptrace, keep_what_is_needed,
+    may_inspect_all_users, renounce, too_few_files,
+};
+pub(crate) use facts::{Lockdown, PrivilegeFacts, in_foreign_user_namespace};
 
 use crate::text::shell_line;
 use std::ffi::OsStr;
@@ -33,16 +29,8 @@ pub(crate) struct Capability {
 
 /// Always needed. CAP_SYS_ADMIN includes them (capabilities(7)).
 pub(crate) const NEEDED: [Capability; 2] = [
-    Capability {
-        name: "BPF",
-        bit: 39,
-        purpose: "load BPF programs",
-    },
-    Capability {
-        name: "PERFMON",
-        bit: 38,
-        purpose: "place probes and read kernel structs",
-    },
+    Capability { name: "BPF", bit: 39, purpose: "load BPF programs" },
+    Capability { name: "PERFMON", bit: 38, purpose: "place probes and read kernel structs" },
 ];
 
 /// Needed for processes of other users, and for the user's own in containers or with privileges. With
@@ -86,19 +74,13 @@ impl Capabilities {
 
     /// The capabilities of a list that the set lacks.
     pub(crate) fn lacking(self, list: [Capability; 2]) -> Vec<Capability> {
-        list.into_iter()
-            .filter(|needed| !self.allow(*needed))
-            .collect()
+        list.into_iter().filter(|needed| !self.allow(*needed)).collect()
     }
 }
 
 impl fmt::Display for Capabilities {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held: Vec<_> = NEEDED
-            .iter()
-            .filter(|needed| self.allow(**needed))
-            .map(cap)
-            .collect();
+        let held: Vec<_> = NEEDED.iter().filter(|needed| self.allow(**needed)).map(cap).collect();
         match held.as_slice() {
             [] => formatter.write_str("none of these"),
             held => write!(formatter, "only {}", held.join(", ")),
@@ -148,36 +130,20 @@ impl PrivilegeError {
         use PrivilegeObstacle as Obstacle;
         let missing = facts.effective.missing();
         let obstacles = [
+            (facts.lockdown == Lockdown::Confidentiality, Obstacle::Lockdown),
             (
-                facts.lockdown == Lockdown::Confidentiality,
-                Obstacle::Lockdown,
-            ),
-            (
-                facts
-                    .newest_capability
-                    .is_some_and(|newest| newest < NEWEST_NEEDED),
+                facts.newest_capability.is_some_and(|newest| newest < NEWEST_NEEDED),
                 Obstacle::OldKernel,
             ),
             (facts.foreign_user_namespace, Obstacle::UserNamespace),
-            (
-                !facts.bounding.missing().is_empty() && !missing.is_empty(),
-                Obstacle::BoundingSet,
-            ),
+            (!facts.bounding.missing().is_empty() && !missing.is_empty(), Obstacle::BoundingSet),
             (facts.foreign_pid_namespace, Obstacle::PidNamespace),
-            (
-                facts.no_new_privileges && !missing.is_empty(),
-                Obstacle::NoNewPrivileges,
-            ),
+            (facts.no_new_privileges && !missing.is_empty(), Obstacle::NoNewPrivileges),
             (!missing.is_empty(), Obstacle::NotGranted),
         ];
-        let obstacle = obstacles
-            .into_iter()
-            .find_map(|(applies, obstacle)| applies.then_some(obstacle))?;
-        Some(Self {
-            obstacle,
-            missing,
-            facts: Box::new(facts),
-        })
+        let obstacle =
+            obstacles.into_iter().find_map(|(applies, obstacle)| applies.then_some(obstacle))?;
+        Some(Self { obstacle, missing, facts: Box::new(facts) })
     }
 
     /// Whether the rights were merely not granted, so that sudo would suffice.
@@ -239,10 +205,7 @@ impl PrivilegeError {
 
 /// The command that grants a file the capabilities, and only a group the permission to execute it.
 fn grant(group: &str, file: &OsStr) -> String {
-    let names: Vec<_> = NEEDED
-        .iter()
-        .map(|needed| cap(needed).to_lowercase())
-        .collect();
+    let names: Vec<_> = NEEDED.iter().map(|needed| cap(needed).to_lowercase()).collect();
     let owner = format!("root:{group}");
     let file = shell_line(&[file]);
     // chown first, as it clears capabilities (chown(2)).
@@ -257,19 +220,12 @@ fn rootless(facts: &PrivilegeFacts) -> String {
     format!(
         "This is a separate user namespace{}, in which capabilities do not count for BPF.\n\
          Record from the host: sudo gctrace record -p PID",
-        facts
-            .container
-            .as_ref()
-            .map_or(String::new(), |kind| format!(" ({kind})"))
+        facts.container.as_ref().map_or(String::new(), |kind| format!(" ({kind})"))
     )
 }
 
 fn outside_limits(facts: &PrivilegeFacts) -> String {
-    let names: Vec<_> = NEEDED
-        .iter()
-        .chain(&FOR_OTHERS)
-        .map(|needed| needed.name)
-        .collect();
+    let names: Vec<_> = NEEDED.iter().chain(&FOR_OTHERS).map(|needed| needed.name).collect();
     match facts.container.as_deref() {
         Some("kubernetes") => format!(
             "This container does not have them. Its pod needs:\n    \

@@ -25,35 +25,21 @@ mod supervision;
 mod torch_version;
 mod trace;
 
-use crate::analyze;
-use crate::args::RecordConfig;
-use crate::args::RecordTarget;
-use crate::args::Shard;
-use crate::args::SummarizeConfig;
-use crate::args::Verbosity;
+use crate::args::{RecordConfig, RecordTarget, Shard, SummarizeConfig, Verbosity};
 use crate::files::NewTrace;
-use crate::launch::CommandEnd;
-use crate::launch::LaunchPlan;
-use crate::launch::RunningCommand;
-use crate::launch::Signals;
-use crate::print;
-pub(crate) use crate::record::clock::monotonic_ns;
-pub(crate) use crate::record::clock::nanoseconds;
+use crate::launch::{CommandEnd, LaunchPlan, RunningCommand, Signals};
+pub(crate) use crate::record::clock::{monotonic_ns, nanoseconds};
 pub(crate) use crate::record::examination::Unexamined;
-pub(crate) use crate::record::inprocess::UNREACHED;
-pub(crate) use crate::record::inprocess::folder;
-pub(crate) use crate::record::losses::RecordingLosses;
-pub(crate) use crate::record::losses::lost_events;
+pub(crate) use crate::record::inprocess::{UNREACHED, folder};
+pub(crate) use crate::record::losses::{RecordingLosses, lost_events};
 use crate::record::nvml::GpuSampling;
 pub(crate) use crate::record::output::RecordSink;
 pub(crate) use crate::record::preparation::RecordingPlan;
 pub(crate) use crate::record::shutdown::Outcome;
 use crate::record::sources::RecordingSources;
-pub(crate) use crate::record::supervision::CommandSupervisor;
-pub(crate) use crate::record::supervision::INTERRUPTED;
+pub(crate) use crate::record::supervision::{CommandSupervisor, INTERRUPTED};
 use crate::record::trace::RecordingTrace;
-use crate::summarize;
-use crate::wait;
+use crate::{analyze, print, summarize, wait};
 use anyhow::Context as _;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd as _;
@@ -102,10 +88,7 @@ pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<
     };
     let (closed, command) = recording.close(why);
     let mut found_nothing = false;
-    let trace = closed
-        .as_ref()
-        .ok()
-        .and_then(|outcome| outcome.trace.clone());
+    let trace = closed.as_ref().ok().and_then(|outcome| outcome.trace.clone());
     if let Ok(outcome) = &closed {
         found_nothing =
             matches!(config.target, RecordTarget::Process { .. }) && !outcome.has_python;
@@ -204,8 +187,7 @@ impl Recording<'_> {
             Some(Ok(Some(old))) => tracing::info!("the previous trace is now {}", old.display()),
             Some(Err(error)) => {
                 let error = crate::text::chain(&error.into());
-                self.trace
-                    .note(&format!("the trace keeps its temporary name: {error}"));
+                self.trace.note(&format!("the trace keeps its temporary name: {error}"));
             }
             Some(Ok(None)) | None => {}
         }
@@ -220,9 +202,9 @@ impl Recording<'_> {
         };
         match GpuSampling::start(hz) {
             Ok(sampling) => self.trace.gpus = Some(sampling),
-            Err(error) => self.trace.note(&format!(
-                "GPUs are not sampled: cannot start a thread: {error}"
-            )),
+            Err(error) => {
+                self.trace.note(&format!("GPUs are not sampled: cannot start a thread: {error}"))
+            }
         }
     }
 
@@ -239,10 +221,7 @@ impl Recording<'_> {
     fn wait(&self) -> anyhow::Result<()> {
         let sources = self.sources.wake_descriptors();
         let command = self.command().map(RunningCommand::as_fd);
-        let descriptors = [self.command.as_fd()]
-            .into_iter()
-            .chain(sources)
-            .chain(command);
+        let descriptors = [self.command.as_fd()].into_iter().chain(sources).chain(command);
         let waited = wait::readable(descriptors, TICK_MS);
         waited.map(drop).context("cannot wait for events")
     }
@@ -258,10 +237,7 @@ impl Recording<'_> {
         if attached.is_some_and(|(pid, kernel)| !kernel.processes.contains(pid)) {
             return Ok(Some(EndReason::ProcessEnded));
         }
-        if self
-            .deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
-        {
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(Some(EndReason::TimeOver));
         }
         Ok(self.cannot_write())

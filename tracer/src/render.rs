@@ -32,16 +32,10 @@ mod text;
 mod what_if;
 mod words;
 
-pub(crate) use comparison::comparison;
-pub(crate) use comparison::fact_name;
-pub(crate) use comparison::word_comparison;
-pub(crate) use first_screen::first_screen;
-pub(crate) use first_screen::verdict_lines;
+pub(crate) use comparison::{comparison, fact_name, word_comparison};
+pub(crate) use first_screen::{first_screen, verdict_lines};
 pub(crate) use style::Style;
-pub(crate) use table::TextTable;
-pub(crate) use table::cut;
-pub(crate) use table::fit;
-pub(crate) use table::wrap;
+pub(crate) use table::{TextTable, cut, fit, wrap};
 pub(crate) use text::text;
 pub(crate) use words::cycles;
 

@@ -50,9 +50,7 @@ impl FromStr for GcSetting {
         if items.contains(&ItemKind::Gen2) && !items.contains(&ItemKind::Plan) {
             return Err("gen2 belongs to a plan: plan:100,gen2:1000".to_owned());
         }
-        Ok(Self(
-            text.split(',').map(str::trim).collect::<Vec<_>>().join(","),
-        ))
+        Ok(Self(text.split(',').map(str::trim).collect::<Vec<_>>().join(",")))
     }
 }
 
@@ -176,15 +174,9 @@ mod tests {
         let advised = AdvisedSettings::default;
         assert_eq!(text(advised()), None);
         let thresholds = Some([7000, 10, 10]);
-        let raised = AdvisedSettings {
-            thresholds,
-            ..advised()
-        };
+        let raised = AdvisedSettings { thresholds, ..advised() };
         assert_eq!(text(raised).as_deref(), Some("threshold=7000,10,10"));
-        let freeze = AdvisedSettings {
-            freeze: true,
-            ..advised()
-        };
+        let freeze = AdvisedSettings { freeze: true, ..advised() };
         assert_eq!(text(freeze).as_deref(), Some("freeze@step:2"));
         let planned = AdvisedSettings {
             disable: true,
@@ -193,10 +185,7 @@ mod tests {
             ..advised()
         };
         assert_eq!(text(planned.clone()).as_deref(), Some("plan:50,gen2:50"));
-        let without_steps = AdvisedSettings {
-            collect_every_steps: None,
-            ..planned
-        };
+        let without_steps = AdvisedSettings { collect_every_steps: None, ..planned };
         assert_eq!(text(without_steps), None);
     }
 }

@@ -9,26 +9,18 @@ mod list;
 use crate::args::SetupConfig;
 use crate::files::copy::keep_copy;
 use crate::files::read_head;
-use crate::launch::WritablePath;
-use crate::launch::injected_library;
-use crate::launch::simulator;
-use crate::launch::writable_beside_root;
-use crate::manual;
-use crate::print;
+use crate::launch::{WritablePath, injected_library, simulator, writable_beside_root};
 use crate::setup::list::InstalledList;
 use crate::text::shell_line;
-use anyhow::Context as _;
-use anyhow::bail;
+use crate::{manual, print};
+use anyhow::{Context as _, bail};
 use clap_complete::Shell;
 use nix::unistd::AccessFlags;
 use std::ffi::OsStr;
-use std::fs::DirBuilder;
-use std::fs::Permissions;
+use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Component;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 /// Permissions of programs and libraries, of texts, and of folders.
 const PROGRAM: u32 = 0o755;
@@ -66,20 +58,12 @@ struct NewFile {
 impl NewFile {
     fn text(path: impl Into<PathBuf>, contents: Vec<u8>) -> Self {
         let (path, mode) = (path.into(), TEXT);
-        Self {
-            path,
-            contents,
-            mode,
-        }
+        Self { path, contents, mode }
     }
 
     fn program(path: impl Into<PathBuf>, contents: Vec<u8>) -> Self {
         let (path, mode) = (path.into(), PROGRAM);
-        Self {
-            path,
-            contents,
-            mode,
-        }
+        Self { path, contents, mode }
     }
 }
 
@@ -132,12 +116,7 @@ fn permitted(prefix: &Path, config: &SetupConfig) -> anyhow::Result<()> {
     if config.uninstall {
         words.push(OsStr::new("--uninstall"));
     }
-    Err(NotPermitted {
-        prefix: prefix.to_owned(),
-        reason,
-        command: shell_line(&words),
-    }
-    .into())
+    Err(NotPermitted { prefix: prefix.to_owned(), reason, command: shell_line(&words) }.into())
 }
 
 /// Everything to install; the program last, as it needs the others.
@@ -183,8 +162,7 @@ fn install(prefix: &Path, mut files: Vec<NewFile>) -> anyhow::Result<()> {
     let old: Vec<PathBuf> = before.files.iter().filter(is_old).cloned().collect();
     // Before the files, so that an interrupted installation can be removed.
     list.files.extend(old.iter().cloned());
-    list.write(prefix)
-        .context("cannot write the list of files")?;
+    list.write(prefix).context("cannot write the list of files")?;
     let mut written = 0;
     for file in &files {
         let path = prefix.join(&file.path);
@@ -199,12 +177,9 @@ fn install(prefix: &Path, mut files: Vec<NewFile>) -> anyhow::Result<()> {
         remove(prefix, file)?;
     }
     list.files.truncate(files.len());
-    list.write(prefix)
-        .context("cannot write the list of files")?;
+    list.write(prefix).context("cannot write the list of files")?;
     if let Some(writable) = left_out {
-        print::message(format!(
-            "manual pages or completions are left out: {writable}"
-        ));
+        print::message(format!("manual pages or completions are left out: {writable}"));
     }
     print::message(format!(
         "gctrace {} is installed in {}: {} files, {written} of them new or changed",

@@ -4,31 +4,20 @@
 //! Owns which summaries are missing, and that a rerun makes only these. `gctrace_event::summary` has
 //! the file, `files/summary.rs` its writing, `analyze.rs` reads summaries.
 
-use crate::analyze;
 use crate::analyze::ReadProgress;
 use crate::args::SummarizeConfig;
-use crate::files;
 use crate::files::is_stdout;
 use crate::platform::Invoker;
-use crate::print;
-use crate::text;
-use crate::units;
+use crate::{analyze, files, print, text, units};
 use anyhow::Context as _;
 use gctrace_analysis::parallel;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::ReadError;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{EventReader, ReadError, TraceInput, TraceReader};
 use gctrace_event::summary;
-use gctrace_event::summary::SummaryError;
-use gctrace_event::summary::SummaryReader;
-use gctrace_event::summary::SummarySource;
-use gctrace_event::summary::SummaryWriter;
+use gctrace_event::summary::{SummaryError, SummaryReader, SummarySource, SummaryWriter};
 use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZeroUsize;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What was done for one trace.
 enum Summarized {
@@ -168,9 +157,7 @@ fn existing(path: &Path, source: &SummarySource) -> anyhow::Result<Option<Option
         Ok(reader) => reader,
         Err(error @ SummaryError::Io { .. }) => return Err(error.into()),
         Err(SummaryError::Damaged { file, problem }) => {
-            return Ok(Some(Some(format!(
-                "{file}: is no complete summary ({problem})"
-            ))));
+            return Ok(Some(Some(format!("{file}: is no complete summary ({problem})"))));
         }
         Err(SummaryError::Version { file, gctrace, .. }) => {
             return Ok(Some(Some(format!("{file}: is of gctrace {gctrace}"))));
@@ -180,10 +167,9 @@ fn existing(path: &Path, source: &SummarySource) -> anyhow::Result<Option<Option
     let size = |bytes| units::bytes(bytes);
     Ok(Some(match known == source {
         true => None,
-        false if known.sha256 == source.sha256 => Some(format!(
-            "{trace}: was {} when it was summarized",
-            known.file
-        )),
+        false if known.sha256 == source.sha256 => {
+            Some(format!("{trace}: was {} when it was summarized", known.file))
+        }
         false => Some(format!(
             "{trace}: has changed since it was summarized (was {}, is {}, with another SHA-256)",
             size(known.bytes),

@@ -39,15 +39,9 @@ mod tests {
     fn words_survive_a_shell() {
         let words = ["a b", "it's", "$HOME", "", "plain", "*", "a\"b\\"];
         let script = format!("printf '%s\\n' {}", shell_line(&words));
-        let output = std::process::Command::new("sh")
-            .arg("-c")
-            .arg(script)
-            .output_in_time()
-            .expect("sh");
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout),
-            words.join("\n") + "\n"
-        );
+        let output =
+            std::process::Command::new("sh").arg("-c").arg(script).output_in_time().expect("sh");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), words.join("\n") + "\n");
     }
 
     #[test]

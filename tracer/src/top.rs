@@ -16,32 +16,17 @@ mod view;
 
 pub(crate) use live_handle::LiveHandle;
 
-use crate::args::DisplayChoice;
-use crate::args::RecordConfig;
-use crate::args::RecordTarget;
-use crate::args::TopConfig;
-use crate::args::Verbosity;
-use crate::launch::CommandEnd;
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::Signals;
+use crate::args::{DisplayChoice, RecordConfig, RecordTarget, TopConfig, Verbosity};
+use crate::launch::{CommandEnd, Invoker, LaunchPlan, Signals};
 use crate::print;
-use crate::record::CommandSupervisor;
-use crate::record::EndReason;
-use crate::record::Recording;
-use crate::record::RecordingPlan;
-use crate::record::nanoseconds;
+use crate::record::{CommandSupervisor, EndReason, Recording, RecordingPlan, nanoseconds};
 use crate::text::shell_line;
 use crate::top::live_handle::UserCommand;
 use crate::top::metrics::MetricsServer;
 use crate::top::output::CommandOutput;
-use crate::top::printer::PrintForm;
-use crate::top::printer::Printer;
+use crate::top::printer::{PrintForm, Printer};
 use crate::top::resources::ResourceSampler;
-use crate::top::view::Prepared;
-use crate::top::view::View;
-use crate::top::view::ViewConfig;
-use crate::top::view::ViewError;
+use crate::top::view::{Prepared, View, ViewConfig, ViewError};
 use anyhow::Context as _;
 use gctrace_analysis::live::Live;
 use gctrace_event::TraceHeader;
@@ -63,11 +48,8 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     let shown = top.show(&shared)?;
     let why = follow(&mut recording, &shared, &shown, &config.recording)?;
     let (closed, mut command) = recording.close(why);
-    let closing: Vec<String> = closed
-        .iter()
-        .flat_map(|outcome| &outcome.sentences)
-        .cloned()
-        .collect();
+    let closing: Vec<String> =
+        closed.iter().flat_map(|outcome| &outcome.sentences).cloned().collect();
     let ended = ended_words(why, &config.recording.target);
     shared.end(std::iter::once(ended).chain(closing.clone()).collect());
     let stays = stays(why, &command, config);
@@ -127,13 +109,7 @@ impl<'a> LiveSetup<'a> {
             }
             (show, _) => show,
         };
-        Self {
-            config,
-            show,
-            output: CommandOutput::default(),
-            terminal: None,
-            server: None,
-        }
+        Self { config, show, output: CommandOutput::default(), terminal: None, server: None }
     }
 
     /// Opens what the display needs; no program was touched yet.
@@ -211,9 +187,7 @@ impl<'a> LiveSetup<'a> {
         if self.config.recording.verbosity == Verbosity::Quiet {
             return;
         }
-        let continues = command
-            .command()
-            .filter(|_| !matches!(why, EndReason::CommandEnded(_)));
+        let continues = command.command().filter(|_| !matches!(why, EndReason::CommandEnded(_)));
         // Printed figures stay readable; the view's screen is gone.
         let is_summarized =
             self.show == DisplayChoice::View || self.config.recording.output.is_some();
@@ -278,10 +252,8 @@ impl LiveDisplay {
 /// Whether the view remains after the end: only if the program ended by itself, without `-n` or a
 /// signal.
 fn stays(why: EndReason, command: &CommandSupervisor, config: &TopConfig) -> bool {
-    let by_itself = matches!(
-        why,
-        EndReason::CommandEnded(_) | EndReason::ProcessEnded | EndReason::TimeOver
-    );
+    let by_itself =
+        matches!(why, EndReason::CommandEnded(_) | EndReason::ProcessEnded | EndReason::TimeOver);
     by_itself && !command.handed_on() && config.iterations.is_none()
 }
 

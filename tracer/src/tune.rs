@@ -15,25 +15,19 @@ mod render;
 mod runs;
 mod table;
 
-use crate::apply::ApplyRequest;
-use crate::apply::BlockLengths;
-use crate::apply::StartedCommand;
-use crate::args::OutputFormat;
-use crate::args::TuneConfig;
-use crate::args::Verbosity;
+use crate::apply::{ApplyRequest, BlockLengths, StartedCommand};
+use crate::args::{OutputFormat, TuneConfig, Verbosity};
 use crate::files::write_export;
 use crate::launch::Invoker;
 use crate::print;
 use crate::setting::GcSetting;
 use crate::text::shell_line;
 use anyhow::Context as _;
-use gctrace_analysis::tune::MeasuredSetting;
-use gctrace_analysis::tune::TuneReport;
+use gctrace_analysis::tune::{MeasuredSetting, TuneReport};
 use std::io;
 use std::io::Write as _;
 use std::path::Path;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Steps before the first block.
 const WARM_UP_STEPS: u64 = 50;
@@ -86,16 +80,11 @@ impl<'a> Tuner<'a> {
     fn block_steps(&self) -> u64 {
         let plans = self.config.settings.iter().filter_map(plan);
         let shortest = plans.map(|every| every.saturating_mul(3)).max();
-        self.config
-            .block
-            .unwrap_or_else(|| shortest.unwrap_or(0).max(BLOCK_STEPS))
+        self.config.block.unwrap_or_else(|| shortest.unwrap_or(0).max(BLOCK_STEPS))
     }
 
     fn names(&self) -> Vec<String> {
-        self.settings
-            .iter()
-            .map(|setting| setting.name.clone())
-            .collect()
+        self.settings.iter().map(|setting| setting.name.clone()).collect()
     }
 
     /// Starts the command with these settings, several of which alternate.
@@ -104,10 +93,7 @@ impl<'a> Tuner<'a> {
         let request = ApplyRequest {
             settings: settings.join("|"),
             step_function: config.step_function.clone(),
-            blocks: Some(BlockLengths {
-                block: self.block_steps(),
-                warm_up: WARM_UP_STEPS,
-            }),
+            blocks: Some(BlockLengths { block: self.block_steps(), warm_up: WARM_UP_STEPS }),
             writes_steps: true,
         };
         StartedCommand::start(
@@ -168,9 +154,8 @@ impl<'a> Tuner<'a> {
 
     /// The command that runs the program with this setting.
     fn apply_line(&self, setting: &str) -> String {
-        let mut words: Vec<std::ffi::OsString> = ["gctrace", "apply", "--gc", setting]
-            .map(Into::into)
-            .to_vec();
+        let mut words: Vec<std::ffi::OsString> =
+            ["gctrace", "apply", "--gc", setting].map(Into::into).to_vec();
         if let Some(name) = &self.config.step_function {
             words.extend(["--step-function".into(), name.into()]);
         }

@@ -27,10 +27,7 @@ pub(crate) enum VariableEffect {
 
 /// The value of a variable; `None` if it is not set. If gctrace has privileges that its user lacks, a
 /// variable with the effect [`VariableEffect::Code`] is ignored with a warning.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that reads variables"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads variables")]
 pub(crate) fn variable(name: &str, effect: VariableEffect) -> Option<OsString> {
     let value = std::env::var_os(name)?;
     if effect == VariableEffect::Code && !value.is_empty() && has_more_rights_than_its_user() {
@@ -42,9 +39,7 @@ pub(crate) fn variable(name: &str, effect: VariableEffect) -> Option<OsString> {
 
 /// A variable with the effect [`VariableEffect::Appearance`]; `None` if unset, empty or not UTF-8.
 pub(crate) fn text(name: &str) -> Option<String> {
-    let value = variable(name, VariableEffect::Appearance)?
-        .into_string()
-        .ok()?;
+    let value = variable(name, VariableEffect::Appearance)?.into_string().ok()?;
     (!value.is_empty()).then_some(value)
 }
 

@@ -1,10 +1,7 @@
 //! Waiting for descriptors.
 
 use nix::errno::Errno;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
-use nix::poll::PollTimeout;
-use nix::poll::poll;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::BorrowedFd;
 

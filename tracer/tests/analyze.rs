@@ -2,16 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::Record;
-use gctrace_event::TraceHeader;
-use std::io::Read;
-use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Stdio;
+use gctrace_event::{Pause, Process, Record, TraceHeader};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use test_kit::limit::WithTimeout as _;
 use test_kit::records;
 
@@ -66,20 +60,13 @@ fn refused(bytes: &[u8], expected: &[&str]) {
     assert_eq!(outcome.out, "");
     assert!(!outcome.err.contains("panicked"), "{}", outcome.err);
     for part in expected.iter().chain(&["t.json"]) {
-        assert!(
-            outcome.err.contains(part),
-            "{part:?} is not in: {}",
-            outcome.err
-        );
+        assert!(outcome.err.contains(part), "{part:?} is not in: {}", outcome.err);
     }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut child = Command::new("gzip")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        Command::new("gzip").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(bytes).unwrap();
     child.output_in_time().unwrap().stdout
 }
@@ -91,37 +78,18 @@ fn empty_file() {
 
 #[test]
 fn not_a_trace() {
-    refused(
-        b"#!/bin/sh\n",
-        &["line 1, byte 0", "not a trace", "#!/bin/sh"],
-    );
+    refused(b"#!/bin/sh\n", &["line 1, byte 0", "not a trace", "#!/bin/sh"]);
     refused(b"\x7fELF\x02\x01", &["an executable"]);
-    refused(
-        b"{\"name\": \"a package\"}",
-        &["without \"traceEvents\"", "byte 20"],
-    );
-    refused(
-        b"{\"traceEvents\": \"none\"}",
-        &["\"traceEvents\" is not an array", "byte 16"],
-    );
-    refused(
-        b"[1, 2, \"x\"]",
-        &[
-            "line 1, byte 1",
-            "not an event",
-            "none of which is a usable",
-        ],
-    );
+    refused(b"{\"name\": \"a package\"}", &["without \"traceEvents\"", "byte 20"]);
+    refused(b"{\"traceEvents\": \"none\"}", &["\"traceEvents\" is not an array", "byte 16"]);
+    refused(b"[1, 2, \"x\"]", &["line 1, byte 1", "not an event", "none of which is a usable"]);
 }
 
 #[test]
 fn no_garbage_collection() {
     refused(
         br#"[{"ph":"X","name":"work","pid":1,"tid":1,"ts":1,"dur":1}]"#,
-        &[
-            "1 events, none of which is a usable garbage collection",
-            "sudo gctrace",
-        ],
+        &["1 events, none of which is a usable garbage collection", "sudo gctrace"],
     );
 }
 
@@ -130,10 +98,7 @@ fn absurd_numbers_and_wrong_types_alone() {
     refused(
         br#"[
 {"ph":"X","cat":"gc","pid":1,"tid":1,"ts":-1e300,"dur":1}]"#,
-        &[
-            "line 2, byte 2",
-            "\"ts\" is missing, negative, out of range",
-        ],
+        &["line 2, byte 2", "\"ts\" is missing, negative, out of range"],
     );
     refused(
         br#"[{"ph":"X","cat":"gc","pid":[1],"tid":{},"ts":1,"dur":"x"}]"#,
@@ -178,19 +143,12 @@ fn damage_in_the_middle_is_an_error_with_a_report_up_to_it() {
     assert_eq!(outcome.code, Some(1));
     let place = format!("line 2, byte {}: expected ':'", PAUSE.len() + 9);
     assert!(outcome.err.contains(&place), "{}", outcome.err);
-    assert!(
-        outcome.out.contains("Read up to the damage"),
-        "{}",
-        outcome.out
-    );
+    assert!(outcome.out.contains("Read up to the damage"), "{}", outcome.out);
 }
 
 #[test]
 fn compressed_garbage() {
-    refused(
-        &gzip(b"garbage"),
-        &["not a trace", "starts with \"garbage\""],
-    );
+    refused(&gzip(b"garbage"), &["not a trace", "starts with \"garbage\""]);
     let broken = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[0xff; 64]].concat();
     refused(&broken, &["of the compressed file", "gzip -t"]);
     refused(b"\x1f\x8b\x08", &["compressed data without text"]);
@@ -205,11 +163,7 @@ fn a_directory_and_nothing() {
     let outcome = gctrace(&[&files.0.path().join("none.json")], b"");
     assert_eq!((outcome.code, outcome.out.as_str()), (Some(1), ""));
     assert!(outcome.err.contains("No such file"), "{}", outcome.err);
-    assert_eq!(
-        gctrace(&[], b"").code,
-        Some(2),
-        "no trace named is a usage error"
-    );
+    assert_eq!(gctrace(&[], b"").code, Some(2), "no trace named is a usage error");
 }
 
 #[test]
@@ -267,11 +221,7 @@ fn a_report_in_a_file() {
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.err.contains("exists"), "{}", outcome.err);
     let outcome = gctrace(&[&trace, &output(&trace), Path::new("--force")], b"");
-    assert!(
-        outcome.err.contains("is the trace itself"),
-        "{}",
-        outcome.err
-    );
+    assert!(outcome.err.contains("is the trace itself"), "{}", outcome.err);
     assert!(std::fs::read_to_string(&trace).unwrap().contains("dur"));
 }
 
@@ -282,24 +232,12 @@ fn stacks_counters_and_pressure() {
         r#"{"ph":"M","name":"gctrace_frame","pid":0,"tid":0,"args":{"id":1,"function":"main","file":"train.py","line":9}}"#,
         r#"{"ph":"M","name":"gctrace_frame","pid":0,"tid":0,"args":{"id":2,"parent":1,"function":"loads","file":"/usr/lib/python3.12/json/__init__.py","line":346}}"#,
     ];
-    let pause = PAUSE.replacen(
-        r#""args":{"#,
-        r#""sf":2,"args":{"counters":{"page-faults":5},"#,
-        1,
-    );
+    let pause = PAUSE.replacen(r#""args":{"#, r#""sf":2,"args":{"counters":{"page-faults":5},"#, 1);
     let pressure = r#"{"ph":"M","name":"gctrace_pressure","pid":7,"tid":7,"ts":2000000.000,"args":{"since_ns":0,"collections":1,"net_containers":1400}}"#;
-    let path = files.add(
-        "t.json",
-        format!("[\n{},\n{pause},\n{pressure}]", frames.join(",\n")),
-    );
+    let path = files.add("t.json", format!("[\n{},\n{pause},\n{pressure}]", frames.join(",\n")));
     let outcome = gctrace(&[&path], b"");
     assert_eq!(outcome.code, Some(0), "{}", outcome.err);
-    for part in [
-        "train.py:9 in main",
-        "└ json/__init__.py:346 in loads",
-        "page-faults",
-        "700",
-    ] {
+    for part in ["train.py:9 in main", "└ json/__init__.py:346 in loads", "page-faults", "700"] {
         assert!(outcome.out.contains(part), "{part}: {}", outcome.out);
     }
     let outcome = gctrace(&[&path, Path::new("--format=json")], b"");
@@ -314,9 +252,8 @@ fn stacks_counters_and_pressure() {
 #[test]
 fn closed_pipe() {
     let files = Files::new();
-    let traces: Vec<PathBuf> = (0..200)
-        .map(|n| files.add(&format!("{n}.json"), format!("[{PAUSE}]")))
-        .collect();
+    let traces: Vec<PathBuf> =
+        (0..200).map(|n| files.add(&format!("{n}.json"), format!("[{PAUSE}]"))).collect();
     let mut child = Command::new(env!("CARGO_BIN_EXE_gctrace"))
         .args(["analyze", "--format=json"])
         .args(&traces)
@@ -326,12 +263,7 @@ fn closed_pipe() {
         .unwrap();
     drop(child.stdout.take());
     let mut err = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut err)
-        .unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     assert_eq!(child.status_in_time().unwrap().code(), Some(0), "{err}");
     assert_eq!(err, "");
 }
@@ -374,11 +306,7 @@ fn paused_process(pid: u32, parent: u32, rank: Option<u32>, pause_ns: u64) -> Ve
 
 /// A scheduler's launcher of two ranks, recorded as a whole on one host.
 fn trace_of_node(host: &str, node: u32) -> Vec<u8> {
-    let header = TraceHeader {
-        host: host.to_owned(),
-        rank: Some(node),
-        ..records::header()
-    };
+    let header = TraceHeader { host: host.to_owned(), rank: Some(node), ..records::header() };
     let mut all = paused_process(10, 1, Some(node), 90_000_000);
     for rank in [2 * node, 2 * node + 1] {
         let pause_ns = 20_000_000 + 1_000_000 * u64::from(rank);
@@ -400,12 +328,7 @@ fn a_launcher_is_no_rank_and_hosts_have_names() {
     for trace in ["ranks 0-1 on node1: ", "ranks 2-3 on node2: "] {
         assert!(text.contains(trace), "{text}");
     }
-    for process in [
-        "node1 - 10 4 ",
-        "node2 - 10 4 ",
-        "node1 1 21 4 ",
-        "node2 2 22 4 ",
-    ] {
+    for process in ["node1 - 10 4 ", "node2 - 10 4 ", "node1 1 21 4 ", "node2 2 22 4 "] {
         assert!(text.contains(process), "{process:?} is not in: {text}");
     }
     // Of one host, its name is no column.
@@ -439,11 +362,7 @@ fn any_number_of_jobs_gives_the_same() {
     let place = |name: &str| alone.2.find(name).unwrap();
     assert!(place("empty.json") < place("missing.json"), "{}", alone.2);
     assert!(place("missing.json") < place("other.json"), "{}", alone.2);
-    for arguments in [
-        &["--json", "--jobs", "2"][..],
-        &["--json", "--jobs", "64"],
-        &["--json"],
-    ] {
+    for arguments in [&["--json", "--jobs", "2"][..], &["--json", "--jobs", "64"], &["--json"]] {
         assert!(run(arguments) == alone, "{arguments:?}");
     }
 }

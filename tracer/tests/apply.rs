@@ -10,13 +10,9 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
-use std::process::Stdio;
-use test_kit::interpreters::any_python;
-use test_kit::interpreters::torch;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use test_kit::interpreters::{any_python, torch};
 use test_kit::limit::WithTimeout as _;
 use test_kit::optimizer::OPTIMIZER;
 use test_kit::recording;
@@ -120,10 +116,7 @@ print(gc.get_freeze_count())
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(
-        text.lines().all(|line| line.starts_with("gctrace: ")),
-        "{text}"
-    );
+    assert!(text.lines().all(|line| line.starts_with("gctrace: ")), "{text}");
     assert!(text.lines().count() <= 9, "{text}");
     let quiet = place.run(&["-q", "--gc", "freeze"], script);
     assert_eq!(errors(&quiet), "");
@@ -131,10 +124,7 @@ print(gc.get_freeze_count())
     assert!(errors(&none).contains("no step was seen: nothing was applied at a step"));
     let shell = place.gctrace(&["--gc", "freeze", "--", "true"]);
     let shell = { shell }.output_in_time().unwrap();
-    assert!(
-        errors(&shell).contains("nothing was applied: no CPython"),
-        "{shell:?}"
-    );
+    assert!(errors(&shell).contains("nothing was applied: no CPython"), "{shell:?}");
 }
 
 #[test]
@@ -150,20 +140,11 @@ print('the command')
 ";
     let arguments = ["--gc", "freeze@step:3,plan:10", "--format", "json"];
     let output = place.run(&arguments, script);
-    assert!(
-        errors(&output).contains("the command"),
-        "stdout is the report's"
-    );
+    assert!(errors(&output).contains("the command"), "stdout is the report's");
     let report: Value = serde_json::from_str(&printed(&output)).unwrap();
     let process = &report["processes"][0];
-    assert_eq!(
-        (&report["schema"], &report["exit_code"]),
-        (&"gctrace.apply/1".into(), &0.into())
-    );
-    assert_eq!(
-        (&process["steps"], &process["marker"]),
-        (&40.into(), &"optimizer".into())
-    );
+    assert_eq!((&report["schema"], &report["exit_code"]), (&"gctrace.apply/1".into(), &0.into()));
+    assert_eq!((&process["steps"], &process["marker"]), (&40.into(), &"optimizer".into()));
     let docs = test_kit::interpreters::root().join("docs/report-schema.md");
     let docs = fs::read_to_string(docs).unwrap();
     let section = docs.split("## `gctrace apply`").nth(1).unwrap();
@@ -183,10 +164,7 @@ print('the command')
     let written: Value = serde_json::from_slice(&written).unwrap();
     assert_eq!(written["settings"], "freeze");
     let second = place.run(&place_file, "print('the command')");
-    assert_eq!(
-        (second.status.code(), printed(&second)),
-        (Some(1), String::new())
-    );
+    assert_eq!((second.status.code(), printed(&second)), (Some(1), String::new()));
     assert!(errors(&second).contains("--force"));
 }
 
@@ -245,10 +223,7 @@ print(gc.get_threshold(), gc.isenabled(), gc.get_freeze_count() > 100000)
         .unwrap();
     let text = errors(&applied);
     assert!(applied.status.success(), "{text}");
-    assert!(
-        text.contains(&format!("advice {number} of t.json: --gc ")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("advice {number} of t.json: --gc ")), "{text}");
     assert_ne!(printed(&applied), default, "{text}");
     // The same setting is what `gctrace advice` names.
     let advice = Command::new(recording::binary())
@@ -302,32 +277,16 @@ fn settings_are_taken_back_in_a_running_program() {
     let begun = wait_for(&place.path().join("begun"));
     let (pid, state) = begun.trim().split_once(' ').unwrap();
     assert_eq!(state, "7000 False");
-    let undone = place
-        .gctrace(&["--undo", "-p", pid])
-        .output_in_time()
-        .unwrap();
+    let undone = place.gctrace(&["--undo", "-p", pid]).output_in_time().unwrap();
     assert!(undone.status.success(), "{}", errors(&undone));
-    assert!(
-        errors(&undone).contains("has taken its settings back"),
-        "{undone:?}"
-    );
+    assert!(errors(&undone).contains("has taken its settings back"), "{undone:?}");
     fs::write(place.path().join("stop"), "").unwrap();
     let output = child.output_in_time().unwrap();
     let ended = wait_for(&place.path().join("ended"));
-    assert!(
-        ended.ends_with(" True\n") && !ended.contains(" 7000 "),
-        "{ended}"
-    );
-    assert!(
-        errors(&output).contains("taken back when asked"),
-        "{}",
-        errors(&output)
-    );
+    assert!(ended.ends_with(" True\n") && !ended.contains(" 7000 "), "{ended}");
+    assert!(errors(&output).contains("taken back when asked"), "{}", errors(&output));
     let own = std::process::id().to_string();
-    let other = place
-        .gctrace(&["--undo", "-p", &own])
-        .output_in_time()
-        .unwrap();
+    let other = place.gctrace(&["--undo", "-p", &own]).output_in_time().unwrap();
     assert_eq!(other.status.code(), Some(1));
     assert!(errors(&other).contains("was not started by gctrace apply"));
 }
@@ -397,11 +356,7 @@ fn an_ordinary_user_applies() {
         .output_in_time()
         .unwrap();
     assert_eq!(printed(&output), "65534 False\n", "{}", errors(&output));
-    assert!(
-        errors(&output).contains("9 steps, by optimizer"),
-        "{}",
-        errors(&output)
-    );
+    assert!(errors(&output).contains("9 steps, by optimizer"), "{}", errors(&output));
 }
 
 /// Two ranks of PyTorch that exchange gradients apply at the same step.
@@ -435,13 +390,7 @@ sys.exit(max(rank.wait() for rank in ranks))
     let place = TestDir::new();
     fs::write(place.path().join("rank.py"), RANK).unwrap();
     let output = place
-        .gctrace(&[
-            "--gc",
-            "freeze@step:5,plan:4@step:3",
-            "-o",
-            "report.json",
-            "--",
-        ])
+        .gctrace(&["--gc", "freeze@step:5,plan:4@step:3", "-o", "report.json", "--"])
         .arg(python)
         .args(["-c", LAUNCHER])
         .env("OMP_NUM_THREADS", "1")
@@ -466,9 +415,6 @@ sys.exit(max(rank.wait() for rank in ranks))
     assert_eq!(ranked.len(), 2);
     for process in ranked {
         assert_eq!(process["steps"], 12);
-        assert_eq!(
-            process["planned"]["collections"],
-            Value::from(vec![0, 3, 0])
-        );
+        assert_eq!(process["planned"]["collections"], Value::from(vec![0, 3, 0]));
     }
 }

@@ -4,8 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::fmt::Write as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
@@ -54,11 +53,7 @@ impl Place {
 
     fn run(&self, words: &[&str]) -> Outcome {
         let mut command = Command::new(recording::binary());
-        let output = command
-            .args(words)
-            .current_dir(self.0.path())
-            .output_in_time()
-            .unwrap();
+        let output = command.args(words).current_dir(self.0.path()).output_in_time().unwrap();
         Outcome {
             code: output.status.code(),
             out: String::from_utf8(output.stdout).unwrap(),
@@ -115,28 +110,14 @@ fn limits_of_one_run() {
         (&[slow, "--fail-if", "gc_share>22%"], 3),
         (&[slow, "--fail-if", "longest>1ms"], 0),
         (&[slow, "--fail-if", "longest>200us"], 3),
-        (
-            &[
-                slow,
-                "--fail-if",
-                "gc_share>25%",
-                "--fail-if",
-                "longest>200us",
-            ],
-            3,
-        ),
+        (&[slow, "--fail-if", "gc_share>25%", "--fail-if", "longest>200us"], 3),
         (&[slow, "none.json"], 1),
         (&["none.json", "--fail-if", "gc_share>2%"], 1),
         (&[slow, "--fail-if", "step_time>2%"], 2),
     ] {
         let outcome = place.run(&[&["analyze"], words].concat());
         assert_eq!(outcome.code, Some(code), "{words:?}: {}", outcome.err);
-        assert_eq!(
-            code == 3,
-            outcome.err.contains("limit exceeded"),
-            "{}",
-            outcome.err
-        );
+        assert_eq!(code == 3, outcome.err.contains("limit exceeded"), "{}", outcome.err);
     }
 }
 
@@ -146,29 +127,15 @@ fn the_text_has_changes_verdict_and_figures() {
     let slow = place.trace("slow.json", 1_300, 300);
     let fast = place.trace("fast.json", 1_000, 50);
     let text = place.compare(&[slow, fast]).out;
-    assert!(
-        text.contains("Faster: GC 22.9 % -> 4.96 % of training"),
-        "{text}"
-    );
-    for part in [
-        "step time",
-        "GC share of training",
-        "gen 0 pauses per step",
-        "n = 1",
-    ] {
+    assert!(text.contains("Faster: GC 22.9 % -> 4.96 % of training"), "{text}");
+    for part in ["step time", "GC share of training", "gen 0 pauses per step", "n = 1"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.len() <= 40, "{text}");
-    assert!(
-        lines.iter().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
     let back = place.compare(&[fast, slow]).out;
-    assert!(
-        back.contains("Slower: GC 4.96 % -> 22.9 % of training"),
-        "{back}"
-    );
+    assert!(back.contains("Slower: GC 4.96 % -> 22.9 % of training"), "{back}");
 }
 
 #[test]
@@ -184,29 +151,14 @@ fn a_change_log_grows_and_other_files_are_refused() {
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines.len(), 6, "{log}");
     assert!(lines[0].starts_with("# Performance log"), "{log}");
-    assert!(
-        lines[4].contains("Faster") && lines[5].contains("Slower"),
-        "{log}"
-    );
+    assert!(lines[4].contains("Faster") && lines[5].contains("Slower"), "{log}");
     let columns = |line: &str| line.matches('|').count();
-    assert!(
-        lines[3..]
-            .iter()
-            .all(|line| columns(line) == columns(lines[2])),
-        "{log}"
-    );
+    assert!(lines[3..].iter().all(|line| columns(line) == columns(lines[2])), "{log}");
     std::fs::write(place.path("notes.md"), "# Notes\n").unwrap();
     let refused = place.compare(&[slow, fast, "--log", "notes.md"]);
     assert_eq!(refused.code, Some(1));
-    assert!(
-        refused.err.contains("notes.md") && refused.out.is_empty(),
-        "{}",
-        refused.err
-    );
-    assert_eq!(
-        std::fs::read_to_string(place.path("notes.md")).unwrap(),
-        "# Notes\n"
-    );
+    assert!(refused.err.contains("notes.md") && refused.out.is_empty(), "{}", refused.err);
+    assert_eq!(std::fs::read_to_string(place.path("notes.md")).unwrap(), "# Notes\n");
 }
 
 /// The program of `examples/`, with another first threshold.
@@ -226,10 +178,7 @@ fn a_command_is_recorded_and_compared_with_the_run_before() {
         let mut command = Command::new("git");
         let name = ["-c", "user.name=a", "-c", "user.email=a@b"];
         command.args(name).args(words).current_dir(place.0.path());
-        assert!(
-            command.output_in_time().unwrap().status.success(),
-            "{words:?}"
-        );
+        assert!(command.output_in_time().unwrap().status.success(), "{words:?}");
     };
     git(&["init", "-q"]);
     git(&["commit", "-q", "--allow-empty", "-m", "one"]);
@@ -243,17 +192,11 @@ fn a_command_is_recorded_and_compared_with_the_run_before() {
     let words: Vec<&str> = after.iter().map(String::as_str).collect();
     let compared = place.compare(&[&["before.json", "--"], &words[..]].concat());
     assert_eq!(compared.code, Some(0), "{}", compared.err);
-    assert!(
-        compared.err.contains("gctrace analyze before-after.json"),
-        "{}",
-        compared.err
-    );
+    assert!(compared.err.contains("gctrace analyze before-after.json"), "{}", compared.err);
     for part in ["thresholds: 700, 10, 10 -> 7000, 10, 10", "git commit: "] {
         assert!(compared.out.contains(part), "{part}: {}", compared.out);
     }
-    let json = place
-        .compare(&["before.json", "before-after.json", "--json"])
-        .out;
+    let json = place.compare(&["before.json", "before-after.json", "--json"]).out;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "gctrace.comparison/1");
     let figures = json["figures"].as_array().unwrap();
@@ -266,9 +209,5 @@ fn a_command_is_recorded_and_compared_with_the_run_before() {
     assert!(high < 0.0, "{young}");
     let failed = place.compare(&["before.json", "--", "python3", "-c", "raise SystemExit(7)"]);
     assert_eq!(failed.code, Some(7), "{}", failed.err);
-    assert!(
-        failed.out.is_empty() && failed.err.contains("not compared"),
-        "{}",
-        failed.err
-    );
+    assert!(failed.out.is_empty() && failed.err.contains("not compared"), "{}", failed.err);
 }

@@ -23,12 +23,7 @@ fn blocks_without_a_valid_marker_are_errors() {
     let block = of("<!-- run in user: exit 3; prints a b -->").unwrap();
     assert_eq!(block.checks, ["exit 3", "prints a b"]);
     assert_eq!((block.line, block.commands.as_str()), (5, "gctrace\n"));
-    assert_eq!(
-        of("<!-- not run: there is no cluster here -->")
-            .unwrap()
-            .environment,
-        None
-    );
+    assert_eq!(of("<!-- not run: there is no cluster here -->").unwrap().environment, None);
     let wrong = [
         "",
         "<!-- not run: -->",
@@ -41,25 +36,16 @@ fn blocks_without_a_valid_marker_are_errors() {
         assert!(of(marker).is_err(), "{marker}");
     }
     let text = "<!-- not run: there is no cluster here -->\nText.\n```sh\ngctrace\n```\n";
-    assert!(
-        docs::blocks_of("page.md", text)[0].is_err(),
-        "a marker of other text"
-    );
+    assert!(docs::blocks_of("page.md", text)[0].is_err(), "a marker of other text");
 }
 
 #[test]
 fn the_index_names_every_document() {
     let index = std::fs::read_to_string(root().join("docs/README.md")).expect("the index");
     let tasks = docs::pages().into_iter();
-    let mut documents: Vec<String> = tasks
-        .filter(|page| page.starts_with("docs/tasks"))
-        .collect();
+    let mut documents: Vec<String> = tasks.filter(|page| page.starts_with("docs/tasks")).collect();
     for entry in std::fs::read_dir(root().join("docs")).expect("docs") {
-        let name = entry
-            .expect("an entry")
-            .file_name()
-            .into_string()
-            .expect("UTF-8");
+        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
         if name.ends_with(".md") && name != "README.md" {
             documents.push(format!("docs/{name}"));
         }

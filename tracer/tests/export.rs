@@ -3,10 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use serde_json::Value;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use test_kit::limit::WithTimeout as _;
 
 const US: u64 = 1000;
@@ -45,13 +43,8 @@ fn frame(id: u32, parent: Option<u32>, file: &str, function: &str, line: u32) ->
     )
 }
 
-const PAUSES: [(u8, u64, Option<u32>); 5] = [
-    (0, 100, Some(3)),
-    (2, 900, Some(3)),
-    (0, 50, Some(2)),
-    (1, 7, Some(1)),
-    (2, 3000, None),
-];
+const PAUSES: [(u8, u64, Option<u32>); 5] =
+    [(0, 100, Some(3)), (2, 900, Some(3)), (0, 50, Some(2)), (1, 7, Some(1)), (2, 3000, None)];
 
 fn export(path: &Path, options: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gctrace"))
@@ -72,9 +65,7 @@ fn printed(path: &Path, options: &[&str]) -> String {
 
 /// The sum of the weights of collapsed lines.
 fn sum(collapsed: &str) -> u64 {
-    let weights = collapsed
-        .lines()
-        .map(|line| line.rsplit_once(' ').unwrap().1);
+    let weights = collapsed.lines().map(|line| line.rsplit_once(' ').unwrap().1);
     weights.map(|weight| weight.parse::<u64>().unwrap()).sum()
 }
 
@@ -110,10 +101,7 @@ fn several_processes_and_traces_have_a_frame_each() {
     let two = two.to_str().unwrap();
     let lines = printed(&one, &[two, "--format", "collapsed"]);
     assert_eq!(sum(&lines), 3 * 1057 * US);
-    assert!(
-        lines.contains("\n#2 python train.py (7);<module>"),
-        "{lines}"
-    );
+    assert!(lines.contains("\n#2 python train.py (7);<module>"), "{lines}");
 }
 
 /// Checks the requirements of speedscope's schema.
@@ -122,16 +110,10 @@ fn speedscope() {
     let place = tempfile::tempdir().unwrap();
     let path = trace(place.path(), "t.json", &[(7, &PAUSES), (8, &PAUSES[..1])]);
     let out = place.path().join("o.json");
-    let nothing = printed(
-        &path,
-        &["--format", "speedscope", "-o", out.to_str().unwrap()],
-    );
+    let nothing = printed(&path, &["--format", "speedscope", "-o", out.to_str().unwrap()]);
     assert_eq!(nothing, "");
     let json: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
-    assert_eq!(
-        json["$schema"],
-        "https://www.speedscope.app/file-format-schema.json"
-    );
+    assert_eq!(json["$schema"], "https://www.speedscope.app/file-format-schema.json");
     let frames = json["shared"]["frames"].as_array().unwrap();
     assert_eq!(frames.len(), 3);
     assert!(frames.iter().all(|frame| frame["name"].is_string()));
@@ -158,10 +140,7 @@ fn speedscope() {
     let name = |n: usize| &frames[usize::try_from(sample[n].as_u64().unwrap()).unwrap()]["name"];
     assert_eq!(
         (name(0), name(2)),
-        (
-            &"<module> (train.py:9)".into(),
-            &"decode (decoder.py:40)".into()
-        )
+        (&"<module> (train.py:9)".into(), &"decode (decoder.py:40)".into())
     );
 }
 
@@ -177,10 +156,8 @@ fn svg_is_well_formed_and_names_the_frames() {
     assert!(svg.contains("&lt;module&gt; (train.py:9) (2 pauses, 100.00%)"));
     let python =
         "import sys, xml.dom.minidom; xml.dom.minidom.parseString(sys.stdin.buffer.read())";
-    let checked = Command::new("python3")
-        .args(["-c", python])
-        .stdin(std::process::Stdio::piped())
-        .spawn();
+    let checked =
+        Command::new("python3").args(["-c", python]).stdin(std::process::Stdio::piped()).spawn();
     let Ok(mut child) = checked else {
         eprintln!("not checked as XML: there is no python3 here");
         return;
@@ -204,17 +181,9 @@ fn refused(path: &Path, options: &[&str], needles: &[&str]) {
 fn without_stacks() {
     let place = tempfile::tempdir().unwrap();
     let path = trace(place.path(), "t.json", &[(7, &PAUSES[4..])]);
-    refused(
-        &path,
-        &[],
-        &["no stack in", "t.json", "--stack-depth 0", "sudo gctrace"],
-    );
+    refused(&path, &[], &["no stack in", "t.json", "--stack-depth 0", "sudo gctrace"]);
     let path = trace(place.path(), "t.json", &[(7, &PAUSES[2..3])]);
-    refused(
-        &path,
-        &["--generation", "2"],
-        &["no collection of generation 2 has a stack"],
-    );
+    refused(&path, &["--generation", "2"], &["no collection of generation 2 has a stack"]);
     refused(&place.path().join("none.json"), &[], &["No such file"]);
     refused(
         &path,
@@ -235,10 +204,7 @@ fn nothing_is_overwritten_without_force() {
     assert_eq!(read("mine.txt"), "mine");
     let forced = export(&path, &["-o", name, "--force"]);
     assert!(forced.status.success(), "{forced:?}");
-    assert!(
-        read("mine.txt").contains("<module>"),
-        "collapsed, by its name"
-    );
+    assert!(read("mine.txt").contains("<module>"), "collapsed, by its name");
     let before = read("t.json");
     let itself = ["-o", path.to_str().unwrap(), "--force"];
     refused(&path, &itself, &["is the trace itself"]);

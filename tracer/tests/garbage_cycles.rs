@@ -3,10 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use test_kit::interpreters::Python;
-use test_kit::interpreters::interpreters;
+use std::collections::{BTreeMap, BTreeSet};
+use test_kit::interpreters::{Python, interpreters};
 use test_kit::recording;
 use test_kit::recording::Trace;
 
@@ -47,17 +45,12 @@ fn planted_cycles_are_in_the_trace() {
         for cycle in cycles.values() {
             let edges = cycle["edges"].as_array().unwrap();
             assert!(!edges.is_empty());
-            assert!(
-                edges
-                    .iter()
-                    .all(|edge| kinds.contains_key(&number(edge, "kind")))
-            );
+            assert!(edges.iter().all(|edge| kinds.contains_key(&number(edge, "kind"))));
         }
         let window = number(&truth, "begin")..number(&truth, "end");
         let events = trace.events.iter();
-        let garbage: Vec<&Value> = events
-            .filter(|event| event["name"] == "gctrace_garbage")
-            .collect();
+        let garbage: Vec<&Value> =
+            events.filter(|event| event["name"] == "gctrace_garbage").collect();
         let pauses = trace.pauses();
         for own in &garbage {
             let at_ns = recording::nanoseconds(&own["ts"]);
@@ -80,10 +73,7 @@ fn planted_cycles_are_in_the_trace() {
             types == BTreeSet::from(["cell", "function", "tuple"])
         });
         let closures = closures.unwrap();
-        assert_eq!(
-            (number(closures, "count"), number(closures, "objects")),
-            (6, 18)
-        );
+        assert_eq!((number(closures, "count"), number(closures, "objects")), (6, 18));
     }
 }
 
@@ -93,10 +83,6 @@ fn garbage_of_short_pauses_is_left_out() {
         let (_, trace) = record(&python, &["--garbage-budget", "100", "--min-pause", "1h"]);
         assert!(trace.pauses().is_empty(), "{}", python.name);
         assert!(trace.named("gctrace_garbage").is_empty(), "{}", python.name);
-        assert!(
-            !trace.named("gctrace_object_kind").is_empty(),
-            "{}",
-            python.name
-        );
+        assert!(!trace.named("gctrace_object_kind").is_empty(), "{}", python.name);
     }
 }

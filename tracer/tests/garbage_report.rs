@@ -4,9 +4,8 @@
 
 use serde_json::Value;
 use std::path::Path;
-use test_kit::interpreters;
 use test_kit::interpreters::Python;
-use test_kit::recording;
+use test_kit::{interpreters, recording};
 
 const STEPS: u64 = 1_000;
 
@@ -85,10 +84,7 @@ fn each_cycle_of_each_step_is_counted() {
         };
         assert_eq!(closure["shape"], "closure", "{name}: {closure}");
         assert_eq!(closure["location"]["line"], LINE, "{name}: {closure}");
-        assert_eq!(
-            garbage["cycle_garbage"], garbage["objects"],
-            "{name}: {garbage}"
-        );
+        assert_eq!(garbage["cycle_garbage"], garbage["objects"], "{name}: {garbage}");
         assert_eq!(closure["count"], 6 * STEPS, "{name}: {garbage}");
         // Function, its tuple of cells and the cell of its own name; held are the other cell, and
         // three lists in it.
@@ -96,10 +92,7 @@ fn each_cycle_of_each_step_is_counted() {
         assert_eq!(closure["held_objects"], 4 * 6 * STEPS, "{name}: {closure}");
         if has_steps {
             let per_step = &closure["per_step"];
-            assert!(
-                (per_step["mean"].as_f64().unwrap() - 6.0).abs() < 0.06,
-                "{name}: {per_step}"
-            );
+            assert!((per_step["mean"].as_f64().unwrap() - 6.0).abs() < 0.06, "{name}: {per_step}");
             // Fewer collections do not show whether every step leaves the same.
             let constant = garbage["examined"].as_u64().unwrap() >= 9;
             assert_eq!(per_step["constant"], constant, "{name}: {garbage}");
@@ -117,10 +110,7 @@ fn each_cycle_of_each_step_is_counted() {
         }
         tested.push(name.clone());
     }
-    assert!(
-        !tested.is_empty(),
-        "{test}: no interpreter whose cycles are examined"
-    );
+    assert!(!tested.is_empty(), "{test}: no interpreter whose cycles are examined");
     println!("{test}: {}", tested.join(", "));
 }
 

@@ -6,10 +6,7 @@ use test_kit::limit::WithTimeout as _;
 
 #[test]
 fn the_parts_detect_differences() {
-    let test = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../tests/python/test_gpu_bundle.py"
-    );
+    let test = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/python/test_gpu_bundle.py");
     let output = match Command::new("python3").arg(test).output_in_time() {
         Ok(output) => output,
         Err(error) => {

@@ -5,11 +5,9 @@
 
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::LazyLock;
-use test_kit::interpreters::any_python;
-use test_kit::interpreters::root;
+use test_kit::interpreters::{any_python, root};
 use test_kit::limit::WithTimeout as _;
 
 /// The heaps of tests/python/leaks.py, and what the interpreter says of the last one.
@@ -69,22 +67,12 @@ fn leaks_are_found_where_they_are() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|own| {
-            (
-                own["holder"].as_str().unwrap(),
-                own["place"].as_str().unwrap(),
-            )
-        })
+        .map(|own| (own["holder"].as_str().unwrap(), own["place"].as_str().unwrap()))
         .collect();
     let holds = |holder: &str, place: &str| {
-        found
-            .iter()
-            .any(|(own, at)| *own == holder && at.contains(place))
+        found.iter().any(|(own, at)| *own == holder && at.contains(place))
     };
-    assert!(
-        holds("default_argument", "collect.__defaults__[0]"),
-        "{found:?}"
-    );
+    assert!(holds("default_argument", "collect.__defaults__[0]"), "{found:?}");
     assert!(holds("lru_cache", "load"), "{found:?}");
     assert!(holds("class_attribute", "Model.seen"), "{found:?}");
     assert_eq!(found.len(), 3, "{found:?}");
@@ -96,26 +84,16 @@ fn paths_lead_to_what_holds_objects() {
     let groups = &batches["why"]["groups"];
     assert_eq!(groups[0]["count"]["objects"], 1000);
     assert_eq!(groups[0]["example"]["root"], "module __main__");
-    assert!(
-        places(groups)[0].contains("collect.__defaults__[0]["),
-        "{groups}"
-    );
+    assert!(places(groups)[0].contains("collect.__defaults__[0]["), "{groups}");
     assert_eq!(batches["why"]["found"]["objects"], truth()["batches"]);
     let ring = answer(&["why", "Node", "c.gcheap"]);
     assert_eq!(ring["why"]["groups"][0]["held"], "nothing");
-    let steps = ring["why"]["groups"][0]["example"]["steps"]
-        .as_array()
-        .unwrap();
-    let nodes = steps
-        .iter()
-        .filter(|step| step["object"]["type_name"] == "__main__.Node");
+    let steps = ring["why"]["groups"][0]["example"]["steps"].as_array().unwrap();
+    let nodes = steps.iter().filter(|step| step["object"]["type_name"] == "__main__.Node");
     assert_eq!(nodes.count(), 3, "the whole ring");
     // By the address of one of them, as people would look it up.
     let address = steps[0]["object"]["address"].as_str().unwrap();
-    assert_eq!(
-        answer(&["why", address, "c.gcheap"])["why"]["found"]["objects"],
-        1
-    );
+    assert_eq!(answer(&["why", address, "c.gcheap"])["why"]["found"]["objects"], 1);
 }
 
 #[test]
@@ -124,20 +102,11 @@ fn what_was_born_between_heaps_is_counted_with_its_owner() {
     let three = answer(&["diff", "a.gcheap", "b.gcheap", "c.gcheap"]);
     for (diff, heaps) in [(&two, 2), (&three, 3)] {
         let types = diff["diff"]["types"].as_array().unwrap();
-        let batch = types
-            .iter()
-            .find(|row| row["type_name"] == "__main__.Batch")
-            .unwrap();
+        let batch = types.iter().find(|row| row["type_name"] == "__main__.Batch").unwrap();
         assert_eq!(batch["born"]["objects"], 500, "{batch}");
         assert_eq!(batch["heaps"].as_array().unwrap().len(), heaps);
         let owner = &diff["diff"]["owners"][0];
-        assert!(
-            owner["place"]
-                .as_str()
-                .unwrap()
-                .contains("collect.__defaults__[0]"),
-            "{owner}"
-        );
+        assert!(owner["place"].as_str().unwrap().contains("collect.__defaults__[0]"), "{owner}");
     }
     let same = answer(&["diff", "a.gcheap", "a.gcheap"]);
     assert_eq!(same["diff"]["born"]["objects"], 0);
@@ -152,18 +121,13 @@ fn heaps_are_exported() {
         std::fs::read_to_string(LEAKS.path().join(file)).unwrap()
     };
     let snapshot: Value = serde_json::from_str(&export(&[], "c.heapsnapshot")).unwrap();
-    let objects = answer(&["show", "c.gcheap"])["heaps"][0]["objects"]
-        .as_u64()
-        .unwrap();
+    let objects = answer(&["show", "c.gcheap"])["heaps"][0]["objects"].as_u64().unwrap();
     assert!(snapshot["snapshot"]["node_count"].as_u64().unwrap() > objects);
     let ring = export(&["--cycle", "Node"], "ring.svg");
     assert_eq!(ring.matches(">__main__.Node</text>").count(), 3, "{ring}");
     assert!(ring.contains("(garbage)") && ring.ends_with("</svg>\n"));
     let path = export(&["--path", "Batch"], "path.svg");
-    assert!(
-        path.contains(">module</text>") && path.contains(">__main__</text>"),
-        "{path}"
-    );
+    assert!(path.contains(">module</text>") && path.contains(">__main__</text>"), "{path}");
 }
 
 /// What graphviz draws from a DOT file has its boxes and arrows, with their texts.

@@ -1,25 +1,13 @@
 //! `gctrace heap --at-full N -- COMMAND`: the heap at the end of exactly that collection, of whichever
 //! process of the command, and that the program goes on whatever happens to gctrace.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what fails here fails the test"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "what fails here fails the test")]
 
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_analysis::heap::HeapPlace;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::io::BufRead as _;
-use std::io::BufReader;
-use std::io::Read as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Output;
-use std::process::Stdio;
+use gctrace_analysis::heap::{HeapGraph, HeapPlace};
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use test_kit::interpreters;
 use test_kit::interpreters::Python;
@@ -62,9 +50,7 @@ fn with_gil(test: &str) -> Vec<Python> {
 /// Any interpreter with the GIL.
 fn python(test: &str) -> Python {
     let python = with_gil(test).into_iter();
-    python
-        .max_by_key(|python| python.name == "system-3.11")
-        .unwrap()
+    python.max_by_key(|python| python.name == "system-3.11").unwrap()
 }
 
 /// What the program itself found: types of tracked objects by address, the addresses of those that it
@@ -147,10 +133,7 @@ fn a_short_program() {
         assert_eq!(lines(&output), counted, "{context}");
         let graph = read(&file);
         let notes = graph.header.notes.join("\n");
-        assert!(
-            notes.contains("end of full collection 10;"),
-            "{context}: {notes}"
-        );
+        assert!(notes.contains("end of full collection 10;"), "{context}: {notes}");
     }
 }
 
@@ -163,10 +146,7 @@ fn more_than_there_are() {
     let output = command.env("NO_SHUTDOWN", "1").output_in_time().unwrap();
     let text = errors(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(
-        text.contains("no heap was taken (--at-full 1000)"),
-        "{text}"
-    );
+    assert!(text.contains("no heap was taken (--at-full 1000)"), "{text}");
     assert!(text.contains("made 7 full collections"), "{text}");
     assert!(!file.exists());
 }
@@ -209,10 +189,7 @@ fn a_child_of_the_command() {
     assert_eq!(pids.len(), 2, "{text}");
     // The first one wins.
     assert_eq!(read(&file).header.pid, pids[0], "{text}");
-    assert!(
-        text.contains(&format!("process {} waited", pids[0])),
-        "{text}"
-    );
+    assert!(text.contains(&format!("process {} waited", pids[0])), "{text}");
 }
 
 #[test]
@@ -237,10 +214,7 @@ struct Background {
 
 impl Background {
     fn start(mut command: Command) -> Self {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut gctrace = command.spawn().unwrap();
         let output = BufReader::new(gctrace.stdout.take().unwrap());
         Self { gctrace, output }
@@ -307,10 +281,7 @@ fn gctrace_killed_at_random_moments() {
         running.signal(libc::SIGKILL);
         let lines = running.rest();
         // Killed before the program was started, gctrace starts none.
-        assert!(
-            lines.is_empty() || lines == all_counts(),
-            "{round}: {lines:?}"
-        );
+        assert!(lines.is_empty() || lines == all_counts(), "{round}: {lines:?}");
         taken += usize::from(file.exists());
     }
     println!("{taken} heaps were taken");
@@ -324,9 +295,7 @@ fn without_the_library() {
     let python = python("without_the_library");
     let run = |at_full, code: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gctrace"));
-        command
-            .args(["heap", "--at-full", at_full, "-o"])
-            .arg(&file);
+        command.args(["heap", "--at-full", at_full, "-o"]).arg(&file);
         command.arg("--").arg(&python.path).args(["-c", code]);
         command.env("GCTRACE_INJECT_LIBRARY", "/nonexistent/library.so");
         command.output_in_time().unwrap()
@@ -338,10 +307,7 @@ fn without_the_library() {
     assert!(text.contains("no heap was taken"), "{text}");
     assert!(!text.contains("0 full collections"), "{text}");
     assert!(!file.exists());
-    let output = run(
-        "2",
-        "import gc, time; gc.collect(); gc.collect(); time.sleep(5)",
-    );
+    let output = run("2", "import gc, time; gc.collect(); gc.collect(); time.sleep(5)");
     let text = errors(&output);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("after its end"), "{text}");
@@ -358,10 +324,7 @@ fn under_sudo() {
     }
     let python = Path::new("/usr/bin/python3");
     if !python.exists() {
-        interpreters::skip(
-            test,
-            "there is no /usr/bin/python3 that another user may run",
-        );
+        interpreters::skip(test, "there is no /usr/bin/python3 that another user may run");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -373,27 +336,17 @@ fn under_sudo() {
         return;
     };
     // Where the other user may read it, and nobody else could replace it.
-    let trusted = PathBuf::from(format!(
-        "/usr/local/lib/gctrace-test-{}",
-        std::process::id()
-    ));
+    let trusted = PathBuf::from(format!("/usr/local/lib/gctrace-test-{}", std::process::id()));
     std::fs::create_dir(&trusted).unwrap();
     let copy = trusted.join("libgctrace_inject.so");
     std::fs::copy(library, &copy).unwrap();
     let file = folder.path().join("heap.gcheap");
     let mut command = Command::new(env!("CARGO_BIN_EXE_gctrace"));
-    command
-        .args(["heap", "--at-full", "2", "-o"])
-        .arg(&file)
-        .arg("--");
+    command.args(["heap", "--at-full", "2", "-o"]).arg(&file).arg("--");
     let code = "import gc, os; gc.collect(); gc.collect(); print(os.getuid())";
     command.arg(python).args(["-c", code]).current_dir("/");
-    command
-        .env("SUDO_UID", NOBODY.to_string())
-        .env("SUDO_GID", NOBODY.to_string());
-    command
-        .env("SUDO_USER", "nobody")
-        .env("GCTRACE_INJECT_LIBRARY", &copy);
+    command.env("SUDO_UID", NOBODY.to_string()).env("SUDO_GID", NOBODY.to_string());
+    command.env("SUDO_USER", "nobody").env("GCTRACE_INJECT_LIBRARY", &copy);
     let output = command.output_in_time();
     std::fs::remove_dir_all(&trusted).unwrap();
     let output = output.unwrap();

@@ -7,18 +7,12 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_analysis::heap::HeapPlace;
-use std::io::BufRead as _;
-use std::io::BufReader;
+use gctrace_analysis::heap::{HeapGraph, HeapPlace};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Child;
-use std::process::ChildStdout;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 use test_kit::interpreters;
 use test_kit::interpreters::Python;
 use test_kit::limit::WithTimeout as _;
@@ -77,8 +71,7 @@ impl Program {
 fn python(test: &str) -> Python {
     let all = interpreters::interpreters(test).into_iter();
     let mut all = all.filter(|python| !python.is("free-threaded"));
-    all.find(|python| python.version >= (3, 11, 0))
-        .expect("an interpreter")
+    all.find(|python| python.version >= (3, 11, 0)).expect("an interpreter")
 }
 
 fn gctrace(arguments: &[&str], output: &Path) -> Command {
@@ -101,25 +94,14 @@ fn a_heap_of_a_process() {
     let output = take();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{text}");
-    for part in [
-        "stops process",
-        "(predicted)",
-        "stopped for",
-        "(measured)",
-        "heap show",
-    ] {
+    for part in ["stops process", "(predicted)", "stopped for", "(measured)", "heap show"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let graph = read(&file);
     assert_eq!(graph.header.pid, program.pid());
     assert!(!graph.header.in_process);
     assert!(graph.nodes.len() > 1000 && graph.edges.len() > graph.nodes.len());
-    assert!(
-        graph
-            .nodes
-            .iter()
-            .any(|node| node.place == HeapPlace::Generation(2))
-    );
+    assert!(graph.nodes.iter().any(|node| node.place == HeapPlace::Generation(2)));
     let again = take();
     assert_eq!(again.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--force"));
@@ -203,16 +185,9 @@ raise SystemExit(7)
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(7), "{}: {text}", python.name);
         assert_eq!(output.stdout.trim_ascii(), b"0", "{}", python.name);
-        assert!(
-            text.contains("full collection 3"),
-            "{}: {text}",
-            python.name
-        );
+        assert!(text.contains("full collection 3"), "{}: {text}", python.name);
         let graph = read(&file);
-        let kept = graph
-            .kinds
-            .iter()
-            .find(|kind| kind.type_name == "__main__.Kept");
+        let kept = graph.kinds.iter().find(|kind| kind.type_name == "__main__.Kept");
         let kept = kept.map_or(0, |kind| kind.id);
         let kept = graph.nodes.iter().filter(|node| node.kind == kept).count();
         assert_eq!(kept, 3, "{}: {text}", python.name);
@@ -264,22 +239,12 @@ fn an_ordinary_user() {
     assert!(!file.exists());
     let system = Path::new("/usr/bin/python3");
     if !system.exists() {
-        interpreters::skip(
-            test,
-            "there is no /usr/bin/python3 that another user may run",
-        );
+        interpreters::skip(test, "there is no /usr/bin/python3 that another user may run");
         return;
     }
     let script = "import gc, time; gc.collect(); gc.collect(); time.sleep(3)";
     let mut command = as_nobody();
-    command.args([
-        "--at-full",
-        "2",
-        "--",
-        system.to_str().unwrap(),
-        "-c",
-        script,
-    ]);
+    command.args(["--at-full", "2", "--", system.to_str().unwrap(), "-c", script]);
     let output = command.output_in_time().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{text}");

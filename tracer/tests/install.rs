@@ -23,10 +23,7 @@ fn the_readmes_command_installs_everything() {
         .lines()
         .find_map(|line| line.strip_prefix("sudo target/release/gctrace "))
         .and_then(|line| line.split('#').next());
-    let line: Vec<&str> = line
-        .expect("README.md has the command")
-        .split_whitespace()
-        .collect();
+    let line: Vec<&str> = line.expect("README.md has the command").split_whitespace().collect();
     // Not in a directory of another user, from which root does not load a library.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let prefix = place.path().join("prefix");
@@ -36,14 +33,8 @@ fn the_readmes_command_installs_everything() {
     assert!(installed.status.success(), "{words:?} {installed:?}");
     let program = prefix.join("bin/gctrace");
     let run = |arguments: &[&str]| gctrace(&program, place.path(), arguments);
-    let recorded = run(&[
-        "--mode",
-        "inject",
-        "--",
-        "/usr/bin/python3",
-        "-c",
-        "import gc; gc.collect()",
-    ]);
+    let recorded =
+        run(&["--mode", "inject", "--", "/usr/bin/python3", "-c", "import gc; gc.collect()"]);
     assert!(recorded.status.success(), "{recorded:?}");
     let demonstrated = run(&["demo", "--steps", "20", "-o", "demo.json"]);
     assert!(demonstrated.status.success(), "{demonstrated:?}");

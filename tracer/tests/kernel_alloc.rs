@@ -4,12 +4,10 @@
 
 use gctrace_ebpf::KernelSupport;
 use std::os::unix::fs::FileExt as _;
-use std::process::Command;
-use std::process::Stdio;
-use test_kit::interpreters;
+use std::process::{Command, Stdio};
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
 use test_kit::recording::allocations::the_rate_is_estimated;
+use test_kit::{interpreters, recording};
 
 macro_rules! on_interpreters {
     ($($test:ident => $kind:literal on $name:literal,)*) => {$(
@@ -76,11 +74,7 @@ fn a_free_threaded_interpreter_is_named() {
     let output = recording::gctrace(&[&line[..], &[script]].concat(), place.path());
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(
-        printed.matches("allocations are not counted").count(),
-        1,
-        "{printed}"
-    );
+    assert_eq!(printed.matches("allocations are not counted").count(), 1, "{printed}");
     assert!(printed.contains("free-threaded"), "{printed}");
 }
 
@@ -91,10 +85,7 @@ fn breakpoints(pid: u32) -> Option<usize> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
     let mut differing = None;
-    for line in maps
-        .lines()
-        .filter(|line| line.contains("r-xp") && line.contains("python"))
-    {
+    for line in maps.lines().filter(|line| line.contains("r-xp") && line.contains("python")) {
         let parts: Vec<&str> = line.split_whitespace().collect();
         let number = |text| u64::from_str_radix(text, 16).unwrap();
         let (start, end) = parts[0].split_once('-').unwrap();
@@ -135,19 +126,11 @@ fn no_probe_is_left_when_gctrace_is_killed_in_a_window() {
         .spawn()
         .unwrap();
     // The kernel removes probes of an earlier test's recording a little later.
-    recording::wait_until("the code is at rest", || {
-        breakpoints(program.id()) == Some(0)
-    });
+    recording::wait_until("the code is at rest", || breakpoints(program.id()) == Some(0));
     // The first breakpoints of a window are seen while the kernel places others, or removes them.
     for _ in 0..5 {
         let mut recorder = Command::new(env!("CARGO_BIN_EXE_gctrace"))
-            .args([
-                "--alloc",
-                "--alloc-budget",
-                "50",
-                "-p",
-                &program.id().to_string(),
-            ])
+            .args(["--alloc", "--alloc-budget", "50", "-p", &program.id().to_string()])
             .current_dir(place.path())
             .stderr(Stdio::null())
             .spawn()
@@ -161,9 +144,7 @@ fn no_probe_is_left_when_gctrace_is_killed_in_a_window() {
         });
         recorder.kill().unwrap();
         recorder.status_in_time().unwrap();
-        recording::wait_until("all code is as before", || {
-            breakpoints(program.id()) == Some(0)
-        });
+        recording::wait_until("all code is as before", || breakpoints(program.id()) == Some(0));
     }
     program.kill().unwrap();
     program.status_in_time().unwrap();

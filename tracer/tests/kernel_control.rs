@@ -3,14 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::path::Path;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 use test_kit::limit::WithTimeout as _;
@@ -72,11 +69,8 @@ fn attaching_records_and_detaches_cleanly() {
         return;
     };
     let place = place.path();
-    let mut program = Command::new(python)
-        .args(["-c", ON_DEMAND])
-        .current_dir(place)
-        .spawn()
-        .unwrap();
+    let mut program =
+        Command::new(python).args(["-c", ON_DEMAND]).current_dir(place).spawn().unwrap();
     wait_for(place, "ready");
     let mut gctrace = start(place, &["record", "-p", &program.id().to_string()]);
     let trace = place.join("trace.json");
@@ -91,17 +85,8 @@ fn attaching_records_and_detaches_cleanly() {
     let trace = Trace::read(&trace);
     trace.assert_nothing_lost();
     let pauses = trace.pauses_of(u64::from(program.id()));
-    assert_eq!(
-        pauses
-            .iter()
-            .filter(|pause| pause.reason == "manual")
-            .count(),
-        30
-    );
-    assert!(
-        program.try_wait().unwrap().is_none(),
-        "the process keeps running"
-    );
+    assert_eq!(pauses.iter().filter(|pause| pause.reason == "manual").count(), 30);
+    assert!(program.try_wait().unwrap().is_none(), "the process keeps running");
     touch(place, "stop");
     assert_eq!(program.status_in_time().unwrap().code(), Some(7));
 }
@@ -115,16 +100,11 @@ fn attaching_ends_after_its_time_and_with_the_process() {
         return;
     };
     let place = place.path();
-    let mut program = Command::new(python)
-        .args(["-c", ON_DEMAND])
-        .current_dir(place)
-        .spawn()
-        .unwrap();
+    let mut program =
+        Command::new(python).args(["-c", ON_DEMAND]).current_dir(place).spawn().unwrap();
     wait_for(place, "ready");
     let pid = program.id().to_string();
-    let timed = start(place, &["record", "-p", &pid, "-d", "0.2"])
-        .status_in_time()
-        .unwrap();
+    let timed = start(place, &["record", "-p", &pid, "-d", "0.2"]).status_in_time().unwrap();
     assert_eq!(timed.code(), Some(0));
     assert_eq!(
         Trace::read(&place.join("trace.json")).end()["why"],
@@ -180,11 +160,7 @@ fn killed_gctrace_leaves_the_program_running_and_a_readable_trace() {
     gctrace.status_in_time().unwrap();
     no_probe_is_left();
     assert_eq!(
-        Trace::read(&trace)
-            .pauses()
-            .iter()
-            .filter(|pause| pause.reason == "manual")
-            .count(),
+        Trace::read(&trace).pauses().iter().filter(|pause| pause.reason == "manual").count(),
         30
     );
     touch(place, "stop");
@@ -201,10 +177,7 @@ fn processes_with(place: &Path) -> Vec<(char, u32)> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         Some((stat.rsplit_once(") ")?.1.chars().next()?, pid))
     };
-    pids.filter(here)
-        .filter_map(state)
-        .filter(|(state, _)| *state != 'Z')
-        .collect()
+    pids.filter(here).filter_map(state).filter(|(state, _)| *state != 'Z').collect()
 }
 
 /// How long gctrace and its command take here, undisturbed.
@@ -225,10 +198,7 @@ fn killed_at_any_time_leaves_nothing_stopped() {
     else {
         return;
     };
-    let line = format!(
-        "touch started; exec {} -c 'open(\"ended\", \"w\")'",
-        python.display()
-    );
+    let line = format!("touch started; exec {} -c 'open(\"ended\", \"w\")'", python.display());
     let whole = time_of_a_whole_run(&line);
     let (mut started, mut ended) = (0, 0);
     for step in 0..=40 {
@@ -256,10 +226,7 @@ fn the_exit_code_is_the_commands() {
         return;
     };
     let run = |arguments: &[&str]| recording::gctrace(arguments, place.path()).status.code();
-    assert_eq!(
-        run(&["--", python.to_str().unwrap(), "-c", "raise SystemExit(42)"]),
-        Some(42)
-    );
+    assert_eq!(run(&["--", python.to_str().unwrap(), "-c", "raise SystemExit(42)"]), Some(42));
     assert_eq!(run(&["--", "sh", "-c", "kill -TERM $$"]), Some(128 + 15));
     assert_eq!(run(&["--", "./no-such-command"]), Some(127));
     touch(place.path(), "not-executable");
@@ -305,9 +272,7 @@ impl SmallDisk {
             .args(["-t", "tmpfs", "-o", "size=400k", "gctrace-test"])
             .arg(place.path())
             .status_in_time();
-        mounted
-            .is_ok_and(|status| status.success())
-            .then_some(Self(place))
+        mounted.is_ok_and(|status| status.success()).then_some(Self(place))
     }
 }
 
@@ -333,22 +298,12 @@ fn a_full_disk_ends_the_recording_not_the_command() {
     };
     let trace = disk.0.path().join("trace.json");
     let code = "import gc, time\nfor _ in range(20): [gc.collect(0) for _ in range(500)]; time.sleep(0.02)\nopen('ended', 'w'); raise SystemExit(3)";
-    let line = [
-        "-o",
-        trace.to_str().unwrap(),
-        "--",
-        python.to_str().unwrap(),
-        "-c",
-        code,
-    ];
+    let line = ["-o", trace.to_str().unwrap(), "--", python.to_str().unwrap(), "-c", code];
     let output = recording::gctrace(&line, place.path());
     let messages = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{messages}");
     assert!(messages.contains("no space left"), "{messages}");
-    assert!(
-        place.path().join("ended").exists(),
-        "the command ran to its end"
-    );
+    assert!(place.path().join("ended").exists(), "the command ran to its end");
     let recorded = Trace::read(&trace).pauses().len();
     assert!(recorded > 100 && recorded < 10_000, "{recorded}");
 }
@@ -373,21 +328,10 @@ fn capabilities_on_the_binary_are_enough() {
         eprintln!("skipped capabilities_on_the_binary_are_enough: setcap does not work here");
         return;
     }
-    Command::new("chmod")
-        .arg("777")
-        .arg(place.path())
-        .status_in_time()
-        .unwrap();
+    Command::new("chmod").arg("777").arg(place.path()).status_in_time().unwrap();
     let code = "import gc, os\nassert os.getuid() == 65534\nfor _ in range(30): gc.collect()";
     let output = Command::new("setpriv")
-        .args([
-            "--reuid",
-            "65534",
-            "--regid",
-            "65534",
-            "--clear-groups",
-            "--",
-        ])
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"])
         .arg(&binary)
         .args(["--", python.to_str().unwrap(), "-c", code])
         .current_dir(place.path())
@@ -400,14 +344,7 @@ fn capabilities_on_the_binary_are_enough() {
     }
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));
-    assert_eq!(
-        trace
-            .pauses()
-            .iter()
-            .filter(|pause| pause.reason == "manual")
-            .count(),
-        30
-    );
+    assert_eq!(trace.pauses().iter().filter(|pause| pause.reason == "manual").count(), 30);
     trace.assert_nothing_lost();
 }
 
@@ -419,22 +356,11 @@ fn without_privileges_the_message_contains_the_commands() {
     else {
         return;
     };
-    Command::new("chmod")
-        .arg("755")
-        .arg(place.path())
-        .status_in_time()
-        .unwrap();
+    Command::new("chmod").arg("755").arg(place.path()).status_in_time().unwrap();
     let binary = place.path().join("gctrace");
     fs::copy(recording::binary(), &binary).unwrap();
     let output = Command::new("setpriv")
-        .args([
-            "--reuid",
-            "65534",
-            "--regid",
-            "65534",
-            "--clear-groups",
-            "--",
-        ])
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"])
         .arg(&binary)
         .args(["--", "true"])
         .current_dir("/tmp")

@@ -2,17 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
-use test_kit::recording::Pause;
-use test_kit::recording::Trace;
+use test_kit::recording::{Pause, Trace};
+use test_kit::{interpreters, recording};
 
 /// Faults or switches between a callback and the collector's function.
 const CLOSE: u64 = 8;
@@ -51,10 +48,7 @@ fn check(test: &str, name: &str) {
     let known = |pause: &&Pause| {
         pause.number("cpu_ns").is_some() && pause.args["counters"]["migrated"] != true
     };
-    assert!(
-        pauses.iter().filter(known).count() > pauses.len() / 2,
-        "{pauses:?}"
-    );
+    assert!(pauses.iter().filter(known).count() > pauses.len() / 2, "{pauses:?}");
     pauses.iter().filter(known).for_each(clock_agrees);
     let total = total(&trace, truth["pid"].as_u64().unwrap());
     process_agrees(total, &truth["process"], &wait4);
@@ -101,38 +95,16 @@ fn counter(pause: &Pause, name: &str) -> u64 {
 }
 
 fn close(counted: u64, truth: u64, most: u64, what: &str) {
-    assert!(
-        counted.abs_diff(truth) <= most,
-        "{what}: counted {counted}, should be {truth}"
-    );
+    assert!(counted.abs_diff(truth) <= most, "{what}: counted {counted}, should be {truth}");
 }
 
 fn agrees_with_getrusage(pause: &Pause, collection: &Value) {
     let used = |name: &str| collection["used"][name].as_u64().unwrap();
     let what = collection.to_string();
-    close(
-        counter(pause, "page-faults"),
-        used("page_faults"),
-        CLOSE,
-        &what,
-    );
-    close(
-        counter(pause, "major-faults"),
-        used("major_faults"),
-        CLOSE,
-        &what,
-    );
-    close(
-        counter(pause, "context-switches"),
-        used("context_switches"),
-        CLOSE,
-        &what,
-    );
-    assert_eq!(
-        pause.number("cpu_ns"),
-        pause.args["counters"]["task-clock"].as_u64(),
-        "{pause:?}"
-    );
+    close(counter(pause, "page-faults"), used("page_faults"), CLOSE, &what);
+    close(counter(pause, "major-faults"), used("major_faults"), CLOSE, &what);
+    close(counter(pause, "context-switches"), used("context_switches"), CLOSE, &what);
+    assert_eq!(pause.number("cpu_ns"), pause.args["counters"]["task-clock"].as_u64(), "{pause:?}");
 }
 
 fn counted_what_happened(test: &str, pause: &Pause, collection: &Value) {
@@ -160,12 +132,7 @@ fn counted_what_happened(test: &str, pause: &Pause, collection: &Value) {
 fn clock_agrees(pause: &Pause) {
     let truth = pause.number("cpu_ns").unwrap();
     let most = truth / 50 + 100_000;
-    close(
-        counter(pause, "cpu-clock"),
-        truth,
-        most,
-        &format!("clock, {pause:?}"),
-    );
+    close(counter(pause, "cpu-clock"), truth, most, &format!("clock, {pause:?}"));
 }
 
 /// The last totals of a process.
@@ -181,12 +148,7 @@ fn process_agrees(total: &Value, before_exit: &Value, wait4: &Value) {
     let truth = |name: &str| wait4[name].as_u64().unwrap();
     close(counted("page-faults"), truth("page_faults"), 20, "faults");
     close(counted("major-faults"), truth("major_faults"), 2, "majors");
-    close(
-        counted("context-switches"),
-        truth("context_switches"),
-        40,
-        "switches",
-    );
+    close(counted("context-switches"), truth("context_switches"), 40, "switches");
     let before_ns = before_exit["cpu_us"].as_u64().unwrap() * 1000;
     let most = THREADS * TICK_NS + before_ns / 20;
     close(counted("task-clock"), before_ns, most, "time");
@@ -197,20 +159,12 @@ fn process_agrees(total: &Value, before_exit: &Value, wait4: &Value) {
 /// 3000 pages by the main thread and 2000 by others were touched outside of any collection.
 fn outside_is_not_inside(total: &Value, pauses: &[Pause]) {
     for name in ["page-faults", "context-switches", "task-clock", "cpu-clock"] {
-        let inside: u64 = pauses
-            .iter()
-            .filter_map(|pause| pause.args["counters"][name].as_u64())
-            .sum();
+        let inside: u64 =
+            pauses.iter().filter_map(|pause| pause.args["counters"][name].as_u64()).sum();
         assert!(total[name].as_u64().unwrap() >= inside, "{name}");
     }
-    let inside: u64 = pauses
-        .iter()
-        .map(|pause| counter(pause, "page-faults"))
-        .sum();
-    assert!(
-        total["page-faults"].as_u64().unwrap() >= inside + 5000,
-        "{total} {inside}"
-    );
+    let inside: u64 = pauses.iter().map(|pause| counter(pause, "page-faults")).sum();
+    assert!(total["page-faults"].as_u64().unwrap() >= inside + 5000, "{total} {inside}");
 }
 
 #[test]
@@ -250,10 +204,8 @@ fn hardware_counters_where_there_is_a_unit() {
     let pauses = trace.pauses_of(pid);
     let total = total(&trace, pid);
     for name in ["cycles", "instructions"] {
-        let inside: Vec<u64> = pauses
-            .iter()
-            .filter_map(|pause| pause.args["counters"][name].as_u64())
-            .collect();
+        let inside: Vec<u64> =
+            pauses.iter().filter_map(|pause| pause.args["counters"][name].as_u64()).collect();
         assert!(!inside.is_empty() && inside.iter().all(|value| *value > 0));
         assert!(total[name].as_u64().unwrap() >= inside.iter().sum());
     }
@@ -280,22 +232,12 @@ fn an_attached_process_is_counted_while_it_is_recorded() {
     };
     let place = place.path();
     let wait_for = |name: &str| recording::wait_until(name, || place.join(name).exists());
-    let mut program = Command::new(python)
-        .args(["-c", ON_DEMAND])
-        .current_dir(place)
-        .spawn()
-        .unwrap();
+    let mut program =
+        Command::new(python).args(["-c", ON_DEMAND]).current_dir(place).spawn().unwrap();
     wait_for("ready");
     let pid = program.id().to_string();
     let mut gctrace = Command::new(recording::binary())
-        .args([
-            "record",
-            "-q",
-            "-p",
-            &pid,
-            "--counters",
-            "page-faults,cpu-clock",
-        ])
+        .args(["record", "-q", "-p", &pid, "--counters", "page-faults,cpu-clock"])
         .current_dir(place)
         .spawn()
         .unwrap();

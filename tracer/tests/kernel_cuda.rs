@@ -9,13 +9,11 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
 
 /// One call, from the fake's log or the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,20 +43,13 @@ struct Fake {
 
 impl Fake {
     fn new() -> Self {
-        let fake = Self {
-            place: tempfile::tempdir().unwrap(),
-        };
+        let fake = Self { place: tempfile::tempdir().unwrap() };
         let folder = fake.libraries();
         std::fs::create_dir(&folder).unwrap();
         let driver = folder.join("libcuda.so.1");
         fake.compile("DRIVER", "cuda", &driver, &[]);
         let driver = driver.to_str().unwrap();
-        fake.compile(
-            "RUNTIME",
-            "cudart",
-            &folder.join("libcudart.so.12"),
-            &[driver],
-        );
+        fake.compile("RUNTIME", "cudart", &folder.join("libcudart.so.12"), &[driver]);
         fake.compile("NCCL", "nccl", &folder.join("libnccl.so.2"), &[driver]);
         fake
     }
@@ -68,10 +59,7 @@ impl Fake {
             .args(["-O2", "-shared", "-fPIC", "-fvisibility=hidden"])
             .arg(format!("-D{part}"))
             .arg(format!("-DLIBRARY={name}"))
-            .arg(format!(
-                "-Wl,-soname,{}",
-                output.file_name().unwrap().to_str().unwrap()
-            ))
+            .arg(format!("-Wl,-soname,{}", output.file_name().unwrap().to_str().unwrap()))
             .arg("-o")
             .arg(output)
             .arg(recording::scripts().join("fake_cuda.c"))
@@ -107,9 +95,7 @@ impl Fake {
         let mut command = Command::new(recording::binary());
         command.args(["--mode", "ebpf"]).args(options).arg("--");
         command.args(self.command(&interpreters::any_python(), arguments));
-        command
-            .current_dir(self.place.path())
-            .env_remove("SUDO_UID");
+        command.current_dir(self.place.path()).env_remove("SUDO_UID");
         command.env("FAKE_CUDA_LOG", self.log());
         if search {
             command.env("LD_LIBRARY_PATH", self.libraries());
@@ -166,10 +152,7 @@ fn recorded(trace: &Trace) -> Calls {
         if !matches!(category, "cuda_driver" | "cuda_runtime" | "nccl") {
             continue;
         }
-        let (pid, tid) = (
-            event["pid"].as_u64().unwrap(),
-            event["tid"].as_u64().unwrap(),
-        );
+        let (pid, tid) = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
         let start_ns = nanoseconds(&event["ts"]);
         let argument = |name: &str| event["args"][name].as_u64().unwrap_or(0);
         calls.entry((pid, tid)).or_default().push(Call {
@@ -187,17 +170,10 @@ fn recorded(trace: &Trace) -> Calls {
 /// Asserts that every call is recorded once, on its thread, in order, with its arguments, and that
 /// its times enclose the fake's own.
 fn assert_same(recorded: &Calls, truth: &Calls) {
-    assert_eq!(
-        recorded.keys().collect::<Vec<_>>(),
-        truth.keys().collect::<Vec<_>>(),
-        "threads"
-    );
+    assert_eq!(recorded.keys().collect::<Vec<_>>(), truth.keys().collect::<Vec<_>>(), "threads");
     for (thread, calls) in truth {
         let seen = &recorded[thread];
-        let difference = seen
-            .iter()
-            .zip(calls)
-            .find(|(a, b)| a.identity() != b.identity());
+        let difference = seen.iter().zip(calls).find(|(a, b)| a.identity() != b.identity());
         assert_eq!(difference, None, "thread {thread:?}");
         assert_eq!(seen.len(), calls.len(), "thread {thread:?}");
         for (seen, call) in seen.iter().zip(calls) {
@@ -205,10 +181,7 @@ fn assert_same(recorded: &Calls, truth: &Calls) {
             // Of launches only the entry is recorded.
             let both_ends = seen.end_ns > seen.start_ns;
             assert_eq!(both_ends, !seen.function.contains("Launch"), "{seen:?}");
-            assert!(
-                !both_ends || seen.end_ns >= call.end_ns,
-                "{seen:?} {call:?}"
-            );
+            assert!(!both_ends || seen.end_ns >= call.end_ns, "{seen:?} {call:?}");
         }
     }
 }
@@ -223,10 +196,7 @@ fn calls_equal_the_truth(test: &str, search: bool, arguments: &[&str]) -> Option
     let truth = fake.truth();
     assert_same(&recorded(&trace), &truth);
     let count: usize = truth.values().map(Vec::len).sum();
-    println!(
-        "{test}: {count} calls of {} threads, each recorded once",
-        truth.len()
-    );
+    println!("{test}: {count} calls of {} threads, each recorded once", truth.len());
     Some(truth)
 }
 
@@ -275,9 +245,7 @@ fn libraries_of_a_container() {
         script.display()
     );
     let output = Command::new(recording::binary())
-        .args([
-            "--mode", "ebpf", "--cuda", "all", "--", "unshare", "-m", "sh", "-c", &line,
-        ])
+        .args(["--mode", "ebpf", "--cuda", "all", "--", "unshare", "-m", "sh", "-c", &line])
         .current_dir(fake.place.path())
         .env("FAKE_CUDA_LOG", fake.log())
         .env_remove("SUDO_UID")
@@ -310,15 +278,9 @@ fn attaching_to_a_process_that_has_the_libraries() {
     }
     let fake = Fake::new();
     let go = fake.place.path().join("go");
-    let line = fake.command(
-        &interpreters::any_python(),
-        &["wait", "50", go.to_str().unwrap()],
-    );
-    let mut program = Command::new(&line[0])
-        .args(&line[1..])
-        .env("FAKE_CUDA_LOG", fake.log())
-        .spawn()
-        .unwrap();
+    let line = fake.command(&interpreters::any_python(), &["wait", "50", go.to_str().unwrap()]);
+    let mut program =
+        Command::new(&line[0]).args(&line[1..]).env("FAKE_CUDA_LOG", fake.log()).spawn().unwrap();
     let pid = program.id();
     recording::wait_until("mapping the libraries", || {
         std::fs::read_to_string(format!("/proc/{pid}/maps"))
@@ -348,11 +310,7 @@ fn attaching_to_a_process_that_has_the_libraries() {
 
 /// Sum of `count` of all counted launches.
 fn counted(trace: &Trace) -> u64 {
-    trace
-        .named("cuda launches")
-        .iter()
-        .map(|(_, args)| args["count"].as_u64().unwrap())
-        .sum()
+    trace.named("cuda launches").iter().map(|(_, args)| args["count"].as_u64().unwrap()).sum()
 }
 
 #[test]
@@ -367,9 +325,7 @@ fn launches_are_counted_by_default() {
     let truth = fake.truth();
     let launches = |calls: &Calls| {
         let calls = calls.values().flatten();
-        calls
-            .filter(|call| call.function.contains("Launch"))
-            .count() as u64
+        calls.filter(|call| call.function.contains("Launch")).count() as u64
     };
     assert_eq!(launches(&seen), 0);
     assert_eq!(counted(&trace), launches(&truth));
@@ -388,11 +344,7 @@ fn calls_that_were_not_requested_are_not_recorded() {
     let trace = fake.record(&["--cuda", "sync"], true, &["everything", "20"]);
     assert_eq!(counted(&trace), 0);
     let seen = recorded(&trace);
-    assert!(
-        seen.values()
-            .flatten()
-            .all(|call| !call.function.contains("Launch"))
-    );
+    assert!(seen.values().flatten().all(|call| !call.function.contains("Launch")));
     assert_eq!(seen.values().map(Vec::len).sum::<usize>(), 3 * 20 * 11);
     let trace = fake.record(&["--cuda", "off"], true, &["everything", "20"]);
     assert_eq!(recorded(&trace), Calls::new());

@@ -3,9 +3,8 @@
 #![expect(clippy::expect_used, reason = "helpers of tests, outside of #[test]")]
 
 use std::process::Child;
-use test_kit::docs;
 use test_kit::docs::Shell;
-use test_kit::recording;
+use test_kit::{docs, recording};
 
 /// A program that runs until the test ends.
 struct Running(Child);
@@ -33,9 +32,7 @@ fn commands_of_root() {
     docs::run("root", |shell| {
         shell.add("root");
         let program = Running::new(shell, "exec python3 train.py --forever");
-        shell
-            .words
-            .push(("PID".to_owned(), program.0.id().to_string()));
+        shell.words.push(("PID".to_owned(), program.0.id().to_string()));
         let container = "exec bwrap --die-with-parent --ro-bind / / --dev /dev --proc /proc \
             --unshare-pid python3 train.py --forever";
         let container = Running::new(shell, container);

@@ -8,10 +8,8 @@
 
 use serde_json::Value;
 use std::path::Path;
-use test_kit::interpreters;
-use test_kit::recording;
-use test_kit::recording::Pause;
-use test_kit::recording::Trace;
+use test_kit::recording::{Pause, Trace};
+use test_kit::{interpreters, recording};
 
 fn record(
     python: &Path,
@@ -20,13 +18,8 @@ fn record(
     place: &Path,
 ) -> (Trace, std::process::Output) {
     let script = recording::scripts().join(script);
-    let mut line = vec![
-        "-o",
-        "trace.json",
-        "--",
-        python.to_str().unwrap(),
-        script.to_str().unwrap(),
-    ];
+    let mut line =
+        vec!["-o", "trace.json", "--", python.to_str().unwrap(), script.to_str().unwrap()];
     line.extend(arguments);
     let output = recording::gctrace(&line, place);
     (Trace::read(&place.join("trace.json")), output)
@@ -46,12 +39,8 @@ fn a_storm_of_forks_is_complete() {
     let Some((python, place)) = recording::place_for("a_storm_of_forks_is_complete") else {
         return;
     };
-    let (trace, output) = record(
-        &python,
-        "storm.py",
-        &["truths", "--processes", "200"],
-        place.path(),
-    );
+    let (trace, output) =
+        record(&python, "storm.py", &["truths", "--processes", "200"], place.path());
     assert!(output.status.success(), "{output:?}");
     trace.assert_nothing_lost();
     let truths = recording::truths(&place.path().join("truths"));
@@ -66,11 +55,7 @@ fn a_storm_of_forks_is_complete() {
         );
     }
     let exits = trace.named("gctrace_process_exit");
-    assert!(
-        exits.len() >= 200,
-        "every process's end is in the trace: {}",
-        exits.len()
-    );
+    assert!(exits.len() >= 200, "every process's end is in the trace: {}", exits.len());
 }
 
 #[test]
@@ -89,17 +74,10 @@ fn a_thousand_threads_are_distinguished() {
         let own = pauses
             .iter()
             .filter(|pause| pause.tid.to_string() == *thread && pause.reason == "manual");
-        assert_eq!(
-            own.count() as u64,
-            count.as_u64().unwrap(),
-            "thread {thread}"
-        );
+        assert_eq!(own.count() as u64, count.as_u64().unwrap(), "thread {thread}");
     }
     let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
-    assert_eq!(
-        recording::by_generation(own),
-        recording::stats(&truth, "collections")
-    );
+    assert_eq!(recording::by_generation(own), recording::stats(&truth, "collections"));
 }
 
 /// With the system's interpreter, and with one whose callbacks run inside the collector.
@@ -122,11 +100,7 @@ fn forks_inside_a_collection_callback_are_complete() {
             let finished = pauses
                 .iter()
                 .filter(|pause| pause.reason != "shutdown" && pause.args["unfinished"].is_null());
-            assert_eq!(
-                recording::by_generation(finished),
-                expected_of_forked(truth),
-                "{truth}"
-            );
+            assert_eq!(recording::by_generation(finished), expected_of_forked(truth), "{truth}");
         }
     }
 }
@@ -138,14 +112,7 @@ fn expected_of_forked(truth: &Value) -> std::collections::BTreeMap<u64, u64> {
         return recording::stats(truth, "collections");
     }
     let mut expected = recording::collections_since_base(truth);
-    let minor: u32 = truth["version"]
-        .as_str()
-        .unwrap()
-        .split('.')
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
+    let minor: u32 = truth["version"].as_str().unwrap().split('.').nth(1).unwrap().parse().unwrap();
     if minor >= 13 && truth["phase"] == "stop" && truth["exit"] == "_exit after three more" {
         *expected.entry(2).or_default() += 1;
     }
@@ -161,10 +128,7 @@ fn a_killed_process_keeps_its_pauses() {
     assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
     trace.assert_nothing_lost();
     let truth = recording::json(&place.path().join("truth.json"));
-    assert_eq!(
-        recording::by_generation(&trace.pauses()),
-        recording::stats(&truth, "collections")
-    );
+    assert_eq!(recording::by_generation(&trace.pauses()), recording::stats(&truth, "collections"));
 }
 
 #[test]
@@ -176,27 +140,15 @@ fn a_pause_cut_short_by_a_kill_is_unfinished() {
     let newer = interpreters::python(test, "debian-3.14").map(|python| python.path);
     for python in std::iter::once(python).chain(newer) {
         let place = tempfile::tempdir().unwrap();
-        let (trace, _) = record(
-            &python,
-            "sigkill.py",
-            &["truth.json", "--inside"],
-            place.path(),
-        );
+        let (trace, _) = record(&python, "sigkill.py", &["truth.json", "--inside"], place.path());
         trace.assert_nothing_lost();
         let truth = recording::json(&place.path().join("truth.json"));
         let pauses = trace.pauses();
-        let (unfinished, finished): (Vec<Pause>, Vec<Pause>) = pauses
-            .into_iter()
-            .partition(|pause| pause.args["unfinished"] == true);
-        assert_eq!(
-            recording::by_generation(&finished),
-            recording::stats(&truth, "collections")
-        );
+        let (unfinished, finished): (Vec<Pause>, Vec<Pause>) =
+            pauses.into_iter().partition(|pause| pause.args["unfinished"] == true);
+        assert_eq!(recording::by_generation(&finished), recording::stats(&truth, "collections"));
         assert_eq!(unfinished.len(), 1, "{unfinished:?}");
-        assert_eq!(
-            (unfinished[0].generation, unfinished[0].reason.as_str()),
-            (2, "manual")
-        );
+        assert_eq!((unfinished[0].generation, unfinished[0].reason.as_str()), (2, "manual"));
     }
 }
 
@@ -207,13 +159,7 @@ fn launchers_of_several_interpreters_are_complete() {
     let Some((python, place)) = recording::place_for(test) else {
         return;
     };
-    let names = [
-        "pyenv-3.8",
-        "pyenv-3.12",
-        "debian-3.14",
-        "debian-3.15-shared",
-        "manylinux-3.14t",
-    ];
+    let names = ["pyenv-3.8", "pyenv-3.12", "debian-3.14", "debian-3.15-shared", "manylinux-3.14t"];
     // Those that are installed.
     let mut pythons: Vec<_> = interpreters::manifest()
         .into_iter()
@@ -228,11 +174,7 @@ fn launchers_of_several_interpreters_are_complete() {
     assert!(output.status.success(), "{output:?}");
     trace.assert_nothing_lost();
     let truths = recording::truths(&place.path().join("truths"));
-    assert_eq!(
-        truths.len(),
-        3 * pythons.len() + 6,
-        "every process wrote its truth"
-    );
+    assert_eq!(truths.len(), 3 * pythons.len() + 6, "every process wrote its truth");
     for truth in &truths {
         complete(&trace, truth);
     }
@@ -242,10 +184,7 @@ fn launchers_of_several_interpreters_are_complete() {
 fn complete(trace: &Trace, truth: &Value) {
     let finished = truth["finished_ns"].as_u64().unwrap();
     let (from, expected) = if truth["role"] == "forked" {
-        (
-            truth["made_ns"].as_u64().unwrap(),
-            recording::collections_since_base(truth),
-        )
+        (truth["made_ns"].as_u64().unwrap(), recording::collections_since_base(truth))
     } else {
         (0, recording::stats(truth, "collections"))
     };
@@ -259,14 +198,9 @@ fn complete(trace: &Trace, truth: &Value) {
     );
     let pid = truth["pid"].as_u64().unwrap();
     let processes = trace.named("gctrace_process");
-    let (_, process) = processes
-        .iter()
-        .rfind(|(of, _)| *of == pid)
-        .expect("the process is in the trace");
-    assert_eq!(
-        process["interpreter"]["version"], truth["version"],
-        "{process}"
-    );
+    let (_, process) =
+        processes.iter().rfind(|(of, _)| *of == pid).expect("the process is in the trace");
+    assert_eq!(process["interpreter"]["version"], truth["version"], "{process}");
 }
 
 fn ranks_are_known(trace: &Trace, truths: &[Value]) {
@@ -274,11 +208,7 @@ fn ranks_are_known(trace: &Trace, truths: &[Value]) {
         let pid = truth["pid"].as_u64().unwrap();
         let processes = trace.named("gctrace_process");
         let (_, process) = processes.iter().rfind(|(of, _)| *of == pid).unwrap();
-        assert_eq!(
-            process["rank"].to_string(),
-            truth["rank"].as_str().unwrap(),
-            "{process}"
-        );
+        assert_eq!(process["rank"].to_string(), truth["rank"].as_str().unwrap(), "{process}");
     }
 }
 
@@ -304,10 +234,7 @@ fn no_follow_leaves_children_out() {
     assert!(truths.len() >= 5);
     // The command itself, which is recorded, has the number -1.
     for truth in truths.iter().filter(|truth| truth["number"] != -1) {
-        assert!(
-            trace.pauses_of(truth["pid"].as_u64().unwrap()).is_empty(),
-            "{truth}"
-        );
+        assert!(trace.pauses_of(truth["pid"].as_u64().unwrap()).is_empty(), "{truth}");
     }
     assert!(!trace.pauses().is_empty(), "the command itself is recorded");
 }
@@ -319,20 +246,9 @@ fn short_pauses_are_counted_but_not_written() {
         return;
     };
     let code = "import gc\nfor _ in range(50): gc.collect()";
-    let line = [
-        "--min-pause",
-        "1h",
-        "--",
-        python.to_str().unwrap(),
-        "-c",
-        code,
-    ];
+    let line = ["--min-pause", "1h", "--", python.to_str().unwrap(), "-c", code];
     assert!(recording::gctrace(&line, place.path()).status.success());
     let trace = Trace::read(&place.path().join("trace.json"));
     assert!(trace.pauses().is_empty());
-    assert!(
-        trace.end()["omitted"]["count"].as_u64().unwrap() >= 50,
-        "{}",
-        trace.end()
-    );
+    assert!(trace.end()["omitted"]["count"].as_u64().unwrap() >= 50, "{}", trace.end());
 }

@@ -8,19 +8,14 @@
 )]
 
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
-use test_kit::interpreters;
-use test_kit::interpreters::Python;
-use test_kit::interpreters::compared;
+use test_kit::interpreters::{Python, compared};
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
-use test_kit::recording::Pause;
-use test_kit::recording::Trace;
+use test_kit::recording::{Pause, Trace};
+use test_kit::{interpreters, recording};
 
 test_kit::on_each_interpreter!(check);
 
@@ -79,11 +74,7 @@ impl Recorded {
         if child.exists() {
             truth.extend(list(&child));
         }
-        Self {
-            trace: Trace::read(&place.path().join("trace.json")),
-            truth,
-            _place: place,
-        }
+        Self { trace: Trace::read(&place.path().join("trace.json")), truth, _place: place }
     }
 
     fn examined(&self) -> Vec<Examined> {
@@ -123,8 +114,7 @@ impl Recorded {
         let (begin, end) = (time("begin"), time("end"));
         let pid = self.trace.host_pid(interval);
         let own = examined.iter().filter(|one| one.pid == pid);
-        own.filter(|one| (begin..=end).contains(&one.at_ns))
-            .collect()
+        own.filter(|one| (begin..=end).contains(&one.at_ns)).collect()
     }
 
     /// In each interval what was examined is what was collected; returns the objects.
@@ -133,11 +123,7 @@ impl Recorded {
         assert!(!self.truth.is_empty());
         let mut all = 0;
         for interval in &self.truth {
-            let sum: u64 = self
-                .within(&examined, interval)
-                .iter()
-                .map(|one| one.objects())
-                .sum();
+            let sum: u64 = self.within(&examined, interval).iter().map(|one| one.objects()).sum();
             let collected = interval["collected"].as_u64().unwrap();
             // What its parent began, a child completes; its own list is another one.
             let forked = interval["forked"] == true && sum == 0;
@@ -182,9 +168,7 @@ fn python_json(words: &[Value]) -> String {
 
 /// The interpreter, if recording is possible.
 fn python(test: &str, name: &str) -> Option<Python> {
-    recording::privileged(test)
-        .then(|| interpreters::python(test, name))
-        .flatten()
+    recording::privileged(test).then(|| interpreters::python(test, name)).flatten()
 }
 
 fn check(test: &str, name: &str) {
@@ -226,10 +210,7 @@ fn kinds_are_those_of_saveall(python: &Python) {
     };
     let expected: BTreeMap<String, u64> =
         serde_json::from_value(interval["kinds"].clone()).unwrap();
-    let seen = one
-        .kinds
-        .iter()
-        .map(|(kind, (count, _))| (kind.clone(), *count));
+    let seen = one.kinds.iter().map(|(kind, (count, _))| (kind.clone(), *count));
     let seen: BTreeMap<String, u64> = seen.collect();
     assert_eq!(seen, expected, "{}", python.name);
     let sizes = interval["sizes"].as_object().unwrap();
@@ -266,11 +247,7 @@ fn classes_that_died_are_not_mistaken(python: &Python) {
 fn a_child_reports_its_own_garbage(python: &Python) {
     let recorded = Recorded::new(python, &["fork"]);
     recorded.assert_sums("fork");
-    let mut pids: Vec<_> = recorded
-        .truth
-        .iter()
-        .map(|one| one["pid"].as_u64())
-        .collect();
+    let mut pids: Vec<_> = recorded.truth.iter().map(|one| one["pid"].as_u64()).collect();
     pids.dedup();
     assert_eq!(pids.len(), 2, "{:?}", recorded.truth);
 }
@@ -326,15 +303,8 @@ fn a_budget_examines_some_and_loses_nothing() {
     recorded.trace.assert_nothing_lost();
     let examined = recorded.examined();
     let freed = recorded.trace.pauses();
-    let freed = freed
-        .iter()
-        .filter(|pause| pause.number("collected") > Some(0))
-        .count();
-    assert!(
-        !examined.is_empty() && examined.len() < freed / 2,
-        "{} of {freed}",
-        examined.len()
-    );
+    let freed = freed.iter().filter(|pause| pause.number("collected") > Some(0)).count();
+    assert!(!examined.is_empty() && examined.len() < freed / 2, "{} of {freed}", examined.len());
     // What is examined is examined as a whole.
     for pause in recorded.trace.pauses() {
         for one in examined.iter().filter(|one| is_of(one, &pause)) {
@@ -365,16 +335,8 @@ fn cycles_need_the_library() {
     let recorded = Recorded::with(&python, &["automatic"], &["--garbage", "cycles"]);
     let notes = recorded.trace.named("gctrace_note");
     let text = format!("{notes:?}");
-    assert!(
-        text.contains("in-process recording (--mode both)"),
-        "{text}"
-    );
-    assert!(
-        recorded
-            .examined()
-            .iter()
-            .all(|one| one.args["cycles"].is_null())
-    );
+    assert!(text.contains("in-process recording (--mode both)"), "{text}");
+    assert!(recorded.examined().iter().all(|one| one.args["cycles"].is_null()));
 }
 
 /// Killed while garbage is examined all the time, gctrace leaves the program running.
@@ -394,15 +356,7 @@ fn the_program_survives_gctrace() {
     for _ in 0..3 {
         let pid = program.id().to_string();
         let mut gctrace = Command::new(recording::binary())
-            .args([
-                "record",
-                "--garbage-budget",
-                "100",
-                "-o",
-                "trace.json",
-                "-p",
-                &pid,
-            ])
+            .args(["record", "--garbage-budget", "100", "-o", "trace.json", "-p", &pid])
             .current_dir(place.path())
             .spawn()
             .unwrap();

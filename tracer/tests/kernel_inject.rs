@@ -2,22 +2,16 @@
 //! every interpreter, against what the interpreter itself reports; and together with the probes, in
 //! one run.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use test_kit::interpreters;
 use test_kit::interpreters::Python;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
-use test_kit::recording::Pause;
-use test_kit::recording::Trace;
 use test_kit::recording::user::OrdinaryUser;
+use test_kit::recording::{Pause, Trace};
+use test_kit::{interpreters, recording};
 
 mod without_capabilities {
     test_kit::on_each_interpreter!(super::as_ordinary_user);
@@ -45,10 +39,7 @@ fn as_ordinary_user(test: &str, name: &str) {
     let (Some(python), Some(user)) = (python(test, name), OrdinaryUser::for_test(test)) else {
         return;
     };
-    let (script, truth_path) = (
-        recording::scripts().join("truth.py"),
-        user.file("truth.json"),
-    );
+    let (script, truth_path) = (recording::scripts().join("truth.py"), user.file("truth.json"));
     let command = [&python.path, &script, &truth_path].map(|path| path.to_str().unwrap());
     let options = ["--mode", "inject", "-o", "trace.json", "--"];
     user.gctrace(&trees(&python), &[&options[..], &command].concat());
@@ -74,10 +65,7 @@ fn interpreter_is_named(trace: &Trace, truth: &Value, python: &Python) {
     let (_, process) = processes.last().unwrap();
     let interpreter = &process["interpreter"];
     assert_eq!(interpreter["version"], truth["version"], "{interpreter}");
-    assert_eq!(
-        interpreter["free_threaded"], truth["free_threaded"],
-        "{interpreter}"
-    );
+    assert_eq!(interpreter["free_threaded"], truth["free_threaded"], "{interpreter}");
     let collector = interpreter["collector"].as_str().unwrap();
     assert!(python.is(collector), "{interpreter} {python:?}");
 }
@@ -104,10 +92,7 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
         assert_eq!(recording::by_generation(own), by_generation(callbacks));
         return;
     }
-    assert_eq!(
-        recording::by_generation(own.clone()),
-        recording::collections_since_base(truth)
-    );
+    assert_eq!(recording::by_generation(own.clone()), recording::collections_since_base(truth));
     let collected: u64 = own.filter_map(|pause| pause.number("collected")).sum();
     let sum = |which: &str| -> u64 {
         let of = |entry: &Value| entry["collected"].as_u64().unwrap();
@@ -134,12 +119,9 @@ fn every_callback_has_its_pause(pauses: &[Pause], truth: &Value, frames: &BTreeM
     for one in interpreters(truth) {
         let id = one["interpreter"].as_u64().unwrap();
         for callback in one["collections"].as_array().unwrap() {
-            let mut found = pauses
-                .iter()
-                .filter(|pause| of_interpreter(pause, id) && is_of(pause, callback));
-            let pause = found
-                .next()
-                .unwrap_or_else(|| panic!("no pause for {callback}"));
+            let mut found =
+                pauses.iter().filter(|pause| of_interpreter(pause, id) && is_of(pause, callback));
+            let pause = found.next().unwrap_or_else(|| panic!("no pause for {callback}"));
             assert!(found.next().is_none(), "two pauses for {callback}");
             for field in ["generation", "collected", "uncollectable"] {
                 assert_eq!(pause.args[field], callback[field], "{pause:?} {callback}");
@@ -199,9 +181,7 @@ fn together_with_probes(test: &str, name: &str) {
                 && start_ns.min(pause.start_ns) <= heard
                 && heard <= end_ns.max(pause.end_ns)
         });
-        let pause = of_callback
-            .next()
-            .unwrap_or_else(|| panic!("no pause for {callback}"));
+        let pause = of_callback.next().unwrap_or_else(|| panic!("no pause for {callback}"));
         assert!(of_callback.next().is_none(), "two pauses for {callback}");
         let (start_ns, end_ns) =
             injected(pause).unwrap_or_else(|| panic!("seen by one source: {pause:?}"));
@@ -212,10 +192,7 @@ fn together_with_probes(test: &str, name: &str) {
         };
         assert!(nested, "{pause:?}");
         assert_eq!(Some(pause.reason.as_str()), callback["reason"].as_str());
-        apart.push([
-            start_ns.abs_diff(pause.start_ns),
-            end_ns.abs_diff(pause.end_ns),
-        ]);
+        apart.push([start_ns.abs_diff(pause.start_ns), end_ns.abs_diff(pause.end_ns)]);
     }
     for (at, what) in ["begin", "end"].into_iter().enumerate() {
         let mut differences: Vec<u64> = apart.iter().map(|pair| pair[at]).collect();
@@ -234,10 +211,7 @@ fn together_with_probes(test: &str, name: &str) {
 fn injected(pause: &Pause) -> Option<(u64, u64)> {
     (pause.args["source"] == "both").then(|| {
         let start_ns = recording::nanoseconds(&pause.args["injected_ts"]);
-        (
-            start_ns,
-            start_ns + recording::nanoseconds(&pause.args["injected_dur"]),
-        )
+        (start_ns, start_ns + recording::nanoseconds(&pause.args["injected_dur"]))
     })
 }
 
@@ -245,15 +219,9 @@ fn injected(pause: &Pause) -> Option<(u64, u64)> {
 /// that it is given.
 fn record_truths(test: &str, script: &str) -> Option<(Trace, Vec<Value>)> {
     let user = OrdinaryUser::for_test(test)?;
-    let (python, script) = (
-        interpreters::any_python(),
-        recording::scripts().join(script),
-    );
+    let (python, script) = (interpreters::any_python(), recording::scripts().join(script));
     let folder = user.file("truths");
-    let made = user
-        .command(&[], Path::new("mkdir"))
-        .arg(&folder)
-        .status_in_time();
+    let made = user.command(&[], Path::new("mkdir")).arg(&folder).status_in_time();
     assert!(made.unwrap().success());
     let command = [&python, &script, &folder].map(|path| path.to_str().unwrap());
     let options = ["--mode", "inject", "-o", "trace.json", "--"];
@@ -302,10 +270,7 @@ fn a_storm_of_processes() {
             let seen = seen[&(generation as u64)];
             // A normal exit collects beyond that.
             let exact = truth["exit"] == "_exit";
-            assert!(
-                seen == at_least || (!exact && seen > at_least),
-                "{truth} {seen}"
-            );
+            assert!(seen == at_least || (!exact && seen > at_least), "{truth} {seen}");
         }
     }
 }

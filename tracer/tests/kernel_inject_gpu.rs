@@ -7,11 +7,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
 use test_kit::recording::Trace;
 use test_kit::recording::user::OrdinaryUser;
+use test_kit::{interpreters, recording};
 
 /// An operation: kind, device, stream, start, end.
 type Operation = (String, u64, u64, u64, u64);
@@ -22,10 +21,7 @@ fn train(
     settings: &[(&str, &str)],
     options: &[&str],
 ) -> Option<(OrdinaryUser, Output)> {
-    let (libraries, user) = (
-        recording::simulated_gpu(test)?,
-        OrdinaryUser::for_test(test)?,
-    );
+    let (libraries, user) = (recording::simulated_gpu(test)?, OrdinaryUser::for_test(test)?);
     let script = recording::scripts().join("../../examples/train_simgpu.py");
     let examples = script.parent().unwrap().canonicalize().unwrap();
     let mut command = user.command(&[&libraries, &examples], &user.file("bin/gctrace"));
@@ -37,16 +33,7 @@ fn train(
         .arg(examples.join("train_simgpu.py"))
         .arg("--library")
         .arg(&libraries)
-        .args([
-            "--steps",
-            "60",
-            "--streams",
-            "2",
-            "--kernel-us",
-            "60",
-            "--sync-every",
-            "4",
-        ])
+        .args(["--steps", "60", "--streams", "2", "--kernel-us", "60", "--sync-every", "4"])
         .env("LD_LIBRARY_PATH", &libraries)
         .env("SIMGPU_LOG", user.file("log"))
         .env("SIMGPU_SHARED", user.file("shared"))
@@ -111,11 +98,7 @@ fn every_operation_has_its_call(trace: &Trace) {
             assert!(twice.is_none(), "one call of each id: {event} {twice:?}");
         }
     }
-    for event in trace
-        .events
-        .iter()
-        .filter(|event| operation(event).is_some())
-    {
+    for event in trace.events.iter().filter(|event| operation(event).is_some()) {
         let correlation = event["args"]["correlation"].as_u64().unwrap();
         let call = calls[&correlation];
         assert!(recording::nanoseconds(&call["ts"]) <= recording::nanoseconds(&event["ts"]));
@@ -124,9 +107,7 @@ fn every_operation_has_its_call(trace: &Trace) {
 
 fn notes(trace: &Trace) -> Vec<String> {
     let notes = trace.named("gctrace_note").into_iter();
-    notes
-        .map(|(_, note)| note["message"].as_str().unwrap().to_owned())
-        .collect()
+    notes.map(|(_, note)| note["message"].as_str().unwrap().to_owned()).collect()
 }
 
 fn whole(test: &str, version: &str) {
@@ -143,10 +124,7 @@ fn whole(test: &str, version: &str) {
     assert_eq!(seen.len(), truth.len());
     every_operation_has_its_call(&trace);
     assert!(!trace.pauses().is_empty());
-    println!(
-        "{test}: {} operations, each with its true times",
-        seen.len()
-    );
+    println!("{test}: {} operations, each with its true times", seen.len());
 }
 
 /// The program behaves as without gctrace, its collections are recorded, and one sentence states
@@ -224,10 +202,7 @@ fn another_clock() {
     let trace = Trace::read(&user.file("trace.json"));
     let (seen, truth) = (recorded(&trace), logged(user.folder.path()));
     assert_eq!(seen.len(), truth.len());
-    let off = seen
-        .iter()
-        .zip(&truth)
-        .map(|(seen, truth)| seen.3.abs_diff(truth.3));
+    let off = seen.iter().zip(&truth).map(|(seen, truth)| seen.3.abs_diff(truth.3));
     let worst = off.max().unwrap();
     println!("{test}: at most {worst} ns off");
     // Far more than calibration is off, far less than the clock.
@@ -248,10 +223,7 @@ fn dropped_records_are_counted() {
     let lost = trace.end()["lost"].as_object().unwrap();
     let dropped: u64 = lost.values().filter_map(Value::as_u64).sum();
     // Calls are dropped as well.
-    assert!(
-        dropped >= (truth - seen) as u64,
-        "{lost:?}, {seen} of {truth}"
-    );
+    assert!(dropped >= (truth - seen) as u64, "{lost:?}, {seen} of {truth}");
 }
 
 #[test]

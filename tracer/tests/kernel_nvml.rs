@@ -7,10 +7,8 @@
 )]
 
 use serde_json::Value;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Trace;
@@ -82,41 +80,25 @@ fn samples_are_in_the_trace_and_the_report() {
     trace.assert_nothing_lost();
     assert!(!trace.pauses().is_empty());
     let devices = trace.named("gctrace_gpu");
-    let uuids: Vec<_> = devices
-        .iter()
-        .map(|(_, gpu)| gpu["uuid"].as_str().unwrap())
-        .collect();
+    let uuids: Vec<_> = devices.iter().map(|(_, gpu)| gpu["uuid"].as_str().unwrap()).collect();
     assert_eq!(uuids, ["GPU-fake-0", "GPU-fake-1"]);
     let samples = trace.named("gctrace_gpu_sample");
     let seconds = seconds(&trace);
     assert!(samples.len() >= 4, "{}", samples.len());
-    assert!(
-        samples.len() as f64 <= 2.0 * (10.0 * seconds + 1.0),
-        "10 a second at most"
-    );
+    assert!(samples.len() as f64 <= 2.0 * (10.0 * seconds + 1.0), "10 a second at most");
     for (_, sample) in &samples {
         let gpu = sample["gpu"].as_u64().unwrap();
         let utilization = if gpu == 0 { Some(40) } else { None };
         assert_eq!(sample["utilization_percent"].as_u64(), utilization);
         assert_eq!(sample["memory_used_bytes"].as_u64(), Some((1 + gpu) << 30));
         assert_eq!(sample["power_mw"].as_u64(), Some(300_000 + gpu));
-        assert_eq!(
-            sample["throttle_reasons"],
-            serde_json::json!(["sw_power_cap"])
-        );
+        assert_eq!(sample["throttle_reasons"], serde_json::json!(["sw_power_cap"]));
     }
-    let with = |member: &str| {
-        samples
-            .iter()
-            .filter(|(_, sample)| !sample[member].is_null())
-            .count()
-    };
+    let with =
+        |member: &str| samples.iter().filter(|(_, sample)| !sample[member].is_null()).count();
     let throughputs = with("pcie_rx_kb_per_s");
     assert!(throughputs >= 2, "each in the first round");
-    assert!(
-        throughputs as f64 <= 2.0 * (seconds + 1.0),
-        "once a second at most"
-    );
+    assert!(throughputs as f64 <= 2.0 * (seconds + 1.0), "once a second at most");
     assert_eq!(with("utilization_percent"), samples.len() / 2);
     let notes = trace.named("gctrace_note");
     assert!(notes.iter().any(|(_, note)| note["message"] == absence));
@@ -160,10 +142,7 @@ fn a_missing_driver_is_not_reported() {
     let output = record(&python, place.path(), absent, &[]);
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !printed.contains("nvidia") && !printed.contains("GPU"),
-        "{printed}"
-    );
+    assert!(!printed.contains("nvidia") && !printed.contains("GPU"), "{printed}");
     assert_eq!(report(place.path())["gpus"], serde_json::json!([]));
 }
 
@@ -198,31 +177,16 @@ fn a_gctrace_with_capabilities_loads_no_library_of_its_users() {
     };
     let binary = place.path().join("gctrace");
     std::fs::copy(recording::binary(), &binary).unwrap();
-    let capable = Command::new("setcap")
-        .arg("cap_bpf,cap_perfmon+ep")
-        .arg(&binary)
-        .status_in_time();
-    let open = Command::new("chmod")
-        .arg("777")
-        .arg(place.path())
-        .status_in_time();
-    if ![capable, open]
-        .iter()
-        .all(|done| done.as_ref().is_ok_and(|status| status.success()))
-    {
+    let capable =
+        Command::new("setcap").arg("cap_bpf,cap_perfmon+ep").arg(&binary).status_in_time();
+    let open = Command::new("chmod").arg("777").arg(place.path()).status_in_time();
+    if ![capable, open].iter().all(|done| done.as_ref().is_ok_and(|status| status.success())) {
         eprintln!("skipped {test}: setcap does not work here");
         return;
     }
     let doctor = |binary: &Path| {
         let output = Command::new("setpriv")
-            .args([
-                "--reuid",
-                "65534",
-                "--regid",
-                "65534",
-                "--clear-groups",
-                "--",
-            ])
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"])
             .arg(binary)
             .arg("doctor")
             .env("GCTRACE_NVML", &library)

@@ -5,10 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
@@ -150,11 +148,8 @@ fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
     let trace = Trace::read(&place.path().join("trace.json"));
     trace.assert_nothing_lost();
     assert_eq!(trace.named("gctrace_gpu").len(), 2);
-    let samples: Vec<&Value> = trace
-        .events
-        .iter()
-        .filter(|event| event["name"] == "gctrace_gpu_sample")
-        .collect();
+    let samples: Vec<&Value> =
+        trace.events.iter().filter(|event| event["name"] == "gctrace_gpu_sample").collect();
     let mut busy = 0;
     let mut wrong = Vec::new();
     let mut pids: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
@@ -167,17 +162,13 @@ fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
         let (lowest, highest) = Truth::span(at_ns, |at| truth.utilization(at));
         busy += u64::from(reported > 5.0);
         if reported < lowest - 1.5 || reported > highest + 1.5 {
-            wrong.push(format!(
-                "GPU {gpu}: {reported} %, not {lowest} to {highest}"
-            ));
+            wrong.push(format!("GPU {gpu}: {reported} %, not {lowest} to {highest}"));
         }
         let reported = args["memory_used_bytes"].as_i64().unwrap();
         let (lowest, highest) = Truth::span(at_ns, |at| truth.memory(at));
         // At exit a process frees everything at once, without a call for it.
         if reported != 0 && !(lowest..=highest).contains(&reported) {
-            wrong.push(format!(
-                "GPU {gpu}: {reported} bytes, not {lowest} to {highest}"
-            ));
+            wrong.push(format!("GPU {gpu}: {reported} bytes, not {lowest} to {highest}"));
         }
         for process in args["processes"].as_array().into_iter().flatten() {
             let of_gpu = pids.entry(gpu).or_default();
@@ -189,16 +180,10 @@ fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
     // The sampler may have been delayed by other programs for longer than is allowed for.
     assert!(wrong.len() * 10 <= samples.len(), "{wrong:?}");
     // A process also has a context, and memory, on GPUs on which it runs nothing.
-    let all: BTreeSet<u64> = truths
-        .values()
-        .flat_map(|truth| truth.pids.clone())
-        .collect();
+    let all: BTreeSet<u64> = truths.values().flat_map(|truth| truth.pids.clone()).collect();
     assert_eq!(all.len(), 2, "two processes");
     for (gpu, truth) in &truths {
         let reported = pids.entry(*gpu).or_default();
-        assert!(
-            truth.pids.is_subset(reported) && reported.is_subset(&all),
-            "{reported:?}"
-        );
+        assert!(truth.pids.is_subset(reported) && reported.is_subset(&all), "{reported:?}");
     }
 }

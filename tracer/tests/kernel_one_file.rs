@@ -13,14 +13,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use test_kit::recording;
 use test_kit::recording::Trace;
-use test_kit::recording::account::Account;
-use test_kit::recording::account::run;
-use test_kit::recording::account::set_mode;
+use test_kit::recording::account::{Account, run, set_mode};
 
 /// Where root's copies of the library inside the binary are.
 const ROOTS: &str = "/var/lib/gctrace";
@@ -53,9 +50,7 @@ fn reported(output: &Output) -> (u32, Vec<PathBuf>) {
     assert!(output.status.success(), "{}", text(output));
     // `top --plain` has standard output for itself.
     let printed = text(output);
-    let line = printed
-        .lines()
-        .find_map(|line| line.strip_prefix("program "));
+    let line = printed.lines().find_map(|line| line.strip_prefix("program "));
     let mut words = line.expect(&printed).split(' ');
     let uid = words.next().unwrap().parse().unwrap();
     (uid, words.map(PathBuf::from).collect())
@@ -201,10 +196,7 @@ fn one_file_through_sudo() {
     let used = Vec::from_iter(used);
     assert_eq!(used.len(), 1, "{used:?}");
     assert!(used[0].starts_with(ROOTS), "{used:?}");
-    for (part, mode) in [
-        (used[0].as_path(), 0o644),
-        (used[0].parent().unwrap(), 0o755),
-    ] {
+    for (part, mode) in [(used[0].as_path(), 0o644), (used[0].parent().unwrap(), 0o755)] {
         let found = fs::metadata(part).unwrap();
         assert_eq!((found.uid(), found.mode() & 0o7777), (0, mode), "{part:?}");
     }
@@ -228,10 +220,7 @@ fn one_file_as_its_user() {
     let [copy] = libraries.as_slice() else {
         panic!("{libraries:?}");
     };
-    assert!(
-        copy.starts_with(alice.home.join(".cache/gctrace")),
-        "{copy:?}"
-    );
+    assert!(copy.starts_with(alice.home.join(".cache/gctrace")), "{copy:?}");
     let contents = fs::read(copy).unwrap();
     // Whatever is found there is checked.
     fs::write(copy, &contents[..contents.len() / 2]).unwrap();
@@ -245,11 +234,7 @@ fn one_file_as_its_user() {
     let output = alice.shell("bin/gctrace demo --steps 20");
     assert!(text(&output).contains("Do this"), "{}", text(&output));
     let output = alice.shell("bin/gctrace doctor; true");
-    assert!(
-        text(&output).contains(copy.to_str().unwrap()),
-        "{}",
-        text(&output)
-    );
+    assert!(text(&output).contains(copy.to_str().unwrap()), "{}", text(&output));
 }
 
 /// Homes that cannot have the copy.
@@ -266,23 +251,11 @@ fn one_file_and_difficult_homes() {
     let uid = alice.uid();
     let at_cache = format!("uid={uid},gid={uid} tmpfs '{}'", cache.display());
     let temporary = PathBuf::from(format!("/var/tmp/gctrace-{uid}"));
-    let inject = format!(
-        "bin/gctrace {}",
-        WAYS[0].replace("-o inject.json", "-o /dev/null")
-    );
+    let inject = format!("bin/gctrace {}", WAYS[0].replace("-o inject.json", "-o /dev/null"));
     let cases = [
-        (
-            format!("mount -t tmpfs -o noexec,{at_cache}"),
-            "mounted noexec",
-        ),
-        (
-            format!("mount -t tmpfs -o size=64k,{at_cache}"),
-            "No space left",
-        ),
-        (
-            format!("mount -t tmpfs -o ro,{at_cache}"),
-            "Read-only file system",
-        ),
+        (format!("mount -t tmpfs -o noexec,{at_cache}"), "mounted noexec"),
+        (format!("mount -t tmpfs -o size=64k,{at_cache}"), "No space left"),
+        (format!("mount -t tmpfs -o ro,{at_cache}"), "Read-only file system"),
         (String::new(), "Permission denied"),
     ];
     for (before, reason) in cases {
@@ -292,11 +265,7 @@ fn one_file_and_difficult_homes() {
         let output = alice.shell_after(&before, &inject);
         let (_, libraries) = reported(&output);
         assert!(libraries[0].starts_with(&temporary), "{libraries:?}");
-        assert!(
-            text(&output).contains(reason),
-            "{reason}: {}",
-            text(&output)
-        );
+        assert!(text(&output).contains(reason), "{reason}: {}", text(&output));
         fs::remove_dir_all(&temporary).unwrap();
     }
     // Mallory has taken the name.
@@ -304,20 +273,14 @@ fn one_file_and_difficult_homes() {
     set_mode(&temporary, 0o777);
     let output = alice.shell(&inject);
     let (_, libraries) = reported(&output);
-    assert!(
-        libraries[0].starts_with(format!("/tmp/gctrace-{uid}")),
-        "{libraries:?}"
-    );
+    assert!(libraries[0].starts_with(format!("/tmp/gctrace-{uid}")), "{libraries:?}");
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
     fs::remove_dir(&temporary).unwrap();
     fs::remove_dir_all(format!("/tmp/gctrace-{uid}")).unwrap();
     // A service without a home.
     let output = alice.shell(&format!("unset HOME; XDG_CACHE_HOME=$PWD/x {inject}"));
     let (_, libraries) = reported(&output);
-    assert!(
-        libraries[0].starts_with(alice.home.join("x/gctrace")),
-        "{libraries:?}"
-    );
+    assert!(libraries[0].starts_with(alice.home.join("x/gctrace")), "{libraries:?}");
 }
 
 /// As torchrun starts its ranks.
@@ -334,10 +297,7 @@ fn eight_at_once() {
          done; wait",
     );
     let printed = text(&output);
-    let lines: Vec<&str> = printed
-        .lines()
-        .filter(|line| line.starts_with("program "))
-        .collect();
+    let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("program ")).collect();
     assert_eq!(lines.len(), 8, "{printed}");
     assert!(lines.iter().all(|line| *line == lines[0]), "{printed}");
     for rank in 0..8 {
@@ -359,28 +319,18 @@ fn one_file_with_file_capabilities() {
     let file = installed.path().join("gctrace");
     fs::copy(&gctrace, &file).unwrap();
     set_mode(&file, 0o755);
-    run(
-        "setcap",
-        &["cap_bpf,cap_perfmon+ep", file.to_str().unwrap()],
-    );
+    run("setcap", &["cap_bpf,cap_perfmon+ep", file.to_str().unwrap()]);
     let both = WAYS[1].replace("python3 t.py", "python3 -I t.py");
     let output = alice.shell(&format!("{} {both}", file.display()));
     let (uid, libraries) = reported(&output);
     assert_eq!(uid, alice.uid());
-    assert!(
-        libraries[0].starts_with(alice.home.join(".cache/gctrace")),
-        "{libraries:?}"
-    );
+    assert!(libraries[0].starts_with(alice.home.join(".cache/gctrace")), "{libraries:?}");
     // Not in a folder that others can write.
     let cache = alice.home.join(".cache");
     set_mode(&cache, 0o777);
     let output = alice.shell(&format!("{} {both}", file.display()));
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(
-        text(&output).contains("everyone may write"),
-        "{}",
-        text(&output)
-    );
+    assert!(text(&output).contains("everyone may write"), "{}", text(&output));
 }
 
 #[test]
@@ -397,9 +347,7 @@ fn setup_from_a_home() {
     let output = alice.shell(&format!("bin/gctrace {setup}"));
     let printed = text(&output);
     assert_eq!(output.status.code(), Some(1), "{printed}");
-    let named = printed
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("sudo "));
+    let named = printed.lines().find_map(|line| line.trim().strip_prefix("sudo "));
     let command = format!("umask 077; sudo {}", named.expect(&printed));
     assert!(alice.shell(&command).status.success(), "{printed}");
     let installed = prefix.join("bin/gctrace");

@@ -8,9 +8,8 @@
 )]
 
 use serde_json::Value;
-use test_kit::interpreters;
-use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
 
 test_kit::on_interpreters! {
     arenas_equal_the_interpreters_statistics;
@@ -33,11 +32,7 @@ fn arenas_equal_the_interpreters_statistics(test: &str, name: &str) {
     };
     let place = tempfile::tempdir().unwrap();
     let script = recording::scripts().join("arenas.py");
-    let line = [
-        "--",
-        python.path.to_str().unwrap(),
-        script.to_str().unwrap(),
-    ];
+    let line = ["--", python.path.to_str().unwrap(), script.to_str().unwrap()];
     let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stderr);
@@ -51,19 +46,12 @@ fn arenas_equal_the_interpreters_statistics(test: &str, name: &str) {
     assert!(pressures.len() > 1, "more than one interval");
     assert_eq!(sum(&pressures, "arenas_mapped"), mapped);
     assert_eq!(sum(&pressures, "arenas_unmapped"), unmapped);
-    let young: u64 = trace
-        .pauses()
-        .iter()
-        .filter_map(|pause| pause.number("young_count"))
-        .sum();
+    let young: u64 = trace.pauses().iter().filter_map(|pause| pause.number("young_count")).sum();
     assert_eq!(sum(&pressures, "net_containers"), young);
 }
 
 fn sum(pressures: &[(u64, &Value)], field: &str) -> u64 {
-    pressures
-        .iter()
-        .filter_map(|(_, args)| args[field].as_u64())
-        .sum()
+    pressures.iter().filter_map(|(_, args)| args[field].as_u64()).sum()
 }
 
 /// The number after `name` in the output of `sys._debugmallocstats()`: `name   =   1,234`.

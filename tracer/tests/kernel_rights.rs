@@ -1,11 +1,7 @@
 //! What is passed to the command, what root may not read, and limits that are not a matter of
 //! privileges.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,10 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
-use test_kit::recording::setcap::ALICE;
-use test_kit::recording::setcap::BOB;
-use test_kit::recording::setcap::Setcap;
-use test_kit::recording::setcap::text;
+use test_kit::recording::setcap::{ALICE, BOB, Setcap, text};
 
 /// Creates a session keyring with a key in it, and becomes gctrace as sudo starts it, whose command
 /// tries to read that key. Exits with 9 if the key could be read (keyctl(2): 1 join, 11 read;
@@ -105,20 +98,13 @@ fn processes_that_root_may_not_read_are_reported_and_counted() {
     let trace = setcap.file("t.json");
     let three = with("+bpf,+perfmon,+sys_ptrace", &trace);
     let printed = text(&three);
-    assert!(
-        printed.contains(&format!("process {pid} is not recorded")),
-        "{printed}"
-    );
+    assert!(printed.contains(&format!("process {pid} is not recorded")), "{printed}");
     assert!(printed.contains("CAP_DAC_READ_SEARCH"), "{printed}");
     assert!(
         printed.contains("could not be inspected") && !printed.contains("nothing lost"),
         "{printed}"
     );
-    assert!(
-        fs::read_to_string(&trace)
-            .unwrap()
-            .contains("is not recorded")
-    );
+    assert!(fs::read_to_string(&trace).unwrap().contains("is not recorded"));
     let trace = setcap.file("u.json");
     let four = with("+bpf,+perfmon,+sys_ptrace,+dac_read_search", &trace);
     assert!(four.status.success(), "{}", text(&four));
@@ -136,11 +122,8 @@ fn a_program_that_root_could_not_resume_is_not_stopped() {
     let Some(setcap) = Setcap::install(test, "cap_bpf,cap_perfmon+ep") else {
         return;
     };
-    let (unknown, ready, attached) = (
-        setcap.file("python"),
-        setcap.file("ready"),
-        setcap.file("attached"),
-    );
+    let (unknown, ready, attached) =
+        (setcap.file("python"), setcap.file("ready"), setcap.file("attached"));
     // A file of its own, so that its probes are placed only at its exec.
     fs::copy(fs::canonicalize("/usr/bin/python3").unwrap(), &unknown).unwrap();
     let program = format!(
@@ -166,12 +149,7 @@ fn a_program_that_root_could_not_resume_is_not_stopped() {
         .args(["60", "setpriv", "--inh-caps=-all"])
         .arg("--bounding-set=-all,+bpf,+perfmon,+sys_ptrace,+dac_read_search")
         .arg(recording::binary())
-        .args([
-            "record",
-            "-p",
-            &python_below(running.id()).to_string(),
-            "-o",
-        ])
+        .args(["record", "-p", &python_below(running.id()).to_string(), "-o"])
         .arg(&trace)
         .spawn()
         .unwrap();
@@ -190,10 +168,7 @@ fn a_program_that_root_could_not_resume_is_not_stopped() {
 /// The child of setsid, if that had to fork.
 fn python_below(pid: u32) -> u32 {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    children
-        .split_whitespace()
-        .next()
-        .map_or(pid, |child| child.parse().unwrap())
+    children.split_whitespace().next().map_or(pid, |child| child.parse().unwrap())
 }
 
 fn wait_for(file: &Path) {
@@ -214,38 +189,18 @@ fn capabilities_of_a_service_are_enough_for_all_users() {
     let Some(setcap) = Setcap::install(test, "cap_bpf,cap_perfmon+ep") else {
         return;
     };
-    let removed = Command::new("setcap")
-        .arg("-r")
-        .arg(setcap.gctrace())
-        .status_in_time();
+    let removed = Command::new("setcap").arg("-r").arg(setcap.gctrace()).status_in_time();
     assert!(removed.unwrap().success());
     let mut running = Command::new("/usr/bin/python3")
-        .args([
-            "-S",
-            "-c",
-            "import gc, time\nwhile True:\n    gc.collect(); time.sleep(0.01)",
-        ])
+        .args(["-S", "-c", "import gc, time\nwhile True:\n    gc.collect(); time.sleep(0.01)"])
         .uid(ALICE)
         .gid(ALICE)
         .spawn()
         .unwrap();
     let seen_with = |capabilities: &str| {
         let output = Command::new("timeout")
-            .args([
-                "60",
-                "setpriv",
-                "--reuid",
-                &BOB.to_string(),
-                "--regid",
-                &BOB.to_string(),
-            ])
-            .args([
-                "--clear-groups",
-                "--inh-caps",
-                capabilities,
-                "--ambient-caps",
-                capabilities,
-            ])
+            .args(["60", "setpriv", "--reuid", &BOB.to_string(), "--regid", &BOB.to_string()])
+            .args(["--clear-groups", "--inh-caps", capabilities, "--ambient-caps", capabilities])
             .arg(setcap.gctrace())
             .args(["top", "--format", "json", "-n", "4"])
             .current_dir(setcap.file("."))
@@ -280,14 +235,8 @@ fn too_few_open_files_are_not_missing_privileges() {
                 .output_in_time()
                 .unwrap();
             let printed = text(&output);
-            assert!(
-                !printed.contains("missing CAP"),
-                "{limit} {mode}: {printed}"
-            );
-            assert!(
-                !printed.contains("kernel lacks"),
-                "{limit} {mode}: {printed}"
-            );
+            assert!(!printed.contains("missing CAP"), "{limit} {mode}: {printed}");
+            assert!(!printed.contains("kernel lacks"), "{limit} {mode}: {printed}");
             match output.status.code() {
                 Some(37) => {}
                 _ => assert!(printed.contains("ulimit -n"), "{limit} {mode}: {printed}"),

@@ -8,21 +8,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Output;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Trace;
-use test_kit::recording::setcap::ALICE;
-use test_kit::recording::setcap::BOB;
-use test_kit::recording::setcap::Setcap;
-use test_kit::recording::setcap::text;
+use test_kit::recording::setcap::{ALICE, BOB, Setcap, text};
 
 /// More than the documentation requires: more rights are harmless.
 const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep";
@@ -86,9 +78,7 @@ const WAYS: [&[&str]; 4] = [
 
 fn with_variable(setcap: &Setcap, user: u32, library: &Path, arguments: &[&str]) -> Output {
     let mut command = setcap.command(user, &setcap.gctrace());
-    command
-        .env("GCTRACE_INJECT_LIBRARY", library)
-        .args(arguments);
+    command.env("GCTRACE_INJECT_LIBRARY", library).args(arguments);
     command.output_in_time().unwrap()
 }
 
@@ -108,17 +98,11 @@ fn the_environment_chooses_no_library() {
         assert!(output.status.success(), "{arguments:?}: {printed}");
         assert!(runs_of(&folder).is_empty(), "{arguments:?}: {printed}");
         if arguments.contains(&"inject") {
-            assert!(
-                printed.contains("GCTRACE_INJECT_LIBRARY is ignored"),
-                "{printed}"
-            );
+            assert!(printed.contains("GCTRACE_INJECT_LIBRARY is ignored"), "{printed}");
         }
     }
     // Without file capabilities the user decides, and the library runs with the user's own rights.
-    let removed = Command::new("setcap")
-        .arg("-r")
-        .arg(setcap.gctrace())
-        .status_in_time();
+    let removed = Command::new("setcap").arg("-r").arg(setcap.gctrace()).status_in_time();
     assert!(removed.unwrap().success());
     let output = with_variable(&setcap, ALICE, &library, WAYS[0]);
     assert!(output.status.success(), "{}", text(&output));
@@ -224,11 +208,7 @@ fn root_tries_a_library_without_capabilities() {
         .current_dir(open.path());
     let output = command.output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(
-        text(&output).contains("as root, gctrace does not load"),
-        "{}",
-        text(&output)
-    );
+    assert!(text(&output).contains("as root, gctrace does not load"), "{}", text(&output));
     assert!(runs_of(open.path()).is_empty());
 }
 
@@ -251,10 +231,7 @@ impl Running {
         let running = Self(command.spawn().unwrap());
         let began = Instant::now();
         while !ready.exists() {
-            assert!(
-                began.elapsed() < Duration::from_secs(60),
-                "it does not start"
-            );
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not start");
             std::thread::sleep(Duration::from_millis(20));
         }
         running
@@ -265,11 +242,7 @@ impl Running {
         let own = self.0.id();
         let path = format!("/proc/{own}/task/{own}/children");
         let children = fs::read_to_string(path).unwrap();
-        children
-            .split_whitespace()
-            .next()
-            .expect("a child")
-            .to_owned()
+        children.split_whitespace().next().expect("a child").to_owned()
     }
 }
 
@@ -316,10 +289,7 @@ fn a_user_records_their_own_processes_only() {
     assert!(Trace::read(&setcap.file("own.json")).pauses().len() > 5);
 
     // All of them run the same probed file: of the others nothing is recorded.
-    let output = setcap.run(
-        ALICE,
-        &["top", "-n", "3", "--record", "top.json", "--plain"],
-    );
+    let output = setcap.run(ALICE, &["top", "-n", "3", "--record", "top.json", "--plain"]);
     assert!(output.status.success(), "{}", text(&output));
     let trace = Trace::read(&setcap.file("top.json"));
     let pids = trace.named("gctrace_process");
@@ -378,18 +348,12 @@ fn a_child_that_becomes_another_user_is_not_recorded() {
     }
     // The command itself: it is not recorded, but it runs.
     let command = [set_user_id.to_str().unwrap(), "-I", "before.py"];
-    let output = setcap.run(
-        ALICE,
-        &[&["--mode", "ebpf", "-o", "t.json", "--"], &command[..]].concat(),
-    );
+    let output =
+        setcap.run(ALICE, &[&["--mode", "ebpf", "-o", "t.json", "--"], &command[..]].concat());
     let printed = text(&output);
     assert!(output.status.success(), "{printed}");
     assert!(printed.contains("it is not recorded"), "{printed}");
-    assert!(
-        !fs::read_to_string(setcap.file("t.json"))
-            .unwrap()
-            .contains("secret")
-    );
+    assert!(!fs::read_to_string(setcap.file("t.json")).unwrap().contains("secret"));
 }
 
 #[test]

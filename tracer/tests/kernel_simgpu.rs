@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
 
 /// A call: name, stream, bytes, first number of the grid.
 type Call = (String, u64, u64, u64);
@@ -37,12 +36,7 @@ fn logged(path: &Path, calls: &mut Calls) {
         }
         *until = end;
         let stream = u64::from_str_radix(fields[7].trim_start_matches("0x"), 16).unwrap();
-        let call = (
-            fields[1].to_owned(),
-            stream,
-            number(fields[8]),
-            number(fields[9]),
-        );
+        let call = (fields[1].to_owned(), stream, number(fields[8]), number(fields[9]));
         calls.entry(thread).or_default().push(call);
     }
 }
@@ -84,16 +78,7 @@ fn train(
         .arg(recording::scripts().join("../../examples/train_simgpu.py"))
         .arg("--library")
         .arg(&libraries)
-        .args([
-            "--steps",
-            "100",
-            "--streams",
-            "2",
-            "--kernel-us",
-            "60",
-            "--sync-every",
-            "4",
-        ])
+        .args(["--steps", "100", "--streams", "2", "--kernel-us", "60", "--sync-every", "4"])
         .args(training)
         .current_dir(place.path())
         .env("SIMGPU_LOG", place.path().join("log"))
@@ -141,20 +126,14 @@ fn two_processes_with_two_devices() {
     }
     truth.retain(|_, calls| !calls.is_empty());
     assert_eq!(truth.len(), 2, "two processes with a launching thread each");
-    assert_eq!(
-        seen.keys().collect::<Vec<_>>(),
-        truth.keys().collect::<Vec<_>>()
-    );
+    assert_eq!(seen.keys().collect::<Vec<_>>(), truth.keys().collect::<Vec<_>>());
     for (thread, calls) in &truth {
         let pairs = seen[thread].iter().zip(calls);
         let difference = pairs.clone().position(|(seen, call)| seen != call);
         let around = difference.map(|at| (&seen[thread][at], &calls[at]));
         assert_eq!(around, None, "thread {thread:?}, call {difference:?}");
         assert_eq!(seen[thread].len(), calls.len(), "thread {thread:?}");
-        println!(
-            "{test}: {thread:?}: {} calls, each recorded once",
-            calls.len()
-        );
+        println!("{test}: {thread:?}: {} calls, each recorded once", calls.len());
     }
 }
 
@@ -163,11 +142,8 @@ fn launches(trace: &Trace) -> (usize, usize) {
     let called = |event: &&serde_json::Value| {
         event["cat"] == "cuda_runtime" && event["name"] == "cudaLaunchKernel"
     };
-    let (reported, probed): (Vec<_>, Vec<_>) = trace
-        .events
-        .iter()
-        .filter(called)
-        .partition(|event| event["args"]["correlation"].is_u64());
+    let (reported, probed): (Vec<_>, Vec<_>) =
+        trace.events.iter().filter(called).partition(|event| event["args"]["correlation"].is_u64());
     (reported.len(), probed.len())
 }
 
@@ -188,10 +164,7 @@ fn calls_are_left_to_cupti() {
     };
     assert_eq!(trace.named("gctrace_header")[0].1["mode"], "ebpf");
     let truth = truth(place.path());
-    let launched = truth
-        .values()
-        .flatten()
-        .filter(|call| call.0 == "cudaLaunchKernel");
+    let launched = truth.values().flatten().filter(|call| call.0 == "cudaLaunchKernel");
     let launched = launched.count();
     assert!(launched > 0);
     assert_eq!(launches(&trace), (launched, 0));
@@ -215,8 +188,7 @@ fn without_cupti_calls_are_probed() {
     assert!(probed > 0);
     assert!(probes_on_launches(&trace).is_some_and(|hits| hits >= probed as u64));
     let notes = trace.named("gctrace_note");
-    let printed = notes
-        .iter()
-        .filter(|(_, note)| note["message"].as_str().unwrap().contains("CUPTI"));
+    let printed =
+        notes.iter().filter(|(_, note)| note["message"].as_str().unwrap().contains("CUPTI"));
     assert_eq!(printed.count(), 1, "{notes:?}");
 }

@@ -2,17 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
 
 /// Collects, and writes what the interpreter counted; later, only the shutdown collects.
 const PROGRAM: &str = "
@@ -48,10 +46,9 @@ fn shebangs_shells_and_virtual_environments() {
     };
     let (place, python) = (place.path(), python.to_str().unwrap());
     fs::write(place.join("program.py"), PROGRAM).unwrap();
-    for (name, first_line) in [
-        ("direct.py", format!("#!{python}")),
-        ("env.py", "#!/usr/bin/env python3".to_owned()),
-    ] {
+    for (name, first_line) in
+        [("direct.py", format!("#!{python}")), ("env.py", "#!/usr/bin/env python3".to_owned())]
+    {
         let script = place.join(name);
         fs::write(&script, format!("{first_line}\n{PROGRAM}")).unwrap();
         fs::set_permissions(script, PermissionsExt::from_mode(0o755)).unwrap();
@@ -60,10 +57,7 @@ fn shebangs_shells_and_virtual_environments() {
     complete(place, &["./direct.py"]);
     complete(place, &["./env.py"]);
     complete(place, &["env", "GREETING=hello", python, "program.py"]);
-    complete(
-        place,
-        &["bash", "-c", &format!("true; {python} program.py; true")],
-    );
+    complete(place, &["bash", "-c", &format!("true; {python} program.py; true")]);
     complete(place, &["sh", "-c", &format!("exec {python} program.py")]);
     complete(place, &["nice", "setsid", "--wait", python, "program.py"]);
     if Command::new(python)
@@ -103,9 +97,8 @@ fn a_library_loaded_late_is_complete() {
     let Some((_, place)) = recording::place_for(test) else {
         return;
     };
-    let shared = ["pyenv-3.12", "pyenv-3.11"]
-        .iter()
-        .find_map(|name| interpreters::python(test, name));
+    let shared =
+        ["pyenv-3.12", "pyenv-3.11"].iter().find_map(|name| interpreters::python(test, name));
     let Some(library) = shared.and_then(|python| libpython_of(&python.path)) else {
         return;
     };
@@ -125,13 +118,7 @@ fn a_library_loaded_late_is_complete() {
     let home = Path::new(&library).parent().unwrap().parent().unwrap();
     complete(
         place,
-        &[
-            "env",
-            &format!("PYTHONHOME={}", home.display()),
-            "./host",
-            &library,
-            PROGRAM,
-        ],
+        &["env", &format!("PYTHONHOME={}", home.display()), "./host", &library, PROGRAM],
     );
     let trace = Trace::read(&place.join("trace.json"));
     let processes = &trace.end()["processes"];
@@ -145,14 +132,8 @@ fn a_library_loaded_late_is_complete() {
 fn libpython_of(python: &Path) -> Option<String> {
     let code =
         "print(next(line.split()[-1] for line in open('/proc/self/maps') if 'libpython' in line))";
-    let output = Command::new(python)
-        .args(["-c", code])
-        .output_in_time()
-        .ok()?;
-    output
-        .status
-        .success()
-        .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let output = Command::new(python).args(["-c", code]).output_in_time().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// gctrace is stopped while it has a program stopped at exec, and then killed: the guardian resumes

@@ -3,19 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
-use test_kit::recording::tmux::Tmux;
-use test_kit::recording::tmux::has_tmux;
+use test_kit::recording::tmux::{Tmux, has_tmux};
 
 /// Recordings that end while programs are started: each of them used to leave some stopped.
 const ROUNDS: usize = 20;
@@ -27,12 +23,7 @@ fn spawner() -> String {
 
 /// In a session of its own: below a shell with job control no program would be stopped.
 fn start_spawner(python: &Path, folder: &Path) -> Child {
-    let child = Command::new("setsid")
-        .arg(python)
-        .arg(spawner())
-        .arg(folder)
-        .spawn()
-        .unwrap();
+    let child = Command::new("setsid").arg(python).arg(spawner()).arg(folder).spawn().unwrap();
     recording::wait_until("the first program", || folder.join("ready").exists());
     child
 }
@@ -109,17 +100,9 @@ fn the_end_of_the_command_ends_no_survivor() {
     for _ in 0..5 {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("programs");
-        let command = format!(
-            "{} {} {} & sleep 1",
-            python.display(),
-            spawner(),
-            folder.display()
-        );
+        let command = format!("{} {} {} & sleep 1", python.display(), spawner(), folder.display());
         // In a process group of its own, whose only parent in the session is this shell.
-        let line = format!(
-            "set -m; {} record -- sh -c '{command}' & wait $!",
-            recording::binary()
-        );
+        let line = format!("set -m; {} record -- sh -c '{command}' & wait $!", recording::binary());
         let status = Command::new("setsid")
             .args(["--wait", "bash", "-c", &line])
             .current_dir(place.path())
@@ -152,10 +135,7 @@ fn a_stopped_gctrace_leaves_no_program_stopped() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     all_programs_ended(&folder);
     signal(&gctrace, Signal::SIGCONT);
-    assert!(
-        gctrace.status_in_time().unwrap().success(),
-        "the process ended"
-    );
+    assert!(gctrace.status_in_time().unwrap().success(), "the process ended");
     assert!(spawner.status_in_time().unwrap().success());
     let trace = recording::Trace::read(&trace);
     let notes = trace.named("gctrace_note");

@@ -4,11 +4,8 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use test_kit::recording;
 use test_kit::recording::Trace;
 
@@ -44,10 +41,7 @@ impl TestDir {
             large.set_len(4 << 20).unwrap();
             fs::set_permissions(&file, open.clone()).unwrap();
         }
-        Self {
-            folder,
-            python: own,
-        }
+        Self { folder, python: own }
     }
 
     fn path(&self) -> &Path {
@@ -99,11 +93,7 @@ impl TestDir {
             let mut traced = vec![recording::binary(), "--mode", "ebpf", "--as-root", "--"];
             traced.extend(line);
             let (traced_code, traced_text, output) = self.run(&traced);
-            assert_eq!(
-                (traced_code, &traced_text),
-                (code, &text),
-                "{line:?}: {output:?}"
-            );
+            assert_eq!((traced_code, &traced_text), (code, &text), "{line:?}: {output:?}");
             assert_eq!(self.stopped(), Vec::<String>::new(), "{line:?}");
             self.python_is_recorded(&output);
         }
@@ -146,9 +136,7 @@ fn has(test: &str, program: &str) -> bool {
 fn other_users() {
     let test = "other_users";
     let Some(place) = place_for(test) else { return };
-    let line = place
-        .program()
-        .replace("\"$OWN\"", &place.python.display().to_string());
+    let line = place.program().replace("\"$OWN\"", &place.python.display().to_string());
     let quoted = format!("PYTHONHOME=/usr {line}");
     if has(test, "runuser") {
         place.is_the_same(&["runuser", "-u", "nobody", "--", "sh", "-c", &quoted]);
@@ -165,23 +153,12 @@ fn other_users() {
         ]);
     }
     if has(test, "su") {
-        place.is_the_same(&[
-            "su",
-            "-s",
-            "/bin/sh",
-            "nobody",
-            "-c",
-            &format!("exec env {quoted}"),
-        ]);
+        place.is_the_same(&["su", "-s", "/bin/sh", "nobody", "-c", &format!("exec env {quoted}")]);
         place.is_the_same(&["su", "-s", "/bin/bash", "root", "-c", &quoted]);
     }
     if has(test, "sudo") {
         place.is_the_same(&["sh", "-c", &format!("sudo -u nobody env {quoted}")]);
-        place.is_the_same(&[
-            "sh",
-            "-c",
-            "sudo -u nobody ./large-seq 3; sudo ./large-false",
-        ]);
+        place.is_the_same(&["sh", "-c", "sudo -u nobody ./large-seq 3; sudo ./large-false"]);
     }
 }
 
@@ -192,23 +169,10 @@ fn terminals_and_namespaces() {
     let line = place.program();
     if has(test, "script") {
         place.is_the_same(&["script", "-qec", &format!("exec {line}"), "/dev/null"]);
-        place.is_the_same(&[
-            "script",
-            "-qec",
-            "./large-seq 3; ./large-false",
-            "/dev/null",
-        ]);
+        place.is_the_same(&["script", "-qec", "./large-seq 3; ./large-false", "/dev/null"]);
     }
     if has(test, "nsenter") {
-        place.is_the_same(&[
-            "nsenter",
-            "-t",
-            "1",
-            "-p",
-            "sh",
-            "-c",
-            &format!("exec {line}"),
-        ]);
+        place.is_the_same(&["nsenter", "-t", "1", "-p", "sh", "-c", &format!("exec {line}")]);
     }
     if has(test, "unshare") {
         place.is_the_same(&["unshare", "-f", "-m", "sh", "-c", &format!("exec {line}")]);

@@ -7,21 +7,13 @@
 
 use serde_json::Value;
 use std::fs;
-use std::io::BufRead as _;
-use std::io::BufReader;
-use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Output;
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
+use test_kit::{interpreters, recording};
 
 /// A user who may use sudo, and their directory with a copy of gctrace in it.
 struct User {
@@ -57,30 +49,13 @@ impl User {
 
     fn make(test: &str) -> Self {
         let name = format!("gctrace-{}-{}", &test[..6], std::process::id() % 100_000);
-        run(
-            "useradd",
-            &[
-                "--no-create-home",
-                "--shell",
-                "/bin/sh",
-                "--groups",
-                "games",
-                &name,
-            ],
-        );
+        run("useradd", &["--no-create-home", "--shell", "/bin/sh", "--groups", "games", &name]);
         let directory = tempfile::tempdir().unwrap();
         let user = Self { name, directory };
-        fs::write(
-            user.sudoers(),
-            format!("{} ALL=(ALL:ALL) NOPASSWD: ALL\n", user.name),
-        )
-        .unwrap();
+        fs::write(user.sudoers(), format!("{} ALL=(ALL:ALL) NOPASSWD: ALL\n", user.name)).unwrap();
         fs::set_permissions(user.sudoers(), PermissionsExt::from_mode(0o440)).unwrap();
         fs::copy(recording::binary(), user.file("gctrace")).unwrap();
-        run(
-            "chown",
-            &["-R", &user.name, user.directory.path().to_str().unwrap()],
-        );
+        run("chown", &["-R", &user.name, user.directory.path().to_str().unwrap()]);
         user
     }
 
@@ -114,10 +89,7 @@ impl User {
             .env_clear()
             .env(
                 "PATH",
-                format!(
-                    "{}:/usr/local/bin:/usr/bin:/bin",
-                    self.file("venv/bin").display()
-                ),
+                format!("{}:/usr/local/bin:/usr/bin:/bin", self.file("venv/bin").display()),
             )
             .env("HOME", self.directory.path())
             .env("USER", &self.name)
@@ -142,11 +114,7 @@ impl Drop for User {
 
 fn run(program: &str, arguments: &[&str]) {
     assert!(
-        Command::new(program)
-            .args(arguments)
-            .status_in_time()
-            .unwrap()
-            .success(),
+        Command::new(program).args(arguments).status_in_time().unwrap().success(),
         "{program} {arguments:?}"
     );
 }
@@ -178,46 +146,25 @@ impl User {
         let script = format!("{start} -o trace.json -- {} report.py", python.display());
         let output = self.shell(&script).output_in_time().unwrap();
         assert_eq!(output.status.code(), Some(9), "{}", text(&output));
-        assert_eq!(
-            fs::metadata(self.file("trace.json")).unwrap().uid(),
-            self.id()
-        );
-        assert!(
-            !recording::Trace::read(&self.file("trace.json"))
-                .pauses()
-                .is_empty()
-        );
+        assert_eq!(fs::metadata(self.file("trace.json")).unwrap().uid(), self.id());
+        assert!(!recording::Trace::read(&self.file("trace.json")).pauses().is_empty());
         recording::json(&self.file("rights.json"))
     }
 
     fn check(&self, reported: &Value) {
         assert_eq!(reported["uid"], self.id());
         assert_eq!(reported["gid"], self.id());
-        assert_eq!(
-            reported["groups"].as_array().unwrap().len(),
-            2,
-            "{}",
-            reported["groups"]
-        );
+        assert_eq!(reported["groups"].as_array().unwrap().len(), 2, "{}", reported["groups"]);
         assert_eq!(reported["capabilities"], serde_json::json!([0, 0, 0, 0]));
         assert_eq!(reported["blocked"], 0);
         let environment = &reported["env"];
         assert_eq!(environment["CUDA_VISIBLE_DEVICES"], "3");
         assert_eq!(environment["LD_LIBRARY_PATH"], "/opt/libraries");
-        assert_eq!(
-            environment["TMPDIR"],
-            self.directory.path().to_str().unwrap()
-        );
+        assert_eq!(environment["TMPDIR"], self.directory.path().to_str().unwrap());
         assert_eq!(environment["HOME"], self.directory.path().to_str().unwrap());
         assert_eq!(environment["USER"], self.name);
         assert!(environment["PATH"].as_str().unwrap().contains("/venv/bin:"));
-        assert!(
-            environment
-                .as_object()
-                .unwrap()
-                .keys()
-                .all(|name| !name.starts_with("SUDO_"))
-        );
+        assert!(environment.as_object().unwrap().keys().all(|name| !name.starts_with("SUDO_")));
     }
 }
 
@@ -247,10 +194,7 @@ fn file_capabilities_suffice_and_end_with_gctrace() {
         return;
     };
     let file = user.file("gctrace");
-    run(
-        "setcap",
-        &["cap_bpf,cap_perfmon+ep", file.to_str().unwrap()],
-    );
+    run("setcap", &["cap_bpf,cap_perfmon+ep", file.to_str().unwrap()]);
     let reported = user.reported_by("./gctrace");
     user.check(&reported);
 }
@@ -271,13 +215,7 @@ fn without_privileges_the_command_that_grants_them_is_named() {
         .expect(&printed);
     // the command has the promised effect
     assert!(user.shell(named).status_in_time().unwrap().success());
-    assert_eq!(
-        user.shell("./gctrace -- sh -c 'exit 4'")
-            .status_in_time()
-            .unwrap()
-            .code(),
-        Some(4)
-    );
+    assert_eq!(user.shell("./gctrace -- sh -c 'exit 4'").status_in_time().unwrap().code(), Some(4));
 }
 
 #[test]
@@ -288,10 +226,7 @@ fn root_does_not_write_through_a_users_link() {
     let precious = tempfile::NamedTempFile::new().unwrap();
     fs::write(precious.path(), "precious").unwrap();
     std::os::unix::fs::symlink(precious.path(), user.file("trace.json")).unwrap();
-    let output = user
-        .shell("sudo ./gctrace -- true")
-        .output_in_time()
-        .unwrap();
+    let output = user.shell("sudo ./gctrace -- true").output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert_eq!(fs::read(precious.path()).unwrap(), b"precious");
 }
@@ -320,12 +255,8 @@ impl Terminal {
     fn open(user: &User, line: &str) -> Self {
         fs::write(user.file("count.py"), COUNT).unwrap();
         let script = format!("exec script --quiet --return --command '{line}' /dev/null");
-        let mut child = user
-            .shell(&script)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            user.shell(&script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let screen = BufReader::new(child.stdout.take().unwrap());
         Self { child, screen }
     }
@@ -344,12 +275,7 @@ impl Terminal {
     }
 
     fn type_interrupt(&mut self) {
-        self.child
-            .stdin
-            .as_mut()
-            .unwrap()
-            .write_all(b"\x03")
-            .unwrap();
+        self.child.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
     }
 
     fn exit_code(mut self) -> Option<i32> {
@@ -360,10 +286,8 @@ impl Terminal {
 
 fn in_terminal(user: &User, how: &str) -> Terminal {
     let python = interpreters::any_python();
-    let mut terminal = Terminal::open(
-        user,
-        &format!("sudo ./gctrace -q -- {} count.py {how}", python.display()),
-    );
+    let mut terminal =
+        Terminal::open(user, &format!("sudo ./gctrace -q -- {} count.py {how}", python.display()));
     assert!(terminal.shows("ready"));
     terminal.type_interrupt();
     assert!(terminal.shows("interrupted"));

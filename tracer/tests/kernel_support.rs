@@ -4,9 +4,8 @@ use gctrace_ebpf::KernelSupport;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
-use test_kit::interpreters;
-use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
 
 /// Collects 20 times and exits with 7.
 const PROGRAM: &str = "import gc, os\nfor _ in range(20): gc.collect()\nraise SystemExit(7)";

@@ -1,7 +1,6 @@
 //! Kernel tier: readers and terminals that go away.
 
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
@@ -47,12 +46,7 @@ fn without_room_for_threads_the_exit_code_is_the_commands() {
             let script = format!("ulimit -v {kib}; exec \"$@\"");
             let output = Command::new("sh")
                 .args(["-c", &script, "sh", recording::binary(), "--mode", mode])
-                .args([
-                    "--",
-                    "sh",
-                    "-c",
-                    "ulimit -v unlimited; : > started; exit 37",
-                ])
+                .args(["--", "sh", "-c", "ulimit -v unlimited; : > started; exit 37"])
                 .current_dir(place.path())
                 .env_remove("SUDO_UID")
                 .output_in_time()
@@ -114,10 +108,8 @@ fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
         return;
     };
     let place = place.path();
-    let mut program = Command::new(python)
-        .args(["-c", "import time; time.sleep(60)"])
-        .spawn()
-        .unwrap();
+    let mut program =
+        Command::new(python).args(["-c", "import time; time.sleep(60)"]).spawn().unwrap();
     let script = "trap '' HUP INT QUIT TERM; exec \"$@\"";
     let mut gctrace = Command::new("sh")
         .args(["-c", script, "sh", recording::binary(), "record", "-p"])
@@ -135,10 +127,7 @@ fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
         kill(own, ignored).unwrap();
     }
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert!(
-        gctrace.try_wait().unwrap().is_none(),
-        "ignored stays ignored"
-    );
+    assert!(gctrace.try_wait().unwrap().is_none(), "ignored stays ignored");
     kill(own, Signal::SIGTERM).unwrap();
     assert_eq!(gctrace.status_in_time().unwrap().code(), Some(0));
     assert!(program.try_wait().unwrap().is_none());
@@ -182,14 +171,7 @@ fn a_hangup_before_the_command_starts_ends_it() {
     };
     for (verb, mode) in [("record", "ebpf"), ("record", "inject"), ("top", "both")] {
         let output = Command::new(&python)
-            .args([
-                "-c",
-                CLOSED_EARLY,
-                recording::binary(),
-                verb,
-                "--mode",
-                mode,
-            ])
+            .args(["-c", CLOSED_EARLY, recording::binary(), verb, "--mode", mode])
             .args(["--", "sleep", "600"])
             .current_dir(place.path())
             .env("TERM", "xterm")

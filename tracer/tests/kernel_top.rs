@@ -7,29 +7,20 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::BufRead as _;
-use std::io::BufReader;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
-use test_kit::recording::Trace;
-use test_kit::recording::top::equal_to_trace;
-use test_kit::recording::top::intervals_follow_each_other;
-use test_kit::recording::top::objects;
-use test_kit::recording::wait_until;
+use test_kit::recording::top::{equal_to_trace, intervals_follow_each_other, objects};
+use test_kit::recording::{Trace, wait_until};
+use test_kit::{interpreters, recording};
 
 /// Collections of all generations, one per reason, then the interpreter's statistics.
 const PROGRAM: &str = "
@@ -113,9 +104,7 @@ fn equal_to_truth(last: &Value, truth: &Value) {
         })
         .collect();
     let field = |generation: usize, name: &str| truth["stats"][generation][name].as_u64().unwrap();
-    let printed: Vec<u64> = (0..3)
-        .map(|generation| field(generation, "collections"))
-        .collect();
+    let printed: Vec<u64> = (0..3).map(|generation| field(generation, "collections")).collect();
     assert_eq!(seen, printed, "{truth}");
     let called: Vec<u64> = (0..3)
         .map(|generation| {
@@ -163,9 +152,7 @@ impl Top {
     fn processes(&self) -> BTreeMap<u64, Value> {
         let last = self.last();
         let processes = last["processes"].as_array().into_iter().flatten();
-        processes
-            .map(|process| (process["pid"].as_u64().unwrap(), process.clone()))
-            .collect()
+        processes.map(|process| (process["pid"].as_u64().unwrap(), process.clone())).collect()
     }
 
     fn collections(&self, pid: u32) -> Option<u64> {
@@ -221,9 +208,7 @@ fn go(place: &Path, pid: u32) {
 fn ready(place: &Path) -> Vec<u32> {
     let entries = fs::read_dir(place).unwrap().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names
-        .filter_map(|name| name.strip_prefix("ready-")?.parse().ok())
-        .collect()
+    names.filter_map(|name| name.strip_prefix("ready-")?.parse().ok()).collect()
 }
 
 #[test]
@@ -252,10 +237,7 @@ fn a_running_process_with_its_descendants() {
             .is_some_and(|process| process["ended"]["code"] == 3)
     });
     let messages = fs::read_to_string(place.join("messages")).unwrap();
-    assert!(
-        messages.contains(&format!("process {pid} ended")),
-        "{messages}"
-    );
+    assert!(messages.contains(&format!("process {pid} ended")), "{messages}");
     equal_to_trace(&top.last(), &Trace::read(&place.join("t.json")));
 }
 
@@ -268,15 +250,10 @@ fn every_process_as_it_comes_and_goes() {
     let place = place.path();
     let mut before = program(&python, place, &[]);
     let mut top = Top::start(place, &[]);
-    wait_until("running processes are shown", || {
-        top.collections(before.id()) == Some(0)
-    });
+    wait_until("running processes are shown", || top.collections(before.id()) == Some(0));
     let mut after = program(&python, place, &["child"]);
     wait_until("new processes are shown", || {
-        ready(place).len() == 3
-            && ready(place)
-                .iter()
-                .all(|pid| top.collections(*pid) == Some(0))
+        ready(place).len() == 3 && ready(place).iter().all(|pid| top.collections(*pid) == Some(0))
     });
     for pid in ready(place) {
         go(place, pid);
@@ -284,11 +261,7 @@ fn every_process_as_it_comes_and_goes() {
     }
     send(&before, Signal::SIGKILL);
     before.status_in_time().unwrap();
-    let end_of = |pid: u32| {
-        top.processes()
-            .get(&u64::from(pid))
-            .map(|one| one["ended"].clone())
-    };
+    let end_of = |pid: u32| top.processes().get(&u64::from(pid)).map(|one| one["ended"].clone());
     wait_until("the killed process is shown as killed", || {
         end_of(before.id()).is_some_and(|end| end["signal"] == 9)
     });
@@ -325,18 +298,13 @@ fn memory_and_cost_are_sampled() {
     // The kernel keeps statm and status up to date by batches of pages for each CPU (mm/percpu_counter).
     assert!(resident().unwrap().abs_diff(truth * 1024) < 2 << 20);
     go(place, own.id());
-    wait_until("hits are reported", || {
-        top.last()["recorder"]["hits"].as_u64().unwrap() >= 25
-    });
+    wait_until("hits are reported", || top.last()["recorder"]["hits"].as_u64().unwrap() >= 25);
     let recorder = top.last()["recorder"].clone();
     assert!(recorder["cpu_ns"].as_u64().unwrap() > 0, "{recorder}");
     assert!(recorder["resident_bytes"].as_u64().unwrap() > 1 << 20);
     assert_eq!(top.interrupt(), Some(0));
     std::thread::sleep(Duration::from_millis(50));
-    assert!(
-        own.try_wait().unwrap().is_none(),
-        "the process keeps running"
-    );
+    assert!(own.try_wait().unwrap().is_none(), "the process keeps running");
     fs::write(place.join("stop"), "").unwrap();
     own.status_in_time().unwrap();
 }

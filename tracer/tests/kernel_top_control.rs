@@ -2,24 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::BufRead as _;
-use std::io::BufReader;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
-use std::process::Output;
-use std::process::Stdio;
-use test_kit::interpreters;
+use std::process::{Command, Output, Stdio};
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
-use test_kit::recording::Trace;
-use test_kit::recording::top::equal_to_trace;
-use test_kit::recording::top::objects;
+use test_kit::recording::top::{equal_to_trace, objects};
 use test_kit::recording::user::OrdinaryUser;
-use test_kit::recording::wait_until;
+use test_kit::recording::{Trace, wait_until};
+use test_kit::{interpreters, recording};
 
 /// Prints numbered lines to both streams, collects, creates `ended`, and exits with 5.
 const PRINTS: &str = "
@@ -35,11 +28,7 @@ sys.exit(5)
 
 fn top(place: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(recording::binary());
-    command
-        .arg("top")
-        .args(arguments)
-        .current_dir(place)
-        .env_remove("SUDO_UID");
+    command.arg("top").args(arguments).current_dir(place).env_remove("SUDO_UID");
     command
 }
 
@@ -86,11 +75,7 @@ fn the_commands_output_goes_to_its_file() {
     };
     let arguments = ["--plain", "-d", "0.3", "--output", "o.txt", "--"];
     let mut command = top(place.path(), &arguments);
-    let output = command
-        .arg(python)
-        .args(["-c", PRINTS])
-        .output_in_time()
-        .unwrap();
+    let output = command.arg(python).args(["-c", PRINTS]).output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let text = fs::read_to_string(place.path().join("o.txt")).unwrap();
     is_whole(&text, "out");
@@ -112,9 +97,7 @@ fn a_killed_gctrace_leaves_the_command_and_its_output() {
         return;
     };
     let place = place.path();
-    let arguments = [
-        "--format", "json", "--output", "o.txt", "--record", "t.json", "--",
-    ];
+    let arguments = ["--format", "json", "--output", "o.txt", "--record", "t.json", "--"];
     let mut gctrace = top(place, &arguments)
         .arg(python)
         .args(["-c", PRINTS])
@@ -124,11 +107,7 @@ fn a_killed_gctrace_leaves_the_command_and_its_output() {
     let file = place.join("o.txt");
     let text = || fs::read_to_string(&file).unwrap_or_default();
     wait_until("the command prints", || text().contains("out 20"));
-    kill(
-        Pid::from_raw(i32::try_from(gctrace.id()).unwrap()),
-        Signal::SIGKILL,
-    )
-    .unwrap();
+    kill(Pid::from_raw(i32::try_from(gctrace.id()).unwrap()), Signal::SIGKILL).unwrap();
     gctrace.status_in_time().unwrap();
     assert!(!has_ended(place));
     wait_until("the command ended", || has_ended(place));
@@ -151,11 +130,7 @@ fn as_many_as_were_asked_for() {
     };
     let arguments = ["--format", "json", "-d", "0.1", "-n", "3", "--"];
     let mut command = top(place.path(), &arguments);
-    let output = command
-        .arg(python)
-        .args(["-c", PRINTS])
-        .output_in_time()
-        .unwrap();
+    let output = command.arg(python).args(["-c", PRINTS]).output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(objects(&output.stdout).len(), 3);
     assert!(messages(&output).contains("the command keeps running: process"));
@@ -226,29 +201,14 @@ fn a_full_disk_ends_the_trace_and_nothing_else() {
     };
     let trace = disk.0.path().join("t.json");
     let code = "import gc, time\nfor _ in range(20): [gc.collect(0) for _ in range(500)]; time.sleep(0.05)\nraise SystemExit(3)";
-    let arguments = [
-        "--format",
-        "json",
-        "-d",
-        "0.2",
-        "--record",
-        trace.to_str().unwrap(),
-        "--",
-    ];
+    let arguments = ["--format", "json", "-d", "0.2", "--record", trace.to_str().unwrap(), "--"];
     let mut command = top(place.path(), &arguments);
-    let output = command
-        .arg(python)
-        .args(["-c", code])
-        .output_in_time()
-        .unwrap();
+    let output = command.arg(python).args(["-c", code]).output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(messages(&output).contains("no space left"), "{output:?}");
     let objects = objects(&output.stdout);
     let last = objects.last().unwrap();
-    assert_eq!(
-        last["totals"]["collections"]["by_reason"]["manual"][0]["count"],
-        10_000
-    );
+    assert_eq!(last["totals"]["collections"]["by_reason"]["manual"][0]["count"], 10_000);
     let notes = last["notes"].as_array().unwrap();
     let printed =
         |note: &serde_json::Value| note["message"].to_string().contains("trace ends here");
@@ -339,12 +299,8 @@ fn without_rights_a_command_is_watched_from_within() {
     let python = interpreters::any_python();
     let arguments = ["top", "--format", "json", "--record", "t.json", "--"];
     let mut command = user.command(&[], &user.file("bin/gctrace"));
-    let output = command
-        .args(arguments)
-        .arg(&python)
-        .args(["-c", program])
-        .output_in_time()
-        .unwrap();
+    let output =
+        command.args(arguments).arg(&python).args(["-c", program]).output_in_time().unwrap();
     assert!(output.status.success(), "{output:?}");
     let objects = objects(&output.stdout);
     let last = objects.last().unwrap();

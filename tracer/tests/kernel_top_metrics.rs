@@ -7,20 +7,13 @@
 )]
 
 use std::collections::BTreeMap;
-use std::io::BufRead as _;
-use std::io::BufReader;
-use std::io::Read as _;
-use std::io::Write as _;
-use std::net::TcpListener;
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
-use test_kit::recording::Trace;
-use test_kit::recording::top;
+use test_kit::recording::{Trace, top};
 
 /// Collects 25 times once a file exists, then creates another file, and ends once a third exists.
 const COLLECTS: &str = "
@@ -74,9 +67,7 @@ impl Top {
     /// Every series and its value.
     fn scrape(&self) -> BTreeMap<String, f64> {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, page) = answer.split_once("\r\n\r\n").unwrap();
@@ -123,9 +114,7 @@ fn a_scrape_tells_what_the_trace_tells() {
     let python = python.to_str().unwrap();
     let arguments = ["--record", "t.json", "--", python, "-c", COLLECTS];
     let mut top = Top::start(place.path(), &arguments);
-    recording::wait_until("the process", || {
-        top.value("gctrace_processes") == Some(1.0)
-    });
+    recording::wait_until("the process", || top.value("gctrace_processes") == Some(1.0));
     touch(&place.path().join("begin"));
     let count = "gctrace_pauses_total{generation=\"2\",reason=\"manual\"}";
     recording::wait_until("25 collections", || top.value(count) == Some(25.0));
@@ -137,38 +126,18 @@ fn a_scrape_tells_what_the_trace_tells() {
     let trace = Trace::read(&place.path().join("t.json"));
     let mut until_scraped = top::without_examining(&trace, trace.pauses());
     until_scraped.retain(|pause| pause.reason != "shutdown");
-    let manual: Vec<_> = until_scraped
-        .iter()
-        .filter(|pause| pause.reason == "manual")
-        .collect();
+    let manual: Vec<_> = until_scraped.iter().filter(|pause| pause.reason == "manual").collect();
     assert_eq!(manual.len(), 25);
-    let (pid, time_ns) = (
-        manual[0].pid,
-        manual
-            .iter()
-            .map(|pause| pause.end_ns - pause.start_ns)
-            .sum::<u64>(),
-    );
+    let (pid, time_ns) =
+        (manual[0].pid, manual.iter().map(|pause| pause.end_ns - pause.start_ns).sum::<u64>());
     let seconds = time_ns as f64 / 1e9;
     let both = "generation=\"2\",reason=\"manual\"}";
-    assert_eq!(
-        page[&format!("gctrace_pause_seconds_total{{{both}")],
-        seconds
-    );
+    assert_eq!(page[&format!("gctrace_pause_seconds_total{{{both}")], seconds);
     let process = format!("{{pid=\"{pid}\",{both}");
-    assert_eq!(
-        page[&format!("gctrace_process_pauses_total{process}")],
-        25.0
-    );
-    assert_eq!(
-        page[&format!("gctrace_process_pause_seconds_total{process}")],
-        seconds
-    );
+    assert_eq!(page[&format!("gctrace_process_pauses_total{process}")], 25.0);
+    assert_eq!(page[&format!("gctrace_process_pause_seconds_total{process}")], seconds);
     let collected = format!("gctrace_process_collected_objects_total{{pid=\"{pid}\"}}");
-    let reported: u64 = until_scraped
-        .iter()
-        .filter_map(|pause| pause.number("collected"))
-        .sum();
+    let reported: u64 = until_scraped.iter().filter_map(|pause| pause.number("collected")).sum();
     assert_eq!(page[&collected], reported as f64);
     assert!(reported >= 25, "a ring for each");
 }
@@ -182,11 +151,7 @@ fn every_python_process_comes_and_goes() {
         let folder = place.path().join(folder);
         std::fs::create_dir(&folder).unwrap();
         touch(&folder.join("begin"));
-        Command::new(&python)
-            .args(["-c", COLLECTS])
-            .current_dir(folder)
-            .spawn()
-            .unwrap()
+        Command::new(&python).args(["-c", COLLECTS]).current_dir(folder).spawn().unwrap()
     };
     let mut before = start("before");
     let top = Top::start(place.path(), &[]);
@@ -220,15 +185,10 @@ fn nothing_is_started_where_the_address_is_taken() {
     let address = taken.local_addr().unwrap().to_string();
     let program = "open('started', 'w').close()";
     let python = python.to_str().unwrap();
-    let arguments = [
-        "top", "--plain", "--listen", &address, "--", python, "-c", program,
-    ];
+    let arguments = ["top", "--plain", "--listen", &address, "--", python, "-c", program];
     let output = recording::gctrace(&arguments, place.path());
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{printed}");
-    assert!(
-        printed.contains(&format!("cannot listen on {address}")),
-        "{printed}"
-    );
+    assert!(printed.contains(&format!("cannot listen on {address}")), "{printed}");
     assert!(!place.path().join("started").exists());
 }

@@ -8,13 +8,11 @@
     reason = "tests"
 )]
 
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::PathBuf;
 use test_kit::recording;
-use test_kit::recording::tmux::Tmux;
-use test_kit::recording::tmux::has_tmux;
+use test_kit::recording::tmux::{Tmux, has_tmux};
 use test_kit::recording::wait_until;
 
 /// Collects young and old generations until its file is gone, then prints a message.
@@ -49,11 +47,7 @@ impl TmuxSession {
         std::fs::write(place.path().join("churn.py"), SCRIPT).unwrap();
         std::fs::write(place.path().join("go"), "").unwrap();
         let tmux = Tmux::start(place.path(), (80, 24), shell);
-        let desk = Self {
-            tmux,
-            place,
-            python,
-        };
+        let desk = Self { tmux, place, python };
         desk.tmux.line("stty -a > before");
         Some(desk)
     }
@@ -123,9 +117,7 @@ impl TmuxSession {
         let tmux = &self.tmux;
         tmux.line(&format!("{} > output & echo $! > pid", self.program()));
         let pid = self.file("pid");
-        wait_until("a pid", || {
-            std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n'))
-        });
+        wait_until("a pid", || std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
         std::fs::read_to_string(pid).unwrap().trim().to_owned()
     }
 }
@@ -184,15 +176,9 @@ fn sorted(tmux: &Tmux) {
     tmux.press(&["P"]);
     let screen = tmux.wait_for_words("GC ms/s▼");
     // By a click on its title.
-    let head = screen
-        .lines()
-        .position(|line| line.contains("GC ms/s▼"))
-        .unwrap();
+    let head = screen.lines().position(|line| line.contains("GC ms/s▼")).unwrap();
     let column = screen.lines().nth(head).unwrap().find("PID").unwrap();
-    tmux.click(
-        u16::try_from(column).unwrap() + 1,
-        u16::try_from(head).unwrap() + 1,
-    );
+    tmux.click(u16::try_from(column).unwrap() + 1, u16::try_from(head).unwrap() + 1);
     tmux.wait_for_words("PID▼");
     tmux.press(&["P"]);
     tmux.wait_for_words("GC ms/s▼");
@@ -213,9 +199,7 @@ fn filtered(tmux: &Tmux) {
     tmux.wait_for_words("Filter: _");
     tmux.press(&["z", "z", "z"]);
     tmux.wait_for_words("Nothing matches \"zzz\"");
-    tmux.press(&[
-        "BSpace", "BSpace", "BSpace", "C", "h", "u", "r", "n", "Enter",
-    ]);
+    tmux.press(&["BSpace", "BSpace", "BSpace", "C", "h", "u", "r", "n", "Enter"]);
     tmux.wait_for_words("Filter: Churn");
     tmux.press(&["Escape"]);
     tmux.wait_for("no filter", |screen| !screen.contains("Filter: "));
@@ -318,10 +302,7 @@ fn the_command_ends() {
     desk.wait_for_rows();
     desk.end_program();
     let screen = desk.tmux.wait_for_words("Press q to quit");
-    assert!(
-        screen.contains("ENDED") && screen.contains("exit code 0"),
-        "{screen}"
-    );
+    assert!(screen.contains("ENDED") && screen.contains("exit code 0"), "{screen}");
     // The trace is closed while the view stays.
     let trace = recording::Trace::read(&desk.file("trace.json"));
     assert!(!trace.pauses().is_empty());
@@ -365,8 +346,7 @@ fn suspended_and_continued() {
     };
     assert!(!is_stopped());
     desk.tmux.press(&["C-z"]);
-    desk.tmux
-        .wait_for("the shell", |screen| screen.contains("Stopped"));
+    desk.tmux.wait_for("the shell", |screen| screen.contains("Stopped"));
     assert_eq!(desk.tmux.variable("alternate_on"), "0");
     wait_until("the program's stop", is_stopped);
     desk.tmux.line("echo shell-$((6*7))");

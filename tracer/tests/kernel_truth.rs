@@ -9,11 +9,9 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use test_kit::interpreters;
 use test_kit::interpreters::Python;
-use test_kit::recording;
-use test_kit::recording::Pause;
-use test_kit::recording::Trace;
+use test_kit::recording::{Pause, Trace};
+use test_kit::{interpreters, recording};
 
 test_kit::on_each_interpreter!(check);
 
@@ -53,20 +51,12 @@ fn check(test: &str, name: &str) {
 fn interpreter_is_named(trace: &Trace, truth: &Value, python: &Python) {
     let pid = trace.host_pid(truth);
     let processes = trace.named("gctrace_process");
-    let (_, process) = processes
-        .iter()
-        .rfind(|(of, _)| *of == pid)
-        .expect("the process is in the trace");
+    let (_, process) =
+        processes.iter().rfind(|(of, _)| *of == pid).expect("the process is in the trace");
     let interpreter = &process["interpreter"];
     assert_eq!(interpreter["version"], truth["version"], "{interpreter}");
-    assert_eq!(
-        interpreter["free_threaded"], truth["free_threaded"],
-        "{interpreter}"
-    );
-    assert!(
-        python.is(interpreter["collector"].as_str().unwrap()),
-        "{interpreter} {python:?}"
-    );
+    assert_eq!(interpreter["free_threaded"], truth["free_threaded"], "{interpreter}");
+    assert!(python.is(interpreter["collector"].as_str().unwrap()), "{interpreter} {python:?}");
 }
 
 /// Whether a pause belongs to an interpreter; 3.8 has one collector for all of them.
@@ -78,9 +68,8 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
     let interpreters = truth["interpreters"].as_array().unwrap();
     for one in std::iter::once(truth).chain(interpreters) {
         let id = one["interpreter"].as_u64().unwrap();
-        let own = pauses
-            .iter()
-            .filter(|pause| of_interpreter(pause, id) && pause.reason != "shutdown");
+        let own =
+            pauses.iter().filter(|pause| of_interpreter(pause, id) && pause.reason != "shutdown");
         // Increments that only mark are not in gc.get_stats(): there, the callbacks are the truth.
         if python.is("incremental") {
             let made = one["made_ns"].as_u64().unwrap();
@@ -109,9 +98,7 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
 fn callbacks_by_generation(truth: &Value) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::from([(0, 0), (1, 0), (2, 0)]);
     for collection in truth["collections"].as_array().unwrap() {
-        *counts
-            .entry(collection["generation"].as_u64().unwrap())
-            .or_default() += 1;
+        *counts.entry(collection["generation"].as_u64().unwrap()).or_default() += 1;
     }
     counts
 }
@@ -170,16 +157,8 @@ fn is_of(pause: &Pause, callback: &Value, python: &Python) -> bool {
 }
 
 fn agrees(pause: &Pause, callback: &Value, python: &Python) {
-    assert_eq!(
-        Some(pause.generation),
-        callback["generation"].as_u64(),
-        "{pause:?} {callback}"
-    );
-    assert_eq!(
-        Some(pause.reason.as_str()),
-        callback["reason"].as_str(),
-        "{pause:?} {callback}"
-    );
+    assert_eq!(Some(pause.generation), callback["generation"].as_u64(), "{pause:?} {callback}");
+    assert_eq!(Some(pause.reason.as_str()), callback["reason"].as_str(), "{pause:?} {callback}");
     if !python.is("incremental") {
         assert_eq!(
             pause.number("collected"),
@@ -193,11 +172,7 @@ fn agrees(pause: &Pause, callback: &Value, python: &Python) {
         );
     }
     if let Some(oldest) = callback["oldest_objects"].as_u64() {
-        assert_eq!(
-            pause.number("oldest_objects"),
-            Some(oldest),
-            "{pause:?} {callback}"
-        );
+        assert_eq!(pause.number("oldest_objects"), Some(oldest), "{pause:?} {callback}");
     }
     // Unknown if the kernel did not show a switch; kernel_counters.rs checks the value.
     let cpu = pause.number("cpu_ns").unwrap_or(0);
@@ -225,11 +200,7 @@ fn has_stack(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
     let mut next = pause.stack;
     while let Some(id) = next {
         let frame = frames.get(&id).unwrap_or_else(|| panic!("no frame {id}"));
-        recorded.push(serde_json::json!([
-            frame["file"],
-            frame["function"],
-            frame["line"]
-        ]));
+        recorded.push(serde_json::json!([frame["file"], frame["function"], frame["line"]]));
         next = frame["parent"].as_u64();
     }
     let mut expected = callback["stack"].as_array().unwrap().clone();
@@ -243,15 +214,10 @@ fn has_stack(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
 /// After the script wrote its truth, only the interpreter's shutdown collects.
 fn the_rest_is_shutdown(pauses: &[Pause], truth: &Value) {
     let finished = truth["finished_ns"].as_u64().unwrap();
-    let after = pauses
-        .iter()
-        .filter(|pause| of_interpreter(pause, 0) && pause.start_ns > finished);
+    let after = pauses.iter().filter(|pause| of_interpreter(pause, 0) && pause.start_ns > finished);
     let reasons: Vec<&str> = after.map(|pause| pause.reason.as_str()).collect();
     assert!(!reasons.is_empty(), "the collections at exit were seen");
-    assert!(
-        reasons.iter().all(|reason| *reason == "shutdown"),
-        "{reasons:?}"
-    );
+    assert!(reasons.iter().all(|reason| *reason == "shutdown"), "{reasons:?}");
 }
 
 /// Collections that CPython counted and no probe saw are counted as lost, exactly: once, not in the

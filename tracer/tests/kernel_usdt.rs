@@ -1,14 +1,10 @@
 //! Kernel tier: the last search strategy, USDT probes with a semaphore, in a running interpreter.
 
-use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::CollectorArguments;
-use gctrace_ebpf::KernelEvent;
-use gctrace_ebpf::KernelSupport;
-use gctrace_ebpf::PlannedPoint;
-use gctrace_ebpf::ProbePointKind;
-use gctrace_ebpf::SessionConfig;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::SearchStrategy;
+use gctrace_ebpf::{
+    BpfSession, CollectorArguments, KernelEvent, KernelSupport, PlannedPoint, ProbePointKind,
+    SessionConfig,
+};
+use gctrace_probes::{ResolveOptions, SearchStrategy};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -45,27 +41,15 @@ fn usdt_probes_time_every_pause() {
     let Some((python, place)) = recording::place_for(test) else {
         return;
     };
-    let options = ResolveOptions {
-        first_rung: SearchStrategy::Usdt,
-        ..ResolveOptions::default()
-    };
+    let options = ResolveOptions { first_rung: SearchStrategy::Usdt, ..ResolveOptions::default() };
     let Ok(Some(found)) = gctrace_probes::resolve(&python.canonicalize().unwrap(), &options) else {
         eprintln!("skipped {test}: {} has no USDT probes", python.display());
         return;
     };
     let usdt = |point: &&gctrace_probes::ProbePoint| {
-        matches!(
-            point.kind,
-            ProbePointKind::UsdtStart | ProbePointKind::UsdtDone
-        )
+        matches!(point.kind, ProbePointKind::UsdtStart | ProbePointKind::UsdtDone)
     };
-    assert!(
-        found
-            .points
-            .iter()
-            .filter(usdt)
-            .all(|point| point.semaphore_file_offset.is_some())
-    );
+    assert!(found.points.iter().filter(usdt).all(|point| point.semaphore_file_offset.is_some()));
     let mut session = BpfSession::open(
         SessionConfig {
             follow_children: true,
@@ -77,19 +61,12 @@ fn usdt_probes_time_every_pause() {
     )
     .unwrap();
     let layout = session.add_layout(None, None, None).unwrap();
-    let points: Vec<PlannedPoint> = found
-        .points
-        .iter()
-        .filter(usdt)
-        .map(|found| point(found, layout))
-        .collect();
+    let points: Vec<PlannedPoint> =
+        found.points.iter().filter(usdt).map(|found| point(found, layout)).collect();
     assert!(points.len() >= 2, "{found:?}");
     let place = place.path();
-    let mut program = Command::new(&python)
-        .args(["-c", PROGRAM])
-        .current_dir(place)
-        .spawn()
-        .unwrap();
+    let mut program =
+        Command::new(&python).args(["-c", PROGRAM]).current_dir(place).spawn().unwrap();
     recording::wait_until("ready", || place.join("ready").exists());
     session.follow(program.id()).unwrap();
     let probes = session.attach(&found.file, &points).unwrap();

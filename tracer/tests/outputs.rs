@@ -5,9 +5,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
-use std::process::Command;
-use std::process::Output;
-use std::process::Stdio;
+use std::process::{Command, Output, Stdio};
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 
@@ -15,11 +13,7 @@ const COLLECT: &str = "import gc\nfor n in range(50): gc.collect()\nprint('its o
 
 fn gctrace(place: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(recording::binary());
-    command
-        .args(["--mode", "inject"])
-        .args(arguments)
-        .current_dir(place)
-        .env("RANK", "3");
+    command.args(["--mode", "inject"]).args(arguments).current_dir(place).env("RANK", "3");
     command
 }
 
@@ -133,10 +127,8 @@ fn a_reader_that_leaves_ends_the_trace_not_the_command() {
 fn names_hold_host_rank_and_process() {
     let place = tempfile::tempdir().unwrap();
     let arguments = ["-o", "x-%r-%p%%.json.gz", "--", "python3", "-c", COLLECT];
-    let recording = gctrace(place.path(), &arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
+    let recording =
+        gctrace(place.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut recording = recording.unwrap();
     assert!(recording.status_in_time().unwrap().success());
     let expected = format!("x-3-{}%.json.gz", recording.id());
@@ -148,9 +140,7 @@ fn names_hold_host_rank_and_process() {
 #[test]
 fn a_pipe_without_a_reader_is_refused() {
     let place = tempfile::tempdir().unwrap();
-    let made = Command::new("mkfifo")
-        .arg(place.path().join("p"))
-        .status_in_time();
+    let made = Command::new("mkfifo").arg(place.path().join("p")).status_in_time();
     assert!(made.unwrap().success());
     let output = run(place.path(), &["-o", "p", "--", "python3", "-c", COLLECT]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

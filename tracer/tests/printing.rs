@@ -5,9 +5,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
+use std::process::{Command, ExitStatus, Stdio};
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 
@@ -20,10 +18,7 @@ fn closed_pipe() -> Stdio {
 
 fn gctrace(place: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(recording::binary());
-    command
-        .args(arguments)
-        .current_dir(place)
-        .env_remove("SUDO_UID");
+    command.args(arguments).current_dir(place).env_remove("SUDO_UID");
     command
 }
 
@@ -32,17 +27,11 @@ fn gctrace(place: &Path, arguments: &[&str]) -> Command {
 fn messages_without_a_reader_leave_the_commands_exit_code() {
     let place = tempfile::tempdir().unwrap();
     for options in [
-        vec![
-            "record", "-v", "--mode", "inject", "--", "sh", "-c", "exit 5",
-        ],
-        vec![
-            "top", "--plain", "--mode", "inject", "--", "sh", "-c", "exit 5",
-        ],
+        vec!["record", "-v", "--mode", "inject", "--", "sh", "-c", "exit 5"],
+        vec!["top", "--plain", "--mode", "inject", "--", "sh", "-c", "exit 5"],
     ] {
-        let status = gctrace(place.path(), &options)
-            .stderr(closed_pipe())
-            .status_in_time()
-            .unwrap();
+        let status =
+            gctrace(place.path(), &options).stderr(closed_pipe()).status_in_time().unwrap();
         assert_eq!(status.code(), Some(5), "{options:?}");
     }
 }
@@ -110,10 +99,7 @@ fn an_answer_that_cannot_be_written_is_a_failure() {
             .unwrap();
         let messages = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?} {messages}");
-        assert!(
-            messages.contains("No space left"),
-            "{arguments:?} {messages}"
-        );
+        assert!(messages.contains("No space left"), "{arguments:?} {messages}");
         assert_eq!(messages.lines().count(), 1, "{messages}");
     }
 }
@@ -136,9 +122,7 @@ fn messages_that_are_not_read_hold_nothing_up() {
     let place = tempfile::tempdir().unwrap();
     let (_reader, mut writer) = std::io::pipe().unwrap();
     fill(&mut writer);
-    let arguments = [
-        "record", "-v", "--mode", "inject", "--", "sh", "-c", "exit 5",
-    ];
+    let arguments = ["record", "-v", "--mode", "inject", "--", "sh", "-c", "exit 5"];
     let status = gctrace(place.path(), &arguments)
         .stdout(Stdio::null())
         .stderr(writer)
@@ -149,8 +133,7 @@ fn messages_that_are_not_read_hold_nothing_up() {
 
 /// Fills a pipe, so that further writes block.
 fn fill(writer: &mut std::io::PipeWriter) {
-    use nix::fcntl::FcntlArg;
-    use nix::fcntl::OFlag;
+    use nix::fcntl::{FcntlArg, OFlag};
     let flags = |flags| nix::fcntl::fcntl(&*writer, FcntlArg::F_SETFL(flags)).unwrap();
     flags(OFlag::O_NONBLOCK);
     while (&*writer).write(&[b'x'; 4096]).is_ok() {}
@@ -172,15 +155,7 @@ fn words_of_the_command_line_cannot_steer_the_terminal() {
         vec![name, "x.py"],
         vec!["record", "-p", name],
         vec!["record", "-o", &program, "--mode", name],
-        vec![
-            "record",
-            "--mode",
-            "inject",
-            "-o",
-            "no-such-folder/x\x1b[2J",
-            "--",
-            "true",
-        ],
+        vec!["record", "--mode", "inject", "-o", "no-such-folder/x\x1b[2J", "--", "true"],
     ] {
         let output = gctrace(place.path(), &arguments).output_in_time().unwrap();
         let text = [output.stdout, output.stderr].concat();

@@ -8,16 +8,10 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-use gctrace_ring::GpuRecord;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::PYTHON_RECORDS;
-use gctrace_ring::RingGpuOp;
-use gctrace_ring::RingHello;
-use gctrace_ring::RingPause;
-use gctrace_ring::RingProducer;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
-use gctrace_ring::TimeInterval;
+use gctrace_ring::{
+    GpuRecord, InjectOptions, PYTHON_RECORDS, RingGpuOp, RingHello, RingPause, RingProducer,
+    RingRecord, RingRole, TimeInterval,
+};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -64,18 +58,9 @@ fn now_ns() -> u64 {
 fn ring(role: RingRole, own_pid: u32) -> RingProducer {
     let records = role.records(&asked());
     let (ring, descriptor) = RingProducer::create(records).unwrap();
-    let hello = RingHello {
-        role,
-        own_pid,
-        at_ns: now_ns(),
-        is_fork: false,
-    };
+    let hello = RingHello { role, own_pid, at_ns: now_ns(), is_fork: false };
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
-    assert!(gctrace_ring::offer(
-        socket.as_bytes(),
-        descriptor.as_fd(),
-        &hello
-    ));
+    assert!(gctrace_ring::offer(socket.as_bytes(), descriptor.as_fd(), &hello));
     ring
 }
 
@@ -84,12 +69,7 @@ fn push_text(ring: &RingProducer, text: &str, id: u32) {
 }
 
 fn start(at_ns: u64, tid: u32) -> RingRecord {
-    RingRecord::PauseStart {
-        at_ns,
-        tid,
-        generation: 2,
-        interpreter: 0,
-    }
+    RingRecord::PauseStart { at_ns, tid, generation: 2, interpreter: 0 }
 }
 
 fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> RingRecord {
@@ -112,19 +92,8 @@ fn collects() {
     push_text(&python, "Trainer.step", 3);
     push_text(&python, "/home/me/train.py", 4);
     let records = [
-        RingRecord::Interpreter {
-            at_ns: now_ns(),
-            version: 1,
-            file: 2,
-            free_threaded: false,
-        },
-        RingRecord::Frame {
-            id: 1,
-            parent: 0,
-            function: 3,
-            file: 4,
-            line: 12,
-        },
+        RingRecord::Interpreter { at_ns: now_ns(), version: 1, file: 2, free_threaded: false },
+        RingRecord::Frame { id: 1, parent: 0, function: 3, file: 4, line: 12 },
         start(1_000_000, pid),
         pause(1_000_000, 3_000_000, pid, 1),
         start(5_000_000, pid),
@@ -134,10 +103,7 @@ fn collects() {
     let gpu = ring(RingRole::Gpu, pid);
     push_text(&gpu, "_Z10add_kernelPfS_i", 1);
     assert!(gpu.push(&RingRecord::Gpu(RingGpuOp {
-        interval: TimeInterval {
-            start_ns: 2_000_000,
-            end_ns: 2_500_000,
-        },
+        interval: TimeInterval { start_ns: 2_000_000, end_ns: 2_500_000 },
         work: GpuRecord::Kernel,
         copy_kind: 0,
         device: 1,
@@ -166,18 +132,9 @@ fn floods() {
     for index in 0..PYTHON_RECORDS as u64 + LOST {
         python.push(&pause(index * 1000, index * 1000 + 10, pid, 0));
     }
-    let hello = RingHello {
-        role: RingRole::Python,
-        own_pid: pid,
-        at_ns: now_ns(),
-        is_fork: false,
-    };
+    let hello = RingHello { role: RingRole::Python, own_pid: pid, at_ns: now_ns(), is_fork: false };
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
-    assert!(gctrace_ring::offer(
-        socket.as_bytes(),
-        descriptor.as_fd(),
-        &hello
-    ));
+    assert!(gctrace_ring::offer(socket.as_bytes(), descriptor.as_fd(), &hello));
 }
 
 /// A hundred processes of one collection each.
@@ -198,12 +155,7 @@ fn forks() {
 /// Hands over something that is not a ring, and writes invalid records.
 fn lies() {
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
-    let hello = RingHello {
-        role: RingRole::Python,
-        own_pid: 1,
-        at_ns: u64::MAX,
-        is_fork: true,
-    };
+    let hello = RingHello { role: RingRole::Python, own_pid: 1, at_ns: u64::MAX, is_fork: true };
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), file.as_fd(), &hello));
     // A process with another's thread ids, and times that run backwards.
@@ -247,18 +199,9 @@ fn offers_twice() {
     assert!(second.push(&pause(3000, 4000, pid, 0)));
     assert!(first.push(&pause(5000, 6000, pid, 0)));
     let (_large, descriptor) = RingProducer::create(1 << 19).unwrap();
-    let hello = RingHello {
-        role: RingRole::Gpu,
-        own_pid: pid,
-        at_ns: now_ns(),
-        is_fork: false,
-    };
+    let hello = RingHello { role: RingRole::Gpu, own_pid: pid, at_ns: now_ns(), is_fork: false };
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
-    assert!(gctrace_ring::offer(
-        socket.as_bytes(),
-        descriptor.as_fd(),
-        &hello
-    ));
+    assert!(gctrace_ring::offer(socket.as_bytes(), descriptor.as_fd(), &hello));
 }
 
 /// A collection, one that has only started, and a fault of the library.
@@ -276,16 +219,7 @@ fn switches_off() {
 fn record(part: &str, folder: &Path) -> (Output, Trace) {
     let executable = std::env::current_exe().unwrap();
     let output = std::process::Command::new(recording::binary())
-        .args([
-            "record",
-            "--mode",
-            "inject",
-            "--nvml-hz",
-            "0",
-            "-o",
-            "trace.json",
-            "--",
-        ])
+        .args(["record", "--mode", "inject", "--nvml-hz", "0", "-o", "trace.json", "--"])
         .arg(executable)
         .args(["--exact", "command", "--ignored"])
         .current_dir(folder)
@@ -308,23 +242,13 @@ fn records_of_a_process_are_written() {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     trace.assert_nothing_lost();
     let pauses = trace.pauses();
-    let times: Vec<_> = pauses
-        .iter()
-        .map(|pause| (pause.start_ns, pause.end_ns))
-        .collect();
+    let times: Vec<_> = pauses.iter().map(|pause| (pause.start_ns, pause.end_ns)).collect();
     assert_eq!(times, [(1_000_000, 3_000_000), (5_000_000, 5_000_250)]);
     let frames = trace.frames();
     let frame = frames.values().next().expect("a frame");
     assert_eq!(frame["function"], "Trainer.step");
-    assert_eq!(
-        (&frame["file"], &frame["line"]),
-        (&"/home/me/train.py".into(), &12.into())
-    );
-    let kernel = trace
-        .events
-        .iter()
-        .find(|event| event["cat"] == "kernel")
-        .expect("a kernel");
+    assert_eq!((&frame["file"], &frame["line"]), (&"/home/me/train.py".into(), &12.into()));
+    let kernel = trace.events.iter().find(|event| event["cat"] == "kernel").expect("a kernel");
     assert_eq!(kernel["name"], "add_kernel(float*, float*, int)");
     assert_eq!(kernel["args"]["device"], 1);
     let processes = trace.named("gctrace_process");
@@ -355,16 +279,10 @@ fn records_that_do_not_fit_are_counted() {
     let (output, trace) = record("floods", folder.path());
     assert_eq!(trace.pauses().len(), PYTHON_RECORDS);
     let lost = trace.end()["lost"].as_object().unwrap().clone();
-    let counts: Vec<_> = lost
-        .values()
-        .filter_map(serde_json::Value::as_u64)
-        .collect();
+    let counts: Vec<_> = lost.values().filter_map(serde_json::Value::as_u64).collect();
     assert_eq!(counts, [LOST], "{lost:?}");
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        reported.contains(&format!("{LOST} events LOST")),
-        "{reported}"
-    );
+    assert!(reported.contains(&format!("{LOST} events LOST")), "{reported}");
 }
 
 #[test]
@@ -384,10 +302,7 @@ fn a_process_has_one_ring_per_role_of_the_requested_size() {
     assert_eq!(starts, [1000, 5000], "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("a second ring was refused"), "{text}");
-    assert!(
-        text.contains("are not the length of the requested ring"),
-        "{text}"
-    );
+    assert!(text.contains("are not the length of the requested ring"), "{text}");
 }
 
 #[test]

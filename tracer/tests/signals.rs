@@ -1,13 +1,11 @@
 //! Signals that were ignored when gctrace started, and terminals that go away, without privileges.
 
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
+use test_kit::{interpreters, recording};
 
 /// As nohup and `&` in scripts do: gctrace and its command keep ignoring what was ignored.
 #[test]
@@ -29,12 +27,7 @@ fn ignored_signals_stay_ignored_for_gctrace_and_its_command() {
     let bits = u64::from_str_radix(text.trim_start_matches("SigIgn:").trim(), 16).expect("bits");
     let expected = [1, 2, 3, 15].map(|signal| 1_u64 << (signal - 1));
     assert!(expected.iter().all(|bit| bits & bit != 0), "{text}");
-    for signal in [
-        Signal::SIGHUP,
-        Signal::SIGINT,
-        Signal::SIGINT,
-        Signal::SIGTERM,
-    ] {
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGINT, Signal::SIGTERM] {
         kill(Pid::from_raw(gctrace.id().cast_signed()), signal).expect("kill");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }

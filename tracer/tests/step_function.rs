@@ -2,8 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use test_kit::interpreters::Python;
-use test_kit::interpreters::interpreters;
+use test_kit::interpreters::{Python, interpreters};
 use test_kit::recording;
 use test_kit::recording::Trace;
 
@@ -27,16 +26,7 @@ fn record(python: &Python, mode: &str, function: &str) -> (u64, Trace, String) {
     let script = place.path().join("train.py");
     std::fs::write(&script, PROGRAM).unwrap();
     let (program, script) = (python.path.to_str().unwrap(), script.to_str().unwrap());
-    let line = [
-        "record",
-        "--mode",
-        mode,
-        "--step-function",
-        function,
-        "--",
-        program,
-        script,
-    ];
+    let line = ["record", "--mode", mode, "--step-function", function, "--", program, script];
     let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -90,9 +80,6 @@ fn a_function_that_is_never_called_is_named() {
         }
         let (_, trace, messages) = record(&python, "inject", "Trainer.stop");
         assert_eq!(marks(&trace), 0);
-        assert!(
-            messages.contains("no function named Trainer.stop was called"),
-            "{messages}"
-        );
+        assert!(messages.contains("no function named Trainer.stop was called"), "{messages}");
     }
 }

@@ -7,17 +7,12 @@ mod traces;
 use std::path::Path;
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
-use traces::Folder;
-use traces::Outcome;
-use traces::rank;
-use traces::traces;
+use traces::{Folder, Outcome, rank, traces};
 
 /// The message for every failure, without those that only summaries have.
 fn messages(outcome: &Outcome) -> Vec<&str> {
     let lines = outcome.err.lines();
-    lines
-        .filter(|line| !line.contains("no trace and no summary"))
-        .collect()
+    lines.filter(|line| !line.contains("no trace and no summary")).collect()
 }
 
 #[test]
@@ -81,10 +76,7 @@ fn tables_of_summaries_are_those_of_the_traces() {
     // Tables of some ranks are no error, but it is said which.
     let (some, found) = export("sums/own%2Frank1.json.gcsum", "of-one");
     assert_eq!((some.code, found.len()), (Some(0), 9), "{}", some.err);
-    assert!(
-        some.err
-            .contains("rank 0 (of 2 or more): no trace and no summary")
-    );
+    assert!(some.err.contains("rank 0 (of 2 or more): no trace and no summary"));
 }
 
 /// As a trace and its summary, also under another name, and as two summaries; in both orders.
@@ -136,10 +128,7 @@ fn a_summary_of_a_trace_that_changed_is_refused() {
     let sum = "job/made/sums/rank 0.json.gcsum";
     // Somewhere else, and where no trace is near, it is of a trace that may have another name by now.
     folder.add("rank 0.json", rank(7));
-    folder.add(
-        "far/away/from/all/x.gcsum",
-        std::fs::read(folder.path(sum)).unwrap(),
-    );
+    folder.add("far/away/from/all/x.gcsum", std::fs::read(folder.path(sum)).unwrap());
     let analyze = |path: &str| folder.gctrace(&["analyze", "--json", path]);
     let before = analyze(sum);
     assert_eq!(before.code, Some(0), "{}", before.err);
@@ -148,24 +137,13 @@ fn a_summary_of_a_trace_that_changed_is_refused() {
     let changed = [rank(0), b"\n".to_vec()].concat();
     folder.add("job/rank 0.json", &changed);
     let outcome = analyze("job/made/sums");
-    assert_eq!(
-        (outcome.code, &*outcome.out),
-        (Some(1), ""),
-        "{}",
-        outcome.err
-    );
+    assert_eq!((outcome.code, &*outcome.out), (Some(1), ""), "{}", outcome.err);
     let expected = format!("(was {} bytes, is {}): ", rank(0).len(), changed.len());
     let (problem, command) = outcome.err.split_once(&expected).unwrap();
-    assert!(
-        problem.contains(&format!("rank 0.json: has changed since {sum}")),
-        "{problem}"
-    );
+    assert!(problem.contains(&format!("rank 0.json: has changed since {sum}")), "{problem}");
     let (directory, command) = command.trim().split_once(" && gctrace ").unwrap();
     assert_eq!(command, "summarize 'rank 0.json' -o made/sums");
-    let script = format!(
-        "{directory} && exec '{}' {command}",
-        env!("CARGO_BIN_EXE_gctrace")
-    );
+    let script = format!("{directory} && exec '{}' {command}", env!("CARGO_BIN_EXE_gctrace"));
     let output = Command::new("sh").arg("-c").arg(script).output_in_time();
     assert!(output.unwrap().status.success());
     let after = analyze(sum);
@@ -216,15 +194,8 @@ fn what_is_missing_is_named() {
         "rank0.json.gcsum: is the same trace as sums/copy.gcsum: name one of them",
         "ranks 1, 2, 3, 4 (of 6 or more)",
     ] {
-        assert!(
-            outcome.err.contains(part),
-            "{part:?} is not in: {}",
-            outcome.err
-        );
-        assert!(
-            unreadable.contains(part),
-            "{part:?} is not in: {unreadable}"
-        );
+        assert!(outcome.err.contains(part), "{part:?} is not in: {}", outcome.err);
+        assert!(unreadable.contains(part), "{part:?} is not in: {unreadable}");
     }
     assert_eq!(report["traces"].as_array().unwrap().len(), 2);
 }

@@ -9,9 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 use test_kit::interpreters::root;
 use test_kit::limit::WithTimeout as _;
-use traces::Folder;
-use traces::rank;
-use traces::traces;
+use traces::{Folder, rank, traces};
 
 #[test]
 fn a_killed_run_is_finished_by_the_next_with_the_same_bytes() {
@@ -61,16 +59,8 @@ fn a_rerun_makes_only_what_is_missing_or_outdated_and_says_so() {
         folder.add(&format!("rank{number}.json"), rank(number));
     }
     let all = "rank0.json rank1.json rank2.json -o sums";
-    assert!(
-        folder
-            .summarize(all)
-            .contains("sums: 3 new, 0 complete before, 0 failed")
-    );
-    assert!(
-        folder
-            .summarize(all)
-            .contains("sums: 0 new, 3 complete before, 0 failed")
-    );
+    assert!(folder.summarize(all).contains("sums: 3 new, 0 complete before, 0 failed"));
+    assert!(folder.summarize(all).contains("sums: 0 new, 3 complete before, 0 failed"));
     let before = folder.files("sums");
     // A source that changed, one summary that lost its end, one of another gctrace.
     folder.add("rank0.json", rank(9));
@@ -153,9 +143,8 @@ fn what_cannot_be_summarized_is_an_error() {
         ("rank0.json -o taken", "exists and is no summary"),
         ("rank0.json -o rank0.json", "rank0.json"),
     ] {
-        let words: Vec<&str> = std::iter::once("summarize")
-            .chain(words.split_whitespace())
-            .collect();
+        let words: Vec<&str> =
+            std::iter::once("summarize").chain(words.split_whitespace()).collect();
         let outcome = folder.gctrace(&words);
         assert_eq!(outcome.code, Some(1), "{words:?}: {}", outcome.err);
         assert!(outcome.err.contains(part), "{words:?}: {}", outcome.err);
@@ -238,10 +227,7 @@ fn ray_makes_all_summaries_though_a_worker_is_killed() {
     let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}{errors}");
-    assert!(
-        printed.contains("sums: summaries of 6 traces, 0 failed"),
-        "{printed}"
-    );
+    assert!(printed.contains("sums: summaries of 6 traces, 0 failed"), "{printed}");
     assert!(folder.path("killed").exists(), "no worker was killed");
     let started = std::fs::read_to_string(folder.path("started")).unwrap();
     assert_eq!(started.lines().count(), names.len() + 1, "{started}");

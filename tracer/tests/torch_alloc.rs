@@ -1,7 +1,6 @@
 //! Torch tier: `--alloc` on a training step.
 
-use test_kit::interpreters;
-use test_kit::recording;
+use test_kit::{interpreters, recording};
 #[test]
 fn a_training_step() {
     let test = "a_training_step";

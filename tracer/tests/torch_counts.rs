@@ -2,9 +2,8 @@
 //! `gc.get_stats()` at its end, and its workers followed.
 
 use std::path::Path;
-use test_kit::interpreters;
-use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
 
 /// Runs the script as `python SCRIPT` would, and writes what the interpreter counted to
 /// `truth.json` when it is done; after that automatic collection is disabled.
@@ -52,21 +51,12 @@ fn a_training_script_is_counted_exactly() {
     let truth = recording::json(&place.path().join("truth.json"));
     let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
     let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
-    assert_eq!(
-        recording::by_generation(own),
-        recording::stats(&truth, "collections")
-    );
+    assert_eq!(recording::by_generation(own), recording::stats(&truth, "collections"));
     assert!(
         recording::by_generation(&pauses)[&2] > 0,
         "importing torch alone collects all generations"
     );
-    let children = trace
-        .named("gctrace_process")
-        .iter()
-        .filter(|(_, args)| args["origin"] == "child")
-        .count();
-    assert!(
-        children >= 2,
-        "the loader's workers are followed: {children}"
-    );
+    let children =
+        trace.named("gctrace_process").iter().filter(|(_, args)| args["origin"] == "child").count();
+    assert!(children >= 2, "the loader's workers are followed: {children}");
 }

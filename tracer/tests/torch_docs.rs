@@ -3,8 +3,7 @@
 #![expect(clippy::expect_used, reason = "helpers of tests, outside of #[test]")]
 
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 use test_kit::docs;
@@ -37,9 +36,7 @@ impl Slurm {
         std::fs::create_dir(&folder).expect("a new folder");
         let log = std::fs::File::create(folder.join("daemons.log")).expect("a log");
         let mut command = shell.command("exec slurmd.sh ../slurm node1 node2");
-        command
-            .process_group(0)
-            .stdout(log.try_clone().expect("a log"));
+        command.process_group(0).stdout(log.try_clone().expect("a log"));
         let started = Self(command.stderr(log).spawn().expect("bash"));
         let waited = shell
             .command(
@@ -93,9 +90,7 @@ fn commands_of_slurm() {
         shell.variables.push(("SCHEDULERS".to_owned(), schedulers));
         let configuration = shell.work.with_file_name("slurm").join("slurm.conf");
         let configuration = configuration.display().to_string();
-        shell
-            .variables
-            .push(("SLURM_CONF".to_owned(), configuration));
+        shell.variables.push(("SLURM_CONF".to_owned(), configuration));
         // Slurm's nodes change host names.
         shell.ordinary_user = None;
         Slurm::start(shell)

@@ -4,9 +4,8 @@
 
 use serde_json::Value;
 use std::path::Path;
-use test_kit::interpreters;
-use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
 
 const STEPS: u64 = 20;
 
@@ -23,14 +22,7 @@ fn count(garbage: &Value, kinds: &[(u64, &Value)], matches: &dyn Fn(&Value) -> b
 fn recorded(python: &Path, mode: &str, place: &Path) -> Value {
     let script = recording::scripts().join("torch_cycles.py");
     let (program, steps) = (python.to_str().unwrap(), STEPS.to_string());
-    let line = [
-        "--mode",
-        mode,
-        "--",
-        program,
-        script.to_str().unwrap(),
-        &steps,
-    ];
+    let line = ["--mode", mode, "--", program, script.to_str().unwrap(), &steps];
     let output = recording::gctrace(&line, place);
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -57,10 +49,7 @@ fn tensors_are_counted(test: &str, mode: &str) {
     let mut with_tensors: Vec<_> = with_tensors.collect();
     let steps = with_tensors.split_off(with_tensors.len() - STEPS as usize);
     let of_steps = |matches: &dyn Fn(&Value) -> bool| -> Vec<u64> {
-        steps
-            .iter()
-            .map(|walk| count(walk, &kinds, matches))
-            .collect()
+        steps.iter().map(|walk| count(walk, &kinds, matches)).collect()
     };
     let expected = |name: &str| [truth[name].as_u64().unwrap(); STEPS as usize];
     assert_eq!(of_steps(&is_tensor), expected("tensors"));

@@ -3,14 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
 use test_kit::recording::Trace;
 use test_kit::recording::user::OrdinaryUser;
+use test_kit::{interpreters, recording};
 
 /// Runs the script as `python SCRIPT` would, and writes what the interpreter counted from its start
 /// to its end.
@@ -32,10 +30,7 @@ if __name__ == '__main__':
 /// Records a command line of torch's Python as an ordinary user.
 fn record(user: &OrdinaryUser, python: &Path, arguments: &[&str]) -> Output {
     let venv = python.ancestors().nth(2).unwrap();
-    let examples = recording::scripts()
-        .join("../../examples")
-        .canonicalize()
-        .unwrap();
+    let examples = recording::scripts().join("../../examples").canonicalize().unwrap();
     let mut command = user.command(&[venv, &examples], &user.file("bin/gctrace"));
     command
         .args(["--mode", "inject", "-o", "trace.json", "--"])
@@ -49,10 +44,7 @@ fn prepare(test: &str) -> Option<(OrdinaryUser, PathBuf, String)> {
     let (python, user) = (interpreters::torch(test)?, OrdinaryUser::for_test(test)?);
     std::fs::write(user.file("runner.py"), RUNNER).unwrap();
     let truths = user.file("truths");
-    user.command(&[], Path::new("mkdir"))
-        .arg(truths)
-        .status_in_time()
-        .unwrap();
+    user.command(&[], Path::new("mkdir")).arg(truths).status_in_time().unwrap();
     let script = recording::scripts().join("../../examples/train_torch.py");
     let script = script.canonicalize().unwrap().to_str().unwrap().to_owned();
     Some((user, python, script))
@@ -69,10 +61,7 @@ fn compare(trace: &Trace, user: &OrdinaryUser) -> usize {
         let own = pauses.iter().filter(|pause| life.contains(&pause.start_ns));
         let counted = recording::collections_since_base(truth);
         assert_eq!(recording::by_generation(own), counted, "{truth}");
-        assert!(
-            counted[&2] > 0,
-            "importing torch alone collects all generations"
-        );
+        assert!(counted[&2] > 0, "importing torch alone collects all generations");
     }
     truths.len()
 }
@@ -98,9 +87,7 @@ fn a_loader_with_workers() {
     let trace = Trace::read(&user.file("trace.json"));
     assert_eq!(compare(&trace, &user), 1);
     let processes = trace.named("gctrace_process");
-    let children = processes
-        .iter()
-        .filter(|(_, args)| args["origin"] == "child");
+    let children = processes.iter().filter(|(_, args)| args["origin"] == "child");
     assert!(children.count() >= 2, "the loader's workers: {processes:?}");
 }
 
@@ -127,10 +114,8 @@ fn four_ranks_of_torchrun() {
     let trace = Trace::read(&user.file("trace.json"));
     assert_eq!(compare(&trace, &user), 4);
     let processes = trace.named("gctrace_process");
-    let mut ranks: Vec<u64> = processes
-        .iter()
-        .filter_map(|(_, args)| args["rank"].as_u64())
-        .collect();
+    let mut ranks: Vec<u64> =
+        processes.iter().filter_map(|(_, args)| args["rank"].as_u64()).collect();
     ranks.sort_unstable();
     ranks.dedup();
     assert_eq!(ranks, [0, 1, 2, 3]);

@@ -4,22 +4,13 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording;
 use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
 
-const SCENARIOS: [&str; 6] = [
-    "sgd",
-    "adam",
-    "adversarial",
-    "unusual",
-    "compiled",
-    "loading",
-];
+const SCENARIOS: [&str; 6] = ["sgd", "adam", "adversarial", "unusual", "compiled", "loading"];
 
 /// Names of the annotations that mark steps.
 fn is_mark(name: &str) -> bool {
@@ -60,10 +51,7 @@ fn alone(python: &Path, scenario: &str) -> Value {
 /// The marks that the program reports; those of `DataLoader` need CPython 3.12.
 fn expected(python: &Path, truth: &Value) -> BTreeMap<String, u64> {
     let ask = "import sys; print(sys.version_info >= (3, 12))";
-    let output = Command::new(python)
-        .args(["-c", ask])
-        .output_in_time()
-        .unwrap();
+    let output = Command::new(python).args(["-c", ask]).output_in_time().unwrap();
     let has_monitoring = output.stdout.starts_with(b"True");
     let counts = truth["marks"].as_object().unwrap().iter();
     counts
@@ -82,14 +70,7 @@ fn marks_are_the_programs_own_calls() {
     for scenario in SCENARIOS {
         let place = tempfile::tempdir().unwrap();
         let (program, script) = (python.to_str().unwrap(), script());
-        let line = [
-            "--mode",
-            "inject",
-            "--",
-            program,
-            script.to_str().unwrap(),
-            scenario,
-        ];
+        let line = ["--mode", "inject", "--", program, script.to_str().unwrap(), scenario];
         let output = recording::gctrace(&line, place.path());
         assert!(output.status.success(), "{output:?}");
         let truth: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -112,14 +93,7 @@ fn probes_and_library_mark_once() {
     };
     let place = tempfile::tempdir().unwrap();
     let (program, script) = (python.to_str().unwrap(), script());
-    let line = [
-        "--mode",
-        "both",
-        "--",
-        program,
-        script.to_str().unwrap(),
-        "adam",
-    ];
+    let line = ["--mode", "both", "--", program, script.to_str().unwrap(), "adam"];
     let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let truth: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -8,8 +8,7 @@
 
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
-use std::process::Output;
+use std::process::{Command, Output};
 use test_kit::interpreters::any_python;
 use test_kit::limit::WithTimeout as _;
 use test_kit::optimizer::OPTIMIZER;
@@ -56,29 +55,15 @@ fn text(bytes: &[u8]) -> String {
 fn settings_alternate_in_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let settings = "threshold=50,10,10|threshold=500,10,10";
-    let arguments = [
-        "--json",
-        "--settings",
-        settings,
-        "--precision",
-        "0.0001",
-        "--budget",
-        "30s",
-    ];
-    let output = tune(
-        folder.path(),
-        &arguments,
-        "for _ in range(50 + 25 * 40): step()\nprint('done')",
-    );
+    let arguments = ["--json", "--settings", settings, "--precision", "0.0001", "--budget", "30s"];
+    let output =
+        tune(folder.path(), &arguments, "for _ in range(50 + 25 * 40): step()\nprint('done')");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     // Standard output is the report's.
     assert!(text(&output.stderr).contains("done"));
     let report = report(&output);
     assert_eq!(report["schema"], "gctrace.tune/1");
-    assert_eq!(
-        (&report["method"], &report["unit"]),
-        (&"blocks".into(), &"step".into())
-    );
+    assert_eq!((&report["method"], &report["unit"]), (&"blocks".into(), &"step".into()));
     assert_eq!(report["ranks"], 1);
     assert_eq!(report["unreadable_rows"], 0);
     assert!(report["steps"].as_u64().unwrap() >= 1_000);
@@ -87,10 +72,7 @@ fn settings_alternate_in_one_run() {
         assert!(setting["pairs"].as_u64().unwrap() >= 8, "{setting}");
         assert!(setting["cpu_ns"].as_u64().unwrap() > 0);
         let counts = setting["collections"].as_array().unwrap();
-        counts
-            .iter()
-            .map(|count| count.as_f64().unwrap())
-            .sum::<f64>()
+        counts.iter().map(|count| count.as_f64().unwrap()).sum::<f64>()
     });
     // Less than ten times as often: a collection waits for the interpreter's next check.
     assert!(often > 3.0 * rarely && rarely > 3.0, "{often} {rarely}");
@@ -108,13 +90,7 @@ fn settings_alternate_in_one_run() {
 #[test]
 fn freeze_is_compared_in_whole_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = [
-        "--settings",
-        "none|freeze@step:2",
-        "--budget",
-        "1ms",
-        "--json",
-    ];
+    let arguments = ["--settings", "none|freeze@step:2", "--budget", "1ms", "--json"];
     let output = tune(
         folder.path(),
         &arguments,
@@ -144,16 +120,11 @@ fn a_command_that_fails_ends_it() {
 #[test]
 fn usage() {
     let folder = tempfile::tempdir().unwrap();
-    for (settings, error) in [
-        ("none", "needs 2 to 8 settings"),
-        ("none|freez", "none of threshold"),
-    ] {
+    for (settings, error) in
+        [("none", "needs 2 to 8 settings"), ("none|freez", "none of threshold")]
+    {
         let output = tune(folder.path(), &["--settings", settings], "");
         assert_eq!(output.status.code(), Some(2));
-        assert!(
-            text(&output.stderr).contains(error),
-            "{}",
-            text(&output.stderr)
-        );
+        assert!(text(&output.stderr).contains(error), "{}", text(&output.stderr));
     }
 }

@@ -4,8 +4,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::process::Output;
+use std::process::{Command, Output};
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 
@@ -19,11 +18,7 @@ const WRONG: &[Use] = &[
     ("", 2, &["nothing to record", "gctrace -- python train.py"]),
     ("record", 2, &["nothing to record"]),
     ("record -o x.json", 2, &["nothing to record"]),
-    (
-        "python small.py",
-        2,
-        &["goes after `--`", "tip: gctrace -- python small.py"],
-    ),
+    ("python small.py", 2, &["goes after `--`", "tip: gctrace -- python small.py"]),
     ("small.py", 2, &["goes after `--`"]),
     ("ok.json", 2, &["tip: gctrace analyze ok.json"]),
     ("run.json.gz", 2, &["tip: gctrace analyze run.json.gz"]),
@@ -38,11 +33,7 @@ const WRONG: &[Use] = &[
     ("-p -5", 2, &["not a process id"]),
     ("-p 0", 2, &["not a process id"]),
     ("-p 99999999999", 2, &["not a process id"]),
-    (
-        "-p 1,2",
-        2,
-        &["only one process can be given; its children are recorded too"],
-    ),
+    ("-p 1,2", 2, &["only one process can be given; its children are recorded too"]),
     ("top -p 1,2", 2, &["only one process can be given"]),
     // Invalid values.
     ("--stack-depth -1 -- true", 2, &["-1 is not in 0..="]),
@@ -54,11 +45,7 @@ const WRONG: &[Use] = &[
     ("--ring-size 3MiB -- true", 2, &["power of two"]),
     ("--ring-size 1KiB -- true", 2, &["between 4KiB and 1GiB"]),
     ("--ring-size huge -- true", 2, &["not a size", "16MiB"]),
-    (
-        "--counters cycels -- true",
-        2,
-        &["no counter is named \"cycels\"", "cycles"],
-    ),
+    ("--counters cycels -- true", 2, &["no counter is named \"cycels\"", "cycles"]),
     ("--mode root -- true", 2, &["--mode", "inject"]),
     ("--cuda some -- true", 2, &["--cuda", "launches"]),
     ("--nvml-hz 0.05 -- true", 2, &["from 0.1 to 100"]),
@@ -71,28 +58,12 @@ const WRONG: &[Use] = &[
     ("top --plain --format json", 2, &["cannot be used with"]),
     ("top --listen elsewhere", 2, &["must be a port (9464)"]),
     ("top --listen-arguments -- true", 2, &["--listen"]),
-    (
-        "top --output o -p 1",
-        2,
-        &["--output is the file for the output of a command"],
-    ),
+    ("top --output o -p 1", 2, &["--output is the file for the output of a command"]),
     // Commands that cannot be started.
-    (
-        "--mode inject -- ./no-such-program",
-        127,
-        &["command not found"],
-    ),
-    (
-        "--mode inject -- no-such-program",
-        127,
-        &["command not found"],
-    ),
+    ("--mode inject -- ./no-such-program", 127, &["command not found"]),
+    ("--mode inject -- no-such-program", 127, &["command not found"]),
     ("--mode inject -- ./small.py", 126, &["small.py"]),
-    (
-        "--mode inject -- small.py",
-        127,
-        &["gctrace -- python small.py"],
-    ),
+    ("--mode inject -- small.py", 127, &["gctrace -- python small.py"]),
     ("--mode inject -- .", 126, &["."]),
     // Files.
     (
@@ -108,17 +79,9 @@ const WRONG: &[Use] = &[
     ("analyze empty.json", 1, &["empty.json"]),
     ("analyze small.py", 1, &["small.py"]),
     ("analyze ok.json missing.json", 1, &["missing.json"]),
-    (
-        "analyze --format xml ok.json",
-        2,
-        &["possible values: text, json"],
-    ),
+    ("analyze --format xml ok.json", 2, &["possible values: text, json"]),
     ("export missing.json", 1, &["missing.json"]),
-    (
-        "export ok.json",
-        1,
-        &["no stack in ok.json", "To record stacks"],
-    ),
+    ("export ok.json", 1, &["no stack in ok.json", "To record stacks"]),
     ("export --generation 3 ok.json", 2, &["3 is not in 0..=2"]),
     ("doctor --python no-such-python", 1, &[]),
     ("completions", 2, &["<SHELL>"]),
@@ -196,10 +159,7 @@ fn usual_spellings() {
     let place = place();
     for (line, code) in [
         ("record --mode inject -o a.json sh -c true", 0),
-        (
-            "record -q --mode inject -o b.json /usr/bin/python3 -c pass",
-            0,
-        ),
+        ("record -q --mode inject -o b.json /usr/bin/python3 -c pass", 0),
         ("analyze -q ok.json", 0),
         ("analyze -v ok.json", 0),
         ("analyze --version", 0),
@@ -219,16 +179,7 @@ fn usual_spellings() {
 fn a_command_is_recorded_for_a_time() {
     let place = place();
     let output = Command::new(recording::binary())
-        .args([
-            "-d",
-            "0.3",
-            "--mode",
-            "inject",
-            "--",
-            "sh",
-            "-c",
-            "sleep 1; : > ended; exit 5",
-        ])
+        .args(["-d", "0.3", "--mode", "inject", "--", "sh", "-c", "sleep 1; : > ended; exit 5"])
         .current_dir(place.path())
         .env_remove("SUDO_UID")
         .output_in_time()

@@ -11,10 +11,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Trace;
@@ -47,11 +45,7 @@ impl TestDir {
         let work = folder.path().join("work");
         fs::create_dir(&work).unwrap();
         open(&work, 0o777);
-        Self {
-            _folder: folder,
-            gctrace,
-            work,
-        }
+        Self { _folder: folder, gctrace, work }
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
@@ -89,16 +83,8 @@ fn auto_records_in_process_and_reports_it_once() {
     assert!(pauses.len() >= 50, "{}", pauses.len());
     // Only those at the interpreter's shutdown have a known reason.
     let reported = ["unknown", "shutdown"];
-    assert!(
-        pauses
-            .iter()
-            .all(|pause| reported.contains(&pause.reason.as_str()))
-    );
-    assert!(
-        pauses
-            .iter()
-            .all(|pause| pause.args["source"] == "injected")
-    );
+    assert!(pauses.iter().all(|pause| reported.contains(&pause.reason.as_str())));
+    assert!(pauses.iter().all(|pause| pause.args["source"] == "injected"));
 
     let report = place.run(&["analyze", "--full", "t.json"]);
     let report = String::from_utf8_lossy(&report.stdout).into_owned();
@@ -115,28 +101,19 @@ fn refusals_suggest_what_works_without_privileges() {
         printed(&output)
     };
     let kernel = refused(&["--mode", "ebpf", "--", "python3", "a b.py"]);
-    assert!(
-        kernel.contains("gctrace --mode inject -- python3 'a b.py'"),
-        "{kernel}"
-    );
+    assert!(kernel.contains("gctrace --mode inject -- python3 'a b.py'"), "{kernel}");
     assert!(refused(&["--mode", "both", "--", "true"]).contains("missing CAP_BPF"));
     let running = refused(&["-p", &std::process::id().to_string()]);
     assert!(running.contains("gctrace -- COMMAND"), "{running}");
     let running = refused(&["--mode", "inject", "-p", &std::process::id().to_string()]);
     assert!(running.contains("(-p)"), "{running}");
-    assert!(
-        !place.work.join("trace.json").exists(),
-        "no trace was started"
-    );
+    assert!(!place.work.join("trace.json").exists(), "no trace was started");
 }
 
 #[test]
 fn a_set_user_id_program_is_refused_before_it_starts() {
     let place = TestDir::new();
-    let Some(su) = ["/usr/bin/su", "/bin/su"]
-        .into_iter()
-        .find(|su| Path::new(su).exists())
-    else {
+    let Some(su) = ["/usr/bin/su", "/bin/su"].into_iter().find(|su| Path::new(su).exists()) else {
         eprintln!("skipped a_set_user_id_program_is_refused_before_it_starts: there is no su");
         return;
     };
@@ -179,18 +156,12 @@ fn the_demo_needs_no_privileges() {
     }
     let full = place.run(&["analyze", "--full", "demo.json"]);
     let full = String::from_utf8(full.stdout).unwrap();
-    for expected in [
-        "--mode inject",
-        "measured by CUPTI",
-        "gctrace simulated GPU",
-    ] {
+    for expected in ["--mode inject", "measured by CUPTI", "gctrace simulated GPU"] {
         assert!(full.contains(expected), "{expected}: {full}");
     }
     let left = fs::read_dir(&place.work).unwrap().flatten();
-    let mut left: Vec<_> = left
-        .map(|entry| entry.file_name())
-        .filter(|name| name != ".cache")
-        .collect();
+    let mut left: Vec<_> =
+        left.map(|entry| entry.file_name()).filter(|name| name != ".cache").collect();
     left.sort();
     // The report names lines of the program.
     assert_eq!(left, ["demo.json", "train_simgpu.py"]);
@@ -224,10 +195,7 @@ except FileNotFoundError: pass";
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     let bare = "['LC_CTYPE', 'PATH']\n".repeat(2) + "['LC_CTYPE']\n";
     assert_eq!(shown, bare, "{output:?}");
-    assert!(
-        printed(&output).contains("3 processes started without"),
-        "{output:?}"
-    );
+    assert!(printed(&output).contains("3 processes started without"), "{output:?}");
     let (unexamined, report) = unexamined(&place, "t.json");
     let expected = serde_json::json!({ "started without gctrace's variables (LD_PRELOAD)": 3 });
     assert_eq!(unexamined, expected, "{report}");
@@ -247,34 +215,17 @@ fn a_seccomp_filter_does_not_kill_the_program() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "it lives\n");
     let (unexamined, report) = unexamined(&place, "t.json");
     assert_eq!(unexamined.as_object().unwrap().len(), 1, "{unexamined}");
-    assert!(
-        report.contains("1 process confined by a seccomp"),
-        "{report}"
-    );
+    assert!(report.contains("1 process confined by a seccomp"), "{report}");
 }
 
 #[test]
 fn a_nested_gctrace_is_reported() {
     let place = TestDir::new();
-    let inner = [
-        "-o",
-        "inner.json",
-        "--",
-        "python3",
-        "-c",
-        "import gc; gc.collect()",
-    ];
+    let inner = ["-o", "inner.json", "--", "python3", "-c", "import gc; gc.collect()"];
     let outer = ["-o", "outer.json", "--", place.gctrace.to_str().unwrap()];
     let output = place.run(&[&outer[..], &inner].concat());
     assert!(output.status.success(), "{output:?}");
-    assert!(
-        !Trace::read(&place.work.join("inner.json"))
-            .pauses()
-            .is_empty()
-    );
+    assert!(!Trace::read(&place.work.join("inner.json")).pauses().is_empty());
     let (_, report) = unexamined(&place, "outer.json");
-    assert!(
-        report.contains("recorded by another gctrace inside"),
-        "{report}"
-    );
+    assert!(report.contains("recorded by another gctrace inside"), "{report}");
 }

@@ -5,8 +5,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::process::Output;
+use std::process::{Command, Output};
 use test_kit::recording;
 
 /// Collections in batches that fit into the rings, and one such batch right before the end: written
@@ -53,11 +52,7 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_reported() {
         assert!(place.path().join("ended").exists(), "{case}");
         let mut file = place.path().join(name);
         if name.ends_with(".gz") {
-            let plain = Command::new("gunzip")
-                .arg("-c")
-                .arg(&file)
-                .output()
-                .unwrap();
+            let plain = Command::new("gunzip").arg("-c").arg(&file).output().unwrap();
             assert!(plain.status.success(), "{case}");
             file = place.path().join("plain.json");
             fs::write(&file, plain.stdout).unwrap();
@@ -77,10 +72,7 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_reported() {
         if pauses < 6000 {
             limited += 1;
             let why = end["why"].as_str().unwrap();
-            assert!(
-                why.contains("could not be written any more"),
-                "{why} {case}"
-            );
+            assert!(why.contains("could not be written any more"), "{why} {case}");
             assert!(printed.contains("ulimit -f"), "{case}");
             let unexamined = &end["processes"]["unexamined"];
             let is_said = lost > 0 || unexamined.as_object().is_some_and(|all| !all.is_empty());

@@ -2,14 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "the trace is made here")]
 
-use criterion::Criterion;
-use criterion::Throughput;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Record;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
+use criterion::{Criterion, Throughput};
+use gctrace_event::read::{EventReader, TraceInput, TraceReader};
+use gctrace_event::{GpuOp, GpuOpKind, Record};
 use test_kit::records;
 
 const RECORDS: u64 = 20_000;
@@ -22,10 +17,9 @@ fn main() {
     let pauses = (0..RECORDS).zip((1..=STACKS).cycle());
     let pauses = pauses.map(|(n, stack)| records::pause_in(n, stack));
     let gpu_work = (0..RECORDS).map(kernel);
-    for (name, content) in [
-        ("pauses", frames.chain(pauses).collect::<Vec<_>>()),
-        ("GPU work", gpu_work.collect()),
-    ] {
+    for (name, content) in
+        [("pauses", frames.chain(pauses).collect::<Vec<_>>()), ("GPU work", gpu_work.collect())]
+    {
         let end = records::end("the command ended");
         let text: &'static [u8] = records::written(&records::header(), &content, &end).leak();
         group.throughput(Throughput::Bytes(text.len() as u64));

@@ -12,24 +12,16 @@
 //! The section of frames after the events only repeats them for viewers. It is written last, if the
 //! disk has room for all of it.
 
-use crate::Record;
-use crate::TraceEnd;
-use crate::TraceHeader;
-use crate::line;
-use crate::line::RecordEncoder;
-use crate::line::WrittenFrames;
+use crate::line::{RecordEncoder, WrittenFrames};
 use crate::sink::TraceSink;
+use crate::{Record, TraceEnd, TraceHeader, line};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use nix::sys::resource::RLIM_INFINITY;
-use nix::sys::resource::Resource;
-use nix::sys::resource::getrlimit;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::fs::File;
 use std::io;
-use std::io::BufWriter;
-use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 /// Records are handed to the disk when this many bytes of text are waiting.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -202,9 +194,7 @@ impl TraceFile {
     /// nevertheless. [`WriteError::Stopped`]: it was not taken, because of an earlier error.
     pub fn write(&mut self, record: &Record) -> Result<(), WriteError> {
         if self.stopped {
-            return Err(WriteError::Stopped {
-                path: self.path.clone(),
-            });
+            return Err(WriteError::Stopped { path: self.path.clone() });
         }
         let taken = self.pending.len();
         if let Err(source) = self.lines.push(&mut self.pending, record) {
@@ -277,8 +267,7 @@ impl TraceFile {
             // Text that did not fit would leave no room for the last line either.
             self.pending.clear();
         }
-        self.lines
-            .push(&mut self.pending, &Record::End(end.clone()))?;
+        self.lines.push(&mut self.pending, &Record::End(end.clone()))?;
         let frames = std::mem::take(&mut self.lines).into_frames();
         if !frames.is_empty() && !self.stopped {
             self.hand_over()?;

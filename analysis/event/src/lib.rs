@@ -45,56 +45,15 @@ pub use file::TraceFile;
 pub use file::WriteError;
 #[cfg(target_os = "linux")]
 pub use file::compressed_by_name;
-pub use record::Allocations;
-pub use record::Annotation;
-pub use record::BirthCount;
-pub use record::Collective;
-pub use record::Collector;
-pub use record::Counter;
-pub use record::Counters;
-pub use record::CudaCall;
-pub use record::CudaLaunches;
-pub use record::CudaLayer;
-pub use record::CycleCount;
-pub use record::CycleEdge;
-pub use record::CycleId;
-pub use record::CycleSignature;
-pub use record::DeviceMemory;
-pub use record::EventSource;
-pub use record::ExaminedProcesses;
-pub use record::Frame;
-pub use record::FrameId;
-pub use record::Garbage;
-pub use record::GcReason;
-pub use record::GcSettings;
-pub use record::GpuDevice;
-pub use record::GpuOp;
-pub use record::GpuOpKind;
-pub use record::GpuProcess;
-pub use record::GpuSample;
-pub use record::GpuSync;
-pub use record::GpuSyncKind;
-pub use record::Interpreter;
-pub use record::KindCount;
-pub use record::KindId;
-pub use record::Note;
-pub use record::ObjectKind;
-pub use record::OmittedPauses;
-pub use record::Pause;
-pub use record::PauseMemory;
-pub use record::Pressure;
-pub use record::ProbeCost;
-pub use record::Process;
-pub use record::ProcessCounters;
-pub use record::ProcessExit;
-pub use record::ProcessOrigin;
-pub use record::Record;
-pub use record::RecordingMode;
-pub use record::StepMark;
-pub use record::StepMarker;
-pub use record::TraceEnd;
-pub use record::TraceHeader;
-pub use record::is_throttling;
+pub use record::{
+    Allocations, Annotation, BirthCount, Collective, Collector, Counter, Counters, CudaCall,
+    CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId, CycleSignature, DeviceMemory,
+    EventSource, ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GpuDevice,
+    GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Interpreter, KindCount, KindId,
+    Note, ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process,
+    ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark, StepMarker,
+    TraceEnd, TraceHeader, is_throttling,
+};
 
 /// Maximum number of frames of a recorded stack.
 pub const MAX_STACK_DEPTH: u32 = 64;

@@ -10,11 +10,7 @@ mod pressure;
 
 pub(crate) use frames::WrittenFrames;
 
-use crate::FrameId;
-use crate::Pause;
-use crate::Process;
-use crate::Record;
-use crate::TraceHeader;
+use crate::{FrameId, Pause, Process, Record, TraceHeader};
 use gpu::GpuTracks;
 use pressure::CounterTracks;
 use serde::Serialize;
@@ -70,11 +66,8 @@ impl RecordEncoder {
             }
             Record::Frame(frame) => {
                 // It applies to the whole trace.
-                EventHead {
-                    start_ns: None,
-                    ..EventHead::metadata("gctrace_frame", NO_PROCESS, 0)
-                }
-                .push(out, frame)?;
+                EventHead { start_ns: None, ..EventHead::metadata("gctrace_frame", NO_PROCESS, 0) }
+                    .push(out, frame)?;
                 self.frames.add(frame);
                 Ok(())
             }
@@ -96,11 +89,10 @@ impl RecordEncoder {
                 ..EventHead::metadata("gctrace_object_kind", kind.pid, 0)
             }
             .push(out, kind),
-            Record::CycleSignature(cycle) => EventHead {
-                start_ns: None,
-                ..EventHead::metadata("gctrace_cycle", cycle.pid, 0)
+            Record::CycleSignature(cycle) => {
+                EventHead { start_ns: None, ..EventHead::metadata("gctrace_cycle", cycle.pid, 0) }
+                    .push(out, cycle)
             }
-            .push(out, cycle),
             Record::Garbage(garbage) => EventHead {
                 tid: garbage.tid.into(),
                 ..EventHead::metadata("gctrace_garbage", garbage.pid, garbage.at_ns)
@@ -152,10 +144,7 @@ impl RecordEncoder {
             .push(out, op),
             Record::GpuSync(sync) => EventHead::slice(
                 ("cuda_sync", sync.kind.name()),
-                (
-                    sync.pid.or(sync.device).unwrap_or(NO_PROCESS),
-                    sync.stream.unwrap_or(0),
-                ),
+                (sync.pid.or(sync.device).unwrap_or(NO_PROCESS), sync.stream.unwrap_or(0)),
                 (sync.start_ns, sync.end_ns),
             )
             .push(out, sync),
@@ -199,14 +188,7 @@ struct EventHead<'a> {
 impl<'a> EventHead<'a> {
     /// A metadata event: viewers know the standard names and ignore the others.
     fn metadata(name: &'a str, pid: u32, ns: u64) -> Self {
-        Self {
-            phase: "M",
-            name,
-            pid,
-            tid: pid.into(),
-            start_ns: Some(ns),
-            ..Self::default()
-        }
+        Self { phase: "M", name, pid, tid: pid.into(), start_ns: Some(ns), ..Self::default() }
     }
 
     /// An instant event, a mark on the process, or on the whole trace without one.
@@ -221,11 +203,7 @@ impl<'a> EventHead<'a> {
 
     /// A sample of a counter.
     fn counter(name: &'a str, pid: u32, ns: u64) -> Self {
-        Self {
-            phase: "C",
-            category: Some("gctrace"),
-            ..Self::metadata(name, pid, ns)
-        }
+        Self { phase: "C", category: Some("gctrace"), ..Self::metadata(name, pid, ns) }
     }
 
     /// A complete event.
@@ -293,15 +271,9 @@ fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
         2 => "gc gen2",
         other => &format!("gc gen{other}"),
     };
-    let (thread, times) = (
-        (pause.pid, pause.tid.into()),
-        (pause.start_ns, pause.end_ns),
-    );
-    EventHead {
-        stack: pause.stack,
-        ..EventHead::slice(("gc", name), thread, times)
-    }
-    .push(out, pause)
+    let (thread, times) = ((pause.pid, pause.tid.into()), (pause.start_ns, pause.end_ns));
+    EventHead { stack: pause.stack, ..EventHead::slice(("gc", name), thread, times) }
+        .push(out, pause)
 }
 
 fn push_process(out: &mut Vec<u8>, process: &Process) -> io::Result<()> {
@@ -341,10 +313,6 @@ struct NameArgs<'a> {
 
 /// A standard name event, which viewers show as the heading of a process or thread.
 fn push_name(out: &mut Vec<u8>, kind: &str, (pid, tid): (u32, u32), name: &str) -> io::Result<()> {
-    EventHead {
-        tid: tid.into(),
-        start_ns: None,
-        ..EventHead::metadata(kind, pid, 0)
-    }
-    .push(out, &NameArgs { name })
+    EventHead { tid: tid.into(), start_ns: None, ..EventHead::metadata(kind, pid, 0) }
+        .push(out, &NameArgs { name })
 }

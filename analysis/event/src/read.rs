@@ -15,24 +15,13 @@ mod tokens;
 mod trace;
 mod value;
 
-pub use error::ReadError;
-pub use error::TracePlace;
-pub use error::TracePosition;
-pub use events::ChromeEvent;
-pub use events::EventReader;
-pub use events::StackFrameEntry;
-pub use events::TraceEntry;
-pub use events::TraceMember;
-pub use events::TraceMemberKey;
+pub use error::{ReadError, TracePlace, TracePosition};
+pub use events::{
+    ChromeEvent, EventReader, StackFrameEntry, TraceEntry, TraceMember, TraceMemberKey,
+};
 pub use input::TraceInput;
 pub(crate) use number::LONGEST_NS;
 pub use ours::is_gctrace;
-pub use trace::Anomalies;
-pub use trace::Anomaly;
-pub use trace::DecodedItem;
-pub use trace::TraceCompletion;
-pub use trace::TraceProperty;
-pub use trace::TraceReader;
 pub(crate) use trace::pauses::MAX_COUNT;
-pub use value::JsonValue;
-pub use value::ObjectMembers;
+pub use trace::{Anomalies, Anomaly, DecodedItem, TraceCompletion, TraceProperty, TraceReader};
+pub use value::{JsonValue, ObjectMembers};

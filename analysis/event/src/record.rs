@@ -15,49 +15,22 @@ mod recording;
 mod source;
 mod step;
 
-pub use allocations::Allocations;
-pub use allocations::Pressure;
-pub use counters::Counter;
-pub use counters::Counters;
-pub use counters::ProcessCounters;
-pub use cuda::CudaCall;
-pub use cuda::CudaLaunches;
-pub use cuda::CudaLayer;
-pub use cuda::DeviceMemory;
-pub use cuda::PauseMemory;
+pub use allocations::{Allocations, Pressure};
+pub use counters::{Counter, Counters, ProcessCounters};
+pub use cuda::{CudaCall, CudaLaunches, CudaLayer, DeviceMemory, PauseMemory};
 pub use examined::ExaminedProcesses;
-pub use garbage::BirthCount;
-pub use garbage::CycleCount;
-pub use garbage::CycleEdge;
-pub use garbage::CycleId;
-pub use garbage::CycleSignature;
-pub use garbage::Garbage;
-pub use garbage::KindCount;
-pub use garbage::KindId;
-pub use garbage::ObjectKind;
-pub use gpu::GpuDevice;
-pub use gpu::GpuProcess;
-pub use gpu::GpuSample;
-pub use gpu::is_throttling;
-pub use gpu_work::Annotation;
-pub use gpu_work::Collective;
-pub use gpu_work::GpuOp;
-pub use gpu_work::GpuOpKind;
-pub use gpu_work::GpuSync;
-pub use gpu_work::GpuSyncKind;
-pub use recording::OmittedPauses;
-pub use recording::ProbeCost;
-pub use recording::RecordingMode;
-pub use recording::TraceEnd;
-pub use recording::TraceHeader;
+pub use garbage::{
+    BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount, KindId,
+    ObjectKind,
+};
+pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
+pub use gpu_work::{Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind};
+pub use recording::{OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader};
 pub use source::EventSource;
-pub use step::StepMark;
-pub use step::StepMarker;
+pub use step::{StepMark, StepMarker};
 
-use bitcode::Decode;
-use bitcode::Encode;
-use serde::Deserialize;
-use serde::Serialize;
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 /// Why a collection ran, as far as its source knows.
 #[derive(

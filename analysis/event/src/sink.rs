@@ -4,14 +4,9 @@
 //! Knows of the text only that lines are separated by `,\n`.
 
 use nix::errno::Errno;
-use nix::fcntl::FallocateFlags;
-use nix::fcntl::fallocate;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
-use nix::poll::PollTimeout;
-use nix::poll::poll;
-use nix::sys::resource::Resource;
-use nix::sys::resource::getrlimit;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit};
 use std::fs::File;
 use std::io;
 use std::io::Write;
@@ -64,26 +59,14 @@ impl TraceSink {
             return Ok(Self::stream(file));
         }
         file.set_len(0)?;
-        let mut sink = Self {
-            regular: true,
-            reserves: true,
-            footer,
-            ..Self::stream(file)
-        };
+        let mut sink = Self { regular: true, reserves: true, footer, ..Self::stream(file) };
         sink.reserve()?;
         Ok(sink)
     }
 
     /// Only appends, whatever the file is.
     pub(crate) fn stream(file: File) -> Self {
-        Self {
-            file,
-            regular: false,
-            patience_ms: 0,
-            reserves: false,
-            end: 0,
-            footer: b"",
-        }
+        Self { file, regular: false, patience_ms: 0, reserves: false, end: 0, footer: b"" }
     }
 
     /// From now on a reader is waited for: nothing else is to be done.
@@ -140,18 +123,13 @@ impl TraceSink {
     /// Closes the file after the last whole line that leaves room for the footer. The space after
     /// `self.end` contained a footer before, so backing up stops there at the latest.
     fn back_to_whole_lines(&self, lines: &[u8], written: usize) -> usize {
-        let mut kept = if written >= lines.len() {
-            lines.len()
-        } else {
-            line_end_before(lines, written)
-        };
+        let mut kept =
+            if written >= lines.len() { lines.len() } else { line_end_before(lines, written) };
         loop {
             let at = self.end.saturating_add(kept as u64);
             if self.write_at(self.footer, at).is_ok() {
                 // A file that cannot be shortened is still readable up to the closing brackets.
-                let _ = self
-                    .file
-                    .set_len(at.saturating_add(self.footer.len() as u64));
+                let _ = self.file.set_len(at.saturating_add(self.footer.len() as u64));
                 return kept;
             }
             if kept == 0 {
@@ -195,9 +173,7 @@ impl TraceSink {
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> Result<(), (usize, io::Error)> {
-        write_all(bytes, |rest, done| {
-            self.file.write_at(rest, at.saturating_add(done as u64))
-        })
+        write_all(bytes, |rest, done| self.file.write_at(rest, at.saturating_add(done as u64)))
     }
 
     /// Reserves disk space after the end of the trace. An error means that the next records would
@@ -231,10 +207,7 @@ impl TraceSink {
     /// Drops the footer: the next write closes the JSON itself. Returns what
     /// [`TraceSink::close_at`] needs to back up if that fails.
     pub(crate) fn open_end(&mut self) -> ResumePoint {
-        ResumePoint {
-            at: self.end,
-            footer: std::mem::take(&mut self.footer),
-        }
+        ResumePoint { at: self.end, footer: std::mem::take(&mut self.footer) }
     }
 
     /// Discards what was written since [`TraceSink::open_end`] and closes the JSON there. The
@@ -242,8 +215,7 @@ impl TraceSink {
     pub(crate) fn close_at(&mut self, open: ResumePoint) -> io::Result<()> {
         self.end = open.at;
         self.footer = open.footer;
-        self.write_at(self.footer, self.end)
-            .map_err(|(_, error)| error)?;
+        self.write_at(self.footer, self.end).map_err(|(_, error)| error)?;
         self.release()
     }
 
@@ -323,9 +295,7 @@ mod tests {
         let text = std::fs::read_to_string(dir.path().join("trace")).unwrap();
         let bytes = sink.bytes();
         drop(sink);
-        let _ = std::process::Command::new("umount")
-            .arg(dir.path())
-            .status();
+        let _ = std::process::Command::new("umount").arg(dir.path()).status();
         assert_eq!(text.len() as u64, bytes);
         text
     }

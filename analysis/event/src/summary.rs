@@ -8,24 +8,17 @@
 mod items;
 mod possible;
 
-use crate::read::DecodedItem;
-use crate::read::TraceCompletion;
-use crate::read::TraceProperty;
-use bitcode::Decode;
-use bitcode::Encode;
+use crate::read::{DecodedItem, TraceCompletion, TraceProperty};
+use bitcode::{Decode, Encode};
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use indexmap::IndexMap;
-use items::ItemCodec;
-use items::StoredItem;
-use serde::Deserialize;
-use serde::Serialize;
-use sha2::Digest as _;
-use sha2::Sha256;
+use items::{ItemCodec, StoredItem};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use std::io;
-use std::io::Read;
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 
 /// Name and version of the format, the value of `schema` in a header.
 pub const SCHEMA: &str = "gctrace.summary/1";
@@ -98,11 +91,7 @@ impl SummarySource {
             hash.update(buffer.get(..count).unwrap_or_default());
             size += count as u64;
         }
-        Ok(Self {
-            file: file.to_owned(),
-            bytes: size,
-            sha256: format!("{:x}", hash.finalize()),
-        })
+        Ok(Self { file: file.to_owned(), bytes: size, sha256: format!("{:x}", hash.finalize()) })
     }
 }
 
@@ -234,11 +223,7 @@ impl SummaryWriter {
         damage: Option<String>,
     ) -> Vec<u8> {
         for (pid, (start_ns, end_ns)) in std::mem::take(&mut self.work) {
-            self.push(StoredItem::Work {
-                pid,
-                start_ns,
-                end_ns,
-            });
+            self.push(StoredItem::Work { pid, start_ns, end_ns });
         }
         let (events, cut) = (ending.events, ending.cut);
         self.chunk.end = Some(ending);
@@ -281,14 +266,8 @@ impl SummaryReader {
     /// # Errors
     /// It is damaged, of another gctrace, or cannot be read.
     pub fn new(name: &str, mut file: impl Read) -> Result<Self, SummaryError> {
-        let damaged = |problem| SummaryError::Damaged {
-            file: name.to_owned(),
-            problem,
-        };
-        let failed = |source| SummaryError::Io {
-            file: name.to_owned(),
-            source,
-        };
+        let damaged = |problem| SummaryError::Damaged { file: name.to_owned(), problem };
+        let failed = |source| SummaryError::Io { file: name.to_owned(), source };
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(failed)?;
         let head = text.get(..text.len().min(HEADER_BYTES as usize));
@@ -387,10 +366,7 @@ impl SummaryReader {
     }
 
     fn damaged(&self, problem: &'static str) -> SummaryError {
-        SummaryError::Damaged {
-            file: self.name.clone(),
-            problem,
-        }
+        SummaryError::Damaged { file: self.name.clone(), problem }
     }
 }
 
@@ -401,9 +377,7 @@ fn hash(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Annotation;
-    use crate::Note;
-    use crate::Record;
+    use crate::{Annotation, Note, Record};
 
     fn written(items: &[Record]) -> Vec<u8> {
         let mut writer = SummaryWriter::default();
@@ -451,16 +425,10 @@ mod tests {
                 end_ns: 2,
             })
         };
-        let items: Vec<Record> = (b'a'..b'e')
-            .map(note)
-            .chain((b'a'..b'h').map(named))
-            .collect();
+        let items: Vec<Record> = (b'a'..b'e').map(note).chain((b'a'..b'h').map(named)).collect();
         let (restored, largest) = read(&written(&items)).unwrap();
         assert!(restored == items, "other items");
-        assert!(
-            (CHUNK_BYTES / 2..=CHUNK_BYTES).contains(&largest),
-            "{largest}"
-        );
+        assert!((CHUNK_BYTES / 2..=CHUNK_BYTES).contains(&largest), "{largest}");
     }
 
     #[test]

@@ -2,21 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_event::TraceFile;
-use gctrace_event::WriteError;
-use nix::sys::resource::Resource;
-use nix::sys::resource::setrlimit;
+use gctrace_event::{TraceFile, WriteError};
+use nix::sys::resource::{Resource, setrlimit};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
-use test_kit::records::end;
-use test_kit::records::frame;
-use test_kit::records::header;
-use test_kit::records::pause;
-use test_kit::records::pause_in;
+use test_kit::records::{end, frame, header, pause, pause_in};
 
 /// Writes pauses, each in a stack of its own, until an error, then ends the trace. Returns how many
 /// were taken, and the error.
@@ -37,10 +31,7 @@ fn fill(path: &Path, compressed: bool) -> (u64, WriteError) {
             break error;
         }
     };
-    assert!(matches!(
-        trace.write(&pause(0)),
-        Err(WriteError::Stopped { .. })
-    ));
+    assert!(matches!(trace.write(&pause(0)), Err(WriteError::Stopped { .. })));
     let size = trace.finish(&end("disk full")).unwrap();
     assert_eq!(size, path.metadata().unwrap().len());
     (taken, error)
@@ -50,9 +41,7 @@ fn text(path: &Path, compressed: bool) -> String {
     let mut text = String::new();
     let file = File::open(path).unwrap();
     if compressed {
-        flate2::read::GzDecoder::new(file)
-            .read_to_string(&mut text)
-            .unwrap();
+        flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
     } else {
         (&file).read_to_string(&mut text).unwrap();
     }
@@ -62,10 +51,7 @@ fn text(path: &Path, compressed: bool) -> String {
 fn check(path: &Path, compressed: bool) {
     let (taken, error) = fill(path, compressed);
     // The limit of the process may be reached before the end of the disk.
-    let is_full = matches!(
-        error,
-        WriteError::DiskFull { .. } | WriteError::SizeLimit { .. }
-    );
+    let is_full = matches!(error, WriteError::DiskFull { .. } | WriteError::SizeLimit { .. });
     assert!(is_full, "{error}");
     let json: serde_json::Value = serde_json::from_str(&text(path, compressed)).unwrap();
     let events = json["traceEvents"].as_array().unwrap();
@@ -76,20 +62,13 @@ fn check(path: &Path, compressed: bool) {
     assert_eq!(last["args"]["why"], "disk full");
     assert!(json["stackFrames"].is_null(), "no room for it");
     let ids = |name: &str| -> HashSet<u64> {
-        let ids = events
-            .iter()
-            .filter(|event| event["name"] == "gctrace_frame");
-        ids.map(|event| event["args"][name].as_u64().unwrap_or(0))
-            .collect()
+        let ids = events.iter().filter(|event| event["name"] == "gctrace_frame");
+        ids.map(|event| event["args"][name].as_u64().unwrap_or(0)).collect()
     };
     let frames = ids("id");
     let named = events.iter().filter_map(|event| event["sf"].as_u64());
     assert!(named.into_iter().all(|id| frames.contains(&id)));
-    assert!(
-        ids("parent")
-            .iter()
-            .all(|id| *id == 0 || frames.contains(id))
-    );
+    assert!(ids("parent").iter().all(|id| *id == 0 || frames.contains(id)));
 }
 
 /// The disk has room for every record, but not for the section of frames after them.

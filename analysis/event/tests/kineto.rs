@@ -2,22 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_event::Annotation;
-use gctrace_event::Collective;
-use gctrace_event::CudaLayer;
-use gctrace_event::GcReason;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuSync;
-use gctrace_event::GpuSyncKind;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::StepMarker;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceProperty;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{
+    DecodedItem, EventReader, TraceCompletion, TraceInput, TraceProperty, TraceReader,
+};
+use gctrace_event::{
+    Annotation, Collective, CudaLayer, GcReason, GpuOpKind, GpuSync, GpuSyncKind, Pause, Record,
+    StepMarker,
+};
 use std::io::Cursor;
 
 struct Contents {
@@ -37,11 +28,7 @@ fn read(text: &str, buffer: usize) -> Contents {
             _ => {}
         }
     }
-    Contents {
-        records,
-        properties,
-        ending: reader.finish(),
-    }
+    Contents { records, properties, ending: reader.finish() }
 }
 
 /// The only record of a trace with this one event.
@@ -138,9 +125,7 @@ fn python_gc_of_torch_2_15() {
         r#"{ "ph": "X", "cat": "python_function", "name": "Python GC", "pid": 914, "tid": 941,
         "ts": 4432945990433.96, "dur": 71.436, "args": { "Ev Idx": 0 } }"#,
     );
-    let Record::Pause(pause) = record else {
-        unreachable!("{record:?}")
-    };
+    let Record::Pause(pause) = record else { unreachable!("{record:?}") };
     assert_eq!((pause.pid, pause.tid), (914, 941));
     assert_eq!(pause.start_ns, 4_432_945_990_433_960);
     assert_eq!(pause.duration_ns(), 71_436);
@@ -177,9 +162,7 @@ fn kernels_and_calls_of_three_versions() {
         "ts": 1712195495505543.2, "dur": 41.768, "args": {"External id": 112, "cbid": 211,
         "correlation": 135071}}"#,
     );
-    let Record::CudaCall(call) = call else {
-        unreachable!("{call:?}")
-    };
+    let Record::CudaCall(call) = call else { unreachable!("{call:?}") };
     assert_eq!((call.pid, call.layer), (1102, CudaLayer::Runtime));
     assert_eq!(call.start_ns, 1_712_195_495_505_543_200);
     assert_eq!(call.correlation, Some(135_071));
@@ -193,9 +176,7 @@ fn threads_that_the_profiler_does_not_know_have_negative_ids() {
         "ts": 4458677000933.188, "dur": 10.837, "args": {"External id": 59170, "cbid": 138,
         "correlation": 59170}}"#,
     );
-    let Record::CudaCall(call) = call else {
-        unreachable!("{call:?}")
-    };
+    let Record::CudaCall(call) = call else { unreachable!("{call:?}") };
     assert_eq!(call.tid, 0xdf40_0640);
 }
 
@@ -209,9 +190,7 @@ fn collectives_of_torch_2_4() {
         "Process Group Name":"0","Process Group Description":"default_pg","Seq":17,
         "Process Group Ranks":"[0, 1]"}}"#,
     );
-    let Record::GpuOp(op) = record else {
-        unreachable!("{record:?}")
-    };
+    let Record::GpuOp(op) = record else { unreachable!("{record:?}") };
     let collective = Collective {
         name: "allreduce".to_owned(),
         group: Some("0".to_owned()),
@@ -244,9 +223,7 @@ fn waits_with_enable_cuda_sync_events() {
     assert_eq!(record(event), Record::GpuSync(wait));
     let event = r#"{"ph":"X","cat":"cuda_sync","name":"Context Sync","pid":0,"tid":-1,"ts":5.5,"dur":0.25,
         "args":{"cuda_sync_kind":"Context Sync","stream":-1,"correlation":119,"device":0,"context":1}}"#;
-    let Record::GpuSync(sync) = record(event) else {
-        unreachable!("{event}")
-    };
+    let Record::GpuSync(sync) = record(event) else { unreachable!("{event}") };
     assert_eq!((sync.kind, sync.stream), (GpuSyncKind::Context, None));
 }
 
@@ -284,35 +261,20 @@ fn annotations_that_mark_steps() {
     };
     for (name, marker, at_ns) in [
         ("backward", StepMarker::Backward, 5000),
-        (
-            "Optimizer.step#SGD.step",
-            StepMarker::Optimizer("SGD".to_owned()),
-            6500,
-        ),
+        ("Optimizer.step#SGD.step", StepMarker::Optimizer("SGD".to_owned()), 6500),
         (
             "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
             StepMarker::DataLoader("_MultiProcessingDataLoaderIter".to_owned()),
             5000,
         ),
-        (
-            "step function Trainer.step",
-            StepMarker::Function("Trainer.step".to_owned()),
-            5000,
-        ),
+        ("step function Trainer.step", StepMarker::Function("Trainer.step".to_owned()), 5000),
     ] {
-        let Record::Step(mark) = record(&event(name)) else {
-            unreachable!("{name}")
-        };
+        let Record::Step(mark) = record(&event(name)) else { unreachable!("{name}") };
         assert_eq!((mark.marker.clone(), mark.at_ns()), (marker, at_ns));
         assert_eq!((mark.pid, mark.tid), (914, 915));
         assert_eq!((mark.start_ns, mark.end_ns), (5000, 6500));
     }
-    for name in [
-        "Optimizer.step#SGD.steps",
-        "forward",
-        "step function",
-        ".step",
-    ] {
+    for name in ["Optimizer.step#SGD.steps", "forward", "step function", ".step"] {
         let other = record(&event(name));
         assert!(matches!(other, Record::Annotation(_)), "{other:?}");
     }
@@ -333,9 +295,7 @@ fn damaged_work_is_counted_with_its_place() {
     let first = &contents.ending.anomalies.first;
     let lines: Vec<u64> = first.iter().map(|anomaly| anomaly.position.line).collect();
     assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8]);
-    let whose = first
-        .iter()
-        .filter(|anomaly| anomaly.problem.contains("gctrace"));
+    let whose = first.iter().filter(|anomaly| anomaly.problem.contains("gctrace"));
     assert_eq!(whose.count(), 0, "they are not ours");
     let [Record::GpuOp(op)] = contents.records.as_slice() else {
         unreachable!("{:?}", contents.records)

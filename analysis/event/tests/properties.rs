@@ -1,37 +1,19 @@
 //! Properties of every trace: what was written is read back, and every prefix of it is readable.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests fail by panicking"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 #[path = "strategies/mod.rs"]
 mod strategies;
 
-use gctrace_event::FORMAT;
-use gctrace_event::Record;
-use gctrace_event::TraceEnd;
-use gctrace_event::TraceHeader;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
-use gctrace_event::summary::SummaryHeader;
-use gctrace_event::summary::SummaryReader;
-use gctrace_event::summary::SummarySource;
-use gctrace_event::summary::SummaryWriter;
+use gctrace_event::read::{DecodedItem, EventReader, TraceInput, TraceReader};
+use gctrace_event::summary::{SummaryHeader, SummaryReader, SummarySource, SummaryWriter};
+use gctrace_event::{FORMAT, Record, TraceEnd, TraceHeader};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use std::collections::HashSet;
-use std::io::Cursor;
-use std::io::Write as _;
-use strategies::end;
-use strategies::frame;
-use strategies::header;
-use strategies::pause;
-use strategies::record;
+use std::io::{Cursor, Write as _};
+use strategies::{end, frame, header, pause, record};
 use test_kit::records::written;
 
 struct Contents {
@@ -45,12 +27,7 @@ struct Contents {
 fn read(bytes: &[u8]) -> Contents {
     let input = TraceInput::new("test", Cursor::new(bytes.to_vec())).unwrap();
     let mut reader = TraceReader::new(EventReader::with_buffer(input, 64));
-    let mut contents = Contents {
-        header: None,
-        records: Vec::new(),
-        cut: false,
-        anomalies: 0,
-    };
+    let mut contents = Contents { header: None, records: Vec::new(), cut: false, anomalies: 0 };
     loop {
         match reader.next_item().unwrap() {
             Some(DecodedItem::Header(header)) => contents.header = Some(*header),

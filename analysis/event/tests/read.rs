@@ -2,20 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_event::Counter;
-use gctrace_event::Frame;
-use gctrace_event::FrameId;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::ReadError;
-use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
-use std::io::Cursor;
-use std::io::Write;
+use gctrace_event::read::{
+    DecodedItem, EventReader, ReadError, TraceCompletion, TraceInput, TraceReader,
+};
+use gctrace_event::{Counter, Frame, FrameId, GcReason, Pause, Record};
+use std::io::{Cursor, Write};
 
 /// The collections of a trace, the number of other items, and how it ended.
 fn collections(text: &[u8]) -> Result<(Vec<Pause>, usize, TraceCompletion), ReadError> {
@@ -82,13 +73,7 @@ fn pytorch_profiler_with_large_other_sections() {
     assert_eq!(pauses.len(), 1);
     assert_eq!(pauses[0].start_ns, 6_217_342_000_123);
     assert_eq!(others, 2);
-    assert_eq!(
-        ending,
-        TraceCompletion {
-            events: 3,
-            ..TraceCompletion::default()
-        }
-    );
+    assert_eq!(ending, TraceCompletion { events: 3, ..TraceCompletion::default() });
 }
 
 #[test]
@@ -105,12 +90,8 @@ fn wrong_types_and_absurd_numbers_are_reported_with_their_place() {
     assert_eq!(pauses.len(), 1);
     assert_eq!(pauses[0].collected, None);
     assert_eq!(others, 4);
-    let lines: Vec<u64> = ending
-        .anomalies
-        .first
-        .iter()
-        .map(|anomaly| anomaly.position.line)
-        .collect();
+    let lines: Vec<u64> =
+        ending.anomalies.first.iter().map(|anomaly| anomaly.position.line).collect();
     assert_eq!(lines, [2, 3, 4, 5, 5, 6, 7]);
     assert_eq!(ending.anomalies.count, 7);
     assert_eq!(ending.anomalies.first[0].position.byte, 17);
@@ -136,10 +117,7 @@ fn zeros_in_the_middle_are_damage() {
     let pause = r#"{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1}"#;
     let text = [pause.as_bytes(), &[0; 100], pause.as_bytes()].concat();
     let text = [b"[", &text[..], b"]"].concat();
-    let place = format!(
-        "line 1, byte {}: expected text, found zero bytes",
-        pause.len() + 1
-    );
+    let place = format!("line 1, byte {}: expected text, found zero bytes", pause.len() + 1);
     assert!(error(&text).contains(&place), "{}", error(&text));
 }
 
@@ -147,31 +125,16 @@ fn zeros_in_the_middle_are_damage() {
 fn files_that_are_no_traces() {
     assert!(matches!(collections(b""), Err(ReadError::Empty { .. })));
     for (text, needle) in [
-        (
-            &b" \n "[..],
-            "t.json: line 2, byte 3: not a trace: it contains only whitespace",
-        ),
-        (
-            b"hello",
-            r#"line 1, byte 0: not a trace: it starts with "hello""#,
-        ),
+        (&b" \n "[..], "t.json: line 2, byte 3: not a trace: it contains only whitespace"),
+        (b"hello", r#"line 1, byte 0: not a trace: it starts with "hello""#),
         (b"\x7fELF\x02", "not a trace: it starts with an executable"),
         (b"\x28\xb5\x2f\xfd1234", "zstd -d"),
         (b"\x00\x01\x02", "it starts with 00 01 02"),
-        (
-            b"{}",
-            "line 1, byte 1: not a trace: a JSON object without \"traceEvents\"",
-        ),
+        (b"{}", "line 1, byte 1: not a trace: a JSON object without \"traceEvents\""),
         (b"{\"a\":1", "without \"traceEvents\""),
         (b"{\"traceEvents\":7}", "\"traceEvents\" is not an array"),
-        (
-            b"{\"traceEvents\"  ]",
-            "line 1, byte 16: expected ':', found \"]\"",
-        ),
-        (
-            b"{'traceEvents':[]}",
-            "line 1, byte 1: expected a key in quotes",
-        ),
+        (b"{\"traceEvents\"  ]", "line 1, byte 16: expected ':', found \"]\""),
+        (b"{'traceEvents':[]}", "line 1, byte 1: expected a key in quotes"),
     ] {
         let error = error(text);
         assert!(error.contains(needle), "{error}");
@@ -200,10 +163,7 @@ fn gzip_is_seen_in_the_content() {
     let twice = [packed.clone(), packed].concat();
     let (pauses, _, ending) = collections(&twice).unwrap();
     assert_eq!(pauses.len(), 1);
-    assert_eq!(
-        ending.anomalies.first[0].problem,
-        "text after the end of the trace"
-    );
+    assert_eq!(ending.anomalies.first[0].problem, "text after the end of the trace");
 }
 
 #[test]
@@ -214,11 +174,7 @@ fn gzip_of_garbage() {
     let broken = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[0xff; 100]].concat();
     assert!(matches!(collections(&broken), Err(ReadError::Gzip { .. })));
     assert!(error(b"\x1f\x8bgarbage").contains("not a trace: compressed data without text"));
-    assert!(
-        error(b"\x1f\x8b").contains("not a trace"),
-        "{}",
-        error(b"\x1f\x8b")
-    );
+    assert!(error(b"\x1f\x8b").contains("not a trace"), "{}", error(b"\x1f\x8b"));
 }
 
 #[test]
@@ -279,10 +235,9 @@ fn stacks_of_other_tools_before_and_behind_the_events() {
         frame(named, Some(7), "step", "train.py", Some(12)),
         frame(8, Some(named), "f", "", None),
     ];
-    for text in [
-        format!("{{{events},{section},\"x\":1}}"),
-        format!("{{\"x\":[],{section},{events}}}"),
-    ] {
+    for text in
+        [format!("{{{events},{section},\"x\":1}}"), format!("{{\"x\":[],{section},{events}}}")]
+    {
         let (frames, pauses, ending) = stacks(&text);
         assert_eq!(frames, expected);
         assert_eq!(pauses, [Some(7), Some(named)]);
@@ -302,10 +257,7 @@ fn stacks_that_make_no_sense_are_reported_with_their_place() {
 "3":{"name":"f","parent":{}},
 "4":{"name":"g"}}}"#;
     let (frames, pauses, ending) = stacks(text);
-    let ids: Vec<_> = frames
-        .iter()
-        .map(|frame| (frame.id, frame.parent))
-        .collect();
+    let ids: Vec<_> = frames.iter().map(|frame| (frame.id, frame.parent)).collect();
     assert_eq!(ids, [(3, None), (4, None)]);
     assert_eq!(pauses, [None, None]);
     let lines = ending.anomalies.first.iter();

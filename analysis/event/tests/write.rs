@@ -2,23 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_event::Counter;
-use gctrace_event::Pressure;
-use gctrace_event::Record;
-use gctrace_event::TraceFile;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{DecodedItem, TraceReader};
+use gctrace_event::{Counter, Pressure, Record, TraceFile};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
-use test_kit::records::end;
-use test_kit::records::frame;
-use test_kit::records::header;
-use test_kit::records::pause;
-use test_kit::records::pause_in;
-use test_kit::records::written;
+use test_kit::records::{end, frame, header, pause, pause_in, written};
 
 #[test]
 fn one_event_per_line_and_valid_json() {
@@ -111,9 +102,7 @@ fn a_compressed_trace_is_readable_up_to_the_last_flush() {
 
 #[test]
 fn stacks_and_counters_in_a_line() {
-    let Record::Pause(mut pause) = pause_in(0, 2) else {
-        unreachable!()
-    };
+    let Record::Pause(mut pause) = pause_in(0, 2) else { unreachable!() };
     pause.young_count = Some(701);
     pause.counters.set(Counter::PageFaults, 3);
     pause.counters.set(Counter::Cycles, 40_000);
@@ -129,10 +118,7 @@ fn stacks_and_counters_in_a_line() {
             r#""file":"/srv/training/site-packages/model2.py","line":2}},"#
         )
     );
-    assert!(
-        lines[3].contains(r#""dur":12.345,"sf":2,"args":{"#),
-        "{text}"
-    );
+    assert!(lines[3].contains(r#""dur":12.345,"sf":2,"args":{"#), "{text}");
     let counters =
         r#""young_count":701,"counters":{"cycles":40000,"page-faults":3,"migrated":true}}},"#;
     assert!(lines[3].ends_with(counters), "{text}");
@@ -152,10 +138,7 @@ fn stacks_and_counters_in_a_line() {
 /// and with none, is read and written again byte for byte.
 #[test]
 fn the_text_of_every_record_stays() {
-    let path = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/every-record.json"
-    ));
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/every-record.json"));
     let mut reader = TraceReader::open(path).unwrap();
     let (mut header, mut records) = (None, Vec::new());
     while let Some(item) = reader.next_item().unwrap() {
@@ -166,9 +149,7 @@ fn the_text_of_every_record_stays() {
         }
     }
     assert_eq!(reader.finish().anomalies.count, 0);
-    let Some(Record::End(end)) = records.pop() else {
-        unreachable!()
-    };
+    let Some(Record::End(end)) = records.pop() else { unreachable!() };
     let text = String::from_utf8(written(&header.unwrap(), &records, &end)).unwrap();
     assert_eq!(text, std::fs::read_to_string(path).unwrap());
 }

@@ -4,11 +4,7 @@
 
 #![no_main]
 
-use gctrace_analysis::heap::Dominators;
-use gctrace_analysis::heap::Heap;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_analysis::heap::MAGIC;
-use gctrace_analysis::heap::diff;
+use gctrace_analysis::heap::{Dominators, Heap, HeapGraph, MAGIC, diff};
 use libfuzzer_sys::fuzz_target;
 
 /// A file with one block of stored (uncompressed) bytes.

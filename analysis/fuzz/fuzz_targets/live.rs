@@ -2,14 +2,9 @@
 
 #![no_main]
 
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::TraceHeader;
-use gctrace_event::Record;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceReader;
+use gctrace_analysis::live::{Live, SnapshotRequest};
+use gctrace_event::read::{DecodedItem, EventReader, TraceInput, TraceReader};
+use gctrace_event::{Record, TraceHeader};
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 

@@ -4,9 +4,7 @@
 #![no_main]
 
 use gctrace_analysis::Analysis;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{EventReader, TraceInput, TraceReader};
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 
@@ -50,11 +48,7 @@ fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
     // How much text a message can show depends on the buffer.
     let error = error.map(|error| {
         let shown = error.split(", found").next().unwrap_or_default();
-        shown
-            .split("it starts with")
-            .next()
-            .unwrap_or_default()
-            .to_owned()
+        shown.split("it starts with").next().unwrap_or_default().to_owned()
     });
     (report, error)
 }

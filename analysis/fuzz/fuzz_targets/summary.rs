@@ -8,19 +8,12 @@
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use gctrace_analysis::Analysis;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
-use gctrace_event::summary::SummaryError;
-use gctrace_event::summary::SummaryHeader;
-use gctrace_event::summary::SummaryReader;
-use gctrace_event::summary::SummarySource;
-use gctrace_event::summary::SummaryWriter;
+use gctrace_event::read::{DecodedItem, EventReader, TraceCompletion, TraceInput, TraceReader};
+use gctrace_event::summary::{
+    SummaryError, SummaryHeader, SummaryReader, SummarySource, SummaryWriter,
+};
 use libfuzzer_sys::fuzz_target;
-use std::io::Cursor;
-use std::io::Write;
+use std::io::{Cursor, Write};
 
 /// The body with a header of this gctrace.
 fn file_of(body: &[u8]) -> Vec<u8> {

@@ -1,13 +1,9 @@
 //! Allocations of one process, from allocation windows or counted in-process.
 
-use crate::accumulate::stacks::MovedNodes;
-use crate::accumulate::stacks::NodeId;
-use crate::accumulate::stacks::StackTree;
+use crate::accumulate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::accumulate::sum;
 use crate::accumulate::tally::ratio;
-use crate::report::AllocatingLine;
-use crate::report::AllocationsReport;
-use crate::report::SizeClass;
+use crate::report::{AllocatingLine, AllocationsReport, SizeClass};
 use gctrace_event::Allocations;
 use std::collections::HashMap;
 
@@ -51,9 +47,7 @@ impl LastAllocations {
             windows: summary.windows,
             allocations_seen: summary.hits,
             per_cpu_s,
-            per_s: per_cpu_s
-                .zip(ratio(summary.cpu_ns, covered_ns))
-                .map(|(rate, busy)| rate * busy),
+            per_s: per_cpu_s.zip(ratio(summary.cpu_ns, covered_ns)).map(|(rate, busy)| rate * busy),
             bytes_per_cpu_s: per_cpu_s.zip(mean_bytes).map(|(rate, mean)| rate * mean),
             relative_error: summary.error_ppm.map(|error| error as f64 / 1e6),
             basis: summary.basis.clone(),
@@ -79,8 +73,7 @@ impl LastAllocations {
         }
         let mut lines: Vec<_> = by_line.into_iter().collect();
         lines.sort_by(|(a, many), (b, few)| {
-            few.cmp(many)
-                .then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line)))
+            few.cmp(many).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line)))
         });
         lines
             .into_iter()
@@ -124,11 +117,7 @@ mod tests {
         state.set(summary, Vec::new());
         let report = state.report(&StackTree::default()).unwrap();
         assert_eq!(report.per_s, Some(5e6), "on a CPU half of the time");
-        assert_eq!(
-            report.bytes_per_cpu_s,
-            Some(4e8),
-            "40 bytes each where the size is known"
-        );
+        assert_eq!(report.bytes_per_cpu_s, Some(4e8), "40 bytes each where the size is known");
         assert_eq!(report.cost_ratio, Some(0.009));
         assert_eq!(report.relative_error, Some(0.02));
         assert_eq!(report.sizes.len(), 2);

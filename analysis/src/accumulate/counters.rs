@@ -5,13 +5,8 @@
 
 use crate::accumulate::add_to;
 use crate::accumulate::tally::ratio;
-use crate::report::Basis;
-use crate::report::CounterReport;
-use crate::report::CountersReport;
-use crate::report::PauseTotal;
-use gctrace_event::Counter;
-use gctrace_event::Pause;
-use gctrace_event::ProcessCounters;
+use crate::report::{Basis, CounterReport, CountersReport, PauseTotal};
+use gctrace_event::{Counter, Pause, ProcessCounters};
 
 const COUNTERS: usize = Counter::ALL.len();
 
@@ -130,15 +125,9 @@ impl CounterSums {
     fn compared(&self, counter: Counter) -> Option<CounterPair> {
         let before = self.compared[counter as usize];
         let inside = self.inside(counter);
-        let whole = self
-            .whole
-            .as_ref()
-            .and_then(|whole| whole.counters.get(counter));
+        let whole = self.whole.as_ref().and_then(|whole| whole.counters.get(counter));
         match whole.filter(|_| inside.other > 0) {
-            Some(value) => Some(CounterPair {
-                value,
-                other: inside.value,
-            }),
+            Some(value) => Some(CounterPair { value, other: inside.value }),
             None => before,
         }
     }
@@ -166,10 +155,8 @@ impl CounterSums {
     /// The report on one process or, after [`CounterSums::merge`], several; `None` where nothing
     /// was counted.
     pub(crate) fn report(&self) -> Option<CountersReport> {
-        let counters: Vec<CounterReport> = Counter::ALL
-            .into_iter()
-            .filter_map(|counter| self.counter(counter))
-            .collect();
+        let counters: Vec<CounterReport> =
+            Counter::ALL.into_iter().filter_map(|counter| self.counter(counter)).collect();
         if counters.is_empty() {
             return None;
         }
@@ -180,10 +167,7 @@ impl CounterSums {
             pauses: self.pauses,
             counters,
             inside_ipc: cycles.and_then(|pair| ipc(Some(pair.value), Some(pair.other))),
-            outside_ipc: ipc(
-                self.outside(Counter::Cycles),
-                self.outside(Counter::Instructions),
-            ),
+            outside_ipc: ipc(self.outside(Counter::Cycles), self.outside(Counter::Instructions)),
             migrated_pauses: self.migrated_pauses,
             scaled_pauses: self.scaled_pauses,
             scaled_processes: self.scaled_processes(),
@@ -202,10 +186,7 @@ impl CounterSums {
         }
         let pair = |pairs: &[CounterPair; COUNTERS], many| pairs.get(counter as usize)?.per(many);
         let outside_per = |of: Counter, many: f64| {
-            let pair = CounterPair {
-                value: outside?,
-                other: self.outside(of)?,
-            };
+            let pair = CounterPair { value: outside?, other: self.outside(of)? };
             pair.per(many).filter(|_| of != counter)
         };
         let unless = |of: Counter, value: Option<f64>| value.filter(|_| of != counter);

@@ -3,16 +3,9 @@
 //!
 //! The cost of pauses for the GPU is not computed here.
 
-use crate::accumulate::add_to;
-use crate::accumulate::sum;
-use crate::report::CudaFunction;
-use crate::report::CudaReport;
-use crate::report::DeviceMemoryReport;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLaunches;
-use gctrace_event::DeviceMemory;
-use gctrace_event::PauseMemory;
-use gctrace_event::StepMark;
+use crate::accumulate::{add_to, sum};
+use crate::report::{CudaFunction, CudaReport, DeviceMemoryReport};
+use gctrace_event::{CudaCall, CudaLaunches, DeviceMemory, PauseMemory, StepMark};
 use std::collections::BTreeMap;
 
 /// `c10::DeviceType` of CUDA devices.
@@ -156,16 +149,14 @@ impl CudaSums {
     }
 
     fn memory(&self, trace: usize) -> impl Iterator<Item = DeviceMemoryReport> {
-        self.devices
-            .iter()
-            .map(move |((pid, device), memory)| DeviceMemoryReport {
-                trace,
-                pid: *pid,
-                device: *device,
-                peak_allocated_bytes: memory.peak_allocated,
-                peak_reserved_bytes: memory.peak_reserved,
-                freed_in_pauses_bytes: memory.freed_in_pauses,
-            })
+        self.devices.iter().map(move |((pid, device), memory)| DeviceMemoryReport {
+            trace,
+            pid: *pid,
+            device: *device,
+            peak_allocated_bytes: memory.peak_allocated,
+            peak_reserved_bytes: memory.peak_reserved,
+            freed_in_pauses_bytes: memory.freed_in_pauses,
+        })
     }
 }
 

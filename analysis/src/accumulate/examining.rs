@@ -3,8 +3,7 @@
 //! Owns the difference between the recorded pause and that of the program alone: what examining
 //! takes is within the budget of `--garbage-budget`, but would be a large part of short pauses.
 
-use gctrace_event::Garbage;
-use gctrace_event::Pause;
+use gctrace_event::{Garbage, Pause};
 use std::collections::HashMap;
 
 /// Threads kept: one has at most one pause at a time, and garbage comes before its pause.
@@ -49,13 +48,8 @@ mod tests {
     #[test]
     fn a_pause_is_as_long_as_without_examining() {
         let mut costs = ExaminingCosts::default();
-        let garbage = |at_ns, cost_ns| Garbage {
-            pid: 1,
-            tid: 2,
-            at_ns,
-            cost_ns,
-            ..Garbage::default()
-        };
+        let garbage =
+            |at_ns, cost_ns| Garbage { pid: 1, tid: 2, at_ns, cost_ns, ..Garbage::default() };
         let after = |costs: &mut ExaminingCosts, start_ns| {
             let mut pause = Pause {
                 pid: 1,

@@ -5,10 +5,8 @@
 
 use super::add_to;
 use super::growth::traversed;
-use crate::report::AfterFreeze;
-use crate::report::Basis;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
+use crate::report::{AfterFreeze, Basis};
+use gctrace_event::{GcReason, Pause};
 
 /// A full collection that went through less than one in this many of the objects that the one
 /// before left shows a freeze: programs seldom free so much at once by references alone.
@@ -41,9 +39,7 @@ impl FreezeWatch {
             return;
         }
         if full && let Some(traversed) = traversed(pause) {
-            let before = self
-                .left
-                .replace(traversed - pause.collected.unwrap_or(0).min(traversed));
+            let before = self.left.replace(traversed - pause.collected.unwrap_or(0).min(traversed));
             let before = before.filter(|before| *before >= SMALLEST && traversed < before / FROZEN);
             if let Some(before) = before.filter(|_| self.after.is_none()) {
                 self.after = Some(SinceFreeze {
@@ -54,11 +50,7 @@ impl FreezeWatch {
                 });
             }
         }
-        if let Some(after) = self
-            .after
-            .as_mut()
-            .filter(|_| pause.reason != GcReason::Manual)
-        {
+        if let Some(after) = self.after.as_mut().filter(|_| pause.reason != GcReason::Manual) {
             after.collections += 1;
             add_to(&mut after.freed, pause.collected.unwrap_or(0));
         }
@@ -105,10 +97,7 @@ mod tests {
         watch.add(&full(10, 50_000, 0, GcReason::Manual), true);
         assert_eq!(watch.report(0), None);
         watch.add(&full(20, 900, 100, GcReason::Automatic), true);
-        let young = Pause {
-            generation: 0,
-            ..full(30, 900, 7, GcReason::Automatic)
-        };
+        let young = Pause { generation: 0, ..full(30, 900, 7, GcReason::Automatic) };
         watch.add(&young, false);
         watch.add(&full(40, 900, 7, GcReason::Manual), true);
         watch.add(&full(50, 0, 70_000, GcReason::Shutdown), true);

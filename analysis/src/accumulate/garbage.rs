@@ -9,21 +9,12 @@ mod table;
 mod together;
 
 use self::per_step::CountSeries;
-use self::table::RowSums;
-use self::table::SumTable;
+use self::table::{RowSums, SumTable};
 pub(crate) use self::together::together;
-use super::Keep;
-use super::add_to;
-use super::pause_sums::GENERATIONS;
-use super::pause_sums::generation_index;
-use super::sum;
+use super::pause_sums::{GENERATIONS, generation_index};
+use super::{Keep, add_to, sum};
 use crate::report::GarbageEdge;
-use gctrace_event::CycleCount;
-use gctrace_event::CycleSignature;
-use gctrace_event::Garbage;
-use gctrace_event::GcReason;
-use gctrace_event::ObjectKind;
-use gctrace_event::Pause;
+use gctrace_event::{CycleCount, CycleSignature, Garbage, GcReason, ObjectKind, Pause};
 use std::collections::VecDeque;
 
 /// Garbage that waits for its pause: the record comes first, by as much as a pause takes.
@@ -190,11 +181,7 @@ impl GarbageSums {
 
     /// Adds the meaning of a kind's number.
     pub(crate) fn describe(&mut self, kind: &ObjectKind) {
-        let key = ObjectKind {
-            pid: 0,
-            id: 0,
-            ..kind.clone()
-        };
+        let key = ObjectKind { pid: 0, id: 0, ..kind.clone() };
         // Dropped kinds are the rest of the garbage, which the report derives.
         self.kinds.name(kind.id, key);
     }
@@ -212,10 +199,7 @@ impl GarbageSums {
 
     /// Adds the garbage of one collection, before or after its pause.
     pub(crate) fn add(&mut self, garbage: Garbage) {
-        let recent = self
-            .recent
-            .iter()
-            .rposition(|pause| pause.contains(&garbage));
+        let recent = self.recent.iter().rposition(|pause| pause.contains(&garbage));
         // A pause has one such record: a second is another's.
         if let Some(pause) = recent.and_then(|index| self.recent.remove(index)) {
             return self.count(&garbage, Some(&pause));
@@ -243,10 +227,7 @@ impl GarbageSums {
             let collected = pause.collected.filter(|_| !own.shutdown);
             add_to(&mut stratum.collected, collected.unwrap_or(0));
         }
-        let found = self
-            .waiting
-            .iter()
-            .position(|garbage| own.contained(garbage));
+        let found = self.waiting.iter().position(|garbage| own.contained(garbage));
         if let Some(garbage) = found.and_then(|index| self.waiting.remove(index)) {
             return self.count(&garbage, Some(&own));
         }

@@ -3,14 +3,8 @@
 //! Owns the sums, in memory bounded by the numbers of GPUs and of processes on them.
 
 use crate::accumulate::tally::ratio;
-use crate::report::Basis;
-use crate::report::GpuFigure;
-use crate::report::GpuProcessReport;
-use crate::report::GpuReport;
-use crate::report::ThrottleShare;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuSample;
-use gctrace_event::is_throttling;
+use crate::report::{Basis, GpuFigure, GpuProcessReport, GpuReport, ThrottleShare};
+use gctrace_event::{GpuDevice, GpuSample, is_throttling};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -82,10 +76,7 @@ impl GpuSamples {
 
     /// GPUs in the order of their index.
     pub(crate) fn report(&self, trace: usize, recorded: &Recorded) -> Vec<GpuReport> {
-        self.0
-            .iter()
-            .map(|(index, sums)| sums.report(trace, *index, recorded))
-            .collect()
+        self.0.iter().map(|(index, sums)| sums.report(trace, *index, recorded)).collect()
     }
 }
 
@@ -96,8 +87,7 @@ impl GpuSampleSums {
         *first = sample.at_ns.min(*first);
         *last = sample.at_ns.max(*last);
         self.utilization.add(sample.utilization_percent);
-        self.memory_utilization
-            .add(sample.memory_utilization_percent);
+        self.memory_utilization.add(sample.memory_utilization_percent);
         self.memory_used.add(sample.memory_used_bytes);
         self.power.add(sample.power_mw);
         self.sm_clock.add(sample.sm_clock_mhz);
@@ -148,11 +138,8 @@ impl GpuSampleSums {
     }
 
     fn throttle_reasons(&self) -> Vec<ThrottleShare> {
-        let mut reasons: Vec<(&String, u64)> = self
-            .reasons
-            .iter()
-            .map(|(reason, count)| (reason, *count))
-            .collect();
+        let mut reasons: Vec<(&String, u64)> =
+            self.reasons.iter().map(|(reason, count)| (reason, *count)).collect();
         reasons.sort_by_key(|(_, count)| Reverse(*count));
         reasons
             .into_iter()
@@ -195,10 +182,7 @@ impl SampleSums {
     }
 
     /// In units of `unit`; `None` without samples.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "no figure of a GPU needs more than 52 bits"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "no figure of a GPU needs more than 52 bits")]
     fn report(self, unit: f64) -> Option<GpuFigure> {
         (self.samples > 0).then(|| GpuFigure {
             samples: self.samples,

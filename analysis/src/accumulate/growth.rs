@@ -2,17 +2,9 @@
 
 use crate::accumulate::thinned::ThinnedSeries;
 use crate::regression::Regression;
-use crate::report::Basis;
-use crate::report::GrowthPoint;
-use crate::report::GrowthReport;
-use crate::report::HeapTrend;
-use crate::report::Prediction;
-use crate::report::ReachesLimit;
-use crate::report::Trend;
-use crate::statistics::trend::mann_kendall;
-use crate::statistics::trend::theil_sen;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
+use crate::report::{Basis, GrowthPoint, GrowthReport, HeapTrend, Prediction, ReachesLimit, Trend};
+use crate::statistics::trend::{mann_kendall, theil_sen};
+use gctrace_event::{GcReason, Pause};
 
 /// Collections kept for `over_time`.
 const SERIES: usize = 64;
@@ -61,10 +53,7 @@ impl GrowthState {
     /// Adds a full collection; `resident_bytes`: memory of the process then. Whether the trend may
     /// have changed. If the number of traversed objects is unknown, or at interpreter
     /// shutdown, it does not show growth and is ignored.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a fit needs no more than 52 bits"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "a fit needs no more than 52 bits")]
     pub(crate) fn add(&mut self, pause: &Pause, resident_bytes: Option<u64>) -> bool {
         let Some(objects) = traversed(pause) else {
             return false;
@@ -79,8 +68,7 @@ impl GrowthState {
             left: objects.saturating_sub(pause.collected.unwrap_or(0)),
             resident_bytes,
         };
-        self.regression
-            .add(point.objects as f64, point.duration_ns as f64);
+        self.regression.add(point.objects as f64, point.duration_ns as f64);
         let is_kept = self.series.add(point);
         let [first, last, largest] = self.points.get_or_insert([point; 3]);
         if point.start_ns < first.start_ns {
@@ -152,9 +140,7 @@ impl GrowthState {
         }
         let since_ns = points.first()?.start_ns;
         let objects = points.iter().map(|point| (point.start_ns, point.left));
-        let bytes = points
-            .iter()
-            .filter_map(|point| Some((point.start_ns, point.resident_bytes?)));
+        let bytes = points.iter().filter_map(|point| Some((point.start_ns, point.resident_bytes?)));
         let bytes: Vec<(u64, u64)> = bytes.collect();
         let of_bytes = trend(&bytes).filter(|_| bytes.len() >= FEWEST_FOR_TREND);
         let resident_bytes = bytes.last().map(|(_, bytes)| *bytes);
@@ -193,17 +179,12 @@ impl GrowthState {
 }
 
 /// The trend of a series of times and values, in order.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a trend needs no more than 52 bits"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a trend needs no more than 52 bits")]
 fn trend(series: &[(u64, u64)]) -> Option<Trend> {
     let first_ns = series.first()?.0;
     let seconds = |at_ns: u64| at_ns.saturating_sub(first_ns) as f64 / 1e9;
-    let points: Vec<(f64, f64)> = series
-        .iter()
-        .map(|(at_ns, value)| (seconds(*at_ns), *value as f64))
-        .collect();
+    let points: Vec<(f64, f64)> =
+        series.iter().map(|(at_ns, value)| (seconds(*at_ns), *value as f64)).collect();
     let slope = theil_sen(&points)?;
     let values: Vec<f64> = points.iter().map(|point| point.1).collect();
     let p_value = mann_kendall(&values)?;
@@ -265,11 +246,7 @@ mod tests {
         let noise = (n * 7) % 5 * 30;
         match at_s {
             0..100 => (at_s, at_s * 10_000, at_s << 24),
-            _ => (
-                at_s,
-                1_000_000 + at_s * 10 + noise,
-                (1 << 30) + (at_s << 20),
-            ),
+            _ => (at_s, 1_000_000 + at_s * 10 + noise, (1 << 30) + (at_s << 20)),
         }
     }
 
@@ -288,11 +265,7 @@ mod tests {
         let hour_ns = 3_610_000_000_000;
         assert!(ends.likely_ns.abs_diff(hour_ns) < hour_ns / 100, "{ends:?}");
         assert!(ends.at_least_ns <= ends.likely_ns && ends.likely_ns <= ends.at_most_ns);
-        assert_eq!(
-            state.trend(None, None).unwrap().reaches_limit,
-            None,
-            "no limit known"
-        );
+        assert_eq!(state.trend(None, None).unwrap().reaches_limit, None, "no limit known");
     }
 
     #[test]
@@ -302,10 +275,7 @@ mod tests {
             _ => (n * 10, 1_000_000 + n * 7 % 5, 20 << 25),
         }));
         let trend = state.trend(None, Some(1 << 40)).unwrap();
-        assert!(
-            !trend.objects.rises && !trend.resident.unwrap().rises,
-            "{trend:?}"
-        );
+        assert!(!trend.objects.rises && !trend.resident.unwrap().rises, "{trend:?}");
         assert_eq!(trend.reaches_limit, None);
     }
 

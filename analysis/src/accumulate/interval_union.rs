@@ -5,11 +5,9 @@
 //! live view, by age: the new part of intervals before that is unknown. Complete lists are
 //! `time/intervals.rs`, which takes the space of one sorted list and no time per interval.
 
-use super::Keep;
-use super::WINDOW_NS;
+use super::{Keep, WINDOW_NS};
 use crate::accumulate::add_to;
-use crate::time::intervals::clipped;
-use crate::time::intervals::length;
+use crate::time::intervals::{clipped, length};
 use std::collections::VecDeque;
 
 /// The union of intervals `[start, end)`.
@@ -30,14 +28,7 @@ impl IntervalUnion {
     /// Keeps at most `most` disjoint intervals. Of an interval that starts before those, the part
     /// before is not counted with [`Keep::Window`]; with [`Keep::All`] it is, maybe twice.
     pub(crate) fn new(keep: Keep, most: usize) -> Self {
-        Self {
-            recent: VecDeque::new(),
-            keep,
-            most,
-            length_ns: 0,
-            settled_until: 0,
-            inexact: false,
-        }
+        Self { recent: VecDeque::new(), keep, most, length_ns: 0, settled_until: 0, inexact: false }
     }
 
     /// Adds an interval; `new` is called with the parts of it that were not covered before, in

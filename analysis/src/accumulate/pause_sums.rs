@@ -2,19 +2,14 @@
 
 use super::add_to;
 use crate::report::PauseTotal;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
+use gctrace_event::{GcReason, Pause};
 
 /// Generations 0, 1 and 2, and a last entry for pauses of unknown generation.
 pub const GENERATIONS: usize = 4;
 
 /// Reasons in the order of [`reason_index`].
-pub(crate) const REASONS: [GcReason; 4] = [
-    GcReason::Automatic,
-    GcReason::Manual,
-    GcReason::Shutdown,
-    GcReason::Unknown,
-];
+pub(crate) const REASONS: [GcReason; 4] =
+    [GcReason::Automatic, GcReason::Manual, GcReason::Shutdown, GcReason::Unknown];
 
 /// Index of a generation in arrays of [`GENERATIONS`].
 pub(crate) fn generation_index(generation: u8) -> usize {

@@ -1,14 +1,9 @@
 //! Allocation pressure of one process: summed over its intervals, and the latest.
 
-use crate::accumulate::add_to;
-use crate::accumulate::sum;
 use crate::accumulate::tally::rate;
-use crate::report::ArenasReport;
-use crate::report::Basis;
-use crate::report::PressureReport;
-use gctrace_event::Allocations;
-use gctrace_event::Pause;
-use gctrace_event::Pressure;
+use crate::accumulate::{add_to, sum};
+use crate::report::{ArenasReport, Basis, PressureReport};
+use gctrace_event::{Allocations, Pause, Pressure};
 
 /// Size of an arena in bytes from CPython 3.10 on (`Include/internal/pycore_obmalloc.h`,
 /// `ARENA_BITS` 20).
@@ -90,9 +85,7 @@ impl PressureSums {
             covered_ns,
             net_containers,
             net_containers_per_s: rate(net_containers, covered_ns),
-            arenas: self
-                .arenas
-                .map(|arenas| arenas.report(version.and_then(arena_bytes))),
+            arenas: self.arenas.map(|arenas| arenas.report(version.and_then(arena_bytes))),
         })
     }
 }

@@ -1,28 +1,17 @@
 //! The state of one process while a trace is read: its sums, and what only the report shows.
 
-use crate::accumulate::Keep;
-use crate::accumulate::add_to;
 use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::counters::CounterSums;
-use crate::accumulate::growth;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
-use crate::accumulate::stacks::RankingLimits;
-use crate::accumulate::stacks::StackRanking;
-use crate::accumulate::stacks::StackTree;
-use crate::accumulate::stacks::TraceStacks;
-use crate::accumulate::tally::PauseTally;
-use crate::accumulate::tally::rate;
-use crate::accumulate::tally::ratio;
+use crate::accumulate::stacks::{RankingLimits, StackRanking, StackTree, TraceStacks};
+use crate::accumulate::tally::{PauseTally, rate, ratio};
+use crate::accumulate::{Keep, add_to, growth};
 use crate::gpu::timeline::StepSpan;
-use crate::report::Basis;
-use crate::report::InterpreterReport;
-use crate::report::LinesReport;
-use crate::report::PressureReport;
-use crate::report::ProcessReport;
-use crate::report::SettingsReport;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
+use crate::report::{
+    Basis, InterpreterReport, LinesReport, PressureReport, ProcessReport, SettingsReport,
+};
+use gctrace_event::{GcReason, Pause};
 use std::collections::BTreeSet;
 
 /// Significant digits of one process's percentiles; there may be thousands of processes.
@@ -225,10 +214,7 @@ impl ProcessState {
                 self.sums.memory_limit_bytes(),
             ),
             after_freeze: self.sums.freeze.report(started_ns),
-            garbage: self
-                .sums
-                .garbage
-                .report(observed_ns, about.device_bytes, &about.steps),
+            garbage: self.sums.garbage.report(observed_ns, about.device_bytes, &about.steps),
             lines: self.lines(tree),
             pressure: self.pressure(observed_ns),
             allocations: self.allocations.report(tree),

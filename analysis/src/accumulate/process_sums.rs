@@ -7,12 +7,7 @@ use super::growth::GrowthState;
 use super::interval_union::IntervalUnion;
 use super::pressure::PressureSums;
 use crate::report::HeapTrend;
-use gctrace_event::GcSettings;
-use gctrace_event::Interpreter;
-use gctrace_event::Pause;
-use gctrace_event::Pressure;
-use gctrace_event::Process;
-use gctrace_event::ProcessExit;
+use gctrace_event::{GcSettings, Interpreter, Pause, Pressure, Process, ProcessExit};
 use std::collections::HashMap;
 
 /// One process. A process id that is reused after its process ended is another process.
@@ -83,8 +78,7 @@ impl ProcessSums {
 
     /// Whether its heap keeps growing; `None` for too few collections.
     pub(crate) fn trend(&self) -> Option<HeapTrend> {
-        self.growth
-            .trend(self.freeze.at_ns(), self.memory_limit_bytes())
+        self.growth.trend(self.freeze.at_ns(), self.memory_limit_bytes())
     }
 
     /// Adds settings; those that were read last count.

@@ -6,15 +6,12 @@
 mod ranking;
 mod sums;
 
-pub(crate) use ranking::RankingLimits;
-pub(crate) use ranking::StackRanking;
-pub(crate) use sums::StackSums;
-pub(crate) use sums::TraceStacks;
+pub(crate) use ranking::{RankingLimits, StackRanking};
+pub(crate) use sums::{StackSums, TraceStacks};
 
 use crate::paths;
 use crate::report::Location;
-use gctrace_event::Frame;
-use gctrace_event::FrameId;
+use gctrace_event::{Frame, FrameId};
 use indexmap::IndexSet;
 use std::collections::HashMap;
 
@@ -133,12 +130,7 @@ impl StackTree {
                 self.child(parent, location).ok_or(parent)
             }));
         }
-        MovedNodes(
-            moved
-                .into_iter()
-                .map(|at| at.map_or_else(|cut| cut, Some))
-                .collect(),
-        )
+        MovedNodes(moved.into_iter().map(|at| at.map_or_else(|cut| cut, Some)).collect())
     }
 
     fn new_node(&mut self, parent: Option<NodeId>, location: LocationId) -> NodeId {
@@ -166,10 +158,9 @@ impl StackTree {
                     direct: above.is_some_and(|above| above.own == Some(above.location)),
                     module: None,
                 }),
-                Some(import) if !importing => Some(Import {
-                    module: import.module.or(Some(location)),
-                    ..import
-                }),
+                Some(import) if !importing => {
+                    Some(Import { module: import.module.or(Some(location)), ..import })
+                }
                 import => import,
             },
             cut: outer || above.is_some_and(|above| above.cut),
@@ -273,13 +264,7 @@ mod tests {
     use super::*;
 
     fn frame(id: FrameId, parent: Option<FrameId>, file: &str, line: u32) -> Frame {
-        Frame {
-            id,
-            parent,
-            function: format!("f{line}"),
-            file: file.to_owned(),
-            line: Some(line),
-        }
+        Frame { id, parent, function: format!("f{line}"), file: file.to_owned(), line: Some(line) }
     }
 
     fn lines(tree: &StackTree, node: NodeId) -> Vec<Option<u32>> {
@@ -324,42 +309,19 @@ mod tests {
         for (files, shown, own, import) in [
             (&["t.py"][..], &[1][..], 1, None),
             (&["t.py", LOAD, FILE, TORCH], &[4, 1], 1, Some("torch")),
-            (
-                &["t.py", LOAD, TORCH, LOAD, NUMPY],
-                &[5, 3, 1],
-                1,
-                Some("torch"),
-            ),
-            (
-                &["t.py", IMPORTLIB, LOAD, NUMPY, FILE],
-                &[4, 1],
-                1,
-                Some("numpy.core.a"),
-            ),
+            (&["t.py", LOAD, TORCH, LOAD, NUMPY], &[5, 3, 1], 1, Some("torch")),
+            (&["t.py", IMPORTLIB, LOAD, NUMPY, FILE], &[4, 1], 1, Some("numpy.core.a")),
             (&["t.py", LOAD, FILE], &[1], 1, Some("")),
-            (
-                &["t.py", LOAD, "m.py", LOAD, TORCH],
-                &[5, 3, 1],
-                3,
-                Some("torch"),
-            ),
+            (&["t.py", LOAD, "m.py", LOAD, TORCH], &[5, 3, 1], 3, Some("torch")),
             (&["t.py", LOAD, "m.py"], &[3, 1], 3, None),
             // The library imports, not the program.
             (&["t.py", TORCH, LOAD, NUMPY], &[4, 2, 1], 1, None),
         ] {
             let (tree, node) = stack(files);
             let lines = lines(&tree, node);
-            assert_eq!(
-                lines,
-                shown.iter().copied().map(Some).collect::<Vec<_>>(),
-                "{files:?}"
-            );
+            assert_eq!(lines, shown.iter().copied().map(Some).collect::<Vec<_>>(), "{files:?}");
             assert_eq!(tree.own_line(node).line, Some(own), "{files:?}");
-            assert_eq!(
-                tree.imported(&tree.nodes[node]).as_deref(),
-                import,
-                "{files:?}"
-            );
+            assert_eq!(tree.imported(&tree.nodes[node]).as_deref(), import, "{files:?}");
             let importing = files.iter().skip(own as usize).any(|file| *file == LOAD);
             assert_eq!(tree.is_import(node), importing, "{files:?}");
         }

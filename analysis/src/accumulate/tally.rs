@@ -3,11 +3,7 @@
 use super::add_to;
 use super::pause_sums::PauseSums;
 use crate::distribution::Distribution;
-use crate::report::Basis;
-use crate::report::CpuTime;
-use crate::report::PauseTotal;
-use crate::report::PausesReport;
-use crate::report::StopTheWorld;
+use crate::report::{Basis, CpuTime, PauseTotal, PausesReport, StopTheWorld};
 use gctrace_event::Pause;
 
 /// Accumulates a [`PausesReport`], one pause at a time.
@@ -122,10 +118,7 @@ pub(crate) fn freed_nothing(pause: &Pause) -> bool {
 }
 
 /// `part` / `whole`, `None` where there is no whole.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a ratio needs no more than 52 bits"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 52 bits")]
 pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

@@ -11,11 +11,7 @@ pub(crate) struct ThinnedSeries<T, const ROOM: usize> {
 
 impl<T, const ROOM: usize> Default for ThinnedSeries<T, ROOM> {
     fn default() -> Self {
-        Self {
-            points: Vec::new(),
-            every: 1,
-            seen: 0,
-        }
+        Self { points: Vec::new(), every: 1, seen: 0 }
     }
 }
 
@@ -64,10 +60,7 @@ mod tests {
         let kept = series.points();
         assert!(kept.len() <= ROOM && kept.len() > ROOM / 2, "{kept:?}");
         let step = kept[1] - kept[0];
-        assert!(
-            kept.windows(2).all(|pair| pair[1] - pair[0] == step),
-            "{kept:?}"
-        );
+        assert!(kept.windows(2).all(|pair| pair[1] - pair[0] == step), "{kept:?}");
         assert_eq!(kept[0], 0);
         assert!(kept.last().unwrap() + step >= 10_000);
     }

@@ -29,12 +29,7 @@ impl WorstPauses {
     pub(crate) fn add(&mut self, trace: usize, process: Option<usize>, pause: &Pause) {
         let length = pause.duration_ns();
         let full = self.entries.len() >= KEPT;
-        if full
-            && self
-                .entries
-                .last()
-                .is_some_and(|last| last.pause.duration_ns() >= length)
-        {
+        if full && self.entries.last().is_some_and(|last| last.pause.duration_ns() >= length) {
             return;
         }
         self.insert(WorstPauseEntry {
@@ -49,9 +44,7 @@ impl WorstPauses {
     /// Adds a pause that is later than all others in the order of reading.
     pub(crate) fn insert(&mut self, entry: WorstPauseEntry) {
         let length = entry.pause.duration_ns();
-        let at = self
-            .entries
-            .partition_point(|other| other.pause.duration_ns() >= length);
+        let at = self.entries.partition_point(|other| other.pause.duration_ns() >= length);
         self.entries.insert(at, entry);
         self.entries.truncate(KEPT);
     }

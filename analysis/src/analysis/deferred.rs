@@ -29,11 +29,7 @@ impl DeferredCollections {
         thread_names: &HashMap<(u32, u32), String>,
     ) -> Option<Self> {
         let pauses = std::mem::take(&mut self.pauses);
-        (!pauses.is_empty()).then(|| Self {
-            trace,
-            pauses,
-            thread_names: thread_names.clone(),
-        })
+        (!pauses.is_empty()).then(|| Self { trace, pauses, thread_names: thread_names.clone() })
     }
 
     /// The same in an analysis with so many more traces and processes before.

@@ -2,8 +2,7 @@
 
 use crate::accumulate::tally::freed_nothing;
 use crate::report::PauseTotal;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
+use gctrace_event::{GcReason, Pause};
 
 /// Collections that freed nothing, by kind.
 #[derive(Debug, Default)]

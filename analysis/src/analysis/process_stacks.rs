@@ -3,11 +3,8 @@
 use super::Analysis;
 use crate::accumulate::pause_sums::generation_index;
 use crate::accumulate::process::ProcessState;
-use crate::accumulate::stacks::NodeId;
-use crate::accumulate::stacks::StackSums;
-use crate::accumulate::stacks::StackTree;
-use crate::report::Location;
-use crate::report::PauseTotal;
+use crate::accumulate::stacks::{NodeId, StackSums, StackTree};
+use crate::report::{Location, PauseTotal};
 
 /// The stacks of one process that has any.
 #[derive(Debug, Clone, Copy)]

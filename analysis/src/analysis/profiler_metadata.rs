@@ -2,9 +2,7 @@
 //!
 //! Owns the difference between timestamps of a trace and Unix time.
 
-use super::Analysis;
-use super::CurrentTrace;
-use super::TraceState;
+use super::{Analysis, CurrentTrace, TraceState};
 use crate::gpu::collect::TimelineContext;
 use gctrace_event::read::TraceProperty;
 
@@ -38,9 +36,7 @@ impl Analysis {
             is_ours: trace.is_some_and(|trace| trace.header.is_some()),
             rank: trace.and_then(TraceState::rank),
             world_size: trace.and_then(|trace| trace.profiler.world_size),
-            ranks: described()
-                .filter_map(|process| Some((process.pid, process.rank?)))
-                .collect(),
+            ranks: described().filter_map(|process| Some((process.pid, process.rank?))).collect(),
             namespace_pids: described()
                 .filter_map(|process| Some((process.pid, process.namespace_pid?)))
                 .collect(),

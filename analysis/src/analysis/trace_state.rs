@@ -6,10 +6,8 @@ use crate::accumulate::cuda::CudaSums;
 use crate::accumulate::gpu_samples::GpuSamples;
 use crate::recorded::SourceCounts;
 use crate::report::PauseTotal;
-use gctrace_event::Note;
-use gctrace_event::TraceEnd;
-use gctrace_event::TraceHeader;
 use gctrace_event::read::TraceCompletion;
+use gctrace_event::{Note, TraceEnd, TraceHeader};
 
 /// The state of one trace.
 #[derive(Debug, Default)]

@@ -4,18 +4,12 @@
 
 use super::Analysis;
 use crate::accumulate::add_to;
-use crate::accumulate::process::ENOUGH_PAUSES;
-use crate::accumulate::process::ProcessState;
-use crate::accumulate::stacks::StackTree;
-use crate::accumulate::stacks::TraceFrames;
+use crate::accumulate::process::{ENOUGH_PAUSES, ProcessState};
+use crate::accumulate::stacks::{StackTree, TraceFrames};
 use crate::accumulate::tally::ratio;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::ProcessCounters;
-use gctrace_event::ProcessExit;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
+use gctrace_event::{
+    GcReason, Pause, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record,
+};
 use std::collections::HashMap;
 
 /// Processes of one trace that are listed, in order of appearance: far more than anybody reads.
@@ -151,9 +145,7 @@ impl UnlistedProcesses {
             self.sums.add(&gone, None);
         }
         let known = self.processes.entry(process.pid).or_default();
-        let since_ns = known
-            .since_ns
-            .map_or(process.since_ns, |known| known.min(process.since_ns));
+        let since_ns = known.since_ns.map_or(process.since_ns, |known| known.min(process.since_ns));
         let interpreter = process.interpreter.as_ref();
         known.since_ns = Some(since_ns);
         known.attached = process.origin == ProcessOrigin::Attached;

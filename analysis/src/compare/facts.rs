@@ -1,10 +1,8 @@
 //! What differs between the runs besides the figures.
 
 use super::judged;
-use super::report::FactChange;
-use super::report::FactId;
-use crate::report::Report;
-use crate::report::TraceReport;
+use super::report::{FactChange, FactId};
+use crate::report::{Report, TraceReport};
 use std::collections::BTreeSet;
 
 /// The facts of two sides.
@@ -34,11 +32,8 @@ const FACTS: [FactId; 15] = [
 ];
 
 pub(super) fn compare(before: &[Report], after: &[Report]) -> ComparedFacts {
-    let mut facts = ComparedFacts {
-        changed: Vec::new(),
-        unchanged: Vec::new(),
-        unknown: Vec::new(),
-    };
+    let mut facts =
+        ComparedFacts { changed: Vec::new(), unchanged: Vec::new(), unknown: Vec::new() };
     for fact in FACTS {
         let values = |reports: &[Report]| -> Option<BTreeSet<String>> {
             reports.iter().map(|report| value(report, fact)).collect()
@@ -73,11 +68,7 @@ fn value(report: &Report, fact: FactId) -> Option<String> {
         FactId::Modified => trace.git_modified.map(yes_or_no),
         FactId::Interpreter => {
             let interpreter = process?.interpreter.as_ref()?;
-            let build = if interpreter.free_threaded {
-                " free-threaded"
-            } else {
-                ""
-            };
+            let build = if interpreter.free_threaded { " free-threaded" } else { "" };
             known(&interpreter.version).map(|version| version + build)
         }
         FactId::Torch => process?.torch.clone(),
@@ -115,11 +106,8 @@ fn of_gpus(
     report: &Report,
     property: fn(&crate::report::GpuReport) -> Option<&String>,
 ) -> Option<String> {
-    let values: Option<Vec<&str>> = report
-        .gpus
-        .iter()
-        .map(|gpu| property(gpu).map(String::as_str))
-        .collect();
+    let values: Option<Vec<&str>> =
+        report.gpus.iter().map(|gpu| property(gpu).map(String::as_str)).collect();
     let mut values = values.filter(|values| !values.is_empty())?;
     values.dedup();
     Some(values.join(", "))

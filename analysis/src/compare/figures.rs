@@ -1,16 +1,11 @@
 //! The figures of two sides, their differences, and how sure these are.
 
 use super::RunFacts;
-use super::report::FigureComparison;
-use super::report::FigureId;
-use super::report::Interval;
-use super::report::RateUnit;
+use super::report::{FigureComparison, FigureId, Interval, RateUnit};
 use super::series::TrainingPart;
 use crate::report::Basis;
 use crate::statistics;
-use crate::statistics::Estimate;
-use crate::statistics::bootstrap;
-use crate::statistics::permutation;
+use crate::statistics::{Estimate, bootstrap, permutation};
 
 const NS_PER_S: f64 = 1e9;
 /// A resample whose figure is lower than this share of the figure itself is as good as 0.
@@ -124,11 +119,8 @@ impl Sides<'_> {
         let mut found = FigureComparison::of(figure, basis, mean(&before), mean(&after));
         if let (Some(before), Some(after)) = (before, after) {
             found.set_intervals(bootstrap::difference(&after, &before), None);
-            found.p = statistics::welch(&after, &before).filter(|_| {
-                found
-                    .difference
-                    .is_some_and(|difference| difference.low.is_some())
-            });
+            found.p = statistics::welch(&after, &before)
+                .filter(|_| found.difference.is_some_and(|difference| difference.low.is_some()));
         }
         found
     }
@@ -137,11 +129,7 @@ impl Sides<'_> {
 impl FigureComparison {
     fn of(figure: FigureId, basis: Basis, before: Option<f64>, after: Option<f64>) -> Self {
         let both = before.zip(after);
-        let exact = |value: f64| Interval {
-            value,
-            low: None,
-            high: None,
-        };
+        let exact = |value: f64| Interval { value, low: None, high: None };
         Self {
             figure,
             generation: None,
@@ -172,9 +160,8 @@ impl FigureComparison {
         };
         finite(&mut self.difference, (found.low, found.high));
         let before = self.before.unwrap_or(f64::NAN);
-        let ends = ratio.map_or((found.low / before, found.high / before), |ratio| {
-            (ratio.low, ratio.high)
-        });
+        let ends = ratio
+            .map_or((found.low / before, found.high / before), |ratio| (ratio.low, ratio.high));
         finite(&mut self.change_ratio, ends);
     }
 }
@@ -213,10 +200,7 @@ fn p_of_parts(before: &[Vec<f64>], after: &[Vec<f64>]) -> Option<f64> {
     permutation::two_samples(&after.concat(), &before.concat())
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "figures are compared to some digits"
-)]
+#[expect(clippy::cast_precision_loss, reason = "figures are compared to some digits")]
 fn float(number: u64) -> f64 {
     number as f64
 }

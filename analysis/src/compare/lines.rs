@@ -1,12 +1,8 @@
 //! Lines whose collections took more or less time than before.
 
-use super::RunFacts;
-use super::float;
-use super::report::LineChange;
-use super::report::LineComparison;
-use super::report::RateUnit;
-use crate::report::LinesReport;
-use crate::report::Location;
+use super::report::{LineChange, LineComparison, RateUnit};
+use super::{RunFacts, float};
+use crate::report::{LinesReport, Location};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -35,20 +31,14 @@ pub(super) fn compare(
         return Vec::new();
     };
     let mut found = Vec::new();
-    let same: Vec<_> = old
-        .keys()
-        .filter(|key| new.contains_key(*key))
-        .copied()
-        .collect();
+    let same: Vec<_> = old.keys().filter(|key| new.contains_key(*key)).copied().collect();
     for key in same {
         if let (Some(old), Some(new)) = (old.remove(&key), new.remove(&key)) {
             found.push(line(Some(old), new.location, new.time, LineChange::Same));
         }
     }
     for (key, new) in new {
-        let mut others = old
-            .iter()
-            .filter(|(own, _)| (own.0, own.1) == (key.0, key.1));
+        let mut others = old.iter().filter(|(own, _)| (own.0, own.1) == (key.0, key.1));
         match others.next().map(|(own, _)| *own) {
             Some(moved) => {
                 let old = old.remove(&moved);
@@ -93,21 +83,14 @@ fn lines<'a>(runs: &[RunFacts<'a>], per: RateUnit) -> Option<(SideLines<'a>, f64
         let whole = run.training_units(per).filter(|whole| *whole > 0.0)?;
         let share = |time_ns: u64| float(time_ns) / whole / float(runs.len() as u64);
         if own.own_total > own.own.len() as u64 {
-            let last = own
-                .own
-                .iter()
-                .map(|line| Reverse(line.pauses.time_ns))
-                .max();
+            let last = own.own.iter().map(|line| Reverse(line.pauses.time_ns)).max();
             least = least.max(last.map_or(0.0, |Reverse(ns)| share(ns)));
         }
         for line in &own.own {
             let location = &line.location;
             let name = location.file.rsplit('/').next().unwrap_or_default();
             let key = (name, location.function.as_str(), location.line);
-            let empty = LineOfSide {
-                location,
-                time: 0.0,
-            };
+            let empty = LineOfSide { location, time: 0.0 };
             sums.entry(key).or_insert(empty).time += share(line.pauses.time_ns);
         }
     }

@@ -1,9 +1,7 @@
 //! The comparison as data. Owns the types behind the schema `gctrace.comparison/1`
 //! (docs/report-schema.md).
 
-use crate::report::Basis;
-use crate::report::Location;
-use crate::report::TrainingMark;
+use crate::report::{Basis, Location, TrainingMark};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -5,12 +5,9 @@ use crate::accumulate::sum;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::busiest_thread;
-use crate::gpu::timeline::ProcessTimeline;
-use crate::gpu::timeline::StepSpan;
-use crate::phases::JudgedRun;
-use crate::phases::Phase;
-use crate::report::PauseTotal;
-use crate::report::TrainingMark;
+use crate::gpu::timeline::{ProcessTimeline, StepSpan};
+use crate::phases::{JudgedRun, Phase};
+use crate::report::{PauseTotal, TrainingMark};
 use crate::time::duration;
 use crate::time::intervals::Intervals;
 use gctrace_event::GcReason;
@@ -67,10 +64,8 @@ impl TrainingSeries {
             Some(_) => step_parts(timeline, run.phases.training_ns),
             None => time_parts(run.phases.training_ns),
         };
-        let parts: Vec<TrainingPart> = spans
-            .iter()
-            .map(|span| span.part(&pauses, &paused))
-            .collect();
+        let parts: Vec<TrainingPart> =
+            spans.iter().map(|span| span.part(&pauses, &paused)).collect();
         (!parts.is_empty()).then(|| Self {
             training_by: run.phases.mark,
             parts,
@@ -125,9 +120,7 @@ fn step_parts(timeline: &ProcessTimeline, (start_ns, end_ns): (u64, u64)) -> Vec
     let each = shortest.max(steps.len().div_ceil(MOST_PARTS));
     let part = |steps: &[&StepSpan]| {
         let [first, last] = [steps.first()?, steps.last()?];
-        let lengths = steps
-            .iter()
-            .map(|step| duration(step.start_ns, step.end_ns));
+        let lengths = steps.iter().map(|step| duration(step.start_ns, step.end_ns));
         Some(PartSpan {
             steps: steps.len() as u64,
             duration_ns: sum(lengths),
@@ -142,21 +135,15 @@ fn time_parts((start_ns, end_ns): (u64, u64)) -> Vec<PartSpan> {
     let each_ns = duration(start_ns, end_ns) / TIME_PARTS;
     let part = |index: u64| {
         let from_ns = start_ns + index * each_ns;
-        PartSpan {
-            steps: 0,
-            duration_ns: each_ns,
-            start_ns: from_ns,
-            end_ns: from_ns + each_ns,
-        }
+        PartSpan { steps: 0, duration_ns: each_ns, start_ns: from_ns, end_ns: from_ns + each_ns }
     };
     let number = if each_ns > 0 { TIME_PARTS } else { 0 };
     (0..number).map(part).collect()
 }
 
 fn frozen(pauses: &[PauseSpan]) -> Option<bool> {
-    let full = pauses
-        .iter()
-        .filter(|pause| pause.generation == 2 && pause.reason != GcReason::Shutdown);
+    let full =
+        pauses.iter().filter(|pause| pause.generation == 2 && pause.reason != GcReason::Shutdown);
     let left = full.map(|pause| Some((pause.objects?.get(), pause.collected?.get())));
     let left: Option<Vec<(u32, u32)>> = left.collect();
     let left = left.filter(|left| left.len() > 1)?;

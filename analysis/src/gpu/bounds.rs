@@ -13,9 +13,7 @@ pub(crate) mod report;
 
 use super::calls::CallEffect;
 use super::pause_span::PauseSpan;
-use super::timeline::PauseIndex;
-use super::timeline::ThreadIndex;
-use super::timeline::Timeline;
+use super::timeline::{PauseIndex, ThreadIndex, Timeline};
 use crate::report::BoundsRule;
 use activity::CallActivity;
 use gctrace_event::GcReason;
@@ -72,19 +70,9 @@ pub fn bounds(timeline: &Timeline, circumstances: BoundsContext) -> Option<Vec<P
         let start_ns = pause.start_ns.max(covered_ns);
         let end_ns = pause.end_ns.max(start_ns);
         covered_ns = end_ns;
-        let part = PauseSpan {
-            start_ns,
-            end_ns,
-            ..*pause
-        };
+        let part = PauseSpan { start_ns, end_ns, ..*pause };
         let (rule, at_least_ns, at_most_ns) = judge.judge(&part);
-        PauseBounds {
-            pause: index,
-            length_ns: part.duration_ns(),
-            at_least_ns,
-            at_most_ns,
-            rule,
-        }
+        PauseBounds { pause: index, length_ns: part.duration_ns(), at_least_ns, at_most_ns, rule }
     });
     Some(bounds.collect())
 }
@@ -159,16 +147,10 @@ impl BoundsEvaluator<'_> {
     fn last_sign(&self, thread: ThreadIndex, pause: &PauseSpan) -> (Option<u64>, bool) {
         let calls = &self.timeline.calls;
         let begun = calls.partition_point(|call| call.start_ns <= pause.end_ns);
-        let call = calls[..begun]
-            .iter()
-            .rev()
-            .find(|call| call.thread == thread);
+        let call = calls[..begun].iter().rev().find(|call| call.thread == thread);
         let launches = &self.timeline.counted_launches;
         let begun = launches.partition_point(|own| own.first_ns <= pause.end_ns);
-        let launch = launches[..begun]
-            .iter()
-            .rev()
-            .find(|own| own.thread == thread);
+        let launch = launches[..begun].iter().rev().find(|own| own.thread == thread);
         let launch_ns = launch.map(|own| match own.last_ns <= pause.end_ns {
             true => own.last_ns,
             false => own.first_ns,

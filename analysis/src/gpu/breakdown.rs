@@ -5,18 +5,10 @@
 //! of `hta/analyzers/breakdown_analysis.py`, `hta/utils/utils.py` and `hta/common/trace.py`.
 
 use super::device::DeviceTimeline;
-use super::timeline::Call;
-use super::timeline::NameIndex;
-use super::timeline::Op;
-use super::timeline::StepSource;
-use super::timeline::StreamIndex;
-use super::timeline::Timeline;
-use crate::report::StreamIdle;
-use crate::report::TemporalBreakdown;
-use crate::time::later;
-use crate::time::signed;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use super::timeline::{Call, NameIndex, Op, StepSource, StreamIndex, Timeline};
+use crate::report::{StreamIdle, TemporalBreakdown};
+use crate::time::{later, signed};
+use std::collections::{BTreeMap, HashMap};
 
 /// A gap shorter than this after an operation that was launched in time is back-to-back launching:
 /// `consecutive_kernel_delay` of HTA. Its documentation says 30 nanoseconds, but its times are
@@ -166,10 +158,7 @@ struct OpCategories<'a> {
 
 impl<'a> OpCategories<'a> {
     fn new(timeline: &'a Timeline) -> Self {
-        Self {
-            timeline,
-            computes: HashMap::new(),
-        }
+        Self { timeline, computes: HashMap::new() }
     }
 
     fn computes(&mut self, name: NameIndex) -> bool {
@@ -181,12 +170,8 @@ impl<'a> OpCategories<'a> {
 
 /// HTA's `get_kernel_type(name) == COMPUTATION`.
 fn is_computation(name: &str) -> bool {
-    let collective = name
-        .strip_prefix("nccl")
-        .is_some_and(|rest| rest.contains("Kernel"));
-    let memory = ["Memcpy", "Memset", "dma"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix));
+    let collective = name.strip_prefix("nccl").is_some_and(|rest| rest.contains("Kernel"));
+    let memory = ["Memcpy", "Memset", "dma"].iter().any(|prefix| name.starts_with(prefix));
     !collective && !memory && !name.contains("Memcpy") && !name.contains("Sync")
 }
 
@@ -209,11 +194,7 @@ fn idle_by_stream(ops: &[TimedOp]) -> BTreeMap<StreamIndex, StreamIdle> {
     }
     let idle = streams.into_iter().map(|(stream, (_, sums))| {
         let [host_wait, kernel_wait, other] = sums.map(positive);
-        let idle = StreamIdle {
-            host_wait,
-            kernel_wait,
-            other,
-        };
+        let idle = StreamIdle { host_wait, kernel_wait, other };
         (stream, idle)
     });
     idle.collect()
@@ -258,10 +239,7 @@ mod tests {
         };
         let rounded = TimedOp::rounded(&op, None);
         assert_eq!((rounded.start_ns, rounded.end_ns), (11_000, 12_000));
-        let short = Op {
-            end_ns: 10_700,
-            ..op
-        };
+        let short = Op { end_ns: 10_700, ..op };
         let rounded = TimedOp::rounded(&short, None);
         assert_eq!((rounded.start_ns, rounded.end_ns), (11_000, 10_000));
     }

@@ -3,8 +3,7 @@
 //! Names are those of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write them;
 //! suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) are ignored.
 
-use bitcode::Decode;
-use bitcode::Encode;
+use bitcode::{Decode, Encode};
 
 /// The effect of a call on streams and on the calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
@@ -39,9 +38,7 @@ impl CallEffect {
     /// The kind of the call of that name.
     #[must_use]
     pub fn of(function: &str) -> Self {
-        let function = function
-            .strip_prefix("cuda")
-            .or_else(|| function.strip_prefix("cu"));
+        let function = function.strip_prefix("cuda").or_else(|| function.strip_prefix("cu"));
         let Some(name) = function else {
             return Self::Collective;
         };

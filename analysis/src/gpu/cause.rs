@@ -2,28 +2,17 @@
 
 use super::device::DeviceTimeline;
 use super::pause_span::PauseSpan;
-use super::replay::AttributionBudget;
-use super::replay::PauseAttribution;
-use super::replay::PauseCost;
-use super::replay::ReplayChange;
-use super::replay::ReplayJob;
-use super::replay::ReplayModel;
-use super::replay::ReplaySchedule;
-use super::replay::StepEvidence;
-use super::replay::attribute;
-use super::timeline::PauseIndex;
-use super::timeline::Timeline;
+use super::replay::{
+    AttributionBudget, PauseAttribution, PauseCost, ReplayChange, ReplayJob, ReplayModel,
+    ReplaySchedule, StepEvidence, attribute,
+};
+use super::timeline::{PauseIndex, Timeline};
 use crate::accumulate::sum;
-use crate::report::Basis;
-use crate::report::CauseReport;
-use crate::report::DeviceCost;
-use crate::report::PauseCostParts;
-use crate::report::PauseCostReport;
-use crate::report::PauseTotal;
-use crate::report::StepEvidenceReport;
-use crate::time::duration;
+use crate::report::{
+    Basis, CauseReport, DeviceCost, PauseCostParts, PauseCostReport, PauseTotal, StepEvidenceReport,
+};
 use crate::time::intervals::Intervals;
-use crate::time::since;
+use crate::time::{duration, since};
 use gctrace_event::Pause;
 use std::collections::HashMap;
 
@@ -115,9 +104,8 @@ fn longest(
     start_ns: u64,
 ) -> Vec<PauseCostReport> {
     let shares = attribution.shares.iter();
-    let shares: HashMap<PauseIndex, u64> = shares
-        .map(|share| (share.pause.pause, share.share_ns))
-        .collect();
+    let shares: HashMap<PauseIndex, u64> =
+        shares.map(|share| (share.pause.pause, share.share_ns)).collect();
     let of_pause = |cost: &PauseCost| {
         let span = &timeline.pauses[cost.pause.pause];
         PauseCostReport {

@@ -6,32 +6,16 @@ mod handles;
 pub(super) mod part;
 
 use super::calls::CallEffect;
-use super::index::Index;
-use super::index::SmallNumber;
-use super::pause_span::PackedPauses;
-use super::pause_span::PauseSpan;
-use super::timeline::AnnotationSpan;
-use super::timeline::Call;
-use super::timeline::Communicator;
-use super::timeline::NameIndex;
-use super::timeline::StepSource;
-use super::timeline::StepSpan;
-use super::timeline::Stream;
-use super::timeline::StringTable;
-use super::timeline::Thread;
-use super::timeline::ThreadIndex;
-use super::timeline::Timeline;
-use gctrace_event::Annotation;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLaunches;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuSync;
-use gctrace_event::Pause;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use super::index::{Index, SmallNumber};
+use super::pause_span::{PackedPauses, PauseSpan};
+use super::timeline::{
+    AnnotationSpan, Call, Communicator, NameIndex, StepSource, StepSpan, Stream, StringTable,
+    Thread, ThreadIndex, Timeline,
+};
+use gctrace_event::{
+    Annotation, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, Pause, StepMark, StepMarker,
+};
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -163,10 +147,7 @@ impl TimelineCollector {
         self.ops.push(RawOp {
             start_ns: op.start_ns,
             end_ns: op.end_ns,
-            stream: Stream {
-                device: Some(op.device),
-                number: op.stream,
-            },
+            stream: Stream { device: Some(op.device), number: op.stream },
             name: self.names.intern(&op.name),
             kind: op.kind,
             group: group.map(|group| self.names.intern(&group)),
@@ -196,12 +177,7 @@ impl TimelineCollector {
                 number,
                 source: StepSource::ProfilerStep,
             }),
-            None => part.annotations.push(AnnotationSpan {
-                start_ns,
-                end_ns,
-                thread,
-                name,
-            }),
+            None => part.annotations.push(AnnotationSpan { start_ns, end_ns, thread, name }),
         }
     }
 
@@ -319,9 +295,7 @@ impl OperationOwners {
             return only;
         }
         let of_call = |id: u64| {
-            let behind = self
-                .calls
-                .partition_point(|call| (call.0, call.1) <= (id, start_ns));
+            let behind = self.calls.partition_point(|call| (call.0, call.1) <= (id, start_ns));
             let before = behind.checked_sub(1).and_then(|at| self.calls.get(at));
             let mut around = before.into_iter().chain(self.calls.get(behind));
             around.find(|call| call.0 == id).map(|call| call.2)

@@ -4,8 +4,7 @@
 //! memsets, idle the rest between the first start and the last end. All in nanoseconds, as in the
 //! trace.
 
-use super::timeline::Op;
-use super::timeline::Timeline;
+use super::timeline::{Op, Timeline};
 use crate::report::DeviceId;
 use crate::time::intervals::Intervals;
 use std::collections::BTreeMap;
@@ -47,11 +46,7 @@ impl<'a> DeviceTimeline<'a> {
         }
         let works = by_device.into_iter().map(|(device, mut ops)| {
             ops.sort_by_key(|op| op.start_ns);
-            Self {
-                timeline,
-                device,
-                ops,
-            }
+            Self { timeline, device, ops }
         });
         works.collect()
     }

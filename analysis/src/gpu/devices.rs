@@ -2,12 +2,9 @@
 
 use super::breakdown;
 use super::device::DeviceTimeline;
-use super::timeline::Op;
-use super::timeline::StreamIndex;
+use super::timeline::{Op, StreamIndex};
 use crate::accumulate::tally::ratio;
-use crate::report::Basis;
-use crate::report::DeviceReport;
-use crate::report::StreamReport;
+use crate::report::{Basis, DeviceReport, StreamReport};
 use crate::time::intervals::Intervals;
 use std::collections::BTreeMap;
 

@@ -5,26 +5,15 @@
 //! shorter without it is for `replay`.
 
 use super::calls::CallEffect;
-use super::device::DeviceGap;
-use super::device::DeviceTimeline;
+use super::device::{DeviceGap, DeviceTimeline};
 use super::pause_span::PauseSpan;
-use super::timeline::Call;
-use super::timeline::Op;
-use super::timeline::ThreadIndex;
-use super::timeline::Timeline;
-use crate::accumulate::add_to;
-use crate::accumulate::sum;
-use crate::report::Basis;
-use crate::report::DeviceGaps;
-use crate::report::GapReport;
-use crate::report::GapsReport;
-use crate::report::HostTime;
+use super::timeline::{Call, Op, ThreadIndex, Timeline};
+use crate::accumulate::{add_to, sum};
+use crate::report::{Basis, DeviceGaps, GapReport, GapsReport, HostTime};
 use crate::time::duration;
-use crate::time::intervals::Intervals;
-use crate::time::intervals::length;
+use crate::time::intervals::{Intervals, length};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 
 /// Maximum number of gaps that the report lists; its sums include all.
 const LONGEST: usize = 20;
@@ -73,10 +62,7 @@ impl TimelineGaps {
         let mut longest = BinaryHeap::new();
         let devices = works.iter();
         let devices = devices.map(|work| one_device(work, &host, &mut longest));
-        Self {
-            devices: devices.collect(),
-            longest,
-        }
+        Self { devices: devices.collect(), longest }
     }
 }
 
@@ -85,12 +71,7 @@ fn one_device(
     host: &HostActivity,
     longest: &mut BinaryHeap<Reverse<RankedGap>>,
 ) -> DeviceGaps {
-    let mut sums = DeviceGaps {
-        id: work.id(),
-        count: 0,
-        time_ns: 0,
-        host: HostTime::default(),
-    };
+    let mut sums = DeviceGaps { id: work.id(), count: 0, time_ns: 0, host: HostTime::default() };
     for gap in work.gaps() {
         let during = host.during(work.timeline, &gap);
         sums.count += 1;
@@ -98,9 +79,7 @@ fn one_device(
         sums.host.add(&during);
         let shortest = longest.peek().map(|Reverse(ranked)| ranked.gap.duration_ns);
         if longest.len() < LONGEST || shortest.is_some_and(|ns| ns < gap.duration_ns()) {
-            longest.push(Reverse(RankedGap {
-                gap: gap_report(work, &gap, host, during),
-            }));
+            longest.push(Reverse(RankedGap { gap: gap_report(work, &gap, host, during) }));
         }
         if longest.len() > LONGEST {
             longest.pop();
@@ -219,12 +198,7 @@ impl HostActivity {
         }
         let threads = raw.into_iter().map(|(thread, lists)| {
             let [pauses, synchronizing, memory, data] = lists.map(Intervals::from_iter);
-            let activity = ThreadActivity {
-                pauses,
-                synchronizing,
-                memory,
-                data,
-            };
+            let activity = ThreadActivity { pauses, synchronizing, memory, data };
             (thread, activity)
         });
         Self {
@@ -312,9 +286,7 @@ mod tests {
 
     #[test]
     fn names_of_loading() {
-        assert!(loads_data(
-            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-        ));
+        assert!(loads_data("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"));
         assert!(loads_data("## data_load ##"));
         assert!(!loads_data("## forward ##"));
     }

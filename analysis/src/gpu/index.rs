@@ -6,8 +6,7 @@
 //! to be hundreds of gigabytes long, and the list alone would take over 60 GB of memory.
 
 use std::fmt;
-use std::hash::Hash;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 

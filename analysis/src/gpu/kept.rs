@@ -5,24 +5,16 @@
 //! 32 bytes, packed some 10: the pauses, the steps and the kernels of NCCL stay at hand.
 
 use super::calls::CallEffect;
-use super::index::Index;
-use super::index::SmallNumber;
+use super::index::{Index, SmallNumber};
 use super::ranks::reduced;
-use super::timeline::AnnotationSpan;
-use super::timeline::Call;
-use super::timeline::CountedLaunches;
-use super::timeline::EventWait;
-use super::timeline::Op;
-use super::timeline::ProcessTimeline;
-use super::timeline::Stream;
-use super::timeline::StringTable;
-use super::timeline::Timeline;
-use bitcode::Decode;
-use bitcode::Encode;
+use super::timeline::{
+    AnnotationSpan, Call, CountedLaunches, EventWait, Op, ProcessTimeline, Stream, StringTable,
+    Timeline,
+};
+use bitcode::{Decode, Encode};
 use gctrace_event::GpuOpKind;
 use std::borrow::Cow;
-use std::ops::Deref;
-use std::ops::DerefMut;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// First and last time of something, in ns.
@@ -50,10 +42,7 @@ impl From<Timeline> for KeptTimeline {
     /// Packs a timeline with GPU times.
     fn from(timeline: Timeline) -> Self {
         if !timeline.has_gpu_times() {
-            return Self {
-                timeline,
-                packed: None,
-            };
+            return Self { timeline, packed: None };
         }
         let packed = PackedWork {
             bytes: bitcode::encode(&Work::of(&timeline)).into(),
@@ -62,10 +51,7 @@ impl From<Timeline> for KeptTimeline {
             window: timeline.window(),
             activity: timeline.activity(),
         };
-        Self {
-            timeline: reduced(timeline),
-            packed: Some(packed),
-        }
+        Self { timeline: reduced(timeline), packed: Some(packed) }
     }
 }
 
@@ -315,12 +301,7 @@ impl Work {
         let mut last = LastStart::default();
         let annotations = self.annotations.iter().map(|(span, thread, name)| {
             let (start_ns, end_ns) = last.unpack(span);
-            AnnotationSpan {
-                start_ns,
-                end_ns,
-                thread: index(*thread),
-                name: index(*name),
-            }
+            AnnotationSpan { start_ns, end_ns, thread: index(*thread), name: index(*name) }
         });
         let waits = self.waits.into_iter();
         let waits = waits.map(|[call, stream, event_stream, event_call]| EventWait {
@@ -332,9 +313,7 @@ impl Work {
         let op_bytes = self.op_bytes.into_iter();
         Timeline {
             process,
-            streams: streams
-                .map(|(device, number)| Stream { device, number })
-                .collect(),
+            streams: streams.map(|(device, number)| Stream { device, number }).collect(),
             ops,
             op_bytes: op_bytes.map(|(op, bytes)| (index(op), bytes)).collect(),
             calls,

@@ -5,15 +5,11 @@
 
 use super::calls::CallEffect;
 use super::device::DeviceTimeline;
-use super::timeline::Call;
-use super::timeline::Op;
+use super::timeline::{Call, Op};
 use crate::distribution::Distribution;
-use crate::report::Basis;
-use crate::report::DepthPoint;
-use crate::report::DepthReport;
-use crate::report::DeviceLaunching;
-use crate::report::LatencyReport;
-use crate::report::LaunchingReport;
+use crate::report::{
+    Basis, DepthPoint, DepthReport, DeviceLaunching, LatencyReport, LaunchingReport,
+};
 
 /// Significant digits of percentiles.
 const DIGITS: u8 = 3;
@@ -22,10 +18,7 @@ const POINTS: u64 = 64;
 
 /// One entry per device; `None` without any.
 pub(crate) fn report(devices: Vec<DeviceLaunching>) -> Option<LaunchingReport> {
-    (!devices.is_empty()).then_some(LaunchingReport {
-        basis: Basis::Measured,
-        devices,
-    })
+    (!devices.is_empty()).then_some(LaunchingReport { basis: Basis::Measured, devices })
 }
 
 /// `None` where no operation names its call.
@@ -143,12 +136,7 @@ impl DepthSeries {
     fn new(first_ns: u64, last_ns: u64) -> Option<Self> {
         let length_ns = last_ns.checked_sub(first_ns).filter(|length| *length > 0)?;
         let slices = POINTS.min(length_ns) as usize;
-        Some(Self {
-            first_ns,
-            length_ns,
-            slices: vec![DepthSlice::default(); slices],
-            zero_ns: 0,
-        })
+        Some(Self { first_ns, length_ns, slices: vec![DepthSlice::default(); slices], zero_ns: 0 })
     }
 
     /// Start of a slice, after the first.
@@ -185,11 +173,7 @@ impl DepthSeries {
         let area = self.slices.iter().map(|slice| slice.area).sum();
         let points = self.slices.iter().enumerate().map(|(at, slice)| {
             let (start, end) = (self.offset(at), self.offset(at + 1));
-            DepthPoint {
-                at_ns: start,
-                mean: mean(slice.area, end - start),
-                max: slice.max,
-            }
+            DepthPoint { at_ns: start, mean: mean(slice.area, end - start), max: slice.max }
         });
         DepthReport {
             mean: mean(area, self.length_ns),

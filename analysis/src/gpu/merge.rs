@@ -8,10 +8,7 @@ mod thread_times;
 
 use super::kept::KeptTimeline;
 use super::timeline::ProcessTimeline;
-use crate::report::ClockReport;
-use crate::report::NotMerged;
-use crate::report::NotMergedReason;
-use crate::report::RecognizedBy;
+use crate::report::{ClockReport, NotMerged, NotMergedReason, RecognizedBy};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -82,9 +79,7 @@ pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[Span]) -> MergedTimelin
 
 fn indices(timelines: &[KeptTimeline], is: impl Fn(&KeptTimeline) -> bool) -> Vec<usize> {
     let all = timelines.iter().enumerate();
-    all.filter(|(_, timeline)| is(timeline))
-        .map(|(at, _)| at)
-        .collect()
+    all.filter(|(_, timeline)| is(timeline)).map(|(at, _)| at).collect()
 }
 
 /// The timelines without those used up, the joined ones in place of what they were made of.
@@ -129,9 +124,7 @@ fn partner(
         let other = &timelines[*at];
         (other.trace, other.pid) != (their.trace, their.pid)
     });
-    let alone = !rivals
-        .filter_map(|(_, other)| *other)
-        .any(|other| overlap(other, window));
+    let alone = !rivals.filter_map(|(_, other)| *other).any(|other| overlap(other, window));
     choose(timelines, &candidates, their, alone)
 }
 
@@ -159,10 +152,7 @@ fn choose(
         (only(&namespace), RecognizedBy::NamespaceProcessId),
         (only(&pid), RecognizedBy::ProcessId),
         (only(&rank), RecognizedBy::Rank),
-        (
-            only(&|_| alone && candidates.len() == 1),
-            RecognizedBy::Time,
-        ),
+        (only(&|_| alone && candidates.len() == 1), RecognizedBy::Time),
     ];
     let found = found.into_iter().find_map(|(at, by)| Some((at?, by)));
     match found {

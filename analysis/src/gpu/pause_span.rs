@@ -68,10 +68,7 @@ struct DeltaBase {
 impl PackedPauses {
     /// Appends a pause; it may start before the previous one.
     pub fn push(&mut self, pause: &PauseSpan) {
-        let start = pause
-            .start_ns
-            .wrapping_sub(self.last.start_ns)
-            .cast_signed();
+        let start = pause.start_ns.wrapping_sub(self.last.start_ns).cast_signed();
         self.number(zigzag(start));
         self.number(pause.end_ns.wrapping_sub(pause.start_ns));
         self.number(pause.thread.at() as u64);
@@ -87,9 +84,7 @@ impl PackedPauses {
         });
         self.number(unknown_or(pause.collected));
         let objects = unknown_or(pause.objects);
-        self.number(zigzag(
-            objects.cast_signed() - self.last.objects.cast_signed(),
-        ));
+        self.number(zigzag(objects.cast_signed() - self.last.objects.cast_signed()));
         self.bytes.push(pause.generation);
         self.bytes.push(match pause.reason {
             GcReason::Automatic => 0,
@@ -100,11 +95,7 @@ impl PackedPauses {
         let stack = pause.stack.map_or(0, |frame| u64::from(frame.get()));
         let since = stack.cast_signed() - self.last.stack.cast_signed();
         self.number(zigzag(since));
-        self.last = DeltaBase {
-            start_ns: pause.start_ns,
-            objects,
-            stack,
-        };
+        self.last = DeltaBase { start_ns: pause.start_ns, objects, stack };
     }
 
     /// Whether no pause has been appended.

@@ -5,16 +5,9 @@
 //! of longer ones (the layers of a model) are refused.
 
 use super::collect::part::steps_between;
-use super::timeline::CallIndex;
-use super::timeline::NameIndex;
-use super::timeline::Op;
-use super::timeline::StepSource;
-use super::timeline::StepSpan;
-use super::timeline::StreamIndex;
-use super::timeline::Timeline;
+use super::timeline::{CallIndex, NameIndex, Op, StepSource, StepSpan, StreamIndex, Timeline};
 use gctrace_event::GpuOpKind;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Fewer occurrences than this do not show a period.
 const FEWEST: usize = 20;
@@ -49,11 +42,7 @@ pub(super) fn steps(timeline: &Timeline) -> Vec<StepSpan> {
 /// The stream with the most kernels; of several the first.
 fn busiest(timeline: &Timeline) -> Option<StreamIndex> {
     let mut counts: BTreeMap<StreamIndex, usize> = BTreeMap::new();
-    for op in timeline
-        .ops
-        .iter()
-        .filter(|op| op.kind == GpuOpKind::Kernel)
-    {
+    for op in timeline.ops.iter().filter(|op| op.kind == GpuOpKind::Kernel) {
         *counts.entry(op.stream).or_default() += 1;
     }
     let most = counts.into_iter().rev().max_by_key(|(_, count)| *count);
@@ -102,10 +91,7 @@ fn is_regular(places: &[usize]) -> bool {
     let Some(&usual) = sorted.get(sorted.len() / 2) else {
         return false;
     };
-    let regular = distances
-        .iter()
-        .filter(|distance| **distance == usual)
-        .count();
+    let regular = distances.iter().filter(|distance| **distance == usual).count();
     let all: usize = distances.iter().sum();
     usual >= SHORTEST
         && regular * 10 >= distances.len() * REGULAR_OF_TEN
@@ -117,10 +103,8 @@ fn is_regular(places: &[usize]) -> bool {
 /// usual ones.
 fn is_part_of_longer(distances: &[usize], usual: usize) -> bool {
     let unusual = distances.iter().enumerate();
-    let unusual: Vec<usize> = unusual
-        .filter(|(_, distance)| **distance != usual)
-        .map(|(at, _)| at)
-        .collect();
+    let unusual: Vec<usize> =
+        unusual.filter(|(_, distance)| **distance != usual).map(|(at, _)| at).collect();
     let mut between = unusual.iter().zip(unusual.iter().skip(1));
     let first = between.next().map(|(this, next)| next - this);
     unusual.len() >= 3 && between.all(|(this, next)| Some(next - this) == first)
@@ -136,9 +120,7 @@ mod tests {
             place += distance;
             place
         };
-        std::iter::once(0)
-            .chain(distances.into_iter().map(add))
-            .collect()
+        std::iter::once(0).chain(distances.into_iter().map(add)).collect()
     }
 
     #[test]
@@ -156,13 +138,7 @@ mod tests {
         assert!(!is_regular(&places((0..40).map(|step| 50 + step % 3))));
         // Twelve layers: their backward passes and the optimizer are in the last distance.
         let layers = |last| (0..120).map(move |layer| if layer % 12 == 11 { last } else { 9 });
-        assert!(
-            !is_regular(&places(layers(300))),
-            "most kernels are elsewhere"
-        );
-        assert!(
-            !is_regular(&places(layers(12))),
-            "the layers are part of a step"
-        );
+        assert!(!is_regular(&places(layers(300))), "most kernels are elsewhere");
+        assert!(!is_regular(&places(layers(12))), "the layers are part of a step");
     }
 }

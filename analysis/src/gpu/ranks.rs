@@ -17,29 +17,16 @@ mod transfers;
 mod victims;
 pub(crate) mod waits;
 
-pub(crate) use reduced::reduced;
-pub(crate) use reduced::shared_ops;
+pub(crate) use reduced::{reduced, shared_ops};
 pub use summary::report;
-pub(crate) use summary::report_of;
-pub(crate) use summary::wait_ends;
-pub(crate) use summary::waits as waits_of;
+pub(crate) use summary::{report_of, wait_ends, waits as waits_of};
 
 use super::kept::KeptTimeline;
-use super::replay::CollectiveMember;
-use super::replay::ReplayCollective;
-use super::replay::ReplayJob;
-use super::timeline::StepSource;
-use super::timeline::StringTable;
-use super::timeline::Timeline;
-use crate::time::difference;
-use crate::time::later;
-use crate::time::signed;
-use crate::time::stats;
-use draft::ClockKnowledge;
-use draft::DraftMember;
-use draft::JobDraft;
-use groups::OtherRanks;
-use groups::PlacedRank;
+use super::replay::{CollectiveMember, ReplayCollective, ReplayJob};
+use super::timeline::{StepSource, StringTable, Timeline};
+use crate::time::{difference, later, signed, stats};
+use draft::{ClockKnowledge, DraftMember, JobDraft};
+use groups::{OtherRanks, PlacedRank};
 use kernels::CollectiveKernels;
 use std::collections::HashMap;
 
@@ -150,14 +137,8 @@ fn related(timelines: &[&Timeline], firsts_ns: &[Option<u64>]) -> RankJobs {
         };
     }
     let mut names = StringTable::default();
-    let kernels = timelines
-        .iter()
-        .map(|timeline| CollectiveKernels::of(timeline, &mut names));
-    let finder = JobFinder {
-        timelines,
-        firsts_ns,
-        kernels: kernels.collect(),
-    };
+    let kernels = timelines.iter().map(|timeline| CollectiveKernels::of(timeline, &mut names));
+    let finder = JobFinder { timelines, firsts_ns, kernels: kernels.collect() };
     let mut drafts: Vec<JobDraft> = Vec::new();
     let mut waiting: Vec<usize> = ranked.into_iter().map(|(_, at)| at).collect();
     while let Some(left) = finder.settle(&mut drafts, &waiting) {
@@ -214,9 +195,8 @@ impl JobFinder<'_> {
             }
         }
         let alone = drafts.iter().filter(|draft| draft.members.len() == 1);
-        let alone: Vec<usize> = alone
-            .flat_map(|draft| draft.members.iter().map(|member| member.timeline))
-            .collect();
+        let alone: Vec<usize> =
+            alone.flat_map(|draft| draft.members.iter().map(|member| member.timeline)).collect();
         let again = joined && !alone.is_empty() && drafts.len() > alone.len();
         if again {
             drafts.retain(|draft| draft.members.len() > 1);
@@ -292,10 +272,8 @@ impl JobFinder<'_> {
                 continue;
             }
             let members = meeting.members.iter();
-            let members = members.map(|(position, op)| CollectiveMember {
-                timeline: places[*position],
-                op: *op,
-            });
+            let members = members
+                .map(|(position, op)| CollectiveMember { timeline: places[*position], op: *op });
             let mut members: Vec<CollectiveMember> = members.collect();
             members.sort_unstable_by_key(|member| member.timeline);
             job.collectives.push(ReplayCollective { members });
@@ -309,9 +287,7 @@ impl JobFinder<'_> {
                 op: kernel.op,
             });
             members.sort_unstable_by_key(|member| member.timeline);
-            ReplayCollective {
-                members: members.to_vec(),
-            }
+            ReplayCollective { members: members.to_vec() }
         });
         job.transfers = pairs.collect();
         job
@@ -348,9 +324,8 @@ impl JobFinder<'_> {
         }
         let mut ends: Vec<Option<i64>> = vec![None; collectives.len()];
         for (member, own) in members.iter_mut().zip(own) {
-            let differences = own
-                .iter()
-                .filter_map(|(at, end_ns)| Some(difference(ends[*at]?, *end_ns)));
+            let differences =
+                own.iter().filter_map(|(at, end_ns)| Some(difference(ends[*at]?, *end_ns)));
             let mut differences: Vec<i64> = differences.collect();
             if member.aligned_by > 0
                 && !member.keyed

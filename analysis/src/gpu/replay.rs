@@ -27,35 +27,21 @@ mod timestamps;
 mod typical_gap;
 mod waits;
 
-pub use attribute::AttributionBudget;
-pub use attribute::MarginalCost;
-pub use attribute::PauseAttribution;
-pub use attribute::PauseCost;
-pub use attribute::PauseId;
-pub use attribute::attribute;
-pub(super) use network::MAX_EDGES;
-pub(super) use network::MAX_NODES;
+pub use attribute::{
+    AttributionBudget, MarginalCost, PauseAttribution, PauseCost, PauseId, attribute,
+};
+pub(super) use network::{MAX_EDGES, MAX_NODES};
 pub use schedule::ReplaySchedule;
-pub use skeleton::JoinedReplay;
-pub use skeleton::JoinedSkeletons;
-pub use skeleton::Skeleton;
+pub use skeleton::{JoinedReplay, JoinedSkeletons, Skeleton};
 pub use steps::StepEvidence;
 pub(crate) use steps::main_steps;
 
 use super::index::Index;
 use super::pause_span::PauseSpan;
-use super::timeline::OpIndex;
-use super::timeline::PauseIndex;
-use super::timeline::ThreadIndex;
-use super::timeline::Timeline;
-use crate::time::later;
-use crate::time::signed;
+use super::timeline::{OpIndex, PauseIndex, ThreadIndex, Timeline};
+use crate::time::{later, signed};
 use layout::ReplayLayout;
-use network::Network;
-use network::NetworkBuilder;
-use network::NetworkRun;
-use network::NodeIndex;
-use network::TieOrder;
+use network::{Network, NetworkBuilder, NetworkRun, NodeIndex, TieOrder};
 use pauses::PauseEffects;
 use std::sync::Arc;
 
@@ -75,11 +61,7 @@ impl<'a> ReplayJob<'a> {
     /// A job of one process, on its own clock.
     #[must_use]
     pub fn single(timeline: &'a Timeline) -> Self {
-        Self {
-            timelines: vec![timeline],
-            offsets_ns: vec![0],
-            collectives: Vec::new(),
-        }
+        Self { timelines: vec![timeline], offsets_ns: vec![0], collectives: Vec::new() }
     }
 }
 
@@ -185,11 +167,7 @@ impl ReplayChange {
 
     /// Removes pauses of one timeline.
     pub(crate) fn remove(&mut self, timeline: u32, pauses: impl IntoIterator<Item = PauseIndex>) {
-        let removed = pauses.into_iter().map(|pause| PauseLength {
-            timeline,
-            pause,
-            length_ns: 0,
-        });
+        let removed = pauses.into_iter().map(|pause| PauseLength { timeline, pause, length_ns: 0 });
         self.lengths.extend(removed);
     }
 }
@@ -241,13 +219,7 @@ impl ReplayModel {
             .map(|(timeline, layout)| PauseEffects::learn(timeline, layout, &mut builder))
             .collect();
         let network = builder.finish();
-        Self {
-            inner: Arc::new(ModelParts {
-                network,
-                layouts,
-                effects,
-            }),
-        }
+        Self { inner: Arc::new(ModelParts { network, layouts, effects }) }
     }
 
     /// The schedule under a change; without one, exactly the measured one.
@@ -279,9 +251,8 @@ impl ReplayModel {
 fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuilder) {
     for collective in &job.collectives {
         let members = collective.members.iter();
-        let members: Vec<(NodeIndex, NodeIndex)> = members
-            .map(|member| layouts[member.timeline as usize].op(member.op))
-            .collect();
+        let members: Vec<(NodeIndex, NodeIndex)> =
+            members.map(|member| layouts[member.timeline as usize].op(member.op)).collect();
         let starts = members.iter().map(|(start, _)| builder.time(*start));
         let Some(last) = starts.max() else {
             continue;

@@ -4,26 +4,17 @@
 //! `LearnedTimeline::of` unpacks one timeline, with the kernels of it that are collectives and the
 //! changes that are asked for; afterwards no replay needs the timeline.
 
-use super::cause;
 use super::kept::KeptTimeline;
-use super::ranks;
-use super::ranks::RankJob;
-use super::ranks::RankJobs;
-use super::ranks::shared_ops;
-use super::replay;
-use super::replay::InsertedPause;
-use super::replay::JoinedReplay;
-use super::replay::JoinedSkeletons;
-use super::replay::PauseLength;
-use super::replay::ReplayChange;
-use super::replay::ReplayJob;
-use super::replay::ReplayModel;
-use super::replay::Skeleton;
+use super::ranks::{RankJob, RankJobs, shared_ops};
+use super::replay::{
+    InsertedPause, JoinedReplay, JoinedSkeletons, PauseLength, ReplayChange, ReplayJob,
+    ReplayModel, Skeleton,
+};
 use super::timeline::OpIndex;
+use super::{cause, ranks, replay};
 use crate::accumulate::sum;
 use crate::parallel;
-use crate::report::CauseReport;
-use crate::report::NotReplayed;
+use crate::report::{CauseReport, NotReplayed};
 use crate::time::duration;
 use std::num::NonZeroUsize;
 
@@ -45,10 +36,7 @@ impl LearnedTimeline {
         let model = ReplayModel::learn(&ReplayJob::single(&timeline));
         let mut skeleton = model.skeleton(&timeline, &meets, changes);
         skeleton.renumber(|op| OpIndex::new(shared.partition_point(|shared| shared.at() < op)));
-        Self {
-            cause: cause::of_process(&timeline, &model),
-            skeleton,
-        }
+        Self { cause: cause::of_process(&timeline, &model), skeleton }
     }
 }
 
@@ -93,10 +81,7 @@ impl JobReplays {
         changes: &[&ReplayChange],
         threads: NonZeroUsize,
     ) -> Self {
-        let mut replays = Self {
-            found: ranks::jobs_of(timelines),
-            ..Self::default()
-        };
+        let mut replays = Self { found: ranks::jobs_of(timelines), ..Self::default() };
         if timelines.iter().all(|timeline| timeline.pauses.is_empty()) {
             return replays;
         }
@@ -146,16 +131,11 @@ impl JobReplays {
             return None;
         }
         let members = job.members.iter();
-        let skeletons: Option<Vec<&Skeleton>> = members
-            .map(|member| Some(&self.learned.get(member.timeline)?.skeleton))
-            .collect();
+        let skeletons: Option<Vec<&Skeleton>> =
+            members.map(|member| Some(&self.learned.get(member.timeline)?.skeleton)).collect();
         let offsets_ns: Vec<i64> = job.members.iter().map(|member| member.offset_ns).collect();
         let skeletons = skeletons?;
-        Some(JoinedSkeletons::join(
-            &skeletons,
-            &offsets_ns,
-            job.meetings(),
-        ))
+        Some(JoinedSkeletons::join(&skeletons, &offsets_ns, job.meetings()))
     }
 
     /// What the pauses of each timeline cost that had some, as if it ran alone.
@@ -202,9 +182,8 @@ impl RunLength {
     fn of_job(job: &JoinedSkeletons<'_>, scenario: usize) -> Self {
         let replay = job.replay(|_| scenario);
         let ends_ns = (0..job.ranks()).map(|rank| replay.end_ns(rank));
-        let steps: Vec<u64> = (0..job.ranks())
-            .filter_map(|rank| mean_step_ns(&replay, rank))
-            .collect();
+        let steps: Vec<u64> =
+            (0..job.ranks()).filter_map(|rank| mean_step_ns(&replay, rank)).collect();
         Self {
             length_ns: duration(job.start_ns(), ends_ns.fold(0, u64::max)),
             step_ns: mean(&steps),
@@ -233,17 +212,11 @@ fn by_timeline(changes: &[&ReplayChange], timelines: usize) -> Vec<Vec<ReplayCha
     for (at, change) in changes.iter().enumerate() {
         for length in &change.lengths {
             let own = &mut parts[length.timeline as usize][at].lengths;
-            own.push(PauseLength {
-                timeline: 0,
-                ..*length
-            });
+            own.push(PauseLength { timeline: 0, ..*length });
         }
         for inserted in &change.inserted {
             let own = &mut parts[inserted.timeline as usize][at].inserted;
-            own.push(InsertedPause {
-                timeline: 0,
-                ..*inserted
-            });
+            own.push(InsertedPause { timeline: 0, ..*inserted });
         }
     }
     parts
@@ -252,10 +225,8 @@ fn by_timeline(changes: &[&ReplayChange], timelines: usize) -> Vec<Vec<ReplayCha
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::collect::TimelineCollector;
-    use crate::gpu::collect::TimelineContext;
-    use gctrace_event::GpuOp;
-    use gctrace_event::Pause;
+    use crate::gpu::collect::{TimelineCollector, TimelineContext};
+    use gctrace_event::{GpuOp, Pause};
 
     /// Two processes with two operations and a pause each.
     #[test]
@@ -277,10 +248,8 @@ mod tests {
                     end_ns: 13_000,
                     ..Pause::default()
                 });
-                let timelines = collector.finish(&TimelineContext {
-                    trace,
-                    ..TimelineContext::default()
-                });
+                let timelines =
+                    collector.finish(&TimelineContext { trace, ..TimelineContext::default() });
                 timelines.into_iter().map(KeptTimeline::from)
             })
             .collect();
@@ -288,10 +257,7 @@ mod tests {
         let of = |most| JobReplays::within(most, &timelines, &[], NonZeroUsize::MIN);
         // Starts and ends of two operations, and the start of everything.
         let large = of(4);
-        let not_replayed = NotReplayed {
-            timestamps: 5,
-            most: 4,
-        };
+        let not_replayed = NotReplayed { timestamps: 5, most: 4 };
         assert_eq!(large.not_replayed, Some(not_replayed));
         assert_eq!((large.jobs().len(), large.causes().count()), (0, 0));
         let fits = of(5);

@@ -4,37 +4,21 @@
 use super::device::DeviceTimeline;
 use super::kept::KeptTimeline;
 use super::pause_span::PauseSpan;
-use super::timeline::ProcessTimeline;
-use super::timeline::StepSource;
-use super::timeline::StepSpan;
-use super::timeline::ThreadIndex;
-use super::timeline::Timeline;
-use crate::StepCell;
-use crate::StepRow;
+use super::timeline::{ProcessTimeline, StepSource, StepSpan, ThreadIndex, Timeline};
 use crate::accumulate::sum;
 use crate::accumulate::tally::ratio;
 use crate::distribution::Distribution;
-use crate::report::Basis;
-use crate::report::FullBy;
-use crate::report::MedianComparison;
-use crate::report::MedianDifference;
-use crate::report::NoComparison;
-use crate::report::ProcessSteps;
-use crate::report::StepComparison;
-use crate::report::StepDifference;
-use crate::report::StepLengths;
-use crate::report::StepReport;
-use crate::report::StepsReport;
-use crate::statistics::Estimate;
-use crate::statistics::bootstrap;
-use crate::time::duration;
+use crate::report::{
+    Basis, FullBy, MedianComparison, MedianDifference, NoComparison, ProcessSteps, StepComparison,
+    StepDifference, StepLengths, StepReport, StepsReport,
+};
+use crate::statistics::{Estimate, bootstrap};
 use crate::time::intervals::Intervals;
-use crate::time::stats;
-use crate::time::times;
+use crate::time::{duration, stats, times};
+use crate::{StepCell, StepRow};
 use gctrace_event::Pause;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// The first steps are warm-up, thus part of start-up, as long as each is this many times longer
 /// than the median step: compiling and autotuning take seconds, a slow step seldom the triple.
@@ -56,10 +40,8 @@ pub(crate) fn report(
     timelines: &[KeptTimeline],
     all_full: &HashSet<(usize, u32)>,
 ) -> Option<StepsReport> {
-    let mut with_steps: Vec<&KeptTimeline> = timelines
-        .iter()
-        .filter(|timeline| !timeline.steps.is_empty())
-        .collect();
+    let mut with_steps: Vec<&KeptTimeline> =
+        timelines.iter().filter(|timeline| !timeline.steps.is_empty()).collect();
     if with_steps.is_empty() {
         return None;
     }
@@ -287,10 +269,7 @@ pub(crate) fn warm_up(steps: &[StepSpan]) -> usize {
     let mut lengths: Vec<u64> = steps.iter().map(length_ns).collect();
     let median_ns = stats::median_low(&mut lengths).unwrap_or(0);
     let long_ns = times(median_ns, WARM_UP_FACTOR);
-    steps
-        .iter()
-        .take_while(|step| length_ns(step) > long_ns)
-        .count()
+    steps.iter().take_while(|step| length_ns(step) > long_ns).count()
 }
 
 /// The thread with the most steps; of several the first.
@@ -299,9 +278,7 @@ pub(crate) fn busiest_thread(timeline: &ProcessTimeline) -> Option<ThreadIndex> 
     for step in &timeline.steps {
         *counts.entry(step.thread).or_default() += 1;
     }
-    let most = counts
-        .into_iter()
-        .max_by_key(|(thread, count)| (*count, Reverse(*thread)));
+    let most = counts.into_iter().max_by_key(|(thread, count)| (*count, Reverse(*thread)));
     most.map(|(thread, _)| thread)
 }
 

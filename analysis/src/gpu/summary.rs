@@ -1,22 +1,14 @@
 //! From timelines to the report's part about GPU work.
 
 use super::device::DeviceTimeline;
-use super::devices;
-use super::gaps;
 use super::gaps::TimelineGaps;
 use super::kept::KeptTimeline;
-use super::launching;
-use super::ranks;
 use super::ranks::waits;
-use super::ranks::waits::BusyTimes;
-use super::ranks::waits::WaitEnds;
+use super::ranks::waits::{BusyTimes, WaitEnds};
 use super::replays::JobReplays;
+use super::{devices, gaps, launching, ranks};
 use crate::parallel;
-use crate::report::Basis;
-use crate::report::DeviceLaunching;
-use crate::report::DeviceReport;
-use crate::report::GpuWorkReport;
-use crate::report::IgnoredWork;
+use crate::report::{Basis, DeviceLaunching, DeviceReport, GpuWorkReport, IgnoredWork};
 use std::num::NonZeroUsize;
 
 /// The figures of one timeline that need all of its work.
@@ -57,9 +49,7 @@ pub(crate) fn report(
     for (at, ends) in ranks::wait_ends(&replays.found, &waits) {
         parts[at].1 = Some(ends);
     }
-    let works = parallel::map(&parts, threads, |(kept, waited)| {
-        TimelineWork::of(kept, *waited)
-    });
+    let works = parallel::map(&parts, threads, |(kept, waited)| TimelineWork::of(kept, *waited));
     let (mut devices, mut all_gaps, mut launching, mut busy) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for work in works {

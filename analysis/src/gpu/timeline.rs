@@ -4,20 +4,15 @@
 //! index. `collect.rs` builds it from records.
 
 use super::calls::CallEffect;
-use super::index::Index;
-use super::index::SmallNumber;
-use super::pause_span::PackedPauses;
-use super::pause_span::PauseSpan;
-pub use super::thread::Thread;
-pub use super::thread::ThreadIndex;
+use super::index::{Index, SmallNumber};
+use super::pause_span::{PackedPauses, PauseSpan};
+pub use super::thread::{Thread, ThreadIndex};
 pub use crate::report::StepSource;
 use crate::time::duration;
-use gctrace_event::Collective;
-use gctrace_event::GpuOpKind;
+use gctrace_event::{Collective, GpuOpKind};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::ops::Deref;
-use std::ops::DerefMut;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// Place of an operation in [`Timeline::ops`].
@@ -320,10 +315,7 @@ impl StringTable {
     /// Strings that differ, by index.
     pub(crate) fn from_texts(texts: Vec<String>) -> Self {
         let indices = texts.iter().cloned().zip((0..).map(Index::new));
-        Self {
-            indices: indices.collect(),
-            texts,
-        }
+        Self { indices: indices.collect(), texts }
     }
 
     /// All strings, by index.

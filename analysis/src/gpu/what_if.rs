@@ -11,30 +11,18 @@ mod plan;
 mod program;
 pub(crate) mod report;
 
-pub use plan::Assumption;
-pub use plan::FullLengths;
-pub use plan::RAISED;
-pub use plan::disable;
-pub use plan::freeze;
-pub use plan::planned;
-pub use plan::thresholds;
-pub use plan::without_any;
-pub use plan::without_explicit;
+pub use plan::{
+    Assumption, FullLengths, RAISED, disable, freeze, planned, thresholds, without_any,
+    without_explicit,
+};
 pub use program::ProgramModel;
 
 use crate::gpu::replay::ReplayChange;
 use crate::gpu::replays::RunLength;
-use crate::report::Basis;
-use crate::report::Change;
-use crate::report::Garbage;
-use crate::report::PredictedRange;
-use crate::report::PredictionMethod;
-use crate::report::Saving;
-use crate::report::SettingsReport;
-use crate::report::WhatIf;
-use crate::time::difference;
-use crate::time::signed;
-use crate::time::times;
+use crate::report::{
+    Basis, Change, Garbage, PredictedRange, PredictionMethod, Saving, SettingsReport, WhatIf,
+};
+use crate::time::{difference, signed, times};
 use assumed_outcome::RunBaseline;
 use gctrace_event::GcReason;
 use program::Certainty;
@@ -137,18 +125,13 @@ fn of_disable(programs: &[ProgramModel<'_>]) -> Scenario {
 }
 
 fn of_explicit(programs: &[ProgramModel<'_>]) -> Scenario {
-    Scenario::new(Change::Explicit, None, |side| {
-        without_explicit(programs, side)
-    })
+    Scenario::new(Change::Explicit, None, |side| without_explicit(programs, side))
 }
 
 fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
     let lengths = FullLengths::of(programs)?;
     let every = collect_every::choose(programs, &lengths)?;
-    let step_ns = programs
-        .iter()
-        .filter_map(collect_every::mean_step_ns)
-        .max()?;
+    let step_ns = programs.iter().filter_map(collect_every::mean_step_ns).max()?;
     let (shorter_ns, longer_ns) = lengths.range();
     let steps = programs.iter().map(|own| own.steps().len() as u64).max()?;
     let in_proportion = |length_ns: u64| times(length_ns, steps) / every.steps;
@@ -177,19 +160,14 @@ fn outcome(
         let added_ns = signed(times(added_ns, processes));
         difference(plan::saved_pause_ns(change, programs), added_ns)
     };
-    let pause_time_saved_ns = ordered(
-        less(&scenario.pessimistic, added_max),
-        less(&scenario.optimistic, added_min),
-    );
+    let pause_time_saved_ns =
+        ordered(less(&scenario.pessimistic, added_max), less(&scenario.optimistic, added_min));
     let mut outcome = WhatIf {
         id: scenario.made.id(),
         basis: Basis::Predicted,
         method: PredictionMethod::PauseTime,
         pause_time_saved_ns,
-        saved_ns: Saving {
-            at_least_ns: None,
-            at_most_ns: pause_time_saved_ns.at_most_ns,
-        },
+        saved_ns: Saving { at_least_ns: None, at_most_ns: pause_time_saved_ns.at_most_ns },
         run: None,
         step: None,
         replay_error_ns: None,
@@ -211,10 +189,7 @@ fn outcome(
 }
 
 fn ordered(one: i64, other: i64) -> PredictedRange {
-    PredictedRange {
-        at_least_ns: one.min(other),
-        at_most_ns: one.max(other),
-    }
+    PredictedRange { at_least_ns: one.min(other), at_most_ns: one.max(other) }
 }
 
 /// Fills in the figures that need a replay.
@@ -230,10 +205,8 @@ fn replayed(
     let run = worse.run.around(&better.run, replay.measured.length_ns);
     let saved = |ns: u64| signed(run.measured_ns) - signed(ns);
     outcome.method = PredictionMethod::Replay;
-    outcome.saved_ns = Saving {
-        at_least_ns: Some(saved(run.at_most_ns)),
-        at_most_ns: saved(run.at_least_ns),
-    };
+    outcome.saved_ns =
+        Saving { at_least_ns: Some(saved(run.at_most_ns)), at_most_ns: saved(run.at_least_ns) };
     let steps = worse.step.zip(better.step).zip(replay.measured.step_ns);
     outcome.step = steps.map(|((worse, better), step_ns)| worse.around(&better, step_ns));
     outcome.run = Some(run);

@@ -1,15 +1,8 @@
 //! A heap as a whole, and its objects by type.
 
-use super::HeapPlace;
-use super::NodeIndex;
-use super::reach::Heap;
-use super::reach::Reached;
-use super::report::HeapAnswer;
-use super::report::HeapCount;
-use super::report::HeapFacts;
-use super::report::HeapReport;
-use super::report::ShowAnswer;
-use super::report::TypeRow;
+use super::reach::{Heap, Reached};
+use super::report::{HeapAnswer, HeapCount, HeapFacts, HeapReport, ShowAnswer, TypeRow};
+use super::{HeapPlace, NodeIndex};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -22,10 +15,7 @@ impl HeapReport {
     ) -> Self {
         Self {
             schema: Self::SCHEMA,
-            heaps: heaps
-                .into_iter()
-                .map(|(file, heap)| heap.facts(file))
-                .collect(),
+            heaps: heaps.into_iter().map(|(file, heap)| heap.facts(file)).collect(),
             answer,
         }
     }
@@ -50,14 +40,8 @@ impl Heap {
             file: file.to_owned(),
             header: self.graph().header.clone(),
             objects: all.objects,
-            tracked: nodes
-                .iter()
-                .filter(|node| node.place != HeapPlace::Untracked)
-                .count() as u64,
-            frozen: nodes
-                .iter()
-                .filter(|node| node.place == HeapPlace::Frozen)
-                .count() as u64,
+            tracked: nodes.iter().filter(|node| node.place != HeapPlace::Untracked).count() as u64,
+            frozen: nodes.iter().filter(|node| node.place == HeapPlace::Frozen).count() as u64,
             references: self.graph().edges.len() as u64,
             bytes: all.bytes,
             objects_of_unknown_bytes: nodes.iter().filter(|node| node.bytes.is_none()).count()
@@ -97,19 +81,13 @@ impl Heap {
         let mut types: Vec<TypeRow> = rows.into_values().collect();
         types.sort_by(|a, b| {
             let key = |row: &TypeRow| (Reverse(row.all.bytes), Reverse(row.all.objects));
-            key(a)
-                .cmp(&key(b))
-                .then_with(|| a.type_name.cmp(&b.type_name))
+            key(a).cmp(&key(b)).then_with(|| a.type_name.cmp(&b.type_name))
         });
         let rest = types.split_off(types.len().min(most));
         let mut others = HeapCount::default();
         for row in &rest {
             others.add_all(row.all);
         }
-        ShowAnswer {
-            types,
-            others,
-            other_types: rest.len() as u64,
-        }
+        ShowAnswer { types, others, other_types: rest.len() as u64 }
     }
 }

@@ -2,12 +2,9 @@
 
 use super::NodeIndex;
 use super::reach::Heap;
-use super::report::HeapPath;
-use super::report::PathStep;
+use super::report::{HeapPath, PathStep};
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 impl Heap {
     /// A shortest cycle through an object: the positions of its references, each from the object
@@ -81,9 +78,7 @@ impl Heap {
     #[must_use]
     pub fn cycle(&self, node: NodeIndex) -> HeapPath {
         let cycle = self.shortest_cycle(node).unwrap_or_default();
-        let edges = cycle
-            .iter()
-            .filter_map(|at| self.graph().edges.get(*at as usize));
+        let edges = cycle.iter().filter_map(|at| self.graph().edges.get(*at as usize));
         // The name of a step is that of the reference to it: of the first one, of the last reference.
         let before = edges.clone().next_back().into_iter().chain(edges.clone());
         let step = |(edge, before)| PathStep {
@@ -91,10 +86,7 @@ impl Heap {
             object: self.object(edge),
         };
         let steps = edges.map(|edge| edge.from).zip(before).map(step);
-        HeapPath {
-            steps: steps.collect(),
-            ..HeapPath::default()
-        }
+        HeapPath { steps: steps.collect(), ..HeapPath::default() }
     }
 
     fn numbered(&self, from: NodeIndex) -> impl Iterator<Item = (u32, &super::HeapEdge)> {

@@ -6,14 +6,10 @@
 //! collection moved behind those that refer to them; so they are cut where the fewest objects
 //! contradict the cut, and an object on the new side is a new one whatever its address.
 
-use super::HeapPlace;
-use super::NodeIndex;
 use super::dominators::Dominators;
 use super::reach::Heap;
-use super::report::DiffAnswer;
-use super::report::DiffRow;
-use super::report::HeapCount;
-use super::report::OwnerRow;
+use super::report::{DiffAnswer, DiffRow, HeapCount, OwnerRow};
+use super::{HeapPlace, NodeIndex};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -58,10 +54,8 @@ pub fn diff(heaps: &[Heap], most: usize) -> Option<DiffAnswer> {
 }
 
 fn matched(older: &Heap, newer: &Heap) -> Matched {
-    let addresses: HashMap<u64, NodeIndex> = older
-        .indices()
-        .map(|node| (older.node(node).address, node))
-        .collect();
+    let addresses: HashMap<u64, NodeIndex> =
+        older.indices().map(|node| (older.node(node).address, node)).collect();
     let same = |node: NodeIndex| {
         let before = *addresses.get(&newer.node(node).address)?;
         let is_same = newer.kind(node).type_name == older.kind(before).type_name
@@ -76,11 +70,7 @@ fn matched(older: &Heap, newer: &Heap) -> Matched {
     for before in counterparts.iter().flatten() {
         stayed[*before as usize] = true;
     }
-    Matched {
-        old: counterparts.iter().map(Option::is_some).collect(),
-        stayed,
-        reused,
-    }
+    Matched { old: counterparts.iter().map(Option::is_some).collect(), stayed, reused }
 }
 
 /// Whether the collector can have moved an object so: to an older generation, or by `gc.freeze()`
@@ -139,9 +129,7 @@ fn types(heaps: &[Heap], is_born: &[bool], stayed: &[bool]) -> Vec<DiffRow> {
     let mut rows: Vec<DiffRow> = rows.into_values().collect();
     rows.sort_by(|a, b| {
         let key = |row: &DiffRow| (Reverse(row.born.bytes), Reverse(row.born.objects));
-        key(a)
-            .cmp(&key(b))
-            .then_with(|| a.type_name.cmp(&b.type_name))
+        key(a).cmp(&key(b)).then_with(|| a.type_name.cmp(&b.type_name))
     });
     rows
 }
@@ -168,9 +156,7 @@ fn owners(last: &Heap, is_born: &[bool], old: &[bool], most: usize) -> Vec<Owner
     owned.sort_by_key(|(owner, (count, _))| (Reverse(count.bytes), Reverse(count.objects), *owner));
     owned.truncate(most);
     let row = |(owner, (born, types)): (u32, (HeapCount, HashMap<&str, u64>))| {
-        let mostly = types
-            .into_iter()
-            .max_by_key(|(name, count)| (*count, Reverse(*name)));
+        let mostly = types.into_iter().max_by_key(|(name, count)| (*count, Reverse(*name)));
         let owner = owner.checked_sub(1);
         OwnerRow {
             place: owner.map_or_else(|| "several".to_owned(), |owner| last.place(owner)),

@@ -54,9 +54,8 @@ impl Dominators {
             retained.objects += 1;
             retained.bytes = retained.bytes.saturating_add(own);
             let retained = *retained;
-            if let Some(dominator) = found
-                .retained
-                .get_mut(found.immediate[*node as usize] as usize)
+            if let Some(dominator) =
+                found.retained.get_mut(found.immediate[*node as usize] as usize)
             {
                 dominator.objects += retained.objects;
                 dominator.bytes = dominator.bytes.saturating_add(retained.bytes);
@@ -224,9 +223,7 @@ impl Predecessors {
         // What refers from garbage has no number; what is referred to from a number has one.
         let edges = || {
             let edges = heap.graph().edges.iter();
-            edges
-                .map(|edge| (number(edge.from), number(edge.to)))
-                .filter(|(from, _)| *from != NONE)
+            edges.map(|edge| (number(edge.from), number(edge.to))).filter(|(from, _)| *from != NONE)
         };
         for (_, to) in edges() {
             starts[to as usize] += 1;

@@ -6,23 +6,13 @@
 mod blocks;
 mod numbers;
 
-use super::HeapEdge;
-use super::HeapEdgeName;
-use super::HeapGraph;
-use super::HeapHeader;
-use super::HeapNode;
-use super::HeapPlace;
-use super::HeapRoot;
 use super::reach::InvalidHeap;
-use blocks::BlockReader;
-use blocks::BlockWriter;
+use super::{HeapEdge, HeapEdgeName, HeapGraph, HeapHeader, HeapNode, HeapPlace, HeapRoot};
+use blocks::{BlockReader, BlockWriter};
 use gctrace_event::ObjectKind;
-use numbers::NumberReader;
-use numbers::write_number;
-use numbers::write_text;
+use numbers::{NumberReader, write_number, write_text};
 use std::io;
-use std::io::Read;
-use std::io::Write;
+use std::io::{Read, Write};
 
 /// First bytes of every file; what follows is the version.
 pub const MAGIC: [u8; 8] = *b"\x89gcheap\n";
@@ -99,15 +89,12 @@ impl HeapGraph {
     /// A write failed; or `InvalidInput`: an index is out of range, edges are not ordered by `from`,
     /// a kind is missing, or a generation is above 2.
     pub fn write(&self, mut out: impl Write) -> io::Result<()> {
-        self.check()
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        self.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         out.write_all(&MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
         let mut out = BlockWriter::new(out);
-        let described = serde_json::to_vec(&Described {
-            header: &self.header,
-            kinds: &self.kinds,
-        })?;
+        let described =
+            serde_json::to_vec(&Described { header: &self.header, kinds: &self.kinds })?;
         write_text(&mut out, &described)?;
         write_number(&mut out, self.texts.len() as u64)?;
         for text in &self.texts {
@@ -154,9 +141,7 @@ impl HeapGraph {
         let mut input = NumberReader::new(BlockReader::new(input));
         let graph = Self::read_sections(&mut input)?;
         input.expect_end()?;
-        graph
-            .check()
-            .map_err(|InvalidHeap(what)| HeapFileError::Damaged(what))?;
+        graph.check().map_err(|InvalidHeap(what)| HeapFileError::Damaged(what))?;
         Ok(graph)
     }
 
@@ -164,11 +149,8 @@ impl HeapGraph {
         let described = input.bytes()?;
         let described: DescribedOwned = serde_json::from_slice(&described)
             .map_err(|_| HeapFileError::Damaged("its header is not as expected"))?;
-        let mut graph = Self {
-            header: described.header,
-            kinds: described.kinds,
-            ..Self::default()
-        };
+        let mut graph =
+            Self { header: described.header, kinds: described.kinds, ..Self::default() };
         for kind in &mut graph.kinds {
             kind.pid = graph.header.pid;
         }
@@ -191,10 +173,7 @@ impl HeapGraph {
             graph.edges.push(edge);
         }
         for _ in 0..input.number()? {
-            graph.roots.push(HeapRoot {
-                node: input.small()?,
-                name: input.small()?,
-            });
+            graph.roots.push(HeapRoot { node: input.small()?, name: input.small()? });
         }
         Ok(graph)
     }
@@ -219,11 +198,7 @@ fn write_node(out: &mut impl Write, node: &HeapNode, before: u64) -> io::Result<
     let distance = node.address.abs_diff(before);
     write_number(out, distance.rotate_right(ALIGNMENT_BITS))?;
     write_number(out, node.kind.into())?;
-    let fields = [
-        node.label.map(u64::from),
-        node.references.map(u64::from),
-        node.bytes,
-    ];
+    let fields = [node.label.map(u64::from), node.references.map(u64::from), node.bytes];
     for field in fields.into_iter().flatten() {
         write_number(out, field)?;
     }
@@ -283,11 +258,7 @@ fn read_edge(input: &mut NumberReader<impl Read>, before: u32) -> Result<HeapEdg
         item if item & 1 == 1 => HeapEdgeName::Item(small(item)?),
         text => HeapEdgeName::Text(small(text - 2)?),
     };
-    Ok(HeapEdge {
-        from,
-        to: to.ok_or(OUTSIDE)?,
-        name,
-    })
+    Ok(HeapEdge { from, to: to.ok_or(OUTSIDE)?, name })
 }
 
 #[cfg(test)]

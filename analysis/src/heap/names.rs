@@ -1,15 +1,8 @@
 //! Objects and references in words that a Python programmer would use.
 
-use super::HeapEdge;
-use super::HeapEdgeName;
-use super::HeapRoot;
-use super::NodeIndex;
-use super::TextIndex;
-use super::reach::Heap;
-use super::reach::Reached;
-use super::report::HeapObject;
-use super::report::HeapPath;
-use super::report::PathStep;
+use super::reach::{Heap, Reached};
+use super::report::{HeapObject, HeapPath, PathStep};
+use super::{HeapEdge, HeapEdgeName, HeapRoot, NodeIndex, TextIndex};
 use crate::paths;
 use std::borrow::Cow;
 
@@ -129,10 +122,7 @@ impl Heap {
         let chain = self.chain(node);
         let root = chain.first().and_then(|first| self.root_name(*first));
         let step = |node: &NodeIndex| PathStep {
-            name: self
-                .holder(*node)
-                .and_then(|edge| self.edge_name(edge))
-                .map(Cow::into_owned),
+            name: self.holder(*node).and_then(|edge| self.edge_name(edge)).map(Cow::into_owned),
             object: self.object(*node),
         };
         let omitted = chain.len().saturating_sub(2 * ENDS);
@@ -153,19 +143,12 @@ impl Heap {
         loop {
             if let Some(start) = self.anchor(at) {
                 names.reverse();
-                return Place {
-                    anchor: Some(at),
-                    start,
-                    names,
-                };
+                return Place { anchor: Some(at), start, names };
             }
             let Some(edge) = self.holder(at) else {
                 break;
             };
-            names.push(
-                self.edge_name(edge)
-                    .map_or_else(|| ".?".to_owned(), Cow::into_owned),
-            );
+            names.push(self.edge_name(edge).map_or_else(|| ".?".to_owned(), Cow::into_owned));
             at = edge.from;
         }
         names.reverse();
@@ -174,11 +157,7 @@ impl Heap {
             Some(root) => root.to_owned(),
             None => format!("garbage: {}", self.title(at)),
         };
-        Place {
-            anchor: None,
-            start,
-            names,
-        }
+        Place { anchor: None, start, names }
     }
 
     /// Where an object is held, as Python would write it:

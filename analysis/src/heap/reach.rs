@@ -5,18 +5,9 @@
 //! something outside of it must hold; then those whose references are unknown. What is still not
 //! reached is garbage: the collector's own rule (`deduce_unreachable` of CPython's `Python/gc.c`).
 
-use super::HeapEdge;
-use super::HeapEdgeName;
-use super::HeapGraph;
-use super::HeapNode;
-use super::HeapPlace;
-use super::HeapRoot;
-use super::NodeIndex;
-use gctrace_event::KindId;
-use gctrace_event::ObjectKind;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::collections::VecDeque;
+use super::{HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapPlace, HeapRoot, NodeIndex};
+use gctrace_event::{KindId, ObjectKind};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 /// Parts of a [`HeapGraph`] contradict each other.
@@ -76,9 +67,7 @@ impl HeapGraph {
                 && !matches!(node.place, HeapPlace::Generation(generation) if generation > 2)
         };
         if !self.nodes.iter().all(node_is_valid) {
-            return Err(InvalidHeap(
-                "an object has an unknown kind, label or generation",
-            ));
+            return Err(InvalidHeap("an object has an unknown kind, label or generation"));
         }
         let edge_is_valid = |edge: &HeapEdge| {
             let name_is_valid = match edge.name {
@@ -106,10 +95,7 @@ impl Heap {
     pub fn new(graph: HeapGraph) -> Result<Self, InvalidHeap> {
         graph.check()?;
         let mut heap = Self {
-            kinds: (0..)
-                .zip(&graph.kinds)
-                .map(|(at, kind)| (kind.id, at))
-                .collect(),
+            kinds: (0..).zip(&graph.kinds).map(|(at, kind)| (kind.id, at)).collect(),
             starts: starts(&graph),
             reached: vec![Reached::Not; graph.nodes.len()],
             order: Vec::with_capacity(graph.nodes.len()),

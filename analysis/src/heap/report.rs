@@ -60,10 +60,7 @@ pub struct HeapCount {
 
 impl HeapCount {
     pub(super) fn add(&mut self, bytes: Option<u64>) {
-        self.add_all(Self {
-            objects: 1,
-            bytes: bytes.unwrap_or(0),
-        });
+        self.add_all(Self { objects: 1, bytes: bytes.unwrap_or(0) });
     }
 
     pub(super) fn add_all(&mut self, other: Self) {

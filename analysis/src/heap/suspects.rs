@@ -4,17 +4,13 @@
 //! least the share, and none of those it dominates does, or several of one type do. Of a chain (a
 //! linked list) it is the first one.
 
-use super::HeapRoot;
-use super::NodeIndex;
 use super::dominators::Dominators;
 use super::names::Place;
 use super::reach::Heap;
-use super::report::DominatorsAnswer;
-use super::report::HeapCount;
-use super::report::RetainedRow;
-use super::report::RetainedType;
-use super::report::Suspect;
-use super::report::SuspectHolder;
+use super::report::{
+    DominatorsAnswer, HeapCount, RetainedRow, RetainedType, Suspect, SuspectHolder,
+};
+use super::{HeapRoot, NodeIndex};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -33,9 +29,9 @@ impl Heap {
         let alone = |node: &&NodeIndex| dominators.immediate(**node).is_none();
         let mut largest: Vec<NodeIndex> =
             dominators.order().iter().filter(alone).copied().collect();
-        let alive_bytes = largest.iter().fold(0_u64, |sum, node| {
-            sum.saturating_add(dominators.retained(*node).bytes)
-        });
+        let alive_bytes = largest
+            .iter()
+            .fold(0_u64, |sum, node| sum.saturating_add(dominators.retained(*node).bytes));
         let bytes = |node: &NodeIndex| (Reverse(dominators.retained(*node).bytes), *node);
         largest.sort_by_key(bytes);
         largest.truncate(most);
@@ -51,10 +47,7 @@ impl Heap {
             alive_bytes,
             suspect_share: SHARE,
             suspects: suspects.into_iter().map(suspect).collect(),
-            largest: largest
-                .into_iter()
-                .map(|node| self.retained_row(node, dominators))
-                .collect(),
+            largest: largest.into_iter().map(|node| self.retained_row(node, dominators)).collect(),
         }
     }
 
@@ -63,10 +56,7 @@ impl Heap {
         RetainedRow {
             place: self.place(node),
             object: self.object(node),
-            retained: HeapCount {
-                objects: retained.objects,
-                bytes: retained.bytes,
-            },
+            retained: HeapCount { objects: retained.objects, bytes: retained.bytes },
         }
     }
 
@@ -111,10 +101,7 @@ impl Heap {
         let nodes: Vec<NodeIndex> = std::iter::successors(Some(node), above).collect();
         let step = |at: usize| {
             let node = *nodes.get(at)?;
-            Some((
-                self.node(node).kind,
-                self.holder(node).and_then(|edge| self.edge_name(edge)),
-            ))
+            Some((self.node(node).kind, self.holder(node).and_then(|edge| self.edge_name(edge))))
         };
         for period in 1..=LONGEST_PERIOD {
             let repeats = |at: &usize| step(*at).is_some() && step(*at) == step(*at + period);
@@ -163,10 +150,7 @@ impl Heap {
             mostly
                 .entry(*suspect.unwrap_or(&0))
                 .or_default()
-                .push(RetainedType {
-                    type_name: type_name.to_owned(),
-                    count,
-                });
+                .push(RetainedType { type_name: type_name.to_owned(), count });
         }
         for types in mostly.values_mut() {
             types.sort_by(|a, b| {

@@ -1,13 +1,6 @@
 //! Small heaps for the tests of this folder.
 
-use super::Heap;
-use super::HeapEdge;
-use super::HeapEdgeName;
-use super::HeapGraph;
-use super::HeapNode;
-use super::HeapPlace;
-use super::HeapRoot;
-use super::NodeIndex;
+use super::{Heap, HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapPlace, HeapRoot, NodeIndex};
 use gctrace_event::ObjectKind;
 use proptest::prelude::*;
 
@@ -27,10 +20,7 @@ impl Builder {
 
     /// An object of 100 bytes in generation 2, with no references so far.
     pub(super) fn object(&mut self, type_name: &str) -> NodeIndex {
-        self.of_kind(ObjectKind {
-            type_name: type_name.to_owned(),
-            ..ObjectKind::default()
-        })
+        self.of_kind(ObjectKind { type_name: type_name.to_owned(), ..ObjectKind::default() })
     }
 
     pub(super) fn function(&mut self, name: &str, line: u32) -> NodeIndex {
@@ -45,12 +35,7 @@ impl Builder {
 
     pub(super) fn of_kind(&mut self, kind: ObjectKind) -> NodeIndex {
         let kinds = &mut self.0.kinds;
-        let known = kinds.iter().position(|known| {
-            ObjectKind {
-                id: 0,
-                ..known.clone()
-            } == kind
-        });
+        let known = kinds.iter().position(|known| ObjectKind { id: 0, ..known.clone() } == kind);
         let position = known.unwrap_or_else(|| {
             let id = kinds.len() as u32 + 1;
             kinds.push(ObjectKind { id, ..kind });
@@ -70,9 +55,7 @@ impl Builder {
 
     /// A reference; `name` is empty, `[3]` or an attribute.
     pub(super) fn refer(&mut self, from: NodeIndex, name: &str, to: NodeIndex) {
-        let item = name
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
+        let item = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let name = match (name, item.and_then(|item| item.parse().ok())) {
             ("", _) => HeapEdgeName::Unnamed,
             (_, Some(item)) => HeapEdgeName::Item(item),

@@ -1,16 +1,10 @@
 //! Why objects are alive: what holds them, grouped by paths that are alike.
 
 use super::NodeIndex;
-use super::reach::Heap;
-use super::reach::Reached;
-use super::report::HeapCount;
-use super::report::Held;
-use super::report::WhyAnswer;
-use super::report::WhyGroup;
+use super::reach::{Heap, Reached};
+use super::report::{HeapCount, Held, WhyAnswer, WhyGroup};
 use std::collections::HashMap;
-use std::hash::DefaultHasher;
-use std::hash::Hash;
-use std::hash::Hasher as _;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 /// Steps of a path that are compared with the next one: a step like one of these is a further
 /// object of the same chain, as in a linked list, and does not make another path.
@@ -20,8 +14,7 @@ impl Heap {
     /// The object at an address.
     #[must_use]
     pub fn at_address(&self, address: u64) -> Option<NodeIndex> {
-        self.indices()
-            .find(|node| self.node(*node).address == address)
+        self.indices().find(|node| self.node(*node).address == address)
     }
 
     /// The objects of a type, named as the heap does or by its last part; if there are none, those
@@ -59,10 +52,8 @@ impl Heap {
             let (_, count) = group.or_insert_with(|| (*node, HeapCount::default()));
             count.add(bytes);
         }
-        let mut groups: Vec<(Held, NodeIndex, HeapCount)> = groups
-            .into_iter()
-            .map(|((held, _), (node, count))| (held, node, count))
-            .collect();
+        let mut groups: Vec<(Held, NodeIndex, HeapCount)> =
+            groups.into_iter().map(|((held, _), (node, count))| (held, node, count)).collect();
         groups.sort_by_key(|(_, node, count)| (std::cmp::Reverse(count.objects), *node));
         let rest = groups.split_off(groups.len().min(most));
         let mut others = HeapCount::default();
@@ -119,19 +110,14 @@ impl Heap {
             let holders = std::iter::successors(Some(edge.from), |node| {
                 self.holder(*node).map(|edge| edge.from)
             });
-            let is_chain = holders
-                .take(PERIOD)
-                .any(|node| steps[node as usize] == step);
+            let is_chain = holders.take(PERIOD).any(|node| steps[node as usize] == step);
             let (held, path) = paths[edge.from as usize];
             paths[at] = match is_chain {
                 true => (held, path),
                 false => (held, hash(&(path, step))),
             };
         }
-        wanted
-            .iter()
-            .map(|node| (*node, paths[*node as usize]))
-            .collect()
+        wanted.iter().map(|node| (*node, paths[*node as usize])).collect()
     }
 
     /// The name of the reference that holds an object, without its position in a container: `[]`

@@ -11,10 +11,7 @@ pub(super) struct WallClock {
 
 impl WallClock {
     pub(super) fn new(header: &TraceHeader) -> Self {
-        Self {
-            started_ns: header.started_ns,
-            started_unix_ns: header.started_unix_ns,
-        }
+        Self { started_ns: header.started_ns, started_unix_ns: header.started_unix_ns }
     }
 
     /// A time in nanoseconds since 1970; as the wall clock ran at the start.

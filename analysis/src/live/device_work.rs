@@ -6,14 +6,10 @@
 //! at their end: each adds its new part to the unions, so that the figures are exact once both have
 //! arrived. For that the last minute is kept, and at most [`STRETCHES`] intervals.
 
-use super::ring::BUCKET_NS;
-use super::ring::BucketRing;
-use super::ring::bucket;
+use super::ring::{BUCKET_NS, BucketRing, bucket};
 use super::snapshot::GpuBusy;
-use crate::accumulate::Keep;
-use crate::accumulate::WINDOW_NS;
-use crate::accumulate::add_to;
 use crate::accumulate::interval_union::IntervalUnion;
+use crate::accumulate::{Keep, WINDOW_NS, add_to};
 
 /// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this
 /// many intervals is not counted.
@@ -56,10 +52,8 @@ impl LiveDeviceWork {
     pub(super) fn add(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let end_ns = end_ns.max(start_ns);
         self.reach(start_ns, end_ns, paused);
-        let (busy_by_bucket, both) = (
-            &mut self.busy_by_bucket,
-            &mut self.busy_and_paused_by_bucket,
-        );
+        let (busy_by_bucket, both) =
+            (&mut self.busy_by_bucket, &mut self.busy_and_paused_by_bucket);
         let busy_and_paused_ns = &mut self.busy_and_paused_ns;
         self.busy.add(start_ns, end_ns, |start, end| {
             busy_by_bucket.cover(start, end);
@@ -84,10 +78,7 @@ impl LiveDeviceWork {
         }
         if end_ns > last {
             add_to(&mut self.paused_ns, paused.length_within(last, end_ns));
-            add_to(
-                &mut self.paused_ns,
-                std::mem::take(&mut self.paused_after_ns),
-            );
+            add_to(&mut self.paused_ns, std::mem::take(&mut self.paused_after_ns));
         }
         self.span = Some((first.min(start_ns), last.max(end_ns)));
     }
@@ -206,9 +197,7 @@ mod tests {
         let mut paused = IntervalUnion::new(Keep::Window, 4);
         work.add(0, 10, &paused);
         for n in 1..100 {
-            paused.add(n * 20, n * 20 + 5, |from, until| {
-                work.add_paused(from, until)
-            });
+            paused.add(n * 20, n * 20 + 5, |from, until| work.add_paused(from, until));
             paused.trim(|from, until| work.forget_paused(from, until));
         }
         work.add(3000, 3010, &paused);

@@ -1,19 +1,12 @@
 //! The figures of one process.
 
-use super::HISTORY_SECONDS;
-use super::LINES;
-use super::garbage;
 use super::gpus::LiveGpus;
 use super::live_process::LiveProcess;
 use super::locations::LocationTable;
 use super::pressure::pressure;
-use super::ring::BUCKET_NS;
-use super::ring::bucket;
-use super::ring::index;
-use super::snapshot::ProcessDetail;
-use super::snapshot::ProcessEnd;
-use super::snapshot::ProcessFigures;
-use super::snapshot::TimelineCell;
+use super::ring::{BUCKET_NS, bucket, index};
+use super::snapshot::{ProcessDetail, ProcessEnd, ProcessFigures, TimelineCell};
+use super::{HISTORY_SECONDS, LINES, garbage};
 
 /// The buckets of an interval: from `from` on before `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +41,7 @@ impl LiveProcess {
         let length = interval.until - interval.from;
         // A process that ended uses no GPU, whatever the last NVML sample contained.
         let by_nvml = gpus.used_by(self.sums.pid).filter(|_| exit.is_none());
-        figures.gpus = self
-            .gpus
-            .figures((interval.until, length), history, by_nvml);
+        figures.gpus = self.gpus.figures((interval.until, length), history, by_nvml);
         figures
     }
 

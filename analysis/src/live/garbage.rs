@@ -1,18 +1,11 @@
 //! What the collector frees in one process, and how its heap grows, as figures.
 
-use super::snapshot::CycleFigures;
-use super::snapshot::FreezeFigures;
-use super::snapshot::GarbageDetail;
-use super::snapshot::GarbageFigures;
-use super::snapshot::KindFigures;
-use super::snapshot::KindName;
-use super::snapshot::TrendFigures;
+use super::snapshot::{
+    CycleFigures, FreezeFigures, GarbageDetail, GarbageFigures, KindFigures, KindName, TrendFigures,
+};
 use crate::accumulate::garbage::GarbageSums;
 use crate::accumulate::process_sums::ProcessSums;
-use crate::report::GarbageCycle;
-use crate::report::GarbageEdge;
-use crate::report::GarbageKind;
-use crate::report::HeapTrend;
+use crate::report::{GarbageCycle, GarbageEdge, GarbageKind, HeapTrend};
 
 /// Kinds and cycles in the details.
 const KINDS: usize = 10;
@@ -28,11 +21,7 @@ pub(super) fn figures(sums: &GarbageSums) -> Option<GarbageFigures> {
         *objects.entry(name).or_default() += count;
     }
     let (examined_collected, collected) = sums.freed();
-    (!types.counts.is_empty()).then_some(GarbageFigures {
-        objects,
-        examined_collected,
-        collected,
-    })
+    (!types.counts.is_empty()).then_some(GarbageFigures { objects, examined_collected, collected })
 }
 
 /// `None` if nothing was examined. `observed_ns`: how long the process was recorded.
@@ -43,11 +32,7 @@ pub(super) fn detail(sums: &GarbageSums, observed_ns: u64) -> Option<GarbageDeta
         let shown = cycles.into_iter().take(CYCLES);
         shown.map(cycle).collect::<Vec<CycleFigures>>()
     });
-    Some(GarbageDetail {
-        kinds: kinds.map(kind).collect(),
-        objects: report.objects,
-        cycles,
-    })
+    Some(GarbageDetail { kinds: kinds.map(kind).collect(), objects: report.objects, cycles })
 }
 
 fn kind(kind: GarbageKind) -> KindFigures {
@@ -99,8 +84,5 @@ pub(super) fn trend(trend: &HeapTrend) -> TrendFigures {
 /// `None` unless a freeze was seen.
 pub(super) fn freeze(sums: &ProcessSums) -> Option<FreezeFigures> {
     let after = sums.freeze.report(0)?;
-    Some(FreezeFigures {
-        frozen_objects: after.frozen_objects,
-        freed_since: after.freed,
-    })
+    Some(FreezeFigures { frozen_objects: after.frozen_objects, freed_since: after.freed })
 }

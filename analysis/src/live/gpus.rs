@@ -1,14 +1,10 @@
 //! GPUs as NVML reports them: the latest figures of each, and its utilization of the last minute.
 //! `accumulate/gpu_samples.rs` sums up all samples of a trace, of which nothing is shown here.
 
-use super::ring::BUCKET_NS;
-use super::ring::BucketRing;
-use super::ring::bucket;
+use super::ring::{BUCKET_NS, BucketRing, bucket};
 use super::snapshot::GpuFigures;
 use super::text::first_bytes;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuProcess;
-use gctrace_event::GpuSample;
+use gctrace_event::{GpuDevice, GpuProcess, GpuSample};
 use std::collections::BTreeMap;
 
 /// GPUs that are kept; a host has sixteen, or with MIG some hundred.

@@ -1,9 +1,6 @@
 //! The last minute of one process's pauses.
 
-use super::ring::BUCKET_NS;
-use super::ring::BucketRing;
-use super::ring::bucket;
-use super::ring::index;
+use super::ring::{BUCKET_NS, BucketRing, bucket, index};
 use super::snapshot::GENERATIONS;
 use crate::accumulate::add_to;
 use crate::accumulate::pause_sums::generation_index;
@@ -64,10 +61,8 @@ impl PauseHistory {
                 add_to(sum, ns);
             }
         }
-        for (bucket, counts) in other
-            .ended
-            .all()
-            .filter(|(_, by)| by.iter().any(|count| *count > 0))
+        for (bucket, counts) in
+            other.ended.all().filter(|(_, by)| by.iter().any(|count| *count > 0))
         {
             for (sum, count) in self.ended.slot(bucket).into_iter().flatten().zip(counts) {
                 *sum += count;

@@ -4,26 +4,17 @@
 //! `figures.rs` computes what is shown.
 
 use super::history::PauseHistory;
-use super::locations::LocationIndex;
-use super::locations::LocationSums;
+use super::locations::{LocationIndex, LocationSums};
 use super::process_gpus::ProcessGpus;
-use super::snapshot::HeapObjects;
-use super::snapshot::PauseFigures;
-use super::steps::LiveSteps;
-use super::steps::StepPauses;
+use super::snapshot::{HeapObjects, PauseFigures};
+use super::steps::{LiveSteps, StepPauses};
 use super::sums::ClassedSums;
 use super::text::first_bytes;
-use crate::accumulate::Keep;
-use crate::accumulate::WINDOW_NS;
 use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
+use crate::accumulate::{Keep, WINDOW_NS};
 use crate::report::HeapTrend;
-use gctrace_event::Annotation;
-use gctrace_event::GpuOp;
-use gctrace_event::Interpreter;
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::StepMark;
+use gctrace_event::{Annotation, GpuOp, Interpreter, Pause, Process, StepMark};
 use std::collections::VecDeque;
 
 /// Number of disjoint pause intervals, and of pause starts, that are kept for late records: at most
@@ -125,9 +116,7 @@ impl LiveProcess {
         if self.sums.add_pause(pause, full) {
             self.trend = self.sums.trend();
         }
-        self.sums
-            .paused
-            .trim(|from, until| gpus.forget_paused(from, until));
+        self.sums.paused.trim(|from, until| gpus.forget_paused(from, until));
         self.add_start(start_ns);
     }
 
@@ -145,15 +134,11 @@ impl LiveProcess {
 
     pub(super) fn add_op(&mut self, op: &GpuOp) {
         self.active_ns = self.active_ns.max(op.end_ns);
-        self.gpus
-            .add(op.device, op.start_ns, op.end_ns, &self.sums.paused);
+        self.gpus.add(op.device, op.start_ns, op.end_ns, &self.sums.paused);
     }
 
     pub(super) fn add_mark(&mut self, mark: &StepMark) {
-        let pauses = StepPauses {
-            covered: &self.sums.paused,
-            starts: &self.starts,
-        };
+        let pauses = StepPauses { covered: &self.sums.paused, starts: &self.starts };
         let steps = self.steps.get_or_insert_with(Box::default);
         steps.add_mark(mark, pauses);
     }
@@ -162,10 +147,7 @@ impl LiveProcess {
         if annotation.step_number().is_none() {
             return;
         }
-        let pauses = StepPauses {
-            covered: &self.sums.paused,
-            starts: &self.starts,
-        };
+        let pauses = StepPauses { covered: &self.sums.paused, starts: &self.starts };
         let steps = self.steps.get_or_insert_with(Box::default);
         steps.add_annotation(annotation, pauses);
     }

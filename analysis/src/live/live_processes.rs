@@ -8,12 +8,8 @@ use super::history::PauseHistory;
 use super::live_process::LiveProcess;
 use super::sums::ClassedSums;
 use crate::accumulate::process_sums::PidTable;
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::ProcessExit;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use gctrace_event::{Pause, Process, ProcessExit};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// How long a process that ended is shown.
 pub(super) const ENDED_SHOWN_NS: u64 = 10_000_000_000;

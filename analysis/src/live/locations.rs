@@ -3,13 +3,11 @@
 //! Owns how many names are kept, however many a program creates, and which part of a stack is
 //! shown: the program's own innermost line, and the library line below it.
 
-use super::snapshot::CodeLine;
-use super::snapshot::LineFigures;
+use super::snapshot::{CodeLine, LineFigures};
 use super::text::first_bytes;
 use crate::paths;
 use crate::report::PauseTotal;
-use gctrace_event::Frame;
-use gctrace_event::FrameId;
+use gctrace_event::{Frame, FrameId};
 use indexmap::IndexSet;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -118,11 +116,8 @@ impl LocationSums {
 
     /// Merges the half with the least time into `other`.
     fn halve(&mut self) {
-        let mut times: Vec<(u64, LocationIndex)> = self
-            .sums
-            .iter()
-            .map(|(place, sum)| (sum.time_ns, *place))
-            .collect();
+        let mut times: Vec<(u64, LocationIndex)> =
+            self.sums.iter().map(|(place, sum)| (sum.time_ns, *place)).collect();
         times.sort_unstable();
         for (_, place) in times.iter().take(SUMMED / 2) {
             if let Some(sum) = self.sums.remove(place) {
@@ -155,11 +150,7 @@ impl LocationSums {
         let lines = ranked.into_iter().take(most);
         let lines = lines.map(|(_, (pauses, (_, place)))| {
             let (line, below) = places.names(place);
-            LineFigures {
-                line,
-                below,
-                pauses,
-            }
+            LineFigures { line, below, pauses }
         });
         (lines.collect(), other)
     }
@@ -183,17 +174,12 @@ mod tests {
     fn lines_beyond_the_bound_have_no_name_and_one_note() {
         let mut places = LocationTable::default();
         let bound = u32::try_from(LINES).unwrap();
-        let is_reported: Vec<u32> = (1..2 * bound)
-            .filter(|id| places.add(&frame(*id)))
-            .collect();
+        let is_reported: Vec<u32> = (1..2 * bound).filter(|id| places.add(&frame(*id))).collect();
         assert_eq!(is_reported, [bound + 1]);
         assert!(places.of(Some(bound)).is_some());
         assert_eq!(places.of(Some(bound + 1)), None);
         // A known line in a new stack keeps its name.
-        let again = Frame {
-            id: 2 * bound,
-            ..frame(7)
-        };
+        let again = Frame { id: 2 * bound, ..frame(7) };
         assert!(!places.add(&again));
         let (line, below) = places.names(places.of(Some(2 * bound)).unwrap());
         assert_eq!((line.line, below), (Some(7), None));

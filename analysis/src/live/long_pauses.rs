@@ -2,8 +2,7 @@
 
 use super::LONG_PAUSES;
 use super::clock::WallClock;
-use super::locations::LocationIndex;
-use super::locations::LocationTable;
+use super::locations::{LocationIndex, LocationTable};
 use super::snapshot::LongPause;
 use crate::accumulate::pause_sums::known_generation;
 use gctrace_event::Pause;
@@ -26,10 +25,7 @@ struct LongPauseEntry {
 impl LongPauses {
     /// Keeps pauses of this length and longer.
     pub(super) fn new(from_ns: u64) -> Self {
-        Self {
-            from_ns,
-            entries: VecDeque::new(),
-        }
+        Self { from_ns, entries: VecDeque::new() }
     }
 
     /// From which length on a pause is kept.
@@ -51,14 +47,7 @@ impl LongPauses {
             self.entries.pop_front();
             at -= 1;
         }
-        self.entries.insert(
-            at,
-            LongPauseEntry {
-                pause: pause.clone(),
-                rank,
-                place,
-            },
-        );
+        self.entries.insert(at, LongPauseEntry { pause: pause.clone(), rank, place });
     }
 
     /// The long pauses, oldest first.
@@ -89,8 +78,7 @@ impl LongPauses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_event::GcReason;
-    use gctrace_event::TraceHeader;
+    use gctrace_event::{GcReason, TraceHeader};
 
     fn pause(start_ns: u64, duration_ns: u64) -> Pause {
         Pause {

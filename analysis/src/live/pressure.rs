@@ -1,9 +1,7 @@
 //! The latest allocation pressure of one process, per second.
 
 use super::snapshot::PressureFigures;
-use crate::accumulate::pressure::PressureSums;
-use crate::accumulate::pressure::arena_bytes;
-use crate::accumulate::pressure::balance;
+use crate::accumulate::pressure::{PressureSums, arena_bytes, balance};
 
 /// Nanoseconds of a second.
 const SECOND: i128 = 1_000_000_000;
@@ -34,8 +32,7 @@ pub(super) fn pressure(sums: &PressureSums, version: Option<&str>) -> Option<Pre
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_event::Allocations;
-    use gctrace_event::Pressure;
+    use gctrace_event::{Allocations, Pressure};
 
     #[test]
     fn rates_are_of_the_last_interval() {
@@ -53,15 +50,9 @@ mod tests {
         let figures = super::pressure(&last, Some("3.9.18")).unwrap();
         assert_eq!(figures.net_containers_per_second, Some(1400));
         assert_eq!(figures.arena_bytes_per_second, Some(-2 * (256 << 10)));
-        assert_eq!(
-            super::pressure(&last, None).unwrap().arena_bytes_per_second,
-            None
-        );
-        let allocations = Allocations {
-            per_cpu_second: Some(5),
-            at_ns: 9,
-            ..Allocations::default()
-        };
+        assert_eq!(super::pressure(&last, None).unwrap().arena_bytes_per_second, None);
+        let allocations =
+            Allocations { per_cpu_second: Some(5), at_ns: 9, ..Allocations::default() };
         let mut counted = PressureSums::default();
         counted.add_allocations(&allocations);
         let figures = super::pressure(&counted, None).unwrap();

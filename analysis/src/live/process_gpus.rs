@@ -88,10 +88,8 @@ impl ProcessGpus {
             gpu.torch_allocated_bytes = Some(*allocated);
             gpu.torch_reserved_bytes = Some(*reserved);
         }
-        let mut gpus: Vec<ProcessGpu> = devices
-            .into_iter()
-            .map(|(device, gpu)| ProcessGpu { device, ..gpu })
-            .collect();
+        let mut gpus: Vec<ProcessGpu> =
+            devices.into_iter().map(|(device, gpu)| ProcessGpu { device, ..gpu }).collect();
         let by_nvml: Vec<_> = by_nvml.collect();
         match (gpus.as_mut_slice(), by_nvml.as_slice()) {
             ([only], [(index, memory_bytes)]) => {

@@ -1,8 +1,7 @@
 //! Figures about gctrace itself: lost records, overhead, and notes for the user.
 
 use super::figures::ppm;
-use super::snapshot::Notice;
-use super::snapshot::RecorderCost;
+use super::snapshot::{Notice, RecorderCost};
 use super::text::first_bytes;
 use std::collections::VecDeque;
 
@@ -85,10 +84,7 @@ mod tests {
     fn cpu_time_is_of_the_interval() {
         let second = 1_000_000_000;
         let mut cost = LiveCost::default();
-        let recorder = |cpu_ns| RecorderCost {
-            cpu_ns: Some(cpu_ns),
-            ..RecorderCost::default()
-        };
+        let recorder = |cpu_ns| RecorderCost { cpu_ns: Some(cpu_ns), ..RecorderCost::default() };
         assert_eq!(cost.figures(second).cpu_ppm, None);
         for (at, cpu_ns) in [(1, 0), (2, 500_000_000), (3, 510_000_000), (4, 530_000_000)] {
             cost.set(at * second, recorder(cpu_ns));

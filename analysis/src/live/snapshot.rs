@@ -8,31 +8,15 @@ mod gpu;
 mod pauses;
 mod process_figures;
 
-pub use detail::LineFigures;
-pub use detail::ProcessDetail;
-pub use detail::StepFigures;
-pub use detail::TimelineCell;
-pub use garbage::CycleFigures;
-pub use garbage::FreezeFigures;
-pub use garbage::GarbageDetail;
-pub use garbage::GarbageFigures;
-pub use garbage::KindFigures;
-pub use garbage::KindName;
-pub use garbage::TrendFigures;
-pub use gpu::GpuBusy;
-pub use gpu::GpuFigures;
-pub use gpu::ProcessGpu;
-pub use pauses::CodeLine;
-pub use pauses::CollectionCounts;
-pub use pauses::GENERATIONS;
-pub use pauses::Histogram;
-pub use pauses::LongPause;
-pub use pauses::PAUSE_CLASSES_NS;
-pub use pauses::PauseFigures;
-pub use process_figures::HeapObjects;
-pub use process_figures::PressureFigures;
-pub use process_figures::ProcessEnd;
-pub use process_figures::ProcessFigures;
+pub use detail::{LineFigures, ProcessDetail, StepFigures, TimelineCell};
+pub use garbage::{
+    CycleFigures, FreezeFigures, GarbageDetail, GarbageFigures, KindFigures, KindName, TrendFigures,
+};
+pub use gpu::{GpuBusy, GpuFigures, ProcessGpu};
+pub use pauses::{
+    CodeLine, CollectionCounts, GENERATIONS, Histogram, LongPause, PAUSE_CLASSES_NS, PauseFigures,
+};
+pub use process_figures::{HeapObjects, PressureFigures, ProcessEnd, ProcessFigures};
 
 use gctrace_event::RecordingMode;
 use schemars::JsonSchema;

@@ -11,11 +11,8 @@ use super::STEPS;
 use super::snapshot::StepFigures;
 use crate::accumulate::add_to;
 use crate::accumulate::interval_union::IntervalUnion;
-use crate::report::PauseTotal;
-use crate::report::StepSource;
-use gctrace_event::Annotation;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
+use crate::report::{PauseTotal, StepSource};
+use gctrace_event::{Annotation, StepMark, StepMarker};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
@@ -119,11 +116,7 @@ impl LiveSteps {
     /// Oldest first, and what they are.
     pub(super) fn figures(&self) -> (Vec<StepFigures>, Option<StepSource>) {
         let preferred = self.threads.iter().min_by_key(|thread| {
-            (
-                thread.closed.is_empty(),
-                thread.source(),
-                Reverse(thread.count),
-            )
+            (thread.closed.is_empty(), thread.source(), Reverse(thread.count))
         });
         let Some(most) = preferred else {
             return (Vec::new(), None);
@@ -159,11 +152,7 @@ impl LiveSteps {
 
 impl StepFigures {
     fn new(start_ns: u64, end_ns: u64, pauses: PauseTotal) -> Self {
-        Self {
-            start_ns,
-            duration_ns: end_ns.saturating_sub(start_ns),
-            pauses,
-        }
+        Self { start_ns, duration_ns: end_ns.saturating_sub(start_ns), pauses }
     }
 
     /// Lets it end at a time at the latest; what paused after that is not distinguished.
@@ -179,17 +168,13 @@ impl StepFigures {
 
 impl ThreadSteps {
     fn source(&self) -> StepSource {
-        self.marker
-            .as_ref()
-            .map_or(StepSource::ProfilerStep, StepSource::from)
+        self.marker.as_ref().map_or(StepSource::ProfilerStep, StepSource::from)
     }
 
     /// Adds a step. It is cut where the next one starts.
     fn close(&mut self, mut step: StepFigures) {
         add_to(&mut self.count, 1);
-        let at = self
-            .closed
-            .partition_point(|other| other.start_ns < step.start_ns);
+        let at = self.closed.partition_point(|other| other.start_ns < step.start_ns);
         if let Some(next) = self.closed.get(at) {
             if next.start_ns == step.start_ns || (at == 0 && self.closed.len() >= STEPS) {
                 return;

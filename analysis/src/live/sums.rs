@@ -1,12 +1,7 @@
 //! Sums over pauses with a histogram of their lengths, for one process and for all.
 
-use super::snapshot::CollectionCounts;
-use super::snapshot::GENERATIONS;
-use super::snapshot::Histogram;
-use super::snapshot::PAUSE_CLASSES_NS;
-use crate::accumulate::pause_sums::PauseSums;
-use crate::accumulate::pause_sums::REASONS;
-use crate::accumulate::pause_sums::generation_index;
+use super::snapshot::{CollectionCounts, GENERATIONS, Histogram, PAUSE_CLASSES_NS};
+use crate::accumulate::pause_sums::{PauseSums, REASONS, generation_index};
 use gctrace_event::Pause;
 
 /// Sums over pauses, and how many were how long.

@@ -1,8 +1,6 @@
 //! Texts of recorded programs, cut to what may be kept of them.
 
-use gctrace_event::CycleEdge;
-use gctrace_event::CycleSignature;
-use gctrace_event::ObjectKind;
+use gctrace_event::{CycleEdge, CycleSignature, ObjectKind};
 
 /// Maximum length of the names of a kind of object, in bytes.
 const KIND_BYTES: usize = 256;
@@ -23,14 +21,8 @@ pub(super) fn brief_kind(kind: &ObjectKind) -> ObjectKind {
 /// The start of a cycle, with cut names.
 pub(super) fn brief_cycle(cycle: &CycleSignature) -> CycleSignature {
     let cut = |text: &String| first_bytes(text, KIND_BYTES).to_owned();
-    let edge = |edge: &CycleEdge| CycleEdge {
-        kind: edge.kind,
-        name: edge.name.as_ref().map(cut),
-    };
-    CycleSignature {
-        edges: cycle.edges.iter().take(EDGES).map(edge).collect(),
-        ..*cycle
-    }
+    let edge = |edge: &CycleEdge| CycleEdge { kind: edge.kind, name: edge.name.as_ref().map(cut) };
+    CycleSignature { edges: cycle.edges.iter().take(EDGES).map(edge).collect(), ..*cycle }
 }
 
 /// The first bytes of a text, up to a whole character.

@@ -5,12 +5,8 @@
 //! more collections of the middle generation than threshold 2, and pending objects of at least a
 //! quarter of those that survived the last full one.
 
-use super::CostAssumption;
-use super::RemedyEstimate;
-use super::curves::FullCollection;
-use super::curves::RecordedCurves;
-use super::curves::quotient;
-use super::curves::windows_per_middle;
+use super::curves::{FullCollection, RecordedCurves, quotient, windows_per_middle};
+use super::{CostAssumption, RemedyEstimate};
 
 /// Time to traverse a heap that was laid out under another setting, in times of the recorded one.
 const TRAVERSING_MOVED: [f64; 3] = [0.9, 1.0, 1.15];
@@ -81,10 +77,7 @@ pub(super) fn full_collections(
             CostAssumption::Costly => mean + deviation,
         }
     };
-    SimulatedFulls {
-        time_ns: of(|sum| sum.time_ns),
-        most_garbage: of(|sum| sum.most_garbage),
-    }
+    SimulatedFulls { time_ns: of(|sum| sum.time_ns), most_garbage: of(|sum| sum.most_garbage) }
 }
 
 /// `phase`: the part of the interval between two full collections, 0 to 1, that has passed when
@@ -110,11 +103,8 @@ fn run(
         state.pending_ns = wait * phase;
         state.garbage = interval.garbage * promoted * windows;
     }
-    let mut explicit = curves
-        .fulls
-        .iter()
-        .filter(|full| full.in_training && !full.automatic)
-        .peekable();
+    let mut explicit =
+        curves.fulls.iter().filter(|full| full.in_training && !full.automatic).peekable();
     loop {
         let next = window + step;
         while let Some(full) = explicit.next_if(|full| full.window <= next) {
@@ -160,9 +150,7 @@ fn begin(
         let live_ns = curves.live_ns(start);
         let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |own| own.live_ns));
         sum.time_ns = match assumption {
-            CostAssumption::Cheap => around
-                .iter()
-                .fold(sum.time_ns, |least, own| least.min(*own)),
+            CostAssumption::Cheap => around.iter().fold(sum.time_ns, |least, own| least.min(*own)),
             CostAssumption::Likely => sum.time_ns,
             CostAssumption::Costly => around.iter().fold(sum.time_ns, |most, own| most.max(*own)),
         };

@@ -4,10 +4,7 @@
 //! container more than threshold 0. The size of the heap is measured by the time that a full
 //! collection spends on it, as object counts are not always recorded.
 
-use super::CostAssumption;
-use super::RecordedRun;
-use super::RemedyEstimate;
-use super::float;
+use super::{CostAssumption, RecordedRun, RemedyEstimate, float};
 use crate::gpu::pause_span::PauseSpan;
 use gctrace_event::GcReason;
 
@@ -60,9 +57,7 @@ impl EvenTimes {
                 on_cpu_ns += f64::from(cpu_ns.get());
             }
         }
-        Self {
-            per_cpu: quotient(time_ns, on_cpu_ns),
-        }
+        Self { per_cpu: quotient(time_ns, on_cpu_ns) }
     }
 
     /// In ns; its duration if its CPU time is unknown.
@@ -161,9 +156,7 @@ impl RecordedCurves {
             }
             match pause.generation {
                 2 => {
-                    let objects = pause
-                        .objects
-                        .map(|left| f64::from(left.get()) + freed(pause));
+                    let objects = pause.objects.map(|left| f64::from(left.get()) + freed(pause));
                     curves.fulls.push(FullCollection {
                         window,
                         automatic,
@@ -224,10 +217,7 @@ impl RecordedCurves {
         let young_objects = (young.count * self.containers.0).max(young.freed);
         let young_ns = quotient(young.time_ns, young_objects);
         self.middle_ns = quotient(middle.time_ns, middle.count * self.containers.1);
-        let known = self
-            .fulls
-            .iter()
-            .filter_map(|full| Some((full.traversed?, full.time_ns)));
+        let known = self.fulls.iter().filter_map(|full| Some((full.traversed?, full.time_ns)));
         let sum = known.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
         self.traversing_ns = match sum {
             (objects, time_ns) if objects > 0.0 => {

@@ -2,20 +2,11 @@
 //! caller's.
 
 use crate::paths;
-use crate::report::CycleShape;
-use crate::report::GarbageEdge;
-use crate::report::Location;
+use crate::report::{CycleShape, GarbageEdge, Location};
 
 /// Types that hold others and have no attributes of their own.
-const CONTAINERS: [&str; 7] = [
-    "list",
-    "dict",
-    "tuple",
-    "set",
-    "frozenset",
-    "collections.deque",
-    "collections.defaultdict",
-];
+const CONTAINERS: [&str; 7] =
+    ["list", "dict", "tuple", "set", "frozenset", "collections.deque", "collections.defaultdict"];
 /// Types of objects that run code.
 const RUNNING: [&str; 4] = ["frame", "generator", "coroutine", "async_generator"];
 /// Types whose instances are classes.
@@ -85,38 +76,17 @@ mod tests {
 
     #[test]
     fn shapes_of_the_usual_cycles() {
-        let closure = [
-            ("cell", ".cell_contents"),
-            ("function", ".__closure__"),
-            ("tuple", "[]"),
-        ];
+        let closure = [("cell", ".cell_contents"), ("function", ".__closure__"), ("tuple", "[]")];
         assert_eq!(cycle(&closure), CycleShape::Closure);
         assert_eq!(cycle(&closure[..2]), CycleShape::Closure);
-        let callback = [
-            ("__main__.Trainer", ".hooks"),
-            ("list", "[]"),
-            ("method", ".__self__"),
-        ];
+        let callback = [("__main__.Trainer", ".hooks"), ("list", "[]"), ("method", ".__self__")];
         assert_eq!(cycle(&callback), CycleShape::BoundMethod);
-        let kept = [
-            ("ValueError", ".__traceback__"),
-            ("traceback", ".tb_frame"),
-            ("frame", "error"),
-        ];
+        let kept =
+            [("ValueError", ".__traceback__"), ("traceback", ".tb_frame"), ("frame", "error")];
         assert_eq!(cycle(&kept), CycleShape::Exception);
-        assert_eq!(
-            cycle(&[("type", ".__mro__"), ("tuple", "[]")]),
-            CycleShape::Class
-        );
-        assert_eq!(
-            cycle(&[("generator", ".gi_frame"), ("frame", "me")]),
-            CycleShape::Frame
-        );
-        let tree = [
-            ("__main__.Node", ".parent"),
-            ("__main__.Node", ".children"),
-            ("list", "[]"),
-        ];
+        assert_eq!(cycle(&[("type", ".__mro__"), ("tuple", "[]")]), CycleShape::Class);
+        assert_eq!(cycle(&[("generator", ".gi_frame"), ("frame", "me")]), CycleShape::Frame);
+        let tree = [("__main__.Node", ".parent"), ("__main__.Node", ".children"), ("list", "[]")];
         assert_eq!(cycle(&tree), CycleShape::Instances);
         assert_eq!(cycle(&[("list", "[]")]), CycleShape::Containers);
         assert_eq!(cycle(&[("", ""), ("list", "[]")]), CycleShape::Other);

@@ -1,18 +1,9 @@
 //! The price of each remedy: recorded time of collections, less their time under the new setting.
 
-use super::CostAssumption;
-use super::PricedRemedy;
-use super::RecordedRun;
-use super::RemedyEstimate;
-use super::SimulatedParts;
-use super::collector::Setting;
-use super::collector::full_collections;
-use super::collector::traversing_moved_ns;
-use super::curves::RecordedCurves;
-use super::curves::quotient;
-use crate::report::AdviceId;
-use crate::report::AdvisedSettings;
-use crate::report::SettingsReport;
+use super::collector::{Setting, full_collections, traversing_moved_ns};
+use super::curves::{RecordedCurves, quotient};
+use super::{CostAssumption, PricedRemedy, RecordedRun, RemedyEstimate, SimulatedParts};
+use crate::report::{AdviceId, AdvisedSettings, SettingsReport};
 
 /// By how much [`SettingsReport::raised`] raises threshold 0. More is no better: 50,000 new
 /// containers do not fit the caches, so that collections of generation 0 take more than they save.
@@ -59,11 +50,7 @@ pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<Pr
 
 fn setting(run: &RecordedRun<'_>) -> Setting {
     let [_, middle, old] = run.thresholds.map(|threshold| f64::from(threshold.max(0)));
-    Setting {
-        raised: 1.0,
-        thresholds: [middle, old],
-        freeze: false,
-    }
+    Setting { raised: 1.0, thresholds: [middle, old], freeze: false }
 }
 
 /// Time of collections under the raised threshold, in ns.
@@ -136,20 +123,16 @@ pub(super) fn parts(
         return None;
     }
     let [young, middle, old] = curves.automatic;
-    let recorded = [
-        young.time_ns + middle.time_ns,
-        old.time_ns + curves.explicit.time_ns,
-    ];
+    let recorded = [young.time_ns + middle.time_ns, old.time_ns + curves.explicit.time_ns];
     let [partial, full] = match remedy {
         AdviceId::RaiseThreshold => {
             let times = raised_times(run, curves);
             let partial = |own| times.youngest.at(own) + times.middle.at(own);
             [RemedyEstimate::of(partial), times.full]
         }
-        AdviceId::Freeze => [
-            RemedyEstimate::around(recorded[0], [1.0; 3]),
-            frozen_full(run, curves),
-        ],
+        AdviceId::Freeze => {
+            [RemedyEstimate::around(recorded[0], [1.0; 3]), frozen_full(run, curves)]
+        }
         _ => return None,
     };
     let part = |estimate: RemedyEstimate, side, more: f64, recorded_ns: f64| match recorded_ns > 0.0
@@ -157,10 +140,7 @@ pub(super) fn parts(
         true => (estimate.at(side) / recorded_ns + more).max(0.0),
         false => 1.0,
     };
-    let sides = [
-        (CostAssumption::Cheap, -RUN_TO_RUN),
-        (CostAssumption::Costly, RUN_TO_RUN),
-    ];
+    let sides = [(CostAssumption::Cheap, -RUN_TO_RUN), (CostAssumption::Costly, RUN_TO_RUN)];
     Some(sides.map(|(side, more)| SimulatedParts {
         partial: part(partial, side, more, recorded[0]),
         full: part(full, side, more, recorded[1]),
@@ -169,10 +149,7 @@ pub(super) fn parts(
 
 /// Time of full collections after `gc.freeze()`.
 fn frozen_full(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RemedyEstimate {
-    let frozen = Setting {
-        freeze: true,
-        ..setting(run)
-    };
+    let frozen = Setting { freeze: true, ..setting(run) };
     RemedyEstimate::of(|own| full_collections(curves, frozen, own).time_ns)
 }
 
@@ -180,10 +157,7 @@ fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
     let of_fulls = frozen_full(run, curves);
     let recorded_ns = curves.automatic[2].time_ns + curves.explicit.time_ns;
     PricedRemedy {
-        settings: AdvisedSettings {
-            freeze: true,
-            ..AdvisedSettings::default()
-        },
+        settings: AdvisedSettings { freeze: true, ..AdvisedSettings::default() },
         ..priced(AdviceId::Freeze, curves, recorded_ns, &[of_fulls], 0.0)
     }
 }
@@ -213,13 +187,7 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
                 collect_every_ns: Some((end_ns.saturating_sub(start_ns) / count).max(1)),
                 ..AdvisedSettings::default()
             },
-            ..priced(
-                AdviceId::Planned,
-                curves,
-                curves.automatic_ns(),
-                &[of_planned],
-                waiting,
-            )
+            ..priced(AdviceId::Planned, curves, curves.automatic_ns(), &[of_planned], waiting)
         }
     });
     each.max_by(|one, other| one.rank().total_cmp(&other.rank()))
@@ -256,13 +224,7 @@ fn without_explicit(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRem
         };
         freeing_ns + fulls.min(calls.count) * mean_ns
     });
-    priced(
-        AdviceId::ExplicitCalls,
-        curves,
-        calls.time_ns,
-        &[added],
-        calls.freed,
-    )
+    priced(AdviceId::ExplicitCalls, curves, calls.time_ns, &[added], calls.freed)
 }
 
 /// `recorded_ns`: of the collections that change. `parts`: the time that replaces it; what is
@@ -283,10 +245,7 @@ fn priced(
     };
     let most_ns = (likely_ns + deviation_ns(CostAssumption::Cheap)).min(recorded_ns);
     let least_ns = likely_ns - deviation_ns(CostAssumption::Costly);
-    let live = quotient(
-        curves.live_ns(curves.windows.1),
-        curves.traversing_ns.likely,
-    );
+    let live = quotient(curves.live_ns(curves.windows.1), curves.traversing_ns.likely);
     PricedRemedy {
         id,
         settings: AdvisedSettings::default(),

@@ -1,10 +1,8 @@
 //! Remedies for runs whose collector and heap are known.
 
 use super::*;
-use crate::gpu::index::Index;
-use crate::gpu::index::SmallNumber;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
+use crate::gpu::index::{Index, SmallNumber};
+use gctrace_event::{GcReason, Pause};
 use proptest::prelude::*;
 
 /// Time between two collections, in ns.
@@ -78,17 +76,12 @@ fn of(remedies: &[PricedRemedy], id: AdviceId) -> Option<&PricedRemedy> {
 fn a_growing_heap_needs_fewer_full_collections() {
     let pauses = growing(3_000);
     let remedies = run(&pauses, [700, 10, 10], true);
-    let in_training = pauses
-        .iter()
-        .filter(|own| own.start_ns >= pauses[1_498].end_ns);
+    let in_training = pauses.iter().filter(|own| own.start_ns >= pauses[1_498].end_ns);
     let recorded: u64 = in_training.map(PauseSpan::duration_ns).sum();
     let threshold = of(&remedies, AdviceId::RaiseThreshold).unwrap();
     assert_eq!(threshold.settings.thresholds, Some([7_000, 10, 10]));
     assert!(threshold.likely_ns() > 0, "{threshold:?}");
-    assert!(
-        threshold.saves_ns[2].unsigned_abs() <= recorded,
-        "{threshold:?}"
-    );
+    assert!(threshold.saves_ns[2].unsigned_abs() <= recorded, "{threshold:?}");
     let planned = of(&remedies, AdviceId::Planned).unwrap();
     assert_eq!(planned.waiting_objects, 0, "it makes no garbage");
     assert_eq!(planned.settings.collect_every_steps, Some(1_000));
@@ -112,10 +105,7 @@ fn a_frozen_heap_is_not_frozen_again() {
     for own in rest.iter_mut().filter(|own| own.generation == 2) {
         own.end_ns = own.start_ns + 1_000;
     }
-    assert_eq!(
-        of(&run(&pauses, [700, 10, 10], true), AdviceId::Freeze),
-        None
-    );
+    assert_eq!(of(&run(&pauses, [700, 10, 10], true), AdviceId::Freeze), None);
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! The part of a report about the cost of pauses, by replay of the schedule without them.
 
-use super::Basis;
-use super::PauseTotal;
-use super::Worded;
+use super::{Basis, PauseTotal, Worded};
 use crate::accumulate::tally::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;

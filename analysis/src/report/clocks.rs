@@ -1,9 +1,6 @@
 //! The part of a report about merged traces of one process.
 
-use super::Basis;
-use super::MergeNote;
-use super::NotMergedReason;
-use super::Worded;
+use super::{Basis, MergeNote, NotMergedReason, Worded};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -3,8 +3,7 @@
 
 use super::Report;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most traces that a condensed report describes. With a device and a step table each takes
 /// some 30 kB of JSON, so all of them less than 5 MB.
@@ -22,15 +21,11 @@ impl Report {
             return;
         }
         let kept = self.telling();
-        let index: BTreeMap<usize, usize> = kept
-            .iter()
-            .enumerate()
-            .map(|(new, old)| (*old, new))
-            .collect();
+        let index: BTreeMap<usize, usize> =
+            kept.iter().enumerate().map(|(new, old)| (*old, new)).collect();
         self.traces_left_out = (self.traces.len() - kept.len()) as u64;
         let mut old = 0..;
-        self.traces
-            .retain(|_| old.next().is_some_and(|old| index.contains_key(&old)));
+        self.traces.retain(|_| old.next().is_some_and(|old| index.contains_key(&old)));
         self.renumber(&index);
     }
 
@@ -46,9 +41,8 @@ impl Report {
             trace.damage.is_some() || trace.cut_at.is_some() || trace.lost > 0
         });
         let paused = self.traces.iter().enumerate();
-        let mut costs: BTreeMap<usize, (u64, u64)> = paused
-            .map(|(index, trace)| (index, (0, trace.pauses.time_ns)))
-            .collect();
+        let mut costs: BTreeMap<usize, (u64, u64)> =
+            paused.map(|(index, trace)| (index, (0, trace.pauses.time_ns))).collect();
         for cause in gpu.into_iter().flat_map(|gpu| &gpu.cause) {
             if let Some((cost_ns, _)) = costs.get_mut(&cause.trace) {
                 *cost_ns = (*cost_ns).max(cause.cost_ns);
@@ -59,11 +53,7 @@ impl Report {
         let longest = self.worst.iter().map(|pause| pause.trace);
         let in_order = longest
             .chain(self.phases.iter().map(|phases| phases.trace))
-            .chain(
-                gaps.into_iter()
-                    .flat_map(|gaps| &gaps.longest)
-                    .map(|gap| gap.id.trace),
-            )
+            .chain(gaps.into_iter().flat_map(|gaps| &gaps.longest).map(|gap| gap.id.trace))
             .chain(outliers.filter_map(|rank| usize::try_from(rank.trace).ok()))
             .chain(damaged.map(|(index, _)| index).take(DESCRIBED_TRACES / 4))
             .chain(costly.into_iter().map(|(index, _)| index));
@@ -99,10 +89,7 @@ impl Report {
         self.processes.retain_mut(|own| known(&mut own.trace));
         self.worst.retain_mut(|own| known(&mut own.trace));
         self.gpus.retain_mut(|own| known(&mut own.trace));
-        self.phases = self
-            .phases
-            .take()
-            .and_then(|mut own| known(&mut own.trace).then_some(own));
+        self.phases = self.phases.take().and_then(|mut own| known(&mut own.trace).then_some(own));
         if let Some(bounds) = &mut self.gpu_bounds {
             bounds.processes.retain_mut(|own| known(&mut own.trace));
         }
@@ -119,8 +106,7 @@ impl Report {
         };
         gpu.devices.retain_mut(|own| known(&mut own.id.trace));
         gpu.cause.retain_mut(|own| known(&mut own.trace));
-        gpu.clocks
-            .retain_mut(|own| known(&mut own.trace) && known(&mut own.gc_trace));
+        gpu.clocks.retain_mut(|own| known(&mut own.trace) && known(&mut own.gc_trace));
         gpu.not_merged.retain_mut(|own| known(&mut own.trace));
         if let Some(gaps) = &mut gpu.gaps {
             gaps.devices.retain_mut(|own| known(&mut own.id.trace));
@@ -147,11 +133,8 @@ impl Report {
             let Some(pauses) = &mut job.pauses else {
                 continue;
             };
-            let columns: Vec<bool> = pauses
-                .victims
-                .iter()
-                .map(|rank| described.contains(rank))
-                .collect();
+            let columns: Vec<bool> =
+                pauses.victims.iter().map(|rank| described.contains(rank)).collect();
             let keep = |row: &mut Vec<i64>| {
                 let mut column = columns.iter();
                 row.retain(|_| column.next().copied().unwrap_or(false));

@@ -1,7 +1,6 @@
 //! The part of a report about performance counters.
 
-use super::Basis;
-use super::PauseTotal;
+use super::{Basis, PauseTotal};
 use gctrace_event::Counter;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,7 +1,6 @@
 //! The parts of a report that support the verdict.
 
-use super::Basis;
-use super::Location;
+use super::{Basis, Location};
 use gctrace_event::GcReason;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -221,11 +220,7 @@ impl GrowthReport {
         let span = self.last.after_start_ns - self.first.after_start_ns;
         let at_ns = self.first.after_start_ns + (span as f64 * ratio) as u64;
         let distance = |point: &&GrowthPoint| point.after_start_ns.abs_diff(at_ns);
-        *self
-            .over_time
-            .iter()
-            .min_by_key(distance)
-            .unwrap_or(&self.last)
+        *self.over_time.iter().min_by_key(distance).unwrap_or(&self.last)
     }
 }
 

@@ -1,10 +1,7 @@
 //! Findings of a report, each serialized as the sentence that the caller makes of it.
 
-use super::Basis;
-use super::PerStep;
-use schemars::JsonSchema;
-use schemars::Schema;
-use schemars::SchemaGenerator;
+use super::{Basis, PerStep};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -23,10 +20,7 @@ pub struct Worded<F> {
 
 impl<F> From<F> for Worded<F> {
     fn from(finding: F) -> Self {
-        Self {
-            finding,
-            sentence: String::new(),
-        }
+        Self { finding, sentence: String::new() }
     }
 }
 

@@ -1,9 +1,6 @@
 //! The part of a report about what the collector frees.
 
-use super::Basis;
-use super::Location;
-use super::MainCycles;
-use super::Worded;
+use super::{Basis, Location, MainCycles, Worded};
 use gctrace_event::ObjectKind;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -121,10 +118,7 @@ impl BirthLines {
     pub(crate) fn and(self, other: Self) -> Self {
         let samples = self.samples.saturating_add(other.samples);
         let lines = self.lines.into_iter().chain(other.lines);
-        Self {
-            samples,
-            ..Self::of(lines).unwrap_or_default()
-        }
+        Self { samples, ..Self::of(lines).unwrap_or_default() }
     }
 }
 

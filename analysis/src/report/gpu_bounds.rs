@@ -1,9 +1,6 @@
 //! The part of a report about bounds of the cost, if only calls on the CPU were recorded.
 
-use super::Basis;
-use super::BoundsLimit;
-use super::PauseTotal;
-use super::Worded;
+use super::{Basis, BoundsLimit, PauseTotal, Worded};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,7 +1,6 @@
 //! The part of a report about idle intervals of the devices.
 
-use super::Basis;
-use super::DeviceId;
+use super::{Basis, DeviceId};
 use schemars::JsonSchema;
 use serde::Serialize;
 

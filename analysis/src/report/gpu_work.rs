@@ -1,13 +1,9 @@
 //! The part of a report about GPU work and what the pauses cost it.
 
-use super::Basis;
-use super::CauseReport;
-use super::ClockReport;
-use super::DeviceReport;
-use super::GapsReport;
-use super::LaunchingReport;
-use super::NotMerged;
-use super::RanksReport;
+use super::{
+    Basis, CauseReport, ClockReport, DeviceReport, GapsReport, LaunchingReport, NotMerged,
+    RanksReport,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,9 +1,6 @@
 //! The part of a report about the phases of the run.
 
-use super::Basis;
-use super::LinesReport;
-use super::PauseTotal;
-use super::StepSource;
+use super::{Basis, LinesReport, PauseTotal, StepSource};
 use schemars::JsonSchema;
 use serde::Serialize;
 

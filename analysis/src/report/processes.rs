@@ -1,18 +1,10 @@
 //! The parts of a report about one trace or one process.
 
-use super::AfterFreeze;
-use super::AllocationsReport;
-use super::Basis;
-use super::CountersReport;
-use super::GarbageReport;
-use super::GrowthReport;
-use super::LinesReport;
-use super::PauseTotal;
-use super::PausesReport;
-use super::PressureReport;
-use super::RecordedReport;
-use gctrace_event::Collector;
-use gctrace_event::ProcessOrigin;
+use super::{
+    AfterFreeze, AllocationsReport, Basis, CountersReport, GarbageReport, GrowthReport,
+    LinesReport, PauseTotal, PausesReport, PressureReport, RecordedReport,
+};
+use gctrace_event::{Collector, ProcessOrigin};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -176,12 +176,7 @@ pub enum RankFigure {
 
 impl RankFigure {
     /// All figures.
-    pub const ALL: [Self; 4] = [
-        Self::Paused,
-        Self::PeerWait,
-        Self::Transfer,
-        Self::UsefulBusy,
-    ];
+    pub const ALL: [Self; 4] = [Self::Paused, Self::PeerWait, Self::Transfer, Self::UsefulBusy];
 
     /// The figure of a rank, in ns.
     #[must_use]

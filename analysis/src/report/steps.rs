@@ -1,8 +1,6 @@
 //! The part of a report about training steps.
 
-use super::Basis;
-use super::NoComparison;
-use super::Worded;
+use super::{Basis, NoComparison, Worded};
 use crate::statistics::bootstrap;
 use gctrace_event::StepMarker;
 use schemars::JsonSchema;

@@ -8,11 +8,7 @@
 
 use fastrand::Rng;
 
-use super::Estimate;
-use super::count;
-use super::groups;
-use super::mean;
-use super::quantiles;
+use super::{Estimate, count, groups, mean, quantiles};
 
 /// Resamples. Efron and Tibshirani (section 13.3) ask for at least 1,000 for an interval.
 pub const RESAMPLES: u32 = 10_000;
@@ -34,9 +30,7 @@ pub fn difference(these: &[f64], those: &[f64]) -> Option<Estimate> {
     }
     let value = mean(these)? - mean(those)?;
     let (these, those) = (groups(these, GROUPS), groups(those, GROUPS));
-    Some(estimate(value, least, |rng| {
-        resampled_mean(&these, rng) - resampled_mean(&those, rng)
-    }))
+    Some(estimate(value, least, |rng| resampled_mean(&these, rng) - resampled_mean(&those, rng)))
 }
 
 /// Mean of paired differences; `None` for fewer than [`FEWEST`].
@@ -47,9 +41,7 @@ pub fn paired(differences: &[f64]) -> Option<Estimate> {
     }
     let values = groups(differences, GROUPS);
     let value = mean(differences)?;
-    Some(estimate(value, values.len(), |rng| {
-        resampled_mean(&values, rng)
-    }))
+    Some(estimate(value, values.len(), |rng| resampled_mean(&values, rng)))
 }
 
 /// Median of `these` minus median of `those`; `None` if either has fewer than [`FEWEST`]. For
@@ -127,14 +119,10 @@ pub fn nested(
     let numbers = [these.len(), those.len()];
     let fewest = numbers.into_iter().filter(|runs| *runs > 1).min();
     let [first, second] = &sides;
-    Some(estimate(
-        combine(these_mean?, those_mean?),
-        fewest.unwrap_or(fewest_blocks),
-        |rng| {
-            let [these, those] = [first, second].map(|runs| resampled_runs(runs, rng));
-            combine(these, those)
-        },
-    ))
+    Some(estimate(combine(these_mean?, those_mean?), fewest.unwrap_or(fewest_blocks), |rng| {
+        let [these, those] = [first, second].map(|runs| resampled_runs(runs, rng));
+        combine(these, those)
+    }))
 }
 
 fn mean_of_runs<'a>(
@@ -196,9 +184,7 @@ mod tests {
         for (count, least) in [(20, 88), (8, 86)] {
             let mut rng = Rng::with_seed(1);
             let mut sample = |scale: f64| -> Vec<f64> {
-                (0..count)
-                    .map(|_| -(1.0 - rng.f64()).ln() * scale)
-                    .collect()
+                (0..count).map(|_| -(1.0 - rng.f64()).ln() * scale).collect()
             };
             let (mut unpaired, mut within) = (0, 0);
             for _ in 0..100 {
@@ -208,10 +194,7 @@ mod tests {
                 unpaired += holds(difference(&these, &those).unwrap());
                 within += holds(paired(&differences).unwrap());
             }
-            assert!(
-                (least..=99).contains(&unpaired),
-                "{unpaired} of 100 by {count}"
-            );
+            assert!((least..=99).contains(&unpaired), "{unpaired} of 100 by {count}");
             assert!((least..=99).contains(&within), "{within} of 100 by {count}");
         }
     }
@@ -267,9 +250,7 @@ mod tests {
             let mut held = 0;
             for _ in 0..40 {
                 let mut sample = |scale: f64| -> Vec<f64> {
-                    (0..number)
-                        .map(|_| -(1.0 - rng.f64()).ln() * scale)
-                        .collect()
+                    (0..number).map(|_| -(1.0 - rng.f64()).ln() * scale).collect()
                 };
                 let found = median_difference(&sample(5.0), &sample(3.0)).unwrap();
                 let truth = 2.0 * std::f64::consts::LN_2;
@@ -288,10 +269,6 @@ mod tests {
         assert_eq!(paired(&[1.0, 2.0]), None);
         let same = difference(&[5.0; 4], &[3.0; 3]).unwrap();
         assert_eq!((same.value, same.low, same.high), (2.0, 2.0, 2.0));
-        assert_eq!(
-            paired(&[1.0, 2.0, 9.0]),
-            paired(&[1.0, 2.0, 9.0]),
-            "the same every time"
-        );
+        assert_eq!(paired(&[1.0, 2.0, 9.0]), paired(&[1.0, 2.0, 9.0]), "the same every time");
     }
 }

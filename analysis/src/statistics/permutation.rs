@@ -5,8 +5,7 @@
 
 use fastrand::Rng;
 
-use super::groups;
-use super::mean;
+use super::{groups, mean};
 
 /// Up to this many values, every permutation is tried: 2^16 at the most.
 const MOST_EXACT: usize = 16;
@@ -30,13 +29,10 @@ pub fn sign_flips(differences: &[f64]) -> Option<f64> {
     let values = groups(differences, GROUPS);
     let bound = values.iter().sum::<f64>().abs() * ROUNDING;
     let flipped = |signs: &mut dyn FnMut(usize) -> bool| -> bool {
-        let signed = values
-            .iter()
-            .enumerate()
-            .map(|(at, value)| match signs(at) {
-                true => -value,
-                false => *value,
-            });
+        let signed = values.iter().enumerate().map(|(at, value)| match signs(at) {
+            true => -value,
+            false => *value,
+        });
         signed.sum::<f64>().abs() >= bound
     };
     if values.len() <= MOST_EXACT {
@@ -76,10 +72,7 @@ pub fn two_samples(these: &[f64], those: &[f64]) -> Option<f64> {
     if values.len() <= MOST_EXACT {
         let masks = || (0..1u32 << values.len()).filter(|mask| is_split(*mask, these.len()));
         let as_large = masks().filter(|mask| statistic(&mut |at| mask >> at & 1 == 1) >= bound);
-        return Some(share(
-            as_large.count(),
-            u32::try_from(masks().count()).ok()?,
-        ));
+        return Some(share(as_large.count(), u32::try_from(masks().count()).ok()?));
     }
     let mut rng = Rng::with_seed(SEED);
     let mut first: Vec<bool> = (0..values.len()).map(|at| at < these.len()).collect();
@@ -160,10 +153,7 @@ mod tests {
         assert_eq!(sign_flips(&[0.0; 5]), Some(1.0));
         assert_eq!(two_samples(&[1.0], &[1.0, 2.0]), None);
         // 2 of the C(6, 3) = 20 ways to split are as far apart.
-        assert_eq!(
-            two_samples(&[1.0, 2.0, 3.0], &[11.0, 12.0, 13.0]),
-            Some(0.1)
-        );
+        assert_eq!(two_samples(&[1.0, 2.0, 3.0], &[11.0, 12.0, 13.0]), Some(0.1));
         assert_eq!(two_samples(&[2.0; 4], &[2.0; 4]), Some(1.0));
     }
 
@@ -172,9 +162,7 @@ mod tests {
     fn five_percent_by_chance() {
         let mut rng = Rng::with_seed(3);
         let mut sample = |count: usize| -> Vec<f64> {
-            (0..count)
-                .map(|_| -f64::ln(1.0 - rng.f64()) - 1.0)
-                .collect()
+            (0..count).map(|_| -f64::ln(1.0 - rng.f64()) - 1.0).collect()
         };
         let (mut paired, mut unpaired) = (0, 0);
         for _ in 0..400 {

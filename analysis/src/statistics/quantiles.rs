@@ -61,17 +61,10 @@ fn student_within(t: f64, freedom: u32) -> f64 {
 /// Share of the normal distribution above `deviate`, which must not be negative; off by at most
 /// 7.5e-8 (Abramowitz and Stegun, 26.2.17).
 pub(super) fn normal_above(deviate: f64) -> f64 {
-    const FACTORS: [f64; 5] = [
-        1.330_274_429,
-        -1.821_255_978,
-        1.781_477_937,
-        -0.356_563_782,
-        0.319_381_530,
-    ];
+    const FACTORS: [f64; 5] =
+        [1.330_274_429, -1.821_255_978, 1.781_477_937, -0.356_563_782, 0.319_381_530];
     let inverse = 1.0 / (1.0 + 0.231_641_9 * deviate);
-    let polynomial = FACTORS
-        .iter()
-        .fold(0.0, |sum, factor| (sum + factor) * inverse);
+    let polynomial = FACTORS.iter().fold(0.0, |sum, factor| (sum + factor) * inverse);
     let density = (-deviate * deviate / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
     (density * polynomial).max(0.0)
 }
@@ -94,10 +87,7 @@ mod tests {
         ];
         for (freedom, significance, power) in rows {
             let found = [0.975, 0.8].map(|share| student(share, freedom).unwrap());
-            assert!(
-                (found[0] - significance).abs() < 1e-5,
-                "{freedom}: {found:?}"
-            );
+            assert!((found[0] - significance).abs() < 1e-5, "{freedom}: {found:?}");
             assert!((found[1] - power).abs() < 1e-5, "{freedom}: {found:?}");
         }
         for (deviate, above) in [(0.0, 0.5), (1.959_964, 0.025), (2.575_829, 0.005)] {

@@ -1,8 +1,7 @@
 //! Whether a series of measurements rises or falls, and how fast: without assuming a distribution,
 //! and nearly unmoved by outliers.
 
-use super::Estimate;
-use super::quantiles;
+use super::{Estimate, quantiles};
 
 /// Quantile of the normal distribution for 97.5 %, which leaves 5 % outside of both sides.
 const Z_95: f64 = 1.959_963_984_540_054;
@@ -149,23 +148,11 @@ mod tests {
         let flat = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0];
         let known = [
             (timed(&line), [2.0, 2.0, 2.0], 8.303_070_332_638e-5),
-            (
-                IRREGULAR.to_vec(),
-                [0.757_352_941_176_470_6, 0.5, 0.9],
-                7.355_679_222_680e-4,
-            ),
-            (
-                timed(&flat),
-                [0.464_285_714_285_714_3, -2.0 / 3.0, 2.0],
-                0.212_486_446_427_501,
-            ),
+            (IRREGULAR.to_vec(), [0.757_352_941_176_470_6, 0.5, 0.9], 7.355_679_222_680e-4),
+            (timed(&flat), [0.464_285_714_285_714_3, -2.0 / 3.0, 2.0], 0.212_486_446_427_501),
             (
                 timed(&NOISE),
-                [
-                    0.508_545_454_545_455,
-                    0.425_925_925_925_926,
-                    0.609_090_909_090_909,
-                ],
+                [0.508_545_454_545_455, 0.425_925_925_925_926, 0.609_090_909_090_909],
                 3.134_303_927_510e-10,
             ),
         ];

@@ -2,9 +2,7 @@
 
 use fastrand::Rng;
 
-use super::float;
-use super::groups;
-use super::mean;
+use super::{float, groups, mean};
 
 /// Steps dropped in any case.
 pub const FEWEST: usize = 50;
@@ -95,9 +93,7 @@ mod tests {
 
     fn noise(seed: u64, count: usize) -> Vec<f64> {
         let mut rng = Rng::with_seed(seed);
-        (0..count)
-            .map(|_| 10.0 - f64::ln(1.0 - rng.f64()))
-            .collect()
+        (0..count).map(|_| 10.0 - f64::ln(1.0 - rng.f64())).collect()
     }
 
     /// 200 steps three times as long, then 2,000: found within a few steps.
@@ -117,10 +113,7 @@ mod tests {
         let mut more = 0;
         for seed in 0..20 {
             let mut values = noise(seed, 1_500);
-            values
-                .iter_mut()
-                .step_by(97)
-                .for_each(|value| *value += 200.0);
+            values.iter_mut().step_by(97).for_each(|value| *value += 200.0);
             more += u32::from(warm_up(&values) > FEWEST);
         }
         // A change is claimed in 1 of 100 by chance.

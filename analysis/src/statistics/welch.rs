@@ -1,10 +1,7 @@
 //! Welch's test, for too few values to permute: B. L. Welch, The Generalization of `Student's'
 //! Problem, Biometrika 34, 1947.
 
-use super::count;
-use super::mean;
-use super::quantiles;
-use super::standard_deviation;
+use super::{count, mean, quantiles, standard_deviation};
 
 /// Two-sided p of equal means of two samples from normal populations, which may spread differently.
 /// 0 to 1; `None` if either has fewer than two values. Two samples that do not spread at all differ

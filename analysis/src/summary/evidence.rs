@@ -1,20 +1,13 @@
 //! Collections without need, the overhead of recording, and missing data.
 
-use crate::accumulate::add_to;
-use crate::accumulate::sum;
-use crate::accumulate::tally::rate;
-use crate::accumulate::tally::ratio;
+use crate::accumulate::tally::{rate, ratio};
+use crate::accumulate::{add_to, sum};
 use crate::analysis::Analysis;
-use crate::report::Basis;
-use crate::report::ExplicitCallsReport;
-use crate::report::FreedNothingReport;
-use crate::report::MissingData;
-use crate::report::OverheadReport;
-use crate::report::PauseTotal;
-use crate::report::ProbeReport;
-use crate::report::ProcessReport;
-use gctrace_event::ExaminedProcesses;
-use gctrace_event::ProcessOrigin;
+use crate::report::{
+    Basis, ExplicitCallsReport, FreedNothingReport, MissingData, OverheadReport, PauseTotal,
+    ProbeReport, ProcessReport,
+};
+use gctrace_event::{ExaminedProcesses, ProcessOrigin};
 use std::collections::BTreeMap;
 
 impl Analysis {
@@ -63,10 +56,7 @@ impl Analysis {
             observed_ratio: ratio(manual.time_ns(), observed_ns),
             processes: callers.count() as u64 + more,
             rate_per_s: rate(manual.count(), sum(callers_ns)),
-            of_unknown_reason: PauseTotal {
-                count: unknown.count(),
-                time_ns: unknown.time_ns(),
-            },
+            of_unknown_reason: PauseTotal { count: unknown.count(), time_ns: unknown.time_ns() },
         }
     }
 
@@ -139,21 +129,12 @@ impl Analysis {
                 let lost = missing.lost.entry(place.clone()).or_default();
                 add_to(lost, *count);
             }
-            missing.omitted.add_all(&PauseTotal {
-                count: end.omitted.count,
-                time_ns: end.omitted.total_ns,
-            });
+            missing
+                .omitted
+                .add_all(&PauseTotal { count: end.omitted.count, time_ns: end.omitted.total_ns });
         }
-        for process in self
-            .processes
-            .iter()
-            .filter(|process| process.tally.count() > 0)
-        {
-            let attached = process
-                .sums
-                .described
-                .as_ref()
-                .map(|process| process.origin);
+        for process in self.processes.iter().filter(|process| process.tally.count() > 0) {
+            let attached = process.sums.described.as_ref().map(|process| process.origin);
             missing.attached += u64::from(attached == Some(ProcessOrigin::Attached));
             missing.inexact_overlaps += u64::from(process.inexact());
         }

@@ -1,11 +1,9 @@
 //! The entry of each trace in a report.
 
-use super::basis;
-use super::stopped_ratio;
+use super::{basis, stopped_ratio};
 use crate::accumulate::sum;
 use crate::analysis::TraceState;
-use crate::report::ProcessReport;
-use crate::report::TraceReport;
+use crate::report::{ProcessReport, TraceReport};
 use gctrace_event::Note;
 
 /// The host that a trace was recorded on; `None` if the trace does not contain it.
@@ -29,9 +27,7 @@ pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceR
     let stopped_ns = sum(stopped.chain([omitted_ns, unlisted.paused_ns]));
     TraceReport {
         file: trace.file.clone(),
-        command: header
-            .map(|header| header.command.clone())
-            .unwrap_or_default(),
+        command: header.map(|header| header.command.clone()).unwrap_or_default(),
         attached_pid: header.and_then(|header| header.attached_pid),
         host: host(trace),
         kernel: header.map(|header| header.kernel.clone()),
@@ -68,9 +64,7 @@ pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceR
             .map(|anomaly| format!("{}: {}", anomaly.position, anomaly.problem))
             .collect(),
         stack_depth: header.map(|header| header.stack_depth),
-        counters_missing: header
-            .map(|header| header.counters_missing.clone())
-            .unwrap_or_default(),
+        counters_missing: header.map(|header| header.counters_missing.clone()).unwrap_or_default(),
         notes: trace.notes.iter().map(note).collect(),
         notes_left_out: trace.notes_left_out,
         repeats: trace.repeats.clone(),

@@ -260,15 +260,8 @@ pub(super) const FRAMES: [Column; 6] = [
     number("line"),
 ];
 
-pub(super) const ANNOTATIONS: [Column; 7] = [
-    TRACE,
-    id("rank"),
-    id("pid"),
-    id("tid"),
-    text("name"),
-    time("ts_ns"),
-    time("dur_ns"),
-];
+pub(super) const ANNOTATIONS: [Column; 7] =
+    [TRACE, id("rank"), id("pid"), id("tid"), text("name"), time("ts_ns"), time("dur_ns")];
 
 pub(super) const GARBAGE: [Column; 11] = [
     TRACE,

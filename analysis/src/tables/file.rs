@@ -4,28 +4,16 @@
 //! being filled, at most [`ROWS`].
 
 use super::TableError;
-use super::columns::Column;
-use super::columns::ColumnKind;
-use super::columns::Table;
-use parquet::basic::Compression;
-use parquet::basic::Encoding;
-use parquet::basic::LogicalType;
-use parquet::basic::Repetition;
-use parquet::basic::Type as PhysicalType;
-use parquet::basic::ZstdLevel;
-use parquet::data_type::BoolType;
-use parquet::data_type::ByteArray;
-use parquet::data_type::ByteArrayType;
-use parquet::data_type::DataType;
-use parquet::data_type::Int64Type;
+use super::columns::{Column, ColumnKind, Table};
+use parquet::basic::{
+    Compression, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
+};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::EnabledStatistics;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedColumnWriter;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::ColumnPath;
-use parquet::schema::types::Type;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::types::{ColumnPath, Type};
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -158,8 +146,7 @@ impl<W: Write + Send> TableFile<W> {
     fn end_row_group(&mut self) -> Result<(), TableError> {
         if self.rows > 0 {
             let table = self.table;
-            self.write()
-                .map_err(|source| TableError { table, source })?;
+            self.write().map_err(|source| TableError { table, source })?;
             self.earlier_rows = 0;
             self.drop_trace();
             self.texts.clear();
@@ -257,17 +244,11 @@ fn write_column<T: DataType, V>(
 where
     T::T: Default,
 {
-    let rows = || {
-        order
-            .iter()
-            .map(|row| values.get(*row).and_then(Option::as_ref))
-    };
+    let rows = || order.iter().map(|row| values.get(*row).and_then(Option::as_ref));
     let known: Vec<T::T> = match nullable {
         true => rows().flatten().map(value).collect(),
         // A time is never unknown; a null in its place would shift all others.
-        false => rows()
-            .map(|one| one.map_or_else(T::T::default, &value))
-            .collect(),
+        false => rows().map(|one| one.map_or_else(T::T::default, &value)).collect(),
     };
     let levels: Vec<i16> = rows().map(|one| i16::from(one.is_some())).collect();
     let levels = nullable.then_some(levels.as_slice());
@@ -297,9 +278,7 @@ fn schema(table: Table) -> Result<Type, ParquetError> {
         Ok(Arc::new(field))
     };
     let fields: Result<_, ParquetError> = table.columns().iter().map(field).collect();
-    Type::group_type_builder(table.name())
-        .with_fields(fields?)
-        .build()
+    Type::group_type_builder(table.name()).with_fields(fields?).build()
 }
 
 fn properties(table: Table) -> Result<WriterProperties, ParquetError> {

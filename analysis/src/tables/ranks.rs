@@ -2,25 +2,15 @@
 //!
 //! Owns which clock a process is on; `gpu/ranks.rs` finds the clocks of those that share collectives.
 
-use super::ReadProcess;
-use super::Table;
-use super::TableError;
-use super::TraceTables;
-use super::columns::COLLECTIVES;
-use super::columns::RANKS;
+use super::columns::{COLLECTIVES, RANKS};
 use super::file::Cell;
-use super::rows::RowProcess;
-use super::rows::time;
+use super::rows::{RowProcess, time};
+use super::{ReadProcess, Table, TableError, TraceTables};
 use crate::accumulate::process::ProcessState;
 use crate::analysis::TraceState;
-use crate::gpu::ranks::RankJob;
-use crate::gpu::ranks::RankMember;
-use crate::gpu::ranks::jobs;
-use crate::gpu::ranks::waits;
+use crate::gpu::ranks::{RankJob, RankMember, jobs, waits};
 use crate::gpu::timeline::Timeline;
-use crate::time::difference;
-use crate::time::later;
-use crate::time::signed;
+use crate::time::{difference, later, signed};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -159,10 +149,7 @@ fn clock(
             of_trace = Some(known);
         }
     }
-    let of_trace = of_trace.map(|known| KnownClock {
-        collectives: None,
-        ..known
-    });
+    let of_trace = of_trace.map(|known| KnownClock { collectives: None, ..known });
     of_trace.unwrap_or_else(|| KnownClock {
         offset_ns: (traces == 1).then_some(0),
         ..KnownClock::default()
@@ -189,11 +176,7 @@ fn rank<'a>(
     });
     let observed = observed.or(state.span);
     let host = header.map(|header| header.host.as_str());
-    let lost = end.map(|end| {
-        end.lost
-            .values()
-            .fold(0, |sum: u64, one| sum.saturating_add(*one))
-    });
+    let lost = end.map(|end| end.lost.values().fold(0, |sum: u64, one| sum.saturating_add(*one)));
     let omitted = end.map(|end| end.omitted);
     [
         of.trace,

@@ -2,30 +2,13 @@
 //!
 //! Owns the order of the cells, which is that of `columns.rs`.
 
-use super::Table;
-use super::TableError;
-use super::TraceTables;
-use super::columns::ANNOTATIONS;
-use super::columns::CALLS;
-use super::columns::FRAMES;
-use super::columns::GARBAGE;
-use super::columns::GPU_OPS;
-use super::columns::PAUSES;
-use super::columns::STEPS;
+use super::columns::{ANNOTATIONS, CALLS, FRAMES, GARBAGE, GPU_OPS, PAUSES, STEPS};
 use super::file::Cell;
+use super::{Table, TableError, TraceTables};
 use crate::gpu::index::Index;
-use crate::gpu::timeline::StreamIndex;
-use crate::gpu::timeline::ThreadIndex;
-use crate::gpu::timeline::Timeline;
-use crate::time::duration;
-use crate::time::signed;
-use gctrace_event::Counter;
-use gctrace_event::CudaLayer;
-use gctrace_event::EventSource;
-use gctrace_event::Frame;
-use gctrace_event::Garbage;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Pause;
+use crate::gpu::timeline::{StreamIndex, ThreadIndex, Timeline};
+use crate::time::{duration, signed};
+use gctrace_event::{Counter, CudaLayer, EventSource, Frame, Garbage, GpuOpKind, Pause};
 use std::io::Write;
 
 /// The first columns of most tables: trace, rank and process id.

@@ -24,10 +24,7 @@ impl FromIterator<(u64, u64)> for Intervals {
             }
             joined
         });
-        Self {
-            length_ns: length(spans.iter().copied()),
-            spans,
-        }
+        Self { length_ns: length(spans.iter().copied()), spans }
     }
 }
 
@@ -109,9 +106,7 @@ impl FromIterator<(u64, u64)> for SummedIntervals {
             sum += end - start;
             (*start, *end, before)
         });
-        Self {
-            spans: spans.collect(),
-        }
+        Self { spans: spans.collect() }
     }
 }
 

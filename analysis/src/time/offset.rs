@@ -78,10 +78,9 @@ fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
         let kept = kept.filter(|(_, gap)| *gap >= shortest);
         kept.map(|(timestamp, _)| *timestamp).collect::<Vec<i64>>()
     };
-    let thin = series.iter().map(|series| TimestampPair {
-        moved: thin(&series.moved),
-        fixed: thin(&series.fixed),
-    });
+    let thin = series
+        .iter()
+        .map(|series| TimestampPair { moved: thin(&series.moved), fixed: thin(&series.fixed) });
     let thin: Vec<TimestampPair> = thin.collect();
     let left: usize = thin.iter().map(|series| series.fixed.len()).sum();
     // Of timestamps as regular as a clock's, none is distinctive.
@@ -96,10 +95,7 @@ fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
 /// The time since the previous timestamp, for each; 0 for the first, as it is unknown.
 fn gaps(timestamps: &[i64]) -> impl Iterator<Item = u64> {
     let before = timestamps.first().into_iter().chain(timestamps);
-    timestamps
-        .iter()
-        .zip(before)
-        .map(|(at, before)| at.abs_diff(*before))
+    timestamps.iter().zip(before).map(|(at, before)| at.abs_diff(*before))
 }
 
 /// Differences minus the guess, to all times in reach, sorted.
@@ -179,11 +175,7 @@ fn matched(series: &[TimestampPair], guess_ns: i64) -> Vec<i64> {
             let differences = near.iter().map(|one| difference(*fixed, *one, guess_ns));
             differences.min_by_key(|difference| difference.unsigned_abs())
         };
-        series
-            .fixed
-            .iter()
-            .filter_map(nearest)
-            .collect::<Vec<i64>>()
+        series.fixed.iter().filter_map(nearest).collect::<Vec<i64>>()
     };
     series.iter().flat_map(of).collect()
 }
@@ -283,9 +275,7 @@ mod tests {
         let mut state = 1u64;
         let mut at = 5_000_000_000u64;
         let next = |_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             at += apart / 2 + (state >> 33) % apart;
             at.cast_signed()
         };
@@ -302,15 +292,9 @@ mod tests {
                 .filter(|(at, _)| at % 7 != 0)
                 .map(|(at, timestamp)| timestamp + 1_000_000 + step + jitter(at))
                 .collect();
-            let series = [TimestampPair {
-                moved: moved.clone(),
-                fixed,
-            }];
+            let series = [TimestampPair { moved: moved.clone(), fixed }];
             let found = offset(&series, 1_000_000, 8).unwrap();
-            assert!(
-                (found.offset_ns - 1_000_000 - step - 100).abs() <= 100,
-                "{found:?}"
-            );
+            assert!((found.offset_ns - 1_000_000 - step - 100).abs() <= 100, "{found:?}");
             assert!(found.error_ns <= 900 && found.matches > 250, "{found:?}");
         }
     }
@@ -318,11 +302,7 @@ mod tests {
     #[test]
     fn steps_that_are_alike_do_not_mislead() {
         let moved: Vec<i64> = (0..1_000).map(|step| step * 10_000_000).collect();
-        let fixed = moved
-            .iter()
-            .skip(300)
-            .take(100)
-            .map(|timestamp| timestamp + 7_000);
+        let fixed = moved.iter().skip(300).take(100).map(|timestamp| timestamp + 7_000);
         let fixed = fixed.collect();
         let found = offset(&[TimestampPair { moved, fixed }], 0, 8).unwrap();
         assert_eq!((found.offset_ns, found.error_ns), (7_000, 0));
@@ -334,10 +314,8 @@ mod tests {
         let fixed = timestamps(2_000, 700_000).split_off(1_000);
         assert_eq!(offset(&[TimestampPair { moved, fixed }], 0, 8), None);
         assert_eq!(offset(&[], 0, 3), None);
-        let series = TimestampPair {
-            moved: vec![i64::MIN, i64::MAX],
-            fixed: vec![i64::MIN, i64::MAX],
-        };
+        let series =
+            TimestampPair { moved: vec![i64::MIN, i64::MAX], fixed: vec![i64::MIN, i64::MAX] };
         assert_eq!(offset(&[series], i64::MIN, 3), None);
     }
 
@@ -345,10 +323,8 @@ mod tests {
     #[test]
     fn the_fullest_windows_come_first() {
         let ends = timestamps(400, 900_000);
-        let all: Vec<i64> = ends
-            .iter()
-            .flat_map(|one| ends.iter().map(move |other| one - other))
-            .collect();
+        let all: Vec<i64> =
+            ends.iter().flat_map(|one| ends.iter().map(move |other| one - other)).collect();
         for count in [0, 1, 3_000, all.len()] {
             let mut differences = all[..count].to_vec();
             differences.sort_unstable();
@@ -372,10 +348,7 @@ mod tests {
     fn the_offset_is_among_the_candidates() {
         let ends: Vec<i64> = (0..200).map(|at| at * 10_000_000 + at * at * 997).collect();
         let moving = ends.iter().skip(7).map(|end| end - 3_141_592_653);
-        let series = TimestampPair {
-            moved: moving.collect(),
-            fixed: ends,
-        };
+        let series = TimestampPair { moved: moving.collect(), fixed: ends };
         let candidates = candidates(&[series]);
         assert!(candidates.contains(&3_141_592_653), "{candidates:?}");
         assert!(candidates.len() <= 2 * CANDIDATES);

@@ -1,11 +1,8 @@
 //! Blocks of steps in groups: in each group every setting once, next to each other in time.
 
-use super::report::TuneMethod;
-use super::report::TuneUnit;
-use super::steps::StepRow;
-use super::steps::StepTable;
-use crate::statistics::warm_up::FEWEST;
-use crate::statistics::warm_up::warm_up;
+use super::report::{TuneMethod, TuneUnit};
+use super::steps::{StepRow, StepTable};
+use crate::statistics::warm_up::{FEWEST, warm_up};
 
 /// The means of one block of steps, or of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,10 +81,7 @@ pub fn whole_run(table: &StepTable, peak_rss_bytes: Option<u64>) -> Option<Measu
     }
     let walls: Vec<f64> = table.rows.iter().map(|row| float(row.wall_ns)).collect();
     let rows = table.rows.get(warm_up(&walls)..)?;
-    Some(Measured {
-        peak_rss_bytes,
-        ..measured(rows)?
-    })
+    Some(Measured { peak_rss_bytes, ..measured(rows)? })
 }
 
 /// In the order of the settings; `None` if one is missing.
@@ -131,23 +125,14 @@ fn full_pause(rows: &[StepRow]) -> f64 {
     let is_full = |row: &&StepRow| matches!(row.collections, [_, _, full] if full > 0);
     let sum = |full: bool| -> (f64, f64) {
         let of_kind = rows.iter().filter(|row| is_full(row) == full);
-        of_kind.fold((0.0, 0.0), |(count, sum), row| {
-            (count + 1.0, sum + float(row.pause_ns))
-        })
+        of_kind.fold((0.0, 0.0), |(count, sum), row| (count + 1.0, sum + float(row.pause_ns)))
     };
     let ((full, paused_ns), (others, others_ns)) = (sum(true), sum(false));
-    let usual = if others > 0.0 {
-        others_ns / others
-    } else {
-        0.0
-    };
+    let usual = if others > 0.0 { others_ns / others } else { 0.0 };
     (paused_ns - full * usual).max(0.0)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "times of steps are far below 2^53 ns"
-)]
+#[expect(clippy::cast_precision_loss, reason = "times of steps are far below 2^53 ns")]
 pub(super) fn float(value: u64) -> f64 {
     value as f64
 }
@@ -184,10 +169,7 @@ pub(super) mod tests {
                 collections,
             }
         });
-        StepTable {
-            rows: rows.collect(),
-            unreadable: 0,
-        }
+        StepTable { rows: rows.collect(), unreadable: 0 }
     }
 
     #[test]
@@ -212,27 +194,13 @@ pub(super) mod tests {
     #[test]
     fn warm_up_and_incomplete_blocks_are_left_out() {
         let table = table((50 + 25 * 41 + 7, 50, 25, 2), |step, _| {
-            (
-                if step <= 180 { 5_000 } else { 1_000 + step % 3 },
-                [0; 3],
-                0,
-            )
+            (if step <= 180 { 5_000 } else { 1_000 + step % 3 }, [0; 3], 0)
         });
         let found = blocks(&table, 2, 25);
-        assert!(
-            (175..190).contains(&found.warm_up_steps),
-            "{}",
-            found.warm_up_steps
-        );
+        assert!((175..190).contains(&found.warm_up_steps), "{}", found.warm_up_steps);
         // 41 blocks, of which the first six are touched by the warm-up and one has no partner.
         assert_eq!(found.groups.len(), 17);
-        assert!(
-            found
-                .groups
-                .iter()
-                .flatten()
-                .all(|measured| measured.wall_ns < 1_003.0)
-        );
+        assert!(found.groups.iter().flatten().all(|measured| measured.wall_ns < 1_003.0));
     }
 
     #[test]

@@ -1,22 +1,12 @@
 //! The comparison: differences within pairs of neighbors, how sure they are, and the verdict.
 
-use super::blocks::Measured;
-use super::blocks::MeasuredBlocks;
-use super::blocks::MeasuredSetting;
-use super::report::MeasuredDifference;
-use super::report::TuneMeasure;
-use super::report::TuneMethod;
-use super::report::TuneOutcome;
-use super::report::TuneRefusal;
-use super::report::TuneReport;
-use super::report::TunedSetting;
+use super::blocks::{Measured, MeasuredBlocks, MeasuredSetting};
+use super::report::{
+    MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TunedSetting,
+};
 use crate::report::Basis;
-use crate::statistics::bootstrap;
-use crate::statistics::detectable_mean;
-use crate::statistics::holm;
-use crate::statistics::mean;
 use crate::statistics::permutation::sign_flips;
-use crate::statistics::standard_deviation;
+use crate::statistics::{bootstrap, detectable_mean, holm, mean, standard_deviation};
 
 /// Fewer pairs than this give no verdict: with five, even differences of one sign are chance in 6 %
 /// of the cases.
@@ -39,9 +29,7 @@ pub fn compare(
     let columns: Vec<Vec<Measured>> = (0..settings.len())
         .map(|setting| {
             let groups = measured.groups.iter();
-            groups
-                .filter_map(|group| group.get(setting).copied())
-                .collect()
+            groups.filter_map(|group| group.get(setting).copied()).collect()
         })
         .collect();
     let mut tuned: Vec<TunedSetting> = settings
@@ -116,15 +104,10 @@ fn tuned(name: &str, column: &[Measured], measure: TuneMeasure) -> TunedSetting 
         pairs: column.len() as u64,
         wall_ns: mean_of(&|measured| Some(measured.wall_ns)).map(whole),
         cpu_ns: mean_of(&|measured| measured.cpu_ns).map(whole),
-        standard_deviation_ns: times
-            .and_then(|times| standard_deviation(&times))
-            .map(whole),
+        standard_deviation_ns: times.and_then(|times| standard_deviation(&times)).map(whole),
         pause_ns: mean_of(&|measured| measured.pause_ns).map(whole),
         collections,
-        peak_rss_bytes: column
-            .iter()
-            .filter_map(|measured| measured.peak_rss_bytes)
-            .max(),
+        peak_rss_bytes: column.iter().filter_map(|measured| measured.peak_rss_bytes).max(),
         wall_difference: None,
         cpu_difference: None,
         refused: None,
@@ -145,10 +128,8 @@ fn compare_by(clock: TuneMeasure, tuned: &mut [TunedSetting], columns: &[Vec<Mea
         return;
     };
     let first = times(first, clock);
-    let found: Vec<Option<MeasuredDifference>> = others
-        .iter()
-        .map(|column| difference(&times(column, clock)?, first.as_ref()?))
-        .collect();
+    let found: Vec<Option<MeasuredDifference>> =
+        others.iter().map(|column| difference(&times(column, clock)?, first.as_ref()?)).collect();
     let raw: Vec<f64> = found.iter().flatten().map(|found| found.p_value).collect();
     let mut adjusted = holm(&raw).into_iter();
     for (setting, found) in tuned.iter_mut().skip(1).zip(found) {
@@ -243,10 +224,7 @@ fn longer(steps: u64, times: f64) -> u64 {
 
 fn verdict(tuned: &[TunedSetting], measure: TuneMeasure) -> (TuneOutcome, Option<String>) {
     let judged = || {
-        let compared = tuned
-            .iter()
-            .skip(1)
-            .filter(|setting| setting.refused.is_none());
+        let compared = tuned.iter().skip(1).filter(|setting| setting.refused.is_none());
         compared.filter_map(|setting| Some((setting, setting.difference(measure)?)))
     };
     let real = || judged().filter(|(_, found)| is_real(found));
@@ -274,11 +252,7 @@ impl MeasuredDifference {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "saturates"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn whole(value: f64) -> u64 {
     value.round() as u64
 }
@@ -355,10 +329,7 @@ mod tests {
         assert!(worse.is_real() && worse.low_ns > 0, "{worse:?}");
         assert!(report.settings[0].wall_difference.is_none());
         let cpu = report.settings[2].cpu_difference.unwrap();
-        assert!(
-            (cpu.mean_ns + 40_000).abs() < 15_000,
-            "half the wall time: {cpu:?}"
-        );
+        assert!((cpu.mean_ns + 40_000).abs() < 15_000, "half the wall time: {cpu:?}");
         let report = run(3, &[0, -50_000], 25, [1, 0, 0]);
         assert_eq!((report.outcome, report.best), (TuneOutcome::Loss, None));
     }
@@ -366,12 +337,8 @@ mod tests {
     #[test]
     fn too_few_collections_or_pairs_give_no_verdict() {
         let report = run(1, &[0, 90_000], 2, [1, 0, 0]);
-        let Some(TuneRefusal::FewCollections {
-            full: false,
-            per_block,
-            block_steps,
-            ..
-        }) = report.settings[1].refused
+        let Some(TuneRefusal::FewCollections { full: false, per_block, block_steps, .. }) =
+            report.settings[1].refused
         else {
             panic!("{report:?}");
         };
@@ -380,11 +347,7 @@ mod tests {
         assert_eq!((per_block, block_steps), (2.0, Some(4)));
         assert!(!report.is_precise(1.0));
         let short = table((50 + 14 * 25, 50, 25, 2), |_, _| (1_000, [1, 0, 0], 5));
-        let report = compare(
-            &settings(&["a", "b"]),
-            &blocks(&short, 2, 25),
-            TuneMeasure::Wall,
-        );
+        let report = compare(&settings(&["a", "b"]), &blocks(&short, 2, 25), TuneMeasure::Wall);
         let Some(TuneRefusal::FewPairs { pairs, needed: 8 }) = report.settings[1].refused else {
             panic!("{report:?}");
         };
@@ -406,20 +369,12 @@ mod tests {
         };
         assert_eq!(report(50).settings[1].refused, None);
         let refused = report(5_000).settings[1].refused;
-        let Some(TuneRefusal::FewCollections {
-            full: true,
-            per_block,
-            block_steps,
-            ..
-        }) = refused
+        let Some(TuneRefusal::FewCollections { full: true, per_block, block_steps, .. }) = refused
         else {
             panic!("{refused:?}");
         };
         assert!((0.2..0.35).contains(&per_block), "{per_block}");
-        assert!(
-            (250..=500).contains(&block_steps.unwrap()),
-            "{block_steps:?}"
-        );
+        assert!((250..=500).contains(&block_steps.unwrap()), "{block_steps:?}");
     }
 
     #[test]

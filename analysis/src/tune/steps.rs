@@ -81,10 +81,7 @@ impl StepTable {
             let others: Option<Vec<StepRow>> = others.iter().map(same).collect();
             Some(slowest(*row, &others?))
         });
-        Self {
-            rows: rows.collect(),
-            unreadable: ranks.iter().map(|rank| rank.unreadable).sum(),
-        }
+        Self { rows: rows.collect(), unreadable: ranks.iter().map(|rank| rank.unreadable).sum() }
     }
 }
 
@@ -146,10 +143,7 @@ mod tests {
         let [first, second] = table.rows[..] else {
             panic!("{table:?}");
         };
-        assert_eq!(
-            (first.block, first.wall_ns, first.cpu_ns),
-            (None, 150, Some(140))
-        );
+        assert_eq!((first.block, first.wall_ns, first.cpu_ns), (None, 150, Some(140)));
         assert_eq!((first.pause_ns, first.collections), (7, [1, 0, 0]));
         assert_eq!((second.block, second.setting, second.step), (Some(0), 1, 2));
         assert_eq!(table.unreadable, 0);
@@ -182,25 +176,16 @@ mod tests {
             pause_ns,
             collections: [4, 2, 0],
         };
-        let rank = |rows: &[StepRow]| StepTable {
-            rows: rows.to_vec(),
-            unreadable: 1,
-        };
+        let rank = |rows: &[StepRow]| StepTable { rows: rows.to_vec(), unreadable: 1 };
         let ranks = [
             rank(&[row(1, 10, 2), row(2, 20, 2), row(3, 5, 0)]),
             rank(&[row(2, 30, 4), row(3, 1, 0), row(4, 9, 9)]),
         ];
         let job = StepTable::of_job(&ranks);
-        let found: Vec<_> = job
-            .rows
-            .iter()
-            .map(|row| (row.step, row.wall_ns, row.pause_ns))
-            .collect();
+        let found: Vec<_> =
+            job.rows.iter().map(|row| (row.step, row.wall_ns, row.pause_ns)).collect();
         assert_eq!(found, [(2, 30, 3), (3, 5, 0)]);
-        assert_eq!(
-            (job.rows[0].cpu_ns, job.rows[0].collections),
-            (Some(25), [4, 2, 0])
-        );
+        assert_eq!((job.rows[0].cpu_ns, job.rows[0].collections), (Some(25), [4, 2, 0]));
         assert_eq!(job.unreadable, 2);
         assert_eq!(StepTable::of_job(&[]), StepTable::default());
         assert_eq!(StepTable::of_job(&ranks[..1]).rows, ranks[0].rows);

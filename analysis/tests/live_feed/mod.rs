@@ -6,19 +6,9 @@
     reason = "each test program uses its part of these; in some nothing is left over"
 )]
 
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::SETTLE_NS;
-use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::header;
+use gctrace_analysis::live::{Live, ProcessFigures, SETTLE_NS, Snapshot, SnapshotRequest};
+use gctrace_event::{GpuOp, GpuOpKind, Record, StepMark, StepMarker};
+use test_kit::reports::{MS, START, header};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const LONG: u64 = 10 * MS;

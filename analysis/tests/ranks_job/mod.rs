@@ -12,22 +12,13 @@
     reason = "each test program uses its part of a run; helpers of tests fail by panicking"
 )]
 
-use gctrace_analysis::gpu::collect::TimelineCollector;
-use gctrace_analysis::gpu::collect::TimelineContext;
-use gctrace_analysis::gpu::ranks::RankJobs;
-use gctrace_analysis::gpu::ranks::jobs;
+use gctrace_analysis::gpu::collect::{TimelineCollector, TimelineContext};
+use gctrace_analysis::gpu::ranks::{RankJobs, jobs};
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::Annotation;
-use gctrace_event::Collective;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLayer;
-use gctrace_event::GcReason;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuSync;
-use gctrace_event::GpuSyncKind;
-use gctrace_event::Pause;
-use gctrace_event::Record;
+use gctrace_event::{
+    Annotation, Collective, CudaCall, CudaLayer, GcReason, GpuOp, GpuOpKind, GpuSync, GpuSyncKind,
+    Pause, Record,
+};
 use std::collections::BTreeMap;
 
 const US: u64 = 1_000;
@@ -117,10 +108,7 @@ impl Plan {
             launch: 1 + random(n, 3, launches),
             length_ns: (1 + random(n, 4, 40)) * 1_000_000,
         });
-        Self {
-            pauses: pauses.collect(),
-            ..self.clone()
-        }
+        Self { pauses: pauses.collect(), ..self.clone() }
     }
 
     /// The same without the pauses of a rank.
@@ -132,10 +120,7 @@ impl Plan {
 
     /// The same without any pause.
     pub(crate) fn without_all(&self) -> Self {
-        Self {
-            pauses: Vec::new(),
-            ..self.clone()
-        }
+        Self { pauses: Vec::new(), ..self.clone() }
     }
 
     /// The group of a rank's collective.
@@ -165,16 +150,9 @@ impl Plan {
 
 /// Pauses of 8 to 30 ms: two on rank 1, one on rank 0, none on others.
 pub(crate) fn paused(plan: Plan) -> Plan {
-    let pause = |rank, step, launch, length_ms| Planned {
-        rank,
-        step,
-        launch,
-        length_ns: length_ms * MS,
-    };
-    Plan {
-        pauses: vec![pause(1, 4, 3, 30), pause(0, 9, 12, 8), pause(1, 13, 20, 15)],
-        ..plan
-    }
+    let pause =
+        |rank, step, launch, length_ms| Planned { rank, step, launch, length_ns: length_ms * MS };
+    Plan { pauses: vec![pause(1, 4, 3, 30), pause(0, 9, 12, 8), pause(1, 13, 20, 15)], ..plan }
 }
 
 /// The timelines of runs, each in a trace of its own.

@@ -10,22 +10,12 @@
 
 pub(crate) mod schedules;
 
-use gctrace_analysis::gpu::collect::TimelineCollector;
-use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::collect::{TimelineCollector, TimelineContext};
 use gctrace_analysis::gpu::ranks::RankJobs;
 use gctrace_analysis::gpu::replay::ReplayCollective;
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::Annotation;
-use gctrace_event::Collective;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLayer;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Pause;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use gctrace_event::{Annotation, Collective, CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 pub(crate) const US: u64 = 1_000;
 const START: u64 = 5_000_000_000;
@@ -128,9 +118,7 @@ pub(crate) fn simulate(layout: &Layout) -> Vec<Trace> {
     let ranks = layout.acts.len();
     let mut job = Simulation {
         traces: vec![Trace::default(); ranks],
-        now_ns: (0..ranks as u64)
-            .map(|rank| START + rank * 7 * US)
-            .collect(),
+        now_ns: (0..ranks as u64).map(|rank| START + rank * 7 * US).collect(),
         step_ns: vec![START; ranks],
         counts: vec![0; layout.groups.len()],
         transfers: vec![0; ranks],
@@ -150,10 +138,7 @@ pub(crate) fn simulate(layout: &Layout) -> Vec<Trace> {
             break;
         }
     }
-    let done = next
-        .iter()
-        .zip(&layout.acts)
-        .all(|(next, acts)| *next == acts.len());
+    let done = next.iter().zip(&layout.acts).all(|(next, acts)| *next == acts.len());
     assert!(done, "a deadlock: {next:?}");
     for trace in &mut job.traces {
         trace.kernels.sort_by_key(|kernel| kernel.start_ns);
@@ -216,11 +201,7 @@ impl Simulation {
             self.traces[at].kernels.push(Kernel {
                 start_ns,
                 end_ns,
-                stream: if layout.one_stream {
-                    20
-                } else {
-                    20 + group as u64
-                },
+                stream: if layout.one_stream { 20 } else { 20 + group as u64 },
                 group: Some(group),
                 sequence: self.counts[group],
                 peer: None,
@@ -294,15 +275,9 @@ impl Trace {
             let (name, group) = match kernel.group {
                 Some(group) => {
                     let ranks = Some(format!("{:?}", layout.groups[group]));
-                    (
-                        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
-                        (group + 1, ranks),
-                    )
+                    ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", (group + 1, ranks))
                 }
-                None => (
-                    "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
-                    (0, None),
-                ),
+                None => ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", (0, None)),
             };
             let collective = (naming != Naming::Nothing).then(|| {
                 Box::new(Collective {
@@ -310,10 +285,7 @@ impl Trace {
                     ranks: group.1,
                     sequence: (naming == Naming::Sequence).then_some(kernel.sequence),
                     destination: kernel.peer.filter(|(_, sends)| *sends).map(|(to, _)| to),
-                    source: kernel
-                        .peer
-                        .filter(|(_, sends)| !*sends)
-                        .map(|(from, _)| from),
+                    source: kernel.peer.filter(|(_, sends)| !*sends).map(|(from, _)| from),
                     ..Collective::default()
                 })
             });
@@ -452,14 +424,10 @@ pub(crate) fn compare(
 pub(crate) fn truths(traces: &[(u32, Trace)]) -> [usize; 2] {
     let mut ranks: BTreeMap<(bool, usize), usize> = BTreeMap::new();
     for kernel in traces.iter().flat_map(|(_, trace)| &trace.kernels) {
-        *ranks
-            .entry((kernel.peer.is_some(), kernel.truth))
-            .or_default() += 1;
+        *ranks.entry((kernel.peer.is_some(), kernel.truth)).or_default() += 1;
     }
     let of = |transfer: bool| {
-        let shared = ranks
-            .iter()
-            .filter(|((own, _), count)| *own == transfer && **count > 1);
+        let shared = ranks.iter().filter(|((own, _), count)| *own == transfer && **count > 1);
         shared.count()
     };
     [of(false), of(true)]

@@ -1,9 +1,6 @@
 //! What the ranks of a job do: tensor-, data-, expert- and pipeline-parallel groups.
 
-use super::Act;
-use super::Layout;
-use super::US;
-use super::random;
+use super::{Act, Layout, US, random};
 
 /// The ranks in groups of neighbors, and all of them as the last group.
 pub(crate) fn neighbors(ranks: u32, size: u32) -> Vec<Vec<u32>> {
@@ -15,13 +12,7 @@ pub(crate) fn neighbors(ranks: u32, size: u32) -> Vec<Vec<u32>> {
 
 /// What each rank of these groups does, with ends read to 2 us.
 fn layout(groups: Vec<Vec<u32>>, acts: impl Iterator<Item = Vec<Act>>, seed: u64) -> Layout {
-    Layout {
-        acts: acts.collect(),
-        groups,
-        noise_ns: 2 * US,
-        seed,
-        ..Layout::default()
-    }
+    Layout { acts: acts.collect(), groups, noise_ns: 2 * US, seed, ..Layout::default() }
 }
 
 /// Steps of collectives of neighbors and one of all; computing takes a mean time and up to a share
@@ -42,10 +33,7 @@ pub(crate) fn in_step(
                 let more_ns = random(seed, [rank, step, bucket], more_ns + 1);
                 let group = rank as usize / size as usize;
                 let last = if bucket < 5 { group } else { all };
-                [
-                    Act::Compute(mean_ns + bucket * 10 * US + more_ns),
-                    Act::Together(last),
-                ]
+                [Act::Compute(mean_ns + bucket * 10 * US + more_ns), Act::Together(last)]
             });
             few.chain([Act::Step])
         });
@@ -95,9 +83,8 @@ pub(crate) fn interleaved(
     seed: u64,
 ) -> Layout {
     let ranks = stages * copies;
-    let mut groups: Vec<Vec<u32>> = (0..stages)
-        .map(|stage| (0..copies).map(|copy| copy * stages + stage).collect())
-        .collect();
+    let mut groups: Vec<Vec<u32>> =
+        (0..stages).map(|stage| (0..copies).map(|copy| copy * stages + stage).collect()).collect();
     groups.push((0..ranks).collect());
     let total = batches * chunks;
     let acts = (0..ranks).map(|rank| {
@@ -120,11 +107,7 @@ pub(crate) fn interleaved(
                     acts.push(Act::Receive(from));
                 }
                 let mean = if forward { 300 * US } else { 600 * US };
-                let place = [
-                    u64::from(rank),
-                    step,
-                    u64::from(number) * 2 + u64::from(forward),
-                ];
+                let place = [u64::from(rank), step, u64::from(number) * 2 + u64::from(forward)];
                 acts.push(Act::Compute(mean + random(seed, place, mean / 10)));
                 if has_to {
                     acts.push(Act::Send(to));

@@ -5,15 +5,10 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::calls::CallEffect;
 use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::pause_span::PauseSpan;
-use gctrace_analysis::gpu::replay::InsertedPause;
-use gctrace_analysis::gpu::replay::ReplayChange;
-use gctrace_analysis::gpu::replay::ReplayJob;
-use gctrace_analysis::gpu::replay::ReplayModel;
-use gctrace_analysis::gpu::timeline::ThreadIndex;
-use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::gpu::replay::{InsertedPause, ReplayChange, ReplayJob, ReplayModel};
+use gctrace_analysis::gpu::timeline::{ThreadIndex, Timeline};
 use gctrace_event::GcReason;
-use gctrace_event::read::ReadError;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{ReadError, TraceReader};
 use std::path::Path;
 use test_kit::reports;
 
@@ -76,10 +71,7 @@ pub(crate) fn one(timeline: &Timeline, pause: Pause, way: InsertionMethod) -> Op
 
 /// The first time from that of the pause at which the thread is between two calls.
 fn in_a_gap(timeline: &Timeline, pause: Pause) -> Option<Pause> {
-    let calls = timeline
-        .calls
-        .iter()
-        .filter(|call| call.thread == pause.thread);
+    let calls = timeline.calls.iter().filter(|call| call.thread == pause.thread);
     let calls: Vec<_> = calls.collect();
     let next = calls.iter().position(|call| call.start_ns > pause.at_ns)?;
     let last = calls.get(next.checked_sub(1)?)?;
@@ -108,10 +100,7 @@ fn by_replay(timeline: &Timeline, pause: Pause) -> Timeline {
         at_ns: pause.at_ns,
         length_ns: pause.length_ns,
     };
-    let change = ReplayChange {
-        inserted: vec![inserted],
-        ..ReplayChange::default()
-    };
+    let change = ReplayChange { inserted: vec![inserted], ..ReplayChange::default() };
     let schedule = ReplayModel::learn(&job).replay(&change);
     let calls = Index::all(&timeline.calls).map(|call| schedule.call(0, call));
     let ops = Index::all(&timeline.ops).map(|op| schedule.op(0, op));
@@ -173,11 +162,7 @@ fn by_one_host(timeline: &Timeline, pause: Pause) -> Timeline {
     }
     let mut host = Host {
         timeline,
-        ops: timeline
-            .ops
-            .iter()
-            .map(|op| (op.start_ns, op.end_ns))
-            .collect(),
+        ops: timeline.ops.iter().map(|op| (op.start_ns, op.end_ns)).collect(),
         free: vec![(0, 0); timeline.streams.len()],
         last: vec![None; timeline.streams.len()],
     };

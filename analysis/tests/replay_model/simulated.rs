@@ -10,19 +10,11 @@
 use gctrace_analysis::gpu::calls::CallEffect;
 use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::pause_span::PauseSpan;
-use gctrace_analysis::gpu::replay::ReplayChange;
-use gctrace_analysis::gpu::replay::ReplayJob;
-use gctrace_analysis::gpu::replay::ReplayModel;
-use gctrace_analysis::gpu::timeline::Call;
-use gctrace_analysis::gpu::timeline::CallIndex;
-use gctrace_analysis::gpu::timeline::EventWait;
-use gctrace_analysis::gpu::timeline::Op;
-use gctrace_analysis::gpu::timeline::Stream;
-use gctrace_analysis::gpu::timeline::StringTable;
-use gctrace_analysis::gpu::timeline::Thread;
-use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::GcReason;
-use gctrace_event::GpuOpKind;
+use gctrace_analysis::gpu::replay::{ReplayChange, ReplayJob, ReplayModel};
+use gctrace_analysis::gpu::timeline::{
+    Call, CallIndex, EventWait, Op, Stream, StringTable, Thread, Timeline,
+};
+use gctrace_event::{GcReason, GpuOpKind};
 use std::sync::Arc;
 
 pub(crate) const US: u64 = 1_000;
@@ -92,12 +84,7 @@ impl Machine {
     fn new(streams: usize, with_pauses: bool) -> Self {
         let mut timeline = Timeline::default();
         let numbers = (0u64..).take(streams);
-        timeline.streams = numbers
-            .map(|number| Stream {
-                device: Some(0),
-                number,
-            })
-            .collect();
+        timeline.streams = numbers.map(|number| Stream { device: Some(0), number }).collect();
         Self {
             timeline,
             names: StringTable::default(),
@@ -165,19 +152,12 @@ impl Machine {
         stream: usize,
         length: u64,
     ) -> u64 {
-        let start = (call_start + LATENCY)
-            .max(self.free[stream] + GAP)
-            .max(self.blocked_until[stream]);
+        let start =
+            (call_start + LATENCY).max(self.free[stream] + GAP).max(self.blocked_until[stream]);
         let end = start + length;
         self.free[stream] = end;
         self.ends[stream].push(end);
-        let call = self.call(
-            thread,
-            function,
-            call_start,
-            self.now.max(call_start),
-            stream,
-        );
+        let call = self.call(thread, function, call_start, self.now.max(call_start), stream);
         let name = self.names.intern("kernel");
         self.timeline.ops.push(Op {
             start_ns: start,

@@ -7,11 +7,8 @@ pub(crate) mod trial;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
-use std::path::Path;
-use std::path::PathBuf;
+use gctrace_event::read::{EventReader, TraceInput, TraceReader};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use test_kit::limit::WithTimeout as _;
@@ -60,19 +57,13 @@ fn script(name: &str) -> PathBuf {
 
 fn succeed(command: &mut Command) {
     let output = command.output_in_time().unwrap();
-    assert!(
-        output.status.success(),
-        "{command:?}:\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Builds a library of one C file.
 fn compile(source: &str, library: &Path) -> Result<(), Reason> {
     let mut compiler = Command::new("cc");
-    compiler
-        .args(["-O2", "-shared", "-fPIC", "-o"])
-        .arg(library);
+    compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(library);
     let status = compiler.arg(script(source)).status_in_time();
     match status {
         Ok(status) => assert!(status.success(), "{compiler:?}"),
@@ -83,11 +74,7 @@ fn compile(source: &str, library: &Path) -> Result<(), Reason> {
 
 /// Plays a case; its runs, every even one with collections.
 pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<SimulatedRun, Reason> {
-    if Command::new("python3")
-        .arg("--version")
-        .output_in_time()
-        .is_err()
-    {
+    if Command::new("python3").arg("--version").output_in_time().is_err() {
         return Err("there is no python3".to_owned());
     }
     let folder = tempfile::tempdir().unwrap();
@@ -111,16 +98,10 @@ pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<SimulatedRun
         .env("SIMGPU_SHARED", folder.path().join("shared"));
     succeed(&mut program);
     let mut convert = Command::new("python3");
-    convert
-        .arg(script("kineto_of_simgpu.py"))
-        .arg(folder.path());
+    convert.arg(script("kineto_of_simgpu.py")).arg(folder.path());
     succeed(convert.env("PYTHONDONTWRITEBYTECODE", "1"));
     let waited_ns = waited(folder.path(), runs, ranks);
-    Ok(SimulatedRun {
-        folder,
-        ranks,
-        waited_ns,
-    })
+    Ok(SimulatedRun { folder, ranks, waited_ns })
 }
 
 /// The results of a case.
@@ -152,10 +133,7 @@ impl SimulatedRun {
         let run = |(run, waited_ns): (usize, &Option<i64>)| {
             let file = |rank| format!("run{run}.rank{rank}{form}.json");
             let files = (0..self.ranks).map(|rank| self.folder.path().join(file(rank)));
-            Recorded {
-                ranks: timelines(files),
-                waited_ns: *waited_ns,
-            }
+            Recorded { ranks: timelines(files), waited_ns: *waited_ns }
         };
         runs.map(run).collect()
     }

@@ -3,20 +3,11 @@
 //!
 //! Figures are judged in `figure.rs`.
 
-use super::Recorded;
-use super::figure;
-use super::figure::Figure;
-use super::figure::PausedRuns;
-use super::figure::RIGHT_RUNS;
-use super::figure::UnpausedRuns;
-use super::figure::Verdict;
+use super::figure::{Figure, PausedRuns, RIGHT_RUNS, UnpausedRuns, Verdict};
+use super::{Recorded, figure};
 use gctrace_analysis::gpu::ranks;
-use gctrace_analysis::gpu::replay::ReplayChange;
-use gctrace_analysis::gpu::replay::ReplayJob;
-use gctrace_analysis::gpu::replay::ReplayModel;
-use gctrace_analysis::gpu::replay::ReplaySchedule;
-use gctrace_analysis::gpu::timeline::OpIndex;
-use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::gpu::replay::{ReplayChange, ReplayJob, ReplayModel, ReplaySchedule};
+use gctrace_analysis::gpu::timeline::{OpIndex, Timeline};
 use std::collections::BTreeSet;
 
 /// The traces of each rank have timestamps later by this than those of the previous rank:
@@ -147,10 +138,9 @@ fn figures(with: &[&Prediction], without: &[&Run]) -> [Figure; 2] {
             replayed: value(&with.replayed),
             waited: with.run.waited(),
         });
-        let without = without.iter().map(|run| UnpausedRuns {
-            measured: value(&run.measured),
-            waited: run.waited(),
-        });
+        let without = without
+            .iter()
+            .map(|run| UnpausedRuns { measured: value(&run.measured), waited: run.waited() });
         Figure::of(&with.collect::<Vec<_>>(), &without.collect::<Vec<_>>())
     })
 }
@@ -174,10 +164,7 @@ impl Run {
     fn of(run: &Recorded) -> Self {
         let (start, end) = span(&job(run));
         Self {
-            measured: Measured {
-                length: end - start,
-                idle: run.ranks.iter().map(idle).sum(),
-            },
+            measured: Measured { length: end - start, idle: run.ranks.iter().map(idle).sum() },
             waited_ns: run.waited_ns,
         }
     }
@@ -202,11 +189,8 @@ fn predict(run: &Recorded) -> Prediction {
     let without = model.replay(&ReplayChange::without_all(&job));
     let (start, _) = span(&job);
     let idle = (0..).zip(&job.timelines).flat_map(|(at, timeline)| {
-        let devices: BTreeSet<u32> = timeline
-            .streams
-            .iter()
-            .filter_map(|stream| stream.device)
-            .collect();
+        let devices: BTreeSet<u32> =
+            timeline.streams.iter().filter_map(|stream| stream.device).collect();
         devices.into_iter().map(move |device| (at, device))
     });
     let idle = idle.map(|(at, device)| without.idle_ns(at, device).cast_signed());
@@ -263,14 +247,8 @@ fn span(job: &ReplayJob<'_>) -> (i64, i64) {
         ends.max().unwrap().cast_signed()
     };
     (
-        ranks()
-            .map(|(rank, offset)| first(rank) + offset)
-            .min()
-            .unwrap(),
-        ranks()
-            .map(|(rank, offset)| last(rank) + offset)
-            .max()
-            .unwrap(),
+        ranks().map(|(rank, offset)| first(rank) + offset).min().unwrap(),
+        ranks().map(|(rank, offset)| last(rank) + offset).max().unwrap(),
     )
 }
 

@@ -6,24 +6,11 @@
     reason = "each test program uses its part of these; in some nothing is left over"
 )]
 
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::ScenarioId;
-use gctrace_analysis::report::WhatIf;
-use gctrace_event::Annotation;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLayer;
-use gctrace_event::GcReason;
-use gctrace_event::GcSettings;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use test_kit::reports::MS;
-use test_kit::reports::START;
-use test_kit::reports::end;
-use test_kit::reports::pause;
-use test_kit::reports::process;
-use test_kit::reports::report;
+use gctrace_analysis::report::{Report, ScenarioId, WhatIf};
+use gctrace_event::{
+    Annotation, CudaCall, CudaLayer, GcReason, GcSettings, GpuOp, GpuOpKind, Pause, Record,
+};
+use test_kit::reports::{MS, START, end, pause, process, report};
 
 pub(crate) const US: u64 = 1_000;
 pub(crate) const LATENCY_NS: u64 = 6 * US;
@@ -39,12 +26,8 @@ pub(crate) struct Collector {
     pub(crate) collect_every: Option<u64>,
 }
 
-pub(crate) const DEFAULT: Collector = Collector {
-    thresholds: [700, 10, 10],
-    enabled: true,
-    freeze_after: None,
-    collect_every: None,
-};
+pub(crate) const DEFAULT: Collector =
+    Collector { thresholds: [700, 10, 10], enabled: true, freeze_after: None, collect_every: None };
 
 /// The actions of a program in each of its steps.
 #[derive(Clone, Copy, Debug)]
@@ -222,10 +205,7 @@ pub(crate) fn run(program: Program, collector: Collector) -> Outcome {
     }));
     for step in 0..program.steps {
         let start_ns = simulation.now_ns;
-        if collector
-            .collect_every
-            .is_some_and(|every| step > 0 && step % every == 0)
-        {
+        if collector.collect_every.is_some_and(|every| step > 0 && step % every == 0) {
             simulation.collect(2, GcReason::Manual);
         }
         for _ in 0..program.launches {

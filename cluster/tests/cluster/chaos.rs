@@ -3,18 +3,13 @@
 
 use crate::job;
 use crate::job::Job;
-use crate::limit::LIMIT;
-use crate::limit::WithTimeout as _;
+use crate::limit::{LIMIT, WithTimeout as _};
 use std::fs::Permissions;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A process that is killed at the end of a test.
@@ -56,13 +51,8 @@ impl Cluster {
         let ports = ports.map(|port| port.local_addr().unwrap().port());
         let directory = tempfile::tempdir().unwrap();
         let scheduler = start_scheduler(ports[0]);
-        let mut cluster = Self {
-            directory,
-            variables,
-            port: ports[0],
-            scheduler,
-            executors: Vec::new(),
-        };
+        let mut cluster =
+            Self { directory, variables, port: ports[0], scheduler, executors: Vec::new() };
         for port in &ports[1..] {
             let begun = cluster.begun_by(cluster.executors.len());
             std::fs::write(&begun, "").unwrap();
@@ -83,12 +73,7 @@ impl Cluster {
         std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         let mut executor = Command::new(env!("CARGO_BIN_EXE_gctrace-cluster"));
         executor.arg("--gctrace").arg(program).arg("executor");
-        executor.args([
-            "--scheduler-port",
-            &self.port.to_string(),
-            "--port",
-            &port.to_string(),
-        ]);
+        executor.args(["--scheduler-port", &self.port.to_string(), "--port", &port.to_string()]);
         executor.args(["--jobs", "1"]).envs(self.variables.clone());
         self.executors.push(Process::start(&mut executor));
     }
@@ -100,23 +85,14 @@ impl Cluster {
 
     /// Number of traces that an executor began to read.
     fn begun(&self, executor: usize) -> usize {
-        std::fs::read_to_string(self.begun_by(executor))
-            .unwrap()
-            .lines()
-            .count()
+        std::fs::read_to_string(self.begun_by(executor)).unwrap().lines().count()
     }
 
     /// The command that summarizes `inputs` into `summaries` and prints the report.
     pub(crate) fn analyze(&self, inputs: &[String], summaries: &str) -> Command {
         let mut command = job::cluster();
-        command.args([
-            "analyze",
-            "--on",
-            &format!("ballista://127.0.0.1:{}", self.port),
-        ]);
-        command
-            .args(inputs)
-            .args(["-o", summaries, "--", "--format", "json"]);
+        command.args(["analyze", "--on", &format!("ballista://127.0.0.1:{}", self.port)]);
+        command.args(inputs).args(["-o", summaries, "--", "--format", "json"]);
         command.envs(self.variables.clone());
         command
     }
@@ -124,32 +100,20 @@ impl Cluster {
 
 fn start_scheduler(port: u16) -> Process {
     let mut scheduler = job::cluster();
-    scheduler.args([
-        "scheduler",
-        "--executor-timeout",
-        "6",
-        "--port",
-        &port.to_string(),
-    ]);
+    scheduler.args(["scheduler", "--executor-timeout", "6", "--port", &port.to_string()]);
     Process::start(&mut scheduler)
 }
 
 /// The report on the traces by one process, without a cluster.
 pub(crate) fn report(job: &Job) -> String {
     let mut gctrace = Command::new(job::gctrace());
-    let output = gctrace
-        .args(["analyze", "--format", "json"])
-        .args(&job.traces)
-        .output_in_time();
+    let output = gctrace.args(["analyze", "--format", "json"]).args(&job.traces).output_in_time();
     job::succeeded(&output.unwrap())
 }
 
 /// Starts the command; its output is kept.
 fn start(command: &mut Command) -> Child {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
@@ -157,29 +121,20 @@ fn start(command: &mut Command) -> Child {
 fn wait_until(client: &mut Child, so: impl Fn() -> bool) {
     let patience = Instant::now() + LIMIT;
     while !so() {
-        assert_eq!(
-            client.try_wait().unwrap(),
-            None,
-            "the client ended too early"
-        );
+        assert_eq!(client.try_wait().unwrap(), None, "the client ended too early");
         assert!(Instant::now() < patience, "it never was so");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 fn names(job: &Job) -> Vec<String> {
-    job.traces
-        .iter()
-        .map(|trace| trace.to_str().unwrap().to_owned())
-        .collect()
+    job.traces.iter().map(|trace| trace.to_str().unwrap().to_owned()).collect()
 }
 
 fn summaries(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
-    paths
-        .filter(|path| path.extension().is_some_and(|end| end == "gcsum"))
-        .collect()
+    paths.filter(|path| path.extension().is_some_and(|end| end == "gcsum")).collect()
 }
 
 /// When an executor is killed.
@@ -239,25 +194,18 @@ fn the_scheduler_is_killed() {
     let killed = Instant::now();
     let message = job::refused(&client.output_in_time().unwrap());
     let seconds = killed.elapsed().as_secs_f32();
-    assert!(
-        message.contains("the traces were not summarized"),
-        "{message}"
-    );
+    assert!(message.contains("the traces were not summarized"), "{message}");
 
     // The executors find the next one, and what was done is not done again.
     cluster.scheduler = start_scheduler(cluster.port);
     let times = |path: &PathBuf| std::fs::metadata(path).unwrap().modified().unwrap();
-    let files = summaries(directory)
-        .into_iter()
-        .map(|path| (times(&path), path));
+    let files = summaries(directory).into_iter().map(|path| (times(&path), path));
     let files: Vec<_> = files.collect();
     assert!((3..inputs.len()).contains(&files.len()), "{files:?}");
     let kept = files.len();
     println!("| scheduler killed | exit code 1 | {seconds:.1} s after | {kept} summaries kept |");
     let started = Instant::now();
-    let again = cluster
-        .analyze(&inputs, directory.to_str().unwrap())
-        .output_in_time();
+    let again = cluster.analyze(&inputs, directory.to_str().unwrap()).output_in_time();
     let seconds = started.elapsed().as_secs_f32();
     assert_eq!(job::succeeded(&again.unwrap()), report(&job));
     for (time, path) in files {
@@ -274,11 +222,7 @@ fn a_trace_without_a_summary_is_an_error() {
     for executor in &mut cluster.executors {
         executor.kill();
     }
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = format!(
         "#!/bin/sh\ncase $2 in *rank1.json) echo 'gctrace: no space' >&2; exit 1;; esac\nexec '{}' \"$@\"\n",
         job::gctrace().display()
@@ -286,34 +230,20 @@ fn a_trace_without_a_summary_is_an_error() {
     cluster.add(port, &script);
     let directory = tempfile::tempdir().unwrap();
     let summaries = directory.path().to_str().unwrap();
-    let message = job::refused(
-        &cluster
-            .analyze(&inputs, summaries)
-            .output_in_time()
-            .unwrap(),
-    );
-    assert!(
-        message.contains("rank1.json: gctrace, exit status: 1: no space"),
-        "{message}"
-    );
+    let message = job::refused(&cluster.analyze(&inputs, summaries).output_in_time().unwrap());
+    assert!(message.contains("rank1.json: gctrace, exit status: 1: no space"), "{message}");
 }
 
 #[test]
 fn without_a_scheduler_there_is_no_answer() {
     let job = Job::new(2);
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for (scheduler, expected) in [
         (format!("ballista://127.0.0.1:{port}"), "not summarized"),
         (format!("http://127.0.0.1:{port}"), "ballista://HOST:PORT"),
     ] {
         let mut command = job::cluster();
-        command
-            .args(["analyze", "--on", &scheduler, "-o", "/nowhere"])
-            .args(&job.traces);
+        command.args(["analyze", "--on", &scheduler, "-o", "/nowhere"]).args(&job.traces);
         let message = job::refused(&command.output_in_time().unwrap());
         assert!(message.contains(expected), "{message}");
     }
@@ -333,10 +263,7 @@ fn a_summary_is_not_summarized_again() {
             .args(inputs);
         job::refused(&command.output_in_time().unwrap())
     };
-    let expected = [
-        "rank1.json.gcsum: has summaries",
-        "summaries: has summaries",
-    ];
+    let expected = ["rank1.json.gcsum: has summaries", "summaries: has summaries"];
     for (input, expected) in [&summary, &summaries].into_iter().zip(expected) {
         let message = analyze(&[&job.traces[0], input]);
         assert!(message.contains(expected), "{message}");

@@ -3,10 +3,8 @@
 use crate::limit::WithTimeout as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// The checkout.
@@ -36,12 +34,7 @@ pub(crate) fn cluster() -> Command {
 /// Its output after exit code 0.
 pub(crate) fn succeeded(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{} {text} {}",
-        output.status,
-        errors(output)
-    );
+    assert!(output.status.success(), "{} {text} {}", output.status, errors(output));
     text
 }
 
@@ -69,19 +62,13 @@ impl Job {
         let directory = tempfile::tempdir().unwrap();
         let script = root().join("tests/python/tables_job.py");
         let mut python = Command::new("python3");
-        let made = python
-            .arg(script)
-            .arg(directory.path())
-            .args([ranks.to_string(), "10".to_owned()]);
+        let made =
+            python.arg(script).arg(directory.path()).args([ranks.to_string(), "10".to_owned()]);
         succeeded(&made.output_in_time().unwrap());
         let truth = std::fs::read_to_string(directory.path().join("truth.json")).unwrap();
         std::fs::remove_file(directory.path().join("truth.json")).unwrap();
         let traces = (0..ranks).map(|rank| directory.path().join(format!("rank{rank}.json")));
-        Self {
-            traces: traces.collect(),
-            truth: serde_json::from_str(&truth).unwrap(),
-            directory,
-        }
+        Self { traces: traces.collect(), truth: serde_json::from_str(&truth).unwrap(), directory }
     }
 
     /// Collections of each rank, and their ns, as serde_json reads them.
@@ -114,10 +101,7 @@ impl Job {
     pub(crate) fn export(&self, traces: &[PathBuf], name: &str) -> PathBuf {
         let tables = self.directory.path().join(name);
         let mut export = Command::new(gctrace());
-        export
-            .args(["export", "--format", "parquet", "-o"])
-            .arg(&tables)
-            .args(traces);
+        export.args(["export", "--format", "parquet", "-o"]).arg(&tables).args(traces);
         succeeded(&export.output_in_time().unwrap());
         tables
     }
@@ -141,10 +125,7 @@ pub(crate) const PAUSES: &str = "select rank, count(*) as n, sum(dur_ns + coales
 /// Rows of a query.
 pub(crate) fn rows(sql: &str, inputs: &[impl AsRef<std::ffi::OsStr>]) -> Vec<Value> {
     let mut query = cluster();
-    let output = query
-        .args(["query", "--format", "json", sql])
-        .args(inputs)
-        .output_in_time();
+    let output = query.args(["query", "--format", "json", sql]).args(inputs).output_in_time();
     let text = succeeded(&output.unwrap());
     serde_json::from_str(&text).unwrap()
 }

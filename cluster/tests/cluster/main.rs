@@ -1,10 +1,6 @@
 //! The program as its users run it. `scripts/test.sh cluster` builds what it needs.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod chaos;
 mod job;

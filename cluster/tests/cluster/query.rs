@@ -1,9 +1,7 @@
 //! `gctrace-cluster query` in one process, against what is true of a simulated job.
 
 use crate::job;
-use crate::job::Job;
-use crate::job::pauses;
-use crate::job::rows;
+use crate::job::{Job, pauses, rows};
 use crate::limit::WithTimeout as _;
 use std::collections::BTreeMap;
 
@@ -46,10 +44,7 @@ fn traces_of_several_directories_are_told_apart() {
         "select count(*) as n from pauses p join frames f on f.trace = p.trace and f.frame_id = p.frame_id",
         "select count(*) as n from collectives a join collectives b on a.job = b.job and a.collective = b.collective",
     ] {
-        let parts: i64 = inputs
-            .iter()
-            .map(|one| rows(sql, &[one])[0]["n"].as_i64().unwrap())
-            .sum();
+        let parts: i64 = inputs.iter().map(|one| rows(sql, &[one])[0]["n"].as_i64().unwrap()).sum();
         assert!(parts > 0, "{sql}");
         assert_eq!(rows(sql, &inputs)[0]["n"].as_i64(), Some(parts), "{sql}");
     }
@@ -61,10 +56,7 @@ fn nothing_is_counted_twice() {
     let copy = job.directory.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
     std::fs::copy(&job.traces[0], copy.join("rank0.json")).unwrap();
-    let (once, again) = (
-        job.export(&job.traces, "once"),
-        job.export(&job.traces[1..], "again"),
-    );
+    let (once, again) = (job.export(&job.traces, "once"), job.export(&job.traces[1..], "again"));
     for inputs in [
         [&once, &again],
         [&once, &once],
@@ -94,15 +86,8 @@ fn nothing_is_counted_twice() {
     std::fs::write(&job.traces[0], text + "\n").unwrap();
     let message = refused(&[&sum]);
     let command = "&& gctrace summarize rank0.json -o sums";
-    assert!(
-        message.contains("has changed since") && message.contains(command),
-        "{message}"
-    );
-    std::fs::write(
-        &sum,
-        "{\"schema\":\"gctrace.summary/9\",\"gctrace\":\"9.9.9\"}\n",
-    )
-    .unwrap();
+    assert!(message.contains("has changed since") && message.contains(command), "{message}");
+    std::fs::write(&sum, "{\"schema\":\"gctrace.summary/9\",\"gctrace\":\"9.9.9\"}\n").unwrap();
     let message = refused(&[&sum]);
     assert!(
         message.contains("9.9.9") && message.contains("summarize the trace again"),
@@ -144,33 +129,17 @@ fn what_cannot_be_answered_is_an_error() {
     let copy = format!("copy pauses to '{}'", written.display());
     for (sql, inputs, expected) in [
         (job::PAUSES, vec![trace, broken], "broken.json"),
-        (
-            job::PAUSES,
-            vec!["/nowhere/rank0.json"],
-            "/nowhere/rank0.json",
-        ),
+        (job::PAUSES, vec!["/nowhere/rank0.json"], "/nowhere/rank0.json"),
         (job::PAUSES, vec!["/proc/self/status"], "neither a trace"),
         (job::PAUSES, vec!["ftp://host/trace.json"], "not a URL of"),
-        (
-            "select no_such_column from pauses",
-            vec![trace],
-            "no_such_column",
-        ),
+        ("select no_such_column from pauses", vec![trace], "no_such_column"),
         ("select * from no_such_table", vec![trace], "no_such_table"),
         ("selec", vec![trace], "SQL"),
         (&copy, vec![trace], "DML"),
         ("create table t as select 1", vec![trace], "DDL"),
-        (
-            "set datafusion.execution.batch_size = 1",
-            vec![trace],
-            "tatement",
-        ),
+        ("set datafusion.execution.batch_size = 1", vec![trace], "tatement"),
     ] {
-        let output = job::cluster()
-            .args(["query", sql])
-            .args(inputs)
-            .output_in_time()
-            .unwrap();
+        let output = job::cluster().args(["query", sql]).args(inputs).output_in_time().unwrap();
         let message = job::refused(&output);
         assert!(
             message.starts_with("gctrace-cluster: ") && message.contains(expected),

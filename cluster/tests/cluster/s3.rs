@@ -1,22 +1,14 @@
 //! Traces, tables and summaries in S3: that of moto, a server on loopback (scripts/venv.sh s3).
 
-use crate::chaos;
-use crate::chaos::Cluster;
-use crate::chaos::Process;
-use crate::job;
+use crate::chaos::{Cluster, Process};
 use crate::job::Job;
-use crate::limit::LIMIT;
-use crate::limit::WithTimeout as _;
-use std::io::Read as _;
-use std::io::Write as _;
-use std::net::TcpListener;
-use std::net::TcpStream;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use crate::limit::{LIMIT, WithTimeout as _};
+use crate::{chaos, job};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A server with one bucket, `bucket`.
 struct Server {
@@ -36,25 +28,11 @@ impl Server {
             );
             return None;
         }
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut server = Command::new(python);
-        server.args([
-            "-m",
-            "moto.server",
-            "-H",
-            "127.0.0.1",
-            "-p",
-            &port.to_string(),
-        ]);
+        server.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
         server.stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Self {
-            port,
-            _process: Process::start(&mut server),
-        };
+        let server = Self { port, _process: Process::start(&mut server) };
         let patience = Instant::now() + LIMIT;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < patience, "the server does not answer");
@@ -82,10 +60,7 @@ impl Server {
     fn put_files(&self, prefix: &str, files: &[PathBuf]) -> String {
         for file in files {
             let name = file.file_name().unwrap().to_str().unwrap();
-            self.put(
-                &format!("bucket/{prefix}/{name}"),
-                &std::fs::read(file).unwrap(),
-            );
+            self.put(&format!("bucket/{prefix}/{name}"), &std::fs::read(file).unwrap());
         }
         format!("s3://bucket/{prefix}/")
     }
@@ -93,10 +68,7 @@ impl Server {
     /// How programs find it.
     fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
-            (
-                "AWS_ENDPOINT_URL",
-                format!("http://127.0.0.1:{}", self.port),
-            ),
+            ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port)),
             ("AWS_ALLOW_HTTP", "true".to_owned()),
             ("AWS_ACCESS_KEY_ID", "id".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "key".to_owned()),
@@ -124,9 +96,7 @@ fn queries_read_buckets() {
     let summaries = server.put_files("summaries", &files(&summaries));
     let query = |sql: &str, input: &str| {
         let mut query = job::cluster();
-        query
-            .args(["query", "--format", "json", sql, input])
-            .envs(server.variables());
+        query.args(["query", "--format", "json", sql, input]).envs(server.variables());
         query.output_in_time().unwrap()
     };
     let answer = |sql: &str, input: &str| -> serde_json::Value {
@@ -144,10 +114,7 @@ fn queries_read_buckets() {
     assert_eq!(named[0]["file"], "s3://bucket/job%2042/rank1.json");
 
     let missing = job::refused(&query(job::PAUSES, "s3://bucket/nothing/"));
-    assert!(
-        missing.contains("s3://bucket/nothing: there are no files"),
-        "{missing}"
-    );
+    assert!(missing.contains("s3://bucket/nothing: there are no files"), "{missing}");
     let other = job::refused(&query(job::PAUSES, "s3://other/job/"));
     assert!(other.contains("s3://other/job"), "{other}");
 }

@@ -2,9 +2,7 @@
 
 #![no_main]
 
-use gctrace_ebpf::KernelEvent;
-use gctrace_ebpf::MAX_STACK_DEPTH;
-use gctrace_ebpf::decode;
+use gctrace_ebpf::{KernelEvent, MAX_STACK_DEPTH, decode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

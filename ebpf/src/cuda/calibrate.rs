@@ -1,16 +1,11 @@
 //! Measures the cost of a probe on a CUDA call on this machine: the real programs, on a function of
 //! our own.
 
-use super::CallProbe;
-use super::CudaPrograms;
-use crate::calibrate::own_file_offset;
-use crate::calibrate::rounds;
+use super::{CallProbe, CudaPrograms};
+use crate::calibrate::{own_file_offset, rounds};
 use crate::error::Error;
 use crate::session::BpfSession;
-use gctrace_abi::BytesArgument;
-use gctrace_abi::CallKind;
-use gctrace_abi::GridArgument;
-use gctrace_abi::StreamArgument;
+use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
 use std::path::Path;
 
 /// Nanoseconds per call, the minimum of several rounds.

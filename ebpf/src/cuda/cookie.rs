@@ -1,12 +1,7 @@
 //! Packs what the BPF program needs to know about a function into its probe's cookie. Pure.
 
-use super::skeleton::types::call_flag;
-use super::skeleton::types::call_kind;
-use super::skeleton::types::grid_place;
-use gctrace_abi::BytesArgument;
-use gctrace_abi::CallKind;
-use gctrace_abi::GridArgument;
-use gctrace_abi::StreamArgument;
+use super::skeleton::types::{call_flag, call_kind, grid_place};
+use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
 
 /// Shifts of `bpf/event.h`: `CALL_KIND_SHIFT` to `CALL_FLAGS_SHIFT`.
 const KIND_SHIFT: u32 = 16;

@@ -1,8 +1,6 @@
 //! Decodes the records of the ring of calls. Pure: nothing here uses libbpf.
 
-use super::skeleton::types::cuda_call_event;
-use super::skeleton::types::device_memory_event;
-use super::skeleton::types::event_kind;
+use super::skeleton::types::{cuda_call_event, device_memory_event, event_kind};
 use crate::wire::read;
 use gctrace_abi::CallKind;
 

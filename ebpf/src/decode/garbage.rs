@@ -1,19 +1,11 @@
 //! Decodes garbage and the types in it. Pure.
 
-use crate::event::CapturedFrame;
-use crate::event::CapturedKind;
-use crate::event::CodeId;
-use crate::event::GarbageEvent;
-use crate::event::KindOwner;
-use crate::event::TypeEvent;
-use crate::event::TypeId;
-use crate::wire::BYTES_UNKNOWN;
-use crate::wire::GarbageKindWire;
-use crate::wire::GarbageWire;
-use crate::wire::NO_OFFSET;
-use crate::wire::OF_CLASS;
-use crate::wire::TypeWire;
-use crate::wire::read;
+use crate::event::{
+    CapturedFrame, CapturedKind, CodeId, GarbageEvent, KindOwner, TypeEvent, TypeId,
+};
+use crate::wire::{
+    BYTES_UNKNOWN, GarbageKindWire, GarbageWire, NO_OFFSET, OF_CLASS, TypeWire, read,
+};
 use zerocopy::FromBytes as _;
 
 /// Names of a type.
@@ -21,23 +13,13 @@ pub(super) fn type_event(wire: &TypeWire) -> TypeEvent {
     let first = |bytes: &[u8], count: u32| bytes.iter().copied().take(count as usize).collect();
     TypeEvent {
         pid: wire.pid,
-        id: TypeId {
-            address: wire.r#type,
-            identity: wire.identity,
-        },
+        id: TypeId { address: wire.r#type, identity: wire.identity },
         layout: wire.layout,
-        name: wire
-            .name
-            .iter()
-            .copied()
-            .take_while(|byte| *byte != 0)
-            .collect(),
+        name: wire.name.iter().copied().take_while(|byte| *byte != 0).collect(),
         qualname: first(&wire.qualname, wire.qualname_bytes),
         module: first(&wire.module, wire.module_bytes),
-        method: (wire.method != 0).then_some(CodeId {
-            address: wire.method,
-            identity: wire.method_identity,
-        }),
+        method: (wire.method != 0)
+            .then_some(CodeId { address: wire.method, identity: wire.method_identity }),
     }
 }
 
@@ -73,10 +55,7 @@ fn captured_kind(wire: &GarbageKindWire) -> CapturedKind {
         }),
     };
     CapturedKind {
-        type_id: TypeId {
-            address: wire.r#type,
-            identity: wire.type_identity,
-        },
+        type_id: TypeId { address: wire.r#type, identity: wire.type_identity },
         owner: (address != 0).then_some(owner),
         objects: wire.objects,
         bytes: (wire.bytes != BYTES_UNKNOWN).then_some(wire.bytes),
@@ -93,12 +72,7 @@ mod tests {
 
     #[test]
     fn garbage_has_owners_and_known_sizes() {
-        let kinds = [
-            (0, 0, 10),
-            (5, NO_OFFSET, 20),
-            (5, 6, 30),
-            (7, OF_CLASS, BYTES_UNKNOWN),
-        ];
+        let kinds = [(0, 0, 10), (5, NO_OFFSET, 20), (5, 6, 30), (7, OF_CLASS, BYTES_UNKNOWN)];
         let event = GarbageWire {
             kind: EventKind::EVENT_GARBAGE.0,
             // One is missing.
@@ -122,20 +96,9 @@ mod tests {
             panic!("{bytes:?}");
         };
         assert_eq!(garbage.objects, 9);
-        let id = |address| CodeId {
-            address,
-            identity: 0,
-        };
-        let code = |offset| {
-            Some(KindOwner::Code(CapturedFrame {
-                code: id(5),
-                offset,
-            }))
-        };
-        let class = TypeId {
-            address: 7,
-            identity: 0,
-        };
+        let id = |address| CodeId { address, identity: 0 };
+        let code = |offset| Some(KindOwner::Code(CapturedFrame { code: id(5), offset }));
+        let class = TypeId { address: 7, identity: 0 };
         let owners: Vec<_> = garbage.kinds.iter().map(|kind| kind.owner).collect();
         let class = Some(KindOwner::Class(class));
         assert_eq!(owners, [None, code(None), code(Some(6)), class]);

@@ -1,27 +1,18 @@
 //! Performance counters of a session: their maps and switches, and the sums of whole processes.
 
-use super::BpfSession;
-use super::update;
+use super::{BpfSession, update};
 use crate::counts;
 use crate::counts::CounterSet;
 use crate::error::Error;
-use crate::wire::HardwareCounter;
-use crate::wire::ProcessCountsWire;
-use crate::wire::ProcessHardware;
-use crate::wire::SoftwareCounts;
-use crate::wire::TaskCounts;
 use crate::wire::skeleton::OpenGctraceSkel;
-use gctrace_event::Counter;
-use gctrace_event::Counters;
-use gctrace_event::ProcessCounters;
-use libbpf_rs::Iter;
-use libbpf_rs::MapCore;
-use libbpf_rs::MapFlags;
+use crate::wire::{
+    HardwareCounter, ProcessCountsWire, ProcessHardware, SoftwareCounts, TaskCounts,
+};
+use gctrace_event::{Counter, Counters, ProcessCounters};
+use libbpf_rs::{Iter, MapCore, MapFlags};
 use std::io::Read as _;
-use std::os::fd::AsRawFd as _;
-use std::os::fd::BorrowedFd;
-use zerocopy::FromBytes;
-use zerocopy::IntoBytes as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use zerocopy::{FromBytes, IntoBytes as _};
 
 /// `MAX_THREADS` and `MAX_PROCESSES` of `bpf/event.h`.
 const MAX_THREADS: u32 = 8192;
@@ -39,17 +30,9 @@ pub(super) fn prepare(open: &mut OpenGctraceSkel<'_>, set: CounterSet) -> Result
     let nothing = !set.software && !set.has_hardware();
     let sizes = [
         (&mut maps.process_counts, nothing, MAX_PROCESSES),
-        (
-            &mut maps.process_hardware,
-            !set.has_hardware(),
-            MAX_PROCESSES,
-        ),
+        (&mut maps.process_hardware, !set.has_hardware(), MAX_PROCESSES),
         (&mut maps.thread_hardware, !set.has_hardware(), MAX_THREADS),
-        (
-            &mut maps.perf_events,
-            !set.has_hardware(),
-            cpus * HardwareCounter::HARDWARE_COUNTERS.0,
-        ),
+        (&mut maps.perf_events, !set.has_hardware(), cpus * HardwareCounter::HARDWARE_COUNTERS.0),
     ];
     for (map, unused, entries) in sizes {
         let entries = if unused { 1 } else { entries };
@@ -72,12 +55,7 @@ impl BpfSession {
         let Some(slot) = counts::slot(counter) else {
             return Ok(());
         };
-        let cpus = self
-            .skeleton
-            .maps
-            .rodata_data
-            .as_ref()
-            .map_or(1, |rodata| rodata.possible_cpus);
+        let cpus = self.skeleton.maps.rodata_data.as_ref().map_or(1, |rodata| rodata.possible_cpus);
         let index = slot.0 * cpus + cpu;
         update(
             &self.skeleton.maps.perf_events,
@@ -95,10 +73,7 @@ impl BpfSession {
         if !self.counts() {
             return Ok(());
         }
-        let mut counts = ProcessCountsWire {
-            since_ns,
-            ..ProcessCountsWire::default()
-        };
+        let mut counts = ProcessCountsWire { since_ns, ..ProcessCountsWire::default() };
         let maps = &self.skeleton.maps;
         if self.counter_set.has_hardware() {
             let none = ProcessHardware::default();
@@ -109,24 +84,14 @@ impl BpfSession {
                 none.as_bytes(),
             )?;
         }
-        update(
-            &maps.process_counts,
-            "process_counts",
-            &pid.to_ne_bytes(),
-            counts.as_bytes(),
-        )?;
+        update(&maps.process_counts, "process_counts", &pid.to_ne_bytes(), counts.as_bytes())?;
         for task in self.tasks()?.iter().filter(|task| task.pid == pid) {
             add(&mut counts.base, &task.software);
             counts.base_run_ns += task.run_ns;
         }
         // Threads that exited meanwhile are not lost: they started earlier as well, so they belong
         // to neither.
-        update(
-            &maps.process_counts,
-            "process_counts",
-            &pid.to_ne_bytes(),
-            counts.as_bytes(),
-        )
+        update(&maps.process_counts, "process_counts", &pid.to_ne_bytes(), counts.as_bytes())
     }
 
     /// The counters of a process that has exited; `None` if it was not counted. Returned only once.
@@ -154,8 +119,7 @@ impl BpfSession {
         let tasks = self.tasks()?;
         let pids = self.skeleton.maps.process_counts.keys();
         let pids = pids.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)));
-        pids.filter_map(|pid| self.process(pid, at_ns, &tasks).transpose())
-            .collect()
+        pids.filter_map(|pid| self.process(pid, at_ns, &tasks).transpose()).collect()
     }
 
     fn counts(&self) -> bool {
@@ -191,20 +155,12 @@ impl BpfSession {
             counts::add_hardware(&mut counters, &hardware.counts, self.counter_set.hardware);
             counters.migrated = hardware.dropped > 0;
         }
-        Ok(Some(ProcessCounters {
-            pid,
-            since_ns: wire.since_ns,
-            at_ns,
-            counters,
-        }))
+        Ok(Some(ProcessCounters { pid, since_ns: wire.since_ns, at_ns, counters }))
     }
 
     /// The live threads of all counted processes.
     fn tasks(&self) -> Result<Vec<TaskCounts>, Error> {
-        let failed = |source| Error::Map {
-            map: "process_counts",
-            source,
-        };
+        let failed = |source| Error::Map { map: "process_counts", source };
         let link = self.skeleton.progs.list_tasks.attach().map_err(failed)?;
         let mut bytes = Vec::new();
         Iter::new(&link)
@@ -246,8 +202,7 @@ fn combine(sum: &mut SoftwareCounts, other: &SoftwareCounts, with: impl Fn(u64, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KernelSupport;
-    use crate::SessionConfig;
+    use crate::{KernelSupport, SessionConfig};
 
     fn session(test: &str, counters: CounterSet) -> Option<BpfSession> {
         let support = KernelSupport::probe();
@@ -255,12 +210,8 @@ mod tests {
             eprintln!("skipped {test}: loading BPF programs is not possible here ({support:?})");
             return None;
         }
-        let config = SessionConfig {
-            follow_children: true,
-            ring_bytes: 1 << 20,
-            stack_depth: 0,
-            counters,
-        };
+        let config =
+            SessionConfig { follow_children: true, ring_bytes: 1 << 20, stack_depth: 0, counters };
         Some(BpfSession::open(config, &support).unwrap())
     }
 

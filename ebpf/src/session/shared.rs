@@ -3,10 +3,8 @@
 use super::BpfSession;
 use crate::error::Error;
 use crate::support::AttachMethod;
-use libbpf_rs::MapCore as _;
-use libbpf_rs::MapHandle;
-use libbpf_rs::OpenObject;
 use libbpf_rs::skel::Skel as _;
+use libbpf_rs::{MapCore as _, MapHandle, OpenObject};
 use std::os::fd::AsFd as _;
 
 /// The maps declared by `maps.bpf.h`, `stack.bpf.h` and `thread.bpf.h`, in each object that includes them.
@@ -42,16 +40,11 @@ impl BpfSession {
             let name = map.name().to_str().unwrap_or_default();
             SHARED.contains(&name)
         });
-        let handles = shared
-            .map(|map| MapHandle::try_from(&map))
-            .collect::<Result<_, _>>();
+        let handles = shared.map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>();
         let attach = self.attach;
         handles
             .map(|handles| SharedMaps { handles, attach })
-            .map_err(|source| Error::Map {
-                map: "pause_ring",
-                source,
-            })
+            .map_err(|source| Error::Map { map: "pause_ring", source })
     }
 }
 
@@ -66,11 +59,7 @@ impl SharedMaps {
     /// Makes an object that is not loaded yet use these maps in place of its own of the same name.
     pub(crate) fn lend(&self, object: &mut OpenObject) -> libbpf_rs::Result<()> {
         for mut map in object.maps_mut() {
-            if let Some(shared) = self
-                .handles
-                .iter()
-                .find(|shared| shared.name() == map.name())
-            {
+            if let Some(shared) = self.handles.iter().find(|shared| shared.name() == map.name()) {
                 map.reuse_fd(shared.as_fd())?;
             }
         }

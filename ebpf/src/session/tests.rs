@@ -43,10 +43,7 @@ fn single_links_work_as_well() {
     let Some(support) = support("single_links_work_as_well") else {
         return;
     };
-    let older = KernelSupport {
-        uprobe_multi: false,
-        ..support
-    };
+    let older = KernelSupport { uprobe_multi: false, ..support };
     assert!(hits_of_a_calibration(&older) > 0);
 }
 
@@ -59,8 +56,5 @@ fn a_ring_of_odd_size_is_refused() {
         stack_depth: 0,
         counters: CounterSet::default(),
     };
-    assert!(matches!(
-        BpfSession::open(config, &support),
-        Err(Error::RingSize(5000))
-    ));
+    assert!(matches!(BpfSession::open(config, &support), Err(Error::RingSize(5000))));
 }

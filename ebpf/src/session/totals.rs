@@ -11,9 +11,7 @@ pub struct ProgramCounts {
 
 impl Default for ProgramCounts {
     fn default() -> Self {
-        Self {
-            values: [0; Counter::COUNTERS.0 as usize],
-        }
+        Self { values: [0; Counter::COUNTERS.0 as usize] }
     }
 }
 
@@ -78,23 +76,11 @@ impl ProgramCounts {
     #[must_use]
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
         [
-            (
-                Counter::COUNTER_LOST_PAUSES,
-                "pauses: the ring buffer was full (--ring-size)",
-            ),
-            (
-                Counter::COUNTER_LOST_PROCESS_EVENTS,
-                "process events: their ring buffer was full",
-            ),
-            (
-                Counter::COUNTER_LOST_THREADS,
-                "pauses: too many threads were collecting at once",
-            ),
+            (Counter::COUNTER_LOST_PAUSES, "pauses: the ring buffer was full (--ring-size)"),
+            (Counter::COUNTER_LOST_PROCESS_EVENTS, "process events: their ring buffer was full"),
+            (Counter::COUNTER_LOST_THREADS, "pauses: too many threads were collecting at once"),
             (Counter::COUNTER_LOST_DEPTH, "pauses: nested too deeply"),
-            (
-                Counter::COUNTER_LOST_PROCESSES,
-                "processes: too many at once",
-            ),
+            (Counter::COUNTER_LOST_PROCESSES, "processes: too many at once"),
             (
                 Counter::COUNTER_LOST_STACKS,
                 "stacks of pauses: the ring buffer was full (--ring-size)",
@@ -103,22 +89,13 @@ impl ProgramCounts {
                 Counter::COUNTER_LOST_GARBAGE,
                 "garbage of collections: the ring buffer was full (--ring-size)",
             ),
-            (
-                Counter::COUNTER_GARBAGE_AT_ONCE,
-                "garbage of collections: too many at once",
-            ),
+            (Counter::COUNTER_GARBAGE_AT_ONCE, "garbage of collections: too many at once"),
             (
                 Counter::COUNTER_GARBAGE_TOO_LONG,
                 "garbage of collections: more than 1,048,576 objects",
             ),
-            (
-                Counter::COUNTER_GARBAGE_UNREADABLE,
-                "garbage of collections: not in memory",
-            ),
-            (
-                Counter::COUNTER_LOST_TYPES,
-                "names of types: the ring buffer was full (--ring-size)",
-            ),
+            (Counter::COUNTER_GARBAGE_UNREADABLE, "garbage of collections: not in memory"),
+            (Counter::COUNTER_LOST_TYPES, "names of types: the ring buffer was full (--ring-size)"),
         ]
         .into_iter()
         .map(|(counter, what)| (what, self.value(counter.0)))

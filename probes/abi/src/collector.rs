@@ -1,7 +1,6 @@
 //! Where the collector's state is in memory.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Offsets in bytes. Those of the collector's fields are relative to its state ([`GcBase`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

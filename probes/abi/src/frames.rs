@@ -1,7 +1,6 @@
 //! Where the Python stack of a thread is in memory, its code objects and their strings.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Offsets in bytes of the fields that lead from a thread to file, function and line of its frames.
 ///
@@ -111,8 +110,7 @@ impl FrameLayout {
             self.frame_code.saturating_add(8),
             self.frame_back.saturating_add(8),
             self.frame_owner.map_or(0, |owner| owner.saturating_add(1)),
-            self.frame_tlbc_index
-                .map_or(0, |index| index.saturating_add(4)),
+            self.frame_tlbc_index.map_or(0, |index| index.saturating_add(4)),
         ];
         ends.into_iter().fold(instruction, u32::max)
     }

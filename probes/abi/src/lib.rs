@@ -25,22 +25,10 @@ mod frames;
 mod objects;
 mod points;
 
-pub use collector::CollectorLayout;
-pub use collector::GcBase;
-pub use collector::GenerationStats;
-pub use collector::SelfCheck;
-pub use collector::StatsLayout;
-pub use collector::StatsLocation;
-pub use cuda::BytesArgument;
-pub use cuda::CallKind;
-pub use cuda::GridArgument;
-pub use cuda::StreamArgument;
-pub use frames::FrameLayout;
-pub use frames::GilHolder;
-pub use frames::InstructionPointer;
-pub use frames::LineTableFormat;
-pub use objects::KnownType;
-pub use objects::ObjectLayout;
-pub use points::ArgumentRegister;
-pub use points::CollectorArguments;
-pub use points::ProbePointKind;
+pub use collector::{
+    CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation,
+};
+pub use cuda::{BytesArgument, CallKind, GridArgument, StreamArgument};
+pub use frames::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
+pub use objects::{KnownType, ObjectLayout};
+pub use points::{ArgumentRegister, CollectorArguments, ProbePointKind};

@@ -1,7 +1,6 @@
 //! Where an object's type has its name, and how objects lead to code.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Offsets in bytes, of a build with the GIL; `None`: this version has no such field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,6 @@
 //! What is at a probed location, and in which registers its arguments are.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a location in a program is probed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,10 +34,7 @@ impl ProbePointKind {
     /// Whether the return is probed too; for all others the entry suffices.
     #[must_use]
     pub fn has_return(self) -> bool {
-        matches!(
-            self,
-            Self::Collect | Self::GcCollectBuiltin | Self::PyGcCollect
-        )
+        matches!(self, Self::Collect | Self::GcCollectBuiltin | Self::PyGcCollect)
     }
 }
 
@@ -83,12 +79,5 @@ pub enum ArgumentRegister {
 
 impl ArgumentRegister {
     /// All six registers, in the order of the arguments they pass.
-    pub const ALL: [Self; 6] = [
-        Self::Rdi,
-        Self::Rsi,
-        Self::Rdx,
-        Self::Rcx,
-        Self::R8,
-        Self::R9,
-    ];
+    pub const ALL: [Self; 6] = [Self::Rdi, Self::Rsi, Self::Rdx, Self::Rcx, Self::R8, Self::R9];
 }

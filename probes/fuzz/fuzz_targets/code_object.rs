@@ -3,11 +3,8 @@
 
 #![no_main]
 
-use gctrace_probes::CodeObject;
-use gctrace_probes::LineTableFormat;
-use gctrace_probes::frames;
-use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::frames::InstructionPointer;
+use gctrace_probes::frames::{FrameLayout, InstructionPointer};
+use gctrace_probes::{CodeObject, LineTableFormat, frames};
 use libfuzzer_sys::fuzz_target;
 use std::io::ErrorKind;
 
@@ -27,10 +24,7 @@ fn layout(format: LineTableFormat, pointers: bool) -> FrameLayout {
         instruction: if pointers {
             InstructionPointer::Pointer { offset: 16 }
         } else {
-            InstructionPointer::Index {
-                offset: 16,
-                scale: 2,
-            }
+            InstructionPointer::Index { offset: 16, scale: 2 }
         },
         frame_owner: pointers.then_some(24),
         frame_tlbc_index: pointers.then_some(25),
@@ -65,11 +59,8 @@ fuzz_target!(|input: (i32, u32, &[u8], &[u8], &[u8])| {
         into.copy_from_slice(bytes);
         Ok(())
     };
-    for format in [
-        LineTableFormat::Lnotab,
-        LineTableFormat::LineTable,
-        LineTableFormat::Locations,
-    ] {
+    for format in [LineTableFormat::Lnotab, LineTableFormat::LineTable, LineTableFormat::Locations]
+    {
         for pointers in [false, true] {
             let layout = layout(format, pointers);
             if let Ok(code) = CodeObject::from_parts(first_line, file, file, table, &layout) {

@@ -3,15 +3,11 @@
 
 #![no_main]
 
-use gctrace_ring::RingConsumer;
-use gctrace_ring::RingListener;
-use gctrace_ring::OfferState;
+use gctrace_ring::{OfferState, RingConsumer, RingListener};
 use libfuzzer_sys::fuzz_target;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -63,10 +59,7 @@ fn send(stream: &UnixStream, bytes: &[u8], files: &[File]) {
     }
     let raw: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
     let mut control = [0_u64; 32];
-    let mut part = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: as in probes/ring/src/rendezvous.rs; the control part has room for more descriptors than are sent.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();

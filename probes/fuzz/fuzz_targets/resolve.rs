@@ -3,11 +3,7 @@
 
 #![no_main]
 
-use gctrace_probes::Machine;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::SearchStrategy;
-use gctrace_probes::maps;
-use gctrace_probes::resolve_bytes;
+use gctrace_probes::{Machine, ResolveOptions, SearchStrategy, maps, resolve_bytes};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 
@@ -16,7 +12,9 @@ fuzz_target!(|bytes: &[u8]| {
         Some(183) => Machine::Aarch64,
         _ => Machine::X86_64,
     };
-    for first_rung in [SearchStrategy::SymbolTable, SearchStrategy::CodeAnalysis, SearchStrategy::Usdt] {
+    for first_rung in
+        [SearchStrategy::SymbolTable, SearchStrategy::CodeAnalysis, SearchStrategy::Usdt]
+    {
         let options = ResolveOptions {
             debug_roots: Vec::new(),
             first_rung,

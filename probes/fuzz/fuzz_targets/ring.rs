@@ -3,13 +3,10 @@
 
 #![no_main]
 
-use gctrace_ring::RingConsumer;
-use gctrace_ring::RingRecord;
+use gctrace_ring::{RingConsumer, RingRecord};
 use libfuzzer_sys::fuzz_target;
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 
 /// Slots of the ring, and their offset (probes/ring/src/layout.rs).

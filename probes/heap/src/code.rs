@@ -1,9 +1,7 @@
 //! Code objects: file, function, lines, names of variables.
 
 use crate::image::Image;
-use crate::layout::Layout;
-use crate::layout::SIZE;
-use crate::layout::VariableNames;
+use crate::layout::{Layout, SIZE, VariableNames};
 use crate::text::read_text;
 use gctrace_probes::frames::InstructionPointer;
 use gctrace_probes::line_table;
@@ -66,11 +64,7 @@ fn variables(
             let free = image.int(address.checked_add(free_count)?)?;
             Some((names, usize::try_from(free).ok()?))
         }
-        VariableNames::Tuples {
-            locals,
-            cells,
-            free,
-        } => {
+        VariableNames::Tuples { locals, cells, free } => {
             let mut all = texts(image, layout, address.checked_add(locals)?)?;
             all.extend(texts(image, layout, address.checked_add(cells)?)?);
             let free = texts(image, layout, address.checked_add(free)?)?;

@@ -2,12 +2,9 @@
 
 use crate::hash::FastSet;
 use crate::image::Image;
-use crate::layout::GC_FLAGS;
-use crate::layout::GC_HEAD;
-use crate::layout::Layout;
+use crate::layout::{GC_FLAGS, GC_HEAD, Layout};
 use gctrace_analysis::heap::HeapPlace;
-use gctrace_probes::GcBase;
-use gctrace_probes::StatsLocation;
+use gctrace_probes::{GcBase, StatsLocation};
 
 /// Longest list that is followed: 2^31 objects are more than 64 GiB.
 const LONGEST: usize = 1 << 31;
@@ -35,9 +32,7 @@ pub(crate) fn interpreters(
     let mut next = image.word(runtime.wrapping_add(collector.interpreters_head.into()));
     while let Some(address) = next.filter(|address| *address != 0) {
         let id = match collector.interpreter_id {
-            Some(offset) => image
-                .word(address.wrapping_add(offset.into()))
-                .map(u64::cast_signed),
+            Some(offset) => image.word(address.wrapping_add(offset.into())).map(u64::cast_signed),
             // 3.8: the main interpreter is the oldest.
             None => Some(0),
         };
@@ -65,11 +60,7 @@ pub(crate) fn interpreters(
 
 /// Whether a collection is running.
 pub(crate) fn is_collecting(image: &mut Image, layout: &Layout, state: &InterpreterState) -> bool {
-    image.int(
-        state
-            .collector
-            .wrapping_add(layout.collector.collecting.into()),
-    ) != Some(0)
+    image.int(state.collector.wrapping_add(layout.collector.collecting.into())) != Some(0)
 }
 
 /// Whether the interpreter is being finalized: its objects are being torn down.
@@ -110,12 +101,7 @@ pub(crate) fn tracked(
     let mut all = Vec::new();
     for (offset, generation) in &layout.lists {
         let place = generation.map_or(HeapPlace::Frozen, HeapPlace::Generation);
-        list(
-            image,
-            state.collector.checked_add(*offset)?,
-            place,
-            &mut all,
-        )?;
+        list(image, state.collector.checked_add(*offset)?, place, &mut all)?;
     }
     Some(all)
 }
@@ -203,10 +189,7 @@ mod tests {
         for broken in 0..words.len() {
             let mut words = words;
             words[broken].1 = at(24);
-            assert_eq!(
-                list(&mut image(&words), at(0), place, &mut Vec::new()),
-                None
-            );
+            assert_eq!(list(&mut image(&words), at(0), place, &mut Vec::new()), None);
         }
     }
 }

@@ -1,17 +1,10 @@
 //! Tables of dicts and sets, and blocks of deques.
 
 use crate::image::Image;
-use crate::layout::DEQUE_BLOCK;
-use crate::layout::DEQUE_LEFT;
-use crate::layout::DEQUE_LEFT_INDEX;
-use crate::layout::DEQUE_RIGHT_INDEX;
-use crate::layout::DICT_KEYS;
-use crate::layout::DICT_VALUES;
-use crate::layout::Layout;
-use crate::layout::SET_MASK;
-use crate::layout::SET_SMALL_TABLE;
-use crate::layout::SET_TABLE;
-use crate::layout::SIZE;
+use crate::layout::{
+    DEQUE_BLOCK, DEQUE_LEFT, DEQUE_LEFT_INDEX, DEQUE_RIGHT_INDEX, DICT_KEYS, DICT_VALUES, Layout,
+    SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE,
+};
 use crate::text::read_text;
 
 /// Most entries of one container that are read: 2^28 take 4 GiB and more.
@@ -119,11 +112,7 @@ pub(crate) fn dict(image: &mut Image, layout: &Layout, address: u64) -> Option<D
                 (value != 0).then_some(Entry { key, value })
             })
             .collect();
-        return Some(DictContents {
-            entries,
-            bytes: keys.bytes,
-            is_embedded: false,
-        });
+        return Some(DictContents { entries, bytes: keys.bytes, is_embedded: false });
     }
     let is_embedded = layout.minor >= 13 && image.byte(values.checked_add(2)?)? != 0;
     Some(DictContents {
@@ -146,10 +135,7 @@ pub(crate) fn values_of(image: &mut Image, keys: &Keys, values: u64) -> Vec<Entr
     let mut entries = Vec::new();
     for (index, value) in (0..).zip(words) {
         if value != 0 {
-            entries.push(Entry {
-                key: keys.key(image, index).unwrap_or(0),
-                value,
-            });
+            entries.push(Entry { key: keys.key(image, index).unwrap_or(0), value });
         }
     }
     entries
@@ -178,9 +164,7 @@ pub(crate) fn set(image: &mut Image, address: u64) -> Option<(Vec<u64>, u64)> {
     let table = image.word(address.checked_add(SET_TABLE)?)?;
     let mut words = Vec::new();
     image.words(table, slots as usize * 2, &mut words);
-    let items = words
-        .chunks_exact(2)
-        .filter_map(|slot| slot.first().copied());
+    let items = words.chunks_exact(2).filter_map(|slot| slot.first().copied());
     let items = items.filter(|item| *item != 0).collect();
     let is_inside = table == address.wrapping_add(SET_SMALL_TABLE);
     Some((items, if is_inside { 0 } else { slots * 16 }))
@@ -199,11 +183,7 @@ pub(crate) fn deque(image: &mut Image, address: u64) -> Option<(Vec<u64>, u64)> 
     let mut from = left;
     let mut words = Vec::new();
     while (items.len() as u64) < length {
-        let to = if block == last_block {
-            right
-        } else {
-            DEQUE_BLOCK - 1
-        };
+        let to = if block == last_block { right } else { DEQUE_BLOCK - 1 };
         (from < DEQUE_BLOCK && to < DEQUE_BLOCK).then_some(())?;
         let count = to.saturating_add(1).saturating_sub(from);
         image.words(block.checked_add(8 + from * 8)?, count as usize, &mut words);

@@ -34,10 +34,7 @@ pub enum HeapError {
         pid: u32,
     },
     /// There is no interpreter with this id.
-    #[error(
-        "process {pid} has no interpreter {interpreter}; it has: {}",
-        text(known)
-    )]
+    #[error("process {pid} has no interpreter {interpreter}; it has: {}", text(known))]
     NoSuchInterpreter {
         /// Process id.
         pid: u32,

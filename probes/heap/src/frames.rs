@@ -2,18 +2,12 @@
 
 use crate::code::instruction;
 use crate::image::Image;
-use crate::layout::Frames;
-use crate::layout::Layout;
-use crate::layout::NewFrame;
-use crate::layout::OldFrame;
-use crate::layout::TRACEBACK_FRAME;
-use crate::layout::TRACEBACK_LAST_INSTRUCTION;
-use crate::layout::TRACEBACK_LINE;
+use crate::layout::{
+    Frames, Layout, NewFrame, OldFrame, TRACEBACK_FRAME, TRACEBACK_LAST_INSTRUCTION, TRACEBACK_LINE,
+};
 use crate::types::TypeInfo;
-use crate::walk::CodePlace;
-use crate::walk::Walk;
-use gctrace_analysis::heap::HeapEdgeName;
-use gctrace_analysis::heap::NodeIndex;
+use crate::walk::{CodePlace, Walk};
+use gctrace_analysis::heap::{HeapEdgeName, NodeIndex};
 
 /// `FRAME_OWNED_BY_FRAME_OBJECT` (pycore_frame.h, pycore_interpframe_structs.h).
 const OWNED_BY_OBJECT: u8 = 2;
@@ -37,20 +31,11 @@ pub(crate) fn untagged(word: u64, tagged: bool) -> Option<(u64, bool)> {
 /// `f_frame` of a frame object, 3.11 and later.
 pub(crate) const OBJECT_FRAME: u64 = 24;
 /// `f_back`, `f_trace` and, from 3.13 on, `f_extra_locals` and `f_locals_cache` (pycore_frame.h).
-const OBJECT_REFERENCES: [(u64, &str, u8); 4] = [
-    (16, ".f_back", 11),
-    (32, ".f_trace", 11),
-    (48, ".f_locals", 13),
-    (56, ".f_locals", 13),
-];
+const OBJECT_REFERENCES: [(u64, &str, u8); 4] =
+    [(16, ".f_back", 11), (32, ".f_trace", 11), (48, ".f_locals", 13), (56, ".f_locals", 13)];
 /// Those of frame objects before 3.11; the trace function's place differs.
-const OLD_REFERENCES: [(u64, &str); 5] = [
-    (24, ".f_back"),
-    (32, ".f_code"),
-    (40, ".f_builtins"),
-    (48, ".f_globals"),
-    (56, ".f_locals"),
-];
+const OLD_REFERENCES: [(u64, &str); 5] =
+    [(24, ".f_back"), (32, ".f_code"), (40, ".f_builtins"), (48, ".f_globals"), (56, ".f_locals")];
 /// `f_code` and `f_valuestack` of those.
 const OLD_CODE: u64 = 32;
 const OLD_VALUE_STACK: u64 = 64;
@@ -67,10 +52,7 @@ impl Walk<'_> {
                         self.refer(node, target, name);
                     }
                 }
-                let data = self
-                    .image
-                    .word(address.wrapping_add(OBJECT_FRAME))
-                    .unwrap_or(0);
+                let data = self.image.word(address.wrapping_add(OBJECT_FRAME)).unwrap_or(0);
                 let owner = self.image.byte(data.wrapping_add(frame.owner));
                 if owner == Some(OWNED_BY_OBJECT) {
                     self.frame_data(node, data, frame);
@@ -81,10 +63,7 @@ impl Walk<'_> {
     }
 
     fn old_frame(&mut self, node: NodeIndex, address: u64, frame: OldFrame) -> CodePlace {
-        for (offset, name) in OLD_REFERENCES
-            .into_iter()
-            .chain([(frame.trace, ".f_trace")])
-        {
+        for (offset, name) in OLD_REFERENCES.into_iter().chain([(frame.trace, ".f_trace")]) {
             let target = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
             let name = self.named(name);
             self.refer(node, target, name);
@@ -127,8 +106,7 @@ impl Walk<'_> {
         }
         let code = self.code(code);
         let mut words = Vec::new();
-        self.image
-            .words(first, count.min(MOST_VALUES) as usize, &mut words);
+        self.image.words(first, count.min(MOST_VALUES) as usize, &mut words);
         for (index, word) in words.iter().enumerate() {
             let Some((address, counted)) = untagged(*word, tagged) else {
                 continue;
@@ -157,8 +135,7 @@ impl Walk<'_> {
         // all initialized.
         let mut words = Vec::new();
         let count = (frame.previous_exception / 8) as usize;
-        self.image
-            .words(address.wrapping_add(16), count, &mut words);
+        self.image.words(address.wrapping_add(16), count, &mut words);
         for (offset, word) in (16_u64..).step_by(8).zip(words) {
             let is_reference = match offset.checked_sub(frame.previous_exception) {
                 Some(0) => false,
@@ -203,10 +180,7 @@ impl Walk<'_> {
         let frame = self.image.word(address.wrapping_add(16)).unwrap_or(0);
         let code = self.image.word(address.wrapping_add(code)).unwrap_or(0);
         match frame {
-            0 => CodePlace {
-                code,
-                ..CodePlace::default()
-            },
+            0 => CodePlace { code, ..CodePlace::default() },
             frame => frame_place(self, frame).unwrap_or_default(),
         }
     }
@@ -224,18 +198,12 @@ impl Walk<'_> {
             Ok(line) => Some(line),
             // Not computed yet (3.12 and later): from `tb_lasti`, in bytes.
             Err(_negative) => {
-                let last = self
-                    .image
-                    .int(address.checked_add(TRACEBACK_LAST_INSTRUCTION)?)?;
+                let last = self.image.int(address.checked_add(TRACEBACK_LAST_INSTRUCTION)?)?;
                 let layout = self.layout;
                 self.code(code).line(layout, last.into())
             }
         };
-        Some(CodePlace {
-            code,
-            line,
-            ..CodePlace::default()
-        })
+        Some(CodePlace { code, line, ..CodePlace::default() })
     }
 }
 
@@ -250,11 +218,7 @@ pub(crate) fn frame_place(walk: &mut Walk<'_>, frame: u64) -> Option<CodePlace> 
     let layout = walk.layout;
     let code = frame_code(walk.image, layout, frame)?;
     let offset = instruction(walk.image, layout, frame, code)?;
-    Some(CodePlace {
-        code,
-        line: walk.code(code).line(layout, offset),
-        ..CodePlace::default()
-    })
+    Some(CodePlace { code, line: walk.code(code).line(layout, offset), ..CodePlace::default() })
 }
 
 /// Number of variables and values on the stack of a frame object before 3.11.

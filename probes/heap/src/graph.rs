@@ -4,15 +4,10 @@
 //! in an object is read elsewhere.
 
 use crate::hash::FastMap;
-use gctrace_analysis::heap::HeapEdge;
-use gctrace_analysis::heap::HeapEdgeName;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_analysis::heap::HeapNode;
-use gctrace_analysis::heap::HeapRoot;
-use gctrace_analysis::heap::NodeIndex;
-use gctrace_analysis::heap::TextIndex;
-use gctrace_event::KindId;
-use gctrace_event::ObjectKind;
+use gctrace_analysis::heap::{
+    HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapRoot, NodeIndex, TextIndex,
+};
+use gctrace_event::{KindId, ObjectKind};
 use std::collections::HashMap;
 
 /// Objects per block of [`Index`], and their distance: CPython's allocators align to 16 bytes.
@@ -66,10 +61,8 @@ impl Index {
             }
         };
         let slot = (address % BLOCK_BYTES / ALIGNMENT) as usize;
-        if let Some(slot) = self
-            .blocks
-            .get_mut(position as usize)
-            .and_then(|block| block.get_mut(slot))
+        if let Some(slot) =
+            self.blocks.get_mut(position as usize).and_then(|block| block.get_mut(slot))
         {
             *slot = node + 1;
         }
@@ -90,10 +83,7 @@ pub(crate) struct GraphBuilder {
 
 impl GraphBuilder {
     pub(crate) fn new(pid: u32) -> Self {
-        Self {
-            pid,
-            ..Self::default()
-        }
+        Self { pid, ..Self::default() }
     }
 
     pub(crate) fn text(&mut self, text: &str) -> TextIndex {
@@ -201,18 +191,9 @@ mod tests {
     #[test]
     fn objects_are_found_by_address() {
         let mut builder = GraphBuilder::default();
-        let addresses = [
-            0x7f00_0000_0010,
-            0x5500_0000_0000,
-            0x7f00_0000_0020,
-            0x7f00_0001_0008,
-        ];
+        let addresses = [0x7f00_0000_0010, 0x5500_0000_0000, 0x7f00_0000_0020, 0x7f00_0001_0008];
         for (number, address) in (0..).zip(addresses) {
-            let node = HeapNode {
-                address,
-                references: Some(2),
-                ..HeapNode::default()
-            };
+            let node = HeapNode { address, references: Some(2), ..HeapNode::default() };
             assert_eq!(builder.node(address), None);
             assert_eq!(builder.add(node), number);
             assert_eq!(builder.add(node), number);

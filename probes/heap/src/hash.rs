@@ -1,10 +1,8 @@
 //! A hash for addresses: one multiplication, as nothing hostile chooses the keys' distribution for
 //! long (a bad one only costs time).
 
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
-use std::hash::Hasher;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 
 pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
 pub(crate) type FastSet<K> = HashSet<K, BuildHasherDefault<AddressHasher>>;

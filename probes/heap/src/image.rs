@@ -5,11 +5,9 @@
 //! While the program is stopped the same blocks are copied again ([`Image::refresh`]). Owns how
 //! bytes are fetched and found, not what they mean.
 
-use crate::hash::FastMap;
-use crate::hash::FastSet;
+use crate::hash::{FastMap, FastSet};
 use crate::regions::Regions;
-use nix::sys::uio::RemoteIoVec;
-use nix::sys::uio::process_vm_readv;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::IoSliceMut;
 use std::time::Instant;
@@ -79,10 +77,7 @@ impl Image {
     pub(crate) fn damage(&mut self, random: u64) {
         let count = self.blocks.len() as u64;
         let words = BLOCK / 8;
-        let (to, from) = (
-            random % (count * words),
-            random.rotate_left(29) % (count * words),
-        );
+        let (to, from) = (random % (count * words), random.rotate_left(29) % (count * words));
         let value = match random >> 62 {
             0 => random,
             1 => random >> 56,
@@ -320,10 +315,7 @@ fn read_batch(pid: Pid, regions: &Regions, blocks: &mut [&mut (u64, Box<[u8]>)])
             gap.fill(0);
             let (part, tail) = tail.split_at_mut((to - from) as usize);
             expected += part.len();
-            remote.push(RemoteIoVec {
-                base: from as usize,
-                len: part.len(),
-            });
+            remote.push(RemoteIoVec { base: from as usize, len: part.len() });
             local.push(IoSliceMut::new(part));
             rest = tail;
             at = to;
@@ -346,10 +338,7 @@ mod tests {
         let mut copy = vec![0; bytes.len()];
         image.fill(start, &mut copy).unwrap();
         assert_eq!(copy, bytes);
-        assert_eq!(
-            image.array::<4>(start + 70_000),
-            bytes[70_000..70_004].try_into().ok()
-        );
+        assert_eq!(image.array::<4>(start + 70_000), bytes[70_000..70_004].try_into().ok());
         assert!(image.bytes() >= 300_000 && image.bytes() < 450_000);
         assert_eq!(image.word(8), None);
         let far = Instant::now() + std::time::Duration::from_secs(60);
@@ -372,9 +361,6 @@ mod tests {
         assert_eq!(words, [0x0101_0101_0101_0101, 0x0101_0101_0101_0101, 0]);
         image.words(2 * BLOCK - 8, 5, &mut words);
         assert_eq!(words, [0]);
-        assert_eq!(
-            image.c_string(BLOCK, 5).as_deref(),
-            Some("\u{1}\u{1}\u{1}\u{1}\u{1}")
-        );
+        assert_eq!(image.c_string(BLOCK, 5).as_deref(), Some("\u{1}\u{1}\u{1}\u{1}\u{1}"));
     }
 }

@@ -7,17 +7,12 @@
 
 mod fields;
 
-pub(crate) use fields::BORROWED;
-pub(crate) use fields::BUILT_IN;
+pub(crate) use fields::{BORROWED, BUILT_IN};
 
 use crate::image::Image;
-use fields::EXCEPTION;
-use fields::OLD_EXCEPTION;
-use fields::function;
-use gctrace_probes::CollectorKind;
-use gctrace_probes::CollectorLayout;
-use gctrace_probes::Resolution;
+use fields::{EXCEPTION, OLD_EXCEPTION, function};
 use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::{CollectorKind, CollectorLayout, Resolution};
 
 /// `ob_type` of an object; `ob_size` of one with items, and its first item or field after that.
 pub(crate) const TYPE: u64 = 8;
@@ -239,21 +234,11 @@ impl Layout {
                     state_size: 56,
                     traverse: 80,
                 },
-                _ => Module {
-                    name: 40,
-                    state: 24,
-                    definition: None,
-                    state_size: 56,
-                    traverse: 64,
-                },
+                _ => Module { name: 40, state: 24, definition: None, state_size: 56, traverse: 64 },
             },
             variables: variables(minor),
             frames: frames(minor),
-            exception: if minor >= 11 {
-                &EXCEPTION
-            } else {
-                &OLD_EXCEPTION
-            },
+            exception: if minor >= 11 { &EXCEPTION } else { &OLD_EXCEPTION },
         })
     }
 }
@@ -276,12 +261,7 @@ fn lists(
                 ..=13 => 104,
                 _ => first + 3 * GENERATION,
             };
-            Some(vec![
-                (permanent, None),
-                generation(2),
-                generation(1),
-                generation(0),
-            ])
+            Some(vec![(permanent, None), generation(2), generation(1), generation(0)])
         }
         // Young, two spaces of the old generation, permanent (pycore_interp_structs.h of 3.14.0).
         CollectorKind::Incremental => Some(vec![
@@ -309,37 +289,17 @@ fn interpreter(minor: u8, image: &mut Image, runtime: u64) -> Option<Interpreter
                 let value = image.word(runtime.checked_add(word * 8)?)?;
                 (value < 1 << 21).then_some(value)
             };
-            (
-                offset(6)?,
-                offset(first)?,
-                offset(first + 1)?,
-                offset(first + 2)?,
-            )
+            (offset(6)?, offset(first)?, offset(first + 1)?, offset(first + 2)?)
         }
     };
-    Some(Interpreter {
-        size,
-        modules,
-        sys_dict,
-        builtins,
-    })
+    Some(Interpreter { size, modules, sys_dict, builtins })
 }
 
 fn variables(minor: u8) -> VariableNames {
     match minor {
-        ..=10 => VariableNames::Tuples {
-            locals: 72,
-            free: 80,
-            cells: 88,
-        },
-        11 => VariableNames::Joined {
-            names: 96,
-            free_count: 92,
-        },
-        _ => VariableNames::Joined {
-            names: 96,
-            free_count: 88,
-        },
+        ..=10 => VariableNames::Tuples { locals: 72, free: 80, cells: 88 },
+        11 => VariableNames::Joined { names: 96, free_count: 92 },
+        _ => VariableNames::Joined { names: 96, free_count: 88 },
     }
 }
 
@@ -360,18 +320,12 @@ fn frames(minor: u8) -> Frames {
         cleared: 4,
     };
     match minor {
-        8 | 9 => Frames::Objects(OldFrame {
-            trace: 80,
-            stack_top: 72,
-            top_is_depth: false,
-            locals: 360,
-        }),
-        ..=10 => Frames::Objects(OldFrame {
-            trace: 72,
-            stack_top: 80,
-            top_is_depth: true,
-            locals: 352,
-        }),
+        8 | 9 => {
+            Frames::Objects(OldFrame { trace: 80, stack_top: 72, top_is_depth: false, locals: 360 })
+        }
+        ..=10 => {
+            Frames::Objects(OldFrame { trace: 72, stack_top: 80, top_is_depth: true, locals: 352 })
+        }
         11 => Frames::Interpreter(NewFrame {
             code: 32,
             function: 0,
@@ -385,12 +339,7 @@ fn frames(minor: u8) -> Frames {
             ..twelve
         }),
         12 | 13 => Frames::Interpreter(twelve),
-        14 => Frames::Interpreter(NewFrame {
-            owner: 74,
-            locals: 80,
-            tagged: true,
-            ..twelve
-        }),
+        14 => Frames::Interpreter(NewFrame { owner: 74, locals: 80, tagged: true, ..twelve }),
         _ => Frames::Interpreter(NewFrame {
             owner: 74,
             locals: 80,

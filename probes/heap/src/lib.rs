@@ -23,10 +23,7 @@
 //! Nothing is written to the program's memory, and no code runs in it.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
-#![allow(
-    rustdoc::private_intra_doc_links,
-    reason = "the map above is for readers of the code"
-)]
+#![allow(rustdoc::private_intra_doc_links, reason = "the map above is for readers of the code")]
 
 mod code;
 mod collector;
@@ -51,5 +48,4 @@ mod watchdog;
 
 pub use error::HeapError;
 pub use moment::HeapCallback;
-pub use take::HeapOptions;
-pub use take::RunningHeap;
+pub use take::{HeapOptions, RunningHeap};

@@ -85,10 +85,7 @@ nonsense";
         let part = regions.within(0x559e_8b8f_fff0, 0x559e_8c00_0010);
         assert_eq!(
             part.collect::<Vec<_>>(),
-            [
-                (0x559e_8b8f_fff0, 0x559e_8b90_0000),
-                (0x559e_8c00_0000, 0x559e_8c00_0010)
-            ]
+            [(0x559e_8b8f_fff0, 0x559e_8b90_0000), (0x559e_8c00_0000, 0x559e_8c00_0010)]
         );
         assert_eq!(regions.within(1, 2).count(), 0);
     }

@@ -4,18 +4,12 @@
 use crate::code::CodeInfo;
 use crate::collector::InterpreterState;
 use crate::containers;
-use crate::frames::frame_code;
-use crate::frames::frame_place;
-use crate::frames::old_values;
-use crate::frames::untagged;
+use crate::frames::{frame_code, frame_place, old_values, untagged};
 use crate::hash::FastSet;
-use crate::layout::Frames;
-use crate::layout::NewFrame;
-use crate::layout::OldFrame;
+use crate::layout::{Frames, NewFrame, OldFrame};
 use crate::text::read_text;
 use crate::types::Shape;
-use crate::walk::TypeIndex;
-use crate::walk::Walk;
+use crate::walk::{TypeIndex, Walk};
 use gctrace_analysis::heap::NodeIndex;
 use gctrace_probes::frames::FrameLayout;
 use std::collections::HashMap;
@@ -37,11 +31,7 @@ const WRONG_SHARE: f64 = 0.001;
 
 /// Adds the roots, and takes back references that cannot be right. Returns what to note.
 pub(crate) fn add_roots(walk: &mut Walk<'_>, state: &InterpreterState) -> Vec<String> {
-    let mut roots = RootFinder {
-        walk,
-        named: FastSet::default(),
-        namespaces: Vec::new(),
-    };
+    let mut roots = RootFinder { walk, named: FastSet::default(), namespaces: Vec::new() };
     roots.modules(state);
     roots.threads(state);
     roots.interpreter(state);
@@ -75,10 +65,7 @@ impl RootFinder<'_, '_> {
     }
 
     fn word(&mut self, address: u64, offset: u64) -> u64 {
-        self.walk
-            .image
-            .word(address.wrapping_add(offset))
-            .unwrap_or(0)
+        self.walk.image.word(address.wrapping_add(offset)).unwrap_or(0)
     }
 
     fn modules(&mut self, state: &InterpreterState) {
@@ -236,19 +223,13 @@ impl RootFinder<'_, '_> {
     }
 
     fn interpreter(&mut self, state: &InterpreterState) {
-        self.scan(
-            state.address,
-            self.walk.layout.interpreter.size,
-            "interpreter state",
-        );
+        self.scan(state.address, self.walk.layout.interpreter.size, "interpreter state");
     }
 
     /// Words of a structure of the interpreter that are addresses of objects.
     fn scan(&mut self, address: u64, size: u64, name: &str) {
         let mut words = Vec::new();
-        self.walk
-            .image
-            .words(address, (size / 8) as usize, &mut words);
+        self.walk.image.words(address, (size / 8) as usize, &mut words);
         for word in words {
             let node = self.walk.builder.node(word);
             // Caches have addresses without references.
@@ -264,18 +245,13 @@ impl RootFinder<'_, '_> {
     fn outside(&mut self) -> Vec<String> {
         let mut notes = Vec::new();
         while let Some((kind, objects)) = self.wrong_type() {
-            let name = self
-                .walk
-                .type_info(kind)
-                .map_or_else(String::new, |info| info.name.clone());
+            let name = self.walk.type_info(kind).map_or_else(String::new, |info| info.name.clone());
             notes.push(format!(
                 "The references of {name} are unknown: {objects} objects would have more references than they count"
             ));
             let types = &self.walk.node_types;
-            let targets = self
-                .walk
-                .builder
-                .remove_edges(|from| types.get(from as usize) == Some(&kind));
+            let targets =
+                self.walk.builder.remove_edges(|from| types.get(from as usize) == Some(&kind));
             for target in targets {
                 self.root(Some(target), OUTSIDE);
             }
@@ -311,11 +287,7 @@ impl RootFinder<'_, '_> {
             {
                 let first = graph.edges.partition_point(|edge| edge.from < node);
                 let edges = graph.edges.get(first..).unwrap_or_default().iter();
-                left.extend(
-                    edges
-                        .take_while(|edge| edge.from == node)
-                        .map(|edge| edge.to),
-                );
+                left.extend(edges.take_while(|edge| edge.from == node).map(|edge| edge.to));
             }
         }
         for (node, name) in std::mem::take(&mut self.namespaces) {
@@ -349,10 +321,7 @@ impl RootFinder<'_, '_> {
             .into_iter()
             .filter(|(kind, counts)| {
                 let plain = self.walk.type_info(*kind).is_some_and(|info| {
-                    !matches!(
-                        info.shape,
-                        Shape::List | Shape::Tuple | Shape::Set | Shape::Cell
-                    )
+                    !matches!(info.shape, Shape::List | Shape::Tuple | Shape::Set | Shape::Cell)
                 });
                 plain && counts.0 >= WRONG_OBJECTS && share(*counts) >= WRONG_SHARE
             })

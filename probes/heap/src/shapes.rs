@@ -1,23 +1,14 @@
 //! What objects of each shape refer to, other than frames and generators.
 
 use crate::containers;
-use crate::layout::CELL_CONTENTS;
-use crate::layout::LIST_ALLOCATED;
-use crate::layout::LIST_ITEMS;
-use crate::layout::METHOD_FUNCTION;
-use crate::layout::MODULE_DICT;
-use crate::layout::SIZE;
-use crate::layout::TYPE;
-use crate::layout::flags;
-use crate::layout::type_object;
+use crate::layout::{
+    CELL_CONTENTS, LIST_ALLOCATED, LIST_ITEMS, METHOD_FUNCTION, MODULE_DICT, SIZE, TYPE, flags,
+    type_object,
+};
 use crate::text::read_text;
 use crate::types::Shape;
-use crate::walk::CodePlace;
-use crate::walk::LONGEST_NAME;
-use crate::walk::MOST_WORDS;
-use crate::walk::Walk;
-use gctrace_analysis::heap::HeapEdgeName;
-use gctrace_analysis::heap::NodeIndex;
+use crate::walk::{CodePlace, LONGEST_NAME, MOST_WORDS, Walk};
+use gctrace_analysis::heap::{HeapEdgeName, NodeIndex};
 
 impl Walk<'_> {
     /// Returns the size of its table in bytes.
@@ -44,14 +35,8 @@ impl Walk<'_> {
 
     pub(crate) fn list(&mut self, node: NodeIndex, address: u64) -> u64 {
         let size = self.image.word(address.wrapping_add(SIZE)).unwrap_or(0);
-        let items = self
-            .image
-            .word(address.wrapping_add(LIST_ITEMS))
-            .unwrap_or(0);
-        let allocated = self
-            .image
-            .word(address.wrapping_add(LIST_ALLOCATED))
-            .unwrap_or(0);
+        let items = self.image.word(address.wrapping_add(LIST_ITEMS)).unwrap_or(0);
+        let allocated = self.image.word(address.wrapping_add(LIST_ALLOCATED)).unwrap_or(0);
         self.items(node, items, size);
         allocated.min(MOST_WORDS) * 8
     }
@@ -89,10 +74,7 @@ impl Walk<'_> {
     }
 
     pub(crate) fn class_place(&mut self, class: u64) -> CodePlace {
-        CodePlace {
-            class,
-            ..self.first_method(class).unwrap_or_default()
-        }
+        CodePlace { class, ..self.first_method(class).unwrap_or_default() }
     }
 
     pub(crate) fn class_name(&mut self, class: u64) -> Option<String> {
@@ -181,20 +163,15 @@ impl Walk<'_> {
         if size < 1 << 20 {
             let mut words = Vec::new();
             self.image.words(state, (size / 8) as usize, &mut words);
-            self.possible
-                .extend(words.into_iter().map(|word| (node, word)));
+            self.possible.extend(words.into_iter().map(|word| (node, word)));
         }
     }
 
     /// The place of a function; its references are plain. Its cells are labeled with the names of
     /// the variables.
     pub(crate) fn function(&mut self, address: u64) -> Option<CodePlace> {
-        let code = self
-            .image
-            .word(address.checked_add(self.layout.function.code)?)?;
-        let closure = self
-            .image
-            .word(address.checked_add(self.layout.function.closure)?)?;
+        let code = self.image.word(address.checked_add(self.layout.function.code)?)?;
+        let closure = self.image.word(address.checked_add(self.layout.function.closure)?)?;
         let info = self.code(code);
         if closure != 0 {
             let first = closure.checked_add(self.layout.tuple_items)?;
@@ -205,10 +182,7 @@ impl Walk<'_> {
                 }
             }
         }
-        Some(CodePlace {
-            code,
-            ..CodePlace::default()
-        })
+        Some(CodePlace { code, ..CodePlace::default() })
     }
 
     pub(crate) fn class_place_if_heap(&mut self, class: u64) -> Option<CodePlace> {

@@ -11,8 +11,7 @@ use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The threads of a process, stopped by this thread until dropped.
 #[derive(Debug, Default)]
@@ -171,11 +170,7 @@ pub(crate) fn refusal(pid: u32, errno: Errno) -> HeapError {
         let process = process.and_then(|text| text.trim().parse().ok());
         let tracer = process.unwrap_or(thread);
         let name = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
-        return HeapError::Traced {
-            pid,
-            tracer,
-            name: name.trim().to_owned(),
-        };
+        return HeapError::Traced { pid, tracer, name: name.trim().to_owned() };
     }
     HeapError::Forbidden { pid, errno }
 }

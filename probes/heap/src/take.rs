@@ -1,34 +1,22 @@
 //! The order: a first pass while the program runs, the stop, the copy, the graph.
 
-use crate::HeapError;
-use crate::collector;
 use crate::collector::InterpreterState;
 use crate::image::Image;
 use crate::layout::Layout;
-use crate::moment::HeapCallback;
-use crate::moment::HeapMoment;
-use crate::moment::NOT_THERE;
+use crate::moment::{HeapCallback, HeapMoment, NOT_THERE};
 use crate::regions::Regions;
 use crate::roots::add_roots;
-use crate::stop::StoppedThreads;
-use crate::stop::refusal;
+use crate::stop::{StoppedThreads, refusal};
 use crate::tables::copy_tables;
 use crate::walk::Walk;
 use crate::watchdog::Watchdog;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_analysis::heap::HeapHeader;
-use gctrace_analysis::heap::HeapPlace;
-use gctrace_probes::Memory as _;
-use gctrace_probes::ProcessMemory;
-use gctrace_probes::Resolution;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::maps;
-use gctrace_probes::proc_status;
-use gctrace_probes::resolve;
+use crate::{HeapError, collector};
+use gctrace_analysis::heap::{HeapGraph, HeapHeader, HeapPlace};
+use gctrace_probes::{
+    Memory as _, ProcessMemory, Resolution, ResolveOptions, maps, proc_status, resolve,
+};
 use nix::errno::Errno;
-use std::time::Duration;
-use std::time::Instant;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 /// How often a program that turns out to be collecting is stopped, each time for about as long as it
 /// takes to stop its threads.
@@ -108,10 +96,8 @@ impl RunningHeap {
         if image.word(runtime).is_none() {
             return Err(refusal(pid, Errno::EPERM));
         }
-        let layout = Layout::of(&found, &mut image, runtime).ok_or(HeapError::Version {
-            pid,
-            version: found.version.to_string(),
-        })?;
+        let layout = Layout::of(&found, &mut image, runtime)
+            .ok_or(HeapError::Version { pid, version: found.version.to_string() })?;
         let mut heap = Self {
             pid,
             options,
@@ -181,11 +167,7 @@ impl RunningHeap {
         match all.into_iter().find(|one| one.id == wanted) {
             Some(state) => Ok((state, known)),
             None if known.is_empty() => Err(HeapError::NoInterpreter { pid }),
-            None => Err(HeapError::NoSuchInterpreter {
-                pid,
-                interpreter: wanted,
-                known,
-            }),
+            None => Err(HeapError::NoSuchInterpreter { pid, interpreter: wanted, known }),
         }
     }
 
@@ -308,11 +290,7 @@ impl RunningHeap {
                 Err(obstacle) => why = obstacle,
             }
         }
-        Err(HeapError::Busy {
-            pid: self.pid,
-            tries: TRIES,
-            why,
-        })
+        Err(HeapError::Busy { pid: self.pid, tries: TRIES, why })
     }
 
     /// Whether a collection is running now.
@@ -431,9 +409,7 @@ fn find(pid: u32, options: &ResolveOptions) -> Result<(Resolution, u64), HeapErr
 fn monotonic_ns() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
     let ns = |time: nix::sys::time::TimeSpec| {
-        let seconds = u64::try_from(time.tv_sec())
-            .ok()?
-            .checked_mul(1_000_000_000)?;
+        let seconds = u64::try_from(time.tv_sec()).ok()?.checked_mul(1_000_000_000)?;
         seconds.checked_add(u64::try_from(time.tv_nsec()).ok()?)
     };
     now.ok().and_then(ns).unwrap_or(0)
@@ -443,8 +419,7 @@ fn monotonic_ns() -> u64 {
 mod tests {
     use super::*;
     use std::io;
-    use std::process::Command;
-    use std::process::Stdio;
+    use std::process::{Command, Stdio};
     use test_kit::interpreters;
 
     /// What is read from a program may be anything: the walk ends, and does not panic.
@@ -454,11 +429,7 @@ mod tests {
         let python = python.iter().find(|python| !python.is("free-threaded"));
         let python = python.expect("an interpreter");
         let mut child = Command::new(&python.path)
-            .args([
-                "-S",
-                "-c",
-                "import sys; print(1, flush=True); sys.stdin.read()",
-            ])
+            .args(["-S", "-c", "import sys; print(1, flush=True); sys.stdin.read()"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -490,9 +461,6 @@ mod tests {
             walk.visit_all(&stopped.tracked);
             let _notes = add_roots(&mut walk, &stopped.state);
         }
-        assert!(
-            nodes.first().is_some_and(|nodes| *nodes > 1000),
-            "{nodes:?}"
-        );
+        assert!(nodes.first().is_some_and(|nodes| *nodes > 1000), "{nodes:?}");
     }
 }

@@ -1,10 +1,7 @@
 //! Texts in memory: `str` objects.
 
 use crate::image::Image;
-use crate::layout::Layout;
-use crate::layout::TYPE;
-use crate::layout::flags;
-use crate::layout::type_object;
+use crate::layout::{Layout, TYPE, flags, type_object};
 use gctrace_probes::decode_unicode;
 
 /// The `str` at an address, at most `longest` bytes of it; `None` if there is none.

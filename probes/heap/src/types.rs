@@ -1,12 +1,7 @@
 //! Types: their names, how their objects are laid out, and the names of their fields.
 
 use crate::image::Image;
-use crate::layout::BORROWED;
-use crate::layout::BUILT_IN;
-use crate::layout::HEADER;
-use crate::layout::Layout;
-use crate::layout::flags;
-use crate::layout::type_object;
+use crate::layout::{BORROWED, BUILT_IN, HEADER, Layout, flags, type_object};
 use crate::text::read_text;
 use gctrace_event::ObjectKind;
 
@@ -93,9 +88,8 @@ pub(crate) fn read_type(image: &mut Image, layout: &Layout, address: u64) -> Opt
     let bases = bases(image, address);
     let (shape, scan_from) = shape(image, layout, &bases, bits);
     let name = type_name(image, layout, address, is_heap_type)?;
-    let borrowed = BORROWED
-        .iter()
-        .find(|(known, since, _)| *known == name && layout.minor >= *since);
+    let borrowed =
+        BORROWED.iter().find(|(known, since, _)| *known == name && layout.minor >= *since);
     Some(TypeInfo {
         address,
         borrowed: borrowed.map_or(&[], |(_, _, offsets)| *offsets),
@@ -156,11 +150,7 @@ fn shape(image: &mut Image, layout: &Layout, bases: &[u64], bits: u64) -> (Shape
         let built_in = bases.iter().take_while(has_flag).last();
         let size = built_in.map_or(HEADER, |base| read(image, *base, type_object::BASIC_SIZE));
         let is_ordered = shape == Shape::Dict && is_ordered(image, bases);
-        let shape = if is_ordered {
-            Shape::OrderedDict
-        } else {
-            shape
-        };
+        let shape = if is_ordered { Shape::OrderedDict } else { shape };
         return (shape, size);
     }
     for base in bases {
@@ -269,9 +259,7 @@ fn names(
                 add(*offset, (*name).to_owned());
             }
         }
-        let members = image
-            .word(base.wrapping_add(type_object::MEMBERS))
-            .unwrap_or(0);
+        let members = image.word(base.wrapping_add(type_object::MEMBERS)).unwrap_or(0);
         if members == 0 {
             continue;
         }

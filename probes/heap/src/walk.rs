@@ -4,29 +4,17 @@
 //! `shapes.rs`, frames and generators in `frames.rs`, roots in `roots.rs`. References are those that the type's own `tp_traverse` visits, as far as the layout
 //! is known; of all other types, every word that is the address of a tracked object.
 
-use crate::code::CodeInfo;
-use crate::code::read_code;
+use crate::code::{CodeInfo, read_code};
 use crate::containers;
 use crate::containers::Keys;
 use crate::graph::GraphBuilder;
 use crate::hash::FastMap;
 use crate::image::Image;
-use crate::layout::Layout;
-use crate::layout::SIZE;
-use crate::layout::TYPE;
-use crate::layout::WEAKREF_CALLBACK;
-use crate::layout::flags;
+use crate::layout::{Layout, SIZE, TYPE, WEAKREF_CALLBACK, flags};
 use crate::text::read_text;
-use crate::types::Shape;
-use crate::types::TypeInfo;
-use crate::types::read_type;
-use crate::types::unreadable;
-use gctrace_analysis::heap::HeapEdgeName;
-use gctrace_analysis::heap::HeapNode;
-use gctrace_analysis::heap::HeapPlace;
-use gctrace_analysis::heap::NodeIndex;
-use gctrace_event::KindId;
-use gctrace_event::ObjectKind;
+use crate::types::{Shape, TypeInfo, read_type, unreadable};
+use gctrace_analysis::heap::{HeapEdgeName, HeapNode, HeapPlace, NodeIndex};
+use gctrace_event::{KindId, ObjectKind};
 use std::rc::Rc;
 
 /// Most words of one object that are read: 2^26 are 512 MiB.
@@ -122,12 +110,7 @@ impl<'image> Walk<'image> {
         let kind = self.type_at(type_address);
         let known = self.builder.graph.nodes.len();
         let references = self.references(address);
-        let node = self.builder.add(HeapNode {
-            address,
-            references,
-            place,
-            ..HeapNode::default()
-        });
+        let node = self.builder.add(HeapNode { address, references, place, ..HeapNode::default() });
         if self.builder.graph.nodes.len() > known {
             self.node_types.push(kind);
         }
@@ -169,9 +152,7 @@ impl<'image> Walk<'image> {
         if let Some(known) = self.codes.get(&address) {
             return Rc::clone(known);
         }
-        let is_code = self
-            .type_of(address)
-            .is_some_and(|kind| kind.shape == Shape::Code);
+        let is_code = self.type_of(address).is_some_and(|kind| kind.shape == Shape::Code);
         let code = match is_code {
             true => read_code(self.image, self.layout, address),
             false => CodeInfo::default(),
@@ -243,9 +224,8 @@ impl<'image> Walk<'image> {
             return *known;
         }
         let name = info.names.iter().find(|(known, _)| *known == offset);
-        let name = name.map_or(HeapEdgeName::Unnamed, |(_, name)| {
-            HeapEdgeName::Text(self.builder.text(name))
-        });
+        let name = name
+            .map_or(HeapEdgeName::Unnamed, |(_, name)| HeapEdgeName::Text(self.builder.text(name)));
         self.names.insert((kind, offset), name);
         name
     }
@@ -362,9 +342,7 @@ impl<'image> Walk<'image> {
             _ if info.shape == Shape::Frame && self.layout.minor >= 11 => 0,
             _ => self.item_count(address, info)?,
         };
-        let size = info
-            .basic_size
-            .checked_add(items.checked_mul(info.item_size)?)?;
+        let size = info.basic_size.checked_add(items.checked_mul(info.item_size)?)?;
         let end = match info.shape {
             // Theirs are in `frames.rs`.
             Shape::Frame | Shape::Generator | Shape::Code => return Some(size),
@@ -413,13 +391,9 @@ impl<'image> Walk<'image> {
 
     /// `_PyObject_GetDictPtr` for a negative `tp_dictoffset` (Objects/object.c).
     fn dict_after_items(&mut self, address: u64, info: &TypeInfo) -> Option<u64> {
-        let items = self
-            .item_count(address, info)?
-            .checked_mul(info.item_size)?;
+        let items = self.item_count(address, info)?.checked_mul(info.item_size)?;
         let size = info.basic_size.checked_add(items)?.next_multiple_of(8);
-        let place = address
-            .checked_add(size)?
-            .checked_add_signed(info.dict_offset)?;
+        let place = address.checked_add(size)?.checked_add_signed(info.dict_offset)?;
         self.image.word(place)
     }
 
@@ -442,10 +416,7 @@ impl<'image> Walk<'image> {
                 let values = address.checked_add(info.basic_size)?;
                 let is_valid =
                     info.has(flags::INLINE_VALUES) && self.image.byte(values.checked_add(3)?)? != 0;
-                (
-                    if is_valid { values } else { 0 },
-                    self.image.word(before(24)?)?,
-                )
+                (if is_valid { values } else { 0 }, self.image.word(before(24)?)?)
             }
         };
         if values != 0 {
@@ -466,10 +437,7 @@ impl<'image> Walk<'image> {
         if let Some(known) = self.kinds.get(&(kind, place)) {
             return *known;
         }
-        let mut made = ObjectKind {
-            type_name: info.name.clone(),
-            ..ObjectKind::default()
-        };
+        let mut made = ObjectKind { type_name: info.name.clone(), ..ObjectKind::default() };
         if place.code != 0 {
             let code = self.code(place.code);
             made.function.clone_from(&code.function);

@@ -9,8 +9,7 @@ use nix::unistd::ForkResult;
 use std::fs::File;
 use std::io;
 use std::io::Write as _;
-use std::os::fd::AsRawFd as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 
 /// How long this process may keep another one stopped, in ms.
 pub(crate) const LIMIT_MS: i32 = 2000;
@@ -35,10 +34,7 @@ impl Watchdog {
         // SAFETY: the child only makes system calls, and ends by _exit.
         match unsafe { nix::unistd::fork() }? {
             ForkResult::Child => watch(&reader, watched),
-            ForkResult::Parent { child } => Ok(Self {
-                pipe: Some(File::from(writer)),
-                child,
-            }),
+            ForkResult::Parent { child } => Ok(Self { pipe: Some(File::from(writer)), child }),
         }
     }
 
@@ -86,11 +82,7 @@ fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
     }
     let mut timeout = -1;
     loop {
-        let mut poll = libc::pollfd {
-            fd: pipe,
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut poll = libc::pollfd { fd: pipe, events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd.
         let ready = unsafe { libc::poll(&raw mut poll, 1, timeout) };
         if ready < 0 && Errno::last() == Errno::EINTR {

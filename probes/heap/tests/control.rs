@@ -6,22 +6,14 @@
 
 mod script;
 
-use gctrace_analysis::heap::HeapEdgeName;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_heap::HeapError;
-use gctrace_heap::HeapOptions;
-use gctrace_heap::RunningHeap;
-use nix::sys::signal::Signal;
-use nix::sys::signal::kill;
+use gctrace_analysis::heap::{HeapEdgeName, HeapGraph};
+use gctrace_heap::{HeapError, HeapOptions, RunningHeap};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use script::Script;
-use script::take;
-use script::with_gil;
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use script::{Script, take, with_gil};
+use std::collections::{HashMap, VecDeque};
 use std::process::Command;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use test_kit::interpreters;
 use test_kit::interpreters::Python;
 
@@ -68,10 +60,7 @@ fn path(graph: &HeapGraph, to: u32) -> Vec<String> {
     let mut from: HashMap<u32, (Option<u32>, String)> = HashMap::new();
     let mut edges: HashMap<u32, Vec<(u32, HeapEdgeName)>> = HashMap::new();
     for edge in &graph.edges {
-        edges
-            .entry(edge.from)
-            .or_default()
-            .push((edge.to, edge.name));
+        edges.entry(edge.from).or_default().push((edge.to, edge.name));
     }
     let mut queue = VecDeque::new();
     for root in &graph.roots {
@@ -119,20 +108,11 @@ fn known_leaks_are_held_by_a_path_that_names_them() {
         assert_eq!(batch[batch.len() - 5..], expected, "{context}: {batch:?}");
         // freeze-core's start-up code holds the namespace in a variable.
         let root = batch[0].as_str();
-        assert!(
-            root == "module __main__" || root.contains("__startup__.py"),
-            "{context}: {root}"
-        );
+        assert!(root == "module __main__" || root.contains("__startup__.py"), "{context}: {root}");
         let activation = only("__main__.Activation", 10);
         let end = ["[]", ".__closure__", "[]", ".cell_contents"];
-        assert!(
-            activation.ends_with(&end.map(str::to_owned)),
-            "{context}: {activation:?}"
-        );
-        assert!(
-            activation.contains(&"['layer']".to_owned()),
-            "{context}: {activation:?}"
-        );
+        assert!(activation.ends_with(&end.map(str::to_owned)), "{context}: {activation:?}");
+        assert!(activation.contains(&"['layer']".to_owned()), "{context}: {activation:?}");
         let model = only("__main__.Model", 20);
         let is_cache = |name: &String| name == "['cached']" || name == "['bounded']";
         assert!(model.iter().any(is_cache), "{context}: {model:?}");
@@ -159,11 +139,7 @@ fn a_list_of_a_million_nodes() {
         let script = program(&python, &["list", "1000000"]);
         let graph = take(script.pid());
         let lists = nodes_of(&graph, "list").len();
-        assert!(
-            (1_000_000..1_001_000).contains(&lists),
-            "{}: {lists}",
-            python.name
-        );
+        assert!((1_000_000..1_001_000).contains(&lists), "{}: {lists}", python.name);
         assert!(graph.edges.len() > 1_000_000);
     }
 }
@@ -187,9 +163,7 @@ fn what_grows_meanwhile_is_whole() {
             referred[edge.to as usize] += 1;
         }
         // By the list, the dict and the set; the first one only by its module.
-        let kept = layers
-            .iter()
-            .filter(|layer| referred[**layer as usize] >= 3);
+        let kept = layers.iter().filter(|layer| referred[**layer as usize] >= 3);
         assert_eq!(kept.count(), 40_000, "{}", python.name);
     }
 }
@@ -277,10 +251,7 @@ fn each_interpreter_has_a_heap_of_its_own() {
         let notes = main.header.notes.join(" ");
         assert!(notes.contains("1 more"), "{}: {notes}", python.name);
         let of = |interpreter| {
-            let options = HeapOptions {
-                interpreter,
-                ..HeapOptions::default()
-            };
+            let options = HeapOptions { interpreter, ..HeapOptions::default() };
             RunningHeap::open(script.pid(), options)
         };
         let other = of(1).unwrap().take().unwrap();
@@ -328,11 +299,7 @@ fn free_threaded_builds_are_refused() {
         }
         let script = program(&python, &["leaks"]);
         let refused = open(script.pid());
-        assert!(
-            matches!(refused, Err(HeapError::FreeThreaded { .. })),
-            "{}",
-            python.name
-        );
+        assert!(matches!(refused, Err(HeapError::FreeThreaded { .. })), "{}", python.name);
         interpreters::compared(&python, "heap: objects", "refused");
     }
 }

@@ -4,11 +4,9 @@
 
 mod script;
 
-use gctrace_analysis::heap::Dominators;
-use gctrace_analysis::heap::Heap;
 use gctrace_analysis::heap::report::Held;
-use script::Script;
-use script::take;
+use gctrace_analysis::heap::{Dominators, Heap};
+use script::{Script, take};
 use std::process::Command;
 use test_kit::interpreters;
 

@@ -6,16 +6,10 @@
 
 mod script;
 
-use gctrace_analysis::heap::HeapEdgeName;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_analysis::heap::HeapPlace;
-use script::Script;
-use script::take;
-use script::with_gil;
+use gctrace_analysis::heap::{HeapEdgeName, HeapGraph, HeapPlace};
+use script::{Script, take, with_gil};
 use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use test_kit::interpreters::compared;
 
 /// Live objects and garbage that the script makes.
@@ -61,11 +55,7 @@ impl<'graph> Heap<'graph> {
             edges[edge.from as usize].push((edge.to as usize, edge.name));
         }
         assert!(graph.edges.is_sorted_by_key(|edge| edge.from));
-        Self {
-            graph,
-            tracked: tracked.map(|(index, node)| (node.address, index)).collect(),
-            edges,
-        }
+        Self { graph, tracked: tracked.map(|(index, node)| (node.address, index)).collect(), edges }
     }
 
     fn kind(&self, node: usize) -> String {
@@ -100,19 +90,12 @@ impl<'graph> Heap<'graph> {
 /// Asserts that the nodes are the tracked objects, each in its generation.
 fn check_nodes(heap: &Heap<'_>, before: &Before, context: &str) {
     let expected: HashSet<u64> = before.objects.iter().copied().collect();
-    let missing: Vec<&u64> = expected
-        .iter()
-        .filter(|address| !heap.tracked.contains_key(address))
-        .collect();
-    assert!(
-        missing.is_empty(),
-        "{context}: {} are missing",
-        missing.len()
-    );
+    let missing: Vec<&u64> =
+        expected.iter().filter(|address| !heap.tracked.contains_key(address)).collect();
+    assert!(missing.is_empty(), "{context}: {} are missing", missing.len());
     let in_place = |place: HeapPlace| {
         let all = heap.tracked.values();
-        all.filter(|node| heap.graph.nodes[**node].place == place)
-            .count()
+        all.filter(|node| heap.graph.nodes[**node].place == place).count()
     };
     assert_eq!(in_place(HeapPlace::Frozen), before.frozen, "{context}");
     let made_since: Vec<String> = heap
@@ -125,10 +108,7 @@ fn check_nodes(heap: &Heap<'_>, before: &Before, context: &str) {
         .map(|(_, node)| heap.kind(*node))
         .collect();
     // Up to 3.11 the arguments of the call that waits.
-    assert!(
-        made_since.is_empty() || made_since == ["tuple"],
-        "{context}: {made_since:?}"
-    );
+    assert!(made_since.is_empty() || made_since == ["tuple"], "{context}: {made_since:?}");
 }
 
 /// Asserts that the references between tracked objects are those that `tp_traverse` visits, each as
@@ -213,11 +193,7 @@ fn garbage_is_found_and_nothing_alive_is_called_garbage() {
         let both = found.intersection(&garbage.garbage).count();
         assert!(garbage.collected > 5000, "{context}");
         let share = both as f64 / garbage.garbage.len() as f64;
-        assert!(
-            share >= 0.995,
-            "{context}: {both} of {}",
-            garbage.garbage.len()
-        );
+        assert!(share >= 0.995, "{context}: {both} of {}", garbage.garbage.len());
         let alive: Vec<String> = found
             .intersection(&garbage.alive)
             .map(|address| heap.kind(heap.tracked[address]))

@@ -7,25 +7,17 @@
 //! thread pays: the library does its work when buffers are returned, on its own threads and the
 //! simulator's.
 
-#![expect(
-    clippy::expect_used,
-    reason = "a measurement that fails is no measurement"
-)]
+#![expect(clippy::expect_used, reason = "a measurement that fails is no measurement")]
 
-use gctrace_ring::InjectOptions;
-use gctrace_ring::OPTIONS_VARIABLE;
-use gctrace_ring::RENDEZVOUS_VARIABLE;
-use gctrace_ring::RingConsumer;
-use gctrace_ring::RingListener;
+use gctrace_ring::{
+    InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, RingConsumer, RingListener,
+};
 use libloading::Library;
 use nix::time::ClockId;
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const LAUNCHES: u32 = 200_000;
 const PAIRS: usize = 10;
@@ -51,11 +43,7 @@ fn main() {
         let with_first = pair % 2 == 0;
         let first = run(folder.path(), with_first);
         let second = run(folder.path(), !with_first);
-        let (with, without) = if with_first {
-            (first, second)
-        } else {
-            (second, first)
-        };
+        let (with, without) = if with_first { (first, second) } else { (second, first) };
         println!(
             "launch {:.0} ns with, {:.0} ns without; cpu of its thread {:.0} and {:.0} ns, of the process {:.0} and {:.0} ns; {} records, {} lost",
             with.wall_ns,
@@ -121,9 +109,7 @@ fn run(folder: &Path, with: bool) -> Run {
     }
     let output = child.wait_with_output().expect("read").stdout;
     let text = String::from_utf8(output).expect("text");
-    let mut numbers = text
-        .split_whitespace()
-        .map(|word| word.parse().expect("a number"));
+    let mut numbers = text.split_whitespace().map(|word| word.parse().expect("a number"));
     Run {
         wall_ns: numbers.next().expect("wall"),
         thread_ns: numbers.next().expect("cpu of the thread"),
@@ -153,13 +139,9 @@ fn launch(folder: &Path) {
             driver
                 .get::<extern "C" fn(*const i8, u64, *mut u64) -> i32>(b"simgpuKernel\0")
                 .expect("there"),
-            runtime
-                .get::<extern "C" fn(i32) -> i32>(b"cudaSetDevice\0")
-                .expect("there"),
+            runtime.get::<extern "C" fn(i32) -> i32>(b"cudaSetDevice\0").expect("there"),
             runtime.get::<Launch>(b"cudaLaunchKernel\0").expect("there"),
-            runtime
-                .get::<extern "C" fn() -> i32>(b"cudaDeviceSynchronize\0")
-                .expect("there"),
+            runtime.get::<extern "C" fn() -> i32>(b"cudaDeviceSynchronize\0").expect("there"),
         )
     };
     let mut kernel = 0;
@@ -193,8 +175,5 @@ fn cpu_time() -> (Duration, Duration) {
         let time = nix::time::clock_gettime(clock);
         time.map(Duration::from).unwrap_or_default()
     };
-    (
-        time(ClockId::CLOCK_THREAD_CPUTIME_ID),
-        time(ClockId::CLOCK_PROCESS_CPUTIME_ID),
-    )
+    (time(ClockId::CLOCK_THREAD_CPUTIME_ID), time(ClockId::CLOCK_PROCESS_CPUTIME_ID))
 }

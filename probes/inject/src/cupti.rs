@@ -33,19 +33,13 @@ mod session;
 use crate::process_ring;
 use crate::process_ring::ProcessRing;
 use crate::recording::guarded;
-use api::Code;
-use api::CuptiApi;
+use api::{Code, CuptiApi};
 use clock::CuptiClock;
 use functions::FunctionClasses;
-use gctrace_ring::CuptiState;
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
+use gctrace_ring::{CuptiState, NO_TEXT, RingRecord, RingRole};
 use session::CuptiSession;
-use std::ffi::c_int;
-use std::ffi::c_void;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: the kernel's ids; the default is what pthread_self
@@ -249,10 +243,5 @@ fn report(ring: &ProcessRing, state: CuptiState, code: i64, detail: &str) {
         "" => NO_TEXT,
         detail => ring.text(detail),
     };
-    ring.push(&RingRecord::Cupti {
-        at_ns: process_ring::now_ns(),
-        state,
-        code,
-        detail,
-    });
+    ring.push(&RingRecord::Cupti { at_ns: process_ring::now_ns(), state, code, detail });
 }

@@ -10,11 +10,8 @@
 
 use crate::arch::stand_before;
 use crate::recording::guarded;
-use std::ffi::CStr;
-use std::ffi::c_char;
-use std::ffi::c_void;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering;
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// dlopen(3).
 pub(crate) type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;

@@ -1,13 +1,8 @@
 //! Parses and removes the environment variables by which gctrace configures this library.
 
-use gctrace_ring::InjectOptions;
-use gctrace_ring::OPTIONS_VARIABLE;
-use gctrace_ring::RENDEZVOUS_VARIABLE;
-use gctrace_ring::STEP_FUNCTION_VARIABLE;
-use std::ffi::CStr;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::ffi::OsStringExt;
+use gctrace_ring::{InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, STEP_FUNCTION_VARIABLE};
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 /// The settings to apply, see `apply/agent.py`.
@@ -19,10 +14,7 @@ const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 pub(crate) fn request() -> Option<(InjectOptions, Vec<u8>)> {
     let rendezvous = std::env::var_os(RENDEZVOUS_VARIABLE).filter(|path| !path.is_empty())?;
     let options = std::env::var_os(OPTIONS_VARIABLE).unwrap_or_default();
-    Some((
-        InjectOptions::parse(options.as_bytes()),
-        rendezvous.into_vec(),
-    ))
+    Some((InjectOptions::parse(options.as_bytes()), rendezvous.into_vec()))
 }
 
 /// Whether settings of the collector are to be applied in this program.

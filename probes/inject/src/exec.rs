@@ -6,14 +6,9 @@
 
 use crate::process_ring;
 use crate::recording::guarded;
-use gctrace_ring::Absence;
-use gctrace_ring::RENDEZVOUS_VARIABLE;
-use std::ffi::CStr;
-use std::ffi::c_char;
-use std::ffi::c_int;
-use std::ffi::c_void;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering;
+use gctrace_ring::{Absence, RENDEZVOUS_VARIABLE};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A list of C strings that ends with null.
 type Strings = *const *const c_char;
@@ -31,10 +26,7 @@ struct NextFunction {
 
 impl NextFunction {
     const fn new(name: &'static CStr) -> Self {
-        Self {
-            name,
-            address: AtomicPtr::new(std::ptr::null_mut()),
-        }
+        Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     fn address(&self) -> *mut c_void {
@@ -169,10 +161,7 @@ mod tests {
     #[test]
     fn environments_are_distinguished() {
         let of = |entries: &[&str]| {
-            let texts: Vec<_> = entries
-                .iter()
-                .map(|entry| CString::new(*entry).unwrap())
-                .collect();
+            let texts: Vec<_> = entries.iter().map(|entry| CString::new(*entry).unwrap()).collect();
             let mut list: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
             list.push(std::ptr::null());
             // SAFETY: made above.
@@ -183,10 +172,7 @@ mod tests {
         let lost = Some(Absence::Environment);
         assert_eq!(of(&["PATH=/bin"]), lost);
         assert_eq!(of(&[preload]), lost);
-        assert_eq!(
-            of(&["LD_PRELOAD=/x/other.so", "GCTRACE_RENDEZVOUS=/run/a/socket"]),
-            lost
-        );
+        assert_eq!(of(&["LD_PRELOAD=/x/other.so", "GCTRACE_RENDEZVOUS=/run/a/socket"]), lost);
         let other = of(&[preload, "GCTRACE_RENDEZVOUS=/run/b/socket"]);
         assert_eq!(other, Some(Absence::OtherGctrace));
         // SAFETY: null stands for no list.

@@ -36,8 +36,7 @@ mod python;
 mod recording;
 mod seccomp;
 
-pub use find::NotBuilt;
-pub use find::find_library;
+pub use find::{NotBuilt, find_library};
 
 /// Run by the loader before the program's own code.
 extern "C" fn begin() {

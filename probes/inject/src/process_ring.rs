@@ -4,33 +4,17 @@
 //! Everything here may be called from any thread at any time, also in a forked child; nothing
 //! unwinds, and nothing waits except for another thread that writes a name.
 
-use crate::names::CycleKey;
-use crate::names::ObjectKindKey;
-use crate::names::RingNames;
+use crate::names::{CycleKey, ObjectKindKey, RingNames};
 use crate::seccomp;
-use gctrace_ring::Absence;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::LostKind;
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::OwnerMark;
-use gctrace_ring::RingHello;
-use gctrace_ring::RingProducer;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
-use gctrace_ring::TextId;
-use gctrace_ring::offer;
-use gctrace_ring::pieces;
+use gctrace_ring::{
+    Absence, InjectOptions, LostKind, NO_TEXT, OwnerMark, RingHello, RingProducer, RingRecord,
+    RingRole, TextId, offer, pieces,
+};
 use std::cell::Cell;
-use std::os::fd::AsFd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::Location;
-use std::sync::Mutex;
-use std::sync::OnceLock;
-use std::sync::TryLockError;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, TryLockError};
 
 /// The options, and where gctrace listens.
 struct RecordingRequest {
@@ -45,11 +29,7 @@ static REQUEST: OnceLock<RecordingRequest> = OnceLock::new();
 /// Stores the options of this process. Called once, before anything else here.
 pub(crate) fn begin(options: InjectOptions, rendezvous: Vec<u8>) {
     if let Some(mark) = OwnerMark::new() {
-        let _ = REQUEST.set(RecordingRequest {
-            options,
-            rendezvous,
-            mark,
-        });
+        let _ = REQUEST.set(RecordingRequest { options, rendezvous, mark });
     }
 }
 
@@ -90,10 +70,7 @@ pub(crate) fn is_forked() -> bool {
 /// Nanoseconds of CLOCK_MONOTONIC.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to a variable of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
@@ -166,8 +143,7 @@ pub(crate) fn switch_off(place: &Location<'_>) {
     for ring in [&PYTHON, &GPU] {
         // Never freed: threads that have it finish what they write.
         if let Some(ring) = published(ring.swap(refused(), Ordering::AcqRel)) {
-            ring.producer
-                .switch_off(now_ns(), format_args!("{}:{}", place.file(), place.line()));
+            ring.producer.switch_off(now_ns(), format_args!("{}:{}", place.file(), place.line()));
             has_ring = true;
         }
     }
@@ -314,13 +290,7 @@ impl ProcessRing {
         let Some(id) = names.next_frame() else {
             return 0;
         };
-        let record = RingRecord::Frame {
-            id,
-            parent,
-            function,
-            file,
-            line,
-        };
+        let record = RingRecord::Frame { id, parent, function, file, line };
         if !self.push(&record) {
             return 0;
         }
@@ -341,13 +311,7 @@ impl ProcessRing {
             return 0;
         };
         let (type_name, function, file, line) = key;
-        let record = RingRecord::ObjectKind {
-            id,
-            type_name,
-            function,
-            file,
-            line,
-        };
+        let record = RingRecord::ObjectKind { id, type_name, function, file, line };
         if !self.push(&record) {
             return 0;
         }

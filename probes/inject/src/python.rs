@@ -27,21 +27,14 @@ mod start;
 pub(crate) mod steps;
 mod watch;
 
-pub(crate) use late::may_begin;
-pub(crate) use late::opens;
+pub(crate) use late::{may_begin, opens};
 pub(crate) use start::begin;
 
-use crate::process_ring::ProcessRing;
-use crate::process_ring::now_ns;
-use crate::process_ring::options;
-use crate::process_ring::ring;
+use crate::process_ring::{ProcessRing, now_ns, options, ring};
 use api::PythonApi;
-use gctrace_ring::HookState;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
+use gctrace_ring::{HookState, RingRecord, RingRole};
 use std::ffi::CStr;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Hooks into the interpreter that the calling thread runs, whose lock it holds. No exception is
 /// set before or after.
@@ -97,10 +90,7 @@ fn file_of(api: &PythonApi) -> &'static CStr {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: dladdr fills it or leaves it zeroed, and both are valid values.
     let found = unsafe {
-        libc::dladdr(
-            api.Py_IsInitialized as *const libc::c_void,
-            found.as_mut_ptr(),
-        );
+        libc::dladdr(api.Py_IsInitialized as *const libc::c_void, found.as_mut_ptr());
         found.assume_init()
     };
     if found.dli_fname.is_null() {

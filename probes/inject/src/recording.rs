@@ -2,8 +2,7 @@
 //! off in the process, and gctrace reports it.
 
 use crate::process_ring::switch_off;
-use std::panic::AssertUnwindSafe;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location};
 
 /// Has panics switch recording off, and print nothing: the program's terminal is not ours. Sets the
 /// hook of the standard library copy inside this file.

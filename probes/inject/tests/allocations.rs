@@ -2,12 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use gctrace_ring::HookState;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::class_of;
+use gctrace_ring::{HookState, InjectOptions, class_of};
 use test_kit::interpreters::interpreters;
-use test_kit::preload::Run;
-use test_kit::preload::run;
+use test_kit::preload::{Run, run};
 
 /// Allocates COUNT blocks of SIZE bytes in each of THREADS threads per domain, also by calloc and
 /// by realloc.
@@ -40,10 +37,7 @@ for worker in workers:
 const EACH: u64 = 8;
 
 fn counting() -> InjectOptions {
-    InjectOptions {
-        allocations: true,
-        ..InjectOptions::default()
-    }
+    InjectOptions { allocations: true, ..InjectOptions::default() }
 }
 
 fn of_class(run: &Run, size: usize) -> (u64, u64) {
@@ -82,11 +76,9 @@ fn other_allocators_keep_working() {
     let script = "import tracemalloc, gc; tracemalloc.start(); kept = [bytearray(900) for _ in range(5000)]; \
                   print(tracemalloc.get_traced_memory()[0]); tracemalloc.stop(); del kept; gc.collect()";
     for python in interpreters("other_allocators_keep_working") {
-        for (name, value) in [
-            ("PYTHONMALLOC", "debug"),
-            ("PYTHONMALLOC", "malloc"),
-            ("PYTHONDEVMODE", "1"),
-        ] {
+        for (name, value) in
+            [("PYTHONMALLOC", "debug"), ("PYTHONMALLOC", "malloc"), ("PYTHONDEVMODE", "1")]
+        {
             let mut command = python.command(script);
             let run = run(counting(), command.env(name, value));
             if run.errors.contains("unknown") || run.errors.contains("not available") {
@@ -109,20 +101,13 @@ fn a_forked_childs_table_starts_at_zero() {
         let run = run(counting(), &mut python.command(script));
         let parent = run.numbers()[0] as u32;
         let of = |parents: bool| {
-            let ring = run
-                .rings
-                .iter()
-                .find(|ring| (ring.pid == parent) == parents);
+            let ring = run.rings.iter().find(|ring| (ring.pid == parent) == parents);
             let (since_ns, totals, _) = ring.unwrap().allocations.unwrap();
             (since_ns, totals[class_of(3001)].count)
         };
         let (parents, childs) = (of(true), of(false));
         assert!(parents.1 >= 10_000, "{}", python.name);
-        assert!(
-            (100..200).contains(&childs.1),
-            "{}: {childs:?}",
-            python.name
-        );
+        assert!((100..200).contains(&childs.1), "{}: {childs:?}", python.name);
         assert!(childs.0 > parents.0);
     }
 }
@@ -130,20 +115,9 @@ fn a_forked_childs_table_starts_at_zero() {
 #[test]
 fn reported_when_it_starts() {
     for python in interpreters("reported_when_it_starts") {
-        let only = InjectOptions {
-            collections: false,
-            ..counting()
-        };
-        let run = run(
-            only,
-            &mut python.command("import gc; gc.collect(); print(gc.callbacks)"),
-        );
-        assert_eq!(
-            (run.output.trim(), run.errors.as_str()),
-            ("[]", ""),
-            "{}",
-            python.name
-        );
+        let only = InjectOptions { collections: false, ..counting() };
+        let run = run(only, &mut python.command("import gc; gc.collect(); print(gc.callbacks)"));
+        assert_eq!((run.output.trim(), run.errors.as_str()), ("[]", ""), "{}", python.name);
         let hooks: Vec<_> = run.only().hooks().into_iter().map(|hook| hook.0).collect();
         assert_eq!(hooks, [HookState::CountingAllocations]);
     }

@@ -8,10 +8,7 @@
 
 mod apply_harness;
 
-use apply_harness::GARBAGE;
-use apply_harness::apply;
-use apply_harness::apply_in;
-use apply_harness::numbers;
+use apply_harness::{GARBAGE, apply, apply_in, numbers};
 use serde_json::Value;
 use test_kit::interpreters::interpreters;
 use test_kit::optimizer::OPTIMIZER;
@@ -40,21 +37,14 @@ print(gc.get_freeze_count())
         assert_eq!(lines[..6], expected, "{}", python.name);
         let report = applied.report();
         let at: Vec<_> = report["applied"].as_array().unwrap().iter().collect();
-        let at: Vec<_> = at
-            .iter()
-            .map(|one| (&one["setting"], &one["step"]))
-            .collect();
+        let at: Vec<_> = at.iter().map(|one| (&one["setting"], &one["step"])).collect();
         assert_eq!(at[0], (&Value::from("threshold=7000,10"), &Value::from(0)));
         assert_eq!(at[1], (&Value::from("freeze"), &Value::from(3)));
         assert_eq!(at[2], (&Value::from("disable"), &Value::from(5)));
         let frozen = report["frozen_objects"].as_u64().unwrap();
         let printed: u64 = lines[6].parse().unwrap();
         // A few have been released since.
-        assert!(
-            frozen >= printed && frozen - printed < 50,
-            "{}",
-            python.name
-        );
+        assert!(frozen >= printed && frozen - printed < 50, "{}", python.name);
         assert_eq!(report["steps"], 6);
         assert_eq!(report["marker"], "optimizer");
         assert_eq!(report["undone"], Value::from(Vec::<Value>::new()));
@@ -84,26 +74,12 @@ for i in range(1, 46):
             };
             // Its statistics miss increments.
             let is_missed = python.is("incremental") && expected == "0 1 0" && *line == "0 0 0";
-            assert!(
-                *line == expected || is_missed,
-                "{} step {step}: {line}",
-                python.name
-            );
+            assert!(*line == expected || is_missed, "{} step {step}: {line}", python.name);
         }
         let report = applied.report();
-        assert_eq!(
-            numbers(&report["planned"]["collections"]),
-            [0, 6, 2],
-            "{}",
-            python.name
-        );
+        assert_eq!(numbers(&report["planned"]["collections"]), [0, 6, 2], "{}", python.name);
         assert_eq!(report["after"]["steps"], 35);
-        assert_eq!(
-            numbers(&report["after"]["collections"]),
-            [0, 6, 2],
-            "{}",
-            python.name
-        );
+        assert_eq!(numbers(&report["after"]["collections"]), [0, 6, 2], "{}", python.name);
         let garbage: u64 = numbers(&report["planned"]["garbage"]).iter().sum();
         // Instances with and without a dictionary of their own.
         assert!(garbage >= 35 * 300, "{} {garbage}", python.name);
@@ -140,10 +116,7 @@ for i in range(1, 31):
             let found = undone.iter().find(|one| one["setting"] == setting).unwrap();
             let by = format!("<string>:{} library", line(call));
             assert_eq!(found["by"], by, "{}", python.name);
-            assert_eq!(
-                (&found["step"], &found["times"]),
-                (&Value::from(20), &Value::from(1))
-            );
+            assert_eq!((&found["step"], &found["times"]), (&Value::from(20), &Value::from(1)));
         }
     }
 }
@@ -158,10 +131,7 @@ for i in range(1, 31):
     for python in interpreters("a_freeze_is_repeated_only_so_often") {
         let applied = apply(&python, "freeze", script);
         let report = applied.report();
-        assert_eq!(
-            report["freezing"]["collections"],
-            Value::from(vec![0, 0, 4])
-        );
+        assert_eq!(report["freezing"]["collections"], Value::from(vec![0, 0, 4]));
         assert_eq!(report["undone"][0]["times"], 28, "{}", python.name);
         let warnings = report["warnings"].to_string();
         assert!(warnings.contains("not repeated again"), "{warnings}");
@@ -204,16 +174,8 @@ print(sum(one() is not None for one in alive))
         assert!(warnings.contains(expected), "{}: {warnings}", python.name);
         let (kept, warnings) = alive("plan:5,gen2:10");
         assert!(kept < 25, "{}: {kept}", python.name);
-        assert!(
-            !warnings.contains("never collected"),
-            "{}: {warnings}",
-            python.name
-        );
-        assert_eq!(
-            warnings.contains("increment"),
-            python.is("incremental"),
-            "{warnings}"
-        );
+        assert!(!warnings.contains("never collected"), "{}: {warnings}", python.name);
+        assert_eq!(warnings.contains("increment"), python.is("incremental"), "{warnings}");
     }
 }
 
@@ -233,11 +195,7 @@ print(gc.isenabled())
         let report = applied.report();
         let asked = report["asked"].as_array().unwrap();
         let own = |one: &&Value| one["times"] == 4;
-        assert!(
-            asked.iter().any(|one| own(&one)),
-            "{}: {asked:?}",
-            python.name
-        );
+        assert!(asked.iter().any(|one| own(&one)), "{}: {asked:?}", python.name);
         assert_eq!(report["calls"][0]["function"], "disable", "{}", python.name);
         let warnings = report["warnings"].to_string();
         assert!(warnings.contains("itself has disabled"), "{warnings}");
@@ -263,11 +221,7 @@ print(len(gc.get_objects()))
         let start = number("tracked_objects_at_start");
         let end = number("tracked_objects_at_end");
         assert!(start < 3000, "{}: {start}", python.name);
-        assert!(
-            end >= 5000 && end.abs_diff(printed) < 500,
-            "{}: {end} {printed}",
-            python.name
-        );
+        assert!(end >= 5000 && end.abs_diff(printed) < 500, "{}: {end} {printed}", python.name);
     }
 }
 
@@ -279,10 +233,7 @@ fn nothing_happens_without_steps() {
         assert_eq!(applied.lines(), ["5000 True True"], "{}", python.name);
         let report = applied.report();
         assert_eq!(report["marker"], Value::Null);
-        assert_eq!(
-            (&report["steps"], &report["after"]),
-            (&Value::from(0), &Value::Null)
-        );
+        assert_eq!((&report["steps"], &report["after"]), (&Value::from(0), &Value::Null));
         assert_eq!(report["applied"].as_array().unwrap().len(), 1);
     }
 }
@@ -323,18 +274,8 @@ for one in begun: print(*one)
         // The first interval has no mark at its start.
         assert_eq!(applied.steps.len(), 89, "{}", python.name);
         for row in &applied.steps {
-            let [
-                step,
-                setting,
-                block,
-                start_ns,
-                end_ns,
-                pause_ns,
-                young,
-                middle,
-                old,
-                ..,
-            ] = row[..]
+            let [step, setting, block, start_ns, end_ns, pause_ns, young, middle, old, ..] =
+                row[..]
             else {
                 unreachable!("{row:?}");
             };
@@ -351,10 +292,7 @@ for one in begun: print(*one)
                 i64::try_from(begun.iter().filter(is_here).count()).unwrap()
             });
             assert_eq!(counted, [young, middle, old], "{} step {step}", python.name);
-            assert!(
-                start_ns <= end_ns && pause_ns <= end_ns - start_ns,
-                "{row:?}"
-            );
+            assert!(start_ns <= end_ns && pause_ns <= end_ns - start_ns, "{row:?}");
             assert_eq!(pause_ns > 0, young + middle + old > 0, "{row:?}");
         }
         let steps: Vec<i64> = applied.steps.iter().map(|row| row[0]).collect();

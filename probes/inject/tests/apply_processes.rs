@@ -8,10 +8,7 @@
 
 mod apply_harness;
 
-use apply_harness::GARBAGE;
-use apply_harness::apply;
-use apply_harness::apply_in;
-use apply_harness::numbers;
+use apply_harness::{GARBAGE, apply, apply_in, numbers};
 use serde_json::Value;
 use test_kit::interpreters::interpreters;
 use test_kit::limit::WithTimeout as _;
@@ -70,27 +67,14 @@ subprocess.run([sys.executable, '-c', 'import gc; print(gc.get_threshold()[0], g
 ";
     for python in interpreters("forked_children_collect_by_themselves") {
         let applied = apply(&python, "threshold=7000,freeze,plan:5", script);
-        let expected = [
-            "parent 7000 False",
-            "child 7000 True",
-            "child 7000 True",
-            "7000 True",
-        ];
+        let expected = ["parent 7000 False", "child 7000 True", "child 7000 True", "7000 True"];
         assert_eq!(applied.lines(), expected, "{}", python.name);
         let forked = |report: &&Value| report["forked"] == true;
         let forked: Vec<_> = applied.reports.iter().filter(forked).collect();
         assert_eq!(forked.len(), 2, "{}", python.name);
         for report in forked {
-            assert_eq!(
-                (&report["ended"], &report["steps"]),
-                (&Value::from(true), &Value::from(0))
-            );
-            assert_eq!(
-                report["applied"].as_array().unwrap().len(),
-                1,
-                "{}",
-                python.name
-            );
+            assert_eq!((&report["ended"], &report["steps"]), (&Value::from(true), &Value::from(0)));
+            assert_eq!(report["applied"].as_array().unwrap().len(), 1, "{}", python.name);
             let collections = numbers(&report["before"]["collections"]);
             assert!(collections.iter().sum::<u64>() > 0, "{}", python.name);
         }
@@ -119,11 +103,7 @@ print(gc.isenabled(), gc.get_freeze_count())
         assert_eq!(applied.lines()[0], "False", "{}", python.name);
         assert!(applied.lines()[1].starts_with("True"), "{}", python.name);
         let failure = applied.report()["failure"].as_str().unwrap();
-        assert!(
-            failure.starts_with("AttributeError"),
-            "{}: {failure}",
-            python.name
-        );
+        assert!(failure.starts_with("AttributeError"), "{}: {failure}", python.name);
     }
 }
 
@@ -180,12 +160,7 @@ time.sleep(0.05)
 ";
     for python in interpreters("wrapped_functions_look_like_their_own") {
         let applied = apply(&python, "none", script);
-        assert_eq!(
-            applied.lines(),
-            ["ValueError", "TypeError"],
-            "{}",
-            python.name
-        );
+        assert_eq!(applied.lines(), ["ValueError", "TypeError"], "{}", python.name);
     }
 }
 
@@ -230,25 +205,14 @@ for i in range(1, 21):
         let run = |rank: &str| {
             let folder = tempfile::tempdir().unwrap();
             let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
-            let applied = apply_in(
-                folder.path(),
-                command.env("RANK", rank),
-                "freeze@step:5,plan:3@step:7",
-            );
+            let applied =
+                apply_in(folder.path(), command.env("RANK", rank), "freeze@step:5,plan:3@step:7");
             assert_eq!(applied.report()["rank"], rank.parse::<u64>().unwrap());
             applied.output
         };
         let first = run("0");
-        assert!(
-            first.contains("4 True False\n5 True True"),
-            "{}: {first}",
-            python.name
-        );
-        assert!(
-            first.contains("6 True True\n7 False True"),
-            "{}: {first}",
-            python.name
-        );
+        assert!(first.contains("4 True False\n5 True True"), "{}: {first}", python.name);
+        assert!(first.contains("6 True True\n7 False True"), "{}: {first}", python.name);
         assert_eq!(first, run("1"), "{}", python.name);
     }
 }
@@ -273,26 +237,15 @@ for i in range(1, 7):
         let report = applied.report();
         let lines = applied.lines();
         if python.version < (3, 12, 0) {
-            assert!(
-                lines.iter().all(|line| line.ends_with("False")),
-                "{lines:?}"
-            );
+            assert!(lines.iter().all(|line| line.ends_with("False")), "{lines:?}");
             let warnings = report["warnings"].to_string();
             assert!(warnings.contains("3.12 and later only"), "{warnings}");
             continue;
         }
         let frozen: Vec<_> = lines.iter().map(|line| line.ends_with("True")).collect();
         // After step 3, so when step 4 begins.
-        assert_eq!(
-            frozen,
-            [false, false, false, true, true, true],
-            "{}",
-            python.name
-        );
-        assert_eq!(
-            (&report["marker"], &report["steps"]),
-            (&"function".into(), &5.into())
-        );
+        assert_eq!(frozen, [false, false, false, true, true, true], "{}", python.name);
+        assert_eq!((&report["marker"], &report["steps"]), (&"function".into(), &5.into()));
     }
 }
 

@@ -2,12 +2,9 @@
 
 #![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
-use gctrace_ring::HookState;
-use gctrace_ring::InjectOptions;
-use test_kit::interpreters::Python;
-use test_kit::interpreters::interpreters;
-use test_kit::preload::SeenRecords;
-use test_kit::preload::run;
+use gctrace_ring::{HookState, InjectOptions};
+use test_kit::interpreters::{Python, interpreters};
+use test_kit::preload::{SeenRecords, run};
 
 /// Records each collection from its own callback, and the statistics at its first and last line.
 const TRUTH: &str = r"
@@ -40,9 +37,7 @@ print(*[b - a for a, b in zip(before, after)], freed_after - freed)
 ";
 
 fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
-    let [count, collected, by_generation @ ..] = numbers else {
-        panic!("{numbers:?}")
-    };
+    let [count, collected, by_generation @ ..] = numbers else { panic!("{numbers:?}") };
     let (by_generation, stats) = by_generation.split_at(3);
     let pauses = seen.pauses();
     // Those before the script's first line and after its last are known only to us.
@@ -61,27 +56,10 @@ fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
         assert_eq!(stats[..3], *by_generation, "{}", python.name);
         assert_eq!(stats[3], *collected, "{}", python.name);
     }
-    assert!(
-        pauses.len() as u64 <= count + 60,
-        "{}: {}",
-        python.name,
-        pauses.len()
-    );
-    assert!(
-        pauses
-            .iter()
-            .all(|pause| pause.interval.start_ns < pause.interval.end_ns)
-    );
-    assert!(
-        pauses
-            .windows(2)
-            .all(|two| two[0].interval.end_ns <= two[1].interval.start_ns)
-    );
-    assert!(
-        pauses
-            .iter()
-            .all(|pause| pause.tid == seen.pid && pause.interpreter == 0)
-    );
+    assert!(pauses.len() as u64 <= count + 60, "{}: {}", python.name, pauses.len());
+    assert!(pauses.iter().all(|pause| pause.interval.start_ns < pause.interval.end_ns));
+    assert!(pauses.windows(2).all(|two| two[0].interval.end_ns <= two[1].interval.start_ns));
+    assert!(pauses.iter().all(|pause| pause.tid == seen.pid && pause.interpreter == 0));
     assert_eq!(seen.begins(), pauses.len(), "{}", python.name);
     assert_eq!(seen.lost.total(), 0, "{}", python.name);
 }
@@ -95,20 +73,12 @@ fn equal_to_the_interpreters_own_statistics() {
         check(&python, seen, &run.numbers());
         let (version, file, free_threaded) = seen.interpreter().unwrap();
         let (major, minor, micro) = python.version;
-        assert!(
-            version.starts_with(&format!("{major}.{minor}.{micro}")),
-            "{version}"
-        );
+        assert!(version.starts_with(&format!("{major}.{minor}.{micro}")), "{version}");
         assert!(file.contains("python"), "{file}");
         assert_eq!(free_threaded, python.is("free-threaded"));
         assert_eq!(seen.hooks()[0].0, HookState::Installed);
         assert!(!seen.hello.is_fork);
-        eprintln!(
-            "{}: {} pauses, {:?}",
-            python.name,
-            seen.pauses().len(),
-            seen.hooks()
-        );
+        eprintln!("{}: {} pauses, {:?}", python.name, seen.pauses().len(), seen.hooks());
     }
 }
 

@@ -4,14 +4,8 @@
 
 mod cupti_harness;
 
-use cupti_harness::Recorded;
-use cupti_harness::options;
-use cupti_harness::recorded;
-use cupti_harness::truth;
-use cupti_harness::work;
-use gctrace_ring::CuptiState;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::RingRecord;
+use cupti_harness::{Recorded, options, recorded, truth, work};
+use gctrace_ring::{CuptiState, InjectOptions, RingRecord};
 use std::collections::BTreeSet;
 
 /// Rounds per thread: enough for several buffers and flushes.
@@ -27,40 +21,21 @@ fn check(recorded: &Recorded, version: i64) {
     assert!(file.contains("libcupti.so.1"), "{file}");
     let (truth, seen) = (truth::work_of_log(&recorded.log), truth::work_of_ring(ring));
     assert_eq!(truth.len(), 3 * 4 * ROUNDS + 3 * 40);
-    assert!(
-        truth == seen,
-        "{} of {}",
-        truth.intersection(&seen).count(),
-        truth.len()
-    );
+    assert!(truth == seen, "{} of {}", truth.intersection(&seen).count(), truth.len());
     let truth = truth::calls_of_log(&recorded.log, &work::FUNCTIONS);
     let seen = truth::calls_of_ring(ring);
     let known = |call: &truth::CallSeen| work::FUNCTIONS.contains(&call.0.as_str());
     let (known, rest) = seen.into_iter().partition::<BTreeSet<_>, _>(known);
     let only = |these: &BTreeSet<_>, those: &BTreeSet<_>| these.difference(those).next().cloned();
     let (missing, too_many) = (only(&truth, &known), only(&known, &truth));
-    assert_eq!(
-        (missing, too_many),
-        (None, None),
-        "{} lost, {} dropped",
-        ring.lost,
-        ring.dropped()
-    );
+    assert_eq!((missing, too_many), (None, None), "{} lost, {} dropped", ring.lost, ring.dropped());
     assert!(rest.iter().all(|call| call.0 != "cudaGetDevice"));
     // A function that only CUPTI names.
-    let creations = rest
-        .iter()
-        .filter(|call| call.0 == "cudaStreamCreateWithFlags");
+    let creations = rest.iter().filter(|call| call.0 == "cudaStreamCreateWithFlags");
     assert_eq!(creations.count(), 4);
-    let events = ring
-        .records
-        .iter()
-        .filter(|record| matches!(record, RingRecord::Event { .. }));
+    let events = ring.records.iter().filter(|record| matches!(record, RingRecord::Event { .. }));
     assert_eq!(events.count(), 3 * ROUNDS);
-    let waits = ring
-        .records
-        .iter()
-        .filter(|record| matches!(record, RingRecord::Sync { .. }));
+    let waits = ring.records.iter().filter(|record| matches!(record, RingRecord::Sync { .. }));
     assert!(waits.count() >= 8);
     assert_eq!((ring.lost, ring.dropped()), (0, 0));
     // Every 250 ms, and at the end: on a fast machine the work takes less.
@@ -98,24 +73,15 @@ fn all_work_of_future_versions() {
 #[test]
 fn only_waits_leaves_out_launches() {
     let test = "only_waits_leaves_out_launches";
-    let options = InjectOptions {
-        only_waits: true,
-        ..options()
-    };
+    let options = InjectOptions { only_waits: true, ..options() };
     let Some(recorded) = recorded(test, &[], &options, |_| work::everything(10)) else {
         return;
     };
     let ring = recorded.ring();
     assert_eq!(truth::work_of_ring(ring), truth::work_of_log(&recorded.log));
     let calls = truth::calls_of_ring(ring);
-    assert!(
-        calls.iter().all(|call| !call.0.contains("Launch")),
-        "{calls:?}"
-    );
-    let waits = work::FUNCTIONS
-        .iter()
-        .copied()
-        .filter(|name| !name.contains("Launch"));
+    assert!(calls.iter().all(|call| !call.0.contains("Launch")), "{calls:?}");
+    let waits = work::FUNCTIONS.iter().copied().filter(|name| !name.contains("Launch"));
     let truth = truth::calls_of_log(&recorded.log, &waits.collect::<Vec<_>>());
     assert!(truth.is_subset(&calls) && truth.len() > 60);
 }

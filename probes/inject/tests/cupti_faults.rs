@@ -1,21 +1,11 @@
 //! Faults of CUPTI: each is reported once, and the program ends as it would have without gctrace.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a helper that fails is a failed test"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "a helper that fails is a failed test")]
 
 mod cupti_harness;
 
-use cupti_harness::Recorded;
-use cupti_harness::options;
-use cupti_harness::recorded;
-use cupti_harness::truth;
-use cupti_harness::work;
-use gctrace_ring::CuptiState;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::RingRecord;
+use cupti_harness::{Recorded, options, recorded, truth, work};
+use gctrace_ring::{CuptiState, InjectOptions, RingRecord};
 use std::os::unix::process::ExitStatusExt;
 use test_kit::simulator;
 use test_kit::simulator::gpu::Gpu;
@@ -67,10 +57,7 @@ fn cupti_does_not_know() {
 
 #[test]
 fn it_is_left_to_the_program() {
-    let options = InjectOptions {
-        yields: true,
-        ..options()
-    };
+    let options = InjectOptions { yields: true, ..options() };
     if let Some(recorded) = recorded("it_is_left_to_the_program", &[], &options, |folder| {
         play(folder);
         subscribe_as_a_profiler();
@@ -92,10 +79,7 @@ fn subscribe_as_a_profiler() {
 
 #[test]
 fn cuda_was_not_requested() {
-    let options = InjectOptions {
-        cuda: false,
-        ..options()
-    };
+    let options = InjectOptions { cuda: false, ..options() };
     if let Some(recorded) = recorded("cuda_was_not_requested", &[], &options, play) {
         assert!(recorded.status.success(), "{}", recorded.output);
         assert!(recorded.rings.is_empty());
@@ -109,10 +93,7 @@ fn kinds_that_are_refused_are_missing() {
     };
     assert!(recorded.status.success(), "{}", recorded.output);
     let ring = recorded.ring();
-    let states = ring
-        .states()
-        .into_iter()
-        .map(|(state, code, _)| (state, code));
+    let states = ring.states().into_iter().map(|(state, code, _)| (state, code));
     let partial = [CuptiState::Partial; 2].into_iter().zip([38, 36]);
     let expected: Vec<_> = partial.chain([(CuptiState::Recording, 22)]).collect();
     assert_eq!(states.collect::<Vec<_>>(), expected);
@@ -140,13 +121,8 @@ fn the_wrong_clock_is_converted() {
     assert!(recorded.status.success(), "{}", recorded.output);
     let ring = recorded.ring();
     let states = ring.states();
-    let calibrated = states
-        .iter()
-        .filter(|state| state.0 == CuptiState::Calibrated);
-    let error_ns = calibrated
-        .map(|state| state.1)
-        .max()
-        .expect("it is reported");
+    let calibrated = states.iter().filter(|state| state.0 == CuptiState::Calibrated);
+    let error_ns = calibrated.map(|state| state.1).max().expect("it is reported");
     assert!((1..1_000_000).contains(&error_ns), "{error_ns} ns");
     let (truth, seen) = (truth::work_of_log(&recorded.log), truth::work_of_ring(ring));
     assert_eq!(truth.len(), seen.len());
@@ -158,10 +134,7 @@ fn the_wrong_clock_is_converted() {
     seen.sort_by_key(key);
     for (truth, seen) in truth.iter().zip(&seen) {
         let wrong_ns = truth.3.abs_diff(seen.3).max(truth.4.abs_diff(seen.4));
-        assert!(
-            wrong_ns <= error_ns.cast_unsigned(),
-            "{wrong_ns} of {error_ns} ns"
-        );
+        assert!(wrong_ns <= error_ns.cast_unsigned(), "{wrong_ns} of {error_ns} ns");
         assert_eq!((&truth.1, truth.5), (&seen.1, seen.5));
     }
 }
@@ -211,17 +184,8 @@ fn work_in_progress_at_the_end_does_not_hang() {
     let ring = recorded.ring();
     assert_eq!(ring.dropped(), 5, "they were reported as missing");
     let calls = truth::calls_of_ring(ring);
-    assert_eq!(
-        calls
-            .iter()
-            .filter(|call| call.0 == "cudaLaunchKernel")
-            .count(),
-        5
-    );
-    assert!(matches!(
-        ring.records.last(),
-        Some(RingRecord::Flushed { .. })
-    ));
+    assert_eq!(calls.iter().filter(|call| call.0 == "cudaLaunchKernel").count(), 5);
+    assert!(matches!(ring.records.last(), Some(RingRecord::Flushed { .. })));
 }
 
 /// NVIDIA's own library on a machine without a driver:
@@ -240,11 +204,7 @@ fn the_real_cupti_without_a_driver() {
             (load(cupti), load(cupti_harness::library().into_os_string()))
         };
         assert_eq!(c!(inject, InitializeInjection()), 1);
-        assert_eq!(
-            c!(inject, InitializeInjection()),
-            1,
-            "and nothing more is done"
-        );
+        assert_eq!(c!(inject, InitializeInjection()), 1, "and nothing more is done");
         std::mem::forget((cupti, inject));
     });
     let Some(recorded) = recorded else { return };

@@ -4,24 +4,15 @@
 
 mod cupti_harness;
 
-use cupti_harness::Recorded;
-use cupti_harness::injected;
-use cupti_harness::options;
-use cupti_harness::record;
-use cupti_harness::recorded;
-use cupti_harness::truth;
-use cupti_harness::work;
-use gctrace_ring::CuptiState;
-use gctrace_ring::RingRecord;
+use cupti_harness::{Recorded, injected, options, record, recorded, truth, work};
+use gctrace_ring::{CuptiState, RingRecord};
 use nix::libc;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use test_kit::limit::WithTimeout as _;
 use test_kit::simulator;
-use test_kit::simulator::gpu::Gpu;
-use test_kit::simulator::gpu::c;
+use test_kit::simulator::gpu::{Gpu, c};
 
 /// Longest time without a flush before a kill, by our flush thread's clock, on a machine that does
 /// other work too.
@@ -139,22 +130,11 @@ fn a_killed_program_loses_one_interval_at_most() {
     let flushed_ns = *ring.flushed_ns().last().expect("it was flushed");
     let truth = truth::work_of_log(&recorded.log);
     let missing = truth.difference(&seen).filter(|work| work.4 <= flushed_ns);
-    assert_eq!(
-        missing.count(),
-        0,
-        "all that had ended by the last flush is there"
-    );
+    assert_eq!(missing.count(), 0, "all that had ended by the last flush is there");
     assert!(seen.len() > 100);
     // Flushes happen on schedule: what is lost depends on how long ago the last one was.
-    let gaps = ring
-        .flushed_ns()
-        .windows(2)
-        .map(|pair| pair[1] - pair[0])
-        .collect::<Vec<_>>();
-    assert!(
-        gaps.iter().any(|gap_ns| *gap_ns < 2 * INTERVAL_NS),
-        "{gaps:?}"
-    );
+    let gaps = ring.flushed_ns().windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>();
+    assert!(gaps.iter().any(|gap_ns| *gap_ns < 2 * INTERVAL_NS), "{gaps:?}");
     assert!(killed_ns > flushed_ns);
 }
 
@@ -199,10 +179,7 @@ fn exit_on_another_thread_while_others_launch() {
     assert_eq!(recorded.status.code(), Some(3), "{}", recorded.output);
     let ring = recorded.ring();
     assert!(truth::work_of_ring(ring).len() > 100);
-    let last = ring
-        .records
-        .iter()
-        .rfind(|record| matches!(record, RingRecord::Flushed { .. }));
+    let last = ring.records.iter().rfind(|record| matches!(record, RingRecord::Flushed { .. }));
     assert!(last.is_some());
 }
 
@@ -216,11 +193,7 @@ fn without_a_listener_nothing_is_attempted() {
     let mut command = simulator::command(test, folder.path(), &[]);
     injected(&mut command, folder.path(), &options());
     let output = command.output_in_time().expect("it starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A driver without a CUPTI: what is reported if its folder contains this instead.
@@ -276,21 +249,11 @@ fn a_cupti_that_lacks_functions_is_too_old() {
 fn children_that_are_not_followed_see_nothing_of_us() {
     let test = "children_that_are_not_followed_see_nothing_of_us";
     if simulator::playing().is_some() {
-        let ours = [
-            "LD_PRELOAD",
-            "CUDA_INJECTION64_PATH",
-            "GCTRACE_RENDEZVOUS",
-            "GCTRACE_INJECT",
-        ];
-        let environment = std::process::Command::new("env")
-            .output_in_time()
-            .expect("it starts")
-            .stdout;
+        let ours = ["LD_PRELOAD", "CUDA_INJECTION64_PATH", "GCTRACE_RENDEZVOUS", "GCTRACE_INJECT"];
+        let environment =
+            std::process::Command::new("env").output_in_time().expect("it starts").stdout;
         let environment = String::from_utf8(environment).expect("text");
-        assert!(
-            ours.iter().all(|name| !environment.contains(name)),
-            "{environment}"
-        );
+        assert!(ours.iter().all(|name| !environment.contains(name)), "{environment}");
         let gpu = Gpu::ready();
         // The driver is polled for every 20 ms.
         std::thread::sleep(Duration::from_millis(500));
@@ -298,19 +261,13 @@ fn children_that_are_not_followed_see_nothing_of_us() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = simulator::command(test, folder.path(), &[]);
-    let options = gctrace_ring::InjectOptions {
-        follow: false,
-        ..options()
-    };
+    let options = gctrace_ring::InjectOptions { follow: false, ..options() };
     injected(&mut command, folder.path(), &options);
     command.env("LD_PRELOAD", cupti_harness::library());
     let recorded = record(command, folder.path(), |_, _| {});
     assert!(recorded.status.success(), "{}", recorded.output);
     let ring = recorded.ring();
-    assert!(matches!(
-        ring.states()[..],
-        [(CuptiState::Recording, 22, _)]
-    ));
+    assert!(matches!(ring.states()[..], [(CuptiState::Recording, 22, _)]));
     let truth = truth::work_of_log(&recorded.log);
     assert_eq!(truth.len(), 4 * 300);
     assert_eq!(truth::work_of_ring(ring), truth);

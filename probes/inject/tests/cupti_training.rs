@@ -5,31 +5,18 @@
 
 mod cupti_harness;
 
-use cupti_harness::Recorded;
-use cupti_harness::injected;
-use cupti_harness::options;
-use cupti_harness::record;
-use cupti_harness::truth;
-use gctrace_ring::CuptiState;
-use gctrace_ring::InjectOptions;
+use cupti_harness::{Recorded, injected, options, record, truth};
+use gctrace_ring::{CuptiState, InjectOptions};
 use std::path::Path;
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
 use test_kit::simulator;
 
-const SCRIPT: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../examples/train_simgpu.py"
-);
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/train_simgpu.py");
 
 /// `None`, reported in the output, if there is no Python.
 fn train(arguments: &[&str], options: &InjectOptions) -> Option<Recorded> {
-    if Command::new("python3")
-        .arg("-c")
-        .arg("")
-        .status_in_time()
-        .is_err()
-    {
+    if Command::new("python3").arg("-c").arg("").status_in_time().is_err() {
         eprintln!("skipped: there is no python3");
         return None;
     }
@@ -46,11 +33,7 @@ fn train(arguments: &[&str], options: &InjectOptions) -> Option<Recorded> {
     command.env("LD_PRELOAD", cupti_harness::library());
     let recorded = record(command, Path::new(folder.path()), |_, _| {});
     assert!(recorded.status.success(), "{}", recorded.output);
-    assert!(
-        recorded.output.contains("rank 0: 20 steps in"),
-        "{}",
-        recorded.output
-    );
+    assert!(recorded.output.contains("rank 0: 20 steps in"), "{}", recorded.output);
     Some(recorded)
 }
 
@@ -58,10 +41,7 @@ fn train(arguments: &[&str], options: &InjectOptions) -> Option<Recorded> {
 fn check(recorded: &Recorded, processes: usize) {
     assert_eq!(recorded.rings.len(), processes);
     for ring in &recorded.rings {
-        assert!(matches!(
-            ring.states()[..],
-            [(CuptiState::Recording, 22, _)]
-        ));
+        assert!(matches!(ring.states()[..], [(CuptiState::Recording, 22, _)]));
         let mut log = recorded.log.clone();
         log.ops.retain(|op| op.pid == ring.pid);
         let (truth, seen) = (truth::work_of_log(&log), truth::work_of_ring(ring));

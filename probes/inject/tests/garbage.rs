@@ -1,35 +1,17 @@
 //! The garbage of collections counted by the library, against the interpreter's own: what
 //! `DEBUG_SAVEALL` keeps, `gc.get_stats()`, and that nothing of it can be seen.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 mod garbage_harness;
 
-use garbage_harness::all;
-use garbage_harness::between;
-use garbage_harness::equal;
-use garbage_harness::number;
-use garbage_harness::script;
-use garbage_harness::truth;
-use garbage_harness::with_list;
-use gctrace_ring::GarbageDetail;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::RingKindCount;
-use gctrace_ring::RingRecord;
+use garbage_harness::{all, between, equal, number, script, truth, with_list};
+use gctrace_ring::{GarbageDetail, InjectOptions, RingKindCount, RingRecord};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
-use test_kit::interpreters::Python;
-use test_kit::interpreters::compared;
-use test_kit::interpreters::interpreters;
-use test_kit::interpreters::root;
-use test_kit::preload::SeenGarbage;
-use test_kit::preload::SeenKind;
-use test_kit::preload::run;
+use test_kit::interpreters::{Python, compared, interpreters, root};
+use test_kit::preload::{SeenGarbage, SeenKind, run};
 
 #[test]
 fn kinds_and_sizes_are_those_of_saveall() {
@@ -45,12 +27,7 @@ fn kinds_and_sizes_are_those_of_saveall() {
         assert_eq!(*freed, collected, "{}", python.name);
         let kinds: BTreeMap<String, u64> = serde_json::from_value(truth["kinds"].clone()).unwrap();
         assert_eq!(garbage.types(), kinds, "{}", python.name);
-        assert_eq!(
-            garbage.head.objects,
-            kinds.values().sum::<u64>(),
-            "{}",
-            python.name
-        );
+        assert_eq!(garbage.head.objects, kinds.values().sum::<u64>(), "{}", python.name);
         assert!(garbage.head.cost_ns > 0);
         let sizes: BTreeMap<String, u64> = serde_json::from_value(truth["sizes"].clone()).unwrap();
         for (name, bytes) in sizes {
@@ -70,10 +47,7 @@ fn code_is_named(python: &Python, garbage: &SeenGarbage, recursive: u64) {
         true => name,
         false => own,
     };
-    let recursive = (
-        qualified("closure.<locals>.recursive", "recursive"),
-        Some(recursive),
-    );
+    let recursive = (qualified("closure.<locals>.recursive", "recursive"), Some(recursive));
     for (name, (function, line)) in [
         ("function", recursive),
         ("cell", recursive),
@@ -111,12 +85,7 @@ fn what_finalizers_free_was_unreachable() {
         };
         assert!(garbage.head.objects > *collected, "{}", python.name);
         let types = garbage.types();
-        assert_eq!(
-            (types["generator"], types["list"]),
-            (100, 100),
-            "{}",
-            python.name
-        );
+        assert_eq!((types["generator"], types["list"]), (100, 100), "{}", python.name);
         let generator = garbage.kinds.iter().find(|(kind, _)| kind.0 == "generator");
         let line = generator.map(|((.., line), _)| u64::from(*line));
         assert_eq!(line, truth["line"].as_u64(), "{}", python.name);
@@ -133,12 +102,7 @@ fn automatic_collections_add_up_to_the_statistics() {
         assert_eq!(sum, number(&truth, "collected"), "{}", python.name);
         // Most increments only mark.
         let least = if python.is("incremental") { 2 } else { 20 };
-        assert!(
-            garbage.len() > least && sum > 50_000,
-            "{}: {}",
-            python.name,
-            garbage.len()
-        );
+        assert!(garbage.len() > least && sum > 50_000, "{}: {}", python.name, garbage.len());
         compared(&python, "objects, in-process", sum);
     }
 }
@@ -146,10 +110,7 @@ fn automatic_collections_add_up_to_the_statistics() {
 #[test]
 fn nothing_of_it_can_be_seen() {
     for python in interpreters("nothing_of_it_can_be_seen") {
-        let off = InjectOptions {
-            garbage: GarbageDetail::Off,
-            ..all()
-        };
+        let off = InjectOptions { garbage: GarbageDetail::Off, ..all() };
         let mut truths = [off, all()].map(|options| {
             let run = run(options, &mut script(&python, &["visible"]));
             let garbage = run.rings.iter().map(|ring| ring.garbage().len());
@@ -213,21 +174,11 @@ fn classes_that_die_keep_their_names() {
         assert_eq!(garbage.len(), 40, "{}", python.name);
         for (index, garbage) in garbage.iter().enumerate() {
             let name = format!("__main__.Made{index}");
-            assert_eq!(
-                garbage.types().get(&name),
-                Some(&1),
-                "{}: {name}",
-                python.name
-            );
+            assert_eq!(garbage.types().get(&name), Some(&1), "{}: {name}", python.name);
             let is_class = |(kind, _): &&(SeenKind, RingKindCount)| {
                 kind.0 == "type" && kind.1 == format!("Made{index}") && kind.3 > 0
             };
-            assert_eq!(
-                garbage.kinds.iter().filter(is_class).count(),
-                1,
-                "{}: {name}",
-                python.name
-            );
+            assert_eq!(garbage.kinds.iter().filter(is_class).count(), 1, "{}: {name}", python.name);
         }
     }
 }
@@ -246,31 +197,21 @@ fn a_list_of_a_million() {
 #[test]
 fn only_what_the_budget_allows() {
     for python in with_list("only_what_the_budget_allows") {
-        let options = InjectOptions {
-            garbage_budget_ppm: 0,
-            ..all()
-        };
+        let options = InjectOptions { garbage_budget_ppm: 0, ..all() };
         let run = run(options, &mut script(&python, &["automatic"]));
         let truth = truth(&python, &run);
         let pairs = between(run.only(), &truth);
-        let examined = pairs
-            .iter()
-            .filter(|(garbage, _)| garbage.is_some())
-            .count();
+        let examined = pairs.iter().filter(|(garbage, _)| garbage.is_some()).count();
         let freeing = pairs.iter().filter(|(_, collected)| *collected > 0).count();
         assert!(examined < freeing / 2, "{}: {examined}", python.name);
         let full = |(garbage, collected): &(Option<SeenGarbage>, u64)| {
-            garbage
-                .as_ref()
-                .is_none_or(|garbage| garbage.head.objects == *collected)
+            garbage.as_ref().is_none_or(|garbage| garbage.head.objects == *collected)
         };
         assert!(pairs.iter().all(full), "{}", python.name);
         for pause in run.only().pauses() {
             let (start, end) = (pause.interval.start_ns, pause.interval.end_ns);
             let garbage = run.only().garbage();
-            let has = garbage
-                .iter()
-                .any(|own| (start..=end).contains(&own.head.at_ns));
+            let has = garbage.iter().any(|own| (start..=end).contains(&own.head.at_ns));
             let is_full = pause.generation == 2 && pause.collected > 0 && !pause.at_exit;
             assert!(has || !is_full, "{}: {pause:?}", python.name);
         }
@@ -292,9 +233,7 @@ fn kinds_are_those_that_probes_see() {
         };
         let garbage = run.only().garbage();
         let window = number(truth, "begin")..number(truth, "end");
-        let mut own = garbage
-            .iter()
-            .filter(|own| window.contains(&own.head.at_ns));
+        let mut own = garbage.iter().filter(|own| window.contains(&own.head.at_ns));
         let kinds = &own.next().unwrap().kinds;
         let text = |text: &String| Value::from((!text.is_empty()).then_some(text.as_str()));
         let seen: BTreeMap<String, u64> = kinds
@@ -348,20 +287,10 @@ the_last_function()
         let frames = ring.pauses().into_iter().map(|pause| pause.frame);
         let is_last = |frame| {
             let stack = ring.stack(frame);
-            stack
-                .first()
-                .is_some_and(|(function, ..)| function == "the_last_function")
+            stack.first().is_some_and(|(function, ..)| function == "the_last_function")
         };
-        assert!(
-            frames.filter(|frame| *frame != 0).any(is_last),
-            "{}",
-            python.name
-        );
+        assert!(frames.filter(|frame| *frame != 0).any(is_last), "{}", python.name);
         let last = garbage.iter().rfind(|own| own.types().contains_key("list"));
-        assert!(
-            last.is_some(),
-            "{}: the kinds of CPython have room of their own",
-            python.name
-        );
+        assert!(last.is_some(), "{}: the kinds of CPython have room of their own", python.name);
     }
 }

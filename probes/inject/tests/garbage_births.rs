@@ -4,34 +4,24 @@
 
 mod garbage_harness;
 
-use garbage_harness::all;
-use garbage_harness::with_list;
+use garbage_harness::{all, with_list};
 use gctrace_ring::InjectOptions;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
-use test_kit::interpreters::Python;
-use test_kit::interpreters::root;
-use test_kit::preload::Run;
-use test_kit::preload::SeenRecords;
-use test_kit::preload::run;
-use test_kit::preload::run_with_children;
+use test_kit::interpreters::{Python, root};
+use test_kit::preload::{Run, SeenRecords, run, run_with_children};
 
 /// Mean number of allocations per sample, as in the library.
 const EVERY: u64 = 256;
 
 fn with_births() -> InjectOptions {
-    InjectOptions {
-        allocations: true,
-        ..all()
-    }
+    InjectOptions { allocations: true, ..all() }
 }
 
 fn births(python: &Python, case: &str) -> Command {
     let mut command = Command::new(&python.path);
-    command
-        .arg(root().join("tests/python/garbage_births.py"))
-        .arg(case);
+    command.arg(root().join("tests/python/garbage_births.py")).arg(case);
     command
 }
 
@@ -42,9 +32,7 @@ type Lines = BTreeMap<(String, u64), u64>;
 fn truth(python: &Python, run: &Run) -> Lines {
     let born = garbage_harness::truth(python, run);
     let born: Vec<(u64, String, u64)> = serde_json::from_value(born).unwrap();
-    born.into_iter()
-        .map(|(line, type_name, count)| ((type_name, line), count))
-        .collect()
+    born.into_iter().map(|(line, type_name, count)| ((type_name, line), count)).collect()
 }
 
 /// Samples of the script's own types. Every other type with any is one of a class statement.
@@ -75,11 +63,7 @@ fn compare(python: &Python, sampled: &Lines, truth: &Lines) {
         // Of at least 70 expected: more than four standard deviations to both sides.
         let expected = objects / EVERY;
         let range = expected / 2..expected * 2;
-        assert!(
-            range.contains(&samples),
-            "{}: {line:?}: {samples} of {expected}",
-            python.name
-        );
+        assert!(range.contains(&samples), "{}: {line:?}: {samples} of {expected}", python.name);
     }
 }
 
@@ -88,11 +72,7 @@ fn each_line_has_its_share_of_samples() {
     for python in with_list("each_line_has_its_share_of_samples") {
         for case in ["planted", "threads"] {
             let run = run(with_births(), &mut births(&python, case));
-            compare(
-                &python,
-                &sampled(&python, run.only()),
-                &truth(&python, &run),
-            );
+            compare(&python, &sampled(&python, run.only()), &truth(&python, &run));
         }
     }
 }
@@ -101,11 +81,7 @@ fn each_line_has_its_share_of_samples() {
 fn reused_memory_has_no_earlier_line() {
     for python in with_list("reused_memory_has_no_earlier_line") {
         let run = run(with_births(), &mut births(&python, "reuse"));
-        compare(
-            &python,
-            &sampled(&python, run.only()),
-            &truth(&python, &run),
-        );
+        compare(&python, &sampled(&python, run.only()), &truth(&python, &run));
     }
 }
 

@@ -1,49 +1,27 @@
 //! Cycles in garbage: planted ones, each found once with its line, and the components that
 //! `gc.get_referents` makes of what `DEBUG_SAVEALL` keeps.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 mod garbage_harness;
 
-use garbage_harness::all;
-use garbage_harness::number;
-use garbage_harness::script;
-use garbage_harness::truth;
-use garbage_harness::with_list;
-use gctrace_ring::GarbageDetail;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::RingCycleCount;
-use gctrace_ring::RingGarbage;
+use garbage_harness::{all, number, script, truth, with_list};
+use gctrace_ring::{GarbageDetail, InjectOptions, RingCycleCount, RingGarbage};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
-use test_kit::interpreters::Python;
-use test_kit::interpreters::compared;
-use test_kit::interpreters::root;
-use test_kit::preload::Run;
-use test_kit::preload::SeenGarbage;
-use test_kit::preload::SeenKind;
-use test_kit::preload::run;
-use test_kit::preload::run_with_children;
+use test_kit::interpreters::{Python, compared, root};
+use test_kit::preload::{Run, SeenGarbage, SeenKind, run, run_with_children};
 
 /// Every collection is examined, and its cycles, whatever it costs.
 fn with_cycles() -> InjectOptions {
-    InjectOptions {
-        garbage: GarbageDetail::Cycles,
-        ..all()
-    }
+    InjectOptions { garbage: GarbageDetail::Cycles, ..all() }
 }
 
 /// `garbage_cycles.py` with these arguments.
 fn cycles(python: &Python, arguments: &[&str]) -> Command {
     let mut command = Command::new(&python.path);
-    command
-        .arg(root().join("tests/python/garbage_cycles.py"))
-        .args(arguments);
+    command.arg(root().join("tests/python/garbage_cycles.py")).args(arguments);
     command
 }
 
@@ -56,10 +34,8 @@ fn since(run: &Run, truth: &Value) -> Vec<SeenGarbage> {
 
 /// A cycle in words: types and names of references, from the first place in the alphabet on.
 fn words(edges: &[(SeenKind, String)]) -> String {
-    let mut words: Vec<String> = edges
-        .iter()
-        .map(|((name, ..), reference)| format!("{name}{reference}"))
-        .collect();
+    let mut words: Vec<String> =
+        edges.iter().map(|((name, ..), reference)| format!("{name}{reference}")).collect();
     let first = (0..words.len()).min_by_key(|at| &words[*at]).unwrap();
     words.rotate_left(first);
     words.join(" ")
@@ -71,9 +47,7 @@ fn found(garbage: &[SeenGarbage], expected: &str) -> Option<(u32, u64, Option<u6
     let mut same = cycles.filter(|(edges, _)| words(edges) == expected);
     let (edges, count) = same.next()?;
     assert!(same.next().is_none(), "{expected} twice");
-    let line = edges
-        .iter()
-        .find(|((_, function, ..), _)| !function.is_empty());
+    let line = edges.iter().find(|((_, function, ..), _)| !function.is_empty());
     let line = line.map(|((.., line), _)| u64::from(*line));
     Some((count.count, count.objects, line))
 }
@@ -94,36 +68,16 @@ fn planted_cycles_are_found_once_each_with_their_lines() {
         };
         let in_frames = |with: u64, without: u64| if raw_frames { without } else { with };
         let planted = [
-            (
-                "cell.cell_contents function.__closure__ tuple[]",
-                6,
-                18,
-                line("closure"),
-            ),
-            (
-                "__main__.Trainer.hooks list[] method.__self__",
-                5,
-                15 + dicts(5),
-                line("method"),
-            ),
+            ("cell.cell_contents function.__closure__ tuple[]", 6, 18, line("closure")),
+            ("__main__.Trainer.hooks list[] method.__self__", 5, 15 + dicts(5), line("method")),
             (
                 "ValueError.__traceback__ traceback.tb_frame frame.f_locals['kept']",
                 4,
                 12,
                 line("exception"),
             ),
-            (
-                "function.__defaults__ tuple[] list[]",
-                1,
-                3,
-                line("default"),
-            ),
-            (
-                "__main__.Tree.children list[] __main__.Tree.parent",
-                1,
-                5 + dicts(4),
-                None,
-            ),
+            ("function.__defaults__ tuple[] list[]", 1, 3, line("default")),
+            ("__main__.Tree.children list[] __main__.Tree.parent", 1, 5 + dicts(4), None),
             ("garbage.Slots.one garbage.Slots.two", 1, 2, None),
             ("dict[7] list[]", 1, 2, None),
             ("dict['own']", 1, 1, None),
@@ -158,9 +112,7 @@ fn task_is_found(python: &Python, garbage: &[SeenGarbage], line: Option<u64>) {
         .flat_map(|own| &own.cycles)
         .filter(|(edges, _)| edges.iter().any(|((name, ..), _)| name == "_asyncio.Task"))
         .collect();
-    let [(edges, count)] = tasks.as_slice() else {
-        panic!("{}: {tasks:?}", python.name)
-    };
+    let [(edges, count)] = tasks.as_slice() else { panic!("{}: {tasks:?}", python.name) };
     assert_eq!(count.count, 1);
     let is_own = |((_, function, _, at), name): &(SeenKind, String)| {
         function.ends_with("work") && Some(u64::from(*at)) == line && name.contains("'task'")
@@ -175,25 +127,12 @@ fn components_are_those_of_get_referents() {
         let truth = truth(&python, &run);
         let garbage = since(&run, &truth);
         let garbage = garbage.first().unwrap();
-        assert_eq!(
-            garbage.head.objects,
-            number(&truth, "collected"),
-            "{}",
-            python.name
-        );
+        assert_eq!(garbage.head.objects, number(&truth, "collected"), "{}", python.name);
         let sum = |of: fn(&RingCycleCount) -> u64| {
-            garbage
-                .cycles
-                .iter()
-                .map(|(_, count)| of(count))
-                .sum::<u64>()
+            garbage.cycles.iter().map(|(_, count)| of(count)).sum::<u64>()
         };
         assert_eq!(
-            [
-                sum(|own| own.count.into()),
-                sum(|own| own.objects),
-                sum(|own| own.held_objects)
-            ],
+            [sum(|own| own.count.into()), sum(|own| own.objects), sum(|own| own.held_objects)],
             ["count", "objects", "held"].map(|name| number(&truth, name)),
             "{}",
             python.name
@@ -212,12 +151,7 @@ fn a_list_of_a_million_is_one_cycle() {
         let [(edges, count)] = garbage.first().unwrap().cycles.as_slice() else {
             panic!("{}: one cycle", python.name)
         };
-        assert_eq!(
-            (count.count, count.objects),
-            (1, 1_000_000),
-            "{}",
-            python.name
-        );
+        assert_eq!((count.count, count.objects), (1, 1_000_000), "{}", python.name);
         let types: Vec<_> = edges.iter().map(|((name, ..), _)| name.as_str()).collect();
         assert_eq!(types, ["garbage.Slots"; 2], "{}", python.name);
     }
@@ -227,16 +161,12 @@ fn a_list_of_a_million_is_one_cycle() {
 #[test]
 fn nothing_of_it_can_be_seen() {
     for python in with_list("nothing_of_it_can_be_seen") {
-        let types = InjectOptions {
-            garbage: GarbageDetail::Types,
-            ..all()
-        };
+        let types = InjectOptions { garbage: GarbageDetail::Types, ..all() };
         let mut truths = [types, with_cycles()].map(|options| {
             let run = run(options, &mut script(&python, &["visible"]));
             let examined = run.only().garbage();
-            let has_cycles = examined
-                .iter()
-                .all(|own| own.head.cycles != RingGarbage::NOT_EXAMINED);
+            let has_cycles =
+                examined.iter().all(|own| own.head.cycles != RingGarbage::NOT_EXAMINED);
             assert_eq!(has_cycles, options.garbage == GarbageDetail::Cycles);
             truth(&python, &run)
         });
@@ -263,11 +193,7 @@ fn threads_forks_and_a_kill() {
         assert!(fork.rings.iter().all(|ring| !ring.garbage().is_empty()));
         let command = &mut script(&python, &["killed", "150"]);
         let killed = run_with_children(with_cycles(), command, settle);
-        let ring = killed
-            .rings
-            .iter()
-            .find(|ring| !ring.hello.is_fork)
-            .unwrap();
+        let ring = killed.rings.iter().find(|ring| !ring.hello.is_fork).unwrap();
         assert_eq!(ring.switched_off, None);
         assert!(ring.garbage_but_last().is_some(), "{}", python.name);
     }

@@ -2,18 +2,11 @@
 
 mod garbage_harness;
 
-use garbage_harness::all;
-use garbage_harness::equal;
-use garbage_harness::number;
-use garbage_harness::script;
-use garbage_harness::truth;
-use garbage_harness::with_list;
+use garbage_harness::{all, equal, number, script, truth, with_list};
 use gctrace_ring::HookState;
 use std::time::Duration;
-use test_kit::interpreters::interpreters;
-use test_kit::interpreters::skip;
-use test_kit::preload::run;
-use test_kit::preload::run_with_children;
+use test_kit::interpreters::{interpreters, skip};
+use test_kit::preload::{run, run_with_children};
 
 #[test]
 fn four_threads() {
@@ -35,12 +28,7 @@ fn freezing_and_nested_collections() {
         let truth = truth(&python, &run);
         let collected: Vec<u64> = serde_json::from_value(truth["collected"].clone()).unwrap();
         let each = collected[0];
-        assert_eq!(
-            collected,
-            [each, 0, each, each, 0, each, each],
-            "{}",
-            python.name
-        );
+        assert_eq!(collected, [each, 0, each, each, 0, each, each], "{}", python.name);
         let same = run.only().garbage();
         let same = same.iter().filter(|own| own.head.objects == each).count();
         assert_eq!(same, 5, "{}", python.name);
@@ -103,16 +91,9 @@ fn free_threaded_builds_say_so_once() {
     for python in interpreters("free_threaded_builds_say_so_once") {
         let run = run(all(), &mut script(&python, &["visible"]));
         let hooks = run.only().hooks();
-        let not: Vec<_> = hooks
-            .iter()
-            .filter(|hook| hook.0 == HookState::NotExaminingGarbage)
-            .collect();
-        assert_eq!(
-            not.len(),
-            usize::from(python.is("free-threaded")),
-            "{}: {not:?}",
-            python.name
-        );
+        let not: Vec<_> =
+            hooks.iter().filter(|hook| hook.0 == HookState::NotExaminingGarbage).collect();
+        assert_eq!(not.len(), usize::from(python.is("free-threaded")), "{}: {not:?}", python.name);
         assert!(not.iter().all(|hook| hook.3.contains("free-threaded")));
     }
 }
@@ -148,10 +129,7 @@ exec(code % (9, 170, 9))
         let own = |id| if version == (3, 8) { 0 } else { id };
         let run = run(all(), &mut python.command(&script));
         if run.errors.contains("No module named '_xxsubinterpreters'") {
-            skip(
-                "subinterpreters",
-                &format!("{}: it has no module for them", python.name),
-            );
+            skip("subinterpreters", &format!("{}: it has no module for them", python.name));
             continue;
         }
         assert!(run.status.success(), "{}: {}", python.name, run.errors);
@@ -171,12 +149,7 @@ exec(code % (9, 170, 9))
             ("__main__.Own8", 0, 160),
             ("__main__.Own9", 0, 170),
         ] {
-            assert_eq!(
-                count(name),
-                Some((interpreter, objects)),
-                "{} {name}",
-                python.name
-            );
+            assert_eq!(count(name), Some((interpreter, objects)), "{} {name}", python.name);
         }
     }
 }
@@ -188,12 +161,7 @@ fn under_the_interpreters_own_checks() {
             let mut command = script(&python, &["classes"]);
             let run = run(all(), command.env(name, value));
             let truth = truth(&python, &run);
-            assert_eq!(
-                equal(&python, run.only(), &truth).len(),
-                40,
-                "{}",
-                python.name
-            );
+            assert_eq!(equal(&python, run.only(), &truth).len(), 40, "{}", python.name);
         }
     }
 }

@@ -3,8 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use gctrace_ring::InjectOptions;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use test_kit::interpreters::interpreters;
 use test_kit::limit::WithTimeout as _;
@@ -14,12 +13,7 @@ use test_kit::preload::run;
 fn program(folder: &Path) -> Option<PathBuf> {
     let program = folder.join("late");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/late.c");
-    let built = Command::new("cc")
-        .arg("-o")
-        .arg(&program)
-        .arg(source)
-        .arg("-ldl")
-        .status_in_time();
+    let built = Command::new("cc").arg("-o").arg(&program).arg(source).arg("-ldl").status_in_time();
     if !built.is_ok_and(|status| status.success()) {
         eprintln!("skipped: cc cannot build tests/late.c");
         return None;
@@ -63,10 +57,7 @@ fn libpython_loaded_late_initialized_twice() {
             || !library.to_string_lossy().contains(".so")
             || python.name.starts_with("debian")
         {
-            eprintln!(
-                "skipped {}: it has no library that can be loaded here",
-                python.name
-            );
+            eprintln!("skipped {}: it has no library that can be loaded here", python.name);
             continue;
         }
         let plugin = plugin(folder.path(), library);
@@ -75,13 +66,7 @@ fn libpython_loaded_late_initialized_twice() {
             let mut command = Command::new(&program);
             let command = command.arg(opened).arg(scope).env("PYTHONHOME", home);
             let run = run(InjectOptions::default(), command);
-            assert!(
-                run.status.success(),
-                "{} {:?} {}",
-                python.name,
-                run.status,
-                run.errors
-            );
+            assert!(run.status.success(), "{} {:?} {}", python.name, run.status, run.errors);
             let pauses = run.only().pauses();
             let middle = pauses.iter().filter(|pause| pause.generation == 1);
             // Of both lives of the interpreter.

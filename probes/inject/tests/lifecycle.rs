@@ -1,15 +1,11 @@
 //! Processes and interpreters that start, exit, fork, are killed, or remove the hook.
 
-use gctrace_ring::HookState;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::RingPause;
+use gctrace_ring::{HookState, InjectOptions, RingPause};
 use std::process::Command;
 use std::time::Duration;
 use test_kit::interpreters::interpreters;
 use test_kit::limit::WithTimeout as _;
-use test_kit::preload::SeenRecords;
-use test_kit::preload::run;
-use test_kit::preload::run_with_children;
+use test_kit::preload::{SeenRecords, run, run_with_children};
 
 fn full(ring: &SeenRecords) -> usize {
     let pauses = ring.pauses();
@@ -50,21 +46,14 @@ os._exit(0)
         let run = run(InjectOptions::default(), &mut python.command(script));
         assert_eq!(run.errors, "", "{}", python.name);
         let pids: Vec<u32> = run.numbers().iter().map(|pid| *pid as u32).collect();
-        let [grandchild, first, second, parent] = pids[..] else {
-            panic!("{pids:?}")
-        };
+        let [grandchild, first, second, parent] = pids[..] else { panic!("{pids:?}") };
         assert_eq!(run.rings.len(), 4, "{}", python.name);
         let count = |pid| full(run.of(pid));
         assert_eq!(count(parent), 5, "{}", python.name);
         assert_eq!(count(grandchild), 7, "{}", python.name);
         assert_eq!(count(second), 0, "{}", python.name);
         // Its own five, and those of the interpreter at its end.
-        assert!(
-            (5..=9).contains(&count(first)),
-            "{}: {}",
-            python.name,
-            count(first)
-        );
+        assert!((5..=9).contains(&count(first)), "{}: {}", python.name, count(first));
         for pid in [first, second, grandchild] {
             let ring = run.of(pid);
             assert!(ring.hello.is_fork && ring.hello.own_pid == pid);
@@ -170,10 +159,7 @@ print(sum(ref() is not None for ref in dead))
 fn code_is_freed_as_untraced() {
     for python in interpreters("code_is_freed_as_untraced") {
         for stack_depth in [1, 16] {
-            let options = InjectOptions {
-                stack_depth,
-                ..InjectOptions::default()
-            };
+            let options = InjectOptions { stack_depth, ..InjectOptions::default() };
             let run = run(options, &mut python.command(DEAD_CODE));
             assert_eq!(run.numbers(), [0], "{}, {stack_depth}", python.name);
         }
@@ -214,10 +200,7 @@ os._exit(0)  # 3.14 warns of those that are left
 #[test]
 fn subinterpreters_by_their_ids() {
     for python in interpreters("subinterpreters_by_their_ids") {
-        let run = run(
-            InjectOptions::default(),
-            &mut python.command(SUBINTERPRETERS),
-        );
+        let run = run(InjectOptions::default(), &mut python.command(SUBINTERPRETERS));
         assert_eq!(run.errors, "", "{}", python.name);
         if run.output.trim() == "none" {
             eprintln!("{}: has no subinterpreters", python.name);
@@ -268,20 +251,10 @@ fn removed_once_and_restored() {
             assert_eq!(run.errors, "", "{} {way}", python.name);
             let ring = run.only();
             let replaced = way.starts_with("gc.callbacks = ");
-            assert_eq!(
-                full(ring),
-                7 + usize::from(replaced),
-                "{} {way}",
-                python.name
-            );
+            assert_eq!(full(ring), 7 + usize::from(replaced), "{} {way}", python.name);
             let states: Vec<_> = ring.hooks().iter().map(|hook| (hook.0, hook.2)).collect();
             let expected = [(HookState::Installed, 0), (HookState::Restored, 0)];
-            assert_eq!(
-                states,
-                expected[..2 - usize::from(replaced)],
-                "{} {way}",
-                python.name
-            );
+            assert_eq!(states, expected[..2 - usize::from(replaced)], "{} {way}", python.name);
         }
     }
 }
@@ -292,24 +265,11 @@ fn removed_twice_is_final() {
                   gc.collect()\nprint(gc.callbacks, flush=True)\n";
     for python in interpreters("removed_twice_is_final") {
         let run = run(InjectOptions::default(), &mut python.command(script));
-        assert_eq!(
-            (run.output.trim(), run.errors.as_str()),
-            ("[]", ""),
-            "{}",
-            python.name
-        );
+        assert_eq!((run.output.trim(), run.errors.as_str()), ("[]", ""), "{}", python.name);
         let states: Vec<_> = run.only().hooks().iter().map(|hook| hook.0).collect();
-        let expected = [
-            HookState::Installed,
-            HookState::Restored,
-            HookState::GivenUp,
-            HookState::GivenUp,
-        ];
-        assert!(
-            states == expected || states == expected[..3],
-            "{} {states:?}",
-            python.name
-        );
+        let expected =
+            [HookState::Installed, HookState::Restored, HookState::GivenUp, HookState::GivenUp];
+        assert!(states == expected || states == expected[..3], "{} {states:?}", python.name);
         assert_eq!(full(run.only()), 1, "{}", python.name);
     }
 }
@@ -363,13 +323,7 @@ print(max(counted(depth) for depth in (0, 1, 20, 100)))";
 
 #[test]
 fn programs_without_python_have_no_ring_and_no_output() {
-    let commands = [
-        "/bin/true",
-        "/bin/ls",
-        "/bin/sh",
-        "/bin/bash",
-        "/usr/bin/env",
-    ];
+    let commands = ["/bin/true", "/bin/ls", "/bin/sh", "/bin/bash", "/usr/bin/env"];
     for command in commands {
         let mut program = Command::new(command);
         match command {
@@ -391,18 +345,10 @@ fn children_see_no_variables_where_they_are_not_followed() {
                   if os.fork() == 0:\n gc.collect()\n os._exit(0)\nos.wait()\n\
                   print(subprocess.run(['sh', '-c', {ask:?}], stdout=-1).stdout.decode())"
     );
-    let alone = InjectOptions {
-        follow: false,
-        ..InjectOptions::default()
-    };
+    let alone = InjectOptions { follow: false, ..InjectOptions::default() };
     for python in interpreters("children_see_no_variables_where_they_are_not_followed") {
         let run = run(alone, &mut python.command(&script));
-        assert_eq!(
-            (run.output.trim(), run.errors.as_str()),
-            ("none", ""),
-            "{}",
-            python.name
-        );
+        assert_eq!((run.output.trim(), run.errors.as_str()), ("none", ""), "{}", python.name);
         assert_eq!(run.rings.len(), 1, "the fork is not followed either");
         assert!(full(run.only()) >= 1);
     }
@@ -420,17 +366,10 @@ fn the_line_that_triggered() {
         let ring = run.only();
         let stacks: Vec<Vec<(String, u32)>> = (ring.pauses().iter())
             .map(|pause| ring.stack(pause.frame))
-            .map(|stack| {
-                stack
-                    .into_iter()
-                    .map(|(function, _, line)| (function, line))
-                    .collect()
-            })
+            .map(|stack| stack.into_iter().map(|(function, _, line)| (function, line)).collect())
             .collect();
         let frame = |name: &str, line| (name.to_owned(), line);
-        let short = stacks
-            .iter()
-            .find(|stack| stack.first() == Some(&frame("inner", 4)));
+        let short = stacks.iter().find(|stack| stack.first() == Some(&frame("inner", 4)));
         assert!(short.is_some(), "{}: {stacks:?}", python.name);
         for line in [10, 11] {
             // Long enough for a whole stack.
@@ -466,16 +405,7 @@ fn a_program_continues_without_a_listener() {
             .output_in_time()
             .unwrap();
         assert!(output.status.success(), "{}", python.name);
-        assert_eq!(
-            String::from_utf8_lossy(&output.stderr),
-            "",
-            "{}",
-            python.name
-        );
-        assert_eq!(
-            output.stdout, b"True\n",
-            "{}: no thread of ours",
-            python.name
-        );
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{}", python.name);
+        assert_eq!(output.stdout, b"True\n", "{}: no thread of ours", python.name);
     }
 }

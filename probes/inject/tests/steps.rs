@@ -2,14 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use gctrace_ring::HookState;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::STEP_FUNCTION_VARIABLE;
-use gctrace_ring::StepMarker;
-use test_kit::interpreters::Python;
-use test_kit::interpreters::interpreters;
-use test_kit::preload::Run;
-use test_kit::preload::run;
+use gctrace_ring::{HookState, InjectOptions, STEP_FUNCTION_VARIABLE, StepMarker};
+use test_kit::interpreters::{Python, interpreters};
+use test_kit::preload::{Run, run};
 
 /// Calls functions of several names in several threads; prints how often each of them ran.
 const PROGRAM: &str = r"
@@ -48,19 +43,15 @@ for name, number in sorted(count.items()):
 
 fn marked(python: &Python, script: &str, function: &str) -> Run {
     let mut command = python.command(script);
-    run(
-        InjectOptions::default(),
-        command.env(STEP_FUNCTION_VARIABLE, function),
-    )
+    run(InjectOptions::default(), command.env(STEP_FUNCTION_VARIABLE, function))
 }
 
 /// The program's own counts of the functions whose names pass.
 fn counted(run: &Run, names: impl Fn(&str) -> bool) -> usize {
     assert!(run.status.success(), "{}", run.errors);
     let lines = run.output.lines().filter_map(|line| line.split_once(' '));
-    let counts = lines
-        .filter(|(name, _)| names(name))
-        .map(|(_, count)| count.parse::<usize>().unwrap());
+    let counts =
+        lines.filter(|(name, _)| names(name)).map(|(_, count)| count.parse::<usize>().unwrap());
     counts.sum()
 }
 
@@ -68,14 +59,9 @@ fn counted(run: &Run, names: impl Fn(&str) -> bool) -> usize {
 fn every_call_of_the_function_marks() {
     for python in interpreters("every_call_of_the_function_marks") {
         for (function, names) in [
-            (
-                "train_step",
-                (|name: &str| name != "pretrain_step") as fn(&str) -> bool,
-            ),
+            ("train_step", (|name: &str| name != "pretrain_step") as fn(&str) -> bool),
             ("Trainer.train_step", |name| name == "Trainer.train_step"),
-            ("<string>:Trainer.train_step", |name| {
-                name == "Trainer.train_step"
-            }),
+            ("<string>:Trainer.train_step", |name| name == "Trainer.train_step"),
             ("string>:Trainer.train_step", |_| false),
             ("other.py:train_step", |_| false),
             ("step", |_| false),
@@ -84,10 +70,8 @@ fn every_call_of_the_function_marks() {
             assert_eq!(run.errors, "", "{}", python.name);
             let seen = run.only();
             let marks = seen.steps();
-            let refused = seen
-                .hooks()
-                .into_iter()
-                .find(|hook| hook.0 == HookState::NotWatchingFunction);
+            let refused =
+                seen.hooks().into_iter().find(|hook| hook.0 == HookState::NotWatchingFunction);
             if python.version < (3, 12, 0) {
                 let (_, _, _, why) = refused.unwrap();
                 assert!(why.contains("3.12"), "{why}");
@@ -95,12 +79,7 @@ fn every_call_of_the_function_marks() {
                 continue;
             }
             assert_eq!(refused, None);
-            assert_eq!(
-                marks.len(),
-                counted(&run, names),
-                "{}: {function}",
-                python.name
-            );
+            assert_eq!(marks.len(), counted(&run, names), "{}: {function}", python.name);
             let of_main = marks.iter().filter(|(_, _, tid)| *tid == seen.pid).count();
             let calls_of_main = if function == "train_step" { 300 } else { 0 };
             assert_eq!(of_main, calls_of_main, "{}", python.name);
@@ -180,32 +159,20 @@ fn subinterpreters_mark_too() {
         }
         let run = marked(&python, SUBINTERPRETERS, "train_step");
         let expected = counted(&run, |name| name == "train_step");
-        assert_eq!(
-            run.only().steps().len(),
-            expected,
-            "{}: {}",
-            python.name,
-            run.errors
-        );
+        assert_eq!(run.only().steps().len(), expected, "{}: {}", python.name, run.errors);
     }
 }
 
 /// As next to probes, where the library is loaded for GPU times only.
 #[test]
 fn steps_are_marked_without_collections() {
-    let options = InjectOptions {
-        collections: false,
-        ..InjectOptions::default()
-    };
+    let options = InjectOptions { collections: false, ..InjectOptions::default() };
     for python in interpreters("steps_are_marked_without_collections") {
         if python.version < (3, 12, 0) {
             continue;
         }
         let mut command = python.command(PROGRAM);
-        let run = run(
-            options,
-            command.env(STEP_FUNCTION_VARIABLE, "Trainer.train_step"),
-        );
+        let run = run(options, command.env(STEP_FUNCTION_VARIABLE, "Trainer.train_step"));
         let seen = run.only();
         let expected = counted(&run, |name| name == "Trainer.train_step");
         assert_eq!(seen.steps().len(), expected, "{}", python.name);
@@ -218,10 +185,7 @@ fn nothing_is_marked_without_a_request() {
     for python in interpreters("nothing_is_marked_without_a_request") {
         let run = run(InjectOptions::default(), &mut python.command(PROGRAM));
         assert_eq!(run.only().steps(), [], "{}", python.name);
-        let options = InjectOptions {
-            steps: false,
-            ..InjectOptions::default()
-        };
+        let options = InjectOptions { steps: false, ..InjectOptions::default() };
         let mut command = python.command(PROGRAM);
         let off =
             test_kit::preload::run(options, command.env(STEP_FUNCTION_VARIABLE, "train_step"));

@@ -1,7 +1,6 @@
 //! A broken invariant of the library ends the recording, not the program.
 
-use gctrace_ring::GarbageDetail;
-use gctrace_ring::InjectOptions;
+use gctrace_ring::{GarbageDetail, InjectOptions};
 use std::process::Command;
 use test_kit::interpreters::interpreters;
 use test_kit::limit::WithTimeout as _;

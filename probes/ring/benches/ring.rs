@@ -1,18 +1,11 @@
 //! Pushes pauses into a ring and drains it. `cargo bench -p gctrace-ring --bench ring`
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "without memory there is nothing to measure"
-)]
+#![expect(clippy::unwrap_used, reason = "without memory there is nothing to measure")]
 
-use criterion::Criterion;
-use criterion::Throughput;
-use gctrace_ring::PYTHON_RECORDS;
-use gctrace_ring::RingConsumer;
-use gctrace_ring::RingPause;
-use gctrace_ring::RingProducer;
-use gctrace_ring::RingRecord;
-use gctrace_ring::TimeInterval;
+use criterion::{Criterion, Throughput};
+use gctrace_ring::{
+    PYTHON_RECORDS, RingConsumer, RingPause, RingProducer, RingRecord, TimeInterval,
+};
 use std::hint::black_box;
 use std::os::fd::AsFd as _;
 
@@ -39,10 +32,7 @@ fn main() {
 
 fn pause(n: u64) -> RingRecord {
     RingRecord::Pause(RingPause {
-        interval: TimeInterval {
-            start_ns: n * 1_000_000,
-            end_ns: n * 1_000_000 + 12_345,
-        },
+        interval: TimeInterval { start_ns: n * 1_000_000, end_ns: n * 1_000_000 + 12_345 },
         tid: 100,
         generation: 0,
         interpreter: 0,

@@ -6,9 +6,7 @@
 //! user can write the file, so its entries are counted and not trusted further.
 
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::fd::FromRawFd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 /// The file's name, in the socket's folder.
@@ -31,12 +29,8 @@ pub enum Absence {
 
 impl Absence {
     /// All variants, in the order in which [`absences`] returns their counts.
-    pub const ALL: [Self; 4] = [
-        Self::Confined,
-        Self::Environment,
-        Self::OtherGctrace,
-        Self::SwitchedOff,
-    ];
+    pub const ALL: [Self; 4] =
+        [Self::Confined, Self::Environment, Self::OtherGctrace, Self::SwitchedOff];
 
     /// Appends the reason to the file next to this socket; a failure is ignored. Allocates nothing:
     /// may be called between fork and exec.
@@ -50,9 +44,7 @@ impl Absence {
         if folder.len() + ABSENCE_FILE.len() >= path.len() {
             return;
         }
-        path.iter_mut()
-            .zip(whole)
-            .for_each(|(to, from)| *to = *from);
+        path.iter_mut().zip(whole).for_each(|(to, from)| *to = *from);
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         // SAFETY: a C string, ended by the zero above; the descriptor is ours, closed once.
         unsafe {

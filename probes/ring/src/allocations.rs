@@ -48,10 +48,7 @@ mod tests {
         for size in (0..5000).chain(edges) {
             let class = class_of(size);
             assert!(class < CLASSES);
-            assert!(
-                largest_of_class(class).is_none_or(|largest| size as u64 <= largest),
-                "{size}"
-            );
+            assert!(largest_of_class(class).is_none_or(|largest| size as u64 <= largest), "{size}");
             let below = class.checked_sub(1).and_then(largest_of_class);
             assert!(below.is_none_or(|largest| size as u64 > largest), "{size}");
         }

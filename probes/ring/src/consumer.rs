@@ -1,20 +1,12 @@
 //! The reading side: one reader, which trusts nothing in the memory.
 
-use crate::AllocationTotals;
-use crate::LostRecords;
-use crate::MalformedRecord;
-use crate::RingRecord;
 use crate::allocations::CLASSES;
-use crate::layout::MAGIC;
-use crate::layout::PAYLOAD_WORDS;
-use crate::layout::RingMapping;
-use crate::layout::bytes;
+use crate::layout::{MAGIC, PAYLOAD_WORDS, RingMapping, bytes};
+use crate::{AllocationTotals, LostRecords, MalformedRecord, RingRecord};
 use std::fmt;
-use std::os::fd::AsRawFd;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why an offered ring is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,17 +32,10 @@ impl fmt::Display for RingOpenError {
         match self {
             Self::NotSealed => formatter.write_str("it is not sealed memory"),
             Self::Length { bytes } => {
-                write!(
-                    formatter,
-                    "{bytes} bytes are not the length of the requested ring"
-                )
+                write!(formatter, "{bytes} bytes are not the length of the requested ring")
             }
             Self::Version { magic } => {
-                write!(
-                    formatter,
-                    "it starts with {:?}",
-                    String::from_utf8_lossy(magic)
-                )
+                write!(formatter, "it starts with {:?}", String::from_utf8_lossy(magic))
             }
             Self::Map => formatter.write_str("it cannot be mapped"),
         }
@@ -102,9 +87,7 @@ impl RingConsumer {
             return Err(RingOpenError::NotSealed);
         }
         if !records.is_power_of_two() || length(raw)? != bytes(records) as u64 {
-            return Err(RingOpenError::Length {
-                bytes: length(raw)?,
-            });
+            return Err(RingOpenError::Length { bytes: length(raw)? });
         }
         Self::over(RingMapping::new(raw, records).ok_or(RingOpenError::Map)?)
     }
@@ -113,15 +96,9 @@ impl RingConsumer {
     pub(crate) fn over(mapping: RingMapping) -> Result<Self, RingOpenError> {
         let magic = mapping.header().magic.load(Ordering::Acquire);
         if magic != MAGIC {
-            return Err(RingOpenError::Version {
-                magic: magic.to_le_bytes(),
-            });
+            return Err(RingOpenError::Version { magic: magic.to_le_bytes() });
         }
-        Ok(Self {
-            mapping,
-            tail: 0,
-            stuck: None,
-        })
+        Ok(Self { mapping, tail: 0, stuck: None })
     }
 
     /// Delivers what was written since the last call, in the order of reservation, at most one
@@ -132,9 +109,7 @@ impl RingConsumer {
         mut take: impl FnMut(Result<RingRecord, MalformedRecord>),
     ) -> RingRead {
         let head = self.mapping.header().head.load(Ordering::Acquire);
-        let pending = head
-            .wrapping_sub(self.tail)
-            .min(self.mapping.records as u64);
+        let pending = head.wrapping_sub(self.tail).min(self.mapping.records as u64);
         let end = self.tail.wrapping_add(pending);
         let mut read = RingRead::default();
         let mut gap = 0;
@@ -168,11 +143,7 @@ impl RingConsumer {
     fn words_at(&self, number: u64) -> Option<[u64; PAYLOAD_WORDS]> {
         let slot = self.mapping.slot(number);
         let is_finished = slot.sequence.load(Ordering::Acquire) == number.wrapping_add(1);
-        is_finished.then(|| {
-            slot.words
-                .each_ref()
-                .map(|word| word.load(Ordering::Relaxed))
-        })
+        is_finished.then(|| slot.words.each_ref().map(|word| word.load(Ordering::Relaxed)))
     }
 
     /// Whether the next record has blocked a finished one for too long. If there is no finished

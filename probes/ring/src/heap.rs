@@ -4,16 +4,9 @@
 
 use crate::rendezvous::connect;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
-use std::os::fd::BorrowedFd;
-use std::os::fd::OwnedFd;
-use std::time::Duration;
-use std::time::Instant;
-use zerocopy::Immutable;
-use zerocopy::IntoBytes;
-use zerocopy::KnownLayout;
-use zerocopy::TryFromBytes;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 /// Why a process reports.
 #[derive(
@@ -60,20 +53,12 @@ pub fn report_heap(rendezvous: &[u8], notice: HeapNotice, limit: Duration) -> bo
     let Some(socket) = connect(rendezvous) else {
         return false;
     };
-    let message = HeapMessage {
-        greeting: GREETING,
-        notice,
-    };
+    let message = HeapMessage { greeting: GREETING, notice };
     let bytes = message.as_bytes();
     // SAFETY: the bytes live until the call returns; MSG_NOSIGNAL: no SIGPIPE in the program.
     let sent = unsafe {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        libc::send(
-            socket.as_raw_fd(),
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            flags,
-        )
+        libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags)
     };
     let is_sent = sent == bytes.len() as isize;
     if is_sent && notice.state == HeapState::Waits {
@@ -101,11 +86,7 @@ fn wait(socket: &OwnedFd, deadline: Instant) {
 
 /// What of `events`, or a hangup, has happened to a socket.
 fn poll(socket: BorrowedFd<'_>, events: i16, milliseconds: i32) -> io::Result<i16> {
-    let mut poll = libc::pollfd {
-        fd: socket.as_raw_fd(),
-        events,
-        revents: 0,
-    };
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
     // SAFETY: one valid pollfd.
     match unsafe { libc::poll(&raw mut poll, 1, milliseconds) } {
         0.. => Ok(poll.revents),
@@ -118,12 +99,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<HeapNotice>> 
     // SAFETY: the bytes are writable.
     let length = unsafe {
         let flags = libc::MSG_DONTWAIT;
-        libc::recv(
-            socket.as_raw_fd(),
-            bytes.as_mut_ptr().cast(),
-            bytes.len(),
-            flags,
-        )
+        libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), flags)
     };
     if length < 0 {
         let error = io::Error::last_os_error();

@@ -55,14 +55,8 @@ pub enum LostKind {
 
 impl LostKind {
     /// All kinds, in the order of their counts in the ring.
-    pub const ALL: [Self; 6] = [
-        Self::Pauses,
-        Self::Descriptions,
-        Self::GpuWork,
-        Self::Calls,
-        Self::Steps,
-        Self::Garbage,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Pauses, Self::Descriptions, Self::GpuWork, Self::Calls, Self::Steps, Self::Garbage];
 }
 
 /// Numbers of records that found the ring full, by kind.
@@ -153,11 +147,7 @@ impl RingMapping {
                 0,
             )
         };
-        (base != libc::MAP_FAILED).then_some(Self {
-            base: base.cast(),
-            bytes,
-            records,
-        })
+        (base != libc::MAP_FAILED).then_some(Self { base: base.cast(), bytes, records })
     }
 
     /// The same slots in memory of this process alone, twice: for tests under Miri, which knows no shared files.
@@ -170,11 +160,7 @@ impl RingMapping {
         // SAFETY: a new mapping, placed by the kernel; nothing else is touched.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED);
-        [(); 2].map(|()| Self {
-            base: base.cast(),
-            bytes,
-            records,
-        })
+        [(); 2].map(|()| Self { base: base.cast(), bytes, records })
     }
 
     pub(crate) fn header(&self) -> &RingHeader {

@@ -52,58 +52,23 @@ mod record;
 mod rendezvous;
 mod version;
 
-pub use absence::ABSENCE_FILE;
-pub use absence::Absence;
-pub use absence::absences;
-pub use allocations::AllocationTotals;
-pub use allocations::CLASSES;
-pub use allocations::class_of;
-pub use allocations::largest_of_class;
-pub use consumer::RingConsumer;
-pub use consumer::RingOpenError;
-pub use consumer::RingRead;
-pub use heap::HeapNotice;
-pub use heap::HeapState;
-pub use heap::report_heap;
-pub use layout::GPU_RECORDS;
-pub use layout::LostKind;
-pub use layout::LostRecords;
-pub use layout::PYTHON_RECORDS;
-pub use options::GarbageDetail;
-pub use options::InjectOptions;
-pub use options::OPTIONS_VARIABLE;
-pub use options::STEP_FUNCTION_VARIABLE;
-pub use options::seccomp_filters;
+pub use absence::{ABSENCE_FILE, Absence, absences};
+pub use allocations::{AllocationTotals, CLASSES, class_of, largest_of_class};
+pub use consumer::{RingConsumer, RingOpenError, RingRead};
+pub use heap::{HeapNotice, HeapState, report_heap};
+pub use layout::{GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS};
+pub use options::{
+    GarbageDetail, InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE, seccomp_filters,
+};
 pub use owner::OwnerMark;
 pub use producer::RingProducer;
-pub use record::ApiLayer;
-pub use record::CuptiState;
-pub use record::GpuRecord;
-pub use record::HookState;
-pub use record::KINDS_AT_ONCE;
-pub use record::MalformedRecord;
-pub use record::NO_TEXT;
-pub use record::OUTER_FRAMES;
-pub use record::RingCycleCount;
-pub use record::RingGarbage;
-pub use record::RingGpuOp;
-pub use record::RingKindCount;
-pub use record::RingPause;
-pub use record::RingRecord;
-pub use record::StepMarker;
-pub use record::TEXT_BYTES;
-pub use record::TextId;
-pub use record::TextPiece;
-pub use record::TimeInterval;
-pub use record::pieces;
-pub use rendezvous::OfferState;
-pub use rendezvous::OfferedRing;
-pub use rendezvous::RENDEZVOUS_VARIABLE;
-pub use rendezvous::RingConnection;
-pub use rendezvous::RingHello;
-pub use rendezvous::RingListener;
-pub use rendezvous::RingRole;
-pub use rendezvous::offer;
-pub use version::GCTRACE_INJECT_VERSION;
-pub use version::VERSION;
-pub use version::VERSION_SYMBOL;
+pub use record::{
+    ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, NO_TEXT,
+    OUTER_FRAMES, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause, RingRecord,
+    StepMarker, TEXT_BYTES, TextId, TextPiece, TimeInterval, pieces,
+};
+pub use rendezvous::{
+    OfferState, OfferedRing, RENDEZVOUS_VARIABLE, RingConnection, RingHello, RingListener,
+    RingRole, offer,
+};
+pub use version::{GCTRACE_INJECT_VERSION, VERSION, VERSION_SYMBOL};

@@ -1,11 +1,8 @@
 //! The ring between threads, in memory that Miri can check for undefined behavior. `tests/ring.rs` has the same
 //! between processes, which Miri cannot run.
 
-use crate::LostKind;
-use crate::RingConsumer;
-use crate::RingProducer;
-use crate::RingRecord;
 use crate::layout::RingMapping;
+use crate::{LostKind, RingConsumer, RingProducer, RingRecord};
 use std::mem::ManuallyDrop;
 
 fn ring(records: usize) -> (RingProducer, ManuallyDrop<RingConsumer>) {
@@ -53,9 +50,7 @@ fn what_threads_push_is_read_whole_and_in_order() {
     });
     let mut next = [0; THREADS as usize];
     for read in found {
-        let Ok(RingRecord::PauseStart { at_ns, tid, .. }) = read else {
-            panic!("{read:?}")
-        };
+        let Ok(RingRecord::PauseStart { at_ns, tid, .. }) = read else { panic!("{read:?}") };
         assert_eq!(read, Ok(record(tid, at_ns)));
         assert!(at_ns >= next[tid as usize], "none twice");
         next[tid as usize] = at_ns + 1;

@@ -1,8 +1,6 @@
 //! Options of the injected library, in one environment variable.
 
-use crate::layout::GPU_RECORDS;
-use crate::layout::MAX_RECORDS;
-use crate::layout::SLOT_BYTES;
+use crate::layout::{GPU_RECORDS, MAX_RECORDS, SLOT_BYTES};
 use std::fmt;
 
 /// Environment variable that contains the [`InjectOptions`].
@@ -96,13 +94,7 @@ impl InjectOptions {
     /// Records nothing.
     #[must_use]
     pub fn nothing() -> Self {
-        Self {
-            collections: false,
-            stack_depth: 0,
-            steps: false,
-            cuda: false,
-            ..Self::default()
-        }
+        Self { collections: false, stack_depth: 0, steps: false, cuda: false, ..Self::default() }
     }
 
     /// Sets the size of the GPU ring to about this many bytes, as nearly as a ring can have them.
@@ -218,18 +210,9 @@ mod tests {
         };
         assert_eq!(InjectOptions::parse(asked.to_string().as_bytes()), asked);
         let status = |text: &str| seccomp_filters(text.as_bytes());
-        assert_eq!(
-            status("Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"),
-            Some(0)
-        );
+        assert_eq!(status("Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"), Some(0));
         assert_eq!(status("Seccomp:\t2\nSeccomp_filters:\t3\n"), Some(3));
-        assert_eq!(
-            (status("Seccomp:\t2\n"), status("Name:\tx\n")),
-            (Some(1), None)
-        );
-        assert_eq!(
-            InjectOptions::parse(b"stack=x,,new=1,\xff"),
-            InjectOptions::default()
-        );
+        assert_eq!((status("Seccomp:\t2\n"), status("Name:\tx\n")), (Some(1), None));
+        assert_eq!(InjectOptions::parse(b"stack=x,,new=1,\xff"), InjectOptions::default());
     }
 }

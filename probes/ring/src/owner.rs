@@ -1,7 +1,6 @@
 //! Whether this process created a ring, or is a fork of the one that did.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A mark that is wiped in forked children, however they were forked.
 ///

@@ -1,21 +1,12 @@
 //! The writing side: any thread, no locks, no system calls except at the start.
 
-use crate::LostKind;
-use crate::LostRecords;
-use crate::RingRecord;
 use crate::allocations::class_of;
-use crate::layout::MAGIC;
-use crate::layout::REASON_BYTES;
-use crate::layout::RingMapping;
-use crate::layout::bytes;
+use crate::layout::{MAGIC, REASON_BYTES, RingMapping, bytes};
+use crate::{LostKind, LostRecords, RingRecord};
 use std::fmt;
 use std::io::Write as _;
-use std::os::fd::AsRawFd;
-use std::os::fd::FromRawFd;
-use std::os::fd::OwnedFd;
-use std::os::fd::RawFd;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The writing end of a ring, in the process that created it; any thread may push to it.
 pub struct RingProducer {
@@ -48,11 +39,7 @@ impl RingProducer {
         let refused = unsafe {
             libc::ftruncate(raw, length) != 0
                 || libc::fallocate(raw, 0, 0, length) != 0
-                || libc::fcntl(
-                    raw,
-                    libc::F_ADD_SEALS,
-                    libc::F_SEAL_SHRINK | libc::F_SEAL_GROW,
-                ) != 0
+                || libc::fcntl(raw, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW) != 0
         };
         if refused {
             return None;
@@ -130,13 +117,7 @@ impl RingProducer {
     /// Number of records lost since the ring was created, by kind.
     #[must_use]
     pub fn lost(&self) -> LostRecords {
-        LostRecords(
-            self.mapping
-                .header()
-                .lost
-                .each_ref()
-                .map(|lost| lost.load(Ordering::Relaxed)),
-        )
+        LostRecords(self.mapping.header().lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)))
     }
 
     /// Declares that allocations are counted from `now_ns` (CLOCK_MONOTONIC) on; before that

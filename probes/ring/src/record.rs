@@ -6,19 +6,11 @@
 mod text;
 mod wire;
 
-pub use text::NO_TEXT;
-pub use text::OUTER_FRAMES;
-pub use text::TEXT_BYTES;
-pub use text::TextPiece;
-pub use text::pieces;
+pub use text::{NO_TEXT, OUTER_FRAMES, TEXT_BYTES, TextPiece, pieces};
 
 use crate::LostKind;
 use std::fmt;
-use zerocopy::FromBytes;
-use zerocopy::Immutable;
-use zerocopy::IntoBytes;
-use zerocopy::KnownLayout;
-use zerocopy::TryFromBytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 /// Number of a text of this ring, see [`TextPiece`].
 pub type TextId = u32;

@@ -2,24 +2,14 @@
 //!
 //! The kernel identifies the peer (SO_PEERCRED), by its pid in gctrace's own namespace.
 
-use crate::HeapNotice;
-use crate::InjectOptions;
-use crate::PYTHON_RECORDS;
+use crate::{HeapNotice, InjectOptions, PYTHON_RECORDS};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
-use std::os::fd::BorrowedFd;
-use std::os::fd::FromRawFd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
-use std::time::Instant;
-use zerocopy::Immutable;
-use zerocopy::IntoBytes;
-use zerocopy::KnownLayout;
-use zerocopy::TryFromBytes;
+use std::time::{Duration, Instant};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 /// Environment variable that names the socket.
 pub const RENDEZVOUS_VARIABLE: &str = "GCTRACE_RENDEZVOUS";
@@ -86,10 +76,7 @@ pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &RingHello) -> boo
     let Some(socket) = connect(socket_path) else {
         return false;
     };
-    let message = HelloMessage {
-        greeting: GREETING,
-        hello: *hello,
-    };
+    let message = HelloMessage { greeting: GREETING, hello: *hello };
     send(socket.as_fd(), ring, message.as_bytes())
 }
 
@@ -130,10 +117,7 @@ fn address(path: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
 
 fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, bytes: &[u8]) -> bool {
     let mut control = ControlBuffer { bytes: [0; 64] };
-    let mut part = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: all zeroes are a valid message.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut part;
@@ -146,9 +130,7 @@ fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, bytes: &[u8]) -> bool {
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SCM_RIGHTS;
         (*header).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as usize;
-        libc::CMSG_DATA(header)
-            .cast::<i32>()
-            .write_unaligned(ring.as_raw_fd());
+        libc::CMSG_DATA(header).cast::<i32>().write_unaligned(ring.as_raw_fd());
     }
     // SAFETY: all parts live until the call returns; MSG_NOSIGNAL: no SIGPIPE in the program.
     let sent = unsafe {
@@ -267,10 +249,7 @@ impl RingConnection {
     pub fn receive(&self) -> OfferState {
         let mut bytes = [0; size_of::<HelloMessage>()];
         let mut control = ControlBuffer { bytes: [0; 64] };
-        let mut part = libc::iovec {
-            iov_base: bytes.as_mut_ptr().cast(),
-            iov_len: bytes.len(),
-        };
+        let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         // SAFETY: all zeroes are a valid message.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut part;
@@ -293,12 +272,7 @@ impl RingConnection {
             (Some(ring), Ok(HelloMessage { greeting, hello }))
                 if greeting == GREETING && length == bytes.len() as isize =>
             {
-                OfferState::Offer(OfferedRing {
-                    ring,
-                    hello,
-                    pid: self.pid,
-                    uid: self.uid,
-                })
+                OfferState::Offer(OfferedRing { ring, hello, pid: self.pid, uid: self.uid })
             }
             _ => OfferState::Other,
         }

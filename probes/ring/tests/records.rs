@@ -1,15 +1,9 @@
 //! Round trip of records through their words; invalid words.
 
-use gctrace_ring::ApiLayer;
-use gctrace_ring::CuptiState;
-use gctrace_ring::GpuRecord;
-use gctrace_ring::HookState;
-use gctrace_ring::RingGpuOp;
-use gctrace_ring::RingPause;
-use gctrace_ring::RingRecord;
-use gctrace_ring::StepMarker;
-use gctrace_ring::TimeInterval;
-use gctrace_ring::pieces;
+use gctrace_ring::{
+    ApiLayer, CuptiState, GpuRecord, HookState, RingGpuOp, RingPause, RingRecord, StepMarker,
+    TimeInterval, pieces,
+};
 use proptest::prelude::*;
 
 fn interval() -> impl Strategy<Value = TimeInterval> {
@@ -33,22 +27,11 @@ prop_compose! {
 fn python() -> impl Strategy<Value = RingRecord> {
     let frame =
         any::<(u32, u32, u32, u32, u32)>().prop_map(|(id, parent, function, file, line)| {
-            RingRecord::Frame {
-                id,
-                parent,
-                function,
-                file,
-                line,
-            }
+            RingRecord::Frame { id, parent, function, file, line }
         });
     let interpreter =
         any::<(u64, u32, u32, bool)>().prop_map(|(at_ns, version, file, free_threaded)| {
-            RingRecord::Interpreter {
-                at_ns,
-                version,
-                file,
-                free_threaded,
-            }
+            RingRecord::Interpreter { at_ns, version, file, free_threaded }
         });
     let settings = any::<(u64, i64, [i32; 3], bool)>().prop_map(
         |(at_ns, interpreter, thresholds, enabled)| RingRecord::Settings {
@@ -59,21 +42,10 @@ fn python() -> impl Strategy<Value = RingRecord> {
         },
     );
     let start = any::<(u64, u32, u8, i64)>().prop_map(|(at_ns, tid, generation, interpreter)| {
-        RingRecord::PauseStart {
-            at_ns,
-            tid,
-            generation,
-            interpreter,
-        }
+        RingRecord::PauseStart { at_ns, tid, generation, interpreter }
     });
     let hook = any::<(u64, i64, u32, u64)>().prop_map(|(at_ns, interpreter, detail, count)| {
-        RingRecord::Hook {
-            at_ns,
-            state: HookState::Restored,
-            interpreter,
-            detail,
-            count,
-        }
+        RingRecord::Hook { at_ns, state: HookState::Restored, interpreter, detail, count }
     });
     let step = any::<(u64, u32, u32)>().prop_map(|(at_ns, tid, name)| RingRecord::StepMark {
         at_ns,
@@ -112,12 +84,7 @@ fn gpu() -> impl Strategy<Value = RingRecord> {
         },
     );
     let event = any::<(u32, u32, u32, u32)>().prop_map(|(correlation, context, stream, event)| {
-        RingRecord::Event {
-            correlation,
-            context,
-            stream,
-            event,
-        }
+        RingRecord::Event { correlation, context, stream, event }
     });
     let api = (interval(), any::<(u32, u32, u32, u32)>()).prop_map(
         |(interval, (tid, correlation, function, name))| RingRecord::Api {

@@ -1,40 +1,21 @@
 //! The ring between threads and between processes: nothing is torn, duplicated or lost uncounted.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use gctrace_ring::LostKind;
-use gctrace_ring::OfferState;
-use gctrace_ring::OwnerMark;
-use gctrace_ring::RingConsumer;
-use gctrace_ring::RingHello;
-use gctrace_ring::RingListener;
-use gctrace_ring::RingOpenError;
-use gctrace_ring::RingPause;
-use gctrace_ring::RingProducer;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
-use gctrace_ring::TimeInterval;
-use gctrace_ring::offer;
+use gctrace_ring::{
+    LostKind, OfferState, OwnerMark, RingConsumer, RingHello, RingListener, RingOpenError,
+    RingPause, RingProducer, RingRecord, RingRole, TimeInterval, offer,
+};
 use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// A record with every word derived from two numbers.
 fn record(thread: u32, number: u64) -> RingRecord {
     RingRecord::Pause(RingPause {
-        interval: TimeInterval {
-            start_ns: number,
-            end_ns: number * 3,
-        },
+        interval: TimeInterval { start_ns: number, end_ns: number * 3 },
         tid: thread,
         generation: (number % 3) as u8,
         interpreter: number as i64 ^ 7,
@@ -48,9 +29,7 @@ fn record(thread: u32, number: u64) -> RingRecord {
 
 /// Thread and number of a record that is intact.
 fn whole(seen: RingRecord) -> (u32, u64) {
-    let RingRecord::Pause(pause) = seen else {
-        panic!("{seen:?}")
-    };
+    let RingRecord::Pause(pause) = seen else { panic!("{seen:?}") };
     let number = pause.interval.start_ns;
     assert_eq!(seen, record(pause.tid, number));
     (pause.tid, number)
@@ -70,9 +49,7 @@ fn threads_write_during_reads() {
             .map(|thread| {
                 let producer = &producer;
                 scope.spawn(move || {
-                    (0..EACH)
-                        .filter(|number| producer.push(&record(thread, *number)))
-                        .count()
+                    (0..EACH).filter(|number| producer.push(&record(thread, *number))).count()
                 })
             })
             .collect();
@@ -91,18 +68,12 @@ fn threads_write_during_reads() {
                 }
             }
         });
-        let pushed: usize = writers
-            .into_iter()
-            .map(|writer| writer.join().unwrap())
-            .sum();
+        let pushed: usize = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
         done.store(true, Ordering::Release);
         reader.join().unwrap();
         assert_eq!(seen.load(Ordering::Relaxed), pushed as u64);
     });
-    assert_eq!(
-        seen.into_inner() + consumer.lost().of(LostKind::Pauses),
-        u64::from(THREADS) * EACH
-    );
+    assert_eq!(seen.into_inner() + consumer.lost().of(LostKind::Pauses), u64::from(THREADS) * EACH);
     assert_eq!(consumer.lost(), producer.lost());
 }
 
@@ -110,9 +81,7 @@ fn threads_write_during_reads() {
 fn a_full_ring_refuses_and_counts() {
     let (producer, descriptor) = RingProducer::create(4).unwrap();
     let mut consumer = RingConsumer::open(descriptor.as_fd(), 4).unwrap();
-    let pushed = (0..7)
-        .filter(|number| producer.push(&record(1, *number)))
-        .count();
+    let pushed = (0..7).filter(|number| producer.push(&record(1, *number))).count();
     assert_eq!((pushed, consumer.lost().of(LostKind::Pauses)), (4, 3));
     let mut seen = Vec::new();
     consumer.read(false, |record| seen.push(whole(record.unwrap()).1));
@@ -165,17 +134,8 @@ fn handed_over_with_the_peers_own_credentials() {
     let listener = RingListener::bind(&path).unwrap();
     assert!(listener.accept().unwrap().is_none());
     let (producer, descriptor) = RingProducer::create(16).unwrap();
-    let hello = RingHello {
-        role: RingRole::Gpu,
-        own_pid: 77,
-        at_ns: 5,
-        is_fork: true,
-    };
-    assert!(offer(
-        path.as_os_str().as_bytes(),
-        descriptor.as_fd(),
-        &hello
-    ));
+    let hello = RingHello { role: RingRole::Gpu, own_pid: 77, at_ns: 5, is_fork: true };
+    assert!(offer(path.as_os_str().as_bytes(), descriptor.as_fd(), &hello));
     drop(descriptor);
     let connection = listener.accept().unwrap().unwrap();
     let offered = connection.receive_within(Duration::from_secs(60)).unwrap();
@@ -188,11 +148,7 @@ fn handed_over_with_the_peers_own_credentials() {
     assert_eq!(consumer.read(false, |_| ()).records, 1);
     // Not by dropping the listener: another test's forked child may have it open as well.
     std::fs::remove_file(&path).unwrap();
-    assert!(!offer(
-        path.as_os_str().as_bytes(),
-        offered.ring.as_fd(),
-        &hello
-    ));
+    assert!(!offer(path.as_os_str().as_bytes(), offered.ring.as_fd(), &hello));
 }
 
 /// Offset in the header of the number of records reserved (`layout.rs`).
@@ -224,10 +180,7 @@ fn only_a_ring_of_the_requested_size_is_read() {
     let bytes = 8192 + (1 << 16);
     let refused = Some(RingOpenError::Length { bytes });
     for records in [0, 1000, 1 << 9, 1 << 11, 1 << 24] {
-        assert_eq!(
-            RingConsumer::open(descriptor.as_fd(), records).err(),
-            refused
-        );
+        assert_eq!(RingConsumer::open(descriptor.as_fd(), records).err(), refused);
     }
     assert!(RingConsumer::open(descriptor.as_fd(), 1 << 10).is_ok());
 }
@@ -241,10 +194,7 @@ fn invalid_memory_is_not_searched_to_its_end() {
     reserve(&descriptor, RECORDS as u64);
     let read = consumer.read(true, |_| ());
     assert_eq!((read.records, read.damaged), (1, 1000));
-    assert_eq!(
-        consumer.read(true, |_| ()),
-        gctrace_ring::RingRead::default()
-    );
+    assert_eq!(consumer.read(true, |_| ()), gctrace_ring::RingRead::default());
 }
 
 /// A thread is killed between reserving a record and writing it; the others of its process
@@ -272,12 +222,7 @@ fn an_unfinished_record_is_skipped_and_counted() {
 fn starts_are_not_counted_as_lost() {
     let (producer, _descriptor) = RingProducer::create(1).unwrap();
     assert!(producer.push(&record(1, 1)));
-    let start = RingRecord::PauseStart {
-        at_ns: 1,
-        tid: 1,
-        generation: 0,
-        interpreter: 0,
-    };
+    let start = RingRecord::PauseStart { at_ns: 1, tid: 1, generation: 0, interpreter: 0 };
     assert!(!producer.push(&start) && !producer.push(&record(1, 2)));
     assert_eq!(producer.lost().total(), 1);
 }
@@ -285,10 +230,7 @@ fn starts_are_not_counted_as_lost() {
 #[test]
 fn other_memory_is_not_read() {
     let file = tempfile::tempfile().unwrap();
-    assert_eq!(
-        RingConsumer::open(file.as_fd(), 16).err(),
-        Some(RingOpenError::NotSealed)
-    );
+    assert_eq!(RingConsumer::open(file.as_fd(), 16).err(), Some(RingOpenError::NotSealed));
     // SAFETY: a new descriptor of ours.
     let memory = unsafe {
         let raw = libc::memfd_create(c"other".as_ptr(), libc::MFD_ALLOW_SEALING);

@@ -1,10 +1,8 @@
 //! Reads and writes through the pointers that C callers pass. Null is an error; other invalid
 //! pointers crash here as they would in the real libraries.
 
-use crate::error::CudaError;
-use crate::error::Status;
-use std::ffi::CStr;
-use std::ffi::c_char;
+use crate::error::{CudaError, Status};
+use std::ffi::{CStr, c_char};
 
 /// Writes through an out parameter.
 pub(crate) fn write<T>(target: *mut T, value: T) -> Status {

@@ -1,14 +1,8 @@
 //! The wrapper of every exported call: correlation id, truth log, no unwinding into C.
 
-use crate::clock;
-use crate::cupti;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::error::guarded;
-use crate::link;
+use crate::error::{CudaError, Status, guarded};
 use crate::log::CallLine;
-use crate::simulator;
-use crate::thread;
+use crate::{clock, cupti, link, simulator, thread};
 
 /// The library that a program calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

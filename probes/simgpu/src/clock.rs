@@ -1,7 +1,6 @@
 //! The one clock: reads and waits for `CLOCK_MONOTONIC` in nanoseconds.
 
-use nix::time::ClockId;
-use nix::time::clock_gettime;
+use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
 /// The kernel's default timer slack: a sleep may end this much late, so the rest is busy-waited.

@@ -10,11 +10,9 @@ use crate::error::CudaError;
 use memmap2::MmapMut;
 use std::fs::OpenOptions;
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const HEADER_WORDS: usize = 8;
 const RING: u64 = 64;
@@ -34,24 +32,14 @@ pub(crate) struct Communicator {
 impl Communicator {
     pub(crate) fn open(shared: &Path, key: &str, ranks: u32, rank: u32) -> io::Result<Self> {
         let path = shared.join(format!("nccl.{key}"));
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)?;
+        let file =
+            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
         let words = HEADER_WORDS as u64 + RING * u64::from(ranks) * 2;
         file.set_len(words * 8)?;
         // SAFETY: all ranks change the file through atomics only and give it the same length.
         let map = unsafe { MmapMut::map_mut(&file)? };
-        let communicator = Self {
-            key: key.into(),
-            path,
-            map,
-            ranks,
-            rank,
-            enqueued: AtomicU64::new(0),
-        };
+        let communicator =
+            Self { key: key.into(), path, map, ranks, rank, enqueued: AtomicU64::new(0) };
         communicator.word(0).fetch_add(1, Ordering::AcqRel);
         Ok(communicator)
     }
@@ -99,12 +87,8 @@ impl Rendezvous for RankRendezvous {
     fn arrive(&mut self, start_ns: u64) {
         let place = self.communicator.place(self.number, self.communicator.rank);
         let communicator = &self.communicator;
-        communicator
-            .word(place + 1)
-            .store(start_ns, Ordering::Release);
-        communicator
-            .word(place)
-            .store(self.number + 1, Ordering::Release);
+        communicator.word(place + 1).store(start_ns, Ordering::Release);
+        communicator.word(place).store(self.number + 1, Ordering::Release);
     }
 
     fn last_start_ns(&mut self) -> Option<u64> {

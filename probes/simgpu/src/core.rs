@@ -22,10 +22,7 @@ mod tests;
 
 pub(crate) use completion::Completion;
 pub(crate) use machine::SimMachine;
-pub(crate) use operation::FinishedOperation;
-pub(crate) use operation::Operation;
-pub(crate) use operation::OperationKind;
-pub(crate) use operation::Rendezvous;
+pub(crate) use operation::{FinishedOperation, Operation, OperationKind, Rendezvous};
 pub(crate) use stream::StreamKind;
 
 /// Maximum number of unfinished launches in a stream; the next one blocks its caller. CUDA

@@ -9,22 +9,13 @@ mod ids;
 mod layout;
 mod records;
 
-pub(crate) use collector::call;
-pub(crate) use collector::deliver_full_buffers;
-pub(crate) use collector::full_queue;
-pub(crate) use collector::operations;
+pub(crate) use collector::{call, deliver_full_buffers, full_queue, operations};
 
 use crate::c;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::error::guarded;
+use crate::error::{CudaError, Status, guarded};
 use crate::settings::SimFault;
-use collector::ActivityCollector;
-use collector::BufferCompleted;
-use collector::RequestBuffer;
-use collector::TimestampClock;
-use std::ffi::c_char;
-use std::ffi::c_void;
+use collector::{ActivityCollector, BufferCompleted, RequestBuffer, TimestampClock};
+use std::ffi::{c_char, c_void};
 
 // `CUptiResult`.
 const INVALID_PARAMETER: CudaError = CudaError(1);
@@ -124,10 +115,7 @@ fn next_record(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> Status {
     } else {
         let kind = c::read(current.cast::<u32>().cast_const())?;
         let size = collector::with(|collector| collector.version.size(kind));
-        let start = current
-            .addr()
-            .checked_sub(buffer.addr())
-            .ok_or(INVALID_PARAMETER)?;
+        let start = current.addr().checked_sub(buffer.addr()).ok_or(INVALID_PARAMETER)?;
         start.saturating_add(size.ok_or(INVALID_KIND)?)
     };
     if offset >= valid {

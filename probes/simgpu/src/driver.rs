@@ -10,7 +10,5 @@ pub(crate) mod launch;
 mod memory;
 mod stream;
 
-pub(crate) use device::NAME;
-pub(crate) use device::bus_id;
-pub(crate) use device::uuid;
+pub(crate) use device::{NAME, bus_id, uuid};
 pub(crate) use init::CUDA_VERSION;

@@ -47,11 +47,7 @@ pub(crate) fn code(status: Status) -> i32 {
 
 /// A C result as [`Status`].
 pub(crate) fn status(code: i32) -> Status {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(CudaError(code))
-    }
+    if code == 0 { Ok(()) } else { Err(CudaError(code)) }
 }
 
 /// Runs code that must not unwind into C.

@@ -28,8 +28,6 @@ impl HandleKind {
     /// The number of a handle of this kind.
     pub(crate) fn id(self, handle: u64) -> Result<u32, CudaError> {
         let is_mine = handle >> 32 == self.0;
-        is_mine
-            .then_some(handle as u32)
-            .ok_or(CudaError::INVALID_HANDLE)
+        is_mine.then_some(handle as u32).ok_or(CudaError::INVALID_HANDLE)
     }
 }

@@ -1,8 +1,7 @@
 //! Creates the folder of libraries that programs load.
 
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The names under which the simulator can be loaded.
 pub const NAMES: [&str; 7] = [
@@ -61,12 +60,7 @@ pub fn find_library() -> Result<PathBuf, LayoutError> {
     let program = std::env::current_exe().unwrap_or_default();
     let candidates = program.ancestors().skip(1).take(2).flat_map(|folder| {
         let installed = folder.join("lib/gctrace");
-        let folders = [
-            folder.to_owned(),
-            folder.join("deps"),
-            folder.join("lib"),
-            installed,
-        ];
+        let folders = [folder.to_owned(), folder.join("deps"), folder.join("lib"), installed];
         folders.map(|folder| folder.join(LIBRARY))
     });
     // Cargo leaves old copies behind: the newest is the one of this build.
@@ -83,10 +77,8 @@ pub fn find_library() -> Result<PathBuf, LayoutError> {
 ///
 /// [`LayoutError::Read`] or [`LayoutError::Write`] names the file that failed.
 pub fn lay_out(library: &Path, folder: &Path) -> Result<(), LayoutError> {
-    let contents = std::fs::read(library).map_err(|source| LayoutError::Read {
-        path: library.to_owned(),
-        source,
-    })?;
+    let contents = std::fs::read(library)
+        .map_err(|source| LayoutError::Read { path: library.to_owned(), source })?;
     lay_out_contents(&contents, folder)
 }
 

@@ -81,8 +81,4 @@ mod sync;
 mod thread;
 mod usage;
 
-pub use layout::LayoutError;
-pub use layout::NAMES;
-pub use layout::find_library;
-pub use layout::lay_out;
-pub use layout::lay_out_contents;
+pub use layout::{LayoutError, NAMES, find_library, lay_out, lay_out_contents};

@@ -5,15 +5,11 @@
 //! simulator; all others call it, through its exported functions, as the real ones do. Without such
 //! a file next to it, this copy is the driver itself.
 
-use libloading::os::unix::Library;
-use libloading::os::unix::RTLD_LOCAL;
-use libloading::os::unix::RTLD_NOW;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use nix::libc;
-use std::ffi::CStr;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The file that this code was loaded from.
@@ -43,12 +39,8 @@ pub(crate) fn folder() -> PathBuf {
 /// of functions in it. The real libraries are kept by their exit handlers too.
 fn stay_loaded() {
     // SAFETY: the file is loaded already; nothing is run.
-    let own = unsafe {
-        Library::open(
-            Some(own_file()),
-            RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE,
-        )
-    };
+    let own =
+        unsafe { Library::open(Some(own_file()), RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE) };
     if let Ok(own) = own {
         std::mem::forget(own);
     }
@@ -104,9 +96,7 @@ macro_rules! driver_functions {
 /// The driver's functions as the other layers call them.
 pub(crate) mod driver {
     #![expect(non_snake_case, reason = "names of the C ABI")]
-    use super::CStr;
-    use super::address;
-    use super::libc;
+    use super::{CStr, address, libc};
     use crate::call::CallRecord;
     use std::ffi::c_char;
 

@@ -8,11 +8,9 @@ use crate::core::FinishedOperation;
 use crate::handles;
 use crate::sync::LockExt;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::io::BufWriter;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::sync::Mutex;
 
 /// First line of a log.

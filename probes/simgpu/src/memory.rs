@@ -24,12 +24,7 @@ pub(crate) struct MemoryBlocks {
 impl MemoryBlocks {
     /// `limit`: bytes of each device.
     pub(crate) fn new(limit: u64) -> Self {
-        Self {
-            limit,
-            next: FIRST_ADDRESS,
-            blocks: BTreeMap::new(),
-            used: BTreeMap::new(),
-        }
+        Self { limit, next: FIRST_ADDRESS, blocks: BTreeMap::new(), used: BTreeMap::new() }
     }
 
     pub(crate) fn limit(&self) -> u64 {
@@ -74,10 +69,7 @@ impl MemoryBlocks {
 
     /// Frees; returns the device and the bytes.
     pub(crate) fn free(&mut self, address: u64) -> Result<(u32, u64), CudaError> {
-        let block = self
-            .blocks
-            .remove(&address)
-            .ok_or(CudaError::INVALID_VALUE)?;
+        let block = self.blocks.remove(&address).ok_or(CudaError::INVALID_VALUE)?;
         *self.used.entry(block.device).or_default() -= block.bytes;
         Ok((block.device, block.bytes))
     }

@@ -1,24 +1,18 @@
 //! libnccl: communicators and collectives. Like the real library it launches its kernels through
 //! the driver; the communicators themselves live in the driver's copy of this library.
 
-use crate::c;
 use crate::call::exported;
-use crate::collective;
 use crate::collective::Communicator;
 use crate::driver::launch::LaunchConfig;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::error::guarded;
+use crate::error::{CudaError, Status, guarded};
 use crate::link::driver;
-use crate::simulator;
 use crate::simulator::SimKernel;
 use crate::sync::LockExt;
+use crate::{c, collective, simulator};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::CString;
-use std::ffi::c_char;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::ffi::{CString, c_char};
+use std::sync::{Arc, Mutex};
 
 /// NCCL 2.27.3 in `ncclGetVersion`'s form.
 const VERSION: i32 = 22_703;
@@ -84,15 +78,7 @@ fn open(target: *mut u64, ranks: i32, id: &UniqueId, rank: i32, wait: bool) -> S
         u32::from(wait),
         &raw mut communicator,
     )?;
-    HANDLES.hold().insert(
-        communicator,
-        CommHandle {
-            communicator,
-            ranks,
-            rank,
-            device,
-        },
-    );
+    HANDLES.hold().insert(communicator, CommHandle { communicator, ranks, rank, device });
     c::write(target, communicator)
 }
 
@@ -102,11 +88,7 @@ fn open_all(target: *mut u64, count: i32, devices: *const i32) -> Status {
     unique_id(&raw mut id)?;
     for rank in 0..count {
         let offset = usize::try_from(rank).map_err(|_| INVALID_ARGUMENT)?;
-        let device = if devices.is_null() {
-            rank
-        } else {
-            c::read(devices.wrapping_add(offset))?
-        };
+        let device = if devices.is_null() { rank } else { c::read(devices.wrapping_add(offset))? };
         let mut context = 0;
         driver::cuDevicePrimaryCtxRetain(&raw mut context, device)?;
         driver::cuCtxSetCurrent(context)?;
@@ -116,18 +98,11 @@ fn open_all(target: *mut u64, count: i32, devices: *const i32) -> Status {
 }
 
 fn handle(communicator: u64) -> Result<CommHandle, CudaError> {
-    HANDLES
-        .hold()
-        .get(&communicator)
-        .copied()
-        .ok_or(INVALID_ARGUMENT)
+    HANDLES.hold().get(&communicator).copied().ok_or(INVALID_ARGUMENT)
 }
 
 fn close(communicator: u64) -> Status {
-    let removed = HANDLES
-        .hold()
-        .remove(&communicator)
-        .ok_or(INVALID_ARGUMENT)?;
+    let removed = HANDLES.hold().remove(&communicator).ok_or(INVALID_ARGUMENT)?;
     driver::simgpuCommunicatorClose(removed.communicator)
 }
 
@@ -147,18 +122,8 @@ fn collective(name: &std::ffi::CStr, bytes: u64, communicator: u64, stream: u64)
     let communicator = handle(communicator)?.communicator;
     let mut function = 0;
     driver::simgpuCollectiveKernel(communicator, name.as_ptr(), bytes, &raw mut function)?;
-    let config = LaunchConfig {
-        grid: [16, 1, 1],
-        block: [512, 1, 1],
-        shared_bytes: 0,
-        stream,
-    };
-    driver::cuLaunchKernelEx(
-        (&raw const config).expose_provenance() as u64,
-        function,
-        0,
-        0,
-    )
+    let config = LaunchConfig { grid: [16, 1, 1], block: [512, 1, 1], shared_bytes: 0, stream };
+    driver::cuLaunchKernelEx((&raw const config).expose_provenance() as u64, function, 0, 0)
 }
 
 exported! { Nccl;
@@ -250,10 +215,7 @@ fn wait_for_all(communicator: &Communicator) -> Status {
 #[unsafe(no_mangle)]
 extern "C" fn simgpuCommunicatorClose(communicator: u64) -> i32 {
     guarded(|| {
-        let removed = COMMUNICATORS
-            .hold()
-            .remove(&communicator)
-            .ok_or(INVALID_ARGUMENT)?;
+        let removed = COMMUNICATORS.hold().remove(&communicator).ok_or(INVALID_ARGUMENT)?;
         removed.leave();
         Ok(())
     })

@@ -9,9 +9,7 @@ mod device;
 mod identity;
 mod session;
 
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::error::guarded;
+use crate::error::{CudaError, Status, guarded};
 
 /// `nvmlReturn_t`.
 const UNINITIALIZED: CudaError = CudaError(1);

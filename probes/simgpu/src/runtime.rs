@@ -9,8 +9,7 @@ mod launch;
 mod memory;
 mod stream;
 
-use crate::error::CudaError;
-use crate::error::Status;
+use crate::error::{CudaError, Status};
 use crate::link::driver;
 use std::cell::Cell;
 

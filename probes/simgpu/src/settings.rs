@@ -89,10 +89,7 @@ impl SimSettings {
             log: env::var_os("SIMGPU_LOG").filter(|prefix| !prefix.is_empty()),
             log_every_ns: number("SIMGPU_LOG_MS", 100).saturating_mul(1_000_000),
             shared,
-            faults: faults
-                .split(',')
-                .filter_map(|name| name.trim().parse().ok())
-                .collect(),
+            faults: faults.split(',').filter_map(|name| name.trim().parse().ok()).collect(),
         }
     }
 
@@ -102,8 +99,5 @@ impl SimSettings {
 }
 
 fn number(name: &str, default: u64) -> u64 {
-    env::var(name)
-        .ok()
-        .and_then(|value| value.trim().parse().ok())
-        .unwrap_or(default)
+    env::var(name).ok().and_then(|value| value.trim().parse().ok()).unwrap_or(default)
 }

@@ -1,40 +1,21 @@
 //! The simulator, one per process: its state, its thread, its shutdown.
 
-use crate::clock;
-use crate::core::Completion;
-use crate::core::FinishedOperation;
-use crate::core::Operation;
-use crate::core::OperationKind;
-use crate::core::Rendezvous;
-use crate::core::SimMachine;
-use crate::core::StreamKind;
-use crate::cupti;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::error::guarded;
-use crate::handles;
-use crate::link;
+use crate::core::{
+    Completion, FinishedOperation, Operation, OperationKind, Rendezvous, SimMachine, StreamKind,
+};
+use crate::error::{CudaError, Status, guarded};
 use crate::log::TruthLog;
 use crate::memory::MemoryBlocks;
 use crate::settings::SimSettings;
 use crate::sync::LockExt;
-use crate::usage;
-use crate::usage::BusyInterval;
-use crate::usage::UsageFile;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use crate::usage::{BusyInterval, UsageFile};
+use crate::{clock, cupti, handles, link, usage};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::Condvar;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::OnceLock;
-use std::sync::PoisonError;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// CUPTI's id of the legacy default stream.
@@ -125,11 +106,7 @@ impl SimulatorState {
 
 /// The number of a device's legacy default stream.
 pub(crate) fn default_stream(device: u32) -> u32 {
-    if device == 0 {
-        FIRST_STREAM
-    } else {
-        DEFAULT_STREAMS + device
-    }
+    if device == 0 { FIRST_STREAM } else { DEFAULT_STREAMS + device }
 }
 
 #[derive(Debug)]
@@ -195,10 +172,7 @@ extern "C" fn at_exit() {
         used.for_each(UsageFile::remove);
         Ok(())
     });
-    if simulator
-        .settings
-        .has(crate::settings::SimFault::CrashAtExit)
-    {
+    if simulator.settings.has(crate::settings::SimFault::CrashAtExit) {
         // SAFETY: being killed by a signal is the requested fault.
         unsafe {
             nix::libc::signal(nix::libc::SIGSEGV, nix::libc::SIG_DFL);
@@ -230,10 +204,7 @@ fn start_thread() {
     reason = "in the program's process; it must not panic if stderr is closed"
 )]
 fn report_unwritable(prefix: &OsStr, error: &io::Error) {
-    let _ = writeln!(
-        io::stderr(),
-        "simgpu: cannot write the log {prefix:?}: {error}"
-    );
+    let _ = writeln!(io::stderr(), "simgpu: cannot write the log {prefix:?}: {error}");
 }
 
 impl Simulator {
@@ -241,9 +212,7 @@ impl Simulator {
         let settings = SimSettings::from_environment(&link::folder());
         make_shared_folder(&settings);
         let log = settings.log.as_ref().and_then(|prefix| {
-            TruthLog::open(prefix)
-                .inspect_err(|error| report_unwritable(prefix, error))
-                .ok()
+            TruthLog::open(prefix).inspect_err(|error| report_unwritable(prefix, error)).ok()
         });
         let usage = (0..settings.devices).map(|_| OnceLock::new()).collect();
         Self {
@@ -265,9 +234,7 @@ impl Simulator {
     }
 
     pub(crate) fn next_correlation(&self) -> u32 {
-        self.correlation
-            .fetch_add(1, Ordering::Relaxed)
-            .wrapping_add(1)
+        self.correlation.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
     /// Schedules what can be scheduled, and writes the log.
@@ -312,9 +279,7 @@ impl Simulator {
                 continue;
             };
             let of_device = finished.iter().filter(|one| one.device == device);
-            of_device
-                .filter_map(interval)
-                .for_each(|one| usage.add(one));
+            of_device.filter_map(interval).for_each(|one| usage.add(one));
             usage.set_running_since(state.machine.running_since(device));
         }
         cupti::operations(&finished);
@@ -404,12 +369,9 @@ fn interval(finished: &FinishedOperation) -> Option<BusyInterval> {
         OperationKind::Kernel | OperationKind::Collective => {
             Some(BusyInterval::kernel(start_ns, end_ns))
         }
-        OperationKind::Memcpy(kind) => Some(BusyInterval::copy(
-            start_ns,
-            end_ns,
-            finished.operation.bytes,
-            kind,
-        )),
+        OperationKind::Memcpy(kind) => {
+            Some(BusyInterval::copy(start_ns, end_ns, finished.operation.bytes, kind))
+        }
         OperationKind::Memset | OperationKind::Event | OperationKind::Wait => None,
     }
 }

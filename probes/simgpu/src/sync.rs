@@ -1,8 +1,6 @@
 //! Locks that survive a panic of their holder.
 
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) trait LockExt<T> {
     /// Locks; the state left by a panicking holder is used as it is.

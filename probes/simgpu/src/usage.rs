@@ -6,15 +6,11 @@
 //! three words: start, end, tag. Timestamps are CLOCK_MONOTONIC nanoseconds. The tag is 0 for a
 //! kernel, otherwise 1 + 4 * bytes + direction of a copy (1 to the device, 2 from it, 0 neither).
 
-use memmap2::Mmap;
-use memmap2::MmapMut;
-use std::fs::File;
-use std::fs::OpenOptions;
+use memmap2::{Mmap, MmapMut};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"simgpu01");
 const HEADER_WORDS: usize = 8;
@@ -33,22 +29,14 @@ pub(crate) struct BusyInterval {
 
 impl BusyInterval {
     pub(crate) fn kernel(start_ns: u64, end_ns: u64) -> Self {
-        Self {
-            start_ns,
-            end_ns,
-            tag: 0,
-        }
+        Self { start_ns, end_ns, tag: 0 }
     }
 
     /// `kind` as in [`crate::core::OperationKind::Memcpy`].
     pub(crate) fn copy(start_ns: u64, end_ns: u64, bytes: u64, kind: u8) -> Self {
         let direction = if kind <= 2 { u64::from(kind) } else { 0 };
         let tag = 1 + bytes.saturating_mul(4).saturating_add(direction);
-        Self {
-            start_ns,
-            end_ns,
-            tag,
-        }
+        Self { start_ns, end_ns, tag }
     }
 
     /// Bytes that a copy moved, and the direction; `None` for a kernel.
@@ -76,12 +64,8 @@ pub(crate) struct UsageFile {
 impl UsageFile {
     pub(crate) fn create(shared: &Path, device: u32) -> io::Result<Self> {
         let path = shared.join(format!("gpu{device}.{}", std::process::id()));
-        let file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .write(true)
-            .truncate(true)
-            .open(&path)?;
+        let file =
+            OpenOptions::new().create(true).read(true).write(true).truncate(true).open(&path)?;
         file.set_len(BYTES as u64)?;
         // SAFETY: only this process writes it, through atomics; readers use atomics too.
         let map = unsafe { MmapMut::map_mut(&file)? };
@@ -132,10 +116,7 @@ pub(crate) struct ProcessUsage {
 
 /// All live processes that use the device. Files of dead ones are removed.
 pub(crate) fn snapshots(shared: &Path, device: u32) -> Vec<ProcessUsage> {
-    files(shared, device)
-        .into_iter()
-        .filter_map(|(pid, path)| read(pid, &path))
-        .collect()
+    files(shared, device).into_iter().filter_map(|(pid, path)| read(pid, &path)).collect()
 }
 
 /// Bytes that other processes have allocated on the device.
@@ -202,9 +183,7 @@ fn read(pid: u32, path: &Path) -> Option<ProcessUsage> {
 
 /// Nanoseconds of `[from_ns, to_ns]` in which any kernel ran in any of the processes.
 pub(crate) fn busy_ns(snapshots: &[ProcessUsage], from_ns: u64, to_ns: u64) -> u64 {
-    let open = snapshots
-        .iter()
-        .filter_map(|snapshot| Some((snapshot.running_since?, to_ns)));
+    let open = snapshots.iter().filter_map(|snapshot| Some((snapshot.running_since?, to_ns)));
     let kernels = snapshots
         .iter()
         .flat_map(|snapshot| &snapshot.intervals)

@@ -1,41 +1,28 @@
 //! One process: the effect of calls, and their entries in the log.
 
 use test_kit::simulator;
-use test_kit::simulator::gpu::Gpu;
-use test_kit::simulator::gpu::c;
+use test_kit::simulator::gpu::{Gpu, c};
 use test_kit::simulator::scenario;
 
 #[test]
 fn a_synchronizing_call_returns_after_the_end_of_the_work() {
-    let outcome = scenario(
-        "a_synchronizing_call_returns_after_the_end_of_the_work",
-        &[],
-        |_| {
-            let gpu = Gpu::ready();
-            let (kernel, stream) = (gpu.kernel(100_000_000), gpu.stream());
-            for _ in 0..5 {
-                assert_eq!(gpu.launch(kernel, stream), 0);
-            }
-            assert_eq!(
-                c!(gpu.runtime, cudaStreamQuery(stream => u64)),
-                600,
-                "not ready"
-            );
-            gpu.wait(stream);
-            assert_eq!(c!(gpu.runtime, cudaStreamQuery(stream => u64)), 0);
-        },
-    );
+    let outcome = scenario("a_synchronizing_call_returns_after_the_end_of_the_work", &[], |_| {
+        let gpu = Gpu::ready();
+        let (kernel, stream) = (gpu.kernel(100_000_000), gpu.stream());
+        for _ in 0..5 {
+            assert_eq!(gpu.launch(kernel, stream), 0);
+        }
+        assert_eq!(c!(gpu.runtime, cudaStreamQuery(stream => u64)), 600, "not ready");
+        gpu.wait(stream);
+        assert_eq!(c!(gpu.runtime, cudaStreamQuery(stream => u64)), 0);
+    });
     let Some(outcome) = outcome else { return };
     assert!(outcome.status.success());
     let log = outcome.log;
     let work = log.work();
     assert_eq!(work.len(), 5);
     for pair in work.windows(2) {
-        assert_eq!(
-            pair[1].start_ns,
-            pair[0].end_ns + 1000,
-            "one after another, a gap between"
-        );
+        assert_eq!(pair[1].start_ns, pair[0].end_ns + 1000, "one after another, a gap between");
     }
     for op in &work {
         assert_eq!(op.end_ns - op.start_ns, 100_000_000);
@@ -50,22 +37,15 @@ fn a_synchronizing_call_returns_after_the_end_of_the_work() {
 
 #[test]
 fn a_launch_is_one_call_in_each_layer_and_one_operation() {
-    let outcome = scenario(
-        "a_launch_is_one_call_in_each_layer_and_one_operation",
-        &[],
-        |_| {
-            let gpu = Gpu::ready();
-            assert_eq!(gpu.launch(gpu.kernel(1000), gpu.stream()), 0);
-            gpu.launch(0x1234, 0);
-        },
-    );
+    let outcome = scenario("a_launch_is_one_call_in_each_layer_and_one_operation", &[], |_| {
+        let gpu = Gpu::ready();
+        assert_eq!(gpu.launch(gpu.kernel(1000), gpu.stream()), 0);
+        gpu.launch(0x1234, 0);
+    });
     let Some(outcome) = outcome else { return };
     assert!(outcome.status.success());
     let log = outcome.log;
-    let (runtime, driver) = (
-        log.calls_of("cudaLaunchKernel"),
-        log.calls_of("cuLaunchKernel"),
-    );
+    let (runtime, driver) = (log.calls_of("cudaLaunchKernel"), log.calls_of("cuLaunchKernel"));
     assert_eq!((runtime.len(), driver.len(), log.work().len()), (2, 2, 1));
     let op = log.work()[0];
     assert_eq!(runtime[0].correlation, op.correlation);
@@ -98,10 +78,7 @@ fn events_order_streams_and_measure_them() {
     let Some(outcome) = outcome else { return };
     assert!(outcome.status.success());
     let work = outcome.log.work();
-    assert!(
-        work[1].start_ns >= work[0].end_ns,
-        "the second stream waited"
-    );
+    assert!(work[1].start_ns >= work[0].end_ns, "the second stream waited");
     assert_ne!(work[0].stream, work[1].stream);
     let records = outcome.log.calls_of("cudaEventRecord");
     let wait = outcome.log.calls_of("cudaStreamWaitEvent")[0];
@@ -137,46 +114,36 @@ fn a_full_queue_blocks_the_launching_thread() {
 
 #[test]
 fn a_captured_graph_runs_all_its_kernels_at_one_launch() {
-    let outcome = scenario(
-        "a_captured_graph_runs_all_its_kernels_at_one_launch",
-        &[],
-        |_| {
-            let gpu = Gpu::ready();
-            let (kernel, stream) = (gpu.kernel(10_000), gpu.stream());
-            let (mut graph, mut executable) = (0, 0);
-            c!(gpu.runtime, cudaStreamBeginCapture(stream => u64, 0 => i32));
-            for _ in 0..7 {
-                gpu.launch(kernel, stream);
-            }
-            c!(gpu.runtime, cudaStreamEndCapture(stream => u64, &mut graph => &mut u64));
-            c!(gpu.runtime, cudaGraphInstantiate(&mut executable => &mut u64, graph => u64, 0 => u64));
-            for _ in 0..3 {
-                assert_eq!(
-                    c!(gpu.runtime, cudaGraphLaunch(executable => u64, stream => u64)),
-                    0
-                );
-            }
-            gpu.wait(stream);
-        },
-    );
+    let outcome = scenario("a_captured_graph_runs_all_its_kernels_at_one_launch", &[], |_| {
+        let gpu = Gpu::ready();
+        let (kernel, stream) = (gpu.kernel(10_000), gpu.stream());
+        let (mut graph, mut executable) = (0, 0);
+        c!(gpu.runtime, cudaStreamBeginCapture(stream => u64, 0 => i32));
+        for _ in 0..7 {
+            gpu.launch(kernel, stream);
+        }
+        c!(gpu.runtime, cudaStreamEndCapture(stream => u64, &mut graph => &mut u64));
+        c!(gpu.runtime, cudaGraphInstantiate(&mut executable => &mut u64, graph => u64, 0 => u64));
+        for _ in 0..3 {
+            assert_eq!(c!(gpu.runtime, cudaGraphLaunch(executable => u64, stream => u64)), 0);
+        }
+        gpu.wait(stream);
+    });
     let Some(outcome) = outcome else { return };
     assert!(outcome.status.success());
     let work = outcome.log.work();
     assert_eq!(work.len(), 21);
-    assert!(work.chunks(7).all(|launch| {
-        launch
-            .iter()
-            .all(|op| op.correlation == launch[0].correlation)
-    }));
+    assert!(
+        work.chunks(7)
+            .all(|launch| { launch.iter().all(|op| op.correlation == launch[0].correlation) })
+    );
 }
 
 #[test]
 fn memory_has_a_limit_and_freeing_waits_for_the_device() {
     let settings = [("SIMGPU_MEMORY", "1000000")];
-    let outcome = scenario(
-        "memory_has_a_limit_and_freeing_waits_for_the_device",
-        &settings,
-        |_| {
+    let outcome =
+        scenario("memory_has_a_limit_and_freeing_waits_for_the_device", &settings, |_| {
             let gpu = Gpu::ready();
             let address = gpu.allocate(600_000).expect("fits");
             assert_eq!(gpu.allocate(400_001), Err(2), "out of memory");
@@ -187,8 +154,7 @@ fn memory_has_a_limit_and_freeing_waits_for_the_device() {
             gpu.launch(gpu.kernel(5_000_000), 0);
             assert_eq!(c!(gpu.runtime, cudaFree(address => u64)), 0);
             assert!(gpu.allocate(1_000_000).is_ok());
-        },
-    );
+        });
     let Some(outcome) = outcome else { return };
     assert!(outcome.status.success());
     let log = outcome.log;
@@ -199,29 +165,18 @@ fn memory_has_a_limit_and_freeing_waits_for_the_device() {
 #[test]
 fn initializing_loads_the_injection_library() {
     let library = std::env::current_exe().expect("file");
-    let library = library
-        .ancestors()
-        .nth(2)
-        .expect("folder")
-        .join("examples/libinjection.so");
+    let library = library.ancestors().nth(2).expect("folder").join("examples/libinjection.so");
     let path = library.to_str().expect("text");
     let settings = [("CUDA_INJECTION64_PATH", path)];
-    let outcome = scenario(
-        "initializing_loads_the_injection_library",
-        &settings,
-        |folder| {
-            let witness = folder.join("witness");
-            // SAFETY: the only thread of this process that uses the environment.
-            unsafe { std::env::set_var("INJECTION_WITNESS", &witness) };
-            let gpu = Gpu::load();
-            assert!(!witness.exists(), "not before cuInit");
-            assert_eq!(c!(gpu.driver, cuInit(0 => u32)), 0);
-            assert_eq!(
-                std::fs::read_to_string(witness).expect("written"),
-                "injected"
-            );
-        },
-    );
+    let outcome = scenario("initializing_loads_the_injection_library", &settings, |folder| {
+        let witness = folder.join("witness");
+        // SAFETY: the only thread of this process that uses the environment.
+        unsafe { std::env::set_var("INJECTION_WITNESS", &witness) };
+        let gpu = Gpu::load();
+        assert!(!witness.exists(), "not before cuInit");
+        assert_eq!(c!(gpu.driver, cuInit(0 => u32)), 0);
+        assert_eq!(std::fs::read_to_string(witness).expect("written"), "injected");
+    });
     let Some(outcome) = outcome else { return };
     assert!(outcome.status.success());
 }
@@ -260,22 +215,17 @@ fn a_child_of_a_fork_has_no_driver() {
 
 #[test]
 fn entry_points_by_name_are_the_exported_functions() {
-    let outcome = scenario(
-        "entry_points_by_name_are_the_exported_functions",
-        &[],
-        |_| {
-            let gpu = Gpu::ready();
-            let (mut address, mut found) = (0_usize, -1);
-            let result = c!(gpu.driver, cuGetProcAddress_v2(c"cuMemAlloc".as_ptr() => *const std::ffi::c_char,
+    let outcome = scenario("entry_points_by_name_are_the_exported_functions", &[], |_| {
+        let gpu = Gpu::ready();
+        let (mut address, mut found) = (0_usize, -1);
+        let result = c!(gpu.driver, cuGetProcAddress_v2(c"cuMemAlloc".as_ptr() => *const std::ffi::c_char,
             &mut address => &mut usize, 12_000 => i32, 0 => u64, &mut found => &mut i32));
-            // SAFETY: only the address is used.
-            let exported =
-                unsafe { gpu.driver.get::<usize>(b"cuMemAlloc_v2\0") }.expect("exported");
-            // SAFETY: as above.
-            let exported = unsafe { exported.try_as_raw_ptr() }.expect("address");
-            assert_eq!((result, found, address), (0, 0, exported as usize));
-        },
-    );
+        // SAFETY: only the address is used.
+        let exported = unsafe { gpu.driver.get::<usize>(b"cuMemAlloc_v2\0") }.expect("exported");
+        // SAFETY: as above.
+        let exported = unsafe { exported.try_as_raw_ptr() }.expect("address");
+        assert_eq!((result, found, address), (0, 0, exported as usize));
+    });
     let Some(outcome) = outcome else { return };
     assert!(outcome.status.success());
 }
@@ -283,17 +233,11 @@ fn entry_points_by_name_are_the_exported_functions() {
 #[test]
 fn a_crash_at_exit_can_be_injected() {
     let settings = [("SIMGPU_FAULT", "crash-at-exit")];
-    let outcome = scenario("a_crash_at_exit_can_be_injected", &settings, |_| {
-        drop(Gpu::ready())
-    });
+    let outcome = scenario("a_crash_at_exit_can_be_injected", &settings, |_| drop(Gpu::ready()));
     let Some(outcome) = outcome else { return };
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(outcome.status.signal(), Some(nix::libc::SIGSEGV));
-    assert_eq!(
-        outcome.log.calls_of("cudaSetDevice").len(),
-        1,
-        "the log was written before"
-    );
+    assert_eq!(outcome.log.calls_of("cudaSetDevice").len(), 1, "the log was written before");
 }
 
 /// Launches on the calling thread's own default stream and waits for it.
@@ -333,20 +277,11 @@ fn threads_launch_concurrently_on_their_own_default_streams() {
         assert!(ops.windows(2).all(|pair| pair[0].end_ns < pair[1].start_ns));
         let of = |op: &simulator::log::Op| {
             let launches = log.calls_of("cudaLaunchKernel_ptsz");
-            launches
-                .iter()
-                .find(|call| call.correlation == op.correlation)
-                .map(|call| call.tid)
+            launches.iter().find(|call| call.correlation == op.correlation).map(|call| call.tid)
         };
-        assert!(
-            ops.iter().step_by(50).all(|op| of(op) == of(ops[0])),
-            "one thread's launches"
-        );
+        assert!(ops.iter().step_by(50).all(|op| of(op) == of(ops[0])), "one thread's launches");
     }
-    let threads: std::collections::BTreeSet<u32> = log
-        .calls_of("cuLaunchKernel_ptsz")
-        .iter()
-        .map(|call| call.tid)
-        .collect();
+    let threads: std::collections::BTreeSet<u32> =
+        log.calls_of("cuLaunchKernel_ptsz").iter().map(|call| call.tid).collect();
     assert_eq!(threads.len(), 4);
 }

@@ -2,16 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
-use std::ffi::CStr;
-use std::ffi::c_char;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 use std::sync::Mutex;
 use test_kit::simulator;
-use test_kit::simulator::Outcome;
-use test_kit::simulator::gpu::Gpu;
-use test_kit::simulator::gpu::c;
-use test_kit::simulator::scenario;
+use test_kit::simulator::gpu::{Gpu, c};
+use test_kit::simulator::{Outcome, scenario};
 
 const BUFFER: usize = 64 << 10;
 
@@ -103,28 +99,11 @@ fn line(record: *const u8) -> String {
             // SAFETY: the name is a C string that stays.
             let name = unsafe { CStr::from_ptr(u64_at(104) as *const c_char) };
             let name = name.to_str().expect("text");
-            format!(
-                "kernel {name} {} {} {}\n",
-                u64_at(16),
-                u64_at(24),
-                u32_at(92)
-            )
+            format!("kernel {name} {} {} {}\n", u64_at(16), u64_at(24), u32_at(92))
         }
-        1 => format!(
-            "memcpy {} {} {} {}\n",
-            u64_at(8),
-            u64_at(16),
-            u64_at(24),
-            u32_at(44)
-        ),
+        1 => format!("memcpy {} {} {} {}\n", u64_at(8), u64_at(16), u64_at(24), u32_at(44)),
         kind @ (4 | 5) => {
-            format!(
-                "api{kind} {} {} {} {}\n",
-                u32_at(4),
-                u64_at(8),
-                u64_at(16),
-                u32_at(32)
-            )
+            format!("api{kind} {} {} {} {}\n", u32_at(4), u64_at(8), u64_at(16), u32_at(32))
         }
         kind => format!("kind{kind}\n"),
     }
@@ -143,43 +122,16 @@ fn play(folder: &Path) {
 
 fn check(outcome: &Outcome) {
     assert!(outcome.status.success());
-    let kernels = outcome
-        .log
-        .work()
-        .into_iter()
-        .filter(|op| op.kind == "kernel");
-    let reported = kernels.map(|op| {
-        format!(
-            "kernel {} {} {} {}",
-            op.name, op.start_ns, op.end_ns, op.correlation
-        )
-    });
-    let seen = outcome
-        .records
-        .lines()
-        .filter(|line| line.starts_with("kernel"));
-    assert!(
-        reported.eq(seen.map(str::to_owned)),
-        "records agree with the log"
-    );
-    let count = |prefix: &str| {
-        outcome
-            .records
-            .lines()
-            .filter(|line| line.starts_with(prefix))
-            .count()
-    };
+    let kernels = outcome.log.work().into_iter().filter(|op| op.kind == "kernel");
+    let reported = kernels
+        .map(|op| format!("kernel {} {} {} {}", op.name, op.start_ns, op.end_ns, op.correlation));
+    let seen = outcome.records.lines().filter(|line| line.starts_with("kernel"));
+    assert!(reported.eq(seen.map(str::to_owned)), "records agree with the log");
+    let count =
+        |prefix: &str| outcome.records.lines().filter(|line| line.starts_with(prefix)).count();
     assert_eq!((count("kernel"), count("memcpy")), (400, 1));
-    assert_eq!(
-        (count("api5 211 "), count("api4 307 ")),
-        (400, 400),
-        "launches in both layers"
-    );
-    assert_eq!(
-        (count("kind38"), count("kind36")),
-        (1, 1),
-        "a synchronization and an event"
-    );
+    assert_eq!((count("api5 211 "), count("api4 307 ")), (400, 400), "launches in both layers");
+    assert_eq!((count("kind38"), count("kind36")), (1, 1), "a synchronization and an event");
     assert!(outcome.records.contains("memcpy 4096 "));
 }
 
@@ -209,11 +161,9 @@ fn records_of_13_0_agree_with_the_log() {
 #[test]
 fn longer_records_of_future_versions_are_skipped() {
     let settings = [("SIMGPU_CUPTI", "future")];
-    if let Some(outcome) = scenario(
-        "longer_records_of_future_versions_are_skipped",
-        &settings,
-        play,
-    ) {
+    if let Some(outcome) =
+        scenario("longer_records_of_future_versions_are_skipped", &settings, play)
+    {
         check(&outcome);
     }
 }
@@ -226,40 +176,29 @@ fn dropped_records_are_counted() {
     let dropped: usize = outcome.dropped.parse().expect("a number");
     let seen = outcome.records.lines().count();
     assert!(dropped > 0);
-    assert!(
-        (seen + dropped) / 10 == dropped,
-        "every tenth: {dropped} of {}",
-        seen + dropped
-    );
+    assert!((seen + dropped) / 10 == dropped, "every tenth: {dropped} of {}", seen + dropped);
 }
 
 #[test]
 fn never_completing_kernels_come_only_when_forced() {
     let settings = [("SIMGPU_FAULT", "never-completing")];
-    let outcome = scenario(
-        "never_completing_kernels_come_only_when_forced",
-        &settings,
-        |_| {
-            let cupti = cupti();
-            enable(&cupti);
-            work(&Gpu::ready());
-            let unfinished = || {
-                let folder = tempfile::tempdir().expect("folder");
-                write_down(&cupti, folder.path());
-                let records =
-                    std::fs::read_to_string(folder.path().join("records")).expect("written");
-                let kernels = records.lines().filter(|line| line.starts_with("kernel"));
-                let open = kernels
-                    .clone()
-                    .filter(|line| line.split(' ').nth(3) == Some("0"));
-                (kernels.count(), open.count())
-            };
-            c!(cupti, cuptiActivityFlushAll(0 => u32));
-            assert_eq!(unfinished(), (396, 0));
-            c!(cupti, cuptiActivityFlushAll(1 => u32));
-            assert_eq!(unfinished(), (400, 4));
-        },
-    );
+    let outcome = scenario("never_completing_kernels_come_only_when_forced", &settings, |_| {
+        let cupti = cupti();
+        enable(&cupti);
+        work(&Gpu::ready());
+        let unfinished = || {
+            let folder = tempfile::tempdir().expect("folder");
+            write_down(&cupti, folder.path());
+            let records = std::fs::read_to_string(folder.path().join("records")).expect("written");
+            let kernels = records.lines().filter(|line| line.starts_with("kernel"));
+            let open = kernels.clone().filter(|line| line.split(' ').nth(3) == Some("0"));
+            (kernels.count(), open.count())
+        };
+        c!(cupti, cuptiActivityFlushAll(0 => u32));
+        assert_eq!(unfinished(), (396, 0));
+        c!(cupti, cuptiActivityFlushAll(1 => u32));
+        assert_eq!(unfinished(), (400, 4));
+    });
     if let Some(outcome) = outcome {
         assert!(outcome.status.success());
     }
@@ -268,11 +207,7 @@ fn never_completing_kernels_come_only_when_forced() {
 #[test]
 fn faults_refuse_their_calls() {
     let test = "faults_refuse_their_calls";
-    for (fault, code) in [
-        ("subscribe-busy", "39"),
-        ("cupti-15", "15"),
-        ("cupti-999", "999"),
-    ] {
+    for (fault, code) in [("subscribe-busy", "39"), ("cupti-15", "15"), ("cupti-999", "999")] {
         let settings = [("SIMGPU_FAULT", fault), ("EXPECTED_CODE", code)];
         let outcome = scenario(test, &settings, |_| {
             let mut subscriber = 0_u64;
@@ -294,9 +229,8 @@ fn without_a_callback_and_with_the_wrong_clock_timestamps_are_real_time() {
         let mut timestamp = 0_u64;
         c!(cupti, cuptiActivityRegisterTimestampCallback(monotonic => extern "C" fn() -> u64));
         c!(cupti, cuptiGetTimestamp(&mut timestamp => &mut u64));
-        let real = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .expect("after 1970");
+        let real =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
         let apart = real.as_nanos().abs_diff(u128::from(timestamp));
         assert!(apart < 60_000_000_000, "{apart} ns apart");
     });

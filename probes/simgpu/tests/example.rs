@@ -12,11 +12,7 @@ use test_kit::simulator::log::Log;
 
 /// Runs `examples/train_simgpu.py`; `None` if there is no Python.
 fn train(arguments: &[&str]) -> Option<Log> {
-    if Command::new("python3")
-        .arg("--version")
-        .output_in_time()
-        .is_err()
-    {
+    if Command::new("python3").arg("--version").output_in_time().is_err() {
         println!("skipped: there is no python3");
         return None;
     }
@@ -26,26 +22,13 @@ fn train(arguments: &[&str]) -> Option<Log> {
         .arg(script)
         .arg("--library")
         .arg(simulator::libraries())
-        .args([
-            "--samples",
-            "100",
-            "--copies",
-            "10",
-            "--layers",
-            "5",
-            "--kernel-us",
-            "20",
-        ])
+        .args(["--samples", "100", "--copies", "10", "--layers", "5", "--kernel-us", "20"])
         .args(arguments)
         .env("SIMGPU_LOG", folder.path().join("log"))
         .env("SIMGPU_SHARED", folder.path().join("shared"))
         .output_in_time()
         .expect("it starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(Log::read(folder.path()))
 }
 
@@ -68,8 +51,7 @@ fn every_step_launches_its_kernels() {
     assert!(log.calls.iter().all(|call| call.result == 0));
     let work = log.work();
     assert!(
-        work.windows(2)
-            .all(|pair| pair[0].end_ns < pair[1].start_ns),
+        work.windows(2).all(|pair| pair[0].end_ns < pair[1].start_ns),
         "one stream: one at a time"
     );
 }

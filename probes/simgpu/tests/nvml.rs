@@ -4,8 +4,7 @@
 
 use libloading::Library;
 use test_kit::simulator;
-use test_kit::simulator::gpu::Gpu;
-use test_kit::simulator::gpu::c;
+use test_kit::simulator::gpu::{Gpu, c};
 use test_kit::simulator::scenario;
 
 fn nvml() -> Library {
@@ -23,10 +22,7 @@ fn utilization(nvml: &Library, device: u64) -> (i32, u32) {
 fn first_device(nvml: &Library) -> u64 {
     let mut device = 0;
     assert_eq!(c!(nvml, nvmlInit_v2()), 0);
-    assert_eq!(
-        c!(nvml, nvmlDeviceGetHandleByIndex_v2(0 => u32, &mut device => &mut u64)),
-        0
-    );
+    assert_eq!(c!(nvml, nvmlDeviceGetHandleByIndex_v2(0 => u32, &mut device => &mut u64)), 0);
     device
 }
 
@@ -70,11 +66,7 @@ fn without_a_driver_initializing_fails() {
         let nvml = nvml();
         assert_eq!(c!(nvml, nvmlInit_v2()), 9, "driver not loaded");
         let mut count = 0;
-        assert_eq!(
-            c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)),
-            1,
-            "uninitialized"
-        );
+        assert_eq!(c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)), 1, "uninitialized");
     });
     let Some(outcome) = outcome else { return };
     assert!(outcome.status.success());

@@ -4,15 +4,12 @@
 
 use std::ffi::c_char;
 use std::path::Path;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use test_kit::limit::WithTimeout as _;
 use test_kit::simulator;
-use test_kit::simulator::command;
-use test_kit::simulator::gpu::Gpu;
-use test_kit::simulator::gpu::c;
+use test_kit::simulator::gpu::{Gpu, c};
 use test_kit::simulator::log::Log;
-use test_kit::simulator::playing;
+use test_kit::simulator::{command, playing};
 
 /// NVML's window.
 const WINDOW_NS: u64 = 1_000_000_000 / 6;
@@ -51,9 +48,7 @@ fn nvml_in_another_process_agrees_with_the_log() {
     let folder = tempfile::tempdir().expect("folder");
     let test = "nvml_in_another_process_agrees_with_the_log";
     let settings = [("SIMGPU_MEMORY", "1000000000"), ("SIMGPU_DEVICES", "2")];
-    let mut child = command(test, folder.path(), &settings)
-        .spawn()
-        .expect("it starts");
+    let mut child = command(test, folder.path(), &settings).spawn().expect("it starts");
     wait_for("the child to start", || folder.path().join("busy").exists());
     std::thread::sleep(Duration::from_millis(400));
     let samples = nvml_samples(folder.path(), child.id());
@@ -78,18 +73,11 @@ fn nvml_samples(folder: &Path, child: u32) -> Vec<(u64, u64, u32)> {
         unsafe { libloading::Library::new(simulator::libraries().join("libnvidia-ml.so.1")) };
     let nvml = nvml.expect("laid out");
     let (mut count, mut device) = (0, 0);
-    assert_eq!(
-        c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)),
-        1,
-        "uninitialized"
-    );
+    assert_eq!(c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)), 1, "uninitialized");
     assert_eq!(c!(nvml, nvmlInit_v2()), 0);
     assert_eq!(c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)), 0);
     assert_eq!(count, 2);
-    assert_eq!(
-        c!(nvml, nvmlDeviceGetHandleByIndex_v2(0 => u32, &mut device => &mut u64)),
-        0
-    );
+    assert_eq!(c!(nvml, nvmlDeviceGetHandleByIndex_v2(0 => u32, &mut device => &mut u64)), 0);
     read_memory(&nvml, device, child);
     let sample = |_| {
         let mut rates = [0_u32; 2];
@@ -108,10 +96,7 @@ fn nvml_samples(folder: &Path, child: u32) -> Vec<(u64, u64, u32)> {
 fn read_memory(nvml: &libloading::Library, device: u64, child: u32) {
     let mut memory = [0_u64; 3];
     c!(nvml, nvmlDeviceGetMemoryInfo(device => u64, &mut memory => &mut [u64; 3]));
-    assert_eq!(
-        memory,
-        [1_000_000_000, 1_000_000_000 - 123_456_789, 123_456_789]
-    );
+    assert_eq!(memory, [1_000_000_000, 1_000_000_000 - 123_456_789, 123_456_789]);
     let (mut count, mut processes) = (4_u32, [[0_u64; 3]; 4]);
     let result = c!(nvml, nvmlDeviceGetComputeRunningProcesses_v3(
         device => u64, &mut count => &mut u32, &mut processes => &mut [[u64; 3]; 4]));
@@ -132,11 +117,10 @@ fn read_memory(nvml: &libloading::Library, device: u64, child: u32) {
 fn busy_bounds(log: &Log, before_ns: u64, after_ns: u64) -> (u32, u32) {
     let busy = |now_ns: u64| {
         let from_ns = now_ns - WINDOW_NS;
-        let inside = log.work().into_iter().map(|op| {
-            op.end_ns
-                .min(now_ns)
-                .saturating_sub(op.start_ns.max(from_ns))
-        });
+        let inside = log
+            .work()
+            .into_iter()
+            .map(|op| op.end_ns.min(now_ns).saturating_sub(op.start_ns.max(from_ns)));
         inside.sum::<u64>() as f64 * 100.0 / WINDOW_NS as f64
     };
     let slack = (after_ns - before_ns) as f64 * 100.0 / WINDOW_NS as f64 + 0.5;
@@ -211,12 +195,7 @@ fn a_collective_waits_for_all_ranks() {
         assert!(rank.status_in_time().expect("it ends").success());
     }
     let log = Log::read(folder.path());
-    let of = |pid| {
-        log.work()
-            .into_iter()
-            .filter(|op| op.pid == pid)
-            .collect::<Vec<_>>()
-    };
+    let of = |pid| log.work().into_iter().filter(|op| op.pid == pid).collect::<Vec<_>>();
     let (first, second) = (of(pids[0]), of(pids[1]));
     assert_eq!((first.len(), second.len()), (5, 5));
     for (at, (here, there)) in (0..).zip(first.iter().zip(&second)) {
@@ -227,23 +206,12 @@ fn a_collective_waits_for_all_ranks() {
         assert_eq!((here.number, there.number), (at, at));
         assert_eq!(here.end_ns, there.end_ns, "it ends for both at once");
         let last_ns = here.start_ns.max(there.start_ns);
-        assert_eq!(
-            here.end_ns,
-            last_ns + 10_000 + 1_000_000,
-            "100 MB at 100 bytes per ns"
-        );
+        assert_eq!(here.end_ns, last_ns + 10_000 + 1_000_000, "100 MB at 100 bytes per ns");
     }
-    assert!(
-        second[2].start_ns - first[2].start_ns > 100_000_000,
-        "rank 0 was there long before"
-    );
+    assert!(second[2].start_ns - first[2].start_ns > 100_000_000, "rank 0 was there long before");
     let launches = log.calls_of("ncclAllReduce");
     assert_eq!(launches.len(), 10);
-    assert_eq!(
-        log.calls_of("cuLaunchKernelEx").len(),
-        10,
-        "through the driver"
-    );
+    assert_eq!(log.calls_of("cuLaunchKernelEx").len(), 10, "through the driver");
 }
 
 /// Allocates most of the memory until the test kills it.
@@ -273,28 +241,14 @@ fn memory_is_shared_and_freed_when_its_owner_is_killed() {
     let folder = tempfile::tempdir().expect("folder");
     let start = |setting| {
         let settings = [("SIMGPU_MEMORY", "1000"), setting];
-        command(test, folder.path(), &settings)
-            .spawn()
-            .expect("it starts")
+        command(test, folder.path(), &settings).spawn().expect("it starts")
     };
     let mut holder = start(("HOLD", "1"));
     wait_for("the holder", || folder.path().join("held").exists());
-    assert!(
-        start(("EXPECTED", "2"))
-            .status_in_time()
-            .expect("it ends")
-            .success(),
-        "out of memory"
-    );
+    assert!(start(("EXPECTED", "2")).status_in_time().expect("it ends").success(), "out of memory");
     holder.kill().expect("killed");
     holder.status_in_time().expect("it ends");
-    assert!(
-        start(("EXPECTED", "0"))
-            .status_in_time()
-            .expect("it ends")
-            .success(),
-        "free again"
-    );
+    assert!(start(("EXPECTED", "0")).status_in_time().expect("it ends").success(), "free again");
     let log = Log::read(folder.path());
     let launches = log.calls_of("cuLaunchKernel");
     assert_eq!(launches.len(), 1, "the killed process left its log");

@@ -6,21 +6,14 @@
 
 mod known_values;
 
-pub(crate) use known_values::KnownValues;
-pub(super) use known_values::forms;
-pub(super) use known_values::moved_argument;
-pub(crate) use known_values::with_known_values;
+pub(crate) use known_values::{KnownValues, with_known_values};
+pub(super) use known_values::{forms, moved_argument};
 
-use super::flow::Flow;
-use super::flow::RegisterUse;
-use super::flow::Registers;
+use super::flow::{Flow, RegisterUse, Registers};
 use crate::elf::ElfImage;
 use std::ops::Range;
-use yaxpeax_arch::Decoder;
-use yaxpeax_arch::U8Reader;
-use yaxpeax_arm::armv8::a64::InstDecoder;
-use yaxpeax_arm::armv8::a64::Opcode;
-use yaxpeax_arm::armv8::a64::Operand;
+use yaxpeax_arch::{Decoder, U8Reader};
+use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode, Operand};
 
 /// Number of `sp` in encodings (in other operands, that of the zero register).
 pub(super) const STACK_POINTER: u8 = 31;
@@ -134,20 +127,17 @@ impl Instruction {
 
     /// Registers that `cmp` of 64 bits compares.
     pub(crate) fn compared_registers(&self) -> Option<(u8, u8)> {
-        self.is(0xffe0_fc1f, 0xeb00_001f)
-            .then(|| (self.register(5), self.register(16)))
+        self.is(0xffe0_fc1f, 0xeb00_001f).then(|| (self.register(5), self.register(16)))
     }
 
     /// Register and constant that `cmp` compares.
     pub(crate) fn compared_constant(&self) -> Option<(u8, u64)> {
-        self.is(0x7fc0_001f, 0x7100_001f)
-            .then(|| (self.register(5), self.bits(10, 12).into()))
+        self.is(0x7fc0_001f, 0x7100_001f).then(|| (self.register(5), self.bits(10, 12).into()))
     }
 
     /// Register and constant of a `mov` of 16 bits.
     pub(crate) fn moved_constant(&self) -> Option<(u8, u32)> {
-        self.is(0x7fe0_0000, 0x5280_0000)
-            .then(|| (self.register(0), self.bits(5, 16)))
+        self.is(0x7fe0_0000, 0x5280_0000).then(|| (self.register(0), self.bits(5, 16)))
     }
 
     /// The register with the target of an indirect jump or call.
@@ -178,9 +168,7 @@ impl Instruction {
         } else {
             (None, None)
         };
-        let first = base
-            .zip(offset)
-            .map(|(base, offset)| base.wrapping_add_signed(offset));
+        let first = base.zip(offset).map(|(base, offset)| base.wrapping_add_signed(offset));
         let second = first.zip(second);
         first
             .map(|address| (self.register(0), address))
@@ -204,16 +192,12 @@ impl Instruction {
     /// tested.
     fn decoded(&self) -> Option<yaxpeax_arm::armv8::a64::Instruction> {
         let bytes = self.word.to_le_bytes();
-        InstDecoder::default()
-            .decode(&mut U8Reader::new(&bytes))
-            .ok()
+        InstDecoder::default().decode(&mut U8Reader::new(&bytes)).ok()
     }
 
     pub(super) fn text(&self) -> String {
-        self.decoded().map_or_else(
-            || format!(".inst {:#010x}", self.word),
-            |decoded| decoded.to_string(),
-        )
+        self.decoded()
+            .map_or_else(|| format!(".inst {:#010x}", self.word), |decoded| decoded.to_string())
     }
 
     /// What it does to `x0` to `x30` and `sp`; nothing for vector instructions that the decoder
@@ -290,11 +274,7 @@ fn set(number: u16) -> Registers {
 
 /// As [`set`], for operands in which 31 is the zero register.
 fn index_register(number: u16) -> Registers {
-    if number == 31 {
-        Registers::default()
-    } else {
-        set(number)
-    }
+    if number == 31 { Registers::default() } else { set(number) }
 }
 
 /// Indices of the operands that an instruction writes.
@@ -394,10 +374,8 @@ pub(super) fn near_loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
 
 /// Addresses of the direct jumps and calls to `targets`.
 pub(super) fn branches(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u64> {
-    let leads_there = |one: &Instruction| {
-        one.branch_target()
-            .is_some_and(|target| targets.contains(&target))
-    };
+    let leads_there =
+        |one: &Instruction| one.branch_target().is_some_and(|target| targets.contains(&target));
     instructions_of(image, leads_there)
 }
 

@@ -28,9 +28,11 @@ pub(crate) struct Registers(pub(crate) u32);
 impl Registers {
     /// The set of these registers.
     pub(crate) fn of(numbers: impl IntoIterator<Item = u8>) -> Self {
-        Self(numbers.into_iter().fold(0, |set, number| {
-            set | 1u32.checked_shl(number.into()).unwrap_or(0)
-        }))
+        Self(
+            numbers
+                .into_iter()
+                .fold(0, |set, number| set | 1u32.checked_shl(number.into()).unwrap_or(0)),
+        )
     }
 
     /// Whether the register is one of them.

@@ -1,16 +1,10 @@
 //! Function ranges, from the unwind tables that stripped files keep.
 
 use crate::elf::ElfImage;
-use gimli::BaseAddresses;
-use gimli::CfaRule;
-use gimli::CieOrFde;
-use gimli::EhFrame;
-use gimli::EhFrameOffset;
-use gimli::EndianSlice;
-use gimli::LittleEndian;
-use gimli::Register;
-use gimli::UnwindContext;
-use gimli::UnwindSection;
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, LittleEndian, Register,
+    UnwindContext, UnwindSection,
+};
 use object::elf;
 use std::ops::Range;
 
@@ -39,12 +33,7 @@ impl<'data> FunctionTable<'data> {
         let table = EhFrame::new(bytes, LittleEndian);
         let bases = BaseAddresses::default().set_eh_frame(address);
         let ranges = ranges(&table, &bases);
-        Self {
-            table,
-            bases,
-            ranges,
-            called_frame: image.machine.called_frame(),
-        }
+        Self { table, bases, ranges, called_frame: image.machine.called_frame() }
     }
 
     /// Number of ranges.
@@ -70,11 +59,7 @@ impl<'data> FunctionTable<'data> {
     fn initial_depth(&self, entry: &FunctionRange) -> Option<(Register, i64)> {
         let fde = self
             .table
-            .fde_from_offset(
-                &self.bases,
-                EhFrameOffset(entry.offset),
-                EhFrame::cie_from_offset,
-            )
+            .fde_from_offset(&self.bases, EhFrameOffset(entry.offset), EhFrame::cie_from_offset)
             .ok()?;
         let mut context = UnwindContext::new();
         let mut rows = fde.rows(&self.table, &self.bases, &mut context).ok()?;
@@ -85,9 +70,7 @@ impl<'data> FunctionTable<'data> {
     }
 
     fn entry(&self, address: u64) -> Option<&FunctionRange> {
-        let after = self
-            .ranges
-            .partition_point(|entry| entry.range.start <= address);
+        let after = self.ranges.partition_point(|entry| entry.range.start <= address);
         let entry = self.ranges.get(after.checked_sub(1)?)?;
         entry.range.contains(&address).then_some(entry)
     }
@@ -98,28 +81,19 @@ fn eh_frame<'data>(image: &ElfImage<'data>) -> Option<(u64, &'data [u8])> {
     if let Some(section) = image.section(".eh_frame") {
         return Some((section.address, image.section_bytes(&section)?));
     }
-    let header = image
-        .segments
-        .iter()
-        .find(|segment| segment.kind == elf::PT_GNU_EH_FRAME.0)?;
+    let header = image.segments.iter().find(|segment| segment.kind == elf::PT_GNU_EH_FRAME.0)?;
     let bytes = image.file_bytes(header.offset, header.file_size)?;
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.address);
-    let parsed = gimli::EhFrameHdr::new(bytes, LittleEndian)
-        .parse(&bases, 8)
-        .ok()?;
+    let parsed = gimli::EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8).ok()?;
     let gimli::Pointer::Direct(address) = parsed.eh_frame_ptr() else {
         return None;
     };
     // The length is not stored; an empty entry terminates the table.
     let segment = image.segments.iter().find(|segment| {
         segment.kind == elf::PT_LOAD.0
-            && address
-                .checked_sub(segment.address)
-                .is_some_and(|within| within < segment.file_size)
+            && address.checked_sub(segment.address).is_some_and(|within| within < segment.file_size)
     })?;
-    let size = segment
-        .file_size
-        .checked_sub(address.checked_sub(segment.address)?)?;
+    let size = segment.file_size.checked_sub(address.checked_sub(segment.address)?)?;
     Some((address, image.bytes_at(address, size)?))
 }
 
@@ -138,10 +112,7 @@ fn ranges(table: &EhFrame<Reader<'_>>, bases: &BaseAddresses) -> Vec<FunctionRan
             continue;
         };
         if start < end {
-            found.push(FunctionRange {
-                range: start..end,
-                offset: fde.offset(),
-            });
+            found.push(FunctionRange { range: start..end, offset: fde.offset() });
         }
     }
     found.sort_by_key(|entry| entry.range.start);

@@ -1,10 +1,8 @@
 //! Assembles whole functions from their parts, and resolves their callers.
 
-use super::FunctionTable;
 use super::flow::Flow;
-use super::instruction::Instruction;
-use super::instruction::decode;
-use super::references;
+use super::instruction::{Instruction, decode};
+use super::{FunctionTable, references};
 use crate::elf::ElfImage;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,10 +20,7 @@ pub(crate) struct CodeGraph<'image, 'data> {
 impl<'image, 'data> CodeGraph<'image, 'data> {
     /// Parses the unwind tables.
     pub(crate) fn new(image: &'image ElfImage<'data>) -> Self {
-        Self {
-            image,
-            functions: FunctionTable::read(image),
-        }
+        Self { image, functions: FunctionTable::read(image) }
     }
 
     /// Number of function ranges.
@@ -63,12 +58,8 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
     /// calls look the same.
     fn owners(&self, part: &Range<u64>) -> Option<Vec<Range<u64>>> {
         let branches = references::branches(self.image, &self.functions, part);
-        let called = branches
-            .iter()
-            .any(|branch| branch.is_call && branch.target == part.start);
-        let entered = branches
-            .iter()
-            .any(|branch| !branch.is_call && branch.target != part.start);
+        let called = branches.iter().any(|branch| branch.is_call && branch.target == part.start);
+        let entered = branches.iter().any(|branch| !branch.is_call && branch.target != part.start);
         let as_called = self.functions.starts_as_called(part.start);
         if called || (as_called && !entered) {
             return None;

@@ -1,12 +1,8 @@
 //! One decoded instruction, whatever the machine: what the algorithms here ask of it.
 
-use super::aarch64;
-use super::flow::Flow;
-use super::flow::RegisterUse;
-use super::flow::Registers;
-use super::x86_64;
-use crate::elf::ElfImage;
-use crate::elf::Machine;
+use super::flow::{Flow, RegisterUse, Registers};
+use super::{aarch64, x86_64};
+use crate::elf::{ElfImage, Machine};
 use std::ops::Range;
 
 /// Maximum number of bytes decoded of a function; the largest in CPython is the interpreter loop
@@ -114,9 +110,7 @@ pub(crate) struct RegisterUses {
 impl RegisterUses {
     /// With nothing examined yet.
     pub(crate) fn new() -> Self {
-        Self {
-            x86_64: iced_x86::InstructionInfoFactory::new(),
-        }
+        Self { x86_64: iced_x86::InstructionInfoFactory::new() }
     }
 
     /// What the instruction does to the registers.
@@ -142,12 +136,8 @@ pub(crate) fn decode(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<Instructio
 /// Decodes bytes at an address.
 pub(crate) fn decode_bytes(machine: Machine, bytes: &[u8], address: u64) -> Vec<Instruction> {
     match machine {
-        Machine::X86_64 => x86_64::decode(bytes, address)
-            .map(Instruction::X86_64)
-            .collect(),
-        Machine::Aarch64 => aarch64::decode(bytes, address)
-            .map(Instruction::Aarch64)
-            .collect(),
+        Machine::X86_64 => x86_64::decode(bytes, address).map(Instruction::X86_64).collect(),
+        Machine::Aarch64 => aarch64::decode(bytes, address).map(Instruction::Aarch64).collect(),
     }
 }
 

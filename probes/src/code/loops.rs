@@ -2,8 +2,7 @@
 
 use super::flow::Flow;
 use super::instruction::Instruction;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Indexes of the instructions from which the loop around `body[inside]` is entered, in order; empty
 /// if there is no such loop. The loop is what that instruction reaches and what reaches it.
@@ -26,10 +25,8 @@ pub(crate) fn entries(body: &[Instruction], inside: usize) -> Vec<usize> {
 
 /// Successors and predecessors of each instruction within the body.
 fn edges(body: &[Instruction]) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
-    let places: HashMap<u64, usize> = (0..)
-        .zip(body)
-        .map(|(index, one)| (one.address(), index))
-        .collect();
+    let places: HashMap<u64, usize> =
+        (0..).zip(body).map(|(index, one)| (one.address(), index)).collect();
     let target = |one: &Instruction| places.get(&one.branch_target()?).copied();
     let mut before = vec![Vec::new(); body.len()];
     let after: Vec<Vec<usize>> = (0..)
@@ -54,10 +51,7 @@ fn edges(body: &[Instruction]) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
 }
 
 fn falls_through(one: &Instruction) -> bool {
-    matches!(
-        one.flow(),
-        Flow::Next | Flow::ConditionalJump | Flow::Call | Flow::IndirectCall
-    )
+    matches!(one.flow(), Flow::Next | Flow::ConditionalJump | Flow::Call | Flow::IndirectCall)
 }
 
 /// What is reached from `start` over one edge or more.

@@ -12,16 +12,12 @@ pub(crate) mod loops;
 mod references;
 mod x86_64;
 
-pub(crate) use flow::Flow;
-pub(crate) use flow::Registers;
+pub(crate) use flow::{Flow, Registers};
 pub(crate) use functions::FunctionTable;
 pub(crate) use graph::CodeGraph;
-pub(crate) use instruction::Instruction;
-pub(crate) use instruction::RegisterUses;
-pub(crate) use instruction::decode;
 #[cfg(test)]
 pub(crate) use instruction::decode_bytes;
-pub(crate) use instruction::moved_argument;
-pub(crate) use instruction::of_aarch64;
-pub(crate) use instruction::of_x86_64;
+pub(crate) use instruction::{
+    Instruction, RegisterUses, decode, moved_argument, of_aarch64, of_x86_64,
+};
 pub(crate) use references::near_loads;

@@ -1,15 +1,10 @@
 //! References to an address: one fast pass over all code finds where they may be, and decoding only
 //! the functions around these places weeds out false positives.
 
-use super::FunctionTable;
-use super::aarch64;
 use super::flow::Flow;
-use super::instruction::Instruction;
-use super::instruction::decode;
-use super::instruction::of_aarch64;
-use super::x86_64;
-use crate::elf::ElfImage;
-use crate::elf::Machine;
+use super::instruction::{Instruction, decode, of_aarch64};
+use super::{FunctionTable, aarch64, x86_64};
+use crate::elf::{ElfImage, Machine};
 use std::ops::Range;
 
 /// An instruction that references an address.
@@ -85,10 +80,8 @@ fn loads_address(machine: Machine, body: &[Instruction], target: u64) -> bool {
 }
 
 fn containing(functions: &FunctionTable<'_>, addresses: Vec<u64>) -> Vec<Range<u64>> {
-    let mut found: Vec<Range<u64>> = addresses
-        .into_iter()
-        .filter_map(|address| functions.containing(address))
-        .collect();
+    let mut found: Vec<Range<u64>> =
+        addresses.into_iter().filter_map(|address| functions.containing(address)).collect();
     found.sort_by_key(|range| range.start);
     found.dedup();
     found

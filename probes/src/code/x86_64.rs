@@ -1,21 +1,11 @@
 //! x86-64: instructions as iced-x86 decodes them.
 
-use super::flow::Flow;
-use super::flow::RegisterUse;
-use super::flow::Registers;
+use super::flow::{Flow, RegisterUse, Registers};
 use crate::elf::ElfImage;
-use iced_x86::Code;
-use iced_x86::Decoder;
-use iced_x86::DecoderOptions;
-use iced_x86::FlowControl;
-use iced_x86::Formatter;
-use iced_x86::Instruction;
-use iced_x86::InstructionInfoFactory;
-use iced_x86::IntelFormatter;
-use iced_x86::Mnemonic;
-use iced_x86::OpAccess;
-use iced_x86::OpKind;
-use iced_x86::Register;
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
+    IntelFormatter, Mnemonic, OpAccess, OpKind, Register,
+};
 use std::ops::Range;
 
 /// Number of `rsp` in encodings.
@@ -212,9 +202,6 @@ pub(super) fn moved_argument(body: &[Instruction]) -> Option<u64> {
     };
     let moves = add.mnemonic() == Mnemonic::Add
         && add.op0_register() == Register::RDI
-        && matches!(
-            add.op1_kind(),
-            OpKind::Immediate32to64 | OpKind::Immediate8to64
-        );
+        && matches!(add.op1_kind(), OpKind::Immediate32to64 | OpKind::Immediate8to64);
     (moves && jump.mnemonic() == Mnemonic::Jmp).then(|| add.immediate(1))
 }

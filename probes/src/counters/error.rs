@@ -59,10 +59,7 @@ impl CounterError {
             }
             Some(Errno::EBUSY | Errno::ENOSPC) => Self::Taken { cpu },
             Some(Errno::EACCES | Errno::EPERM) => Self::Denied,
-            _ => Self::Other {
-                cpu,
-                message: error.to_string(),
-            },
+            _ => Self::Other { cpu, message: error.to_string() },
         }
     }
 }

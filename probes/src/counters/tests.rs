@@ -17,22 +17,14 @@ fn a_missing_pmu_differs_from_a_missing_event() {
         CounterError::new(&io::Error::from_raw_os_error(errno as i32), 3, has_unit)
     };
     assert_eq!(says(Errno::ENOENT, false), CounterError::NoUnit);
-    assert_eq!(
-        says(Errno::ENOENT, true),
-        CounterError::NotInUnit { cpu: 3 }
-    );
+    assert_eq!(says(Errno::ENOENT, true), CounterError::NotInUnit { cpu: 3 });
     assert_eq!(says(Errno::EACCES, false), CounterError::Denied);
-    assert!(matches!(
-        says(Errno::EMFILE, true),
-        CounterError::Other { cpu: 3, .. }
-    ));
+    assert!(matches!(says(Errno::EMFILE, true), CounterError::Other { cpu: 3, .. }));
 }
 
 #[test]
 fn counters_of_threads_have_no_event() {
-    let per_cpu = Counter::ALL
-        .into_iter()
-        .filter(|counter| is_per_cpu(*counter));
+    let per_cpu = Counter::ALL.into_iter().filter(|counter| is_per_cpu(*counter));
     let names: Vec<&str> = per_cpu.map(Counter::as_str).collect();
     assert_eq!(
         names,
@@ -46,10 +38,7 @@ fn counters_of_threads_have_no_event() {
             "cpu-clock"
         ]
     );
-    assert_eq!(
-        open(Counter::PageFaults, 0).err(),
-        Some(CounterError::PerThread)
-    );
+    assert_eq!(open(Counter::PageFaults, 0).err(), Some(CounterError::PerThread));
 }
 
 /// The kernel's own clock exists wherever perf events are permitted.

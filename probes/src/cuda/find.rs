@@ -3,18 +3,13 @@
 
 use super::CudaLibrary;
 use crate::arch::DEBIAN_LIBRARIES;
-use crate::maps;
-use crate::proc_status;
 use crate::proc_status::ProcessError;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::ffi::OsString;
+use crate::{maps, proc_status};
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Component;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 /// A file that may contain such functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,12 +52,7 @@ pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
         .filter(|(_, mapping)| seen.insert((mapping.device, mapping.inode)))
         .filter_map(|(library, mapping)| {
             let openable = maps::openable(pid, &mapping);
-            Some(CudaFile {
-                library,
-                identity: identity(&openable)?,
-                path: mapping.path,
-                openable,
-            })
+            Some(CudaFile { library, identity: identity(&openable)?, path: mapping.path, openable })
         })
         .collect())
 }
@@ -73,10 +63,8 @@ pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
 /// # Errors
 /// If the process is gone or may not be inspected.
 pub fn from_environment(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
-    let view = ProcessRoot {
-        root: proc_status::root(pid),
-        working: proc_status::working_directory(pid)?,
-    };
+    let view =
+        ProcessRoot { root: proc_status::root(pid), working: proc_status::working_directory(pid)? };
     let environment = proc_status::environment(pid)?;
     let command = proc_status::command_line(pid)?;
     let program = proc_status::executable(pid).ok();
@@ -172,10 +160,7 @@ struct ProcessRoot {
 impl ProcessRoot {
     /// The file system as seen by gctrace itself.
     fn own() -> Self {
-        Self {
-            root: PathBuf::from("/"),
-            working: std::env::current_dir().unwrap_or_default(),
-        }
+        Self { root: PathBuf::from("/"), working: std::env::current_dir().unwrap_or_default() }
     }
 
     /// Paths of libraries with wanted names, as seen by the process.
@@ -223,9 +208,7 @@ impl ProcessRoot {
     }
 
     fn below_root(&self, inside: &Path) -> PathBuf {
-        let normal = inside
-            .components()
-            .filter(|part| !matches!(part, Component::RootDir));
+        let normal = inside.components().filter(|part| !matches!(part, Component::RootDir));
         self.root.join(normal.collect::<PathBuf>())
     }
 
@@ -258,10 +241,7 @@ impl ProcessRoot {
         let Ok(entries) = std::fs::read_dir(self.open(folder)) else {
             return Vec::new();
         };
-        entries
-            .take(MAX_ENTRIES)
-            .filter_map(|entry| Some(entry.ok()?.file_name()))
-            .collect()
+        entries.take(MAX_ENTRIES).filter_map(|entry| Some(entry.ok()?.file_name())).collect()
     }
 
     /// Library folders in an environment: conda's own, and those of pip packages.
@@ -320,12 +300,7 @@ impl ProcessRoot {
                 let openable = self.open(&path);
                 let library = CudaLibrary::of_file_name(path.file_name()?.to_str()?)?;
                 let identity = identity(&openable)?;
-                seen.insert(identity).then_some(CudaFile {
-                    library,
-                    path,
-                    openable,
-                    identity,
-                })
+                seen.insert(identity).then_some(CudaFile { library, path, openable, identity })
             })
             .collect()
     }
@@ -333,9 +308,7 @@ impl ProcessRoot {
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
-    metadata
-        .is_file()
-        .then_some((metadata.dev(), metadata.ino()))
+    metadata.is_file().then_some((metadata.dev(), metadata.ino()))
 }
 
 #[cfg(test)]
@@ -354,10 +327,7 @@ mod tests {
         arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> Vec<(CudaLibrary, String)> {
-        let view = ProcessRoot {
-            root: root.to_owned(),
-            working: PathBuf::from("/opt"),
-        };
+        let view = ProcessRoot { root: root.to_owned(), working: PathBuf::from("/opt") };
         let environment: HashMap<_, _> = variables
             .iter()
             .map(|(name, value)| (OsString::from(name), OsString::from(value)))
@@ -384,9 +354,7 @@ mod tests {
         let packages = "venv/lib/python3.11/site-packages";
         let at = |path: &str| root.path().join(path);
         file(&at("venv/bin/python"));
-        file(&at(&format!(
-            "{packages}/nvidia/cuda_runtime/lib/libcudart.so.12"
-        )));
+        file(&at(&format!("{packages}/nvidia/cuda_runtime/lib/libcudart.so.12")));
         file(&at(&format!("{packages}/nvidia/cu13/lib/libcudart.so.13")));
         file(&at(&format!("{packages}/torch/lib/libtorch_cpu.so")));
         file(&at("real/libcuda.so.550.1"));
@@ -405,18 +373,9 @@ mod tests {
         libraries.sort_by(|a, b| a.1.cmp(&b.1));
         let expected = [
             (CudaLibrary::Driver, "/drivers/libcuda.so.1".to_owned()),
-            (
-                CudaLibrary::Runtime,
-                format!("/{packages}/nvidia/cu13/lib/libcudart.so.13"),
-            ),
-            (
-                CudaLibrary::Runtime,
-                format!("/{packages}/nvidia/cuda_runtime/lib/libcudart.so.12"),
-            ),
-            (
-                CudaLibrary::TorchAutograd,
-                format!("/{packages}/torch/lib/libtorch_cpu.so"),
-            ),
+            (CudaLibrary::Runtime, format!("/{packages}/nvidia/cu13/lib/libcudart.so.13")),
+            (CudaLibrary::Runtime, format!("/{packages}/nvidia/cuda_runtime/lib/libcudart.so.12")),
+            (CudaLibrary::TorchAutograd, format!("/{packages}/torch/lib/libtorch_cpu.so")),
             (CudaLibrary::Nccl, "/opt/own/libnccl.so.2".to_owned()),
         ];
         let mut expected = expected.to_vec();
@@ -429,10 +388,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         symlink("/b", root.path().join("a")).unwrap();
         symlink("/a", root.path().join("b")).unwrap();
-        let view = ProcessRoot {
-            root: root.path().to_owned(),
-            working: PathBuf::from("/"),
-        };
+        let view = ProcessRoot { root: root.path().to_owned(), working: PathBuf::from("/") };
         assert!(!view.exists(Path::new("/a/x")));
     }
 }

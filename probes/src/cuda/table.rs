@@ -3,10 +3,7 @@
 //! Signatures are those of NVIDIA's public headers `cuda.h`, `cuda_runtime_api.h` (12.x and 13.x)
 //! and `nccl.h` (2.x), in the x86-64 calling convention; those of torch are from its sources (2.9).
 
-use gctrace_abi::BytesArgument;
-use gctrace_abi::CallKind;
-use gctrace_abi::GridArgument;
-use gctrace_abi::StreamArgument;
+use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
 
 /// The library layer that a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,14 +98,7 @@ const fn driver(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(
-        FunctionLayer::Driver,
-        name,
-        kind,
-        ProbedEnds::Both,
-        stream,
-        bytes,
-    )
+    call(FunctionLayer::Driver, name, kind, ProbedEnds::Both, stream, bytes)
 }
 
 const fn runtime(
@@ -117,14 +107,7 @@ const fn runtime(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(
-        FunctionLayer::Runtime,
-        name,
-        kind,
-        ProbedEnds::Both,
-        stream,
-        bytes,
-    )
+    call(FunctionLayer::Runtime, name, kind, ProbedEnds::Both, stream, bytes)
 }
 
 const fn collective(
@@ -132,25 +115,11 @@ const fn collective(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(
-        FunctionLayer::Nccl,
-        name,
-        CallKind::Collective,
-        ProbedEnds::Both,
-        stream,
-        bytes,
-    )
+    call(FunctionLayer::Nccl, name, CallKind::Collective, ProbedEnds::Both, stream, bytes)
 }
 
 const fn event(layer: FunctionLayer, name: &'static str, stream: StreamArgument) -> ProbedFunction {
-    call(
-        layer,
-        name,
-        CallKind::Event,
-        ProbedEnds::Entry,
-        stream,
-        BytesArgument::None,
-    )
+    call(layer, name, CallKind::Event, ProbedEnds::Entry, stream, BytesArgument::None)
 }
 
 const fn launch(
@@ -159,46 +128,22 @@ const fn launch(
     stream: StreamArgument,
     grid: GridArgument,
 ) -> ProbedFunction {
-    let function = call(
-        layer,
-        name,
-        CallKind::Launch,
-        ProbedEnds::Entry,
-        stream,
-        BytesArgument::None,
-    );
+    let function =
+        call(layer, name, CallKind::Launch, ProbedEnds::Entry, stream, BytesArgument::None);
     ProbedFunction { grid, ..function }
 }
 
-use BytesArgument::Argument as Count;
-use BytesArgument::Elements;
-use BytesArgument::None as NoBytes;
-use CallKind::Allocate;
-use CallKind::Copy as Transfer;
-use CallKind::Free;
-use CallKind::Set;
-use CallKind::Synchronize;
-use FunctionLayer::Driver;
-use FunctionLayer::Runtime;
-use StreamArgument::Argument as In;
-use StreamArgument::None as NoStream;
+use BytesArgument::{Argument as Count, Elements, None as NoBytes};
+use CallKind::{Allocate, Copy as Transfer, Free, Set, Synchronize};
+use FunctionLayer::{Driver, Runtime};
+use StreamArgument::{Argument as In, None as NoStream};
 
 /// All probed functions. A function's index is its id in the BPF programs.
 pub const TABLE: &[ProbedFunction] = &[
     // launches
     launch(Driver, "cuLaunchKernel", In(9), GridArgument::Arguments),
-    launch(
-        Driver,
-        "cuLaunchKernelEx",
-        StreamArgument::Configuration,
-        GridArgument::Configuration,
-    ),
-    launch(
-        Driver,
-        "cuLaunchCooperativeKernel",
-        In(9),
-        GridArgument::Arguments,
-    ),
+    launch(Driver, "cuLaunchKernelEx", StreamArgument::Configuration, GridArgument::Configuration),
+    launch(Driver, "cuLaunchCooperativeKernel", In(9), GridArgument::Arguments),
     launch(Driver, "cuGraphLaunch", In(2), GridArgument::None),
     launch(Runtime, "cudaLaunchKernel", In(8), GridArgument::Dim3),
     launch(
@@ -207,12 +152,7 @@ pub const TABLE: &[ProbedFunction] = &[
         StreamArgument::Configuration,
         GridArgument::Configuration,
     ),
-    launch(
-        Runtime,
-        "cudaLaunchCooperativeKernel",
-        In(8),
-        GridArgument::Dim3,
-    ),
+    launch(Runtime, "cudaLaunchCooperativeKernel", In(8), GridArgument::Dim3),
     launch(Runtime, "cudaGraphLaunch", In(2), GridArgument::None),
     // synchronization
     driver("cuStreamSynchronize", Synchronize, In(1), NoBytes),
@@ -320,10 +260,7 @@ mod tests {
 
     #[test]
     fn launches_have_a_stream_and_only_their_entry_is_probed() {
-        for function in TABLE
-            .iter()
-            .filter(|function| function.kind == CallKind::Launch)
-        {
+        for function in TABLE.iter().filter(|function| function.kind == CallKind::Launch) {
             assert_ne!(function.stream, StreamArgument::None, "{}", function.name);
             assert_eq!(function.ends, ProbedEnds::Entry, "{}", function.name);
         }
@@ -333,10 +270,7 @@ mod tests {
     /// the program.
     #[test]
     fn return_addresses_are_replaced_in_c_functions_only() {
-        for function in TABLE
-            .iter()
-            .filter(|function| function.ends == ProbedEnds::Both)
-        {
+        for function in TABLE.iter().filter(|function| function.ends == ProbedEnds::Both) {
             let is_c = matches!(
                 function.layer,
                 FunctionLayer::Driver | FunctionLayer::Runtime | FunctionLayer::Nccl

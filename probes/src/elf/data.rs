@@ -3,8 +3,7 @@
 //! Files are read, not mapped: truncation while reading gives an error, not a signal.
 
 use crate::ResolveError;
-use object::ReadCache;
-use object::ReadRef;
+use object::{ReadCache, ReadRef};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;

@@ -3,16 +3,11 @@
 //!
 //! Formats: "Separate Debug Files" and "MiniDebugInfo" in the GDB manual.
 
-use super::ElfImage;
-use super::ImageData;
-use super::Machine;
-use super::symbols;
+use super::{ElfImage, ImageData, Machine, symbols};
 use object::ReadCache;
 use std::fs::File;
-use std::io::Read;
-use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 
 /// Maximum size of unpacked mini debug info in bytes: a few KiB can unpack to any size.
 const LARGEST_MINI_DEBUG_INFO: usize = 256 << 20;
@@ -54,22 +49,13 @@ pub(crate) fn by_build_id(image: &ElfImage<'_>, roots: &[PathBuf]) -> Result<Deb
     let (folder, name) = id.split_at_checked(2).ok_or("the build id is too short")?;
     let path = roots
         .iter()
-        .map(|root| {
-            root.join(".build-id")
-                .join(folder)
-                .join(format!("{name}.debug"))
-        })
+        .map(|root| root.join(".build-id").join(folder).join(format!("{name}.debug")))
         .find(|path| path.is_file())
         .ok_or_else(|| format!("no debug file for build id {id}"))?;
     let file = DebugFile::open(&path)?;
-    let same = file.with_image(image.machine, |debug| {
-        Ok(debug.build_id().as_ref() == Some(&id))
-    })?;
-    if same {
-        Ok(file)
-    } else {
-        Err(format!("{} has another build id", path.display()))
-    }
+    let same =
+        file.with_image(image.machine, |debug| Ok(debug.build_id().as_ref() == Some(&id)))?;
+    if same { Ok(file) } else { Err(format!("{} has another build id", path.display())) }
 }
 
 /// The debug file that `.gnu_debuglink` names, if its checksum matches: next to the file, in
@@ -125,9 +111,7 @@ fn file_checksum(path: &Path) -> std::io::Result<u32> {
 /// The ELF file inside `.gnu_debugdata`, unpacked.
 pub(crate) fn mini_debug_info(image: &ElfImage<'_>) -> Result<DebugFile, String> {
     let section = image.section(".gnu_debugdata").ok_or("no .gnu_debugdata")?;
-    let packed = image
-        .section_bytes(&section)
-        .ok_or(".gnu_debugdata lies outside the file")?;
+    let packed = image.section_bytes(&section).ok_or(".gnu_debugdata lies outside the file")?;
     let mut unpacked = BoundedReader(Vec::new());
     lzma_rs::xz_decompress(&mut &*packed, &mut unpacked)
         .map_err(|error| format!(".gnu_debugdata cannot be unpacked: {error:?}"))?;

@@ -1,26 +1,18 @@
 //! The dynamic segment: needed libraries, and the dynamic symbols of files without section headers.
 
-use super::ElfImage;
-use super::symbols;
-use object::LittleEndian;
-use object::elf;
-use object::pod;
+use super::{ElfImage, symbols};
 use object::read::elf::GnuHashTable;
+use object::{LittleEndian, elf, pod};
 
 impl<'data> ElfImage<'data> {
     /// Whether the program requests a loader (`ld.so`).
     pub(crate) fn has_loader(&self) -> bool {
-        self.segments
-            .iter()
-            .any(|segment| segment.kind == elf::PT_INTERP.0)
+        self.segments.iter().any(|segment| segment.kind == elf::PT_INTERP.0)
     }
 
     /// Path of the loader, without the terminating NUL.
     pub(crate) fn loader(&self) -> Option<&'data [u8]> {
-        let segment = self
-            .segments
-            .iter()
-            .find(|segment| segment.kind == elf::PT_INTERP.0)?;
+        let segment = self.segments.iter().find(|segment| segment.kind == elf::PT_INTERP.0)?;
         let bytes = self.file_bytes(segment.offset, segment.file_size)?;
         bytes.split(|byte| *byte == 0).next()
     }
@@ -60,10 +52,7 @@ impl<'data> ElfImage<'data> {
     }
 
     fn dynamic_names(&self) -> Option<&'data [u8]> {
-        self.bytes_at(
-            self.dynamic_value(elf::DT_STRTAB.0)?,
-            self.dynamic_value(elf::DT_STRSZ.0)?,
-        )
+        self.bytes_at(self.dynamic_value(elf::DT_STRTAB.0)?, self.dynamic_value(elf::DT_STRSZ.0)?)
     }
 
     /// The number of symbols, which only the hash table stores.
@@ -83,9 +72,7 @@ impl<'data> ElfImage<'data> {
     }
 
     pub(super) fn dynamic_value(&self, tag: i64) -> Option<u64> {
-        self.dynamic_entries()
-            .find(|(found, _)| *found == tag)
-            .map(|(_, value)| value)
+        self.dynamic_entries().find(|(found, _)| *found == tag).map(|(_, value)| value)
     }
 
     fn dynamic_entries(&self) -> impl Iterator<Item = (i64, u64)> {
@@ -99,12 +86,7 @@ impl<'data> ElfImage<'data> {
         pod::slice_from_bytes::<elf::Dyn64<LittleEndian>>(bytes, whole)
             .map_or(&[][..], |(entries, _)| entries)
             .iter()
-            .map(|entry| {
-                (
-                    entry.d_tag.get(LittleEndian).0,
-                    entry.d_val.get(LittleEndian),
-                )
-            })
+            .map(|entry| (entry.d_tag.get(LittleEndian).0, entry.d_val.get(LittleEndian)))
             .take_while(|(tag, _)| *tag != elf::DT_NULL.0)
     }
 }

@@ -13,11 +13,7 @@ pub enum Machine {
 
 impl Machine {
     /// The one gctrace was built for: the only one whose programs it can trace.
-    pub const HOST: Self = if cfg!(target_arch = "aarch64") {
-        Self::Aarch64
-    } else {
-        Self::X86_64
-    };
+    pub const HOST: Self = if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 };
 
     pub(super) fn of_header(machine: u16, class: u8) -> Option<Self> {
         match elf::Machine(machine) {

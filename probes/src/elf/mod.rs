@@ -11,15 +11,12 @@ mod notes;
 mod relocations;
 mod symbols;
 
-pub(crate) use data::ImageData;
-pub(crate) use data::open;
+pub(crate) use data::{ImageData, open};
 pub use machine::Machine;
 pub(crate) use notes::StaticProbe;
 pub(crate) use symbols::ElfSymbol;
 
-use object::LittleEndian;
-use object::ReadRef;
-use object::elf;
+use object::{LittleEndian, ReadRef, elf};
 
 /// Maximum size in bytes of a section or segment that gctrace reads whole.
 const LARGEST_PART: u64 = 1 << 30;
@@ -120,14 +117,11 @@ impl<'data> ElfImage<'data> {
 
     /// Offset in the file of an address.
     pub(crate) fn file_offset(&self, address: u64) -> Option<u64> {
-        self.segments
-            .iter()
-            .filter(|segment| segment.kind == elf::PT_LOAD.0)
-            .find_map(|segment| {
-                let within = address.checked_sub(segment.address)?;
-                (within < segment.file_size).then_some(())?;
-                segment.offset.checked_add(within)
-            })
+        self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD.0).find_map(|segment| {
+            let within = address.checked_sub(segment.address)?;
+            (within < segment.file_size).then_some(())?;
+            segment.offset.checked_add(within)
+        })
     }
 
     /// Address at which the lowest mapping starts: that of the first segment, rounded down to a
@@ -155,10 +149,7 @@ impl<'data> ElfImage<'data> {
 
     /// The section with this name.
     pub(crate) fn section(&self, name: &str) -> Option<ElfSection<'data>> {
-        self.sections
-            .iter()
-            .find(|section| section.name == name)
-            .copied()
+        self.sections.iter().find(|section| section.name == name).copied()
     }
 
     /// Contents of a section; empty for `.bss` and for the emptied sections of debug files.
@@ -203,10 +194,7 @@ impl<'data> ElfImage<'data> {
                     && segment.flags & segment_flags == segment_flags
             })
             .filter_map(|segment| {
-                Some((
-                    segment.address,
-                    self.file_bytes(segment.offset, segment.file_size)?,
-                ))
+                Some((segment.address, self.file_bytes(segment.offset, segment.file_size)?))
             });
         by_section.chain(by_segment)
     }
@@ -234,8 +222,7 @@ fn file_header<'data>(
         let name = found.map_or_else(|| machine_name(machine), |found| found.to_string());
         return Err(NotAnImage::Machine(name));
     }
-    data.read_at(0)
-        .map_err(|()| NotAnImage::Damaged("the header is cut off".to_owned()))
+    data.read_at(0).map_err(|()| NotAnImage::Damaged("the header is cut off".to_owned()))
 }
 
 fn machine_name(machine: u16) -> String {
@@ -267,24 +254,13 @@ fn sections<'data>(
     header: &elf::FileHeader64<LittleEndian>,
 ) -> Option<Vec<ElfSection<'data>>> {
     let headers: &[elf::SectionHeader64<LittleEndian>] = data
-        .read_slice_at(
-            header.e_shoff.get(LittleEndian),
-            header.e_shnum.get(LittleEndian).into(),
-        )
+        .read_slice_at(header.e_shoff.get(LittleEndian), header.e_shnum.get(LittleEndian).into())
         .ok()?;
     let names = headers.get(usize::from(header.e_shstrndx.get(LittleEndian).0))?;
     let names = data
-        .read_bytes_at(
-            names.sh_offset.get(LittleEndian),
-            names.sh_size.get(LittleEndian),
-        )
+        .read_bytes_at(names.sh_offset.get(LittleEndian), names.sh_size.get(LittleEndian))
         .ok()?;
-    Some(
-        headers
-            .iter()
-            .map(|header| section(names, header))
-            .collect(),
-    )
+    Some(headers.iter().map(|header| section(names, header)).collect())
 }
 
 fn section<'data>(

@@ -1,10 +1,8 @@
 //! ELF notes: the build id and static trace points (USDT).
 
-use super::ElfImage;
-use super::symbols;
-use object::LittleEndian;
-use object::elf;
+use super::{ElfImage, symbols};
 use object::read::elf::NoteIterator;
+use object::{LittleEndian, elf};
 use std::fmt::Write;
 
 /// Note type of a SystemTap trace point (`sys/sdt.h`).
@@ -80,9 +78,7 @@ fn static_probe(description: &[u8], base_now: Option<u64>) -> Option<StaticProbe
     let mut at = 0u32;
     let mut text = || {
         let found = symbols::text_at(texts, at)?;
-        at = at
-            .checked_add(u32::try_from(found.len()).ok()?)?
-            .checked_add(1)?;
+        at = at.checked_add(u32::try_from(found.len()).ok()?)?.checked_add(1)?;
         Some(found.to_owned())
     };
     Some(StaticProbe {

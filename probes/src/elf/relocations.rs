@@ -1,9 +1,7 @@
 //! Pointers in data: the value of a word once the loader has relocated the file.
 
 use super::ElfImage;
-use object::LittleEndian;
-use object::elf;
-use object::pod;
+use object::{LittleEndian, elf, pod};
 
 impl<'data> ElfImage<'data> {
     /// Addresses of the pointers to `target`: words with that value, as in files without
@@ -16,23 +14,17 @@ impl<'data> ElfImage<'data> {
                 .filter(|at| at % 8 == 0)
                 .collect::<Vec<_>>()
         });
-        let relocated = self
-            .relative_relocations()
-            .filter(|(_, addend)| *addend == target)
-            .map(|(at, _)| at);
+        let relocated =
+            self.relative_relocations().filter(|(_, addend)| *addend == target).map(|(at, _)| at);
         raw.chain(relocated).collect()
     }
 
     /// The target of the pointer at an address after relocation; `None` for null and for pointers
     /// that are bound by name.
     pub(crate) fn pointer_at(&self, address: u64) -> Option<u64> {
-        let relocated = self
-            .relative_relocations()
-            .find(|(at, _)| *at == address)
-            .map(|(_, addend)| addend);
-        relocated
-            .or_else(|| self.word_at(address))
-            .filter(|pointer| *pointer != 0)
+        let relocated =
+            self.relative_relocations().find(|(at, _)| *at == address).map(|(_, addend)| addend);
+        relocated.or_else(|| self.word_at(address)).filter(|pointer| *pointer != 0)
     }
 
     /// Place and value of each RELATIVE relocation.
@@ -43,12 +35,7 @@ impl<'data> ElfImage<'data> {
             .unwrap_or_default()
             .iter()
             .filter(move |one| one.r_info.get(LittleEndian) == relative)
-            .map(|one| {
-                (
-                    one.r_offset.get(LittleEndian),
-                    one.r_addend.get(LittleEndian) as u64,
-                )
-            })
+            .map(|one| (one.r_offset.get(LittleEndian), one.r_addend.get(LittleEndian) as u64))
     }
 
     fn relocation_table(&self) -> Option<&'data [elf::Rela64<LittleEndian>]> {

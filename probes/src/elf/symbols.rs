@@ -1,10 +1,7 @@
 //! Symbol tables: `.symtab`, `.dynsym`, and the dynamic table of files without section headers.
 
-use super::ElfImage;
-use super::ElfSection;
-use object::LittleEndian;
-use object::elf;
-use object::pod;
+use super::{ElfImage, ElfSection};
+use object::{LittleEndian, elf, pod};
 
 /// A defined symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +62,8 @@ impl<'data> ElfImage<'data> {
 
     /// The exported symbols.
     pub(crate) fn dynamic_symbols(&self) -> impl Iterator<Item = ElfSymbol<'data>> {
-        let (table, names) = self
-            .table(elf::SHT_DYNSYM.0)
-            .or_else(|| self.dynamic_table())
-            .unwrap_or_default();
+        let (table, names) =
+            self.table(elf::SHT_DYNSYM.0).or_else(|| self.dynamic_table()).unwrap_or_default();
         defined(table, names)
     }
 
@@ -84,10 +79,8 @@ impl<'data> ElfImage<'data> {
         name: &str,
         is_prefix: bool,
     ) -> Vec<ElfSymbol<'data>> {
-        let (table, names) = self
-            .table(elf::SHT_DYNSYM.0)
-            .or_else(|| self.dynamic_table())
-            .unwrap_or_default();
+        let (table, names) =
+            self.table(elf::SHT_DYNSYM.0).or_else(|| self.dynamic_table()).unwrap_or_default();
         let mut text = name.as_bytes().to_vec();
         if !is_prefix {
             text.push(0);
@@ -106,8 +99,7 @@ impl<'data> ElfImage<'data> {
 
     /// The exported symbol with this name, or else the one in `.symtab`.
     pub(crate) fn symbol(&self, name: &str) -> Option<ElfSymbol<'data>> {
-        self.dynamic_symbol(name)
-            .or_else(|| self.symbols().find(|symbol| symbol.name == name))
+        self.dynamic_symbol(name).or_else(|| self.symbols().find(|symbol| symbol.name == name))
     }
 
     /// The bytes of a symbol table and of its string table.

@@ -1,9 +1,7 @@
 //! Values that GPUs do not report, gathered into one sentence per cause.
 
 use super::queries::NvmlQuery;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Values missing so far, and which of them were reported. Outlives the library: a driver that
 /// comes back with the same gaps is not reported again.
@@ -23,10 +21,7 @@ impl NvmlAbsences {
     pub(super) fn add(&mut self, cause: &str, index: u32, mig: bool, query: NvmlQuery) {
         if self.reported.insert((cause.to_owned(), index, query)) {
             let of_cause = self.new.entry(cause.to_owned()).or_default();
-            of_cause
-                .entry(GpuAbsences { index, mig })
-                .or_default()
-                .insert(query);
+            of_cause.entry(GpuAbsences { index, mig }).or_default().insert(query);
         }
     }
 
@@ -34,9 +29,7 @@ impl NvmlAbsences {
     /// `not recorded of GPU 0 and 1: power, PCIe throughput (the device does not support it)`.
     pub fn take(&mut self) -> Vec<String> {
         let new = std::mem::take(&mut self.new);
-        new.into_iter()
-            .map(|(cause, gpus)| sentence(&cause, &gpus))
-            .collect()
+        new.into_iter().map(|(cause, gpus)| sentence(&cause, &gpus)).collect()
     }
 }
 
@@ -78,25 +71,10 @@ mod tests {
         let mut absences = NvmlAbsences::default();
         let meet = |absences: &mut NvmlAbsences| {
             for index in [0, 1] {
-                absences.add(
-                    "the device does not support it",
-                    index,
-                    index == 1,
-                    NvmlQuery::Power,
-                );
-                absences.add(
-                    "the device does not support it",
-                    index,
-                    index == 1,
-                    NvmlQuery::Pcie,
-                );
+                absences.add("the device does not support it", index, index == 1, NvmlQuery::Power);
+                absences.add("the device does not support it", index, index == 1, NvmlQuery::Pcie);
             }
-            absences.add(
-                "the device does not support it",
-                2,
-                true,
-                NvmlQuery::Utilization,
-            );
+            absences.add("the device does not support it", 2, true, NvmlQuery::Utilization);
             absences.add("no permission", 2, true, NvmlQuery::Processes);
         };
         meet(&mut absences);

@@ -1,16 +1,11 @@
 //! The queried values: which NVML function provides each, and what its failure means.
 
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuProcess;
-use gctrace_event::GpuSample;
+use gctrace_event::{GpuDevice, GpuProcess, GpuSample};
 use nvml_wrapper::Device;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::Clock;
-use nvml_wrapper::enum_wrappers::device::PcieUtilCounter;
+use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter};
 use nvml_wrapper::enums::device::UsedGpuMemory;
-use nvml_wrapper::error::NvmlError as Code;
-use nvml_wrapper::error::nvml_sym;
-use nvml_wrapper::error::nvml_try;
+use nvml_wrapper::error::{NvmlError as Code, nvml_sym, nvml_try};
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use std::collections::BTreeMap;
 
@@ -21,23 +16,14 @@ const MIG_ENABLED: u32 = 1;
 /// later `nvmlClocksEventReason...`).
 const REASONS: [(ThrottleReasons, &str); 9] = [
     (ThrottleReasons::GPU_IDLE, GpuSample::IDLE),
-    (
-        ThrottleReasons::APPLICATIONS_CLOCKS_SETTING,
-        GpuSample::CLOCKS_SETTING,
-    ),
+    (ThrottleReasons::APPLICATIONS_CLOCKS_SETTING, GpuSample::CLOCKS_SETTING),
     (ThrottleReasons::SW_POWER_CAP, "sw_power_cap"),
     (ThrottleReasons::HW_SLOWDOWN, "hw_slowdown"),
     (ThrottleReasons::SYNC_BOOST, "sync_boost"),
     (ThrottleReasons::SW_THERMAL_SLOWDOWN, "sw_thermal_slowdown"),
     (ThrottleReasons::HW_THERMAL_SLOWDOWN, "hw_thermal_slowdown"),
-    (
-        ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN,
-        "hw_power_brake_slowdown",
-    ),
-    (
-        ThrottleReasons::DISPLAY_CLOCK_SETTING,
-        GpuSample::DISPLAY_SETTING,
-    ),
+    (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "hw_power_brake_slowdown"),
+    (ThrottleReasons::DISPLAY_CLOCK_SETTING, GpuSample::DISPLAY_SETTING),
 ];
 
 /// A value queried of a GPU, in the order of output.
@@ -151,9 +137,7 @@ pub(super) fn describe(device: &Device<'_>, index: u32, driver: Option<String>) 
         name: device.name().ok(),
         memory_total_bytes: memory(device).ok().map(|memory| memory.total),
         driver,
-        mig: device
-            .mig_mode()
-            .is_ok_and(|mode| mode.current == MIG_ENABLED),
+        mig: device.mig_mode().is_ok_and(|mode| mode.current == MIG_ENABLED),
     }
 }
 
@@ -166,10 +150,7 @@ struct MemoryUse {
 /// Uses version 2 of the call, which drivers have from 510 on, or else version 1.
 fn memory(device: &Device<'_>) -> Result<MemoryUse, Code> {
     match device.memory_info() {
-        Ok(info) => Ok(MemoryUse {
-            total: info.total,
-            used: info.used,
-        }),
+        Ok(info) => Ok(MemoryUse { total: info.total, used: info.used }),
         Err(Code::FailedToLoadSymbol(_) | Code::FunctionNotFound) => memory_first_version(device),
         Err(code) => Err(code),
     }
@@ -184,10 +165,7 @@ fn memory_first_version(device: &Device<'_>) -> Result<MemoryUse, Code> {
         (function(device.handle(), &mut info), info)
     };
     nvml_try(code)?;
-    Ok(MemoryUse {
-        total: info.total,
-        used: info.used,
-    })
+    Ok(MemoryUse { total: info.total, used: info.used })
 }
 
 fn throttle_reasons(device: &Device<'_>) -> Result<Vec<String>, Code> {
@@ -220,19 +198,11 @@ fn processes(device: &Device<'_>) -> Result<Vec<GpuProcess>, Code> {
         answer => answer?,
     };
     let mut by_pid: BTreeMap<u32, Option<u64>> = BTreeMap::new();
-    for ProcessInfo {
-        pid,
-        used_gpu_memory,
-        ..
-    } in answer
-    {
+    for ProcessInfo { pid, used_gpu_memory, .. } in answer {
         let sum = by_pid.entry(pid).or_default();
         if let UsedGpuMemory::Used(bytes) = used_gpu_memory {
             *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
         }
     }
-    Ok(by_pid
-        .into_iter()
-        .map(|(pid, memory_bytes)| GpuProcess { pid, memory_bytes })
-        .collect())
+    Ok(by_pid.into_iter().map(|(pid, memory_bytes)| GpuProcess { pid, memory_bytes }).collect())
 }

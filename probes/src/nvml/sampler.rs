@@ -2,14 +2,9 @@
 //!
 //! Owns which GPUs respond, and which queries are not repeated.
 
-use super::NvmlAbsences;
-use super::NvmlError;
-use super::NvmlLibrary;
-use super::queries;
-use super::queries::NvmlQuery;
-use super::queries::QueryFailure;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuSample;
+use super::queries::{NvmlQuery, QueryFailure};
+use super::{NvmlAbsences, NvmlError, NvmlLibrary, queries};
+use gctrace_event::{GpuDevice, GpuSample};
 use nvml_wrapper::Device;
 use std::collections::HashSet;
 
@@ -52,10 +47,7 @@ impl<'library> NvmlSampler<'library> {
             device: None,
             hopeless: HashSet::new(),
         });
-        let mut sampler = Self {
-            library,
-            gpus: gpus.collect(),
-        };
+        let mut sampler = Self { library, gpus: gpus.collect() };
         let devices = sampler.find_lost();
         Ok((sampler, devices))
     }
@@ -69,11 +61,7 @@ impl<'library> NvmlSampler<'library> {
     /// Indices of those that do not respond.
     #[must_use]
     pub fn lost(&self) -> Vec<usize> {
-        let lost = |place: &usize| {
-            self.gpus
-                .get(*place)
-                .is_some_and(|gpu| gpu.device.is_none())
-        };
+        let lost = |place: &usize| self.gpus.get(*place).is_some_and(|gpu| gpu.device.is_none());
         (0..self.gpus.len()).filter(lost).collect()
     }
 
@@ -86,10 +74,7 @@ impl<'library> NvmlSampler<'library> {
                 continue;
             };
             // A lost device may still have a handle; a live one reports its identity.
-            if !matches!(
-                device.uuid().map_err(QueryFailure::from),
-                Err(QueryFailure::Lost(_))
-            ) {
+            if !matches!(device.uuid().map_err(QueryFailure::from), Err(QueryFailure::Lost(_))) {
                 let described = queries::describe(&device, gpu.index, driver.clone());
                 gpu.mig = described.mig;
                 gpu.device = Some(device);
@@ -128,18 +113,9 @@ impl SampledGpu<'_> {
         let Some(device) = &self.device else {
             return Ok(None);
         };
-        let mut sample = GpuSample {
-            device: self.index,
-            at_ns,
-            ..GpuSample::default()
-        };
-        let extra = [
-            (extras.processes, NvmlQuery::Processes),
-            (extras.pcie, NvmlQuery::Pcie),
-        ];
-        let extra = extra
-            .into_iter()
-            .filter_map(|(wanted, query)| wanted.then_some(query));
+        let mut sample = GpuSample { device: self.index, at_ns, ..GpuSample::default() };
+        let extra = [(extras.processes, NvmlQuery::Processes), (extras.pcie, NvmlQuery::Pcie)];
+        let extra = extra.into_iter().filter_map(|(wanted, query)| wanted.then_some(query));
         for query in NvmlQuery::EACH_TIME.into_iter().chain(extra) {
             if self.hopeless.contains(&query) {
                 continue;

@@ -1,15 +1,10 @@
 //! Finds markers: the variables and iterators in a thread's frames.
 
-use super::GLOBALS;
-use super::Marker;
-use super::MarkerKey;
-use super::MarkerKind;
-use super::MarkerLocation;
-use super::OBJECT_BYTES;
-use super::ProgressLayout;
-use super::integer;
 use super::remote::RemoteProcess;
-use super::word;
+use super::{
+    GLOBALS, Marker, MarkerKey, MarkerKind, MarkerLocation, OBJECT_BYTES, ProgressLayout, integer,
+    word,
+};
 use crate::arch::USER_ADDRESSES;
 use crate::memory::Memory;
 use gctrace_abi::FrameLayout;
@@ -56,16 +51,8 @@ pub fn find(
         .filter_map(|((slot, object), _)| slot.marker(object, layout))
         .collect();
     if let Some(address) = layout.young_count {
-        let key = MarkerKey {
-            code: 0,
-            slot: 0,
-            kind: MarkerKind::YoungCount,
-        };
-        markers.push(Marker {
-            key,
-            place: MarkerLocation::Word(address),
-            frame: 0,
-        });
+        let key = MarkerKey { code: 0, slot: 0, kind: MarkerKind::YoungCount };
+        markers.push(Marker { key, place: MarkerLocation::Word(address), frame: 0 });
     }
     MarkerScan { markers, is_whole }
 }
@@ -97,16 +84,8 @@ impl ObjectSlot {
             layout.counting_word(kind)?;
             MarkerKind::Iterator
         };
-        let key = MarkerKey {
-            code: self.code,
-            slot: self.number,
-            kind,
-        };
-        Some(Marker {
-            key,
-            place: MarkerLocation::Object(self.address),
-            frame: self.frame,
-        })
+        let key = MarkerKey { code: self.code, slot: self.number, kind };
+        Some(Marker { key, place: MarkerLocation::Object(self.address), frame: self.frame })
     }
 }
 

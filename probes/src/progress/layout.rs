@@ -52,13 +52,7 @@ impl ProgressLayout {
             (3, 14 | 15) => (80, 24),
             _ => return None,
         };
-        Some(Self {
-            locals,
-            globals,
-            tagged_integers: version.minor >= 12,
-            types,
-            young_count,
-        })
+        Some(Self { locals, globals, tagged_integers: version.minor >= 12, types, young_count })
     }
 
     /// Which word of an iterator counts its steps, and whether it counts down.
@@ -69,11 +63,7 @@ impl ProgressLayout {
         } else if kind == types.range_iterator {
             // {index, start, step, len} before 3.12; {start, step, len} since, where len counts
             // down.
-            Some(if self.tagged_integers {
-                (32, true)
-            } else {
-                (16, false)
-            })
+            Some(if self.tagged_integers { (32, true) } else { (16, false) })
         } else if [types.list_iterator, types.tuple_iterator, types.enumerate].contains(&kind) {
             Some((16, false))
         } else {

@@ -8,10 +8,8 @@ mod find;
 mod layout;
 mod remote;
 
-pub use find::MarkerScan;
-pub use find::find;
-pub use layout::ProgressLayout;
-pub use layout::TypeAddresses;
+pub use find::{MarkerScan, find};
+pub use layout::{ProgressLayout, TypeAddresses};
 
 use remote::RemoteProcess;
 
@@ -115,10 +113,7 @@ fn attempt(
     markers: &[Marker],
     layout: &ProgressLayout,
 ) -> Vec<MarkerValue> {
-    let places: Vec<u64> = markers
-        .iter()
-        .map(|marker| marker.place.address())
-        .collect();
+    let places: Vec<u64> = markers.iter().map(|marker| marker.place.address()).collect();
     let mut words = vec![[0; 8]; markers.len()];
     let read = remote.read(&places, &mut words);
     let addresses: Vec<u64> = markers
@@ -134,9 +129,7 @@ fn attempt(
     let value = |(index, marker): (usize, &Marker)| {
         let before = read[index].then_some(&words[index])?;
         if let MarkerLocation::Word(_) = marker.place {
-            return Some(MarkerValue::Is(
-                (word(before, 0) & 0xffff_ffff).cast_signed(),
-            ));
+            return Some(MarkerValue::Is((word(before, 0) & 0xffff_ffff).cast_signed()));
         }
         let (object, again) = pairs[index].as_ref()?;
         if again != before {
@@ -145,8 +138,7 @@ fn attempt(
         counted(object, marker.key.kind, layout).map(MarkerValue::Is)
     };
     let all = markers.iter().enumerate();
-    all.map(|one| value(one).unwrap_or(MarkerValue::Gone))
-        .collect()
+    all.map(|one| value(one).unwrap_or(MarkerValue::Gone)).collect()
 }
 
 /// The count of an object, if it is of that kind.

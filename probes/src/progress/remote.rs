@@ -1,7 +1,6 @@
 //! Reads many small pieces of another process's memory with one system call.
 
-use nix::sys::uio::RemoteIoVec;
-use nix::sys::uio::process_vm_readv;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::IoSliceMut;
 
@@ -15,9 +14,7 @@ pub(crate) struct RemoteProcess {
 
 impl RemoteProcess {
     pub(crate) fn new(pid: u32) -> Self {
-        Self {
-            pid: Pid::from_raw(pid.cast_signed()),
-        }
+        Self { pid: Pid::from_raw(pid.cast_signed()) }
     }
 
     /// Reads an object at each address; returns which ones could be read. Address 0 is never read.
@@ -38,16 +35,11 @@ impl RemoteProcess {
                 .skip(next)
                 .take(MOST)
                 .take_while(|address| **address != 0)
-                .map(|address| RemoteIoVec {
-                    base: *address as usize,
-                    len: N,
-                })
+                .map(|address| RemoteIoVec { base: *address as usize, len: N })
                 .collect();
             let end = next + remote.len();
-            let mut local: Vec<IoSliceMut<'_>> = objects[next..end]
-                .iter_mut()
-                .map(|object| IoSliceMut::new(object))
-                .collect();
+            let mut local: Vec<IoSliceMut<'_>> =
+                objects[next..end].iter_mut().map(|object| IoSliceMut::new(object)).collect();
             let whole = process_vm_readv(self.pid, &mut local, &remote).unwrap_or(0) / N;
             for done in read.iter_mut().skip(next).take(whole) {
                 *done = true;
@@ -61,13 +53,9 @@ impl RemoteProcess {
     /// Reads each object and then each word, in one call if all of them can be read, so that little
     /// time passes in between. Nothing is read at address 0.
     pub(crate) fn read_pairs<const N: usize>(&self, objects: &[u64], words: &[u64]) -> Pairs<N> {
-        let wanted: Vec<usize> = (0..objects.len())
-            .filter(|index| objects[*index] != 0)
-            .collect();
-        let vector = |of: &[u64], index: usize, len: usize| RemoteIoVec {
-            base: of[index] as usize,
-            len,
-        };
+        let wanted: Vec<usize> = (0..objects.len()).filter(|index| objects[*index] != 0).collect();
+        let vector =
+            |of: &[u64], index: usize, len: usize| RemoteIoVec { base: of[index] as usize, len };
         let of_objects = wanted.iter().map(|index| vector(objects, *index, N));
         let of_words = wanted.iter().map(|index| vector(words, *index, 8));
         let remote: Vec<RemoteIoVec> = of_objects.chain(of_words).collect();
@@ -81,11 +69,7 @@ impl RemoteProcess {
         }
         let mut pairs = vec![None; objects.len()];
         let (of_objects, of_words) = bytes.split_at(wanted.len() * N);
-        let read = of_objects
-            .as_chunks::<N>()
-            .0
-            .iter()
-            .zip(of_words.as_chunks::<8>().0);
+        let read = of_objects.as_chunks::<N>().0.iter().zip(of_words.as_chunks::<8>().0);
         for (index, (object, word)) in wanted.iter().zip(read) {
             pairs[*index] = Some((*object, *word));
         }
@@ -100,9 +84,7 @@ impl RemoteProcess {
         let pairs = of_objects.into_iter().zip(of_words);
         let read = objects_read.into_iter().zip(words_read);
         let pairs = pairs.zip(read);
-        pairs
-            .map(|(pair, read)| (read == (true, true)).then_some(pair))
-            .collect()
+        pairs.map(|(pair, read)| (read == (true, true)).then_some(pair)).collect()
     }
 }
 

@@ -11,16 +11,9 @@ mod x86_64;
 
 use super::parse;
 use crate::ResolveError;
-use crate::code::FunctionTable;
-use crate::code::Instruction;
-use crate::code::decode;
-use crate::code::near_loads;
-use crate::elf::ElfImage;
-use crate::elf::ImageData;
-use crate::elf::Machine;
-use crate::elf::open;
-use crate::placement::PreservedState;
-use crate::placement::place;
+use crate::code::{FunctionTable, Instruction, decode, near_loads};
+use crate::elf::{ElfImage, ImageData, Machine, open};
+use crate::placement::{PreservedState, place};
 use crate::progress::TypeAddresses;
 use std::ops::Range;
 use std::path::Path;
@@ -78,21 +71,13 @@ fn find(image: &ElfImage<'_>) -> Option<Allocator> {
         .unwrap_or(exported.address..exported.address + exported.size);
     let types = types(image);
     let body = decode(image, &range);
-    let pointer = guesses(image.machine, &body)
-        .first()
-        .map(|guess| guess.pointer);
+    let pointer = guesses(image.machine, &body).first().map(|guess| guess.pointer);
     let copies = pointer.map(|pointer| copies(image, &functions, pointer));
     Some(match copies {
-        Some((points, unseen)) if !points.is_empty() => Allocator {
-            points,
-            unseen,
-            types,
-        },
-        _ => Allocator {
-            points: at_function(image, &range).into_iter().collect(),
-            unseen: 0,
-            types,
-        },
+        Some((points, unseen)) if !points.is_empty() => Allocator { points, unseen, types },
+        _ => {
+            Allocator { points: at_function(image, &range).into_iter().collect(), unseen: 0, types }
+        }
     })
 }
 

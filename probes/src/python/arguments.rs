@@ -6,17 +6,10 @@
 //! show how many arguments are left, and only a full set is trusted.
 
 use super::facts::InterpreterFacts;
-use crate::code::Flow;
-use crate::code::Instruction;
-use crate::code::RegisterUses;
-use crate::code::Registers;
-use crate::code::decode;
-use crate::elf::ElfImage;
-use crate::elf::Machine;
-use gctrace_abi::ArgumentRegister;
-use gctrace_abi::CollectorArguments;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use crate::code::{Flow, Instruction, RegisterUses, Registers, decode};
+use crate::elf::{ElfImage, Machine};
+use gctrace_abi::{ArgumentRegister, CollectorArguments};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// The trusted arguments of the collector function in `range`.
@@ -37,10 +30,7 @@ fn trusted(minor: u8, read: &BTreeSet<ArgumentRegister>) -> CollectorArguments {
     let tstate =
         (minor >= 9 && read.contains(&ArgumentRegister::Rdi)).then_some(ArgumentRegister::Rdi);
     if *read != full {
-        return CollectorArguments {
-            tstate,
-            ..CollectorArguments::default()
-        };
+        return CollectorArguments { tstate, ..CollectorArguments::default() };
     }
     CollectorArguments {
         tstate,
@@ -55,11 +45,8 @@ fn trusted(minor: u8, read: &BTreeSet<ArgumentRegister>) -> CollectorArguments {
 fn read_first(machine: Machine, body: &[Instruction]) -> BTreeSet<ArgumentRegister> {
     let numbers = machine.argument_registers();
     let all = Registers::of(numbers);
-    let places: HashMap<u64, usize> = body
-        .iter()
-        .enumerate()
-        .map(|(index, one)| (one.address(), index))
-        .collect();
+    let places: HashMap<u64, usize> =
+        body.iter().enumerate().map(|(index, one)| (one.address(), index)).collect();
     let mut uses = RegisterUses::new();
     let mut read = Registers::default();
     // For each instruction, the registers written on every path seen so far.
@@ -86,10 +73,7 @@ fn read_first(machine: Machine, body: &[Instruction]) -> BTreeSet<ArgumentRegist
         work.extend(successors(instruction, index, &places).map(|next| (next, written)));
     }
     let registers = ArgumentRegister::ALL.into_iter().zip(numbers);
-    registers
-        .filter(|(_, number)| read.contains(*number))
-        .map(|(register, _)| register)
-        .collect()
+    registers.filter(|(_, number)| read.contains(*number)).map(|(register, _)| register).collect()
 }
 
 fn successors(
@@ -138,27 +122,13 @@ mod tests {
             read_first(Machine::Aarch64, &decode_bytes(Machine::Aarch64, &bytes, 0))
         };
         // stp x29,x30,[sp,#-16]!; mov x19,x0; mov w1,#0; add x3,x1,x2; str x4,[x3]; ret
-        let found = read(&[
-            0xa9bf_7bfd,
-            0xaa00_03f3,
-            0x5280_0001,
-            0x8b02_0023,
-            0xf900_0064,
-            0xd65f_03c0,
-        ]);
-        let registers = [
-            ArgumentRegister::Rdi,
-            ArgumentRegister::Rdx,
-            ArgumentRegister::R8,
-        ];
+        let found =
+            read(&[0xa9bf_7bfd, 0xaa00_03f3, 0x5280_0001, 0x8b02_0023, 0xf900_0064, 0xd65f_03c0]);
+        let registers = [ArgumentRegister::Rdi, ArgumentRegister::Rdx, ArgumentRegister::R8];
         assert_eq!(found, BTreeSet::from(registers));
         // movk x0,#1: the rest of x0 is read; ldadd x1,x2,[x3]: x2 is only written; ret
         let found = read(&[0xf280_0020, 0xf821_0062, 0xd65f_03c0]);
-        let registers = [
-            ArgumentRegister::Rdi,
-            ArgumentRegister::Rsi,
-            ArgumentRegister::Rcx,
-        ];
+        let registers = [ArgumentRegister::Rdi, ArgumentRegister::Rsi, ArgumentRegister::Rcx];
         assert_eq!(found, BTreeSet::from(registers));
         // ldp x0,x1,[x2]; cbz x0,+8; mov x3,x4; ret
         let found = read(&[0xa940_0440, 0xb400_0040, 0xaa04_03e3, 0xd65f_03c0]);
@@ -170,15 +140,9 @@ mod tests {
     fn clones_are_not_trusted() {
         let short = BTreeSet::from([ArgumentRegister::Rdi, ArgumentRegister::Rsi]);
         let found = trusted(13, &short);
-        assert_eq!(
-            (found.tstate, found.generation),
-            (Some(ArgumentRegister::Rdi), None)
-        );
-        let full = BTreeSet::from([
-            ArgumentRegister::Rdi,
-            ArgumentRegister::Rsi,
-            ArgumentRegister::Rdx,
-        ]);
+        assert_eq!((found.tstate, found.generation), (Some(ArgumentRegister::Rdi), None));
+        let full =
+            BTreeSet::from([ArgumentRegister::Rdi, ArgumentRegister::Rsi, ArgumentRegister::Rdx]);
         assert_eq!(trusted(13, &full).reason, Some(ArgumentRegister::Rdx));
         assert_eq!(trusted(12, &full).generation, None);
         assert_eq!(trusted(8, &short).tstate, None);

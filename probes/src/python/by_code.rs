@@ -4,12 +4,8 @@
 //! symbols name in every build it was compared with (`tests/ladder.rs`).
 
 use super::facts::InterpreterFacts;
-use super::points::CollectorFunction;
-use super::points::FunctionRole;
-use super::points::points;
-use crate::code::CodeGraph;
-use crate::code::decode;
-use crate::code::moved_argument;
+use super::points::{CollectorFunction, FunctionRole, points};
+use crate::code::{CodeGraph, decode, moved_argument};
 use crate::elf::ElfImage;
 use crate::python::version::CollectorKind;
 use crate::resolution::ProbePoint;
@@ -41,9 +37,7 @@ pub(crate) fn find(
     if graph.len() == 0 {
         return Err("no unwinding tables (.eh_frame)".to_owned());
     }
-    let entry = image
-        .dynamic_symbol("PyGC_Collect")
-        .map(|symbol| symbol.address);
+    let entry = image.dynamic_symbol("PyGC_Collect").map(|symbol| symbol.address);
     let builtin = gc_collect(image);
     let collectors = by_debug_line(image, &graph)
         .or_else(|| by_callers(image, &graph, entry?, builtin?))
@@ -59,26 +53,14 @@ pub(crate) fn find(
     add(FunctionRole::GcCollectBuiltin, "gc_collect", builtin);
     add(FunctionRole::PyGcCollect, "PyGC_Collect", entry);
     if let Some((stop, start)) = stop_and_start(image, &graph, &functions, facts) {
-        functions.push(function(
-            FunctionRole::StopTheWorld,
-            "_PyEval_StopTheWorld",
-            stop,
-        ));
-        functions.push(function(
-            FunctionRole::StartTheWorld,
-            "_PyEval_StartTheWorld",
-            start,
-        ));
+        functions.push(function(FunctionRole::StopTheWorld, "_PyEval_StopTheWorld", stop));
+        functions.push(function(FunctionRole::StartTheWorld, "_PyEval_StartTheWorld", start));
     }
     Ok(points(image, facts, &functions))
 }
 
 fn function(role: FunctionRole, name: &str, range: Range<u64>) -> CollectorFunction {
-    CollectorFunction {
-        role,
-        name: name.to_owned(),
-        range,
-    }
+    CollectorFunction { role, name: name.to_owned(), range }
 }
 
 /// The function's name in CPython's source.
@@ -108,10 +90,7 @@ fn by_callers(
     entry: u64,
     builtin: u64,
 ) -> Option<Vec<Range<u64>>> {
-    let exported: BTreeSet<u64> = image
-        .dynamic_symbols()
-        .map(|symbol| symbol.address)
-        .collect();
+    let exported: BTreeSet<u64> = image.dynamic_symbols().map(|symbol| symbol.address).collect();
     let from_entry = graph.reachable(entry, CALL_DEPTH);
     let largest = graph
         .reachable(builtin, CALL_DEPTH)
@@ -189,8 +168,6 @@ fn unexported_stop_and_start(
         })
         .collect();
     let (stop, member) = wrappers.first()?;
-    let (start, _) = wrappers
-        .iter()
-        .find(|(range, other)| range != stop && other == member)?;
+    let (start, _) = wrappers.iter().find(|(range, other)| range != stop && other == member)?;
     Some((stop.clone(), start.clone()))
 }

@@ -1,13 +1,9 @@
 //! The search strategies that use a symbol table: which symbols are the collector's.
 
 use super::facts::InterpreterFacts;
-use super::names::COLLECTORS;
-use super::names::source_name;
-use super::points::CollectorFunction;
-use super::points::FunctionRole;
-use super::points::points;
-use crate::elf::ElfImage;
-use crate::elf::ElfSymbol;
+use super::names::{COLLECTORS, source_name};
+use super::points::{CollectorFunction, FunctionRole, points};
+use crate::elf::{ElfImage, ElfSymbol};
 use crate::resolution::ProbePoint;
 
 /// The collector's functions by the names in `symbols`, which is `image` or its debug file.
@@ -25,10 +21,7 @@ pub(crate) fn find(
         .filter_map(|symbol| function(&symbol))
         .collect();
     let functions = without_duplicates(only_the_collector(functions));
-    if functions
-        .iter()
-        .any(|function| function.role == FunctionRole::Collect)
-    {
+    if functions.iter().any(|function| function.role == FunctionRole::Collect) {
         Ok(points(image, facts, &functions))
     } else {
         Err(format!("no symbol named {}", COLLECTORS.join(" or ")))

@@ -1,8 +1,7 @@
 //! The search strategy of static trace points: `python:gc__start` and `python:gc__done`.
 
 use super::points;
-use crate::elf::ElfImage;
-use crate::elf::StaticProbe;
+use crate::elf::{ElfImage, StaticProbe};
 use crate::placement;
 use crate::resolution::ProbePoint;
 use gctrace_abi::ProbePointKind;
@@ -10,10 +9,7 @@ use gctrace_abi::ProbePointKind;
 /// The trace points; without `gc__start` no pause can be measured.
 pub(crate) fn find(image: &ElfImage<'_>) -> Result<Vec<ProbePoint>, String> {
     let probes = image.static_probes("python");
-    let points: Vec<ProbePoint> = probes
-        .iter()
-        .filter_map(|probe| point(image, probe))
-        .collect();
+    let points: Vec<ProbePoint> = probes.iter().filter_map(|probe| point(image, probe)).collect();
     let both = ["gc__start", "gc__done"]
         .iter()
         .all(|name| points.iter().any(|point| point.function == *name));

@@ -168,12 +168,7 @@ impl OffsetPositions {
             15 => (11, 25, 94, Some(97)),
             _ => return None,
         };
-        Some(Self {
-            interpreter_gc,
-            thread_interpreter,
-            gc,
-            generation_stats,
-        })
+        Some(Self { interpreter_gc, thread_interpreter, gc, generation_stats })
     }
 }
 
@@ -191,12 +186,7 @@ impl DebugOffsets {
             Some(u64::from_le_bytes(bytes.try_into().ok()?))
         };
         // No structure of CPython is larger than 2 MiB (`_PyRuntime` has up to 400 KiB).
-        let offset = |index| {
-            word(index)
-                .filter(|value| *value < 1 << 21)?
-                .try_into()
-                .ok()
-        };
+        let offset = |index| word(index).filter(|value| *value < 1 << 21)?.try_into().ok();
         let version = u32::try_from(word(1)?).ok()?;
         let [3, minor, ..] = version.to_be_bytes() else {
             return None;

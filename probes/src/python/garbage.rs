@@ -8,17 +8,12 @@
 //! loaded. Free-threaded builds (Python/gc_free_threading.c) have no such list.
 
 use super::points::make;
-use crate::code::CodeGraph;
-use crate::code::Flow;
-use crate::code::Instruction;
-use crate::code::decode;
-use crate::code::loops;
+use crate::code::{CodeGraph, Flow, Instruction, decode, loops};
 use crate::elf::ElfImage;
 use crate::placement::Placement;
 use crate::resolution::ProbePoint;
 use gctrace_abi::ProbePointKind;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// `tp_clear` in `PyTypeObject` (cpython/object.h of 3.8 - 3.15 with the GIL).
@@ -35,10 +30,8 @@ const CALL_DEPTH: usize = 2;
 /// The point, if the rule finds exactly one in all clones of the collector.
 pub(super) fn point(image: &ElfImage<'_>, points: &[ProbePoint]) -> Option<ProbePoint> {
     let graph = CodeGraph::new(image);
-    let collectors: Vec<&ProbePoint> = points
-        .iter()
-        .filter(|point| point.kind == ProbePointKind::Collect)
-        .collect();
+    let collectors: Vec<&ProbePoint> =
+        points.iter().filter(|point| point.kind == ProbePointKind::Collect).collect();
     let inlined: BTreeMap<u64, Entry> = collectors
         .iter()
         .filter_map(|point| graph.containing(point.address))
@@ -62,13 +55,7 @@ pub(super) fn point(image: &ElfImage<'_>, points: &[ProbePoint]) -> Option<Probe
         .iter()
         .find(|point| point.address == entry.function)
         .map_or("delete_garbage", |point| point.function.as_str());
-    make(
-        image,
-        ProbePointKind::Garbage,
-        name,
-        entry.function,
-        placement,
-    )
+    make(image, ProbePointKind::Garbage, name, entry.function, placement)
 }
 
 /// An instruction that enters the loop, and the function that has it.
@@ -83,10 +70,8 @@ fn in_callees(
     collectors: &[&ProbePoint],
 ) -> BTreeMap<u64, Entry> {
     for depth in 1..=CALL_DEPTH {
-        let callees: BTreeSet<u64> = collectors
-            .iter()
-            .flat_map(|point| graph.reachable(point.address, depth))
-            .collect();
+        let callees: BTreeSet<u64> =
+            collectors.iter().flat_map(|point| graph.reachable(point.address, depth)).collect();
         let found: BTreeMap<u64, Entry> = callees
             .into_iter()
             .filter_map(|callee| graph.containing(callee))
@@ -107,10 +92,7 @@ fn entries(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<Entry> {
         .into_iter()
         .flat_map(|call| loops::entries(&body, call))
         .filter_map(|at| body.get(at))
-        .map(|instruction| Entry {
-            function: range.start,
-            instruction: *instruction,
-        })
+        .map(|instruction| Entry { function: range.start, instruction: *instruction })
         .collect()
 }
 

@@ -7,12 +7,9 @@
 use super::debug_offsets::DebugOffsets;
 use super::version::PythonVersion;
 use crate::python::version::CollectorKind;
-use gctrace_abi::CollectorLayout;
-use gctrace_abi::GcBase;
-use gctrace_abi::GenerationStats;
-use gctrace_abi::SelfCheck;
-use gctrace_abi::StatsLayout;
-use gctrace_abi::StatsLocation;
+use gctrace_abi::{
+    CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation,
+};
 
 /// Fields of the runtime, the interpreter and the thread of one minor version.
 struct RuntimeFields {
@@ -51,10 +48,8 @@ pub(crate) fn layout(
     debug: Option<&DebugOffsets>,
     initial_runtime: &[u8],
 ) -> Option<CollectorLayout> {
-    let places = debug.map_or_else(
-        || places(version.minor),
-        |debug| Some(from_debug_offsets(debug)),
-    )?;
+    let places =
+        debug.map_or_else(|| places(version.minor), |debug| Some(from_debug_offsets(debug)))?;
     let mut state = state(version.minor, collector, debug)?;
     if is_packed(&state, initial_runtime) {
         state.generations -= PACKED;
@@ -76,10 +71,9 @@ pub(crate) fn layout(
         enabled: state.enabled,
         thresholds: [first, first + size, first + 2 * size],
         is_incremental: collector == CollectorKind::Incremental,
-        generations_self_check: state.generation0.map(|pointer| SelfCheck {
-            pointer,
-            target: state.generations,
-        }),
+        generations_self_check: state
+            .generation0
+            .map(|pointer| SelfCheck { pointer, target: state.generations }),
         stats: state.stats,
         long_lived_total: state.long_lived_total,
         heap_size: state.heap_size,
@@ -139,13 +133,7 @@ fn places(minor: u8) -> Option<RuntimeFields> {
         12 => (40, 24, Some(8), GcBase::InInterpreter(112)),
         _ => return None,
     };
-    Some(RuntimeFields {
-        interpreters_head,
-        finalizing,
-        interpreter_next: 0,
-        interpreter_id,
-        gc,
-    })
+    Some(RuntimeFields { interpreters_head, finalizing, interpreter_next: 0, interpreter_id, gc })
 }
 
 fn state(
@@ -158,20 +146,15 @@ fn state(
         (8..=12, CollectorKind::Generational, None)
         | (13, CollectorKind::Generational, Some(240)) => Some(classic()),
         // Has the pointer to generation 0 but never sets it.
-        (13, CollectorKind::FreeThreaded, Some(248)) => Some(CollectorFields {
-            generation0: None,
-            ..classic()
-        }),
-        (14, CollectorKind::Incremental, Some(240)) => Some(CollectorFields {
-            generation0: None,
-            long_lived_total: None,
-            ..fourteen()
-        }),
-        (14, CollectorKind::FreeThreaded, Some(288)) => Some(CollectorFields {
-            generation0: None,
-            heap_size: None,
-            ..fourteen()
-        }),
+        (13, CollectorKind::FreeThreaded, Some(248)) => {
+            Some(CollectorFields { generation0: None, ..classic() })
+        }
+        (14, CollectorKind::Incremental, Some(240)) => {
+            Some(CollectorFields { generation0: None, long_lived_total: None, ..fourteen() })
+        }
+        (14, CollectorKind::FreeThreaded, Some(288)) => {
+            Some(CollectorFields { generation0: None, heap_size: None, ..fourteen() })
+        }
         (14, CollectorKind::Generational, Some(264)) => Some(fourteen()),
         (15, _, Some(176)) => fifteen(collector, debug?.generation_stats?),
         _ => None,
@@ -241,20 +224,14 @@ fn inline(at: u32) -> StatsLayout {
 fn rings(pointer: u32, size: u32) -> Option<StatsLayout> {
     const RECORD: u32 = 64;
     let ring_size = |length: u32| length * RECORD + 8;
-    let lengths = [[11, 3, 3], [1, 1, 1]]
-        .into_iter()
-        .find(|lengths: &[u32; 3]| {
-            let rings: u32 = lengths.iter().map(|length| ring_size(*length)).sum();
-            size == rings || size == rings + 8
-        })?;
+    let lengths = [[11, 3, 3], [1, 1, 1]].into_iter().find(|lengths: &[u32; 3]| {
+        let rings: u32 = lengths.iter().map(|length| ring_size(*length)).sum();
+        size == rings || size == rings + 8
+    })?;
     let mut base = 0;
     let generations = lengths.map(|length| {
-        let ring = GenerationStats {
-            base,
-            stride: RECORD,
-            length,
-            index: Some(base + length * RECORD),
-        };
+        let ring =
+            GenerationStats { base, stride: RECORD, length, index: Some(base + length * RECORD) };
         base += ring_size(length);
         ring
     });

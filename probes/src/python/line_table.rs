@@ -107,25 +107,17 @@ fn signed_varint(bytes: &[u8]) -> i64 {
         }
     }
     let magnitude = (value >> 1).cast_signed();
-    if value & 1 == 1 {
-        -magnitude
-    } else {
-        magnitude
-    }
+    if value & 1 == 1 { -magnitude } else { magnitude }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::LineTableFormat;
-    use super::line;
+    use super::{LineTableFormat, line};
     use proptest::prelude::any;
     use proptest::proptest;
 
-    const ALL: [LineTableFormat; 3] = [
-        LineTableFormat::Lnotab,
-        LineTableFormat::LineTable,
-        LineTableFormat::Locations,
-    ];
+    const ALL: [LineTableFormat; 3] =
+        [LineTableFormat::Lnotab, LineTableFormat::LineTable, LineTableFormat::Locations];
 
     /// Steps of more than 255 bytes and 127 lines take several pairs (Objects/lnotab_notes.txt of 3.8).
     #[test]
@@ -143,9 +135,7 @@ mod tests {
     /// Ranges, one of them without a line (Objects/lnotab_notes.txt of 3.10).
     #[test]
     fn line_table_has_ranges() {
-        let table = [
-            6, 1, 44, 1, 254, 5, 46, 0, 254, 127, 46, 73, 6, 0x80, 10, 1_u8,
-        ];
+        let table = [6, 1, 44, 1, 254, 5, 46, 0, 254, 127, 46, 73, 6, 0x80, 10, 1_u8];
         let at = |offset| line(LineTableFormat::LineTable, &table, 0, offset);
         assert_eq!(at(5), Some(1));
         assert_eq!(at(6), Some(2));

@@ -19,16 +19,8 @@ pub(crate) mod version;
 
 use crate::ResolveError;
 use crate::cache::ResolutionCache;
-use crate::elf::ElfImage;
-use crate::elf::ImageData;
-use crate::elf::Machine;
-use crate::elf::NotAnImage;
-use crate::elf::debug_file;
-use crate::resolution::ProbePoint;
-use crate::resolution::Resolution;
-use crate::resolution::ResolveOptions;
-use crate::resolution::SearchStrategy;
-use crate::resolution::StrategyOutcome;
+use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, debug_file};
+use crate::resolution::{ProbePoint, Resolution, ResolveOptions, SearchStrategy, StrategyOutcome};
 use facts::InterpreterFacts;
 use object::ReadCache;
 use std::fs::File;
@@ -87,15 +79,12 @@ fn parse<'data>(
     match ElfImage::parse(data, wanted) {
         Ok(image) => Ok(Some(image)),
         Err(NotAnImage::NotElf) => Ok(None),
-        Err(NotAnImage::Machine(machine)) => Err(ResolveError::Architecture {
-            path: file.to_owned(),
-            machine,
-            wanted,
-        }),
-        Err(NotAnImage::Damaged(what)) => Err(ResolveError::Damaged {
-            path: file.to_owned(),
-            what,
-        }),
+        Err(NotAnImage::Machine(machine)) => {
+            Err(ResolveError::Architecture { path: file.to_owned(), machine, wanted })
+        }
+        Err(NotAnImage::Damaged(what)) => {
+            Err(ResolveError::Damaged { path: file.to_owned(), what })
+        }
     }
 }
 
@@ -110,10 +99,7 @@ fn resolve_image(
     };
     let facts = known_version(file, InterpreterFacts::read(image, runtime.address))?;
     let mut tried = Vec::new();
-    for rung in SearchStrategy::ALL
-        .into_iter()
-        .filter(|rung| *rung >= options.first_rung)
-    {
+    for rung in SearchStrategy::ALL.into_iter().filter(|rung| *rung >= options.first_rung) {
         let found = climb(rung, file, image, &facts, options);
         tried.push(outcome(rung, &found));
         if let Ok(points) = found {
@@ -140,10 +126,7 @@ fn known_version(
         Some(facts) => facts.version.to_string(),
         None => "of an unknown version".to_owned(),
     };
-    Err(ResolveError::Version {
-        path: file.to_owned(),
-        version,
-    })
+    Err(ResolveError::Version { path: file.to_owned(), version })
 }
 
 /// Runs one search strategy: the points, or why it found none.
@@ -157,17 +140,11 @@ fn climb(
     match rung {
         SearchStrategy::SymbolTable => by_symbols::find(image, image, facts),
         SearchStrategy::BuildIdDebugFile => debug_file::by_build_id(image, &options.debug_roots)?
-            .with_image(image.machine, |symbols| {
-                by_symbols::find(image, symbols, facts)
-            }),
+            .with_image(image.machine, |symbols| by_symbols::find(image, symbols, facts)),
         SearchStrategy::DebugLink => debug_file::by_debug_link(file, image, &options.debug_roots)?
-            .with_image(image.machine, |symbols| {
-                by_symbols::find(image, symbols, facts)
-            }),
+            .with_image(image.machine, |symbols| by_symbols::find(image, symbols, facts)),
         SearchStrategy::MiniDebugInfo => debug_file::mini_debug_info(image)?
-            .with_image(image.machine, |symbols| {
-                by_symbols::find(image, symbols, facts)
-            }),
+            .with_image(image.machine, |symbols| by_symbols::find(image, symbols, facts)),
         SearchStrategy::CodeAnalysis => by_code::find(image, facts),
         SearchStrategy::Usdt => by_usdt::find(image),
     }
@@ -202,12 +179,8 @@ fn answer(
     }
     let debug = facts.debug.as_ref();
     let initial = debug.and_then(|debug| image.bytes_at(facts.runtime, debug.runtime_size.into()));
-    let layout = layout::layout(
-        &facts.version,
-        facts.collector,
-        debug,
-        initial.unwrap_or_default(),
-    );
+    let layout =
+        layout::layout(&facts.version, facts.collector, debug, initial.unwrap_or_default());
     let frames = frames::frame_layout(&facts.version, debug, image.machine);
     Resolution {
         file: file.to_owned(),

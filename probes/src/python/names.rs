@@ -30,10 +30,7 @@ mod tests {
         for (symbol, expected) in [
             ("gc_collect_main", Some("gc_collect_main")),
             ("collect.constprop.0", Some("collect")),
-            (
-                "gc_collect_main.isra.0.constprop.12",
-                Some("gc_collect_main"),
-            ),
+            ("gc_collect_main.isra.0.constprop.12", Some("gc_collect_main")),
             ("gc_collect_main.lto_priv.0", Some("gc_collect_main")),
             ("gc_collect_main.llvm.1234567", Some("gc_collect_main")),
             ("gc_collect_main.part.0.cold", None),

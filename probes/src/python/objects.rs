@@ -5,8 +5,7 @@
 
 use super::facts::InterpreterFacts;
 use crate::elf::ElfImage;
-use gctrace_abi::KnownType;
-use gctrace_abi::ObjectLayout;
+use gctrace_abi::{KnownType, ObjectLayout};
 
 /// The layout of a build with the GIL; `None` if unknown.
 pub(super) fn layout(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<ObjectLayout> {

@@ -5,12 +5,10 @@ use super::facts::InterpreterFacts;
 use crate::code::FunctionTable;
 use crate::elf::ElfImage;
 use crate::placement;
-use crate::placement::Placement;
-use crate::placement::PreservedState;
+use crate::placement::{Placement, PreservedState};
 use crate::python::version::CollectorKind;
 use crate::resolution::ProbePoint;
-use gctrace_abi::CollectorArguments;
-use gctrace_abi::ProbePointKind;
+use gctrace_abi::{CollectorArguments, ProbePointKind};
 use std::ops::Range;
 
 /// Role of a function in collection.
@@ -46,10 +44,7 @@ pub(crate) fn points(
 
 /// With the GIL these two do nothing.
 fn stops_the_world(role: FunctionRole) -> bool {
-    matches!(
-        role,
-        FunctionRole::StopTheWorld | FunctionRole::StartTheWorld
-    )
+    matches!(role, FunctionRole::StopTheWorld | FunctionRole::StartTheWorld)
 }
 
 fn point(
@@ -84,9 +79,7 @@ fn keep(role: FunctionRole) -> PreservedState {
 /// Symbols of hand-written assembly may have no size.
 fn whole_range(image: &ElfImage<'_>, range: &Range<u64>) -> Range<u64> {
     if range.is_empty() {
-        FunctionTable::read(image)
-            .containing(range.start)
-            .unwrap_or_else(|| range.clone())
+        FunctionTable::read(image).containing(range.start).unwrap_or_else(|| range.clone())
     } else {
         range.clone()
     }
@@ -99,25 +92,12 @@ const FREE_THREADED_HEADER: u64 = 16;
 
 /// The function that frees code objects, found through their exported type, which every file has.
 pub(crate) fn code_dealloc(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<ProbePoint> {
-    let header = if facts.free_threaded {
-        FREE_THREADED_HEADER
-    } else {
-        0
-    };
-    let slot = image
-        .dynamic_symbol("PyCode_Type")?
-        .address
-        .checked_add(TYPE_DEALLOC + header)?;
+    let header = if facts.free_threaded { FREE_THREADED_HEADER } else { 0 };
+    let slot = image.dynamic_symbol("PyCode_Type")?.address.checked_add(TYPE_DEALLOC + header)?;
     let function = image.pointer_at(slot)?;
     let range = whole_range(image, &(function..function));
     let placement = placement::place(image, &range, PreservedState::FirstArgument)?;
-    make(
-        image,
-        ProbePointKind::CodeDealloc,
-        "code_dealloc",
-        range.start,
-        placement,
-    )
+    make(image, ProbePointKind::CodeDealloc, "code_dealloc", range.start, placement)
 }
 
 /// Assembles a point.

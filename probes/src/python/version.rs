@@ -2,8 +2,7 @@
 
 use crate::elf::ElfImage;
 use memchr::memmem;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Kind of collector in a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,12 +62,7 @@ impl PythonVersion {
             0xf => String::new(),
             _ => return None,
         };
-        (major == 3 && minor < 64).then_some(Self {
-            major,
-            minor,
-            micro: Some(micro),
-            level,
-        })
+        (major == 3 && minor < 64).then_some(Self { major, minor, micro: Some(micro), level })
     }
 
     /// From `PY_VERSION`: `3.9.18`, `3.15.0rc1`, `3.8.2+`.
@@ -122,9 +116,7 @@ fn in_text(image: &ElfImage<'_>) -> Option<PythonVersion> {
     let minors: Vec<u8> = (7..=30)
         .filter(|minor| {
             let path = format!("python3.{minor}\0");
-            constants
-                .iter()
-                .any(|bytes| memmem::find(bytes, path.as_bytes()).is_some())
+            constants.iter().any(|bytes| memmem::find(bytes, path.as_bytes()).is_some())
         })
         .collect();
     let literal = constants
@@ -132,12 +124,7 @@ fn in_text(image: &ElfImage<'_>) -> Option<PythonVersion> {
         .flat_map(|bytes| literals(bytes))
         .find(|version| minors.is_empty() && version.is_known() || minors.contains(&version.minor));
     let [minor] = minors[..] else { return literal };
-    literal.or(Some(PythonVersion {
-        major: 3,
-        minor,
-        micro: None,
-        level: String::new(),
-    }))
+    literal.or(Some(PythonVersion { major: 3, minor, micro: None, level: String::new() }))
 }
 
 /// All strings in `bytes` that parse as a version. Linkers merge a string into the end of a longer
@@ -167,21 +154,11 @@ mod tests {
         assert_eq!(text(0x0208_00f0), None);
         for good in ["3.8.18", "3.9.0", "3.15.0a7", "3.14.0rc3"] {
             assert_eq!(
-                PythonVersion::from_text(good)
-                    .map(|v| v.to_string())
-                    .as_deref(),
+                PythonVersion::from_text(good).map(|v| v.to_string()).as_deref(),
                 Some(good)
             );
         }
-        for bad in [
-            "3.8",
-            "2.7.18",
-            "3.8.x",
-            "3.8.1-beta",
-            "3.100.1",
-            "3.8.999",
-            "",
-        ] {
+        for bad in ["3.8", "2.7.18", "3.8.x", "3.8.1-beta", "3.100.1", "3.8.999", ""] {
             assert_eq!(PythonVersion::from_text(bad), None, "{bad}");
         }
     }

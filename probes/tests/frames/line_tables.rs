@@ -5,8 +5,7 @@ use gctrace_probes::LineTableFormat;
 use gctrace_probes::line_table::line;
 use serde::Deserialize;
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use test_kit::interpreters;
 use test_kit::limit::WithTimeout as _;
 
@@ -57,13 +56,8 @@ fn codes(python: &Path, interpreter: &str) -> (usize, usize) {
     let text = String::from_utf8(printed.stdout).unwrap();
     let mut lines = text.lines();
     let format = format(serde_json::from_str(lines.next().unwrap()).unwrap());
-    let codes: Vec<Code> = lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let instructions = codes
-        .iter()
-        .map(|code| compare(code, format, interpreter))
-        .sum();
+    let codes: Vec<Code> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let instructions = codes.iter().map(|code| compare(code, format, interpreter)).sum();
     (codes.len(), instructions)
 }
 

@@ -17,8 +17,7 @@ use crate::interpreters::root;
 use crate::limit::WithTimeout as _;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
@@ -115,26 +114,17 @@ fn block(page: &str, line: usize, commands: &str, marker: Option<&str>) -> Resul
             return Err(wrong("a marker without reason"));
         }
         "not run" | "run by hand" => None,
-        _ => Some(
-            kind.strip_prefix("run in ")
-                .ok_or_else(|| wrong("an unknown marker"))?,
-        ),
+        _ => Some(kind.strip_prefix("run in ").ok_or_else(|| wrong("an unknown marker"))?),
     };
     if environment.is_some_and(|name| !ENVIRONMENTS.contains(&name)) {
         return Err(wrong("an unknown environment"));
     }
     let checks = match environment {
-        Some(_) => rest
-            .split(';')
-            .map(|check| check.trim().to_owned())
-            .collect(),
+        Some(_) => rest.split(';').map(|check| check.trim().to_owned()).collect(),
         None => Vec::new(),
     };
-    let known = |check: &str| {
-        ["prints ", "files ", "exit "]
-            .iter()
-            .any(|one| check.starts_with(one))
-    };
+    let known =
+        |check: &str| ["prints ", "files ", "exit "].iter().any(|one| check.starts_with(one));
     if !checks.iter().all(|check| known(check)) {
         return Err(wrong("an unknown check"));
     }
@@ -154,17 +144,12 @@ fn block(page: &str, line: usize, commands: &str, marker: Option<&str>) -> Resul
 /// If a block fails or a check is not met, or if the environment has no block.
 pub fn run<G>(environment: &str, mut prepare: impl FnMut(&mut Shell) -> G) {
     let all = blocks().expect("every block has a marker");
-    let own = all
-        .iter()
-        .filter(|block| block.environment.as_deref() == Some(environment));
+    let own = all.iter().filter(|block| block.environment.as_deref() == Some(environment));
     let mut pages: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
     for block in own {
         pages.entry(&block.page).or_default().push(block);
     }
-    assert!(
-        !pages.is_empty(),
-        "{environment}: no document has such a block"
-    );
+    assert!(!pages.is_empty(), "{environment}: no document has such a block");
     for (page, blocks) in pages {
         let mut shell = Shell::new();
         let _kept = prepare(&mut shell);
@@ -209,11 +194,7 @@ impl Shell {
             open(path, mode);
         }
         let built = Path::new(crate::recording::binary()).parent().unwrap();
-        for name in [
-            "gctrace",
-            "deps/libgctrace_inject.so",
-            "deps/libgctrace_simgpu.so",
-        ] {
+        for name in ["gctrace", "deps/libgctrace_inject.so", "deps/libgctrace_simgpu.so"] {
             let file = Path::new(name).file_name().unwrap();
             std::fs::copy(built.join(name), bin.join(file)).expect("cargo builds it with gctrace");
             open(&bin.join(file), 0o755);
@@ -286,10 +267,9 @@ impl Shell {
             let check = check.replace("HOST", host.trim());
             let (kind, rest) = check.split_once(' ').expect("known checks have a value");
             match kind {
-                "prints" => assert!(
-                    words(&printed).contains(&words(rest)),
-                    "not printed: {rest}\n{place}"
-                ),
+                "prints" => {
+                    assert!(words(&printed).contains(&words(rest)), "not printed: {rest}\n{place}")
+                }
                 "exit" => exit = rest.parse().expect("an exit code"),
                 _ => self.compare_files(&before, rest, &place),
             }
@@ -331,10 +311,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once("PID") {
         None => pattern == name,
         Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
-            let digits = rest.len()
-                - rest
-                    .trim_start_matches(|one: char| one.is_ascii_digit())
-                    .len();
+            let digits =
+                rest.len() - rest.trim_start_matches(|one: char| one.is_ascii_digit()).len();
             digits > 0 && matches(tail, &rest[digits..])
         }),
     }
@@ -359,9 +337,7 @@ fn replaced(commands: &str, words: &[(String, String)]) -> String {
 
 /// A text with single spaces, without the name before each line of a message.
 fn words(text: &str) -> String {
-    let lines = text
-        .lines()
-        .map(|line| line.strip_prefix("gctrace: ").unwrap_or(line));
+    let lines = text.lines().map(|line| line.strip_prefix("gctrace: ").unwrap_or(line));
     let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
     words.join(" ")
 }

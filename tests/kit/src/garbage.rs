@@ -1,21 +1,10 @@
 //! A training program whose steps leave cycles, as records.
 
-use crate::reports::MS;
-use crate::reports::START;
-use crate::reports::pause;
-use crate::reports::process;
-use gctrace_event::BirthCount;
-use gctrace_event::CycleCount;
-use gctrace_event::CycleEdge;
-use gctrace_event::CycleSignature;
-use gctrace_event::Garbage;
-use gctrace_event::GcSettings;
-use gctrace_event::KindCount;
-use gctrace_event::ObjectKind;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
+use crate::reports::{MS, START, pause, process};
+use gctrace_event::{
+    BirthCount, CycleCount, CycleEdge, CycleSignature, Garbage, GcSettings, KindCount, ObjectKind,
+    Pause, Record, StepMark, StepMarker,
+};
 
 /// Process id of the program.
 pub const PID: u32 = 7;
@@ -42,12 +31,7 @@ pub struct ClosuresRun {
 
 impl Default for ClosuresRun {
     fn default() -> Self {
-        Self {
-            steps: 200,
-            every: 1,
-            cycles: true,
-            constant: true,
-        }
+        Self { steps: 200, every: 1, cycles: true, constant: true }
     }
 }
 
@@ -76,27 +60,16 @@ pub fn kinds() -> [ObjectKind; 5] {
 
 /// The cycle of a closure.
 pub fn closure_cycle() -> CycleSignature {
-    let edge = |kind, name: &str| CycleEdge {
-        kind,
-        name: Some(name.to_owned()),
-    };
+    let edge = |kind, name: &str| CycleEdge { kind, name: Some(name.to_owned()) };
     CycleSignature {
         pid: PID,
         id: 1,
-        edges: vec![
-            edge(1, ".cell_contents"),
-            edge(2, ".__closure__"),
-            edge(3, "[]"),
-        ],
+        edges: vec![edge(1, ".cell_contents"), edge(2, ".__closure__"), edge(3, "[]")],
     }
 }
 
 fn garbage(pause: &Pause, closures: u64, errors: u64, cycles: bool) -> Garbage {
-    let count = |kind, objects, each| KindCount {
-        kind,
-        objects,
-        bytes: Some(objects * each),
-    };
+    let count = |kind, objects, each| KindCount { kind, objects, bytes: Some(objects * each) };
     let mut kinds = vec![
         count(1, closures, 40),
         count(2, closures, 136),
@@ -205,9 +178,7 @@ pub fn with_births(mut records: Vec<Record>) -> Vec<Record> {
         garbage.births = vec![birth(6, samples - second), birth(7, second)];
         garbage.births.retain(|own| own.samples > 0);
     }
-    let at = records
-        .iter()
-        .position(|record| matches!(record, Record::Garbage(_)));
+    let at = records.iter().position(|record| matches!(record, Record::Garbage(_)));
     let lines = [born(6, "Model.build", 31), born(7, "Model.grow", 40)];
     records.splice(at.unwrap_or(0)..at.unwrap_or(0), lines);
     records

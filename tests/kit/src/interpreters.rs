@@ -1,8 +1,7 @@
 //! The interpreters to test with: those of `scripts/interpreters.sh`, or else the system's.
 
 use crate::limit::WithTimeout as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Makes a test of each name, which calls `check(TEST, INTERPRETER)` with a name of the manifest.
@@ -92,10 +91,7 @@ pub fn manifest() -> Vec<Result<Python, (String, String)>> {
 
 fn manifest_at(path: &Path) -> Vec<Result<Python, (String, String)>> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(manifest_line)
-        .collect()
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(manifest_line).collect()
 }
 
 fn manifest_line(line: &str) -> Option<Result<Python, (String, String)>> {
@@ -103,10 +99,7 @@ fn manifest_line(line: &str) -> Option<Result<Python, (String, String)>> {
     let [name, version, traits, path, note] = fields.as_slice() else {
         return None;
     };
-    let numbers: Vec<u32> = version
-        .split('.')
-        .filter_map(|number| number.parse().ok())
-        .collect();
+    let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
     let [major, minor, micro] = numbers.as_slice() else {
         return Some(Err(((*name).to_owned(), (*note).to_owned())));
     };
@@ -130,10 +123,8 @@ pub fn compared(python: &Python, column: &str, cell: impl std::fmt::Display) {
 
 /// The interpreter of this name, or a named skip.
 pub fn python(test: &str, name: &str) -> Option<Python> {
-    let mut reason = format!(
-        "{name} is not in {}; scripts/interpreters.sh makes it",
-        manifest_path().display()
-    );
+    let mut reason =
+        format!("{name} is not in {}; scripts/interpreters.sh makes it", manifest_path().display());
     for line in manifest() {
         match line {
             Ok(python) if python.name == name => return Some(python),
@@ -196,10 +187,7 @@ pub fn aarch64_files(test: &str) -> Vec<Python> {
         }
     }
     if all.is_empty() {
-        skip(
-            test,
-            "no files; scripts/interpreters.sh --aarch64 makes them",
-        );
+        skip(test, "no files; scripts/interpreters.sh --aarch64 makes them");
     }
     all
 }
@@ -208,10 +196,7 @@ pub fn aarch64_files(test: &str) -> Vec<Python> {
 fn system_python() -> Option<Python> {
     let ask = "import sys; print(*sys.version_info[:3], getattr(sys, 'abiflags', ''))";
     let path = any_python();
-    let printed = Command::new(&path)
-        .args(["-c", ask])
-        .output_in_time()
-        .ok()?;
+    let printed = Command::new(&path).args(["-c", ask]).output_in_time().ok()?;
     let printed = String::from_utf8(printed.stdout).ok()?;
     let mut words = printed.split_whitespace();
     let mut number = || words.next()?.parse().ok();
@@ -220,10 +205,7 @@ fn system_python() -> Option<Python> {
     Some(Python {
         name: "python3".to_owned(),
         version,
-        traits: free
-            .then(|| "free-threaded".to_owned())
-            .into_iter()
-            .collect(),
+        traits: free.then(|| "free-threaded".to_owned()).into_iter().collect(),
         path,
     })
 }
@@ -239,14 +221,10 @@ pub fn any_python() -> PathBuf {
 
 /// The interpreter that has PyTorch, or a named skip.
 pub fn torch(test: &str) -> Option<PathBuf> {
-    let python = std::env::var_os("GCTRACE_TORCH_PYTHON")
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from);
+    let python =
+        std::env::var_os("GCTRACE_TORCH_PYTHON").filter(|path| !path.is_empty()).map(PathBuf::from);
     if python.is_none() {
-        skip(
-            test,
-            "no PyTorch; scripts/torch-venv.sh makes it, GCTRACE_TORCH_PYTHON names it",
-        );
+        skip(test, "no PyTorch; scripts/torch-venv.sh makes it, GCTRACE_TORCH_PYTHON names it");
     }
     python
 }

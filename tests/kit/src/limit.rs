@@ -1,14 +1,9 @@
 //! Waits for processes in tests, with a limit: a test that hangs fails, and leaves nothing running.
 //! Included by path in the tests of every crate.
 use std::io::Read;
-use std::process::Child;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Output;
-use std::process::Stdio;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Far longer than any process of a test takes, on a busy machine too.
 pub const LIMIT: Duration = Duration::from_secs(180);
@@ -60,11 +55,7 @@ impl WithTimeout for Child {
     fn output_in_time(&mut self) -> std::io::Result<Output> {
         let stdout = self.stdout.take().map(read_all);
         let stderr = self.stderr.take().map(read_all);
-        Ok(Output {
-            status: self.status_in_time()?,
-            stdout: whole(stdout),
-            stderr: whole(stderr),
-        })
+        Ok(Output { status: self.status_in_time()?, stdout: whole(stdout), stderr: whole(stderr) })
     }
 }
 
@@ -83,10 +74,7 @@ fn whole(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     };
     let patience = Instant::now() + LIMIT;
     while !reader.is_finished() {
-        assert!(
-            Instant::now() < patience,
-            "a pipe was not closed in {LIMIT:?}"
-        );
+        assert!(Instant::now() < patience, "a pipe was not closed in {LIMIT:?}");
         std::thread::sleep(Duration::from_millis(3));
     }
     reader.join().unwrap()

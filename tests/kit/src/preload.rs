@@ -1,25 +1,12 @@
 //! Runs programs with the library preloaded, and reads their rings as gctrace does.
-use gctrace_ring::AllocationTotals;
-use gctrace_ring::CLASSES;
-use gctrace_ring::HookState;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::LostRecords;
-use gctrace_ring::OPTIONS_VARIABLE;
-use gctrace_ring::RENDEZVOUS_VARIABLE;
-use gctrace_ring::RingConsumer;
-use gctrace_ring::RingCycleCount;
-use gctrace_ring::RingGarbage;
-use gctrace_ring::RingHello;
-use gctrace_ring::RingKindCount;
-use gctrace_ring::RingListener;
-use gctrace_ring::RingPause;
-use gctrace_ring::RingRecord;
-use gctrace_ring::StepMarker;
+use gctrace_ring::{
+    AllocationTotals, CLASSES, HookState, InjectOptions, LostRecords, OPTIONS_VARIABLE,
+    RENDEZVOUS_VARIABLE, RingConsumer, RingCycleCount, RingGarbage, RingHello, RingKindCount,
+    RingListener, RingPause, RingRecord, StepMarker,
+};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Maximum time between a process's connect(2) and its sendmsg(2).
@@ -154,12 +141,7 @@ fn read(listener: &RingListener, rings: &mut Vec<SeenRecords>, dead: bool) {
     }
     for ring in rings {
         let records = &mut ring.records;
-        while ring
-            .consumer
-            .read(dead, |record| records.push(record.unwrap()))
-            .records
-            > 0
-        {}
+        while ring.consumer.read(dead, |record| records.push(record.unwrap())).records > 0 {}
     }
 }
 
@@ -173,9 +155,7 @@ impl Run {
     /// The ring of a process.
     pub fn of(&self, pid: u32) -> &SeenRecords {
         let mut own = self.rings.iter().filter(|ring| ring.pid == pid);
-        let ring = own
-            .next()
-            .unwrap_or_else(|| panic!("no ring of {pid}: {}", self.errors));
+        let ring = own.next().unwrap_or_else(|| panic!("no ring of {pid}: {}", self.errors));
         assert!(own.next().is_none(), "two rings of {pid}");
         ring
     }
@@ -183,10 +163,8 @@ impl Run {
     /// The program's output, parsed as a list of numbers.
     pub fn numbers(&self) -> Vec<u64> {
         assert!(self.status.success(), "{:?} {}", self.status, self.errors);
-        let words = self
-            .output
-            .split(|sign: char| !sign.is_ascii_digit())
-            .filter(|word| !word.is_empty());
+        let words =
+            self.output.split(|sign: char| !sign.is_ascii_digit()).filter(|word| !word.is_empty());
         words.map(|word| word.parse().unwrap()).collect()
     }
 }
@@ -211,18 +189,9 @@ impl SeenRecords {
     pub fn hooks(&self) -> Vec<(HookState, i64, u64, String)> {
         let texts = self.texts();
         let hook = |record: &RingRecord| match *record {
-            RingRecord::Hook {
-                state,
-                interpreter,
-                detail,
-                count,
-                ..
-            } => Some((
-                state,
-                interpreter,
-                count,
-                texts.get(&detail).cloned().unwrap_or_default(),
-            )),
+            RingRecord::Hook { state, interpreter, detail, count, .. } => {
+                Some((state, interpreter, count, texts.get(&detail).cloned().unwrap_or_default()))
+            }
             _ => None,
         };
         self.records.iter().filter_map(hook).collect()
@@ -251,13 +220,7 @@ impl SeenRecords {
         let mut signatures = BTreeMap::new();
         for record in &self.records {
             match *record {
-                RingRecord::ObjectKind {
-                    id,
-                    type_name,
-                    function,
-                    file,
-                    line,
-                } => {
+                RingRecord::ObjectKind { id, type_name, function, file, line } => {
                     let kind = (text(type_name), text(function), text(file), line);
                     assert!(kinds.insert(id, kind).is_none(), "kind {id} twice");
                 }
@@ -272,13 +235,7 @@ impl SeenRecords {
                     let birth = (kinds[&kind].clone(), samples);
                     of.expect("a head before its births").births.push(birth);
                 }
-                RingRecord::CycleEdge {
-                    cycle,
-                    at,
-                    kind,
-                    name,
-                    ..
-                } => {
+                RingRecord::CycleEdge { cycle, at, kind, name, .. } => {
                     let edges: &mut Vec<(SeenKind, String)> = signatures.entry(cycle).or_default();
                     assert_eq!(edges.len(), usize::from(at), "cycle {cycle} twice");
                     edges.push((kinds[&kind].clone(), text(name)));
@@ -304,11 +261,7 @@ impl SeenRecords {
     /// The collector's thresholds and whether it is enabled, at each change.
     pub fn settings(&self) -> Vec<([i32; 3], bool)> {
         let settings = |record: &RingRecord| match *record {
-            RingRecord::Settings {
-                thresholds,
-                enabled,
-                ..
-            } => Some((thresholds, enabled)),
+            RingRecord::Settings { thresholds, enabled, .. } => Some((thresholds, enabled)),
             _ => None,
         };
         self.records.iter().filter_map(settings).collect()
@@ -318,9 +271,9 @@ impl SeenRecords {
     pub fn steps(&self) -> Vec<(StepMarker, String, u32)> {
         let texts = self.texts();
         let step = |record: &RingRecord| match *record {
-            RingRecord::StepMark {
-                marker, name, tid, ..
-            } => Some((marker, texts.get(&name).cloned().unwrap_or_default(), tid)),
+            RingRecord::StepMark { marker, name, tid, .. } => {
+                Some((marker, texts.get(&name).cloned().unwrap_or_default(), tid))
+            }
             _ => None,
         };
         self.records.iter().filter_map(step).collect()
@@ -343,14 +296,7 @@ impl SeenRecords {
         let texts = self.texts();
         let mut frames = BTreeMap::new();
         for record in &self.records {
-            if let RingRecord::Frame {
-                id,
-                parent,
-                function,
-                file,
-                line,
-            } = *record
-            {
+            if let RingRecord::Frame { id, parent, function, file, line } = *record {
                 // Frames that stand for others have no file.
                 let file = texts.get(&file).cloned().unwrap_or_default();
                 frames.insert(id, (parent, texts[&function].clone(), file, line));
@@ -369,12 +315,9 @@ impl SeenRecords {
     pub fn interpreter(&self) -> Option<(String, String, bool)> {
         let texts = self.texts();
         self.records.iter().find_map(|record| match *record {
-            RingRecord::Interpreter {
-                version,
-                file,
-                free_threaded,
-                ..
-            } => Some((texts[&version].clone(), texts[&file].clone(), free_threaded)),
+            RingRecord::Interpreter { version, file, free_threaded, .. } => {
+                Some((texts[&version].clone(), texts[&file].clone(), free_threaded))
+            }
             _ => None,
         })
     }

@@ -9,15 +9,12 @@ pub mod tmux;
 pub mod top;
 pub mod user;
 
-use crate::interpreters::any_python;
-use crate::interpreters::root;
+use crate::interpreters::{any_python, root};
 use crate::limit::WithTimeout as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 /// Time limit for all tests of a file, on a busy machine.
@@ -129,9 +126,7 @@ impl Pause {
 pub fn nanoseconds(value: &Value) -> u64 {
     let text = value.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    format!("{whole}{fraction:0<3}")
-        .parse()
-        .expect("a time with three decimals")
+    format!("{whole}{fraction:0<3}").parse().expect("a time with three decimals")
 }
 
 impl Trace {
@@ -141,12 +136,7 @@ impl Trace {
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let whole: Value = serde_json::from_str(&text)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        Self {
-            events: whole["traceEvents"]
-                .as_array()
-                .expect("traceEvents")
-                .clone(),
-        }
+        Self { events: whole["traceEvents"].as_array().expect("traceEvents").clone() }
     }
 
     /// All pauses, in the order of the file.
@@ -160,10 +150,7 @@ impl Trace {
 
     /// The pauses of one process.
     pub fn pauses_of(&self, pid: u64) -> Vec<Pause> {
-        self.pauses()
-            .into_iter()
-            .filter(|pause| pause.pid == pid)
-            .collect()
+        self.pauses().into_iter().filter(|pause| pause.pid == pid).collect()
     }
 
     /// The process's pid on the host: a script knows the one in its own namespace, which it writes
@@ -180,9 +167,7 @@ impl Trace {
     /// Arguments of all metadata events of this name, with their process.
     pub fn named(&self, name: &str) -> Vec<(u64, &Value)> {
         let named = self.events.iter().filter(|event| event["name"] == name);
-        named
-            .map(|event| (event["pid"].as_u64().unwrap_or(0), &event["args"]))
-            .collect()
+        named.map(|event| (event["pid"].as_u64().unwrap_or(0), &event["args"])).collect()
     }
 
     /// Frames by id.
@@ -195,10 +180,7 @@ impl Trace {
 
     /// The last line's arguments.
     pub fn end(&self) -> &Value {
-        self.named("gctrace_end")
-            .last()
-            .expect("a trace that was ended in order")
-            .1
+        self.named("gctrace_end").last().expect("a trace that was ended in order").1
     }
 
     /// Panics if the trace reports losses.
@@ -232,23 +214,14 @@ pub fn by_generation<'a>(pauses: impl IntoIterator<Item = &'a Pause>) -> BTreeMa
 
 /// One field of `gc.get_stats()` by generation.
 pub fn stats(truth: &Value, field: &str) -> BTreeMap<u64, u64> {
-    (0..3)
-        .map(|index| {
-            (
-                index as u64,
-                truth["stats"][index][field].as_u64().unwrap_or(0),
-            )
-        })
-        .collect()
+    (0..3).map(|index| (index as u64, truth["stats"][index][field].as_u64().unwrap_or(0))).collect()
 }
 
 /// Collections by generation since `base`, which a forked process inherits from its parent.
 pub fn collections_since_base(truth: &Value) -> BTreeMap<u64, u64> {
     let value =
         |which: &str, index: usize| truth[which][index]["collections"].as_u64().unwrap_or(0);
-    (0..3)
-        .map(|index| (index as u64, value("stats", index) - value("base", index)))
-        .collect()
+    (0..3).map(|index| (index as u64, value("stats", index) - value("base", index))).collect()
 }
 
 /// All JSON files of a folder.
@@ -274,10 +247,7 @@ fn patience_s() -> u64 {
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(patience_s());
     while !holds() {
-        assert!(
-            std::time::Instant::now() < patience,
-            "{what} did not happen"
-        );
+        assert!(std::time::Instant::now() < patience, "{what} did not happen");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }

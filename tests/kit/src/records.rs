@@ -1,15 +1,7 @@
 //! Small traces for the tests of this crate.
 
-use gctrace_event::FORMAT;
-use gctrace_event::Frame;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::TraceEnd;
-use gctrace_event::TraceFile;
-use gctrace_event::TraceHeader;
-use std::io::Read as _;
-use std::io::Seek as _;
+use gctrace_event::{FORMAT, Frame, GcReason, Pause, Record, TraceEnd, TraceFile, TraceHeader};
+use std::io::{Read as _, Seek as _};
 
 /// A header that names the format.
 pub fn header() -> TraceHeader {
@@ -55,21 +47,14 @@ pub fn frame(id: u32, parent: Option<u32>) -> Record {
 /// A pause in a frame.
 pub fn pause_in(n: u64, stack: u32) -> Record {
     match pause(n) {
-        Record::Pause(pause) => Record::Pause(Pause {
-            stack: Some(stack),
-            ..pause
-        }),
+        Record::Pause(pause) => Record::Pause(Pause { stack: Some(stack), ..pause }),
         other => other,
     }
 }
 
 /// An end with a reason.
 pub fn end(why: &str) -> TraceEnd {
-    TraceEnd {
-        ended_ns: 9_000_000_000,
-        why: why.to_owned(),
-        ..TraceEnd::default()
-    }
+    TraceEnd { ended_ns: 9_000_000_000, why: why.to_owned(), ..TraceEnd::default() }
 }
 
 /// The text of a trace with these records.

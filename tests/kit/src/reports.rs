@@ -2,21 +2,11 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
-use gctrace_event::Collector;
-use gctrace_event::FORMAT;
-use gctrace_event::GcReason;
-use gctrace_event::Interpreter;
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::ProcessExit;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_event::TraceEnd;
-use gctrace_event::TraceHeader;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::ReadError;
-use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{DecodedItem, ReadError, TraceCompletion, TraceReader};
+use gctrace_event::{
+    Collector, FORMAT, GcReason, Interpreter, Pause, Process, ProcessExit, ProcessOrigin, Record,
+    TraceEnd, TraceHeader,
+};
 
 /// Start of the recordings; one millisecond is `MS`.
 pub const START: u64 = 1_000_000_000;
@@ -56,12 +46,7 @@ pub fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
 
 /// The exit of a process, with code 0.
 pub fn exit(pid: u32, at_ms: u64) -> Record {
-    Record::ProcessExit(ProcessExit {
-        pid,
-        at_ns: START + at_ms * MS,
-        code: Some(0),
-        signal: None,
-    })
+    Record::ProcessExit(ProcessExit { pid, at_ns: START + at_ms * MS, code: Some(0), signal: None })
 }
 
 /// A pause of a process's main thread, from and to in milliseconds.

@@ -6,8 +6,7 @@ pub mod log;
 
 use self::log::Log;
 use crate::limit::WithTimeout as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
@@ -23,10 +22,7 @@ pub fn libraries() -> &'static Path {
         let library = gctrace_simgpu::find_library().expect("cargo built the library");
         let metadata = library.metadata().expect("it is a file");
         let built = metadata.modified().expect("with a time");
-        let built = built
-            .duration_since(UNIX_EPOCH)
-            .expect("after 1970")
-            .as_nanos();
+        let built = built.duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
         let folder = temporary().join(format!("libraries-{built}"));
         if !folder.exists() {
             remove_others();
@@ -95,10 +91,7 @@ pub fn scenario(
     let log = Log::read(folder.path());
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        text.contains("1 passed") || !output.status.success(),
-        "{text}"
-    );
+    assert!(text.contains("1 passed") || !output.status.success(), "{text}");
     eprintln!("{text}{errors}");
     let read = |name| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     Some(Outcome {

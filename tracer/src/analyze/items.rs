@@ -2,21 +2,13 @@
 //!
 //! Owns which of both a file is, and the directories of summaries.
 
-use super::TraceProgress;
-use super::summaries;
-use crate::files::read_head;
-use crate::files::with_extension;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
+use super::{TraceProgress, summaries};
+use crate::files::{read_head, with_extension};
+use gctrace_event::read::{DecodedItem, EventReader, TraceCompletion, TraceInput, TraceReader};
 use gctrace_event::summary;
-use gctrace_event::summary::SummaryHeader;
-use gctrace_event::summary::SummaryReader;
+use gctrace_event::summary::{SummaryHeader, SummaryReader};
 use std::fs::File;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// More than the first bytes of a summary.
 const SUMMARY_HEAD: u64 = 64;

@@ -1,18 +1,14 @@
 //! The limits of `--fail-if`, for continuous integration.
 
 use crate::args::ReportLimit;
-use crate::units::duration;
-use crate::units::percent;
+use crate::units::{duration, percent};
 use gctrace_analysis::report::Report;
 use std::time::Duration;
 
 /// A sentence for each limit that the training phase exceeds, or whose figure the traces do not
 /// contain: a check that cannot fail is worse than none.
 pub(super) fn exceeded(report: &Report, limits: &[ReportLimit]) -> Vec<String> {
-    limits
-        .iter()
-        .filter_map(|limit| check(report, *limit))
-        .collect()
+    limits.iter().filter_map(|limit| check(report, *limit)).collect()
 }
 
 fn check(report: &Report, limit: ReportLimit) -> Option<String> {

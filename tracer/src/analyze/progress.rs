@@ -2,15 +2,11 @@
 
 use crate::print;
 use crate::print::clean;
-use indicatif::ProgressBar;
-use indicatif::ProgressDrawTarget;
-use indicatif::ProgressStyle;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Delay before the bar appears.
 const DELAY: Duration = Duration::from_secs(1);
@@ -52,10 +48,7 @@ impl ReadProgress {
 
     /// The progress of one more trace; several may be read at the same time.
     pub(crate) fn trace(&self) -> TraceProgress<'_> {
-        TraceProgress {
-            all: self,
-            consumed: 0,
-        }
+        TraceProgress { all: self, consumed: 0 }
     }
 
     /// Removes the bar from the terminal, if it is shown.

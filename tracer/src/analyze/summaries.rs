@@ -3,13 +3,10 @@
 //! Owns what is wrong with a set of them: traces that are in it twice, have changed, or are missing.
 
 use crate::text;
-use gctrace_event::summary::SummaryHeader;
-use gctrace_event::summary::SummarySource;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use gctrace_event::summary::{SummaryHeader, SummarySource};
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Ranks that are named in a message; of more, the number is enough.
 const NAMED: usize = 32;

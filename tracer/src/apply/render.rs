@@ -1,14 +1,10 @@
 //! The report of a command that applied settings: JSON, and lines for people.
 
-use super::report::AppliedProcess;
-use super::report::CollectionSums;
+use super::report::{AppliedProcess, CollectionSums};
 use super::session::ApplySession;
 use crate::launch::CommandEnd;
 use crate::text::file_name;
-use crate::units::bytes;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
+use crate::units::{bytes, count, counted, duration};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io;
@@ -93,9 +89,7 @@ impl CommandReport {
 
 /// A process with steps.
 fn process_lines(process: &AppliedProcess) -> Vec<String> {
-    let rank = process
-        .rank
-        .map_or(String::new(), |rank| format!(" (rank {rank})"));
+    let rank = process.rank.map_or(String::new(), |rank| format!(" (rank {rank})"));
     let mut lines = vec![format!(
         "process {}{rank}: {}, by {}: {}",
         process.pid,
@@ -171,10 +165,7 @@ fn planned(process: &AppliedProcess) -> String {
 
 /// Whether the settings changed nothing, as far as the process shows.
 fn nothing_to_gain(process: &AppliedProcess) -> Option<String> {
-    let after = process
-        .after
-        .as_ref()
-        .filter(|after| after.steps >= JUDGED)?;
+    let after = process.after.as_ref().filter(|after| after.steps >= JUDGED)?;
     let ran = after.count().saturating_sub(process.planned.count());
     let is_quiet = process.most_waiting <= process.own_threshold;
     let freezes_only = process.planned.count() == 0 && process.frozen_objects.is_some();
@@ -245,32 +236,18 @@ fn memory(process: &AppliedProcess) -> String {
     if let (Some(start), Some(end)) = (process.rss_bytes_at_start, process.rss_bytes_at_end) {
         parts.push(format!("{}, then {} at the end", bytes(start), bytes(end)));
     }
-    parts.extend(
-        process
-            .peak_rss_bytes
-            .map(|peak| format!("peak {}", bytes(peak))),
-    );
+    parts.extend(process.peak_rss_bytes.map(|peak| format!("peak {}", bytes(peak))));
     if let Some(frozen) = process.frozen_objects {
-        let left = process
-            .frozen_objects_at_end
-            .filter(|_| !process.taken_back);
+        let left = process.frozen_objects_at_end.filter(|_| !process.taken_back);
         let left = left.map_or(String::new(), |left| {
-            format!(
-                ", {} of them freed since",
-                count(frozen.saturating_sub(left))
-            )
+            format!(", {} of them freed since", count(frozen.saturating_sub(left)))
         });
         parts.push(format!("{} frozen{left}", counted(frozen, "object")));
     }
-    if let (Some(start), Some(end)) = (
-        process.tracked_objects_at_start,
-        process.tracked_objects_at_end,
-    ) {
-        parts.push(format!(
-            "{} tracked, then {}",
-            counted(start, "object"),
-            count(end)
-        ));
+    if let (Some(start), Some(end)) =
+        (process.tracked_objects_at_start, process.tracked_objects_at_end)
+    {
+        parts.push(format!("{} tracked, then {}", counted(start, "object"), count(end)));
     }
     match parts.is_empty() {
         true => "memory: unknown".to_owned(),
@@ -279,11 +256,8 @@ fn memory(process: &AppliedProcess) -> String {
 }
 
 fn faults(process: &AppliedProcess) -> Vec<String> {
-    let mut lines: Vec<String> = process
-        .warnings
-        .iter()
-        .map(|text| format!("note: {text}"))
-        .collect();
+    let mut lines: Vec<String> =
+        process.warnings.iter().map(|text| format!("note: {text}")).collect();
     lines.extend(process.failure.as_ref().map(|why| {
         format!("gctrace's code in the process failed, and took the settings back: {why}")
     }));
@@ -308,10 +282,7 @@ fn others_lines(others: &[&AppliedProcess], alone: bool) -> Vec<String> {
         return Vec::new();
     }
     let total = |of: fn(&AppliedProcess) -> u64| {
-        others
-            .iter()
-            .map(|process| of(process))
-            .fold(0, u64::saturating_add)
+        others.iter().map(|process| of(process)).fold(0, u64::saturating_add)
     };
     let collections = total(|process| without_steps(process, CollectionSums::count));
     let pause_ns = total(|process| without_steps(process, CollectionSums::all_pause_ns));

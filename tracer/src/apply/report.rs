@@ -1,7 +1,6 @@
 //! What the processes report of the settings that they applied; written by agent.py.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One process. Times are of CLOCK_MONOTONIC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,14 +1,9 @@
 //! A command that applies settings to itself: the library in it, the folder of its reports.
 
 use super::report::AppliedProcess;
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::Signals;
-use crate::launch::library_for;
+use crate::launch::{Invoker, LaunchPlan, Signals, library_for};
 use crate::record::CommandSupervisor;
-use crate::record::folder::FolderOwner;
-use crate::record::folder::InjectFolder;
-use crate::record::folder::places;
+use crate::record::folder::{FolderOwner, InjectFolder, places};
 use anyhow::Context as _;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;
 use std::ffi::OsString;
@@ -56,11 +51,7 @@ pub(crate) struct BlockLengths {
 impl ApplyRequest {
     fn variables(&self) -> Vec<(&'static str, String)> {
         let mut variables = vec![("GCTRACE_APPLY", self.settings.clone())];
-        variables.extend(
-            self.step_function
-                .clone()
-                .map(|name| (STEP_FUNCTION_VARIABLE, name)),
-        );
+        variables.extend(self.step_function.clone().map(|name| (STEP_FUNCTION_VARIABLE, name)));
         if let Some(blocks) = self.blocks {
             variables.push(("GCTRACE_APPLY_BLOCK", blocks.block.to_string()));
             variables.push(("GCTRACE_APPLY_WARM_UP", blocks.warm_up.to_string()));
@@ -104,20 +95,14 @@ impl StartedCommand {
         let mut launch = LaunchPlan::new(command, invoker, as_root);
         let session = ApplySession::prepare(&mut launch, invoker, as_root, request)?;
         if answers_on_stdout {
-            launch
-                .redirect_stdout()
-                .context("the command's standard output")?;
+            launch.redirect_stdout().context("the command's standard output")?;
         }
         for note in launch.notes() {
             tracing::warn!("{note}");
         }
         let mut supervisor = CommandSupervisor::new(signals);
         supervisor.started(launch.spawn()?)?;
-        Ok(Self {
-            launch,
-            supervisor,
-            session,
-        })
+        Ok(Self { launch, supervisor, session })
     }
 }
 

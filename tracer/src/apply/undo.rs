@@ -1,8 +1,7 @@
 //! `gctrace apply --undo`: takes the settings back in a running program.
 
 use super::report::AppliedProcess;
-use super::session::CONTROL;
-use super::session::FOLDER_VARIABLE;
+use super::session::{CONTROL, FOLDER_VARIABLE};
 use crate::print;
 use anyhow::Context as _;
 use gctrace_probes::proc_status;
@@ -12,11 +11,9 @@ use nix::unistd::Uid;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::io::Read as _;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How long an answer is awaited: programs look at each step and after collections.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,13 +33,11 @@ pub(super) fn undo(pid: u32) -> anyhow::Result<()> {
         "process {pid} belongs to another user: run gctrace apply --undo -p {pid} as that user"
     );
     let environment = proc_status::environment(pid)?;
-    let folder = environment
-        .get(OsStr::new(FOLDER_VARIABLE))
-        .with_context(|| {
-            format!(
-                "process {pid} was not started by gctrace apply: {FOLDER_VARIABLE} is not set in it"
-            )
-        })?;
+    let folder = environment.get(OsStr::new(FOLDER_VARIABLE)).with_context(|| {
+        format!(
+            "process {pid} was not started by gctrace apply: {FOLDER_VARIABLE} is not set in it"
+        )
+    })?;
     let folder = open_folder(folder, own)
         .with_context(|| format!("the folder of process {pid}, {}", folder.display()))?;
     let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
@@ -56,9 +51,7 @@ pub(super) fn undo(pid: u32) -> anyhow::Result<()> {
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    print::message(format!(
-        "process {pid} takes its settings back at its next step or collection"
-    ));
+    print::message(format!("process {pid} takes its settings back at its next step or collection"));
     Ok(())
 }
 

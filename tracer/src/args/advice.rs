@@ -31,9 +31,6 @@ pub(crate) struct AdviceConfig {
 
 impl From<AdviceArgs> for AdviceConfig {
     fn from(args: AdviceArgs) -> Self {
-        Self {
-            traces: args.traces,
-            number: args.number,
-        }
+        Self { traces: args.traces, number: args.number }
     }
 }

@@ -1,9 +1,8 @@
 //! The command line of `gctrace analyze`.
 
 use super::choices::OutputFormat;
-use super::limits;
 use super::limits::ReportLimit;
-use super::values;
+use super::{limits, values};
 use crate::files::is_stdout;
 use clap::Args;
 use std::num::NonZeroUsize;
@@ -71,9 +70,8 @@ pub(crate) struct AnalyzeConfig {
 impl From<AnalyzeArgs> for AnalyzeConfig {
     fn from(args: AnalyzeArgs) -> Self {
         let output = args.output.filter(|path| !is_stdout(path));
-        let is_named_json = output
-            .as_ref()
-            .is_some_and(|path| path.extension().is_some_and(|end| end == "json"));
+        let is_named_json =
+            output.as_ref().is_some_and(|path| path.extension().is_some_and(|end| end == "json"));
         let format = match args.format {
             Some(format) => format,
             None if args.json || is_named_json => OutputFormat::Json,

@@ -1,8 +1,7 @@
 //! The command line of `gctrace apply`.
 
 use super::choices::OutputFormat;
-use super::usage_error;
-use super::values;
+use super::{usage_error, values};
 use crate::files::is_stdout;
 use crate::setting::GcSetting;
 use clap::Args;

@@ -1,10 +1,8 @@
 //! The command line of `gctrace compare`.
 
 use super::choices::OutputFormat;
-use super::limits;
 use super::limits::ChangeLimit;
-use super::usage_error;
-use super::values;
+use super::{limits, usage_error, values};
 use clap::Args;
 use clap::error::ErrorKind;
 use std::ffi::OsString;

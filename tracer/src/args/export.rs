@@ -1,14 +1,11 @@
 //! The command line of `gctrace export`.
 
-use super::HeapTarget;
-use super::usage_error;
+use super::{HeapTarget, usage_error};
 use crate::files::is_stdout;
-use clap::Args;
-use clap::ValueEnum;
 use clap::error::ErrorKind;
+use clap::{Args, ValueEnum};
 use std::ffi::OsStr;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -133,10 +130,7 @@ pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
         force: args.force,
         by: args.by,
         generation: args.generation,
-        picture: args
-            .path
-            .map(HeapPicture::Path)
-            .or(args.cycle.map(HeapPicture::Cycle)),
+        picture: args.path.map(HeapPicture::Path).or(args.cycle.map(HeapPicture::Cycle)),
     })
 }
 

@@ -1,12 +1,9 @@
 //! The command line of `gctrace heap`.
 
-use super::Invocation;
-use super::LinuxInvocation;
 use super::choices::OutputFormat;
-use super::take_heap;
 use super::take_heap::TakeHeapArgs;
-use clap::Args;
-use clap::Subcommand;
+use super::{Invocation, LinuxInvocation, take_heap};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -152,11 +149,9 @@ pub(super) fn config(args: HeapArgs) -> Result<Invocation, clap::Error> {
 fn answer_config(question: HeapQuestions) -> HeapConfig {
     let (question, files, answer) = match question {
         HeapQuestions::Show { file, answer } => (HeapQuestion::Show, vec![file], answer),
-        HeapQuestions::Why {
-            target,
-            file,
-            answer,
-        } => (HeapQuestion::Why(target), vec![file], answer),
+        HeapQuestions::Why { target, file, answer } => {
+            (HeapQuestion::Why(target), vec![file], answer)
+        }
         HeapQuestions::Dominators { file, answer } => {
             (HeapQuestion::Dominators, vec![file], answer)
         }

@@ -70,9 +70,7 @@ const CHANGE_FORMS: &str = "expected step_time>PERCENT, longest>PERCENT, step_ti
 /// Reads a limit of a change. Shares grow by points, which the `+` says; times by percent or, with
 /// `+`, by a time.
 pub(super) fn change_limit(text: &str) -> Result<ChangeLimit, String> {
-    let (figure, most) = text
-        .split_once('>')
-        .ok_or_else(|| CHANGE_FORMS.to_owned())?;
+    let (figure, most) = text.split_once('>').ok_or_else(|| CHANGE_FORMS.to_owned())?;
     let (figure, most) = (figure.trim(), most.trim());
     let named = match figure {
         "step_time" => LimitedFigure::StepTime,
@@ -92,10 +90,7 @@ pub(super) fn change_limit(text: &str) -> Result<ChangeLimit, String> {
         (Some(time), false) => Increase::Time(values::time(time.trim())?),
         (None, false) => Increase::Ratio(increase(most)?),
     };
-    Ok(ChangeLimit {
-        figure: named,
-        most,
-    })
+    Ok(ChangeLimit { figure: named, most })
 }
 
 /// A percentage of 0 up to 1,000, as a share of 1.
@@ -103,9 +98,7 @@ fn increase(text: &str) -> Result<f64, String> {
     let percent = text.trim().strip_suffix('%').map(str::trim);
     match percent.and_then(|percent| percent.parse::<f64>().ok()) {
         Some(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err(format!(
-            "{text:?} is not a percentage of 0 up to 1000, such as 2%"
-        )),
+        _ => Err(format!("{text:?} is not a percentage of 0 up to 1000, such as 2%")),
     }
 }
 
@@ -135,25 +128,13 @@ mod tests {
     #[test]
     fn limits_of_changes_are_read_or_refused() {
         let read = |text| change_limit(text).map(|limit| (limit.figure, limit.most));
-        assert_eq!(
-            read("step_time>2%"),
-            Ok((LimitedFigure::StepTime, Increase::Ratio(0.02)))
-        );
-        assert_eq!(
-            read("gc_share > +1 %"),
-            Ok((LimitedFigure::GcShare, Increase::Points(0.01)))
-        );
+        assert_eq!(read("step_time>2%"), Ok((LimitedFigure::StepTime, Increase::Ratio(0.02))));
+        assert_eq!(read("gc_share > +1 %"), Ok((LimitedFigure::GcShare, Increase::Points(0.01))));
         assert_eq!(
             read("longest>+10ms"),
-            Ok((
-                LimitedFigure::Longest,
-                Increase::Time(Duration::from_millis(10))
-            ))
+            Ok((LimitedFigure::Longest, Increase::Time(Duration::from_millis(10))))
         );
-        assert_eq!(
-            read("longest>0%"),
-            Ok((LimitedFigure::Longest, Increase::Ratio(0.0)))
-        );
+        assert_eq!(read("longest>0%"), Ok((LimitedFigure::Longest, Increase::Ratio(0.0))));
         let error = change_limit("gc_share>2%").expect_err("no points");
         assert!(error.contains("gc_share>+2%"), "{error}");
         for wrong in [

@@ -1,13 +1,7 @@
 //! The command line of a recording: of `gctrace record`, and of `gctrace` without a subcommand.
 
-use super::CounterChoice;
-use super::CudaMode;
-use super::GarbageDetail;
-use super::RecordMode;
-use super::Verbosity;
 use super::sources::SourceArgs;
-use super::usage_error;
-use super::values;
+use super::{CounterChoice, CudaMode, GarbageDetail, RecordMode, Verbosity, usage_error, values};
 use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
@@ -121,14 +115,8 @@ pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordCon
         ));
     }
     let output = Some(args.output);
-    let config = args
-        .sources
-        .recording(target, output, args.min_pause, verbosity);
-    Ok(RecordConfig {
-        duration: args.duration,
-        summary: args.summary,
-        ..config
-    })
+    let config = args.sources.recording(target, output, args.min_pause, verbosity);
+    Ok(RecordConfig { duration: args.duration, summary: args.summary, ..config })
 }
 
 pub(super) fn target(

@@ -1,13 +1,9 @@
 //! Options that `record` and `top` share: which processes and events to record, and how.
 
-use super::CounterChoice;
-use super::CudaMode;
-use super::GarbageDetail;
-use super::RecordConfig;
-use super::RecordMode;
-use super::RecordTarget;
-use super::Verbosity;
-use super::values;
+use super::{
+    CounterChoice, CudaMode, GarbageDetail, RecordConfig, RecordMode, RecordTarget, Verbosity,
+    values,
+};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;

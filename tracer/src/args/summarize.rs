@@ -64,18 +64,10 @@ pub(super) fn config(args: SummarizeArgs) -> Result<SummarizeConfig, clap::Error
     let shard = match &args.shard {
         None => Shard::ALL,
         Some(text) => shard(text, &variables::part_of_work).map_err(|problem| {
-            usage_error(
-                ErrorKind::InvalidValue,
-                &format!("--shard {text}: {problem}"),
-            )
+            usage_error(ErrorKind::InvalidValue, &format!("--shard {text}: {problem}"))
         })?,
     };
-    Ok(SummarizeConfig {
-        traces: args.traces,
-        output: args.output,
-        shard,
-        jobs: args.jobs,
-    })
+    Ok(SummarizeConfig { traces: args.traces, output: args.output, shard, jobs: args.jobs })
 }
 
 fn shard(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Shard, String> {
@@ -84,9 +76,7 @@ fn shard(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Shard,
             return Ok(None);
         };
         let number = value.trim().parse();
-        number
-            .map(Some)
-            .or(Err(format!("{name}={value} is no number")))
+        number.map(Some).or(Err(format!("{name}={value} is no number")))
     };
     let needed = |name: &str| {
         number(name)?.ok_or_else(|| {
@@ -119,10 +109,9 @@ fn shard(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Shard,
             )?;
             (index, count.parse().or(Err(NOT_PARTS))?)
         }
-        Some((index, count)) => (
-            index.parse().or(Err(NOT_PARTS))?,
-            count.parse().or(Err(NOT_PARTS))?,
-        ),
+        Some((index, count)) => {
+            (index.parse().or(Err(NOT_PARTS))?, count.parse().or(Err(NOT_PARTS))?)
+        }
         None => return Err(NOT_PARTS.to_owned()),
     };
     match index < count {

@@ -1,7 +1,6 @@
 //! The command line of `gctrace heap -p PID` and `gctrace heap --at-full N -- COMMAND`.
 
-use super::usage_error;
-use super::values;
+use super::{usage_error, values};
 use clap::Args;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
@@ -66,11 +65,9 @@ pub(super) fn config(args: TakeHeapArgs) -> Result<TakeHeapConfig, clap::Error> 
     let missing = |what: &str| usage_error(ErrorKind::MissingRequiredArgument, what);
     let target = match (args.pid, args.at_full) {
         (Some(pid), _) => HeapProgram::Process(pid),
-        (None, Some(at_full)) if !args.command.is_empty() => HeapProgram::Command {
-            command: args.command,
-            at_full,
-            as_root: args.as_root,
-        },
+        (None, Some(at_full)) if !args.command.is_empty() => {
+            HeapProgram::Command { command: args.command, at_full, as_root: args.as_root }
+        }
         (None, _) if !args.command.is_empty() => {
             return Err(missing(
                 "when to take the heap: give the number of a full collection \

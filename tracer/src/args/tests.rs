@@ -30,10 +30,7 @@ fn words(line: &str) -> RecordTarget {
 #[test]
 fn record_may_be_left_out() {
     let short = recording("gctrace -- python train.py -p 3 --no-follow");
-    assert_eq!(
-        short,
-        recording("gctrace record -- python train.py -p 3 --no-follow")
-    );
+    assert_eq!(short, recording("gctrace record -- python train.py -p 3 --no-follow"));
     assert_eq!(short.target, words("python train.py -p 3 --no-follow"));
     assert_eq!(short.output.as_deref(), Some(Path::new("trace.json")));
     assert_eq!(short.ring_size, 16 << 20);
@@ -69,12 +66,7 @@ fn modes() {
     }
     assert!(recording("gctrace --gpu-yield -- x").gpu_yield);
     assert_eq!(usual.step_function, None);
-    for name in [
-        "train_step",
-        "Trainer.step",
-        "a/train.py:step",
-        "<string>:main.<locals>.f",
-    ] {
+    for name in ["train_step", "Trainer.step", "a/train.py:step", "<string>:main.<locals>.f"] {
         let asked = recording(&format!("gctrace --step-function {name} -- x"));
         assert_eq!(asked.step_function.as_deref(), Some(name));
     }
@@ -107,18 +99,9 @@ fn a_running_process() {
         ("-d 2m", Some(Duration::from_secs(120))),
         ("--duration 500ms", Some(Duration::from_millis(500))),
     ] {
-        let expected = RecordTarget::Process {
-            pid: 4242,
-            duration,
-        };
-        assert_eq!(
-            recording(&format!("gctrace record -p 4242 {text}")).target,
-            expected
-        );
-        assert_eq!(
-            recording(&format!("gctrace -p 4242 {text}")).target,
-            expected
-        );
+        let expected = RecordTarget::Process { pid: 4242, duration };
+        assert_eq!(recording(&format!("gctrace record -p 4242 {text}")).target, expected);
+        assert_eq!(recording(&format!("gctrace -p 4242 {text}")).target, expected);
     }
 }
 
@@ -132,10 +115,7 @@ fn live_views() {
     assert_eq!(usual.recording.target, RecordTarget::Everything);
     assert_eq!((usual.recording.output, usual.command_output), (None, None));
     assert_eq!(usual.recording.min_pause, Duration::ZERO);
-    assert_eq!(
-        (usual.show, usual.interval),
-        (DisplayChoice::View, Duration::from_secs(1))
-    );
+    assert_eq!((usual.show, usual.interval), (DisplayChoice::View, Duration::from_secs(1)));
     assert_eq!((usual.iterations, usual.listen), (None, None));
     assert_eq!(usual.long_pause, Duration::from_millis(10));
 
@@ -151,10 +131,7 @@ fn live_views() {
     assert_eq!(all.long_pause, Duration::from_millis(1));
     assert_eq!(all.recording.mode, RecordMode::Inject);
     assert_eq!(all.recording.verbosity, Verbosity::Quiet);
-    let attached = RecordTarget::Process {
-        pid: 7,
-        duration: None,
-    };
+    let attached = RecordTarget::Process { pid: 7, duration: None };
     assert_eq!(top("-p 7 --plain").recording.target, attached);
     assert_eq!(top("--plain").show, DisplayChoice::Lines);
     assert_eq!(top("--format text").show, DisplayChoice::Lines);
@@ -184,10 +161,7 @@ fn the_other_subcommands() {
             force: false,
         })
     };
-    assert_eq!(
-        parsed("gctrace analyze a b").ok(),
-        Some(analyze(&["a", "b"], OutputFormat::Text))
-    );
+    assert_eq!(parsed("gctrace analyze a b").ok(), Some(analyze(&["a", "b"], OutputFormat::Text)));
     assert_eq!(
         parsed("gctrace analyze --format json a").ok(),
         Some(analyze(&["a"], OutputFormat::Json))
@@ -201,25 +175,13 @@ fn the_other_subcommands() {
         other => panic!("{other:?}"),
     };
     for (line, expected) in [
-        (
-            "-o r.json",
-            (Some("r.json".into()), OutputFormat::Json, false),
-        ),
-        (
-            "-o r.txt -f",
-            (Some("r.txt".into()), OutputFormat::Text, true),
-        ),
-        (
-            "-o r.json --format text",
-            (Some("r.json".into()), OutputFormat::Text, false),
-        ),
+        ("-o r.json", (Some("r.json".into()), OutputFormat::Json, false)),
+        ("-o r.txt -f", (Some("r.txt".into()), OutputFormat::Text, true)),
+        ("-o r.json --format text", (Some("r.json".into()), OutputFormat::Text, false)),
     ] {
         assert_eq!(written(&format!("gctrace analyze a {line}")), expected);
     }
-    let named = vec![
-        InterpreterArg::File("python3".into()),
-        InterpreterArg::Process(12),
-    ];
+    let named = vec![InterpreterArg::File("python3".into()), InterpreterArg::Process(12)];
     assert_eq!(
         parsed("gctrace doctor --python python3 12").ok(),
         Some(LinuxInvocation::Doctor(DoctorConfig { python: named }).into())
@@ -242,10 +204,7 @@ fn exports() {
         generation: None,
         picture: None,
     };
-    assert_eq!(
-        parsed("gctrace export a").ok(),
-        Some(Invocation::Export(default))
-    );
+    assert_eq!(parsed("gctrace export a").ok(), Some(Invocation::Export(default)));
     let all = ExportConfig {
         traces: vec!["a".into(), "b".into()],
         format: ExportFormat::Speedscope,
@@ -273,10 +232,7 @@ fn exports() {
             panic!("{options}");
         };
         assert_eq!(config.format, format, "{options}");
-        assert_eq!(
-            config.output.is_none(),
-            !options.contains("-o ") || options == "-o -"
-        );
+        assert_eq!(config.output.is_none(), !options.contains("-o ") || options == "-o -");
     }
 }
 
@@ -358,10 +314,8 @@ fn refusals() {
         "gctrace heap why 12ab a.gcheap",
         "gctrace export a.gcheap --path list --cycle dict -o a.svg",
     ];
-    let shown: Vec<String> = lines
-        .iter()
-        .map(|line| format!("$ {line}\n{}", refusal(line)))
-        .collect();
+    let shown: Vec<String> =
+        lines.iter().map(|line| format!("$ {line}\n{}", refusal(line))).collect();
     insta::assert_snapshot!(shown.join("\n"));
 }
 
@@ -383,12 +337,7 @@ fn everything_has_a_help_line() {
     fn check(command: &clap::Command) {
         assert!(command.get_about().is_some(), "{}", command.get_name());
         for argument in command.get_arguments() {
-            assert!(
-                argument.get_help().is_some(),
-                "{} of {}",
-                argument,
-                command.get_name()
-            );
+            assert!(argument.get_help().is_some(), "{} of {}", argument, command.get_name());
         }
         command.get_subcommands().for_each(check);
     }

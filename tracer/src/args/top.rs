@@ -1,12 +1,7 @@
 //! The command line of `gctrace top`.
 
-use super::OutputFormat;
-use super::RecordConfig;
-use super::RecordTarget;
-use super::Verbosity;
 use super::sources::SourceArgs;
-use super::usage_error;
-use super::values;
+use super::{OutputFormat, RecordConfig, RecordTarget, Verbosity, usage_error, values};
 use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
@@ -141,9 +136,7 @@ pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, c
         (_, Some(OutputFormat::Json)) => DisplayChoice::Json,
     };
     Ok(TopConfig {
-        recording: args
-            .sources
-            .recording(target, args.record, Duration::ZERO, verbosity),
+        recording: args.sources.recording(target, args.record, Duration::ZERO, verbosity),
         interval: args.interval,
         long_pause: args.long_pause,
         command_output: args.output,
@@ -158,10 +151,7 @@ fn target(command: Vec<OsString>, pid: Option<u32>) -> Result<RecordTarget, clap
     match (command.is_empty(), pid) {
         (true, None) => Ok(RecordTarget::Everything),
         (false, None) => Ok(RecordTarget::Command(command)),
-        (true, Some(pid)) => Ok(RecordTarget::Process {
-            pid,
-            duration: None,
-        }),
+        (true, Some(pid)) => Ok(RecordTarget::Process { pid, duration: None }),
         (false, Some(_)) => Err(usage_error(
             ErrorKind::ArgumentConflict,
             "-p PID watches a running process, a command starts a new one: give only one of them",
@@ -186,10 +176,7 @@ fn iterations(text: &str) -> Result<u64, String> {
 
 /// `9464` and `:9464` mean localhost; any other address must be explicit.
 fn listen(text: &str) -> Result<SocketAddr, String> {
-    let port = text
-        .strip_prefix(':')
-        .or_else(|| text.strip_prefix("localhost:"))
-        .unwrap_or(text);
+    let port = text.strip_prefix(':').or_else(|| text.strip_prefix("localhost:")).unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }

@@ -1,13 +1,11 @@
 //! The command line of `gctrace tune`.
 
 use super::choices::OutputFormat;
-use super::usage_error;
-use super::values;
+use super::{usage_error, values};
 use crate::files::is_stdout;
 use crate::setting::GcSetting;
-use clap::Args;
-use clap::ValueEnum;
 use clap::error::ErrorKind;
+use clap::{Args, ValueEnum};
 use gctrace_analysis::tune::TuneMeasure;
 use std::ffi::OsString;
 use std::path::PathBuf;

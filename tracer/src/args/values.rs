@@ -1,11 +1,8 @@
 //! Parsers of option values, and the tip about a missing `--`.
 
 use crate::args::CounterChoice;
-use clap::builder::PathBufValueParser;
-use clap::builder::TypedValueParser;
-use clap::error::ContextKind;
-use clap::error::ContextValue;
-use clap::error::ErrorKind;
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use gctrace_event::Counter;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,9 +20,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 pub(super) fn budget(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
-        _ => Err(format!(
-            "{text:?} is not a percentage above 0 and up to 100"
-        )),
+        _ => Err(format!("{text:?} is not a percentage above 0 and up to 100")),
     }
 }
 
@@ -43,11 +38,7 @@ pub(super) fn step_function(text: &str) -> Result<String, String> {
 
 /// Parses a pid above 0; a list of pids is rejected with a message of its own.
 pub(super) fn pid(text: &str) -> Result<u32, String> {
-    let several = text
-        .split(',')
-        .filter(|part| part.parse::<u32>().is_ok())
-        .count()
-        > 1;
+    let several = text.split(',').filter(|part| part.parse::<u32>().is_ok()).count() > 1;
     if several {
         return Err("only one process can be given; its children are recorded too".to_owned());
     }
@@ -94,11 +85,7 @@ fn known_counters() -> String {
 
 /// A duration, in seconds if it has no unit: `10`, `2.5`, `30s`, `2m`.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let with_unit = if is_plain_number(text) {
-        format!("{text}s")
-    } else {
-        text.to_owned()
-    };
+    let with_unit = if is_plain_number(text) { format!("{text}s") } else { text.to_owned() };
     let duration = humantime::parse_duration(&with_unit)
         .map_err(|error| format!("{error} (examples: 10, 2.5, 30s, 2m)"))?;
     if duration.is_zero() {
@@ -225,10 +212,7 @@ fn meant(word: &str) -> Option<&'static str> {
         return Some("analyze");
     }
     let close = |name: &&str| distance(word, name) <= 2 && word.len() > 3;
-    NAMES
-        .into_iter()
-        .filter(close)
-        .min_by_key(|name| distance(word, name))
+    NAMES.into_iter().filter(close).min_by_key(|name| distance(word, name))
 }
 
 fn is_trace(word: &str) -> bool {
@@ -276,9 +260,7 @@ fn records(before: &[OsString]) -> bool {
         super::TERMINAL_GUARDIAN,
         super::LOAD_LIBRARY,
     ];
-    !before
-        .iter()
-        .any(|word| other.iter().any(|name| word == name))
+    !before.iter().any(|word| other.iter().any(|name| word == name))
 }
 
 fn shown(words: &[OsString]) -> String {

@@ -1,17 +1,12 @@
 //! `--log`: one row per comparison in a table.
 
-use crate::files::append_row;
-use crate::files::check_log;
+use crate::files::{append_row, check_log};
 use crate::platform::Invoker;
 use crate::print::clean;
 use crate::render;
-use gctrace_analysis::compare::ComparedRun;
-use gctrace_analysis::compare::Comparison;
-use gctrace_analysis::compare::FactId;
-use gctrace_analysis::compare::FigureId;
+use gctrace_analysis::compare::{ComparedRun, Comparison, FactId, FigureId};
 use std::path::Path;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// First line of a log, by which it is recognized.
 const TITLE: &str = "# Performance log (gctrace compare)";
@@ -49,10 +44,7 @@ fn row(comparison: &Comparison, now: SystemTime) -> String {
     };
     let cells = [
         date.trim_end_matches('Z').replace('T', " "),
-        commit.map_or_else(
-            || "unknown".to_owned(),
-            |hash| hash.chars().take(HASH).collect(),
-        ),
+        commit.map_or_else(|| "unknown".to_owned(), |hash| hash.chars().take(HASH).collect()),
         changed(comparison),
         step(&comparison.before),
         step(&comparison.after),
@@ -101,10 +93,7 @@ fn step(runs: &[ComparedRun]) -> String {
 
 /// Text as a cell of a Markdown table.
 fn cell(text: &str) -> String {
-    clean::line(text)
-        .replace('\\', "\\\\")
-        .replace('|', "\\|")
-        .replace('<', "&lt;")
+    clean::line(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
 }
 
 #[cfg(test)]

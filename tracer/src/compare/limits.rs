@@ -1,13 +1,8 @@
 //! The limits of `--fail-if`, for continuous integration.
 
-use crate::args::ChangeLimit;
-use crate::args::Increase;
-use crate::args::LimitedFigure;
-use crate::units::duration;
-use crate::units::three_digits;
-use gctrace_analysis::compare::Comparison;
-use gctrace_analysis::compare::FigureId;
-use gctrace_analysis::compare::Interval;
+use crate::args::{ChangeLimit, Increase, LimitedFigure};
+use crate::units::{duration, three_digits};
+use gctrace_analysis::compare::{Comparison, FigureId, Interval};
 
 /// A sentence for each limit that is exceeded, with the whole interval where there is one, or whose
 /// figure is unknown: a check that cannot fail is worse than none.

@@ -1,18 +1,14 @@
 //! The run after the change, recorded now, with the options of the trace before it.
 
 use super::after_name;
-use crate::args;
 use crate::args::CompareConfig;
 use crate::files::read_head;
-use crate::platform;
-use crate::print;
+use crate::{args, platform, print};
 use anyhow::Context as _;
 use gctrace_event::TraceHeader;
-use gctrace_event::read::DecodedItem;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{DecodedItem, TraceReader};
 use std::ffi::OsString;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// First bytes of a gzip file (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -52,18 +48,13 @@ pub(super) fn record(config: &CompareConfig) -> anyhow::Result<Result<PathBuf, u
     options.extend(["-o".into(), name.into(), "--".into()]);
     options.extend(config.after.iter().cloned());
     let recording = args::recording(options).map_err(|error| {
-        anyhow::anyhow!(
-            "cannot record with the options of {}: {error}",
-            first.display()
-        )
+        anyhow::anyhow!("cannot record with the options of {}: {error}", first.display())
     })?;
     let (code, trace) = platform::record_to_trace(&recording)?;
     match (code, trace) {
         (0, Some(trace)) => Ok(Ok(trace)),
         (code, _) => {
-            print::message(format!(
-                "not compared: the command failed (exit code {code})"
-            ));
+            print::message(format!("not compared: the command failed (exit code {code})"));
             Ok(Err(code.max(1)))
         }
     }

@@ -1,20 +1,15 @@
 //! `gctrace demo --apply`: follows the first advice that `gctrace apply` can apply, and prints its
 //! predicted saving beside the measured one.
 
-use super::code;
-use super::write_out;
-use crate::analyze;
+use super::{code, write_out};
 use crate::args::DemoConfig;
-use crate::print;
-use crate::render;
 use crate::setting::GcSetting;
-use crate::units::duration;
-use crate::units::signed_duration;
+use crate::units::{duration, signed_duration};
+use crate::{analyze, print, render};
 use anyhow::Context as _;
 use gctrace_analysis::report::Advice;
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// Runs with and without the change, in turns: the machine changes less than between two blocks.
 const RUNS: usize = 3;
@@ -46,23 +41,10 @@ pub(super) fn follow(
         "\nFollowing advice {number}: gctrace apply --gc {setting}, {RUNS} runs with it and \
          {RUNS} without, in turns\n"
     ))?;
-    let applied = [
-        "apply",
-        "-q",
-        "--step-function",
-        STEP_FUNCTION,
-        "--gc",
-        &setting,
-        "--",
-    ];
+    let applied = ["apply", "-q", "--step-function", STEP_FUNCTION, "--gc", &setting, "--"];
     let mut times = [Vec::new(), Vec::new()];
     for turn in 0..RUNS {
-        print::message(format!(
-            "runs {} and {} of {}",
-            turn * 2 + 1,
-            turn * 2 + 2,
-            RUNS * 2
-        ));
+        print::message(format!("runs {} and {} of {}", turn * 2 + 1, turn * 2 + 2, RUNS * 2));
         for (arguments, times) in [&[][..], &applied[..]].iter().zip(&mut times) {
             match timed(&mut program(gctrace, arguments))? {
                 Ok(time_ns) => times.push(time_ns),
@@ -120,9 +102,7 @@ fn table([without, with]: &[Vec<u64>; 2], advice: &Advice) -> String {
         range(with),
         duration(mean_with),
         signed_duration(least_ns),
-        advice
-            .saves_at_most_ns
-            .map_or_else(|| "?".to_owned(), duration),
+        advice.saves_at_most_ns.map_or_else(|| "?".to_owned(), duration),
         signed_duration(saved_ns),
         if inside { "inside" } else { "outside" },
     )

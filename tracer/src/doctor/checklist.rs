@@ -4,19 +4,12 @@ mod gpus;
 mod in_process;
 
 use crate::doctor::explain;
-use crate::doctor::interpreters::FoundInterpreters;
-use crate::doctor::interpreters::InterpreterFile;
+use crate::doctor::interpreters::{FoundInterpreters, InterpreterFile};
 use crate::doctor::machine::HostFacts;
 use crate::print::clean;
-use crate::privileges::FOR_OTHERS;
-use crate::privileges::Lockdown;
-use crate::privileges::NEEDED;
-use crate::privileges::PrivilegeError;
-use crate::privileges::PrivilegeFacts;
-use crate::privileges::cap;
+use crate::privileges::{FOR_OTHERS, Lockdown, NEEDED, PrivilegeError, PrivilegeFacts, cap};
 use crate::text::shell_line;
-use gctrace_ebpf::AttachMethod;
-use gctrace_ebpf::OLDEST_LINUX;
+use gctrace_ebpf::{AttachMethod, OLDEST_LINUX};
 use gctrace_probes::counters::CounterError;
 use std::fmt;
 
@@ -57,12 +50,7 @@ struct CheckLine {
 
 impl CheckLine {
     fn new(verdict: CheckStatus, what: &'static str, value: impl Into<String>) -> Self {
-        Self {
-            verdict,
-            what,
-            value: value.into(),
-            remedy: None,
-        }
+        Self { verdict, what, value: value.into(), remedy: None }
     }
 
     fn ok(what: &'static str, value: impl Into<String>) -> Self {
@@ -100,22 +88,14 @@ pub(super) fn draw(machine: &HostFacts, found: &FoundInterpreters) -> Checklist 
     let mut interpreters: Vec<CheckLine> = found.interpreters.iter().map(interpreter).collect();
     if interpreters.is_empty() {
         interpreters.push(
-            CheckLine::note(
-                "none found",
-                "in PATH, venv, conda, pyenv or running processes",
-            )
-            .with_fix("To examine one elsewhere: gctrace doctor --python PATH"),
+            CheckLine::note("none found", "in PATH, venv, conda, pyenv or running processes")
+                .with_fix("To examine one elsewhere: gctrace doctor --python PATH"),
         );
     }
     interpreters.extend(hidden(found.hidden_processes, &machine.rights));
     let works = machine.within.choice.is_ok();
     let closing = closing(machine, &lines, found);
-    Checklist {
-        works,
-        lines,
-        interpreters,
-        closing,
-    }
+    Checklist { works, lines, interpreters, closing }
 }
 
 /// The line on processes that could not be inspected, if any.
@@ -282,10 +262,7 @@ fn paranoid(machine: &HostFacts) -> CheckLine {
 /// BPF maps have not been charged as locked memory since Linux 5.11.
 fn locked_memory(machine: &HostFacts) -> CheckLine {
     let value = match machine.locked_memory {
-        Some(bytes) => format!(
-            "limit {} KiB: not relevant from Linux 5.11 on",
-            bytes / 1024
-        ),
+        Some(bytes) => format!("limit {} KiB: not relevant from Linux 5.11 on", bytes / 1024),
         None => "no limit".to_owned(),
     };
     CheckLine::ok("locked memory", value)
@@ -303,20 +280,13 @@ fn processor_counters(machine: &HostFacts) -> CheckLine {
         return CheckLine::ok(what, "all");
     };
     if **why == CounterError::Denied {
-        return CheckLine::new(
-            CheckStatus::Unknown,
-            what,
-            "cannot be tested without privileges",
-        );
+        return CheckLine::new(CheckStatus::Unknown, what, "cannot be tested without privileges");
     }
     if missing.len() == machine.counters.len() {
         return CheckLine::note(what, format!("none: {why}"))
             .with_fix("Traces will not contain cycles, instructions, cache and TLB misses; --counters lists the rest.");
     }
-    let names: Vec<_> = missing
-        .iter()
-        .map(|(counter, _)| counter.as_str())
-        .collect();
+    let names: Vec<_> = missing.iter().map(|(counter, _)| counter.as_str()).collect();
     CheckLine::note(what, format!("all but {}", names.join(", "))).with_fix(why.to_string())
 }
 
@@ -329,10 +299,7 @@ fn container(machine: &HostFacts) -> CheckLine {
         }
         (kind, true) => {
             let kind = kind.as_deref().unwrap_or("unknown");
-            CheckLine::missing(
-                "container",
-                format!("{kind}, in a pid namespace of its own"),
-            )
+            CheckLine::missing("container", format!("{kind}, in a pid namespace of its own"))
         }
     }
 }
@@ -366,11 +333,7 @@ fn place(interpreter: &InterpreterFile) -> String {
     let mut seen_in: Vec<&str> = interpreter.seen_in.iter().copied().collect();
     let running = running(&interpreter.pids);
     seen_in.extend(running.as_deref());
-    format!(
-        "{} ({})",
-        clean::path(&interpreter.file),
-        seen_in.join(", ")
-    )
+    format!("{} ({})", clean::path(&interpreter.file), seen_in.join(", "))
 }
 
 fn running(pids: &[u32]) -> Option<String> {
@@ -407,11 +370,8 @@ fn closing(machine: &HostFacts, lines: &[CheckLine], found: &FoundInterpreters) 
         Ok(_) => {}
     }
     let all = found.interpreters.len();
-    let usable = found
-        .interpreters
-        .iter()
-        .filter(|interpreter| interpreter.outcome.is_ok())
-        .count();
+    let usable =
+        found.interpreters.iter().filter(|interpreter| interpreter.outcome.is_ok()).count();
     match all - usable {
         _ if all == 0 => "Recording will work; no interpreter was found to test.".to_owned(),
         0 => format!("Recording will work, with all interpreters found ({all})."),
@@ -430,13 +390,9 @@ impl Checklist {
 
 impl fmt::Display for Checklist {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.lines
-            .iter()
-            .try_for_each(|line| write_line(formatter, line))?;
+        self.lines.iter().try_for_each(|line| write_line(formatter, line))?;
         writeln!(formatter, "\nInterpreters")?;
-        self.interpreters
-            .iter()
-            .try_for_each(|line| write_line(formatter, line))?;
+        self.interpreters.iter().try_for_each(|line| write_line(formatter, line))?;
         writeln!(formatter, "\n{}", self.closing)
     }
 }

@@ -3,18 +3,14 @@
 //! The file alone does not determine which libpython the loader maps, or what a wrapper script
 //! starts. The interpreter runs as the invoking user, isolated from that user's settings.
 
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
+use crate::launch::{Invoker, LaunchPlan};
 use std::ffi::OsString;
 use std::io;
 use std::io::Read;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Timeout; an interpreter starts in far less than a second.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,19 +26,11 @@ for line in open('/proc/self/maps', encoding='utf-8', errors='surrogateescape'):
 
 /// The files that the interpreter maps, without duplicates.
 pub(super) fn mapped_files(program: &Path, invoker: &Invoker) -> io::Result<Vec<PathBuf>> {
-    let words = [
-        program.as_os_str(),
-        "-I".as_ref(),
-        "-S".as_ref(),
-        "-c".as_ref(),
-        QUESTION.as_ref(),
-    ];
+    let words =
+        [program.as_os_str(), "-I".as_ref(), "-S".as_ref(), "-c".as_ref(), QUESTION.as_ref()];
     let words: Vec<OsString> = words.map(OsString::from).to_vec();
     let mut command = LaunchPlan::new(&words, invoker, false).command();
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let ChildAnswer { output, complaint } = answer(command.spawn()?)?;
     let mappings = gctrace_probes::maps::parse(&output);
     let mut files: Vec<PathBuf> = mappings.into_iter().map(|mapping| mapping.path).collect();
@@ -50,9 +38,7 @@ pub(super) fn mapped_files(program: &Path, invoker: &Invoker) -> io::Result<Vec<
     match (files.is_empty(), complaint.lines().next()) {
         (false, _) => Ok(files),
         (true, Some(complaint)) => Err(io::Error::other(format!("it printed: {complaint}"))),
-        (true, None) => Err(io::Error::other(
-            "it does not behave like a Python interpreter",
-        )),
+        (true, None) => Err(io::Error::other("it does not behave like a Python interpreter")),
     }
 }
 
@@ -75,15 +61,10 @@ fn answer(mut child: Child) -> io::Result<ChildAnswer> {
         std::thread::sleep(Duration::from_millis(2));
     }
     let read = |reader: Option<JoinHandle<Vec<u8>>>| {
-        reader
-            .and_then(|reader| reader.join().ok())
-            .unwrap_or_default()
+        reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
     };
     let complaint = String::from_utf8_lossy(&read(complaint)).trim().to_owned();
-    Ok(ChildAnswer {
-        output: read(output),
-        complaint,
-    })
+    Ok(ChildAnswer { output: read(output), complaint })
 }
 
 fn read_in_background(stream: impl Read + Send + 'static) -> io::Result<JoinHandle<Vec<u8>>> {

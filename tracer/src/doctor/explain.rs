@@ -1,9 +1,7 @@
 //! Describes an interpreter: the search strategy that found the collector, and the probes.
 
 use crate::print::clean;
-use gctrace_probes::ProbePoint;
-use gctrace_probes::ProbePointKind;
-use gctrace_probes::Resolution;
+use gctrace_probes::{ProbePoint, ProbePointKind, Resolution};
 use std::fmt::Write;
 
 /// Minor version from which builds contain their own layout (`_Py_DebugOffsets`).
@@ -20,20 +18,11 @@ pub(super) fn resolution(found: &Resolution) -> String {
 fn write_resolution(text: &mut String, found: &Resolution) -> std::fmt::Result {
     writeln!(text, "{}", clean::path(&found.file))?;
     writeln!(text, "  interpreter  {}", title(found))?;
-    writeln!(
-        text,
-        "  build id     {}",
-        found.build_id.as_deref().unwrap_or("none")
-    )?;
+    writeln!(text, "  build id     {}", found.build_id.as_deref().unwrap_or("none"))?;
     writeln!(text, "  found by     {}", found.rung)?;
     for outcome in &found.tried {
         let sign = if outcome.found { "found" } else { "no" };
-        writeln!(
-            text,
-            "    {:<20} {sign:<5}  {}",
-            outcome.rung.to_string(),
-            outcome.detail
-        )?;
+        writeln!(text, "    {:<20} {sign:<5}  {}", outcome.rung.to_string(), outcome.detail)?;
     }
     writeln!(text, "  probes")?;
     for point in &found.points {
@@ -59,12 +48,7 @@ pub(super) fn collector_functions(found: &Resolution) -> String {
     let names: Vec<&str> = found
         .points
         .iter()
-        .filter(|point| {
-            matches!(
-                point.kind,
-                ProbePointKind::Collect | ProbePointKind::UsdtStart
-            )
-        })
+        .filter(|point| matches!(point.kind, ProbePointKind::Collect | ProbePointKind::UsdtStart))
         .map(|point| point.function.as_str())
         .collect();
     names.join(" and ")
@@ -75,10 +59,7 @@ fn write_point(text: &mut String, point: &ProbePoint) -> std::fmt::Result {
     let (method, cost) = if point.emulated {
         ("emulated by the kernel", "about 0.5 us per hit")
     } else {
-        (
-            "single-stepped by the kernel",
-            "about 16 us per hit in a virtual machine",
-        )
+        ("single-stepped by the kernel", "about 16 us per hit in a virtual machine")
     };
     // No hit was measured on another processor.
     let cost = match cfg!(target_arch = "x86_64") {
@@ -87,20 +68,14 @@ fn write_point(text: &mut String, point: &ProbePoint) -> std::fmt::Result {
     };
     writeln!(text, "      {:<24} {cost}", point.instruction)?;
     if let Some(offset) = point.semaphore_file_offset {
-        writeln!(
-            text,
-            "      enabled by the semaphore at file offset {offset:#x}"
-        )?;
+        writeln!(text, "      enabled by the semaphore at file offset {offset:#x}")?;
     }
     Ok(())
 }
 
 /// Why probes do not see what collections free, if so.
 fn no_garbage(found: &Resolution) -> Option<&'static str> {
-    let probed = found
-        .points
-        .iter()
-        .any(|point| point.kind == ProbePointKind::Garbage);
+    let probed = found.points.iter().any(|point| point.kind == ProbePointKind::Garbage);
     match (probed, found.free_threaded) {
         (true, _) => None,
         (false, true) => Some("not recorded: free-threaded collectors keep no list of it"),

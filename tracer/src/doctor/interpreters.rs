@@ -2,28 +2,16 @@
 
 use crate::args::InterpreterArg;
 use crate::doctor::child_query;
-use crate::launch::CacheDir;
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
+use crate::launch::{CacheDir, Invoker, LaunchPlan};
 use crate::print::clean;
-use anyhow::Context;
-use anyhow::bail;
-use gctrace_probes::ProgramKind;
-use gctrace_probes::Resolution;
-use gctrace_probes::ResolveOptions;
-use gctrace_probes::maps;
-use gctrace_probes::maps::FileIdentity;
-use gctrace_probes::maps::MappedFile;
-use gctrace_probes::maps::identity;
-use gctrace_probes::proc_status;
+use anyhow::{Context, bail};
+use gctrace_probes::maps::{FileIdentity, MappedFile, identity};
 use gctrace_probes::proc_status::ProcessError;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use gctrace_probes::{ProgramKind, Resolution, ResolveOptions, maps, proc_status};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A file that contains a collector.
 #[derive(Debug)]
@@ -85,15 +73,10 @@ impl InterpreterExaminer {
             }
         }
         let hidden_processes = add_running(&mut places);
-        let mut interpreters: Vec<_> = places
-            .into_values()
-            .filter_map(|place| self.resolved(place))
-            .collect();
+        let mut interpreters: Vec<_> =
+            places.into_values().filter_map(|place| self.resolved(place)).collect();
         interpreters.sort_by(|one, other| one.file.cmp(&other.file));
-        FoundInterpreters {
-            interpreters,
-            hidden_processes,
-        }
+        FoundInterpreters { interpreters, hidden_processes }
     }
 
     /// Resolves the collectors of a named interpreter.
@@ -133,33 +116,18 @@ impl InterpreterExaminer {
         for candidate in maps::candidates(pid)? {
             let options = self.options(&candidate.openable, &proc_status::root(pid));
             if let Some(resolution) = gctrace_probes::resolve(&candidate.openable, &options)? {
-                found.push(Resolution {
-                    file: candidate.path,
-                    ..resolution
-                });
+                found.push(Resolution { file: candidate.path, ..resolution });
             }
         }
         Ok(found)
     }
 
     fn resolved(&self, place: InterpreterPath) -> Option<InterpreterFile> {
-        let InterpreterPath {
-            file,
-            openable,
-            seen_in,
-            pids,
-        } = place;
-        let root = pids
-            .first()
-            .map_or_else(|| PathBuf::from("/"), |pid| proc_status::root(*pid));
+        let InterpreterPath { file, openable, seen_in, pids } = place;
+        let root = pids.first().map_or_else(|| PathBuf::from("/"), |pid| proc_status::root(*pid));
         let outcome = gctrace_probes::resolve(&openable, &self.options(&openable, &root));
         let outcome = outcome.map_err(|error| error.to_string()).transpose()?;
-        Some(InterpreterFile {
-            file,
-            seen_in,
-            pids,
-            outcome,
-        })
+        Some(InterpreterFile { file, seen_in, pids, outcome })
     }
 
     fn options(&self, file: &Path, root: &Path) -> ResolveOptions {
@@ -171,9 +139,7 @@ impl InterpreterExaminer {
     fn collectors_of(&self, program: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let kind = gctrace_probes::identify(program)?;
         if kind == ProgramKind::Static {
-            return Ok(vec![
-                fs::canonicalize(program).unwrap_or_else(|_| program.to_owned()),
-            ]);
+            return Ok(vec![fs::canonicalize(program).unwrap_or_else(|_| program.to_owned())]);
         }
         let asks = match kind {
             ProgramKind::NeedsLibpython { .. } => true,
@@ -183,10 +149,7 @@ impl InterpreterExaminer {
             return Ok(Vec::new());
         }
         let files = child_query::mapped_files(program, &self.invoker).with_context(|| {
-            format!(
-                "{}: cannot find out which libpython it uses",
-                program.display()
-            )
+            format!("{}: cannot find out which libpython it uses", program.display())
         })?;
         let holds = |file: &PathBuf| may_be_python(file) && is_collector(file);
         let collectors: BTreeSet<PathBuf> = files.into_iter().filter(holds).collect();
@@ -198,10 +161,7 @@ impl InterpreterExaminer {
         if named.components().count() > 1 || named.exists() {
             return Some(named.to_owned());
         }
-        let candidates = self
-            .path()
-            .into_iter()
-            .map(|directory| directory.join(named));
+        let candidates = self.path().into_iter().map(|directory| directory.join(named));
         candidates.into_iter().find(|candidate| candidate.is_file())
     }
 
@@ -216,16 +176,11 @@ impl InterpreterExaminer {
         let home = &self.invoker.home;
         let mut programs = Vec::new();
         for directory in self.path() {
-            programs.extend(
-                pythons_in(&directory)
-                    .into_iter()
-                    .map(|file| ("PATH", file)),
-            );
+            programs.extend(pythons_in(&directory).into_iter().map(|file| ("PATH", file)));
         }
-        for (seen_in, directory) in [
-            ("venv", variable("VIRTUAL_ENV")),
-            ("conda", variable("CONDA_PREFIX")),
-        ] {
+        for (seen_in, directory) in
+            [("venv", variable("VIRTUAL_ENV")), ("conda", variable("CONDA_PREFIX"))]
+        {
             programs.extend(directory.map(|directory| (seen_in, directory.join("bin/python"))));
         }
         let pyenv = variable("PYENV_ROOT").unwrap_or_else(|| home.join(".pyenv"));
@@ -253,18 +208,13 @@ fn unique_files(programs: Vec<(&'static str, PathBuf)>) -> Vec<(&'static str, Pa
 
 /// `bin/python` in each directory of `parent`.
 fn in_each(parent: &Path, seen_in: &'static str) -> Vec<(&'static str, PathBuf)> {
-    entries(parent)
-        .into_iter()
-        .map(|directory| (seen_in, directory.join("bin/python")))
-        .collect()
+    entries(parent).into_iter().map(|directory| (seen_in, directory.join("bin/python"))).collect()
 }
 
 /// Files named `python`, `python3`, `python3.11`, `python3.13t` in a directory.
 fn pythons_in(directory: &Path) -> Vec<PathBuf> {
     let named = |file: &PathBuf| {
-        file.file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(is_python_name)
+        file.file_name().and_then(|name| name.to_str()).is_some_and(is_python_name)
     };
     entries(directory).into_iter().filter(named).collect()
 }
@@ -274,10 +224,7 @@ fn is_python_name(name: &str) -> bool {
         return false;
     };
     let version = rest.strip_suffix(['t', 'd']).unwrap_or(rest);
-    version
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.')
-        && !version.starts_with('2')
+    version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !version.starts_with('2')
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {
@@ -289,17 +236,13 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 
 /// Executables and libpythons have `python` in their names; other libraries are skipped.
 fn may_be_python(file: &Path) -> bool {
-    file.file_name()
-        .is_some_and(|name| name.to_string_lossy().contains("python"))
+    file.file_name().is_some_and(|name| name.to_string_lossy().contains("python"))
 }
 
 fn is_script(file: &Path) -> bool {
     use std::io::Read;
     let mut start = [0; 2];
-    fs::File::open(file)
-        .and_then(|mut file| file.read_exact(&mut start))
-        .is_ok()
-        && &start == b"#!"
+    fs::File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == b"#!"
 }
 
 fn place_of<'a>(

@@ -1,26 +1,18 @@
 //! Gathers facts on this machine and this process.
 
 use crate::args::usual_recording;
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::LibraryError;
-use crate::launch::WritablePath;
-use crate::launch::library_for;
-use crate::launch::writable_beside_root;
+use crate::launch::{
+    Invoker, LaunchPlan, LibraryError, WritablePath, library_for, writable_beside_root,
+};
 use crate::privileges::PrivilegeFacts;
 use crate::record::mode;
-use crate::record::mode::ModeDecision;
-use crate::record::mode::ModeError;
+use crate::record::mode::{ModeDecision, ModeError};
 use gctrace_ebpf::KernelSupport;
-use gctrace_event::Counter;
-use gctrace_event::GpuDevice;
+use gctrace_event::{Counter, GpuDevice};
 use gctrace_probes::counters;
 use gctrace_probes::counters::CounterError;
-use gctrace_probes::nvml::NvmlError;
-use gctrace_probes::nvml::NvmlLibrary;
-use nix::sys::resource::RLIM_INFINITY;
-use nix::sys::resource::Resource;
-use nix::sys::resource::getrlimit;
+use gctrace_probes::nvml::{NvmlError, NvmlLibrary};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::path::PathBuf;
 
 /// The command that the checks assume.
@@ -75,9 +67,7 @@ impl HostFacts {
     /// Runs all checks; a failed one leaves an error or a default in its field.
     pub(crate) fn gather() -> Self {
         // The call fails only for an unknown resource.
-        let limit = getrlimit(Resource::RLIMIT_MEMLOCK)
-            .ok()
-            .map(|(soft, _)| soft);
+        let limit = getrlimit(Resource::RLIMIT_MEMLOCK).ok().map(|(soft, _)| soft);
         Self {
             kernel: KernelSupport::probe(),
             rights: PrivilegeFacts::gather(),
@@ -129,10 +119,7 @@ fn processor_counters() -> Vec<(Counter, Result<(), CounterError>)> {
         .filter(|counter| counters::is_per_cpu(*counter) && *counter != Counter::CpuClock)
         .map(|counter| {
             let cpus = cpus.as_ref().map_err(Clone::clone);
-            (
-                counter,
-                cpus.and_then(|cpus| counters::check(counter, cpus)),
-            )
+            (counter, cpus.and_then(|cpus| counters::check(counter, cpus)))
         })
         .collect()
 }

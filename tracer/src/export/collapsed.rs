@@ -1,8 +1,7 @@
 //! Collapsed stacks: one line per stack with semicolon-separated frames, outermost first, a space,
 //! and the weight (github.com/brendangregg/FlameGraph, `flamegraph.pl`).
 
-use super::ExportedProcess;
-use super::frame_name;
+use super::{ExportedProcess, frame_name};
 use std::io;
 use std::io::Write;
 
@@ -21,10 +20,7 @@ pub(super) fn lines<'a>(processes: &'a [ExportedProcess<'_>]) -> impl Iterator<I
     processes.iter().flat_map(move |process| {
         let root = several.then(|| separated(&process.name));
         process.stacks.iter().map(move |stack| {
-            let frames = stack
-                .frames
-                .iter()
-                .map(|frame| separated(&frame_name(frame)));
+            let frames = stack.frames.iter().map(|frame| separated(&frame_name(frame)));
             let names: Vec<String> = root.iter().cloned().chain(frames).collect();
             format!("{} {}", names.join(";"), stack.weight)
         })

@@ -1,17 +1,12 @@
 //! A flame graph as SVG, drawn by inferno.
 
-use super::ExportedProcess;
-use super::collapsed;
-use super::frame_name;
-use crate::args::ExportConfig;
-use crate::args::StackWeight;
+use super::{ExportedProcess, collapsed, frame_name};
+use crate::args::{ExportConfig, StackWeight};
 use gctrace_analysis::paths::is_package;
 use gctrace_analysis::report::Location;
 use inferno::flamegraph;
-use inferno::flamegraph::Options;
-use inferno::flamegraph::TextTruncateDirection;
-use inferno::flamegraph::color::Color;
-use inferno::flamegraph::color::PaletteMap;
+use inferno::flamegraph::color::{Color, PaletteMap};
+use inferno::flamegraph::{Options, TextTruncateDirection};
 use std::io;
 use std::io::Write;
 
@@ -54,11 +49,7 @@ pub(super) fn write(
 }
 
 /// For frames that are not code.
-const GRAY: Color = Color {
-    r: 170,
-    g: 170,
-    b: 170,
-};
+const GRAY: Color = Color { r: 170, g: 170, b: 170 };
 
 /// Colors by frame name.
 fn colors(processes: &[ExportedProcess<'_>]) -> PaletteMap {
@@ -88,9 +79,5 @@ fn color(frame: &Location) -> Color {
         _ => (205, 185, 50),
     };
     let bright = |part: u8| part.saturating_add(brighter);
-    Color {
-        r: bright(r),
-        g: bright(g),
-        b: bright(b),
-    }
+    Color { r: bright(r), g: bright(g), b: bright(b) }
 }

@@ -11,16 +11,10 @@ mod svg;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::args::ExportConfig;
-use crate::args::ExportFormat;
-use crate::args::HeapPicture;
-use crate::args::HeapTarget;
-use crate::heap::find;
-use crate::heap::name;
-use crate::heap::read;
+use crate::args::{ExportConfig, ExportFormat, HeapPicture, HeapTarget};
+use crate::heap::{find, name, read};
 use anyhow::Context as _;
-use gctrace_analysis::heap::Heap;
-use gctrace_analysis::heap::NodeIndex;
+use gctrace_analysis::heap::{Heap, NodeIndex};
 use picture::Picture;
 
 /// Writes a heap in the format that was asked for.

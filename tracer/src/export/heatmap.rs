@@ -38,19 +38,13 @@ pub(super) fn write(rows: &[StepRow], out: &mut impl Write) -> io::Result<()> {
 
 impl HeatMap {
     fn of(rows: &[StepRow], most: (usize, usize)) -> Self {
-        let numbers: BTreeSet<u64> = rows
-            .iter()
-            .flat_map(|row| row.steps.iter().map(|step| step.number))
-            .collect();
+        let numbers: BTreeSet<u64> =
+            rows.iter().flat_map(|row| row.steps.iter().map(|step| step.number)).collect();
         let numbers: Vec<u64> = numbers.into_iter().collect();
-        let (high, wide) = (
-            rows.len().div_ceil(most.0).max(1),
-            numbers.len().div_ceil(most.1).max(1),
-        );
-        let columns: Vec<String> = numbers
-            .chunks(wide)
-            .map(|lot| span(lot.iter().map(u64::to_string)))
-            .collect();
+        let (high, wide) =
+            (rows.len().div_ceil(most.0).max(1), numbers.len().div_ceil(most.1).max(1));
+        let columns: Vec<String> =
+            numbers.chunks(wide).map(|lot| span(lot.iter().map(u64::to_string))).collect();
         let (mut step, mut gc) = (Vec::new(), Vec::new());
         for lot in rows.chunks(high) {
             let (mut steps, mut collections) =
@@ -72,16 +66,9 @@ impl HeatMap {
             _ => format!("A cell is the greatest value of up to {high} ranks and {wide} steps."),
         };
         Self {
-            about: format!(
-                "{} processes, {} steps. Measured. {cell}",
-                rows.len(),
-                numbers.len()
-            ),
+            about: format!("{} processes, {} steps. Measured. {cell}", rows.len(), numbers.len()),
             several: high * wide > 1,
-            rows: rows
-                .chunks(high)
-                .map(|lot| span(lot.iter().map(name)))
-                .collect(),
+            rows: rows.chunks(high).map(|lot| span(lot.iter().map(name))).collect(),
             columns,
             step,
             gc,
@@ -91,10 +78,7 @@ impl HeatMap {
 
 /// `rank 3 on node7`, `process 4242`.
 fn name(row: &StepRow) -> String {
-    let host = row
-        .host
-        .as_ref()
-        .map_or(String::new(), |host| format!(" on {host}"));
+    let host = row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
     match row.rank {
         Some(rank) => format!("rank {rank}{host}"),
         None => format!("process {}{host}", row.pid),

@@ -2,19 +2,13 @@
 //!
 //! Owns the sequence of traces and errors; `gctrace_analysis::tables` has the tables.
 
-use crate::analyze;
-use crate::analyze::DistinctTraces;
-use crate::analyze::ReadProgress;
-use crate::analyze::TraceItems;
+use crate::analyze::{DistinctTraces, ReadProgress, TraceItems};
 use crate::args::ExportConfig;
 use crate::files::NewTables;
 use crate::platform::Invoker;
-use crate::print;
-use crate::text;
+use crate::{analyze, print, text};
 use anyhow::Context as _;
-use gctrace_analysis::tables::Table;
-use gctrace_analysis::tables::TableError;
-use gctrace_analysis::tables::TraceTables;
+use gctrace_analysis::tables::{Table, TableError, TraceTables};
 use std::fs::File;
 
 /// Writes the tables of all traces. Returns the exit code: 0, or 1 if an error kept any trace from

@@ -60,18 +60,13 @@ pub(super) fn write(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut frames = SpeedscopeFrames::default();
-    let profiles = processes
-        .iter()
-        .map(|process| profile(process, by, &mut frames))
-        .collect();
+    let profiles = processes.iter().map(|process| profile(process, by, &mut frames)).collect();
     let file = SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: concat!("gctrace ", env!("CARGO_PKG_VERSION")),
         name: "Garbage collection by triggering stack",
         active_profile_index: 0,
-        shared: SpeedscopeShared {
-            frames: frames.list.into_iter().map(frame).collect(),
-        },
+        shared: SpeedscopeShared { frames: frames.list.into_iter().map(frame).collect() },
         profiles,
     };
     serde_json::to_writer(&mut *out, &file)?;
@@ -97,11 +92,7 @@ impl<'a> SpeedscopeFrames<'a> {
 }
 
 fn frame(location: &Location) -> SpeedscopeFrame<'_> {
-    SpeedscopeFrame {
-        name: name(location),
-        file: &location.file,
-        line: location.line,
-    }
+    SpeedscopeFrame { name: name(location), file: &location.file, line: location.line }
 }
 
 /// `load (job.py:11)`: includes the line, as the viewer shows only names by default.

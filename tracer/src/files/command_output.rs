@@ -1,18 +1,13 @@
 //! The file for the output of a command in the live view.
 
-use super::FileError;
-use super::FileFailure;
-use super::as_invoker;
-use super::existing;
 use super::existing::ExistingFile;
-use super::system;
+use super::{FileError, FileFailure, as_invoker, existing, system};
 use crate::launch::Invoker;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const OPTION: &str = "--output";
 
@@ -72,9 +67,7 @@ pub(crate) fn read_command_output(
     if found.is_file() && is_same {
         Ok(file)
     } else {
-        Err(io::Error::other(
-            "not a regular file, so it is not shown here",
-        ))
+        Err(io::Error::other("not a regular file, so it is not shown here"))
     }
 }
 

@@ -3,11 +3,8 @@
 use nix::unistd::Uid;
 use std::fs::OpenOptions;
 use std::io;
-use std::io::Read as _;
-use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// Makes the file at `path` a copy of `contents` with these permissions, whatever the umask; returns
@@ -22,9 +19,7 @@ pub(crate) fn keep_copy(path: &Path, contents: &[u8], mode: u32) -> io::Result<b
         return Ok(false);
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut made = tempfile::Builder::new()
-        .prefix(".gctrace-")
-        .tempfile_in(folder)?;
+    let mut made = tempfile::Builder::new().prefix(".gctrace-").tempfile_in(folder)?;
     made.write_all(contents)?;
     let permissions = std::fs::Permissions::from_mode(mode);
     made.as_file().set_permissions(permissions)?;
@@ -45,10 +40,8 @@ pub(crate) fn keep_copy(path: &Path, contents: &[u8], mode: u32) -> io::Result<b
 /// Whether `path` is a regular file with these contents and permissions that belongs to this
 /// process's user.
 fn is_copy(path: &Path, contents: &[u8], mode: u32) -> bool {
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path);
+    let opened =
+        OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     let Ok(file) = opened else { return false };
     let as_expected = file.metadata().is_ok_and(|found| {
         found.is_file()

@@ -1,12 +1,9 @@
 //! Files by the standard library alone.
 
 use super::FileFailure;
-use std::fs::File;
-use std::fs::FileType;
-use std::fs::OpenOptions;
+use std::fs::{File, FileType, OpenOptions};
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The canonical path.
 pub(super) type FileId = PathBuf;

@@ -1,12 +1,10 @@
 //! Checks of existing files before writing. Called with the permissions of the user that will write.
 
-use super::FileFailure;
-use super::system;
 use super::system::FileId;
+use super::{FileFailure, system};
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Kind of file at a path, by what would be lost if it were written to.
 pub(super) enum ExistingFile {

@@ -1,17 +1,11 @@
 //! Files that are written at once: reports and exports.
 
-use super::FileError;
-use super::FileFailure;
-use super::as_invoker;
-use super::existing;
 use super::existing::ExistingFile;
-use super::system;
+use super::{FileError, FileFailure, as_invoker, existing, system};
 use crate::platform::Invoker;
 use std::io;
-use std::io::BufWriter;
-use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 /// Writes a file as the invoker. An existing file is replaced only with `force`, atomically. The files
 /// `made_from` are never replaced.
@@ -29,9 +23,9 @@ pub(crate) fn write_export(
         (ExistingFile::Content, false) => Err(FileFailure::Refused(
             "exists and was not overwritten; --force overwrites it".to_owned(),
         )),
-        (ExistingFile::Content, true) if existing::is_among(path, made_from) => Err(
-            FileFailure::Refused("is the trace itself; name another file".to_owned()),
-        ),
+        (ExistingFile::Content, true) if existing::is_among(path, made_from) => {
+            Err(FileFailure::Refused("is the trace itself; name another file".to_owned()))
+        }
         (ExistingFile::Stream, _) => {
             let mut out = BufWriter::new(system::open(path, false)?);
             content(&mut out)?;

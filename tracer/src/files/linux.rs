@@ -2,22 +2,15 @@
 
 use super::FileFailure;
 use super::existing::OutputPath;
-use nix::fcntl::FcntlArg;
-use nix::fcntl::OFlag;
-use nix::fcntl::fcntl;
-use std::ffi::OsStr;
-use std::ffi::OsString;
-use std::fs::File;
-use std::fs::FileType;
-use std::fs::OpenOptions;
-use std::fs::Permissions;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, FileType, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{
+    FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::Path;
 
 /// Permissions of new files, before the umask.
@@ -42,9 +35,7 @@ pub(super) fn is_disk(kind: FileType) -> bool {
 /// A temporary file that becomes one of the user's.
 pub(super) fn new_file() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    builder
-        .prefix(".gctrace-")
-        .permissions(Permissions::from_mode(MODE));
+    builder.prefix(".gctrace-").permissions(Permissions::from_mode(MODE));
     builder
 }
 
@@ -58,12 +49,7 @@ pub(super) fn open_for_reading(path: &Path) -> io::Result<File> {
 /// the reader of a FIFO.
 pub(super) fn open(path: &Path, append: bool) -> Result<File, FileFailure> {
     let mut options = OpenOptions::new();
-    options
-        .write(true)
-        .append(append)
-        .create(true)
-        .mode(MODE)
-        .custom_flags(NEVER_WAIT);
+    options.write(true).append(append).create(true).mode(MODE).custom_flags(NEVER_WAIT);
     let file = match options.open(path) {
         Ok(file) => file,
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {

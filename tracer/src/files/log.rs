@@ -1,12 +1,8 @@
 //! Change logs: Markdown tables that grow by a row at a time.
 
-use super::FileError;
-use super::FileFailure;
-use super::as_invoker;
-use super::existing;
 use super::existing::ExistingFile;
 use super::small::read_small;
-use super::system;
+use super::{FileError, FileFailure, as_invoker, existing, system};
 use crate::platform::Invoker;
 use std::io::Write as _;
 use std::path::Path;
@@ -97,11 +93,7 @@ mod tests {
         assert_eq!(read(), "# Log\n\n| a |\n|---|\n| 1 |\n| 2 |\n");
         std::fs::write(&path, read() + "\nA remark.").expect("written");
         append("| 3 |\n").expect("a row after a remark");
-        assert!(
-            read().ends_with("\nA remark.\n\n| a |\n|---|\n| 3 |\n"),
-            "{}",
-            read()
-        );
+        assert!(read().ends_with("\nA remark.\n\n| a |\n|---|\n| 3 |\n"), "{}", read());
         for other in ["# Notes\n", "\u{feff}# Log\n", "{\"traceEvents\":[]}"] {
             std::fs::write(&path, other).expect("written");
             let error = append("| 4 |\n").expect_err("not a log").to_string();

@@ -1,11 +1,8 @@
 //! Manual pages; overwrites only other versions of gctrace's pages.
 
-use super::FileError;
-use super::FileFailure;
-use super::as_invoker;
-use super::existing;
 use super::existing::ExistingFile;
 use super::export::replace;
+use super::{FileError, FileFailure, as_invoker, existing};
 use crate::platform::Invoker;
 use std::fs::File;
 use std::io::Read as _;
@@ -48,9 +45,7 @@ fn check(path: &Path) -> Result<(), FileFailure> {
         ExistingFile::Stream => refused("is not a file"),
         ExistingFile::Content => {
             let mut head = Vec::new();
-            File::open(path)?
-                .take(TITLE_WITHIN)
-                .read_to_end(&mut head)?;
+            File::open(path)?.take(TITLE_WITHIN).read_to_end(&mut head)?;
             match head.windows(TITLE.len()).any(|text| text == TITLE) {
                 true => Ok(()),
                 false => {

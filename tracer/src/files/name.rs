@@ -2,10 +2,8 @@
 
 use super::FileError;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
 /// Values of the placeholders in a file name on this machine.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +41,7 @@ pub(crate) fn expand(
         letter => Err(unknown(letter)),
     }
     });
-    replaced.map_err(|reason| FileError::Refused {
-        path: pattern.to_owned(),
-        option,
-        reason,
-    })
+    replaced.map_err(|reason| FileError::Refused { path: pattern.to_owned(), option, reason })
 }
 
 /// Checks the placeholders of a name as typed.
@@ -95,11 +89,7 @@ mod tests {
     use super::*;
 
     fn expanded(pattern: &str, rank: Option<u32>) -> Result<String, String> {
-        let facts = NameValues {
-            host: "node7",
-            rank,
-            pid: 42,
-        };
+        let facts = NameValues { host: "node7", rank, pid: 42 };
         match expand(Path::new(pattern), facts, "-o") {
             Ok(path) => Ok(path.display().to_string()),
             Err(error) => Err(error.to_string()),

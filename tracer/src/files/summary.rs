@@ -3,20 +3,14 @@
 //! Owns how one gets its name: written aside, stored, renamed. Two processes that write the same
 //! summary do not harm each other: both have the same bytes.
 
-use super::FileError;
-use super::FileFailure;
-use super::as_invoker;
-use super::existing;
 use super::existing::ExistingFile;
-use super::read_head;
-use super::system;
+use super::{FileError, FileFailure, as_invoker, existing, read_head, system};
 use crate::platform::Invoker;
 use gctrace_event::summary::is_summary;
 use std::fs::File;
 use std::io;
 use std::io::Write as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Creates a directory as the invoker, and those it is in.
 ///

@@ -3,20 +3,13 @@
 //! Owns that none of them appears before all are complete, and that only gctrace's tables are
 //! replaced.
 
-use super::FileError;
-use super::FileFailure;
-use super::as_invoker;
-use super::existing;
 use super::existing::ExistingFile;
-use super::system;
+use super::{FileError, FileFailure, as_invoker, existing, system};
 use crate::platform::Invoker;
 use gctrace_analysis::tables::FORMAT;
 use std::fs::File;
-use std::io::Read as _;
-use std::io::Seek as _;
-use std::io::SeekFrom;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// First and last bytes of every Parquet file.
@@ -45,10 +38,7 @@ impl<'a> NewTables<'a> {
     ) -> Result<Self, FileError> {
         let create = || Ok(std::fs::create_dir_all(directory)?);
         as_invoker(invoker, create).map_err(|failure| failure.of(directory, invoker, "-o"))?;
-        let mut tables = Self {
-            invoker,
-            made: Vec::new(),
-        };
+        let mut tables = Self { invoker, made: Vec::new() };
         for name in names {
             let path = directory.join(name);
             let made = as_invoker(invoker, || {

@@ -1,19 +1,13 @@
 //! The file of a new trace, and the backup of the previous one.
 
-use super::FileError;
-use super::FileFailure;
-use super::as_invoker;
-use super::existing;
 use super::existing::ExistingFile;
-use super::is_stdout;
-use super::system;
+use super::{FileError, FileFailure, as_invoker, existing, is_stdout, system};
 use crate::launch::Invoker;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Suffix for the previous trace, as in perf.
 const OLD: &str = ".old";
@@ -153,9 +147,7 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
     };
     let found = file.metadata()?;
     if found.is_file() && found.len() > 0 {
-        return Err(FileFailure::Refused(
-            "is being written by another program".to_owned(),
-        ));
+        return Err(FileFailure::Refused("is being written by another program".to_owned()));
     }
     if system::is_own_stream(&file)? {
         return Err(FileFailure::Refused(
@@ -166,11 +158,7 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
         path: path.to_owned(),
         file,
         streams: false,
-        made: made.map(|(at, replaces)| CreatedFile {
-            invoker: invoker.clone(),
-            at,
-            replaces,
-        }),
+        made: made.map(|(at, replaces)| CreatedFile { invoker: invoker.clone(), at, replaces }),
     })
 }
 

@@ -2,8 +2,7 @@
 
 use nix::errno::Errno;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Commands of bpf(2) (`enum bpf_cmd`, include/uapi/linux/bpf.h).
@@ -43,12 +42,7 @@ impl StoppedMap {
         let times = pids.into_iter().filter_map(|pid| {
             let mut since_ns = 0_u64;
             // A process that was removed meanwhile is no longer stopped.
-            self.call(
-                BPF_MAP_LOOKUP_ELEM,
-                &raw const pid,
-                (&raw mut since_ns).cast(),
-            )
-            .ok()?;
+            self.call(BPF_MAP_LOOKUP_ELEM, &raw const pid, (&raw mut since_ns).cast()).ok()?;
             Some((pid, Duration::from_nanos(since_ns)))
         });
         Ok(times.collect())

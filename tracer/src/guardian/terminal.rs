@@ -7,21 +7,14 @@
 //! since. `tcsetattr` on a terminal that is not the controlling one is not subject to job control
 //! (`__tty_check_change` in Linux' `drivers/tty/tty_jobctrl.c`).
 
-use super::GIVEN_DESCRIPTOR;
-use super::GuardianProcess;
-use super::abandoned;
-use super::ignore_signals;
+use super::{GIVEN_DESCRIPTOR, GuardianProcess, abandoned, ignore_signals};
 use crate::print;
 use nix::sys::termios;
-use nix::sys::termios::SetArg;
-use nix::sys::termios::Termios;
+use nix::sys::termios::{SetArg, Termios};
 use std::fs::File;
 use std::io;
-use std::io::Read as _;
-use std::io::Write as _;
-use std::os::fd::BorrowedFd;
-use std::os::fd::FromRawFd as _;
-use std::os::fd::OwnedFd;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd};
 use std::process::Stdio;
 
 /// Sent when the mode of the terminal has been read.
@@ -64,11 +57,7 @@ pub(crate) fn guard() -> io::Result<()> {
     let terminal = File::from(unsafe { OwnedFd::from_raw_fd(GIVEN_DESCRIPTOR) });
     let before = termios::tcgetattr(&terminal)?;
     print::exactly(|out| out.write_all(&[READY]))?;
-    if abandoned(&mut io::stdin().lock()) {
-        give_back(&terminal, &before)
-    } else {
-        Ok(())
-    }
+    if abandoned(&mut io::stdin().lock()) { give_back(&terminal, &before) } else { Ok(()) }
 }
 
 fn give_back(mut terminal: &File, before: &Termios) -> io::Result<()> {

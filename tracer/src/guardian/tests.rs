@@ -23,11 +23,7 @@ impl GuardianWorld for Fake {
         if self.broken {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        while let Some(entry) = self
-            .later
-            .first_entry()
-            .filter(|entry| *entry.key() <= self.now)
-        {
+        while let Some(entry) = self.later.first_entry().filter(|entry| *entry.key() <= self.now) {
             let since = *entry.key();
             self.stopped.push((entry.remove(), since));
         }
@@ -53,18 +49,12 @@ impl GuardianWorld for Fake {
 
 #[test]
 fn each_is_resumed_at_once_and_again() {
-    let mut world = Fake {
-        stopped: vec![(7, Duration::ZERO), (8, Duration::ZERO)],
-        ..Fake::default()
-    };
+    let mut world =
+        Fake { stopped: vec![(7, Duration::ZERO), (8, Duration::ZERO)], ..Fake::default() };
     resume_all(&mut world, QUIET).expect("released");
     for pid in [7, 8] {
-        let times: Vec<_> = world
-            .resumed
-            .iter()
-            .filter(|(p, _)| *p == pid)
-            .map(|(_, t)| *t)
-            .collect();
+        let times: Vec<_> =
+            world.resumed.iter().filter(|(p, _)| *p == pid).map(|(_, t)| *t).collect();
         assert_eq!(times.first(), Some(&Duration::ZERO));
         assert_eq!(times.last(), Some(&INSIST));
     }
@@ -75,10 +65,7 @@ fn each_is_resumed_at_once_and_again() {
 #[test]
 fn late_ones_are_waited_for() {
     let late = QUIET - PAUSE;
-    let mut world = Fake {
-        later: [(late, 9)].into(),
-        ..Fake::default()
-    };
+    let mut world = Fake { later: [(late, 9)].into(), ..Fake::default() };
     resume_all(&mut world, QUIET).expect("released");
     assert_eq!(world.resumed.first(), Some(&(9, late)));
     assert!(world.stopped.is_empty());
@@ -108,11 +95,7 @@ fn an_exited_process_is_not_waited_for() {
         fn stopped(&mut self) -> io::Result<Vec<(u32, Duration)>> {
             self.0 += 1;
             assert!(self.0 < 100, "never ends");
-            Ok(if self.0 == 1 {
-                vec![(7, Duration::ZERO)]
-            } else {
-                vec![]
-            })
+            Ok(if self.0 == 1 { vec![(7, Duration::ZERO)] } else { vec![] })
         }
         fn resume(&mut self, pid: u32) {
             self.1.resume(pid);
@@ -146,10 +129,7 @@ fn overdue_programs_are_resumed_while_gctrace_lives() {
 
 #[test]
 fn an_unreadable_map_ends_the_guardian() {
-    let mut world = Fake {
-        broken: true,
-        ..Fake::default()
-    };
+    let mut world = Fake { broken: true, ..Fake::default() };
     assert!(resume_all(&mut world, QUIET).is_err());
 }
 
@@ -173,12 +153,8 @@ struct CreateAttribute {
 fn real_map(pids: &[u32]) -> OwnedFd {
     const BPF_MAP_CREATE: i64 = 0;
     const BPF_MAP_TYPE_HASH: u32 = 1;
-    let create = CreateAttribute {
-        kind: BPF_MAP_TYPE_HASH,
-        key_size: 4,
-        value_size: 8,
-        max_entries: 64,
-    };
+    let create =
+        CreateAttribute { kind: BPF_MAP_TYPE_HASH, key_size: 4, value_size: 8, max_entries: 64 };
     // SAFETY: the struct lives through the call and its size is passed; the result is ours alone.
     let map = unsafe {
         let fd = libc::syscall(
@@ -198,12 +174,7 @@ fn real_map(pids: &[u32]) -> OwnedFd {
 
 fn insert(map: &OwnedFd, pid: u32, since_ns: u64) {
     const BPF_MAP_UPDATE_ELEM: i64 = 2;
-    let update = [
-        map.as_raw_fd() as u64,
-        &raw const pid as u64,
-        &raw const since_ns as u64,
-        0,
-    ];
+    let update = [map.as_raw_fd() as u64, &raw const pid as u64, &raw const since_ns as u64, 0];
     // SAFETY: the attribute contains the descriptor and pointers to live key and value.
     let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_UPDATE_ELEM, update.as_ptr(), 32) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
@@ -244,9 +215,7 @@ fn a_file_that_is_not_a_map_is_an_error() {
 /// State of a process, field 3 of proc_pid_stat(5).
 fn state(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next())
-        .unwrap_or('X')
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('X')
 }
 
 /// Polls until the condition is true; fails after a generous time.
@@ -348,11 +317,8 @@ fn the_guardian_keeps_only_the_map() {
     let map = real_map(&[]);
     // inheritable on purpose: even that must not be kept
     let open = File::open("/etc/passwd").expect("open");
-    nix::fcntl::fcntl(
-        &open,
-        nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
-    )
-    .expect("fcntl");
+    nix::fcntl::fcntl(&open, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
+        .expect("fcntl");
     let guardian = start_in_tests(map.as_fd());
     let pid = guardian.0.process.id();
     let targets: Vec<_> = std::fs::read_dir(format!("/proc/{pid}/fd"))
@@ -360,14 +326,8 @@ fn the_guardian_keeps_only_the_map() {
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
         .map(|target| target.display().to_string())
         .collect();
-    assert!(
-        targets.iter().any(|target| target == "anon_inode:bpf-map"),
-        "{targets:?}"
-    );
-    assert!(
-        !targets.iter().any(|target| target == "/etc/passwd"),
-        "{targets:?}"
-    );
+    assert!(targets.iter().any(|target| target == "anon_inode:bpf-map"), "{targets:?}");
+    assert!(!targets.iter().any(|target| target == "/etc/passwd"), "{targets:?}");
     assert_eq!(
         nix::unistd::getsid(Some(Pid::from_raw(pid.cast_signed()))),
         Ok(Pid::from_raw(pid.cast_signed()))

@@ -7,34 +7,22 @@
 mod callbacks;
 mod polling;
 
-use crate::args::HeapProgram;
-use crate::args::TakeHeapConfig;
-use crate::files::is_stdout;
-use crate::files::write_export;
-use crate::launch::CommandEnd;
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::RunningCommand;
-use crate::launch::Signals;
-use crate::print;
-use crate::record::CommandSupervisor;
-use crate::record::INTERRUPTED;
+use crate::args::{HeapProgram, TakeHeapConfig};
+use crate::files::{is_stdout, write_export};
+use crate::launch::{CommandEnd, Invoker, LaunchPlan, RunningCommand, Signals};
 use crate::record::kernel::permission;
-use crate::text::chain;
-use crate::text::shell_line;
-use crate::units;
-use crate::wait;
+use crate::record::{CommandSupervisor, INTERRUPTED};
+use crate::text::{chain, shell_line};
+use crate::{print, units, wait};
 use anyhow::Context as _;
 use callbacks::HeapCallbacks;
 use gctrace_analysis::heap::HeapGraph;
-use gctrace_heap::HeapOptions;
-use gctrace_heap::RunningHeap;
+use gctrace_heap::{HeapOptions, RunningHeap};
 use gctrace_probes::proc_status;
 use nix::poll::PollTimeout;
 use polling::PollingWatch;
 use std::io;
-use std::os::fd::AsFd as _;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
 /// The heap of a running program is read through again, so that it is known what to copy, when this
@@ -79,18 +67,12 @@ pub(crate) fn run(config: &TakeHeapConfig) -> anyhow::Result<u8> {
             let graph = heap.take()?;
             write(config, &graph, &[]).map(|()| 0)
         }
-        HeapProgram::Command {
-            command,
-            at_full,
-            as_root,
-        } => {
+        HeapProgram::Command { command, at_full, as_root } => {
             // Before any thread is created, so that all of them inherit the mask.
             let signals = Signals::block().context("cannot block signals")?;
             let mut launch = LaunchPlan::new(command, &Invoker::detect(), *as_root);
             if is_stdout(&config.output) {
-                launch
-                    .redirect_stdout()
-                    .context("the command's standard output")?;
+                launch.redirect_stdout().context("the command's standard output")?;
             }
             let inside =
                 HeapCallbacks::prepare(&mut launch, &Invoker::detect(), config, *at_full, *as_root);
@@ -116,10 +98,7 @@ pub(crate) fn run(config: &TakeHeapConfig) -> anyhow::Result<u8> {
 }
 
 fn options(config: &TakeHeapConfig) -> HeapOptions {
-    HeapOptions {
-        interpreter: config.interpreter,
-        ..HeapOptions::default()
-    }
+    HeapOptions { interpreter: config.interpreter, ..HeapOptions::default() }
 }
 
 /// What is going to happen to the program.
@@ -158,13 +137,7 @@ fn write(config: &TakeHeapConfig, graph: &HeapGraph, notes: &[String]) -> anyhow
         return print::unless_closed(written).context("cannot write the heap to standard output");
     }
     let content = |out: &mut dyn io::Write| graph.write(out);
-    write_export(
-        &config.output,
-        &Invoker::detect(),
-        &[],
-        config.force,
-        &content,
-    )?;
+    write_export(&config.output, &Invoker::detect(), &[], config.force, &content)?;
     let file = shell_line(&[&config.output]);
     print::message(format!("what is in it: gctrace heap show {file}"));
     Ok(())

@@ -4,32 +4,15 @@ mod paths;
 
 use super::advice::advice;
 use crate::print::clean;
-use crate::render::Style;
-use crate::render::TextTable;
-use crate::render::cut;
-use crate::render::fit;
-use crate::render::wrap;
+use crate::render::{Style, TextTable, cut, fit, wrap};
 use crate::text::shell_line;
-use crate::units::bytes;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use gctrace_analysis::heap::report::DiffAnswer;
-use gctrace_analysis::heap::report::DominatorsAnswer;
-use gctrace_analysis::heap::report::HeapAnswer;
-use gctrace_analysis::heap::report::HeapCount;
-use gctrace_analysis::heap::report::HeapFacts;
-use gctrace_analysis::heap::report::HeapObject;
-use gctrace_analysis::heap::report::HeapReport;
-use gctrace_analysis::heap::report::Held;
-use gctrace_analysis::heap::report::ShowAnswer;
-use gctrace_analysis::heap::report::WhyAnswer;
-use gctrace_analysis::heap::report::WhyGroup;
-use paths::path;
-use paths::title;
-use std::time::Duration;
-use std::time::SystemTime;
+use crate::units::{bytes, count, counted, duration, percent};
+use gctrace_analysis::heap::report::{
+    DiffAnswer, DominatorsAnswer, HeapAnswer, HeapCount, HeapFacts, HeapObject, HeapReport, Held,
+    ShowAnswer, WhyAnswer, WhyGroup,
+};
+use paths::{path, title};
+use std::time::{Duration, SystemTime};
 
 /// Names of the heaps of a comparison.
 const NAMES: [&str; 3] = ["A", "B", "C"];
@@ -68,18 +51,13 @@ fn heap(facts: &HeapFacts) -> String {
     let taken = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(header.taken_s));
     let taken = taken.filter(|_| header.taken_s > 0).map(|taken| {
         let taken = humantime::format_rfc3339_seconds(taken).to_string();
-        format!(
-            ", {}",
-            taken.trim_end_matches('Z').replace('T', " ") + " UTC"
-        )
+        format!(", {}", taken.trim_end_matches('Z').replace('T', " ") + " UTC")
     });
     let way = match header.in_process {
         true => "walked in-process",
         false => "copied from outside",
     };
-    let stopped = header
-        .stopped_ns
-        .map(|ns| format!(", stopped for {}", duration(ns)));
+    let stopped = header.stopped_ns.map(|ns| format!(", stopped for {}", duration(ns)));
     format!(
         "{command} (pid {}, CPython {}){}: {}, {} of their own, {}; {way}{}.",
         header.pid,
@@ -119,12 +97,7 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
     let frozen = show.types.iter().any(|row| row.frozen > 0);
     let garbage = show.types.iter().any(|row| row.garbage.objects > 0);
     let mut head = vec!["objects", "bytes"];
-    head.extend(
-        generations
-            .then_some(["gen 0", "gen 1", "gen 2"])
-            .into_iter()
-            .flatten(),
-    );
+    head.extend(generations.then_some(["gen 0", "gen 1", "gen 2"]).into_iter().flatten());
     head.push("untracked");
     head.extend(frozen.then_some("frozen"));
     head.extend(garbage.then_some("garbage"));
@@ -147,11 +120,8 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
     }
     let mut lines = bold_head(table.lines(), style);
     if show.other_types > 0 {
-        let text = format!(
-            "And {}: {}.",
-            counted(show.other_types, "more type"),
-            of_count(show.others)
-        );
+        let text =
+            format!("And {}: {}.", counted(show.other_types, "more type"), of_count(show.others));
         lines.extend(wrap(&text, "  ", "  "));
     }
     lines.push(String::new());
@@ -177,11 +147,7 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
 }
 
 fn why(why: &WhyAnswer, style: Style) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{}: {}",
-        clean::line(&why.target),
-        of_count(why.found)
-    )];
+    let mut lines = vec![format!("{}: {}", clean::line(&why.target), of_count(why.found))];
     for group in &why.groups {
         lines.push(String::new());
         lines.extend(self::group(group, why.found.objects, style));
@@ -258,11 +224,7 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
                 format!("{objects} {} ({own})", mostly.type_name)
             })
             .collect();
-        lines.extend(wrap(
-            &format!("Most of it: {}.", types.join(", ")),
-            "   ",
-            "   ",
-        ));
+        lines.extend(wrap(&format!("Most of it: {}.", types.join(", ")), "   ", "   "));
         lines.extend(wrap(advice(suspect.holder), "   ", "   "));
     }
     lines.push(String::new());

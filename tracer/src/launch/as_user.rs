@@ -3,19 +3,15 @@
 //! Root must not write through a user's symbolic link with root's rights, nor trust a cache that a
 //! user can write: it decides where breakpoints are placed.
 
-use crate::launch::invoker::Credentials;
-use crate::launch::invoker::Invoker;
+use crate::launch::invoker::{Credentials, Invoker};
 use crate::privileges::has_more_rights_than_its_user;
-use crate::variables::VariableEffect;
-use crate::variables::variable;
+use crate::variables::{VariableEffect, variable};
 use gctrace_probes::ResolveOptions;
 use nix::unistd::Uid;
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// The cache of root's recordings.
 const ROOT_CACHE: &str = "/var/cache/gctrace";
@@ -39,9 +35,7 @@ pub(crate) fn act_as<R: Send>(
         let act = move || credentials.assume_for_files().map(|()| action());
         let thread = thread.spawn_scoped(scope, act)?;
         thread.join().unwrap_or_else(|_| {
-            Err(io::Error::other(
-                "the thread with the user's identity panicked",
-            ))
+            Err(io::Error::other("the thread with the user's identity panicked"))
         })
     })
 }
@@ -63,9 +57,8 @@ impl CacheDir {
             return Self::at(Path::new(ROOT_CACHE), 0, None);
         }
         let named = variable("XDG_CACHE_HOME", VariableEffect::Place).map(PathBuf::from);
-        let base = named
-            .filter(|path| path.is_absolute())
-            .unwrap_or_else(|| invoker.home.join(".cache"));
+        let base =
+            named.filter(|path| path.is_absolute()).unwrap_or_else(|| invoker.home.join(".cache"));
         Self::at(
             &base.join("gctrace"),
             invoker.uid,
@@ -75,10 +68,7 @@ impl CacheDir {
 
     fn at(directory: &Path, owner: u32, only_files_of: Option<u32>) -> Option<Self> {
         own_folder(directory, owner).ok()?;
-        Some(Self {
-            directory: directory.to_owned(),
-            only_files_of,
-        })
+        Some(Self { directory: directory.to_owned(), only_files_of })
     }
 
     /// How to resolve an interpreter whose file has this owner, `None` if that is unknown. `root` is
@@ -88,9 +78,7 @@ impl CacheDir {
         owner: Option<u32>,
         root: &Path,
     ) -> ResolveOptions {
-        let cache = cache
-            .zip(owner)
-            .and_then(|(cache, owner)| cache.for_file_of(owner));
+        let cache = cache.zip(owner).and_then(|(cache, owner)| cache.for_file_of(owner));
         let debug = "usr/lib/debug";
         ResolveOptions {
             cache: cache.map(Path::to_owned),
@@ -117,9 +105,7 @@ pub(super) fn own_folder(path: &Path, owner: u32) -> io::Result<()> {
     if found.is_dir() && found.uid() == owner && found.mode() & 0o022 == 0 {
         return Ok(());
     }
-    Err(io::Error::other(
-        "it is not a folder that only its user can write",
-    ))
+    Err(io::Error::other("it is not a folder that only its user can write"))
 }
 
 #[cfg(test)]
@@ -134,10 +120,7 @@ mod tests {
         let own = Uid::effective().as_raw();
         let made = CacheDir::at(&directory, own, None).expect("a cache");
         assert_eq!(made.for_file_of(own + 1), Some(directory.as_path()));
-        assert_eq!(
-            std::fs::metadata(&directory).expect("made").mode() & 0o777,
-            0o700
-        );
+        assert_eq!(std::fs::metadata(&directory).expect("made").mode() & 0o777, 0o700);
 
         assert_eq!(CacheDir::at(&directory, own + 1, None), None);
         std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o770)).expect("chmod");
@@ -149,10 +132,7 @@ mod tests {
 
     #[test]
     fn with_file_capabilities_it_is_only_for_own_files() {
-        let cache = CacheDir {
-            directory: "/c".into(),
-            only_files_of: Some(1000),
-        };
+        let cache = CacheDir { directory: "/c".into(), only_files_of: Some(1000) };
         assert_eq!(cache.for_file_of(1000), Some(Path::new("/c")));
         assert_eq!(cache.for_file_of(0), None);
     }

@@ -5,25 +5,18 @@
 //! with the embedded contents.
 
 use crate::files::copy::keep_copy;
-use crate::launch::Invoker;
 use crate::launch::as_user::own_folder;
-use crate::launch::trust;
-use crate::variables::VariableEffect;
-use crate::variables::temporary_directory;
-use crate::variables::variable;
-use anyhow::Context as _;
-use anyhow::bail;
+use crate::launch::{Invoker, trust};
+use crate::variables::{VariableEffect, temporary_directory, variable};
+use anyhow::{Context as _, bail};
 use flate2::read::ZlibDecoder;
-use nix::sys::statvfs::FsFlags;
-use nix::sys::statvfs::statvfs;
+use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Uid;
 use std::fs::Permissions;
 use std::io;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 // INJECT and SIMGPU; `None` in a build without GCTRACE_BUNDLE.
 include!(concat!(env!("OUT_DIR"), "/bundle.rs"));

@@ -3,13 +3,11 @@
 //! sudo replaces `PATH`, drops most variables and sets some of its own. Its own process still has
 //! the user's in `/proc/PID/environ`, which root may read.
 
-use crate::launch::invoker::Invoker;
-use crate::launch::invoker::PrivilegeTool;
+use crate::launch::invoker::{Invoker, PrivilegeTool};
 use crate::privileges::has_more_rights_than_its_user;
 use gctrace_probes::proc_status;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 
 /// Environment variables by name; neither names nor values need to be UTF-8.
@@ -33,15 +31,8 @@ const REWRITTEN: [&str; 12] = [
 ];
 
 /// Added by sudo and doas.
-const ADDED: [&str; 7] = [
-    "SUDO_COMMAND",
-    "SUDO_USER",
-    "SUDO_UID",
-    "SUDO_GID",
-    "SUDO_HOME",
-    "SUDO_TTY",
-    "DOAS_USER",
-];
+const ADDED: [&str; 7] =
+    ["SUDO_COMMAND", "SUDO_USER", "SUDO_UID", "SUDO_GID", "SUDO_HOME", "SUDO_TTY", "DOAS_USER"];
 
 /// How far up the ancestors to search: far more than launchers nest.
 const MAX_ANCESTORS: usize = 64;
@@ -120,10 +111,7 @@ fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
         }
         child = parent;
     }
-    Err(format!(
-        "no {} among the ancestors of this process",
-        tool.name()
-    ))
+    Err(format!("no {} among the ancestors of this process", tool.name()))
 }
 
 /// The ancestors of a process, nearest first, without process 1.
@@ -175,10 +163,7 @@ mod tests {
     use super::*;
 
     fn environment(pairs: &[(&str, &str)]) -> Environment {
-        pairs
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect()
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
     }
 
     const TYPED: [(&str, &str); 6] = [
@@ -199,10 +184,7 @@ mod tests {
     ];
 
     fn found() -> ToolEnvironments {
-        ToolEnvironments {
-            typed: environment(&TYPED),
-            given: environment(&GIVEN),
-        }
+        ToolEnvironments { typed: environment(&TYPED), given: environment(&GIVEN) }
     }
 
     #[test]
@@ -226,10 +208,7 @@ mod tests {
         let mut present = environment(&GIVEN);
         present.insert("PATH".into(), "/srv/venv/bin:/usr/bin".into());
         let merged = merge(&present, &found());
-        assert_eq!(
-            merged.get(OsStr::new("PATH")),
-            Some(&"/srv/venv/bin:/usr/bin".into())
-        );
+        assert_eq!(merged.get(OsStr::new("PATH")), Some(&"/srv/venv/bin:/usr/bin".into()));
         assert_eq!(merged.get(OsStr::new("HOME")), Some(&"/home/alice".into()));
     }
 

@@ -52,11 +52,7 @@ impl InheritedState {
             libc::sigprocmask(libc::SIG_SETMASK, std::ptr::null(), mask.as_mut_ptr());
             mask.assume_init()
         };
-        Self {
-            mask,
-            ignored: IGNORED.map(is_ignored),
-            limits: LIMITS.map(limit),
-        }
+        Self { mask, ignored: IGNORED.map(is_ignored), limits: LIMITS.map(limit) }
     }
 
     /// Restores the state. For the child between fork and exec: system calls only.
@@ -69,11 +65,7 @@ impl InheritedState {
             }
         }
         for (signal, ignored) in IGNORED.into_iter().zip(self.ignored) {
-            let disposition = if ignored {
-                libc::SIG_IGN
-            } else {
-                libc::SIG_DFL
-            };
+            let disposition = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
             // SAFETY: a constant disposition.
             if unsafe { libc::signal(signal, disposition) } == libc::SIG_ERR {
                 return Err(io::Error::last_os_error());
@@ -103,10 +95,7 @@ pub(super) fn is_ignored(signal: i32) -> bool {
 }
 
 fn limit(resource: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes one struct.
     let result = unsafe { libc::getrlimit(resource, &raw mut limit) };
     (result == 0).then_some(limit)

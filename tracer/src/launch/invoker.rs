@@ -1,12 +1,8 @@
 //! The user who typed the command: the one behind sudo or doas, or simply the present one.
 
-use crate::variables::VariableEffect;
-use crate::variables::variable;
+use crate::variables::{VariableEffect, variable};
 use nix::errno::Errno;
-use nix::unistd::Gid;
-use nix::unistd::Group;
-use nix::unistd::Uid;
-use nix::unistd::User;
+use nix::unistd::{Gid, Group, Uid, User};
 use std::ffi::CString;
 use std::io;
 use std::path::PathBuf;
@@ -68,11 +64,7 @@ fn identity(facts: &InvokerFacts<'_>) -> InvokerIdentity {
         return InvokerIdentity::Present;
     }
     let id = |name| (facts.variable)(name).and_then(|value| value.parse::<u32>().ok());
-    match (
-        id("SUDO_UID"),
-        id("SUDO_GID"),
-        (facts.variable)("DOAS_USER"),
-    ) {
+    match (id("SUDO_UID"), id("SUDO_GID"), (facts.variable)("DOAS_USER")) {
         // sudo used by root itself
         (Some(0), _, _) => InvokerIdentity::Present,
         (Some(uid), Some(gid), _) => InvokerIdentity::Ids { uid, gid },
@@ -95,11 +87,9 @@ impl Invoker {
                 Self::from_ids(uid, gid, Some(PrivilegeTool::Sudo))
             }
             InvokerIdentity::Name(name) => match User::from_name(&name) {
-                Ok(Some(user)) => Self::from_ids(
-                    user.uid.as_raw(),
-                    user.gid.as_raw(),
-                    Some(PrivilegeTool::Doas),
-                ),
+                Ok(Some(user)) => {
+                    Self::from_ids(user.uid.as_raw(), user.gid.as_raw(), Some(PrivilegeTool::Doas))
+                }
                 _ => Self::present(),
             },
         }
@@ -134,26 +124,12 @@ impl Invoker {
 
     pub(super) fn from_ids(uid: u32, gid: u32, tool: Option<PrivilegeTool>) -> Self {
         let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-        let groups = user
-            .as_ref()
-            .map_or_else(|| vec![gid], |user| groups_of(&user.name, gid));
+        let groups = user.as_ref().map_or_else(|| vec![gid], |user| groups_of(&user.name, gid));
         let (name, home, shell) = match user {
             Some(user) => (user.name, user.dir, user.shell),
-            None => (
-                uid.to_string(),
-                PathBuf::from("/"),
-                PathBuf::from("/bin/sh"),
-            ),
+            None => (uid.to_string(), PathBuf::from("/"), PathBuf::from("/bin/sh")),
         };
-        Self {
-            uid,
-            gid,
-            groups,
-            name,
-            home,
-            shell,
-            tool,
-        }
+        Self { uid, gid, groups, name, home, shell, tool }
     }
 }
 
@@ -194,11 +170,7 @@ pub(super) struct Credentials {
 
 impl Credentials {
     pub(super) fn of(invoker: &Invoker) -> Self {
-        Self {
-            uid: invoker.uid,
-            gid: invoker.gid,
-            groups: invoker.groups.clone(),
-        }
+        Self { uid: invoker.uid, gid: invoker.gid, groups: invoker.groups.clone() }
     }
 
     /// Assumes the identity for good and drops all capabilities. Raw system calls only: those of
@@ -209,18 +181,8 @@ impl Credentials {
         self.set_groups()?;
         // SAFETY: plain numbers.
         unsafe {
-            Errno::result(libc::syscall(
-                libc::SYS_setresgid,
-                self.gid,
-                self.gid,
-                self.gid,
-            ))?;
-            Errno::result(libc::syscall(
-                libc::SYS_setresuid,
-                self.uid,
-                self.uid,
-                self.uid,
-            ))?;
+            Errno::result(libc::syscall(libc::SYS_setresgid, self.gid, self.gid, self.gid))?;
+            Errno::result(libc::syscall(libc::SYS_setresuid, self.uid, self.uid, self.uid))?;
         }
         // Once more, so that the user owns it.
         join_new_session_keyring();
@@ -266,37 +228,17 @@ mod tests {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        identity(&InvokerFacts {
-            real_uid,
-            effective_uid,
-            variable: &variable,
-        })
+        identity(&InvokerFacts { real_uid, effective_uid, variable: &variable })
     }
 
     #[test]
     fn sudo_and_doas_are_trusted_only_as_root() {
-        let sudo = [
-            ("SUDO_UID", "1000"),
-            ("SUDO_GID", "100"),
-            ("SUDO_USER", "alice"),
-        ];
-        assert_eq!(
-            decided(0, 0, &sudo),
-            InvokerIdentity::Ids {
-                uid: 1000,
-                gid: 100
-            }
-        );
+        let sudo = [("SUDO_UID", "1000"), ("SUDO_GID", "100"), ("SUDO_USER", "alice")];
+        assert_eq!(decided(0, 0, &sudo), InvokerIdentity::Ids { uid: 1000, gid: 100 });
         assert_eq!(decided(1000, 1000, &sudo), InvokerIdentity::Present);
         assert_eq!(decided(1000, 0, &sudo), InvokerIdentity::Present);
-        assert_eq!(
-            decided(0, 0, &[("DOAS_USER", "alice")]),
-            InvokerIdentity::Name("alice".into())
-        );
-        assert_eq!(
-            decided(1000, 1000, &[("DOAS_USER", "alice")]),
-            InvokerIdentity::Present
-        );
+        assert_eq!(decided(0, 0, &[("DOAS_USER", "alice")]), InvokerIdentity::Name("alice".into()));
+        assert_eq!(decided(1000, 1000, &[("DOAS_USER", "alice")]), InvokerIdentity::Present);
     }
 
     #[test]
@@ -305,10 +247,7 @@ mod tests {
             decided(0, 0, &[("SUDO_UID", "0"), ("SUDO_GID", "0")]),
             InvokerIdentity::Present
         );
-        assert_eq!(
-            decided(0, 0, &[("DOAS_USER", "root")]),
-            InvokerIdentity::Present
-        );
+        assert_eq!(decided(0, 0, &[("DOAS_USER", "root")]), InvokerIdentity::Present);
         assert_eq!(decided(0, 0, &[]), InvokerIdentity::Present);
     }
 
@@ -320,10 +259,7 @@ mod tests {
                 InvokerIdentity::Present
             );
         }
-        assert_eq!(
-            decided(0, 0, &[("SUDO_UID", "1000")]),
-            InvokerIdentity::Present
-        );
+        assert_eq!(decided(0, 0, &[("SUDO_UID", "1000")]), InvokerIdentity::Present);
     }
 
     #[test]

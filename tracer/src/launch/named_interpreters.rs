@@ -11,8 +11,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Maximum number of words that are examined.
 const MAX_WORDS: usize = 200;
@@ -30,10 +29,7 @@ impl LaunchPlan {
     /// `python3` and `python` in `PATH`.
     pub(crate) fn named_interpreters(&self) -> Vec<PathBuf> {
         self.with_users_rights(|| {
-            let mut named = NamedInterpreters {
-                environment: &self.environment,
-                files: Vec::new(),
-            };
+            let mut named = NamedInterpreters { environment: &self.environment, files: Vec::new() };
             let arguments = std::iter::once(&self.program).chain(&self.arguments);
             for word in arguments.flat_map(|text| words(text)).take(MAX_WORDS) {
                 named.add(word, MAX_STEPS);
@@ -127,10 +123,7 @@ mod tests {
         let script = executable("script", &format!("#!{}/env python3 -x\n", place.display()));
         std::fs::write(place.join("data"), "#!/bin/sh\n").expect("write");
         let environment = [("PATH".into(), place.clone().into())].into();
-        let mut named = NamedInterpreters {
-            environment: &environment,
-            files: Vec::new(),
-        };
+        let mut named = NamedInterpreters { environment: &environment, files: Vec::new() };
         named.add(script.as_os_str(), MAX_STEPS);
         named.add(place.join("data").as_os_str(), MAX_STEPS);
         named.add(OsStr::new("python3"), MAX_STEPS);

@@ -3,33 +3,24 @@
 //!
 //! `probes/inject` is the library; `record/mode.rs` decides whether it is used.
 
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::bundle;
 use crate::launch::bundle::BundledLibrary;
-use crate::launch::trial;
-use crate::launch::trust;
 use crate::launch::trust::WritablePath;
+use crate::launch::{Invoker, LaunchPlan, bundle, trial, trust};
 use crate::record::mode::InjectionPlan;
-use crate::variables::VariableEffect;
-use crate::variables::variable;
+use crate::variables::{VariableEffect, variable};
 use anyhow::Context as _;
-use gctrace_ring::OPTIONS_VARIABLE;
-use gctrace_ring::RENDEZVOUS_VARIABLE;
-use gctrace_ring::STEP_FUNCTION_VARIABLE;
+use gctrace_ring::{OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, STEP_FUNCTION_VARIABLE};
 use nix::errno::Errno;
 use nix::unistd::Uid;
 use std::env::consts::ARCH;
-use std::ffi::OsStr;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// File name of the injected library, the same in every folder that is searched for it.
@@ -102,10 +93,7 @@ pub(crate) enum LibraryError {
 }
 
 fn shown(folders: &[PathBuf]) -> String {
-    let folders: Vec<_> = folders
-        .iter()
-        .map(|folder| folder.display().to_string())
-        .collect();
+    let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
     folders.join(", ")
 }
 
@@ -273,16 +261,9 @@ fn folders_beside() -> Vec<PathBuf> {
 
 /// Checks one file; returns its path with links resolved.
 fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
-    let unusable = |reason: String| LibraryError::Unusable {
-        path: file.to_owned(),
-        reason,
-    };
+    let unusable = |reason: String| LibraryError::Unusable { path: file.to_owned(), reason };
     let path = std::fs::canonicalize(file).map_err(|error| unusable(error.to_string()))?;
-    let has_separator = path
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|byte| b" :\t\n".contains(byte));
+    let has_separator = path.as_os_str().as_bytes().iter().any(|byte| b" :\t\n".contains(byte));
     if has_separator && launch.identity.is_some() {
         return Err(LibraryError::Separator { path });
     }
@@ -291,12 +272,7 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
             .map_err(|error| unusable(error.to_string()))?;
         if let Some(writable) = found {
             let user = launch.user();
-            return Err(LibraryError::NotTrusted {
-                path,
-                rights,
-                user,
-                writable,
-            });
+            return Err(LibraryError::NotTrusted { path, rights, user, writable });
         }
     }
     version_matches(&path, &open_as_user(&path, launch)?)?;
@@ -311,12 +287,10 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
 #[expect(clippy::disallowed_methods, reason = "opened for reading")]
 fn open_as_user(path: &Path, launch: &LaunchPlan) -> Result<File, LibraryError> {
     let mut options = File::options();
-    let options = options
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
-    let opened = launch
-        .with_users_rights(|| options.open(path))
-        .unwrap_or_else(|| Err(Errno::EPERM.into()));
+    let options =
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    let opened =
+        launch.with_users_rights(|| options.open(path)).unwrap_or_else(|| Err(Errno::EPERM.into()));
     let file = opened.map_err(|error| LibraryError::Unreadable {
         path: path.to_owned(),
         user: launch.user(),
@@ -325,17 +299,11 @@ fn open_as_user(path: &Path, launch: &LaunchPlan) -> Result<File, LibraryError> 
     if file.metadata().is_ok_and(|found| found.is_file()) {
         return Ok(file);
     }
-    Err(LibraryError::Unusable {
-        path: path.to_owned(),
-        reason: "it is not a file".to_owned(),
-    })
+    Err(LibraryError::Unusable { path: path.to_owned(), reason: "it is not a file".to_owned() })
 }
 
 fn version_matches(path: &Path, file: &File) -> Result<(), LibraryError> {
-    let unusable = |reason: String| LibraryError::Unusable {
-        path: path.to_owned(),
-        reason,
-    };
+    let unusable = |reason: String| LibraryError::Unusable { path: path.to_owned(), reason };
     let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
     let version = gctrace_probes::exported_bytes(opened.as_ref(), gctrace_ring::VERSION_SYMBOL)
         .map_err(|error| unusable(error.to_string()))?
@@ -434,10 +402,7 @@ impl LaunchPlan {
 
 /// Splits like the loader.
 fn split_preload(value: &OsStr) -> impl Iterator<Item = &OsStr> {
-    value
-        .as_bytes()
-        .split(|byte| matches!(byte, b' ' | b':'))
-        .map(OsStr::from_bytes)
+    value.as_bytes().split(|byte| matches!(byte, b' ' | b':')).map(OsStr::from_bytes)
 }
 
 /// A path that the loader does not split: the library's own, or that of a link to it in the private

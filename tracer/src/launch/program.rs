@@ -3,22 +3,16 @@
 //! Follows the command as the kernel and env(1) would: through PATH, first lines of scripts, and
 //! words of `env`.
 
-use crate::launch::LaunchPlan;
-use crate::launch::as_user;
 use crate::launch::environment::Environment;
-use gctrace_probes::Loading;
-use gctrace_probes::ProgramKind;
-use nix::unistd::Gid;
-use nix::unistd::Uid;
+use crate::launch::{LaunchPlan, as_user};
+use gctrace_probes::{Loading, ProgramKind};
+use nix::unistd::{Gid, Uid};
 use std::env::consts::ARCH;
-use std::ffi::CString;
-use std::ffi::OsStr;
-use std::ffi::OsString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A script may name a script: the kernel follows five (`exec_binprm`, fs/exec.c), and `env` may be
 /// in between.
@@ -105,10 +99,7 @@ impl LaunchPlan {
             None => (Uid::effective().as_raw(), Gid::effective().as_raw()),
         };
         self.with_users_rights(|| {
-            let walk = ProgramWalk {
-                environment: &self.environment,
-                user,
-            };
+            let walk = ProgramWalk { environment: &self.environment, user };
             walk.obstacles(words)
         })
         .unwrap_or_default()
@@ -138,11 +129,9 @@ pub(super) fn find(program: &OsStr, environment: &Environment) -> Option<PathBuf
         return Some(PathBuf::from(program));
     }
     let path = environment.get(OsStr::new("PATH"))?;
-    std::env::split_paths(path)
-        .map(|folder| folder.join(program))
-        .find(|file| {
-            std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
-        })
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(|file| {
+        std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+    })
 }
 
 struct ProgramWalk<'a> {
@@ -155,9 +144,7 @@ impl ProgramWalk<'_> {
     fn obstacles(&self, mut words: Vec<OsString>) -> Vec<PreloadObstacle> {
         let mut found = Vec::new();
         for _ in 0..MAX_STEPS {
-            let Some(file) = words
-                .first()
-                .and_then(|program| find(program, self.environment))
+            let Some(file) = words.first().and_then(|program| find(program, self.environment))
             else {
                 break;
             };
@@ -172,26 +159,18 @@ impl ProgramWalk<'_> {
     }
 
     fn step(&self, file: &Path, words: &[OsString]) -> ProgramStep {
-        let end = |what| ProgramStep {
-            obstacle: what,
-            next: None,
-        };
+        let end = |what| ProgramStep { obstacle: what, next: None };
         if !file.metadata().is_ok_and(|found| found.is_file()) {
             return end(None);
         }
         match gctrace_probes::loading(file) {
-            Ok(Loading::Script {
-                interpreter,
-                argument,
-            }) => ProgramStep {
+            Ok(Loading::Script { interpreter, argument }) => ProgramStep {
                 obstacle: None,
                 next: Some(script(interpreter, argument, file, words)),
             },
             Ok(Loading::Static) => match gctrace_probes::identify(file) {
                 Ok(ProgramKind::Static) => end(Some(ObstacleKind::StaticPython)),
-                _ => end(Some(
-                    other_rights(file, self.user).unwrap_or(ObstacleKind::Static),
-                )),
+                _ => end(Some(other_rights(file, self.user).unwrap_or(ObstacleKind::Static))),
             },
             Ok(Loading::OtherMachine(machine)) => end(Some(ObstacleKind::Machine(machine))),
             Ok(Loading::Loader(loader)) if is_musl(&loader) => {
@@ -230,20 +209,15 @@ fn script(
 
 /// `/lib/ld-musl-x86_64.so.1`.
 fn is_musl(loader: &Path) -> bool {
-    loader
-        .file_name()
-        .is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"))
+    loader.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"))
 }
 
 /// Why the loader would run the file in secure execution (ld.so(8)): the kernel sets that when ids
 /// change or capabilities are gained (`cap_bprm_creds_from_file`, security/commoncap.c).
 fn other_rights(file: &Path, (uid, gid): (u32, u32)) -> Option<ObstacleKind> {
     let found = file.metadata().ok()?;
-    let nosuid = nix::sys::statvfs::statvfs(file).is_ok_and(|system| {
-        system
-            .flags()
-            .contains(nix::sys::statvfs::FsFlags::ST_NOSUID)
-    });
+    let nosuid = nix::sys::statvfs::statvfs(file)
+        .is_ok_and(|system| system.flags().contains(nix::sys::statvfs::FsFlags::ST_NOSUID));
     if nosuid {
         return None;
     }
@@ -281,10 +255,7 @@ fn launcher(file: &Path, words: &[OsString]) -> ProgramStep {
             obstacle: name.map(|name| ObstacleKind::Drops(name.into_owned())),
             next: None,
         },
-        _ => ProgramStep {
-            obstacle: None,
-            next: None,
-        },
+        _ => ProgramStep { obstacle: None, next: None },
     }
 }
 

@@ -5,17 +5,12 @@
 //! their default effect. Signals ignored when gctrace started (nohup, `&` in scripts) stay ignored,
 //! for gctrace and the command, except SIGTERM: a recording can always be ended.
 
-use crate::launch::inherited::ignore_size_limit;
-use crate::launch::inherited::is_ignored;
+use crate::launch::inherited::{ignore_size_limit, is_ignored};
 use gctrace_probes::proc_status;
-use nix::sys::signal::SigSet;
-use nix::sys::signal::Signal;
-use nix::sys::signalfd::SfdFlags;
-use nix::sys::signalfd::SignalFd;
-use nix::sys::signalfd::siginfo;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use std::io;
-use std::os::fd::AsFd;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 const HANDLED: [Signal; 6] = [
     Signal::SIGINT,
@@ -74,10 +69,7 @@ impl SignalPolicy {
     /// For a process that was already running (`-p`), and until a command is started: signals are
     /// meant for gctrace.
     pub(crate) fn alone() -> Self {
-        Self {
-            phase: RecordPhase::Alone,
-            interrupted: false,
-        }
+        Self { phase: RecordPhase::Alone, interrupted: false }
     }
 
     /// From now on signals are forwarded or left to the command; only a second Ctrl-C ends the
@@ -107,10 +99,7 @@ impl SignalPolicy {
     /// Ctrl-C was typed in a terminal that does not generate the signal (raw mode): decided as if
     /// it had, but no process has received it yet.
     pub(crate) fn typed_interrupt(&mut self) -> SignalDecision {
-        let typed = ReceivedSignal {
-            signal: Signal::SIGINT,
-            origin: SignalOrigin::Group,
-        };
+        let typed = ReceivedSignal { signal: Signal::SIGINT, origin: SignalOrigin::Group };
         match self.decide(typed) {
             SignalDecision::GoOn => SignalDecision::Forward(Signal::SIGINT),
             decision => decision,
@@ -158,10 +147,7 @@ impl Signals {
             return Ok(None);
         };
         let signal = Signal::try_from(info.ssi_signo.cast_signed())?;
-        Ok(Some(ReceivedSignal {
-            signal,
-            origin: origin(&info),
-        }))
+        Ok(Some(ReceivedSignal { signal, origin: origin(&info) }))
     }
 }
 
@@ -227,10 +213,7 @@ mod tests {
         received: &[(Signal, SignalOrigin)],
     ) -> Vec<SignalDecision> {
         let decide = |(signal, origin): &(Signal, SignalOrigin)| {
-            policy.decide(ReceivedSignal {
-                signal: *signal,
-                origin: *origin,
-            })
+            policy.decide(ReceivedSignal { signal: *signal, origin: *origin })
         };
         received.iter().map(decide).collect()
     }
@@ -246,21 +229,14 @@ mod tests {
         let typed = (Signal::SIGINT, SignalOrigin::Group);
         assert_eq!(
             decisions(&mut with_command(), &[typed, typed, typed]),
-            [
-                SignalDecision::GoOn,
-                SignalDecision::EndRecording,
-                SignalDecision::EndRecording
-            ]
+            [SignalDecision::GoOn, SignalDecision::EndRecording, SignalDecision::EndRecording]
         );
     }
 
     #[test]
     fn signals_to_gctrace_alone_are_forwarded() {
         let received = HANDLED.map(|signal| (signal, SignalOrigin::Other));
-        assert_eq!(
-            decisions(&mut with_command(), &received),
-            HANDLED.map(SignalDecision::Forward)
-        );
+        assert_eq!(decisions(&mut with_command(), &received), HANDLED.map(SignalDecision::Forward));
         let twice = [(Signal::SIGINT, SignalOrigin::Other); 2];
         assert_eq!(
             decisions(&mut with_command(), &twice),
@@ -279,20 +255,12 @@ mod tests {
             }
         }
         let own = [(Signal::SIGINT, SignalOrigin::Command); 3];
-        assert_eq!(
-            decisions(&mut with_command(), &own),
-            [SignalDecision::GoOn; 3]
-        );
+        assert_eq!(decisions(&mut with_command(), &own), [SignalDecision::GoOn; 3]);
     }
 
     #[test]
     fn without_a_command_signals_end_the_recording() {
-        for signal in [
-            Signal::SIGINT,
-            Signal::SIGTERM,
-            Signal::SIGHUP,
-            Signal::SIGQUIT,
-        ] {
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
             for origin in [SignalOrigin::Group, SignalOrigin::Other] {
                 assert_eq!(
                     decisions(&mut SignalPolicy::alone(), &[(signal, origin)]),
@@ -305,23 +273,14 @@ mod tests {
     #[test]
     fn a_typed_interrupt_is_forwarded_once() {
         let mut policy = with_command();
-        assert_eq!(
-            policy.typed_interrupt(),
-            SignalDecision::Forward(Signal::SIGINT)
-        );
+        assert_eq!(policy.typed_interrupt(), SignalDecision::Forward(Signal::SIGINT));
         assert_eq!(policy.typed_interrupt(), SignalDecision::EndRecording);
-        assert_eq!(
-            SignalPolicy::alone().typed_interrupt(),
-            SignalDecision::EndRecording
-        );
+        assert_eq!(SignalPolicy::alone().typed_interrupt(), SignalDecision::EndRecording);
     }
 
     #[test]
     fn children_are_recognized() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .expect("sleep");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         assert!(descends_from(child.id(), std::process::id()));
         assert!(!descends_from(std::process::id(), child.id()));
         assert!(!relayed_to_group(child.id(), std::process::id()));

@@ -1,15 +1,12 @@
 //! Starts real commands: inherited state, identity, exit codes.
 
 use super::*;
-use crate::files::NewTrace;
 use crate::files::command_output::create_command_output;
-use crate::files::write_export;
-use crate::files::write_manual_pages;
+use crate::files::{NewTrace, write_export, write_manual_pages};
 use crate::launch::invoker::PrivilegeTool;
 use nix::unistd::Uid;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use test_kit::limit::WithTimeout as _;
 
@@ -30,8 +27,7 @@ fn output_of(mut plan: LaunchPlan, script: &str) -> String {
     let file = directory.path().join("out");
     plan.program = "sh".into();
     plan.arguments = vec!["-c".into(), script.into()];
-    plan.environment
-        .insert("OUT".into(), file.clone().into_os_string());
+    plan.environment.insert("OUT".into(), file.clone().into_os_string());
     let ended = plan.spawn().expect("start").wait().expect("wait");
     assert_eq!(ended, CommandEnd::Code(0), "{script}");
     fs::read_to_string(file).expect("output")
@@ -61,14 +57,8 @@ fn exit_codes_are_those_of_a_shell() {
 #[test]
 fn commands_that_cannot_start() {
     let directory = tempfile::tempdir().expect("a directory");
-    let path = |name: &str| {
-        directory
-            .path()
-            .join(name)
-            .into_os_string()
-            .into_string()
-            .expect("text")
-    };
+    let path =
+        |name: &str| directory.path().join(name).into_os_string().into_string().expect("text");
     fs::write(path("plain"), "x").expect("write");
     fs::write(path("script"), "#!/nonexistent/python\n").expect("write");
     fs::set_permissions(path("script"), PermissionsExt::from_mode(0o755)).expect("chmod");
@@ -79,10 +69,7 @@ fn commands_that_cannot_start() {
     let (code, message) = refused("no-such-program-as-this");
     assert_eq!(code, 127);
     assert!(message.starts_with("no-such-program-as-this: command not found in PATH="));
-    assert_eq!(
-        refused("/nonexistent/x"),
-        (127, "/nonexistent/x: command not found".to_owned())
-    );
+    assert_eq!(refused("/nonexistent/x"), (127, "/nonexistent/x: command not found".to_owned()));
     let (code, message) = refused(&path("script"));
     assert_eq!(code, 127);
     assert!(message.contains("#!"), "{message}");
@@ -117,18 +104,10 @@ fn the_pidfd_reports_the_exit_and_signals_arrive() {
     let mut launched = plan(&["sleep", "60"]).spawn().expect("start");
     assert_eq!(launched.try_wait().expect("wait"), None);
     launched.send(Signal::SIGTERM).expect("send");
-    let mut fds = [nix::poll::PollFd::new(
-        launched.as_fd(),
-        nix::poll::PollFlags::POLLIN,
-    )];
+    let mut fds = [nix::poll::PollFd::new(launched.as_fd(), nix::poll::PollFlags::POLLIN)];
     nix::poll::poll(&mut fds, nix::poll::PollTimeout::NONE).expect("poll");
-    assert_eq!(
-        launched.try_wait().expect("wait"),
-        Some(CommandEnd::Signal(15))
-    );
-    launched
-        .send(Signal::SIGTERM)
-        .expect("no error once it ended");
+    assert_eq!(launched.try_wait().expect("wait"), Some(CommandEnd::Signal(15)));
+    launched.send(Signal::SIGTERM).expect("no error once it ended");
 }
 
 /// Started by the next test: prints the command's ignored signals and its mask.
@@ -206,9 +185,7 @@ fn writers() -> [Writer; 4] {
             let directory = path.parent().expect("a directory");
             write_manual_pages(directory, &unprivileged(), &pages).is_ok()
         }),
-        ("output.txt", |path| {
-            create_command_output(path, &unprivileged(), &[]).is_ok()
-        }),
+        ("output.txt", |path| create_command_output(path, &unprivileged(), &[]).is_ok()),
     ]
 }
 

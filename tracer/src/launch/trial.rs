@@ -7,24 +7,16 @@
 
 use crate::launch::LaunchPlan;
 use crate::launch::invoker::Credentials;
-use crate::privileges;
-use crate::wait;
+use crate::{privileges, wait};
 use anyhow::bail;
-use std::ffi::CStr;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::io::Read as _;
-use std::os::fd::AsFd as _;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::Child;
-use std::process::ChildStderr;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 /// A library is loaded in milliseconds.
 const PATIENCE_MS: u16 = 10_000;
@@ -45,10 +37,7 @@ pub(super) fn loads(path: &Path, launch: &LaunchPlan) -> Result<(), String> {
             Some(signal) => format!("loading it was terminated by signal {signal}"),
             None => message(stderr),
         }),
-        None => Err(format!(
-            "loading it did not finish within {} s",
-            PATIENCE_MS / 1000
-        )),
+        None => Err(format!("loading it did not finish within {} s", PATIENCE_MS / 1000)),
     }
 }
 

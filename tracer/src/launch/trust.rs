@@ -1,21 +1,15 @@
 //! Which users may change a file: with more rights than its user, gctrace loads into a command only
 //! what root or the command's user chose.
 
-use crate::privileges::has_more_rights_than_its_user;
-use crate::privileges::in_foreign_user_namespace;
+use crate::privileges::{has_more_rights_than_its_user, in_foreign_user_namespace};
 use nix::errno::Errno;
-use nix::unistd::Gid;
-use nix::unistd::Group;
-use nix::unistd::Uid;
-use nix::unistd::User;
+use nix::unistd::{Gid, Group, Uid, User};
 use std::ffi::CString;
-use std::fmt;
 use std::fs::Metadata;
-use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// Write permission of the group, and of everyone (inode(7)).
 const GROUP_WRITES: u32 = 0o020;

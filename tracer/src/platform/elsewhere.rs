@@ -1,11 +1,8 @@
 //! Systems other than Linux: stand-ins, and the refusal of commands that need Linux.
 
-use crate::args::LinuxInvocation;
-use crate::args::RecordConfig;
-use crate::args::Verbosity;
+use crate::args::{LinuxInvocation, RecordConfig, Verbosity};
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The user on whose behalf gctrace works: always its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,9 +13,7 @@ pub(crate) struct Invoker {
 
 impl Invoker {
     pub(crate) fn detect() -> Self {
-        Self {
-            name: "you".to_owned(),
-        }
+        Self { name: "you".to_owned() }
     }
 }
 

@@ -3,28 +3,13 @@
 mod hints;
 
 pub(crate) use crate::files::name::check_pattern as check_trace_name;
-pub(crate) use crate::launch::Invoker;
-pub(crate) use crate::launch::act_as;
-pub(crate) use crate::privileges::has_more_rights_than_its_user;
-pub(crate) use crate::privileges::keep_what_is_needed;
-pub(crate) use hints::exit_code;
-pub(crate) use hints::hint;
+pub(crate) use crate::launch::{Invoker, act_as};
+pub(crate) use crate::privileges::{has_more_rights_than_its_user, keep_what_is_needed};
+pub(crate) use hints::{exit_code, hint};
 
-use crate::apply;
-use crate::args::LinuxInvocation;
-use crate::args::RecordConfig;
-use crate::args::Verbosity;
-use crate::demo;
-use crate::doctor;
-use crate::guardian;
-use crate::heap;
-use crate::launch;
-use crate::record;
-use crate::setup;
-use crate::top;
-use crate::tune;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
+use crate::args::{LinuxInvocation, RecordConfig, Verbosity};
+use crate::{apply, demo, doctor, guardian, heap, launch, record, setup, top, tune};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::SigSet;
 use std::os::fd::AsFd;
 use std::path::PathBuf;

@@ -110,14 +110,8 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(
-            line("a\x1b]0;t\x07\u{9b}2J\r\n\tb"),
-            r"a\x1b]0;t\x07\x9b2J\r\n\tb"
-        );
-        assert_eq!(
-            line("evil\u{202e}yp.txt\u{200b}"),
-            r"evil\u{202e}yp.txt\u{200b}"
-        );
+        assert_eq!(line("a\x1b]0;t\x07\u{9b}2J\r\n\tb"), r"a\x1b]0;t\x07\x9b2J\r\n\tb");
+        assert_eq!(line("evil\u{202e}yp.txt\u{200b}"), r"evil\u{202e}yp.txt\u{200b}");
         assert_eq!(line("训练 é e\u{301} 🐍.py"), "训练 é e\u{301} 🐍.py");
     }
 

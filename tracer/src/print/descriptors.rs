@@ -1,8 +1,7 @@
 //! Duplicates of the standard streams.
 
 use std::io;
-use std::os::fd::AsFd as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 /// Duplicates standard output, for the view, which bypasses `print.rs`.
 ///

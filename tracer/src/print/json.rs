@@ -18,9 +18,8 @@ impl<W: Write> Write for JsonEscaper<W> {
             return Ok(bytes.len());
         };
         let mut rest = text;
-        while let Some((position, char)) = rest
-            .char_indices()
-            .find(|(_, char)| *char != '\n' && is_harmful(*char))
+        while let Some((position, char)) =
+            rest.char_indices().find(|(_, char)| *char != '\n' && is_harmful(*char))
         {
             let (before, after) = rest.split_at(position);
             self.0.write_all(before.as_bytes())?;

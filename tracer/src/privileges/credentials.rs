@@ -1,15 +1,10 @@
 //! Capabilities of this process, and how it drops them.
 
-use crate::privileges::Capabilities;
-use crate::privileges::FOR_OTHERS;
-use crate::privileges::NEEDED;
+use crate::privileges::{Capabilities, FOR_OTHERS, NEEDED};
 use anyhow::Context as _;
 use nix::errno::Errno;
-use nix::sys::resource::Resource;
-use nix::sys::resource::getrlimit;
-use nix::sys::resource::setrlimit;
-use nix::unistd::Gid;
-use nix::unistd::Uid;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::{Gid, Uid};
 use std::io;
 
 /// Number of bits in a capability set; above any capability.
@@ -118,9 +113,7 @@ fn has_ptrace() -> bool {
 pub(super) fn bounding() -> u64 {
     // SAFETY: plain numbers. What the kernel does not know is an error, and not in the set.
     let has = |bit: &u64| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *bit, 0, 0, 0) } == 1;
-    (0..CAPABILITIES)
-        .filter(has)
-        .fold(0, |set, bit| set | 1 << bit)
+    (0..CAPABILITIES).filter(has).fold(0, |set, bit| set | 1 << bit)
 }
 
 /// Whether no exec gives rights: neither sudo nor setcap works.
@@ -169,10 +162,7 @@ mod tests {
         });
         let status = status.join().expect("the thread ends");
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
-            assert!(
-                status.contains(&format!("{set}:\t0000000000000000")),
-                "{status}"
-            );
+            assert!(status.contains(&format!("{set}:\t0000000000000000")), "{status}");
         }
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
     }

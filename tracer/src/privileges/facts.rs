@@ -2,18 +2,14 @@
 //! values get the usual default, and the kernel decides in the end.
 
 use crate::launch::Invoker;
-use crate::privileges::Capabilities;
-use crate::privileges::credentials;
-use crate::variables::VariableEffect;
-use crate::variables::variable;
+use crate::privileges::{Capabilities, credentials};
+use crate::variables::{VariableEffect, variable};
 use gctrace_probes::proc_status;
 use nix::sys::statvfs::FsFlags;
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The inode of the first pid namespace is fixed (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
@@ -115,14 +111,7 @@ fn lockdown(text: &str) -> Lockdown {
 /// by the marker files of docker and podman.
 fn container() -> Option<String> {
     let set = || container_variable(proc_status::environment(1).ok()?);
-    let named = || {
-        Some(
-            fs::read_to_string("/run/systemd/container")
-                .ok()?
-                .trim()
-                .to_owned(),
-        )
-    };
+    let named = || Some(fs::read_to_string("/run/systemd/container").ok()?.trim().to_owned());
     let cluster = || variable("KUBERNETES_SERVICE_HOST", VariableEffect::Appearance);
     set().or_else(named).or_else(|| {
         [
@@ -152,24 +141,12 @@ mod tests {
     #[test]
     fn the_kernels_texts_are_understood() {
         let variable = |bytes| container_variable(proc_status::parse_environment(bytes).collect());
-        assert_eq!(
-            lockdown("none [integrity] confidentiality\n"),
-            Lockdown::Integrity
-        );
-        assert_eq!(
-            lockdown("none integrity [confidentiality]\n"),
-            Lockdown::Confidentiality
-        );
-        assert_eq!(
-            lockdown("[none] integrity confidentiality\n"),
-            Lockdown::Off
-        );
+        assert_eq!(lockdown("none [integrity] confidentiality\n"), Lockdown::Integrity);
+        assert_eq!(lockdown("none integrity [confidentiality]\n"), Lockdown::Confidentiality);
+        assert_eq!(lockdown("[none] integrity confidentiality\n"), Lockdown::Off);
         assert!(is_first_namespace("         0          0 4294967295\n"));
         assert!(!is_first_namespace("         0       1000          1\n"));
-        assert_eq!(
-            variable(b"PATH=/bin\0container=podman\0").as_deref(),
-            Some("podman")
-        );
+        assert_eq!(variable(b"PATH=/bin\0container=podman\0").as_deref(), Some("podman"));
         assert_eq!(variable(b"PATH=/bin\0container=\0"), None);
     }
 
@@ -180,10 +157,7 @@ mod tests {
         assert!(facts.newest_capability.is_some_and(|newest| newest > 0));
         let status = fs::read_to_string("/proc/self/status").expect("own status");
         for (name, set) in [("CapEff", facts.effective), ("CapBnd", facts.bounding)] {
-            assert!(
-                status.contains(&format!("{name}:\t{:016x}", set.0)),
-                "{status}"
-            );
+            assert!(status.contains(&format!("{name}:\t{:016x}", set.0)), "{status}");
         }
         assert!(!facts.user.is_empty());
     }

@@ -16,9 +16,7 @@ fn ordinary_user() -> PrivilegeFacts {
         lockdown: Lockdown::Off,
         executable: "/opt/my tools/gctrace".into(),
         on_nosuid_mount: false,
-        arguments: ["-o", "it's.json", "--", "python", "train.py"]
-            .map(Into::into)
-            .to_vec(),
+        arguments: ["-o", "it's.json", "--", "python", "train.py"].map(Into::into).to_vec(),
     }
 }
 
@@ -36,17 +34,11 @@ fn rendered(facts: PrivilegeFacts) -> String {
 fn enough() {
     let needed = NEEDED.iter().fold(0, |set, needed| set | 1 << needed.bit);
     for effective in [needed, 0x1ff_ffff_ffff, 1 << 21] {
-        let facts = PrivilegeFacts {
-            effective: Capabilities(effective),
-            ..ordinary_user()
-        };
+        let facts = PrivilegeFacts { effective: Capabilities(effective), ..ordinary_user() };
         assert_eq!(PrivilegeError::from_facts(facts), None, "{effective:x}");
     }
     let lacking = Capabilities(needed | 1 << 19).lacking(FOR_OTHERS);
-    assert_eq!(
-        lacking.iter().map(cap).collect::<Vec<_>>(),
-        ["CAP_DAC_READ_SEARCH"]
-    );
+    assert_eq!(lacking.iter().map(cap).collect::<Vec<_>>(), ["CAP_DAC_READ_SEARCH"]);
 }
 
 #[test]
@@ -73,10 +65,7 @@ fn half_the_rights() {
 
 #[test]
 fn setcap_without_effect() {
-    insta::assert_snapshot!(rendered(PrivilegeFacts {
-        on_nosuid_mount: true,
-        ..ordinary_user()
-    }));
+    insta::assert_snapshot!(rendered(PrivilegeFacts { on_nosuid_mount: true, ..ordinary_user() }));
 }
 
 #[test]
@@ -114,18 +103,9 @@ fn a_rootless_container() {
 fn limits_of_other_kinds() {
     let all = Capabilities(u64::MAX);
     let texts = [
-        rendered(PrivilegeFacts {
-            bounding: Capabilities(0),
-            ..ordinary_user()
-        }),
-        rendered(PrivilegeFacts {
-            no_new_privileges: true,
-            ..ordinary_user()
-        }),
-        rendered(PrivilegeFacts {
-            newest_capability: Some(37),
-            ..ordinary_user()
-        }),
+        rendered(PrivilegeFacts { bounding: Capabilities(0), ..ordinary_user() }),
+        rendered(PrivilegeFacts { no_new_privileges: true, ..ordinary_user() }),
+        rendered(PrivilegeFacts { newest_capability: Some(37), ..ordinary_user() }),
         rendered(PrivilegeFacts {
             foreign_pid_namespace: true,
             container: Some("docker".into()),

@@ -5,10 +5,8 @@
 
 use crate::launch::CUDA_INJECTION;
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::ffi::OsString;
-use std::time::Duration;
-use std::time::Instant;
+use std::ffi::{OsStr, OsString};
+use std::time::{Duration, Instant};
 
 /// How long to wait for CUPTI records from a process that has the driver's library before its calls
 /// are probed as well: programs initialize CUDA some seconds after their imports.
@@ -37,10 +35,7 @@ struct ProcessCalls {
 impl CallSources {
     /// `library`: the injected library, if there are probes to fall back to.
     pub(crate) fn new(library: Option<OsString>) -> Self {
-        Self {
-            library,
-            ..Self::default()
-        }
+        Self { library, ..Self::default() }
     }
 
     /// CUPTI reports the calls of a process from then on.

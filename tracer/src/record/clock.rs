@@ -1,7 +1,6 @@
 //! The clock of a trace: CLOCK_MONOTONIC, as `bpf_ktime_get_ns` and Python's `time.monotonic_ns`.
 
-use nix::time::ClockId;
-use nix::time::clock_gettime;
+use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
 /// Current time of CLOCK_MONOTONIC in nanoseconds, the clock of all timestamps of a trace.

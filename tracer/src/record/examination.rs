@@ -5,8 +5,7 @@
 
 use gctrace_event::ExaminedProcesses;
 use gctrace_ring::Absence;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 /// Why Python may have run unseen in a process. `Display` is the clause written to the trace, in a
@@ -87,10 +86,7 @@ impl Examination {
         self.ended(pid);
         let inherited = parent.and_then(|parent| self.living.get(&parent));
         let python = inherited.is_some_and(|parent| parent.python);
-        let finding = ExaminationResult {
-            python,
-            unexamined: None,
-        };
+        let finding = ExaminationResult { python, unexamined: None };
         self.living.insert(pid, finding);
     }
 
@@ -187,10 +183,7 @@ mod tests {
         assert_eq!((result.python, result.other), (3, Some(2)));
         assert_eq!(result.unexamined(), 1);
         assert!(!result.is_complete());
-        assert_eq!(
-            unexamined_words(&result.unexamined),
-            "1 process ended before being examined"
-        );
+        assert_eq!(unexamined_words(&result.unexamined), "1 process ended before being examined");
         assert!(!Examination::default().result(false).is_complete());
         assert!(Examination::default().result(true).is_complete());
     }

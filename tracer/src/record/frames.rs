@@ -3,9 +3,7 @@
 //! Owns the ids of frames: each frame is written once, for all sources and processes.
 
 use crate::record::output::RecordSink;
-use gctrace_event::Frame;
-use gctrace_event::FrameId;
-use gctrace_event::Record;
+use gctrace_event::{Frame, FrameId, Record};
 use std::collections::HashMap;
 use std::rc::Rc;
 

@@ -8,9 +8,7 @@ use crate::files::read_small;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Component;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 /// Maximum size of `HEAD`, a reference or a `.git` file, in bytes; they hold one line.
 const LINE_BYTES: u64 = 4096;
@@ -34,17 +32,14 @@ pub(super) struct GitState {
 
 /// The repository that `directory` is in; nothing if it is in none.
 pub(super) fn state(directory: &Path) -> GitState {
-    let Some((tree, git)) = directory
-        .ancestors()
-        .find_map(|tree| Some((tree, git_directory(&tree.join(".git"))?)))
+    let Some((tree, git)) =
+        directory.ancestors().find_map(|tree| Some((tree, git_directory(&tree.join(".git"))?)))
     else {
         return GitState::default();
     };
     let commit = commit(&git);
     GitState {
-        modified: commit
-            .as_deref()
-            .and_then(|hash| modified(&git, tree, hash.len() / 2)),
+        modified: commit.as_deref().and_then(|hash| modified(&git, tree, hash.len() / 2)),
         commit,
     }
 }
@@ -71,9 +66,7 @@ fn commit(git: &Path) -> Option<String> {
     let common = common_directory(git);
     let mut name = "HEAD".to_owned();
     for _ in 0..DEPTH {
-        let found = [git, &common]
-            .into_iter()
-            .find_map(|at| line(&at.join(&name)));
+        let found = [git, &common].into_iter().find_map(|at| line(&at.join(&name)));
         let Some(found) = found else {
             return packed(&common, &name);
         };
@@ -123,10 +116,7 @@ fn modified(git: &Path, tree: &Path, hash_bytes: usize) -> Option<bool> {
     while entries.left > 0 {
         let entry = entries.next_entry()?;
         let path = Path::new(OsStr::from_bytes(entry.path));
-        if !path
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)))
-        {
+        if !path.components().all(|part| matches!(part, Component::Normal(_))) {
             return None;
         }
         if entry.is_elsewhere {

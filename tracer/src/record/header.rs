@@ -1,17 +1,13 @@
 //! The first line of a trace: what is recorded, where, since when.
 
-use crate::args::RecordConfig;
-use crate::args::RecordTarget;
+use crate::args::{RecordConfig, RecordTarget};
 use crate::files::name::NameValues;
-use crate::launch::Invoker;
-use crate::launch::act_as;
-use crate::record::clock;
-use crate::record::git;
+use crate::launch::{Invoker, act_as};
 use crate::record::git::GitState;
 use crate::record::mode::CollectionSource;
+use crate::record::{clock, git};
 use clap::ValueEnum;
-use gctrace_event::FORMAT;
-use gctrace_event::TraceHeader;
+use gctrace_event::{FORMAT, TraceHeader};
 use gctrace_probes::proc_status::RANK_VARIABLES;
 use std::ffi::OsStr;
 
@@ -56,18 +52,13 @@ pub(crate) fn header<'a>(
             .and_then(|count| u32::try_from(count.get()).ok()),
         git_commit: commit,
         git_modified: modified,
-        rank: RANK_VARIABLES
-            .iter()
-            .find_map(|name| variable(name)?.to_str()?.parse().ok()),
+        rank: RANK_VARIABLES.iter().find_map(|name| variable(name)?.to_str()?.parse().ok()),
         started_ns: clock::monotonic_ns(),
         started_unix_ns: clock::unix_ns(),
         min_pause_ns: clock::nanoseconds(config.min_pause),
         follow: config.follow,
         stack_depth: config.stack_depth,
-        cuda: config
-            .cuda
-            .to_possible_value()
-            .map(|value| value.get_name().to_owned()),
+        cuda: config.cuda.to_possible_value().map(|value| value.get_name().to_owned()),
         step_function: config.step_function.clone(),
         mode: collections.recording_mode(),
         ..TraceHeader::default()

@@ -16,42 +16,23 @@ mod python;
 mod ring_event;
 mod texts;
 
-use crate::launch::CommandEnd;
-use crate::launch::Invoker;
+use crate::launch::{CommandEnd, Invoker};
 use crate::record::clock;
 use crate::record::inprocess::connections::RingConnections;
-use crate::record::inprocess::folder::FolderOwner;
-use crate::record::inprocess::folder::InjectFolder;
+use crate::record::inprocess::folder::{FolderOwner, InjectFolder};
 use crate::record::inprocess::injected_process::InjectedProcess;
 use crate::record::inprocess::notices::NoticeCounts;
 use crate::record::losses::RecordingLosses;
 use crate::record::mode::InjectionPlan;
-use crate::record::output::RecordOutput;
-use crate::record::output::RecordSink as _;
+use crate::record::output::{RecordOutput, RecordSink as _};
 use crate::record::source::Source;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
-use gctrace_event::ProbeCost;
-use gctrace_event::ProcessExit;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_event::TraceEnd;
-use gctrace_ring::Absence;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::OfferedRing;
-use gctrace_ring::RingConsumer;
-use gctrace_ring::RingListener;
-use gctrace_ring::RingRole;
-use nix::sys::epoll::Epoll;
-use nix::sys::epoll::EpollCreateFlags;
-use nix::sys::epoll::EpollEvent;
-use nix::sys::epoll::EpollFlags;
-use nix::sys::epoll::EpollTimeout;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
-use std::os::fd::AsFd;
-use std::os::fd::BorrowedFd;
-use std::os::fd::OwnedFd;
+use gctrace_event::{ProbeCost, ProcessExit, ProcessOrigin, Record, TraceEnd};
+use gctrace_ring::{Absence, InjectOptions, OfferedRing, RingConsumer, RingListener, RingRole};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 /// The processes that are recorded in-process.
@@ -221,12 +202,7 @@ impl InProcessSource {
     }
 
     fn take(&mut self, offered: OfferedRing, trace: &mut RecordingTrace) {
-        let OfferedRing {
-            ring,
-            hello,
-            pid,
-            uid,
-        } = offered;
+        let OfferedRing { ring, hello, pid, uid } = offered;
         if !self.owner.accepts(pid, uid) {
             let text = format!(
                 "a ring from a process of user {uid} was refused: that is not the command's user"
@@ -234,9 +210,7 @@ impl InProcessSource {
             return self.warn(pid, text, trace);
         }
         let records = hello.role.records(&self.options);
-        let inode = nix::sys::stat::fstat(&ring)
-            .ok()
-            .map(|status| status.st_ino);
+        let inode = nix::sys::stat::fstat(&ring).ok().map(|status| status.st_ino);
         let known = self.processes.get(&pid);
         if known.is_some_and(|known| known.still_maps(hello.role)) {
             return self.warn(pid, SECOND_RING.to_owned(), trace);
@@ -298,12 +272,7 @@ impl InProcessSource {
             // The command's status is known only after waiting for it.
             if self.launched != Some(pid) {
                 let (code, signal) = (None, None);
-                trace.output.write(&Record::ProcessExit(ProcessExit {
-                    pid,
-                    at_ns,
-                    code,
-                    signal,
-                }));
+                trace.output.write(&Record::ProcessExit(ProcessExit { pid, at_ns, code, signal }));
             }
         }
     }
@@ -423,12 +392,8 @@ impl InjectedStats {
             ("mark of a step, in-process", self.steps),
         ];
         let used = hooks.into_iter().filter(|(_, hits)| *hits > 0);
-        used.map(|(probe, hits)| ProbeCost {
-            probe: probe.to_owned(),
-            hits,
-            ns_per_hit: None,
-        })
-        .collect()
+        used.map(|(probe, hits)| ProbeCost { probe: probe.to_owned(), hits, ns_per_hit: None })
+            .collect()
     }
 
     /// Counts lost records, in total and for their process.

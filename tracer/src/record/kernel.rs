@@ -23,9 +23,7 @@ mod totals;
 
 use crate::args::RecordConfig;
 use crate::guardian::Guardian;
-use crate::launch::CommandEnd;
-use crate::launch::LaunchPlan;
-use crate::launch::RunningCommand;
+use crate::launch::{CommandEnd, LaunchPlan, RunningCommand};
 use crate::privileges::has_more_rights_than_its_user;
 use crate::record::clock;
 use crate::record::examination::Unexamined;
@@ -33,32 +31,25 @@ use crate::record::kernel::allocations::AllocationWindows;
 use crate::record::kernel::counters::CounterRecording;
 use crate::record::kernel::cuda_probes::CudaProbes;
 use crate::record::kernel::garbage::GarbageKinds;
-use crate::record::kernel::interpreters::InterpreterIndex;
-use crate::record::kernel::interpreters::ProbedInterpreters;
+use crate::record::kernel::interpreters::{InterpreterIndex, ProbedInterpreters};
 pub(super) use crate::record::kernel::loaded_probes::LoadedProbes;
 use crate::record::kernel::permission::AttachError;
-use crate::record::kernel::pressure::ArenaSize;
-use crate::record::kernel::pressure::PressureIntervals;
+use crate::record::kernel::pressure::{ArenaSize, PressureIntervals};
 use crate::record::kernel::probe_cost::MeasuredCost;
 use crate::record::kernel::process_attacher::ProcessAttacher;
 use crate::record::kernel::recorded_processes::RecordedProcesses;
 use crate::record::kernel::stacks::StackResolver;
-use crate::record::kernel::stopped_programs::StoppedPrograms;
-use crate::record::kernel::stopped_programs::is_running;
+use crate::record::kernel::stopped_programs::{StoppedPrograms, is_running};
 use crate::record::losses::RecordingLosses;
 use crate::record::source::Source;
 use crate::record::trace::RecordingTrace;
-use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::FileKey;
-use gctrace_ebpf::KernelEvent;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::TraceEnd;
+use gctrace_ebpf::{BpfSession, FileKey, KernelEvent};
+use gctrace_event::{ProcessOrigin, TraceEnd};
 use gctrace_probes::proc_status;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum time before the start of a command to spend on probing the interpreters that it names.
 const BEFORE_START: Duration = Duration::from_millis(500);
@@ -176,9 +167,7 @@ impl KernelSource {
             let own = proc_status::descendants(std::process::id())?;
             let descendants = proc_status::descendants(pid)?;
             for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
-                let parent = proc_status::status(child)
-                    .ok()
-                    .and_then(|status| status.parent);
+                let parent = proc_status::status(child).ok().and_then(|status| status.parent);
                 match self.attach_to(trace, child, parent) {
                     Err(AttachError::Forbidden(forbidden)) => self.forbidden(trace, &forbidden),
                     other => other?,
@@ -217,10 +206,8 @@ impl KernelSource {
             self.session.unfollow(pid);
             return Err(forbidden.into());
         }
-        self.counting
-            .start_process(&self.session, pid, clock::monotonic_ns());
-        self.processes
-            .add(pid, parent, ProcessOrigin::Attached, clock::monotonic_ns());
+        self.counting.start_process(&self.session, pid, clock::monotonic_ns());
+        self.processes.add(pid, parent, ProcessOrigin::Attached, clock::monotonic_ns());
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
         let found = (armed.is_some(), self.interpreters.take_unprobed(pid));
         trace.examination.started(pid, None);
@@ -252,13 +239,7 @@ impl KernelSource {
         self.stacks.ended(pid);
         self.garbage.ended(pid);
         self.pressures.ended(pid, at_ns);
-        self.counting.ended(
-            &self.session,
-            pid,
-            at_ns,
-            &self.processes,
-            &mut trace.output,
-        );
+        self.counting.ended(&self.session, pid, at_ns, &self.processes, &mut trace.output);
     }
 
     fn known(&mut self, file: FileKey) {
@@ -270,8 +251,7 @@ impl KernelSource {
     /// Writes processes again whose title changed; checks `all`, or those that are due.
     fn retitle(&mut self, trace: &mut RecordingTrace, all: bool) {
         for pid in self.processes.retitled(all) {
-            self.processes
-                .announce(pid, &self.interpreters, &mut trace.output);
+            self.processes.announce(pid, &self.interpreters, &mut trace.output);
         }
     }
 
@@ -290,8 +270,7 @@ impl KernelSource {
             let late = late && !self.session.sees_mappings() && !self.stopped.contains(pid);
             let now = clock::monotonic_ns();
             let assumed = self.processes.interpreter(pid);
-            self.processes
-                .set_interpreter(pid, Some(index), late.then_some(now));
+            self.processes.set_interpreter(pid, Some(index), late.then_some(now));
             trace.examination.examined(pid, true);
             if assumed == Some(index) {
                 continue;
@@ -326,8 +305,7 @@ impl KernelSource {
             let size = ArenaSize::of(interpreter);
             self.pressures.interpreter(pid, size, clock::monotonic_ns());
         }
-        self.processes
-            .announce(pid, &self.interpreters, &mut trace.output);
+        self.processes.announce(pid, &self.interpreters, &mut trace.output);
     }
 }
 

@@ -4,10 +4,8 @@
 //! collection at a time, so pauses of one source never overlap each other, and at most one of the
 //! other source fits best.
 
-use gctrace_event::EventSource;
-use gctrace_event::Pause;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use gctrace_event::{EventSource, Pause};
+use std::collections::{BTreeMap, HashMap};
 
 /// Polls of all sources before a pause stops waiting for its other half. There are at least 25
 /// polls per second; both halves are written within microseconds, unless the thread is stopped
@@ -55,11 +53,7 @@ impl PauseMerger {
             return None;
         };
         self.counts.both += 1;
-        Some(if is_probed(pause) {
-            joined(pause.clone(), &half)
-        } else {
-            joined(half, pause)
-        })
+        Some(if is_probed(pause) { joined(pause.clone(), &half) } else { joined(half, pause) })
     }
 
     /// All sources were read once more: releases pauses whose other half is overdue.
@@ -146,10 +140,7 @@ fn joined(probed: Pause, injected: &Pause) -> Pause {
         uncollectable: probed.uncollectable.or(injected.uncollectable),
         interpreter: probed.interpreter.or(injected.interpreter),
         stack: probed.stack.or(injected.stack),
-        source: EventSource::Both {
-            start_ns: injected.start_ns,
-            end_ns: injected.end_ns,
-        },
+        source: EventSource::Both { start_ns: injected.start_ns, end_ns: injected.end_ns },
         ..probed
     }
 }

@@ -5,26 +5,18 @@
 
 mod rules;
 
-pub(crate) use rules::ModeError;
-pub(crate) use rules::choose;
+pub(crate) use rules::{ModeError, choose};
 
-use crate::args::CudaMode;
-use crate::args::RecordConfig;
-use crate::args::RecordMode;
-use crate::launch::LaunchPlan;
-use crate::launch::LibraryError;
-use crate::launch::PreloadObstacle;
-use crate::launch::library_for;
+use crate::args::{CudaMode, RecordConfig, RecordMode};
+use crate::launch::{LaunchPlan, LibraryError, PreloadObstacle, library_for};
 use crate::privileges;
 use crate::privileges::PrivilegeError;
 use gctrace_ebpf::KernelSupport;
 use gctrace_event::RecordingMode;
-use gctrace_probes::cuda::CudaFile;
-use gctrace_probes::cuda::CudaLibrary;
+use gctrace_probes::cuda::{CudaFile, CudaLibrary};
 use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The source of collections that a recording uses, once `--mode auto` has been decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,10 +185,8 @@ const SYSTEM: [&str; 5] = ["/usr", "/lib", "/lib64", "/run", "/etc"];
 /// The driver's library: any if there is a device, else one outside the system folders (a simulated
 /// GPU).
 fn driver(files: &[CudaFile], device: bool) -> Option<PathBuf> {
-    let mut drivers = files
-        .iter()
-        .filter(|file| file.library == CudaLibrary::Driver)
-        .map(|file| &file.path);
+    let mut drivers =
+        files.iter().filter(|file| file.library == CudaLibrary::Driver).map(|file| &file.path);
     let systems = |path: &Path| SYSTEM.iter().any(|folder| path.starts_with(folder));
     drivers.find(|path| device || !systems(path)).cloned()
 }
@@ -218,29 +208,18 @@ mod tests {
     use super::*;
 
     fn file(library: CudaLibrary, path: &str) -> CudaFile {
-        CudaFile {
-            library,
-            path: path.into(),
-            openable: path.into(),
-            identity: (0, 0),
-        }
+        CudaFile { library, path: path.into(), openable: path.into(), identity: (0, 0) }
     }
 
     #[test]
     fn a_system_driver_needs_a_device() {
-        let systems = file(
-            CudaLibrary::Driver,
-            "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-        );
+        let systems = file(CudaLibrary::Driver, "/usr/lib/x86_64-linux-gnu/libcuda.so.1");
         let runtime = file(CudaLibrary::Runtime, "/opt/sim/libcudart.so");
         let simulated = file(CudaLibrary::Driver, "/opt/sim/libcuda.so.1");
         let files = [runtime.clone(), systems.clone()];
         assert_eq!(driver(&files, false), None);
         assert_eq!(driver(&files, true), Some(systems.path.clone()));
-        assert_eq!(
-            driver(&[systems, simulated.clone()], false),
-            Some(simulated.path)
-        );
+        assert_eq!(driver(&[systems, simulated.clone()], false), Some(simulated.path));
         assert_eq!(driver(&[runtime], true), None);
     }
 }

@@ -6,20 +6,12 @@
 
 mod worker;
 
-use crate::record::output::RecordOutput;
-use crate::record::output::RecordSink as _;
-use crate::variables::VariableEffect;
-use crate::variables::variable;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuSample;
-use gctrace_event::Record;
+use crate::record::output::{RecordOutput, RecordSink as _};
+use crate::variables::{VariableEffect, variable};
+use gctrace_event::{GpuDevice, GpuSample, Record};
 use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::mpsc::Sender;
-use std::sync::mpsc::channel;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 /// Names a replacement for the driver's library, for tests and the simulated GPU.
 const LIBRARY_VARIABLE: &str = "GCTRACE_NVML";
@@ -57,11 +49,7 @@ impl GpuSampling {
         std::thread::Builder::new()
             .name("nvml".to_owned())
             .spawn(move || worker::run(library.as_deref(), period, &stopped, &from_thread))?;
-        Ok(Self {
-            stop: Some(stop),
-            messages,
-            waiting: Vec::new(),
-        })
+        Ok(Self { stop: Some(stop), messages, waiting: Vec::new() })
     }
 
     /// Writes the devices, samples and notes that the thread has sent since the last call. Never

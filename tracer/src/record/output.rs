@@ -6,21 +6,13 @@
 use crate::files::NewTrace;
 use crate::launch::Invoker;
 use crate::record::torch_version::TorchVersions;
-use gctrace_event::GcSettings;
-use gctrace_event::Note;
-use gctrace_event::OmittedPauses;
-use gctrace_event::Pause;
-use gctrace_event::Process;
-use gctrace_event::Record;
-use gctrace_event::TraceEnd;
-use gctrace_event::TraceFile;
-use gctrace_event::TraceHeader;
-use gctrace_event::WriteError;
+use gctrace_event::{
+    GcSettings, Note, OmittedPauses, Pause, Process, Record, TraceEnd, TraceFile, TraceHeader,
+    WriteError,
+};
 use std::collections::HashMap;
-use std::path::Path;
-use std::path::PathBuf;
-use std::time::Duration;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Flushed records survive a killed gctrace; this bounds the time that can be lost.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -80,9 +72,7 @@ impl RecordOutput {
         invoker: &Invoker,
         live: Option<Box<dyn RecordSink>>,
     ) -> Result<Self, WriteError> {
-        let trace = trace
-            .map(|trace| OpenTrace::start(trace, header))
-            .transpose()?;
+        let trace = trace.map(|trace| OpenTrace::start(trace, header)).transpose()?;
         Ok(Self {
             trace,
             live,
@@ -123,11 +113,7 @@ impl RecordOutput {
 
     /// Writes a note for the reader of the trace.
     pub(crate) fn note(&mut self, pid: Option<u32>, at_ns: u64, message: String) {
-        self.write(&Record::Note(Note {
-            pid,
-            at_ns,
-            message,
-        }));
+        self.write(&Record::Note(Note { pid, at_ns, message }));
     }
 
     /// Forgets the facts of an exited process (its pid may be reused).
@@ -213,10 +199,8 @@ impl RecordSink for RecordOutput {
         if let Record::Process(process) = record
             && let Some(torch) = self.torch.described(process)
         {
-            return self.pass_on(&Record::Process(Process {
-                torch: Some(torch),
-                ..process.clone()
-            }));
+            return self
+                .pass_on(&Record::Process(Process { torch: Some(torch), ..process.clone() }));
         }
         self.pass_on(record);
     }
@@ -235,11 +219,7 @@ impl OpenTrace {
             true => TraceFile::stream(file, path, compressed, header)?,
             false => TraceFile::create(file, path, compressed, header)?,
         };
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            flushed: Instant::now(),
-        })
+        Ok(Self { path: path.to_owned(), file, flushed: Instant::now() })
     }
 
     fn flush_if_due(&mut self) -> Result<(), WriteError> {

@@ -1,21 +1,15 @@
 //! What `ebpf` and the trace need of what `probes` found. Pure.
 
 use gctrace_ebpf::PlannedPoint;
-use gctrace_event::Collector;
-use gctrace_event::Interpreter;
-use gctrace_probes::CollectorKind;
-use gctrace_probes::ProbePoint;
-use gctrace_probes::ProbePointKind;
-use gctrace_probes::Resolution;
+use gctrace_event::{Collector, Interpreter};
 use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::{CollectorKind, ProbePoint, ProbePointKind, Resolution};
 use std::path::Path;
 
 /// The layout of stacks, if lines can be resolved: the freeing of code objects must be seen.
 pub(crate) fn lines(resolution: &Resolution) -> Option<&FrameLayout> {
-    let deaths_seen = resolution
-        .points
-        .iter()
-        .any(|point| point.kind == ProbePointKind::CodeDealloc);
+    let deaths_seen =
+        resolution.points.iter().any(|point| point.kind == ProbePointKind::CodeDealloc);
     resolution.frames.as_ref().filter(|_| deaths_seen)
 }
 
@@ -41,9 +35,7 @@ fn point(resolution: &Resolution, found: &ProbePoint, layout: u32) -> PlannedPoi
         kind: found.kind,
         layout: Some(layout),
         arguments: found.arguments,
-        runtime_delta: (resolution.runtime)
-            .wrapping_sub(found.probe_address)
-            .cast_signed(),
+        runtime_delta: (resolution.runtime).wrapping_sub(found.probe_address).cast_signed(),
         entry: Some(found.file_offset),
         on_return: found.kind.has_return().then_some(found.file_offset),
         semaphore: found.semaphore_file_offset,

@@ -1,27 +1,19 @@
 //! Everything that can fail before a program is touched, in its order.
 
-use crate::args::RecordConfig;
-use crate::args::RecordTarget;
+use crate::args::{RecordConfig, RecordTarget};
 use crate::files::NewTrace;
 use crate::files::name::expand;
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::Signals;
+use crate::launch::{Invoker, LaunchPlan, Signals};
 use crate::privileges;
-use crate::record::Recording;
 use crate::record::call_sources::CallSources;
-use crate::record::header;
 use crate::record::inprocess::InProcessSource;
-use crate::record::kernel::LoadedProbes;
-use crate::record::kernel::permission;
-use crate::record::mode;
-use crate::record::mode::CollectionSource;
-use crate::record::mode::ModeDecision;
-use crate::record::output::RecordOutput;
-use crate::record::output::RecordSink;
+use crate::record::kernel::{LoadedProbes, permission};
+use crate::record::mode::{CollectionSource, ModeDecision};
+use crate::record::output::{RecordOutput, RecordSink};
 use crate::record::sources::RecordingSources;
 use crate::record::supervision::CommandSupervisor;
 use crate::record::trace::RecordingTrace;
+use crate::record::{Recording, header, mode};
 use anyhow::Context as _;
 use gctrace_event::TraceHeader;
 
@@ -55,9 +47,7 @@ impl<'a> RecordingPlan<'a> {
             anyhow::bail!("cannot record from the kernel: {why}");
         }
         let alone = decision.collections == CollectionSource::Probes;
-        let probes = by_probes
-            .then(|| LoadedProbes::open(config, alone))
-            .transpose()?;
+        let probes = by_probes.then(|| LoadedProbes::open(config, alone)).transpose()?;
         let mut inprocess = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
             let source = InProcessSource::start(&invoker, config.as_root, !by_probes, injection)?;
@@ -74,15 +64,7 @@ impl<'a> RecordingPlan<'a> {
         if let Some(probes) = &probes {
             probes.counting.describe(&mut header);
         }
-        Ok(Self {
-            config,
-            invoker,
-            launch,
-            decision,
-            probes,
-            inprocess,
-            header,
-        })
+        Ok(Self { config, invoker, launch, decision, probes, inprocess, header })
     }
 
     /// The first line of the trace.
@@ -97,13 +79,7 @@ impl<'a> RecordingPlan<'a> {
         signals: Signals,
         live: Option<Box<dyn RecordSink>>,
     ) -> anyhow::Result<Recording<'a>> {
-        let Self {
-            config,
-            mut launch,
-            decision,
-            inprocess,
-            ..
-        } = self;
+        let Self { config, mut launch, decision, inprocess, .. } = self;
         let is_shown = live.is_some();
         let option = if is_shown { "--record" } else { "-o" };
         let words = launch.as_ref().map(LaunchPlan::words).unwrap_or_default();
@@ -114,9 +90,7 @@ impl<'a> RecordingPlan<'a> {
         let new_trace = config.output.as_deref().map(created).transpose()?;
         if let (Some(true), Some(launch)) = (new_trace.as_ref().map(NewTrace::streams), &mut launch)
         {
-            launch
-                .redirect_stdout()
-                .context("the command's standard output")?;
+            launch.redirect_stdout().context("the command's standard output")?;
         }
         let output = RecordOutput::start(new_trace.as_ref(), &self.header, &self.invoker, live)?;
         // Calls are left to the library only if probes can take over.

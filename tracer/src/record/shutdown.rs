@@ -1,18 +1,13 @@
 //! The end of a recording: ends the sources, closes the trace, sums up.
 
-use crate::record::EndReason;
-use crate::record::clock;
 use crate::record::examination::unexamined_words;
-use crate::record::losses;
-use crate::record::merge;
 use crate::record::output::OutputTotals;
 use crate::record::sources::RecordingSources;
 use crate::record::trace::RecordingTrace;
-use gctrace_event::ExaminedProcesses;
-use gctrace_event::TraceEnd;
+use crate::record::{EndReason, clock, losses, merge};
+use gctrace_event::{ExaminedProcesses, TraceEnd};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Summary of a recording that could be closed.
@@ -55,27 +50,17 @@ pub(crate) fn finish(
         );
         trace.output.note(None, end.ended_ns, message);
     }
-    let (totals, path) = (
-        trace.output.totals(),
-        trace.output.path().map(Path::to_owned),
-    );
+    let (totals, path) = (trace.output.totals(), trace.output.path().map(Path::to_owned));
     if let Some((reason, unwritten)) = trace.output.settle() {
         cut_short(&mut end, &reason, unwritten, alive);
     }
     let first = summary(totals, trace.sources(), &end);
-    let has_python = end
-        .processes
-        .as_ref()
-        .is_none_or(|examined| examined.python > 0);
+    let has_python = end.processes.as_ref().is_none_or(|examined| examined.python > 0);
     if let Err(error) = trace.output.finish(end) {
         tracing::warn!("{first}");
         return Err(error.into());
     }
-    Ok(Outcome {
-        sentences: vec![first],
-        trace: path,
-        has_python,
-    })
+    Ok(Outcome { sentences: vec![first], trace: path, has_python })
 }
 
 /// Marks the trace as cut short: states what is missing in what was written. `alive`: processes
@@ -83,16 +68,14 @@ pub(crate) fn finish(
 fn cut_short(end: &mut TraceEnd, reason: &str, unwritten: u64, alive: usize) {
     end.why = format!("{}: {reason}", words(EndReason::CannotWrite));
     if unwritten > 0 {
-        end.lost
-            .insert(format!("not written ({reason})"), unwritten);
+        end.lost.insert(format!("not written ({reason})"), unwritten);
     }
     if alive > 0 {
         let processes = end.processes.get_or_insert_default();
         let count = alive as u64;
-        processes.unexamined.insert(
-            "still ran when the trace could not be written any more".to_owned(),
-            count,
-        );
+        processes
+            .unexamined
+            .insert("still ran when the trace could not be written any more".to_owned(), count);
     }
 }
 

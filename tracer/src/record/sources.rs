@@ -12,8 +12,7 @@ use crate::record::source::Source;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::TraceEnd;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How long to wait for the events of programs that are stopped when the recording ends: they
 /// arrive within microseconds.
@@ -33,9 +32,7 @@ impl RecordingSources {
     fn all(&mut self) -> impl Iterator<Item = &mut dyn Source> {
         let kernel = self.kernel.as_mut().map(|source| source as &mut dyn Source);
         let inprocess = self.inprocess.as_mut();
-        kernel
-            .into_iter()
-            .chain(inprocess.map(|source| source as &mut dyn Source))
+        kernel.into_iter().chain(inprocess.map(|source| source as &mut dyn Source))
     }
 
     /// Drains and handles the events of all sources.
@@ -79,10 +76,8 @@ impl RecordingSources {
     /// The kernel does not report the counts.
     pub(super) fn tally(&mut self, trace: &RecordingTrace) -> anyhow::Result<RecordingLosses> {
         let examined = trace.examination.result(self.kernel.is_some());
-        let mut losses = RecordingLosses {
-            unexamined: examined.unexamined(),
-            ..RecordingLosses::default()
-        };
+        let mut losses =
+            RecordingLosses { unexamined: examined.unexamined(), ..RecordingLosses::default() };
         for source in self.all() {
             source.tally(trace, &mut losses)?;
         }

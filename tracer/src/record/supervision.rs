@@ -3,18 +3,13 @@
 //! Owns the effect of a signal or a typed Ctrl-C, how the command ended, and gctrace's exit code.
 //! `launch/signals.rs` interprets signals.
 
-use crate::launch::CommandEnd;
-use crate::launch::RunningCommand;
-use crate::launch::SignalDecision;
-use crate::launch::SignalPolicy;
-use crate::launch::Signals;
+use crate::launch::{CommandEnd, RunningCommand, SignalDecision, SignalPolicy, Signals};
 use crate::record::EndReason;
 use crate::wait;
 use anyhow::Context as _;
 use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
-use std::os::fd::AsFd;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Exit code of a recording that its user ended before the command did.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -31,12 +26,7 @@ pub(crate) struct CommandSupervisor {
 impl CommandSupervisor {
     /// A supervisor without a command yet.
     pub(crate) fn new(signals: Signals) -> Self {
-        Self {
-            launched: None,
-            signals,
-            policy: SignalPolicy::alone(),
-            handed_on: false,
-        }
+        Self { launched: None, signals, policy: SignalPolicy::alone(), handed_on: false }
     }
 
     /// The command was started. A signal to the process group that has arrived by now may have come
@@ -76,9 +66,9 @@ impl CommandSupervisor {
     fn forward(&mut self, signal: Signal) -> anyhow::Result<()> {
         self.handed_on |= !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2);
         match &self.launched {
-            Some(launched) => launched
-                .send(signal)
-                .context("cannot forward a signal to the command"),
+            Some(launched) => {
+                launched.send(signal).context("cannot forward a signal to the command")
+            }
             None => Ok(()),
         }
     }
@@ -99,9 +89,7 @@ impl CommandSupervisor {
         match (self.policy.typed_interrupt(), &self.launched) {
             (SignalDecision::Forward(_), Some(launched)) => {
                 self.handed_on = true;
-                launched
-                    .interrupt_as_terminal()
-                    .context("cannot interrupt the command")?;
+                launched.interrupt_as_terminal().context("cannot interrupt the command")?;
                 Ok(false)
             }
             (decision, _) => Ok(decision == SignalDecision::EndRecording),
@@ -110,11 +98,7 @@ impl CommandSupervisor {
 
     /// How the command ended, if it has. Never blocks.
     pub(crate) fn try_wait(&mut self) -> anyhow::Result<Option<CommandEnd>> {
-        let waited = self
-            .launched
-            .as_mut()
-            .map(RunningCommand::try_wait)
-            .transpose();
+        let waited = self.launched.as_mut().map(RunningCommand::try_wait).transpose();
         Ok(waited.context("cannot wait for the command")?.flatten())
     }
 

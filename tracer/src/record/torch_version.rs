@@ -4,15 +4,12 @@
 //! program imports torch at a time of its own choice.
 
 use crate::files::read_small;
-use crate::launch::Invoker;
-use crate::launch::act_as;
+use crate::launch::{Invoker, act_as};
 use gctrace_event::Process;
 use gctrace_probes::maps;
 use std::collections::HashMap;
-use std::path::Path;
-use std::path::PathBuf;
-use std::time::Duration;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Age at which a process is first examined.
 const FIRST: Duration = Duration::from_millis(500);
@@ -38,10 +35,7 @@ struct ExaminedProcess {
 impl TorchVersions {
     /// Files are read with the permissions of the invoker.
     pub(super) fn new(invoker: Invoker) -> Self {
-        Self {
-            invoker,
-            processes: HashMap::new(),
-        }
+        Self { invoker, processes: HashMap::new() }
     }
 
     /// A process was described, and will be examined if it runs Python. Returns the version if it
@@ -51,10 +45,7 @@ impl TorchVersions {
         match known {
             Some(known) if known.process.interpreter == process.interpreter => {
                 let torch = known.process.torch.take();
-                known.process = Process {
-                    torch: torch.clone(),
-                    ..process.clone()
-                };
+                known.process = Process { torch: torch.clone(), ..process.clone() };
                 torch
             }
             _ if process.interpreter.is_some() => {
@@ -110,10 +101,7 @@ fn version(pid: u32, invoker: &Invoker) -> Option<String> {
 fn parse(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("__version__"))?;
     let value = line.split_once('=')?.1.trim();
-    let quote = value
-        .chars()
-        .next()
-        .filter(|quote| matches!(quote, '\'' | '"'))?;
+    let quote = value.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
     let version = value.strip_prefix(quote)?.strip_suffix(quote)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-_".contains(&byte);
     let usual = !version.is_empty() && version.len() <= 64 && version.bytes().all(plain);
@@ -129,17 +117,10 @@ mod tests {
         let file = "from typing import Optional\n\n__all__ = ['__version__', 'debug']\n\
                     __version__ = '2.9.0+cu128'\ndebug = False\n";
         assert_eq!(parse(file).as_deref(), Some("2.9.0+cu128"));
-        assert_eq!(
-            parse("__version__ = \"2.15.0a0\"").as_deref(),
-            Some("2.15.0a0")
-        );
-        for other in [
-            "",
-            "__version__",
-            "__version__ = f()",
-            "__version__ = 'a b'",
-            "__version__='",
-        ] {
+        assert_eq!(parse("__version__ = \"2.15.0a0\"").as_deref(), Some("2.15.0a0"));
+        for other in
+            ["", "__version__", "__version__ = f()", "__version__ = 'a b'", "__version__='"]
+        {
             assert_eq!(parse(other), None, "{other}");
         }
     }
@@ -157,15 +138,9 @@ mod tests {
         };
         assert_eq!(versions.described(&process("3.12.1")), None);
         assert!(versions.due().is_empty(), "not due yet");
-        let own = versions
-            .processes
-            .get_mut(&std::process::id())
-            .expect("known");
+        let own = versions.processes.get_mut(&std::process::id()).expect("known");
         own.process.torch = Some("2.9.0".to_owned());
-        assert_eq!(
-            versions.described(&process("3.12.1")).as_deref(),
-            Some("2.9.0")
-        );
+        assert_eq!(versions.described(&process("3.12.1")).as_deref(), Some("2.9.0"));
         assert_eq!(versions.described(&process("3.13.1")), None);
         versions.forget(std::process::id());
         assert!(versions.processes.is_empty());

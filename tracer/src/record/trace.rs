@@ -7,13 +7,11 @@ use crate::record::call_sources::CallSources;
 use crate::record::clock;
 use crate::record::examination::Examination;
 use crate::record::frames::FrameTree;
-use crate::record::merge::PauseMerger;
-use crate::record::merge::SourceTotals;
+use crate::record::merge::{PauseMerger, SourceTotals};
 use crate::record::nvml::GpuSampling;
 use crate::record::output::RecordOutput;
 use gctrace_ebpf::PauseEvent;
-use gctrace_event::GcSettings;
-use gctrace_event::Pause;
+use gctrace_event::{GcSettings, Pause};
 
 /// The trace of a recording, shared by all sources: output, frames and merged pauses.
 pub(crate) struct RecordingTrace {

@@ -1,12 +1,9 @@
 //! The section on allocations (`--alloc`).
 
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{ReportSection, paragraph};
 use super::table::TextTable;
 use crate::units::short_count;
-use gctrace_analysis::report::AllocationsReport;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::SizeClass;
+use gctrace_analysis::report::{AllocationsReport, Report, SizeClass};
 
 /// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 5;
@@ -22,11 +19,7 @@ pub(crate) fn allocations(report: &Report) -> ReportSection {
     let several = with.len() > 1;
     let mut lines = Vec::new();
     for (pid, allocations) in with.into_iter().take(PROCESSES_SHOWN) {
-        let who = if several {
-            format!("Process {pid}: ")
-        } else {
-            String::new()
-        };
+        let who = if several { format!("Process {pid}: ") } else { String::new() };
         let sentence = match allocations.exact {
             true => counted(allocations),
             false => rate(allocations),
@@ -48,10 +41,7 @@ fn counted(allocations: &AllocationsReport) -> String {
         let bytes = allocations
             .bytes_per_cpu_s
             .map_or(String::new(), |bytes| format!(" and {:.3} GB", bytes / 1e9));
-        format!(
-            ": {}{bytes} per second of CPU time",
-            short_count(rate as u64)
-        )
+        format!(": {}{bytes} per second of CPU time", short_count(rate as u64))
     });
     format!("{seen} allocations counted{rate}.")
 }
@@ -80,9 +70,7 @@ fn rate(allocations: &AllocationsReport) -> String {
 fn cost(allocations: &AllocationsReport) -> String {
     let cost = allocations
         .cost_ratio
-        .map_or("an unknown share".to_owned(), |cost| {
-            format!("{:.2} %", cost * 100.0)
-        });
+        .map_or("an unknown share".to_owned(), |cost| format!("{:.2} %", cost * 100.0));
     format!(
         "{} allocations seen in {} windows, which cost {cost} of the CPU time (budget {:.2} %).",
         short_count(allocations.allocations_seen),
@@ -100,9 +88,7 @@ fn sizes(classes: &[SizeClass]) -> String {
         .map(|class| {
             let size = class
                 .up_to_bytes
-                .map_or("unknown size".to_owned(), |bytes| {
-                    format!("up to {bytes} bytes")
-                });
+                .map_or("unknown size".to_owned(), |bytes| format!("up to {bytes} bytes"));
             format!("{size} {:.0} %", class.share * 100.0)
         })
         .collect();
@@ -120,11 +106,7 @@ fn places(allocations: &AllocationsReport) -> Vec<String> {
             None => line.location.file.clone(),
         };
         table.row(vec![
-            format!(
-                "{:.0} % ± {:.0}",
-                line.share * 100.0,
-                line.standard_error * 100.0
-            ),
+            format!("{:.0} % ± {:.0}", line.share * 100.0, line.standard_error * 100.0),
             place,
             line.location.function.clone(),
         ]);

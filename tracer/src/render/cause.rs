@@ -1,19 +1,10 @@
 //! The section on the cost of pauses for GPU work.
 
 use super::evidence::after_start;
-use super::section::INDENT;
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{INDENT, ReportSection, paragraph};
 use super::table::TextTable;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use gctrace_analysis::report::CauseReport;
-use gctrace_analysis::report::DeviceCost;
-use gctrace_analysis::report::NotReplayed;
-use gctrace_analysis::report::PauseCostReport;
-use gctrace_analysis::report::Report;
+use crate::units::{count, counted, duration, percent};
+use gctrace_analysis::report::{CauseReport, DeviceCost, NotReplayed, PauseCostReport, Report};
 
 /// Maximum number of processes described; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;
@@ -44,11 +35,7 @@ pub(crate) fn cause(report: &Report) -> ReportSection {
         lines.extend(paragraph(&sentence));
     }
     let not_replayed = report.gpu.as_ref().and_then(|work| work.not_replayed);
-    lines.extend(
-        not_replayed
-            .iter()
-            .flat_map(|why| paragraph(&too_large(*why))),
-    );
+    lines.extend(not_replayed.iter().flat_map(|why| paragraph(&too_large(*why))));
     ReportSection::new("GPU cost of GC", lines)
 }
 
@@ -155,15 +142,7 @@ fn unexplained(cause: &CauseReport) -> Option<String> {
 }
 
 fn table(cause: &CauseReport, started_ns: u64) -> Vec<String> {
-    let head = [
-        "after start",
-        "gen",
-        "length",
-        "exposed",
-        "deferred",
-        "hidden",
-        "share",
-    ];
+    let head = ["after start", "gen", "length", "exposed", "deferred", "hidden", "share"];
     let mut table = TextTable::new(&head, &[]);
     for pause in cause.longest.iter().take(PAUSES_SHOWN) {
         table.row(row(pause, started_ns));
@@ -185,10 +164,7 @@ fn row(pause: &PauseCostReport, started_ns: u64) -> Vec<String> {
 }
 
 fn legend(cause: &CauseReport) -> String {
-    let others = cause
-        .pauses
-        .count
-        .saturating_sub(cause.longest.len().min(PAUSES_SHOWN) as u64);
+    let others = cause.pauses.count.saturating_sub(cause.longest.len().min(PAUSES_SHOWN) as u64);
     let others = match others {
         0 => String::new(),
         some => format!(" {} not listed.", counted(some, "pause")),

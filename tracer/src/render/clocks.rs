@@ -1,17 +1,10 @@
 //! Lines on merged traces of one process, and on records that were left out of the figures.
 
-use super::section::mark;
-use super::section::paragraph;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use gctrace_analysis::report::AlignedBy;
-use gctrace_analysis::report::ClockReport;
-use gctrace_analysis::report::GpuWorkReport;
-use gctrace_analysis::report::IgnoredWork;
-use gctrace_analysis::report::NotMerged;
-use gctrace_analysis::report::RecognizedBy;
-use gctrace_analysis::report::TraceReport;
+use super::section::{mark, paragraph};
+use crate::units::{count, counted, duration};
+use gctrace_analysis::report::{
+    AlignedBy, ClockReport, GpuWorkReport, IgnoredWork, NotMerged, RecognizedBy, TraceReport,
+};
 
 /// Maximum number of pairs listed; the others are in the JSON.
 const SHOWN: usize = 8;
@@ -41,10 +34,7 @@ fn file(traces: &[TraceReport], index: usize) -> String {
 fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
     let process = match clock.pid == clock.profiler_pid {
         true => format!("process {}", clock.pid),
-        false => format!(
-            "process {} ({} in the former)",
-            clock.pid, clock.profiler_pid
-        ),
+        false => format!("process {} ({} in the former)", clock.pid, clock.profiler_pid),
     };
     let how = match clock.recognized_by {
         RecognizedBy::ProcessId => "",
@@ -60,10 +50,8 @@ fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
     );
     let beyond_ns = clock.beyond_wall_clock_ns.unsigned_abs();
     if beyond_ns >= MIN_REPORTED_NS {
-        text += &format!(
-            " The wall clocks of the traces differ from that by {}.",
-            duration(beyond_ns)
-        );
+        text +=
+            &format!(" The wall clocks of the traces differ from that by {}.", duration(beyond_ns));
     }
     text += &pauses(clock);
     for note in &clock.notes {
@@ -79,14 +67,10 @@ fn aligned(clock: &ClockReport) -> String {
         AlignedBy::Pauses => matches("collection") + " in both",
         AlignedBy::WallClock => "wall clock only".to_owned(),
     };
-    let error = clock.error_ns.map_or_else(String::new, |error_ns| {
-        format!("remaining error {}, ", duration(error_ns))
-    });
-    format!(
-        "Their clocks were aligned by {by}{}: {error}{}.",
-        mark(clock.basis),
-        clock.error_basis
-    )
+    let error = clock
+        .error_ns
+        .map_or_else(String::new, |error_ns| format!("remaining error {}, ", duration(error_ns)));
+    format!("Their clocks were aligned by {by}{}: {error}{}.", mark(clock.basis), clock.error_basis)
 }
 
 fn pauses(clock: &ClockReport) -> String {
@@ -96,16 +80,11 @@ fn pauses(clock: &ClockReport) -> String {
         count(clock.pauses_outside)
     );
     if clock.pauses_in_both > 0 {
-        text += &format!(
-            " {} are in both traces and count once.",
-            count(clock.pauses_in_both)
-        );
+        text += &format!(" {} are in both traces and count once.", count(clock.pauses_in_both));
     }
     if clock.pauses_of_profiler_only > 0 {
-        text += &format!(
-            " {} are in the profiler's trace only.",
-            count(clock.pauses_of_profiler_only)
-        );
+        text +=
+            &format!(" {} are in the profiler's trace only.", count(clock.pauses_of_profiler_only));
     }
     text
 }
@@ -122,25 +101,19 @@ fn not_merged(apart: &NotMerged, traces: &[TraceReport]) -> String {
 fn ignored(ignored: &IgnoredWork) -> Option<String> {
     let parts = [
         (ignored.duplicates, "duplicates"),
-        (
-            ignored.operations_before_call,
-            "that started before their call",
-        ),
+        (ignored.operations_before_call, "that started before their call"),
         (ignored.operations_without_process, "of unknown processes"),
     ];
     let reported = parts.iter().filter(|(number, _)| *number > 0);
-    let reported: Vec<String> = reported
-        .map(|(number, what)| format!("{} {what}", count(*number)))
-        .collect();
+    let reported: Vec<String> =
+        reported.map(|(number, what)| format!("{} {what}", count(*number))).collect();
     (!reported.is_empty()).then(|| format!("Operations left out: {}.", reported.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_analysis::report::Basis;
-    use gctrace_analysis::report::MergeNote;
-    use gctrace_analysis::report::Worded;
+    use gctrace_analysis::report::{Basis, MergeNote, Worded};
 
     fn clock(
         aligned_by: AlignedBy,
@@ -187,24 +160,15 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         let text = pair(&clock(AlignedBy::WallClock, None, 0), &[]);
-        assert!(
-            text.contains("by wall clock only (inferred): why."),
-            "{text}"
-        );
-        assert!(
-            !text.contains("remaining error") && !text.contains("differ"),
-            "{text}"
-        );
+        assert!(text.contains("by wall clock only (inferred): why."), "{text}");
+        assert!(!text.contains("remaining error") && !text.contains("differ"), "{text}");
     }
 
     #[test]
     fn ignored_work_is_reported_only_if_any() {
         assert_eq!(ignored(&IgnoredWork::default()), None);
-        let some = IgnoredWork {
-            duplicates: 1_200,
-            operations_before_call: 3,
-            ..IgnoredWork::default()
-        };
+        let some =
+            IgnoredWork { duplicates: 1_200, operations_before_call: 3, ..IgnoredWork::default() };
         assert_eq!(
             ignored(&some).as_deref(),
             Some("Operations left out: 1,200 duplicates, 3 that started before their call.")

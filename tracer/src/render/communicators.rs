@@ -3,13 +3,10 @@
 use super::ranks;
 use super::section::paragraph;
 use super::table::TextTable;
-use crate::units::count;
-use crate::units::duration;
-use gctrace_analysis::report::CollectiveWaits;
-use gctrace_analysis::report::CommunicatorKind;
-use gctrace_analysis::report::CommunicatorReport;
-use gctrace_analysis::report::PauseSource;
-use gctrace_analysis::report::RankedJob;
+use crate::units::{count, duration};
+use gctrace_analysis::report::{
+    CollectiveWaits, CommunicatorKind, CommunicatorReport, PauseSource, RankedJob,
+};
 
 /// Maximum number of kinds shown; the others are in the JSON.
 const KINDS_SHOWN: usize = 3;
@@ -22,20 +19,13 @@ const LEGEND: &str = "waited: peer wait in their collectives, summed over the ra
 
 /// Empty for a job with one communicator: it waited what its ranks did.
 pub(super) fn communicators(job: &RankedJob) -> Vec<String> {
-    let all: u64 = job
-        .communicators
-        .iter()
-        .map(|kind| kind.communicators)
-        .sum();
+    let all: u64 = job.communicators.iter().map(|kind| kind.communicators).sum();
     if all < 2 {
         return Vec::new();
     }
     let sources = job.pauses.iter().flat_map(|pauses| &pauses.sources);
     let sources: Vec<&PauseSource> = sources.collect();
-    let mut table = TextTable::new(
-        &["waited", "for pauses", "most for", "communicators"],
-        &[2, 3],
-    );
+    let mut table = TextTable::new(&["waited", "for pauses", "most for", "communicators"], &[2, 3]);
     for kind in job.communicators.iter().take(KINDS_SHOWN) {
         table.row(row(&kind.waits, &sources, label(kind)));
         if kind.communicators > 1 {
@@ -62,9 +52,7 @@ fn row(waits: &CollectiveWaits, sources: &[&PauseSource], label: String) -> Vec<
     let most = by_source.max_by_key(|(source, for_ns)| (source.ranks.len() == 1, **for_ns));
     vec![
         duration(waits.wait_ns),
-        waits
-            .for_pauses_ns
-            .map_or_else(|| "-".to_owned(), ranks::signed),
+        waits.for_pauses_ns.map_or_else(|| "-".to_owned(), ranks::signed),
         most.map_or_else(
             || "-".to_owned(),
             |(source, for_ns)| format!("{}: {}", ranks::who(source), ranks::signed(*for_ns)),

@@ -4,28 +4,12 @@
 
 use super::section::INDENT;
 use super::style::Style;
-use super::table::TextTable;
-use super::table::cut;
-use super::table::fit;
-use super::table::width;
-use super::table::wrap;
-use crate::units::bytes;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::three_digits;
-use gctrace_analysis::compare::ComparedRun;
-use gctrace_analysis::compare::Comparison;
-use gctrace_analysis::compare::ComparisonNote;
-use gctrace_analysis::compare::FactChange;
-use gctrace_analysis::compare::FactId;
-use gctrace_analysis::compare::FigureComparison;
-use gctrace_analysis::compare::FigureId;
-use gctrace_analysis::compare::Interval;
-use gctrace_analysis::compare::LineChange;
-use gctrace_analysis::compare::LineComparison;
-use gctrace_analysis::compare::Outcome;
-use gctrace_analysis::compare::RateUnit;
+use super::table::{TextTable, cut, fit, width, wrap};
+use crate::units::{bytes, counted, duration, percent, three_digits};
+use gctrace_analysis::compare::{
+    ComparedRun, Comparison, ComparisonNote, FactChange, FactId, FigureComparison, FigureId,
+    Interval, LineChange, LineComparison, Outcome, RateUnit,
+};
 
 /// Changed facts shown; the others are in the JSON.
 const CHANGES_SHOWN: usize = 8;
@@ -49,10 +33,7 @@ pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
         ("What changed", changes(comparison)),
         ("", vec![verdict]),
         ("Figures", figures(comparison)),
-        (
-            "Lines that trigger collections in training",
-            lines(comparison),
-        ),
+        ("Lines that trigger collections in training", lines(comparison)),
         ("", remarks(comparison)),
     ];
     let mut text = String::new();
@@ -118,11 +99,7 @@ fn sentence(comparison: &Comparison) -> String {
 
 fn gc_share(figure: &FigureComparison) -> Option<String> {
     let (before, after) = (figure.before?, figure.after?);
-    Some(format!(
-        "GC {} -> {} of training",
-        percent(before),
-        percent(after)
-    ))
+    Some(format!("GC {} -> {} of training", percent(before), percent(after)))
 }
 
 /// `step time 12.1 ms -> 9.80 ms, -19 % ± 2`: half the interval.
@@ -151,10 +128,9 @@ fn changes(comparison: &Comparison) -> Vec<String> {
     if more > 0 {
         lines.push(format!("{INDENT}{more} more (--json)"));
     }
-    for (heading, facts) in [
-        ("Same: ", &comparison.unchanged),
-        ("Unknown in a trace: ", &comparison.unknown),
-    ] {
+    for (heading, facts) in
+        [("Same: ", &comparison.unchanged), ("Unknown in a trace: ", &comparison.unknown)]
+    {
         let names: Vec<&str> = facts.iter().map(|fact| fact_name(*fact)).collect();
         if !names.is_empty() {
             let text = format!("{heading}{}.", names.join(", "));
@@ -190,23 +166,16 @@ fn figures(comparison: &Comparison) -> Vec<String> {
         let change = shown_change(figure);
         table.row(vec![
             figure_name(figure, comparison.per),
-            figure
-                .before
-                .map_or_else(unknown, |own| value(figure.figure, own)),
-            figure
-                .after
-                .map_or_else(unknown, |own| value(figure.figure, own)),
+            figure.before.map_or_else(unknown, |own| value(figure.figure, own)),
+            figure.after.map_or_else(unknown, |own| value(figure.figure, own)),
             change.map_or_else(unknown, |(change, unit)| signed(change.value * 100.0, unit)),
             change.and_then(interval).unwrap_or_else(unknown),
             figure.p.map_or_else(unknown, p_value),
         ]);
     }
     let mut lines = table.lines();
-    let runs = format!(
-        "Before: {}; after: {}.",
-        sampled(&comparison.before),
-        sampled(&comparison.after)
-    );
+    let runs =
+        format!("Before: {}; after: {}.", sampled(&comparison.before), sampled(&comparison.after));
     lines.extend(wrap(&runs, INDENT, INDENT));
     lines
 }
@@ -233,10 +202,9 @@ fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
         RateUnit::Step => "step",
         RateUnit::Second => "s",
     };
-    let generation = figure.generation.map_or_else(
-        || "other".to_owned(),
-        |generation| format!("gen {generation}"),
-    );
+    let generation = figure
+        .generation
+        .map_or_else(|| "other".to_owned(), |generation| format!("gen {generation}"));
     match figure.figure {
         FigureId::StepTime => "step time".to_owned(),
         FigureId::GcShare => "GC share of training".to_owned(),

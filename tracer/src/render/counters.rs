@@ -1,17 +1,9 @@
 //! The section on performance counters. Counters without a value are left out.
 
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{ReportSection, paragraph};
 use super::table::TextTable;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::short_count;
-use crate::units::three_digits;
-use gctrace_analysis::report::CounterReport;
-use gctrace_analysis::report::CountersReport;
-use gctrace_analysis::report::Report;
+use crate::units::{count, counted, duration, percent, short_count, three_digits};
+use gctrace_analysis::report::{CounterReport, CountersReport, Report};
 use gctrace_event::Counter;
 use std::collections::BTreeMap;
 
@@ -53,10 +45,8 @@ fn table(counters: &CountersReport) -> Vec<String> {
             counter.inside_ratio.map_or_else(dash, percent),
         ];
         // The rate of a clock is meaningless.
-        let cell = |rate: Option<f64>| {
-            rate.filter(|_| !is_clock(counter))
-                .map_or_else(dash, figure)
-        };
+        let cell =
+            |rate: Option<f64>| rate.filter(|_| !is_clock(counter)).map_or_else(dash, figure);
         if let Some((_, rates)) = rates {
             row.extend(rates(counter).map(cell));
         }
@@ -74,10 +64,7 @@ fn per_cpu_ms(counter: &CounterReport) -> [Option<f64>; 2] {
 }
 
 fn per_1000_instructions(counter: &CounterReport) -> [Option<f64>; 2] {
-    [
-        counter.inside_per_1000_instructions,
-        counter.outside_per_1000_instructions,
-    ]
+    [counter.inside_per_1000_instructions, counter.outside_per_1000_instructions]
 }
 
 fn dash() -> String {
@@ -108,13 +95,10 @@ fn figure(value: f64) -> String {
 fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
     let mut text = Vec::new();
     if let Some(inside) = counters.inside_ipc {
-        let outside = counters.outside_ipc.map_or(String::new(), |outside| {
-            format!(", outside {}", three_digits(outside))
-        });
-        text.push(format!(
-            "Instructions per cycle: in pauses {}{outside}.",
-            three_digits(inside)
-        ));
+        let outside = counters
+            .outside_ipc
+            .map_or(String::new(), |outside| format!(", outside {}", three_digits(outside)));
+        text.push(format!("Instructions per cycle: in pauses {}{outside}.", three_digits(inside)));
     }
     let major = counters.major_fault_pauses;
     if major.count > 0 {
@@ -124,10 +108,7 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
             duration(major.time_ns)
         ));
     }
-    let examined = counters
-        .counters
-        .iter()
-        .any(|c| c.per_1000_objects.is_some());
+    let examined = counters.counters.iter().any(|c| c.per_1000_objects.is_some());
     if examined {
         text.push(format!(
             "Per 1000 objects: {} with a known heap size, {} objects traversed (inferred).",
@@ -158,10 +139,7 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
             some(counters.scaled_processes, "process").map(|all| format!("the totals of {all}")),
         ];
         let scaled: Vec<String> = scaled.into_iter().flatten().collect();
-        text.push(format!(
-            "Counters were multiplexed; {} are scaled.",
-            scaled.join(" and ")
-        ));
+        text.push(format!("Counters were multiplexed; {} are scaled.", scaled.join(" and ")));
     }
     text
 }
@@ -178,9 +156,7 @@ fn missing(report: &Report) -> Option<String> {
     for (name, why) in all {
         by_reason.entry(why).or_default().push(name);
     }
-    let parts: Vec<String> = by_reason
-        .into_iter()
-        .map(|(why, names)| format!("{}: {why}", names.join(", ")))
-        .collect();
+    let parts: Vec<String> =
+        by_reason.into_iter().map(|(why, names)| format!("{}: {why}", names.join(", "))).collect();
     (!parts.is_empty()).then(|| format!("Not counted: {}.", parts.join("; ")))
 }

@@ -1,13 +1,9 @@
 //! The section on CUDA, NCCL and torch's device memory.
 
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{ReportSection, paragraph};
 use super::table::TextTable;
-use crate::units::duration;
-use crate::units::short_count;
-use gctrace_analysis::report::CudaReport;
-use gctrace_analysis::report::DeviceMemoryReport;
-use gctrace_analysis::report::Report;
+use crate::units::{duration, short_count};
+use gctrace_analysis::report::{CudaReport, DeviceMemoryReport, Report};
 
 /// Maximum number of functions shown; the others are in the JSON.
 const FUNCTIONS_SHOWN: usize = 8;
@@ -27,21 +23,16 @@ pub(crate) fn cuda(report: &Report) -> ReportSection {
 }
 
 fn launches(cuda: &CudaReport) -> String {
-    let rate = cuda.launches_per_s.map_or(String::new(), |rate| {
-        format!(" ({} per second)", short_count(rate as u64))
-    });
+    let rate = cuda
+        .launches_per_s
+        .map_or(String::new(), |rate| format!(" ({} per second)", short_count(rate as u64)));
     let passes = match cuda.backward_passes {
         0 => String::new(),
-        count => format!(
-            "; {} backward passes took {}",
-            short_count(count),
-            duration(cuda.backward_ns)
-        ),
+        count => {
+            format!("; {} backward passes took {}", short_count(count), duration(cuda.backward_ns))
+        }
     };
-    format!(
-        "{} kernel and graph launches{rate}{passes}.",
-        short_count(cuda.launches)
-    )
+    format!("{} kernel and graph launches{rate}{passes}.", short_count(cuda.launches))
 }
 
 fn functions(cuda: &CudaReport) -> Vec<String> {

@@ -1,28 +1,14 @@
 //! The sections on individual pauses, the heap, explicit calls, CPU time and overhead.
 
-use super::section::ReportSection;
-use super::section::mark;
-use super::section::paragraph;
+use super::section::{ReportSection, mark, paragraph};
 use super::table::TextTable;
-use crate::units::bytes;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::short_count;
-use crate::units::three_digits;
-use gctrace_analysis::report::GrowthPoint;
-use gctrace_analysis::report::GrowthReport;
-use gctrace_analysis::report::HeapTrend;
-use gctrace_analysis::report::Location;
-use gctrace_analysis::report::PauseTotal;
-use gctrace_analysis::report::ProcessReport;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::Trend;
-use gctrace_analysis::report::WorstPause;
+use crate::units::{bytes, count, counted, duration, percent, short_count, three_digits};
+use gctrace_analysis::report::{
+    GrowthPoint, GrowthReport, HeapTrend, Location, PauseTotal, ProcessReport, Report, Trend,
+    WorstPause,
+};
 use gctrace_event::GcReason;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Maximum number of processes with growth shown; the others are in the JSON.
 const GROWTHS_SHOWN: usize = 3;
@@ -33,24 +19,12 @@ const SHORTEST_TREND_NS: u64 = 30_000_000_000;
 fn section(heading: &'static str, sentences: &[String]) -> ReportSection {
     ReportSection {
         heading,
-        lines: sentences
-            .iter()
-            .flat_map(|sentence| paragraph(sentence))
-            .collect(),
+        lines: sentences.iter().flat_map(|sentence| paragraph(sentence)).collect(),
     }
 }
 
 pub(crate) fn longest(report: &Report) -> ReportSection {
-    let head = [
-        "after start",
-        "UTC",
-        "length",
-        "gen",
-        "reason",
-        "freed",
-        "objects",
-        "where",
-    ];
+    let head = ["after start", "UTC", "length", "gen", "reason", "freed", "objects", "where"];
     let mut table = TextTable::new(&head, &[4, 7]);
     let with_trace = report.traces.len() > 1;
     for pause in &report.worst {
@@ -85,9 +59,7 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
         };
     }
     if let Some(line) = &pause.line {
-        place = format!("{place} {}", file_and_line(line))
-            .trim_start()
-            .to_owned();
+        place = format!("{place} {}", file_and_line(line)).trim_start().to_owned();
     }
     if pause.unfinished {
         place += " (cut)";
@@ -96,9 +68,7 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
         after_start(pause.after_start_ns),
         pause.unix_ns.map_or_else(|| "-".to_owned(), time_of_day),
         duration(pause.duration_ns),
-        pause
-            .generation
-            .map_or_else(|| "-".to_owned(), |generation| generation.to_string()),
+        pause.generation.map_or_else(|| "-".to_owned(), |generation| generation.to_string()),
         match pause.reason {
             GcReason::Manual => "gc.collect".to_owned(),
             other => other.as_str().to_owned(),
@@ -129,17 +99,12 @@ pub(super) fn after_start(ns: u64) -> String {
 fn time_of_day(unix_ns: u64) -> String {
     let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(unix_ns));
     let text = time.map(|time| humantime::format_rfc3339_seconds(time).to_string());
-    text.as_deref()
-        .and_then(|text| text.get(11..19))
-        .unwrap_or("-")
-        .to_owned()
+    text.as_deref().and_then(|text| text.get(11..19)).unwrap_or("-").to_owned()
 }
 
 /// A share of the observed time as the end of a sentence; empty if unknown.
 fn of_observed(ratio: Option<f64>) -> String {
-    ratio.map_or_else(String::new, |ratio| {
-        format!(", {} of the observed time", percent(ratio))
-    })
+    ratio.map_or_else(String::new, |ratio| format!(", {} of the observed time", percent(ratio)))
 }
 
 fn effort(effort: PauseTotal) -> String {
@@ -181,10 +146,8 @@ pub(crate) fn freed_nothing(report: &Report) -> ReportSection {
 }
 
 pub(crate) fn growth(report: &Report) -> ReportSection {
-    let growing = report
-        .processes
-        .iter()
-        .filter_map(|process| Some((process, process.growth.as_ref()?)));
+    let growing =
+        report.processes.iter().filter_map(|process| Some((process, process.growth.as_ref()?)));
     ReportSection::new(
         "Full collections and heap size",
         growing
@@ -196,9 +159,8 @@ pub(crate) fn growth(report: &Report) -> ReportSection {
 
 fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
     let mut table = TextTable::new(&["after start", "objects", "pause"], &[]);
-    let mut points: Vec<GrowthPoint> = [0.0, 0.25, 0.5, 0.75, 1.0]
-        .map(|ratio| growth.at(ratio))
-        .to_vec();
+    let mut points: Vec<GrowthPoint> =
+        [0.0, 0.25, 0.5, 0.75, 1.0].map(|ratio| growth.at(ratio)).to_vec();
     points.dedup();
     for point in points {
         table.row(vec![
@@ -218,11 +180,8 @@ fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
 }
 
 fn growth_sentence(process: &ProcessReport, growth: &GrowthReport) -> String {
-    let mut text = format!(
-        "Process {}, {}: ",
-        process.pid,
-        counted(growth.collections, "full collection"),
-    );
+    let mut text =
+        format!("Process {}, {}: ", process.pid, counted(growth.collections, "full collection"),);
     text += &match (growth.ns_per_million_objects, growth.r_squared) {
         (Some(slope), Some(r_squared)) if slope > 0.0 => format!(
             "{} per million objects{}, r² = {}.",
@@ -284,12 +243,7 @@ fn change(trend: &Trend, unit: &str, shown: impl Fn(f64) -> String) -> String {
         p if p < 0.001 => "p < 0.001".to_owned(),
         p => format!("p = {}", three_digits(p)),
     };
-    format!(
-        "+{} {unit} per hour (95 %: {} to {}; {p})",
-        shown(per),
-        shown(low),
-        shown(high)
-    )
+    format!("+{} {unit} per hour (95 %: {} to {}; {p})", shown(per), shown(low), shown(high))
 }
 
 /// `9.1 h`, `3.2 days`; shorter ones as any other duration.

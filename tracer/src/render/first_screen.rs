@@ -3,34 +3,17 @@
 //! Owns the default output of `gctrace analyze`, at most 30 lines, and the verdict at the end
 //! of a recording. The full report has the evidence.
 
-use super::evidence;
-use super::garbage;
 use super::launching::BARS;
-use super::lines;
-use super::overview;
 use super::section::INDENT;
-use super::steps;
 use super::style::Style;
-use super::table::TextTable;
-use super::table::cut;
-use super::table::width;
-use super::table::wrap;
-use super::text;
+use super::table::{TextTable, cut, width, wrap};
 use super::words::places;
+use super::{evidence, garbage, lines, overview, steps, text};
 use crate::setting::GcSetting;
-use crate::units::bytes;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::signed_duration;
-use gctrace_analysis::report::Advice;
-use gctrace_analysis::report::AdviceId;
-use gctrace_analysis::report::Level;
-use gctrace_analysis::report::PhaseReport;
-use gctrace_analysis::report::PhasesReport;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::TrainingMark;
+use crate::units::{bytes, count, counted, duration, percent, signed_duration};
+use gctrace_analysis::report::{
+    Advice, AdviceId, Level, PhaseReport, PhasesReport, Report, TrainingMark,
+};
 
 /// Maximum lines of the short report, at 80 columns.
 #[cfg(test)]
@@ -74,13 +57,8 @@ pub(crate) fn first_screen(
     if report.runs < 2 {
         section("Do this", advice(report));
     }
-    section(
-        "Where it comes from",
-        lines::costliest(report, PLACES_SHOWN),
-    );
-    let heap = garbage::in_short(report)
-        .into_iter()
-        .chain(evidence::leak(report));
+    section("Where it comes from", lines::costliest(report, PLACES_SHOWN));
+    let heap = garbage::in_short(report).into_iter().chain(evidence::leak(report));
     section("", heap.flat_map(|own| wrap(&own, "", "")).collect());
     section("", trust(report));
     section("", next(report, traces));
@@ -120,9 +98,7 @@ fn hourly_cost(report: &Report, price: f64, gpus: Option<u32>) -> Option<String>
     let gpus = gpus.map_or(recorded, |gpus| gpus as usize);
     let each = counted(gpus as u64, "GPU");
     let cost = share * price * gpus as f64;
-    Some(format!(
-        "At {price:.2} per GPU hour, {each}: {cost:.2} per hour (inferred)."
-    ))
+    Some(format!("At {price:.2} per GPU hour, {each}: {cost:.2} per hour (inferred)."))
 }
 
 fn phases(phases: &PhasesReport) -> Vec<String> {
@@ -198,12 +174,8 @@ fn sparkline(phase: &PhaseReport) -> String {
 }
 
 fn advice(report: &Report) -> Vec<String> {
-    let changes: Vec<(usize, &Advice)> = report
-        .advice
-        .iter()
-        .enumerate()
-        .filter(|(_, advice)| is_change(advice))
-        .collect();
+    let changes: Vec<(usize, &Advice)> =
+        report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice)).collect();
     if changes.is_empty() {
         let nothing = match report.verdict.level {
             Level::None | Level::Negligible => "Nothing to change.",
@@ -213,19 +185,12 @@ fn advice(report: &Report) -> Vec<String> {
         };
         return vec![format!("{INDENT}{nothing}")];
     }
-    if changes
-        .iter()
-        .all(|(_, advice)| advice.saves_at_most_ns.is_none())
-    {
+    if changes.iter().all(|(_, advice)| advice.saves_at_most_ns.is_none()) {
         let numbered = |(index, advice): (usize, &Advice)| {
             let start = format!("{INDENT}{}  ", index + 1);
             wrap(&advice.action, &start, "     ")
         };
-        return changes
-            .into_iter()
-            .take(ADVICE_SHOWN)
-            .flat_map(numbered)
-            .collect();
+        return changes.into_iter().take(ADVICE_SHOWN).flat_map(numbered).collect();
     }
     let saves = priced_run(report).map_or("saves".to_owned(), |run| format!("saves of {run}"));
     let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "risk"], &[1, 4]);
@@ -241,21 +206,15 @@ fn advice(report: &Report) -> Vec<String> {
     }
     let mut lines = table.lines();
     let is_loss = |advice: &Advice| advice.saves_at_least_ns.is_some_and(|ns| ns < 0);
-    let losses: Vec<&Advice> = shown()
-        .map(|(_, advice)| *advice)
-        .filter(|advice| is_loss(advice))
-        .collect();
+    let losses: Vec<&Advice> =
+        shown().map(|(_, advice)| *advice).filter(|advice| is_loss(advice)).collect();
     if !losses.is_empty() {
         // What no setting changes is measured after the change.
         let measured = match losses.into_iter().all(is_applicable) {
             true => "gctrace tune -- COMMAND measures which it is.",
             false => "make the change, then gctrace compare measures which it is.",
         };
-        lines.extend(wrap(
-            &format!("Below 0 is a loss: {measured}"),
-            INDENT,
-            INDENT,
-        ));
+        lines.extend(wrap(&format!("Below 0 is a loss: {measured}"), INDENT, INDENT));
     }
     if let Some(rest) = not_worth_it(report) {
         lines.extend(wrap(&rest, INDENT, INDENT));
@@ -281,11 +240,7 @@ fn is_applicable(advice: &Advice) -> bool {
 fn not_worth_it(report: &Report) -> Option<String> {
     let priced = report.not_advised.iter().filter_map(|advice| {
         let known = matches!(advice.id, AdviceId::Freeze | AdviceId::RaiseThreshold);
-        Some(format!(
-            "{} ({})",
-            change(advice),
-            range(advice).filter(|_| known)?
-        ))
+        Some(format!("{} ({})", change(advice), range(advice).filter(|_| known)?))
     });
     let priced: Vec<String> = priced.collect();
     (!priced.is_empty()).then(|| format!("Not worth it: {}.", priced.join(", ")))
@@ -357,10 +312,7 @@ fn risk(id: AdviceId) -> &'static str {
 /// What the figures rest on: overhead, and what is missing.
 fn trust(report: &Report) -> Vec<String> {
     let overhead = match report.overhead.observed_ratio {
-        Some(ratio) => format!(
-            "gctrace slowed the program by {} (inferred)",
-            percent(ratio)
-        ),
+        Some(ratio) => format!("gctrace slowed the program by {} (inferred)", percent(ratio)),
         None => "The overhead of recording is unknown".to_owned(),
     };
     let pauses = counted(report.totals.pauses.count, "pause");
@@ -369,9 +321,8 @@ fn trust(report: &Report) -> Vec<String> {
         many => format!(" of {} processes", count(many)),
     };
     let missing = overview::missing_items(report);
-    let first = missing.first().map_or(String::new(), |first| {
-        format!("{}.", first.trim_end_matches('.'))
-    });
+    let first =
+        missing.first().map_or(String::new(), |first| format!("{}.", first.trim_end_matches('.')));
     let more = match missing.len() {
         0 | 1 => String::new(),
         all => format!(" And {} (--full).", counted(all as u64 - 1, "more remark")),
@@ -385,28 +336,19 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
     let traces = traces.join(" ");
     let mut lines = Vec::new();
     if let Some(index) = report.advice.iter().position(is_change) {
-        lines.push(format!(
-            "Code and risks:   gctrace advice {traces} {}",
-            index + 1
-        ));
+        lines.push(format!("Code and risks:   gctrace advice {traces} {}", index + 1));
     }
     let applicable = report.advice.iter().any(is_applicable);
     if applicable {
-        lines.push(format!(
-            "Try it:           gctrace apply --from {traces} -- COMMAND"
-        ));
+        lines.push(format!("Try it:           gctrace apply --from {traces} -- COMMAND"));
     }
     let breaks_cycles = |advice: &Advice| advice.id == AdviceId::BreakCycles;
     if applicable || report.advice.iter().any(breaks_cycles) {
-        lines.push(format!(
-            "Did it help:      gctrace compare {traces} -- COMMAND"
-        ));
+        lines.push(format!("Did it help:      gctrace compare {traces} -- COMMAND"));
     }
     lines.push(format!("All evidence:     gctrace analyze --full {traces}"));
     if report.lines.is_some() && !applicable {
-        lines.push(format!(
-            "Flame graph:      gctrace export {traces} -o gc.svg"
-        ));
+        lines.push(format!("Flame graph:      gctrace export {traces} -o gc.svg"));
     }
     let fits = |line: &String| line.chars().count() <= width();
     match lines.iter().all(fits) {

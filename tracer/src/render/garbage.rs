@@ -1,27 +1,12 @@
 //! The section on what the collector frees (`--garbage`).
 
-use super::section::INDENT;
-use super::section::ReportSection;
-use super::section::mark;
-use super::section::paragraph;
-use super::table::TextTable;
-use super::table::width;
-use super::table::wrap;
+use super::section::{INDENT, ReportSection, mark, paragraph};
+use super::table::{TextTable, width, wrap};
 use super::words::cycles;
-use crate::units::bytes;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::short_count;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::GarbageEstimate;
-use gctrace_analysis::report::GarbageKind;
-use gctrace_analysis::report::GarbageReport;
-use gctrace_analysis::report::Level;
-use gctrace_analysis::report::PerStep;
-use gctrace_analysis::report::ProcessReport;
-use gctrace_analysis::report::Report;
+use crate::units::{bytes, count, counted, duration, percent, short_count};
+use gctrace_analysis::report::{
+    Basis, GarbageEstimate, GarbageKind, GarbageReport, Level, PerStep, ProcessReport, Report,
+};
 use std::collections::BTreeSet;
 
 /// Kinds and cycles shown; the others are in the JSON.
@@ -60,24 +45,17 @@ fn examined(garbage: &GarbageReport) -> String {
         Some(ratio) => format!(", which freed {} of all freed objects", percent(ratio)),
         None => String::new(),
     };
-    let size = garbage.bytes.map_or(String::new(), |size| {
-        format!(", {} of their own", bytes(size))
-    });
+    let size =
+        garbage.bytes.map_or(String::new(), |size| format!(", {} of their own", bytes(size)));
     let device = garbage.device_bytes.map_or(String::new(), |size| {
         format!(" Device memory freed during all pauses: {}.", bytes(size))
     });
     let cost = garbage.cost_ns.map_or(String::new(), |cost_ns| {
-        format!(
-            " Examining took {}, which no pause includes.",
-            duration(cost_ns)
-        )
+        format!(" Examining took {}, which no pause includes.", duration(cost_ns))
     });
     let shutdown = match garbage.shutdown_objects {
         0 => String::new(),
-        objects => format!(
-            " Left out: {} of the interpreter's end.",
-            counted(objects, "object")
-        ),
+        objects => format!(" Left out: {} of the interpreter's end.", counted(objects, "object")),
     };
     format!(
         "{} of {} that freed objects examined{share}: {}{size}.{shutdown}{device}{cost}",
@@ -98,14 +76,8 @@ fn rate_head(garbage: &GarbageReport) -> &'static str {
 /// What rates rest on.
 fn rate_basis(garbage: &GarbageReport) -> Basis {
     let estimates = garbage.kinds.iter().filter_map(|kind| kind.estimate);
-    let measured = estimates
-        .into_iter()
-        .all(|own| own.basis == Basis::Measured);
-    if measured {
-        Basis::Measured
-    } else {
-        Basis::Inferred
-    }
+    let measured = estimates.into_iter().all(|own| own.basis == Basis::Measured);
+    if measured { Basis::Measured } else { Basis::Inferred }
 }
 
 fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: bool) -> String {
@@ -130,11 +102,7 @@ fn kinds(garbage: &GarbageReport) -> Vec<String> {
             cycles::kind_within(kind, width().saturating_sub(BESIDE_KIND)),
         ]);
     }
-    let more = garbage
-        .kinds
-        .iter()
-        .skip(KINDS_SHOWN)
-        .map(|kind| kind.objects);
+    let more = garbage.kinds.iter().skip(KINDS_SHOWN).map(|kind| kind.objects);
     let other = more.sum::<u64>().saturating_add(garbage.other_objects);
     if other > 0 {
         table.row(vec![
@@ -153,9 +121,8 @@ fn kinds(garbage: &GarbageReport) -> Vec<String> {
         }
     }
     let shown = garbage.kinds.iter().take(KINDS_SHOWN);
-    let explained: BTreeSet<String> = shown
-        .filter_map(|kind| cycles::explanation(&kind.type_name))
-        .collect();
+    let explained: BTreeSet<String> =
+        shown.filter_map(|kind| cycles::explanation(&kind.type_name)).collect();
     if !explained.is_empty() {
         let sentences: Vec<String> = explained.into_iter().collect();
         lines.extend(paragraph(&sentences.join(" ")));
@@ -177,15 +144,7 @@ fn cycles(garbage: &GarbageReport) -> Vec<String> {
     if list.is_empty() {
         return Vec::new();
     }
-    let head = [
-        "cycles",
-        rate_head(garbage),
-        "objects",
-        "held",
-        "bytes",
-        "share",
-        "line",
-    ];
+    let head = ["cycles", rate_head(garbage), "objects", "held", "bytes", "share", "line"];
     let mut table = TextTable::new(&head, &[6]);
     let shown = || list.iter().take(CYCLES_SHOWN);
     for (number, cycle) in shown().enumerate() {
@@ -199,22 +158,14 @@ fn cycles(garbage: &GarbageReport) -> Vec<String> {
             format!(
                 "({}) {}",
                 number + 1,
-                cycle
-                    .location
-                    .as_ref()
-                    .map(cycles::place)
-                    .unwrap_or_default()
+                cycle.location.as_ref().map(cycles::place).unwrap_or_default()
             ),
         ]);
     }
     let mut lines = table.lines();
     for (number, cycle) in shown().enumerate() {
         let start = format!("{INDENT}({}) ", number + 1);
-        let sentence = format!(
-            "{}: {}",
-            cycles::shape(cycle.shape),
-            cycles::path(&cycle.edges)
-        );
+        let sentence = format!("{}: {}", cycles::shape(cycle.shape), cycles::path(&cycle.edges));
         lines.extend(wrap(&sentence, &start, "      "));
     }
     let more = list.len().saturating_sub(CYCLES_SHOWN);

@@ -1,16 +1,9 @@
 //! The section on bounds of the GPU cost of pauses, for traces with calls only.
 
-use super::section::INDENT;
-use super::section::ReportSection;
-use super::section::mark;
-use super::section::paragraph;
+use super::section::{INDENT, ReportSection, mark, paragraph};
 use super::table::TextTable;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::short_count;
-use gctrace_analysis::report::BoundsReport;
-use gctrace_analysis::report::BoundsRule;
-use gctrace_analysis::report::Report;
+use crate::units::{counted, duration, short_count};
+use gctrace_analysis::report::{BoundsReport, BoundsRule, Report};
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 8;
@@ -93,38 +86,27 @@ fn processes(bounds: &BoundsReport) -> Vec<String> {
 
 /// The reasons that kept pauses from being classified, without duplicates.
 fn limits(bounds: &BoundsReport) -> Vec<String> {
-    let mut limits: Vec<&str> = bounds
-        .processes
-        .iter()
-        .filter_map(|process| process.limited_by.as_deref())
-        .collect();
+    let mut limits: Vec<&str> =
+        bounds.processes.iter().filter_map(|process| process.limited_by.as_deref()).collect();
     limits.sort_unstable();
     limits.dedup();
     let limits = limits.into_iter();
-    limits
-        .map(|limit| format!("Pauses cannot be classified where {limit}."))
-        .collect()
+    limits.map(|limit| format!("Pauses cannot be classified where {limit}.")).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use gctrace_analysis::Analysis;
-    use gctrace_analysis::report::Basis;
-    use gctrace_analysis::report::BoundsLimit;
-    use gctrace_analysis::report::PauseTotal;
-    use gctrace_analysis::report::ProcessBounds;
-    use gctrace_analysis::report::RuleBounds;
-    use gctrace_analysis::report::Worded;
+    use gctrace_analysis::report::{
+        Basis, BoundsLimit, PauseTotal, ProcessBounds, RuleBounds, Worded,
+    };
 
     #[test]
     fn the_section_has_bounds_and_reasons() {
         let mut report = Analysis::default().report();
         assert!(gpu_bounds(&report).lines.is_empty());
-        let pauses = PauseTotal {
-            count: 3,
-            time_ns: 9_000_000,
-        };
+        let pauses = PauseTotal { count: 3, time_ns: 9_000_000 };
         report.gpu_bounds = Some(BoundsReport {
             basis: Basis::Inferred,
             pauses,

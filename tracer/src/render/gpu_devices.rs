@@ -1,18 +1,9 @@
 //! The section on busy and idle time per device.
 
-use super::section::INDENT;
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{INDENT, ReportSection, paragraph};
 use super::table::TextTable;
-use crate::units::count;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::short_count;
-use gctrace_analysis::report::DeviceId;
-use gctrace_analysis::report::DeviceReport;
-use gctrace_analysis::report::GpuWorkReport;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::StreamReport;
+use crate::units::{count, duration, percent, short_count};
+use gctrace_analysis::report::{DeviceId, DeviceReport, GpuWorkReport, Report, StreamReport};
 use std::cmp::Reverse;
 
 /// Maximum number of devices shown; the others are in the JSON.
@@ -60,10 +51,7 @@ fn devices(work: &GpuWorkReport) -> Vec<String> {
 /// `and 5 more (--format json lists more)`; `None` if all are shown.
 pub(crate) fn more(all: usize, shown: usize) -> Option<String> {
     let more = all.checked_sub(shown).filter(|more| *more > 0)?;
-    Some(format!(
-        "{INDENT}and {} more (--format json lists more)",
-        count(more as u64)
-    ))
+    Some(format!("{INDENT}and {} more (--format json lists more)", count(more as u64)))
 }
 
 /// A unique name for a device: with its rank, or else its process and trace, if needed.
@@ -88,14 +76,7 @@ pub(crate) fn name(id: DeviceId, all: &[DeviceId]) -> String {
 fn streams(device: &DeviceReport) -> Vec<String> {
     let mut busiest: Vec<&StreamReport> = device.streams.iter().collect();
     busiest.sort_by_key(|stream| (Reverse(stream.busy_ns), stream.stream));
-    let head = [
-        "stream",
-        "operations",
-        "busy",
-        "host wait",
-        "kernel wait",
-        "other",
-    ];
+    let head = ["stream", "operations", "busy", "host wait", "kernel wait", "other"];
     let mut table = TextTable::new(&head, &[]);
     for stream in busiest.iter().take(STREAMS_SHOWN) {
         let idle = stream.exact_idle_ns;
@@ -123,12 +104,7 @@ mod tests {
     use super::*;
 
     fn id(trace: usize, pid: u32, rank: Option<u32>, device: u32) -> DeviceId {
-        DeviceId {
-            trace,
-            pid,
-            rank,
-            device,
-        }
+        DeviceId { trace, pid, rank, device }
     }
 
     #[test]

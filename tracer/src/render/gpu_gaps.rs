@@ -3,21 +3,10 @@
 use super::cause::started_ns;
 use super::evidence::after_start;
 use super::gpu_devices::name;
-use super::section::INDENT;
-use super::section::ReportSection;
-use super::section::paragraph;
-use super::table::TextTable;
-use super::table::cut;
-use super::table::width;
-use super::table::wrap;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use gctrace_analysis::report::DeviceId;
-use gctrace_analysis::report::GapReport;
-use gctrace_analysis::report::GapsReport;
-use gctrace_analysis::report::HostTime;
-use gctrace_analysis::report::Report;
+use super::section::{INDENT, ReportSection, paragraph};
+use super::table::{TextTable, cut, width, wrap};
+use crate::units::{counted, duration, percent};
+use gctrace_analysis::report::{DeviceId, GapReport, GapsReport, HostTime, Report};
 
 /// Maximum number of gaps shown; the report has twenty.
 const GAPS_SHOWN: usize = 5;
@@ -69,12 +58,7 @@ fn sums(gaps: &GapsReport) -> Vec<String> {
     }
     // Skip the empty head.
     lines.extend(table.lines().into_iter().skip(1));
-    if gaps
-        .host
-        .gc_ns
-        .saturating_add(gaps.host.gc_on_other_thread_ns)
-        > 0
-    {
+    if gaps.host.gc_ns.saturating_add(gaps.host.gc_on_other_thread_ns) > 0 {
         lines.extend(paragraph(
             "Collections overlap with these gaps, which does not make them the cause.",
         ));

@@ -1,11 +1,9 @@
 //! The section on recorded GPU operations.
 
 use super::clocks;
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{ReportSection, paragraph};
 use crate::units::count;
-use gctrace_analysis::report::GpuWorkReport;
-use gctrace_analysis::report::Report;
+use gctrace_analysis::report::{GpuWorkReport, Report};
 
 /// The number of operations, and how traces were merged.
 pub(crate) fn gpu_work(report: &Report) -> ReportSection {

@@ -1,15 +1,9 @@
 //! The section on NVML samples (`--nvml-hz`).
 
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{ReportSection, paragraph};
 use super::table::TextTable;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::three_digits;
-use gctrace_analysis::report::GpuFigure;
-use gctrace_analysis::report::GpuProcessReport;
-use gctrace_analysis::report::GpuReport;
-use gctrace_analysis::report::Report;
+use crate::units::{duration, percent, three_digits};
+use gctrace_analysis::report::{GpuFigure, GpuProcessReport, GpuReport, Report};
 use std::collections::BTreeMap;
 
 /// Maximum number of GPUs listed; the others are in the JSON.
@@ -23,21 +17,14 @@ pub(crate) fn gpus(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if !report.gpus.is_empty() {
         let several = report.traces.len() > 1;
-        let shown: Vec<(String, &GpuReport)> = report
-            .gpus
-            .iter()
-            .take(GPUS_SHOWN)
-            .map(|gpu| (name(gpu, several), gpu))
-            .collect();
+        let shown: Vec<(String, &GpuReport)> =
+            report.gpus.iter().take(GPUS_SHOWN).map(|gpu| (name(gpu, several), gpu)).collect();
         lines.extend(table(&shown));
         for sentence in models(&shown) {
             lines.extend(paragraph(&sentence));
         }
         for (name, gpu) in &shown {
-            for sentence in [throttling(name, gpu), memory(name, gpu)]
-                .into_iter()
-                .flatten()
-            {
+            for sentence in [throttling(name, gpu), memory(name, gpu)].into_iter().flatten() {
                 lines.extend(paragraph(&sentence));
             }
         }
@@ -54,15 +41,7 @@ fn name(gpu: &GpuReport, several: bool) -> String {
 }
 
 fn table(shown: &[(String, &GpuReport)]) -> Vec<String> {
-    let head = [
-        "",
-        "busy",
-        "(min - max)",
-        "memory peak",
-        "power",
-        "(max)",
-        "throttled",
-    ];
+    let head = ["", "busy", "(min - max)", "memory peak", "power", "(max)", "throttled"];
     let mut table = TextTable::new(&head, &[0]);
     for (name, gpu) in shown {
         let watts = |watts: f64| format!("{} W", three_digits(watts));
@@ -96,14 +75,9 @@ fn models(shown: &[(String, &GpuReport)]) -> Vec<String> {
     for (name, gpu) in shown {
         let split = if gpu.mig { " (split by MIG)" } else { "" };
         let model = gpu.name.as_deref().unwrap_or("Unknown model");
-        models
-            .entry(model)
-            .or_default()
-            .push(format!("{name}{split}"));
+        models.entry(model).or_default().push(format!("{name}{split}"));
     }
-    let lines = models
-        .into_iter()
-        .map(|(model, gpus)| format!("{}: {}.", model, gpus.join(", ")));
+    let lines = models.into_iter().map(|(model, gpus)| format!("{}: {}.", model, gpus.join(", ")));
     lines.collect()
 }
 
@@ -133,12 +107,8 @@ fn throttling(name: &str, gpu: &GpuReport) -> Option<String> {
 
 /// `GPU 0, memory peak by process: 4242 (rank 0) 17.2 GiB, 99 (not recorded) 1.00 GiB.`
 fn memory(name: &str, gpu: &GpuReport) -> Option<String> {
-    let mut processes: Vec<String> = gpu
-        .processes
-        .iter()
-        .take(PROCESSES_SHOWN)
-        .map(process)
-        .collect();
+    let mut processes: Vec<String> =
+        gpu.processes.iter().take(PROCESSES_SHOWN).map(process).collect();
     let more = gpu.processes.len().saturating_sub(PROCESSES_SHOWN);
     if more > 0 {
         processes.push(format!("{more} more"));

@@ -1,21 +1,10 @@
 //! The section on launch latency and on how far the host runs ahead of the devices.
 
-use super::gpu_devices::DEVICES_SHOWN;
-use super::gpu_devices::more;
-use super::gpu_devices::name;
-use super::section::INDENT;
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::gpu_devices::{DEVICES_SHOWN, more, name};
+use super::section::{INDENT, ReportSection, paragraph};
 use super::table::TextTable;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::short_count;
-use crate::units::three_digits;
-use gctrace_analysis::report::DepthPoint;
-use gctrace_analysis::report::DepthReport;
-use gctrace_analysis::report::DeviceId;
-use gctrace_analysis::report::LaunchingReport;
-use gctrace_analysis::report::Report;
+use crate::units::{duration, percent, short_count, three_digits};
+use gctrace_analysis::report::{DepthPoint, DepthReport, DeviceId, LaunchingReport, Report};
 
 /// Minimum mean depth to draw: below it, the host is practically never ahead.
 const MIN_MEAN: f64 = 0.01;
@@ -36,15 +25,7 @@ pub(crate) fn launching(report: &Report) -> ReportSection {
 
 fn table(launching: &LaunchingReport) -> Vec<String> {
     let ids: Vec<DeviceId> = launching.devices.iter().map(|device| device.id).collect();
-    let head = [
-        "device",
-        "latency p50",
-        "p95",
-        "longest",
-        "ahead",
-        "max",
-        "none",
-    ];
+    let head = ["device", "latency p50", "p95", "longest", "ahead", "max", "none"];
     let mut table = TextTable::new(&head, &[0]);
     for device in launching.devices.iter().take(DEVICES_SHOWN) {
         let latency = device.latency;
@@ -67,11 +48,7 @@ fn depth(depth: Option<&DepthReport>) -> [String; 3] {
     let Some(depth) = depth else {
         return ["-", "-", "-"].map(str::to_owned);
     };
-    [
-        mean(depth.mean),
-        short_count(depth.max),
-        percent(depth.zero_ratio),
-    ]
+    [mean(depth.mean), short_count(depth.max), percent(depth.zero_ratio)]
 }
 
 /// A mean number of operations.

@@ -3,24 +3,13 @@
 //! A collection is attributed to the innermost line of the program's own code, as that is the one
 //! a user can change; the library line that was executing is shown below it.
 
-use super::section::ReportSection;
-use super::section::paragraph;
-use super::table::TextTable;
-use super::table::cut;
-use super::table::width;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::short_count;
+use super::section::{ReportSection, paragraph};
+use super::table::{TextTable, cut, width};
+use crate::units::{count, counted, duration, percent, short_count};
 use gctrace_analysis::paths;
-use gctrace_analysis::report::LineReport;
-use gctrace_analysis::report::LinesReport;
-use gctrace_analysis::report::Location;
-use gctrace_analysis::report::PauseTotal;
-use gctrace_analysis::report::ProcessReport;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::StackReport;
+use gctrace_analysis::report::{
+    LineReport, LinesReport, Location, PauseTotal, ProcessReport, Report, StackReport,
+};
 use gctrace_event::Frame;
 
 /// Maximum number of lines listed; the others are in the JSON.
@@ -41,10 +30,7 @@ const STACK_RATIO: f64 = 0.02;
 pub(crate) fn lines(report: &Report) -> ReportSection {
     ReportSection::new(
         "Lines that trigger collections",
-        report
-            .lines
-            .as_ref()
-            .map_or_else(Vec::new, |lines| section(lines, &report.processes)),
+        report.lines.as_ref().map_or_else(Vec::new, |lines| section(lines, &report.processes)),
     )
 }
 
@@ -105,20 +91,13 @@ impl<'a> FileNames<'a> {
             .filter(|location| !location.library && location.file.starts_with('/'))
             .map(|location| location.file.as_str());
         let directory = files.map(directory).reduce(common);
-        Self {
-            directory: directory
-                .filter(|directory| *directory != "/")
-                .unwrap_or(""),
-        }
+        Self { directory: directory.filter(|directory| *directory != "/").unwrap_or("") }
     }
 
     fn file<'b>(&self, location: &'b Location) -> &'b str {
         match location.library {
             true => paths::short(&location.file),
-            false => location
-                .file
-                .strip_prefix(self.directory)
-                .unwrap_or(&location.file),
+            false => location.file.strip_prefix(self.directory).unwrap_or(&location.file),
         }
     }
 
@@ -130,19 +109,14 @@ impl<'a> FileNames<'a> {
                 let number = line.location.line;
                 let number = number.map_or(String::new(), |number| format!(":{number}"));
                 let space = if module.is_empty() { "" } else { " " };
-                format!(
-                    "import{space}{module} ({}{number})",
-                    self.file(&line.location)
-                )
+                format!("import{space}{module} ({}{number})", self.file(&line.location))
             }
         }
     }
 
     /// `train.py:57 in build_batch`.
     fn place(&self, location: &Location) -> String {
-        let line = location
-            .line
-            .map_or(String::new(), |line| format!(":{line}"));
+        let line = location.line.map_or(String::new(), |line| format!(":{line}"));
         match location.file.as_str() {
             "" => location.function.clone(),
             _ => format!("{}{line} in {}", self.file(location), location.function),
@@ -152,9 +126,7 @@ impl<'a> FileNames<'a> {
 
 /// The directory of a file, with the trailing slash.
 fn directory(file: &str) -> &str {
-    file.rfind('/')
-        .and_then(|slash| file.get(..=slash))
-        .unwrap_or("")
+    file.rfind('/').and_then(|slash| file.get(..=slash)).unwrap_or("")
 }
 
 /// The deepest common directory of both.
@@ -183,9 +155,7 @@ fn line_table(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
     let head = ["share", "time", "longest", &by_generation, "line"];
     let mut table = TextTable::new(&head, &[4]);
     for line in shown(lines) {
-        let efforts = generations
-            .iter()
-            .filter_map(|(index, _)| line.by_generation.get(*index));
+        let efforts = generations.iter().filter_map(|(index, _)| line.by_generation.get(*index));
         let counts: Vec<String> = efforts.map(|effort| short_count(effort.count)).collect();
         table.row(vec![
             percent(line.time_ratio),
@@ -215,9 +185,8 @@ fn shown(lines: &LinesReport) -> impl Iterator<Item = &LineReport> {
 /// The number and total time of the lines that are not in the table.
 fn others(lines: &LinesReport) -> Option<String> {
     let in_table = shown(lines).map(|line| line.pauses);
-    let time_ns = in_table.fold(lines.with_stack.time_ns, |rest, pauses| {
-        rest.saturating_sub(pauses.time_ns)
-    });
+    let time_ns =
+        in_table.fold(lines.with_stack.time_ns, |rest, pauses| rest.saturating_sub(pauses.time_ns));
     let more = lines.own_total.saturating_sub(shown(lines).count() as u64);
     (more > 0).then(|| {
         format!(

@@ -1,25 +1,10 @@
 //! The overview sections: recording, pauses, processes, and missing data.
 
-use super::section::INDENT;
-use super::section::ReportSection;
-use super::section::mark;
-use super::section::paragraph;
-use super::table::TextTable;
-use super::table::cut;
-use super::table::width;
-use super::table::wrap;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::short_count;
-use gctrace_analysis::report::GroupName;
-use gctrace_analysis::report::PausesReport;
-use gctrace_analysis::report::ProcessReport;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::TraceReport;
-use gctrace_event::Collector;
-use gctrace_event::GcReason;
+use super::section::{INDENT, ReportSection, mark, paragraph};
+use super::table::{TextTable, cut, width, wrap};
+use crate::units::{count, counted, duration, percent, short_count};
+use gctrace_analysis::report::{GroupName, PausesReport, ProcessReport, Report, TraceReport};
+use gctrace_event::{Collector, GcReason};
 use std::collections::BTreeSet;
 
 /// Maximum number of processes listed; the others are in the JSON.
@@ -75,15 +60,7 @@ fn one_trace(trace: &TraceReport) -> Vec<String> {
 fn many_traces(report: &Report) -> Vec<String> {
     let traces = &report.traces;
     let hosts = several_hosts(traces);
-    let head = [
-        "recorded",
-        "processes",
-        "pauses",
-        "paused",
-        "of time",
-        "longest",
-        "trace",
-    ];
+    let head = ["recorded", "processes", "pauses", "paused", "of time", "longest", "trace"];
     let mut table = TextTable::new(&head, &[6]);
     for (number, trace) in traces.iter().enumerate().take(TRACES_SHOWN) {
         let mut name = trace.file.clone();
@@ -91,10 +68,7 @@ fn many_traces(report: &Report) -> Vec<String> {
             name = format!("(partly) {name}");
         }
         // Names made with %h contain the host already.
-        let host = trace
-            .host
-            .as_ref()
-            .filter(|host| hosts && !name.contains(host.as_str()));
+        let host = trace.host.as_ref().filter(|host| hosts && !name.contains(host.as_str()));
         let origin: Vec<String> = ranks(report, number)
             .into_iter()
             .chain(host.map(|host| format!("on {host}")))
@@ -113,11 +87,7 @@ fn many_traces(report: &Report) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
-    if let Some(more) = traces
-        .len()
-        .checked_sub(TRACES_SHOWN)
-        .filter(|more| *more > 0)
-    {
+    if let Some(more) = traces.len().checked_sub(TRACES_SHOWN).filter(|more| *more > 0) {
         lines.push(format!("  and {more} more (--format json lists more)"));
     }
     lines
@@ -152,9 +122,7 @@ pub(crate) fn pauses(report: &Report) -> ReportSection {
     if all.count == 0 {
         return ReportSection::new("Pauses", Vec::new());
     }
-    let head = [
-        "", "pauses", "time", "share", "p50", "p90", "p99", "longest",
-    ];
+    let head = ["", "pauses", "time", "share", "p50", "p90", "p99", "longest"];
     let mut table = TextTable::new(&head, &[0]);
     table.row(pauses_row("all", 1.0, all));
     for group in report.by_generation.iter().chain(&report.by_reason) {
@@ -230,10 +198,7 @@ pub(crate) fn processes(report: &Report) -> ReportSection {
     }
     let quiet = report.totals.processes_without_pauses;
     if quiet > 0 {
-        lines.push(format!(
-            "  {} without a collection",
-            counted(quiet, "Python process")
-        ));
+        lines.push(format!("  {} without a collection", counted(quiet, "Python process")));
     }
     let other = report.totals.processes_without_python;
     if other > 0 {
@@ -254,12 +219,8 @@ fn process_table(report: &Report) -> Vec<String> {
         processes.iter().all(|process| of(process, traces) == first)
     };
     let optional: [OptionalColumn; 4] = [
-        (HOST, |process, traces| {
-            traces.get(process.trace)?.host.clone()
-        }),
-        ("rank", |process, _| {
-            process.rank.map(|rank| rank.to_string())
-        }),
+        (HOST, |process, traces| traces.get(process.trace)?.host.clone()),
+        ("rank", |process, _| process.rank.map(|rank| rank.to_string())),
         ("Python", |process, _| python(process)),
         ("thresholds", |process, _| thresholds(process)),
     ];
@@ -321,13 +282,8 @@ fn process_row(process: &ProcessReport) -> Vec<String> {
         process.pid.to_string(),
         short_count(process.pauses.count),
         duration(process.stopped_ns),
-        process
-            .stopped_ratio
-            .map_or_else(|| "-".to_owned(), percent),
-        process
-            .pauses
-            .max_ns
-            .map_or_else(|| "-".to_owned(), duration),
+        process.stopped_ratio.map_or_else(|| "-".to_owned(), percent),
+        process.pauses.max_ns.map_or_else(|| "-".to_owned(), duration),
         command(&process.command),
     ]
 }
@@ -373,11 +329,7 @@ pub(super) fn missing_items(report: &Report) -> Vec<String> {
         items.push(format!(
             "{} already running when recording started; earlier pauses are unknown.",
             counted(missing.attached, "process")
-                + if missing.attached == 1 {
-                    " was"
-                } else {
-                    " were"
-                }
+                + if missing.attached == 1 { " was" } else { " were" }
         ));
     }
     if missing.inexact_overlaps > 0 {
@@ -386,20 +338,13 @@ pub(super) fn missing_items(report: &Report) -> Vec<String> {
             counted(missing.inexact_overlaps, "process")
         ));
     }
-    items.extend(
-        missing
-            .unreadable
-            .iter()
-            .map(|why| format!("Left out: {}", why)),
-    );
+    items.extend(missing.unreadable.iter().map(|why| format!("Left out: {}", why)));
     items.extend(report.traces.iter().flat_map(|trace| {
         let name = match report.traces.len() {
             1 => String::new(),
             _ => format!("{}: ", trace.file.clone()),
         };
-        remarks(trace)
-            .into_iter()
-            .map(move |remark| format!("{name}{remark}"))
+        remarks(trace).into_iter().map(move |remark| format!("{name}{remark}"))
     }));
     if items.is_empty() {
         items.push(nothing_known(missing.every_process_examined).to_owned());
@@ -421,9 +366,9 @@ fn remarks(trace: &TraceReport) -> Vec<String> {
     let mut list = Vec::new();
     match (&trace.cut_at, &trace.damage, &trace.ended) {
         (_, Some(damage), _) => list.push(format!("Read up to the damage: {}", damage)),
-        (Some(place), None, _) => list.push(format!(
-            "The trace is cut off at {place}; later events are missing."
-        )),
+        (Some(place), None, _) => {
+            list.push(format!("The trace is cut off at {place}; later events are missing."))
+        }
         (None, None, None) if trace.recorded_by.is_some() => list.push(
             "The trace has no final record: gctrace was killed. Losses and overhead are unknown."
                 .to_owned(),

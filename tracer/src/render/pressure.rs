@@ -1,15 +1,9 @@
 //! The section on allocation pressure.
 
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{ReportSection, paragraph};
 use super::table::TextTable;
-use crate::units::short_count;
-use crate::units::three_digits;
-use gctrace_analysis::report::ArenasReport;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::PressureReport;
-use gctrace_analysis::report::ProcessReport;
-use gctrace_analysis::report::Report;
+use crate::units::{short_count, three_digits};
+use gctrace_analysis::report::{ArenasReport, Basis, PressureReport, ProcessReport, Report};
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
@@ -82,9 +76,8 @@ fn arenas_cells(arenas: Option<&ArenasReport>) -> [String; 3] {
     let Some(arenas) = arenas else {
         return ["-", "-", "-"].map(str::to_owned);
     };
-    let bytes = arenas
-        .balance_bytes
-        .map_or(String::new(), |bytes| format!(" ({})", mebibytes(bytes)));
+    let bytes =
+        arenas.balance_bytes.map_or(String::new(), |bytes| format!(" ({})", mebibytes(bytes)));
     [
         per_second(arenas.mapped_per_s),
         per_second(arenas.unmapped_per_s),
@@ -106,17 +99,14 @@ fn legend(with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {
         "Net containers: containers allocated minus containers freed between collections."
             .to_owned(),
     ];
-    let inferred = with
-        .iter()
-        .filter(|(_, pressure)| pressure.basis == Basis::Inferred);
+    let inferred = with.iter().filter(|(_, pressure)| pressure.basis == Basis::Inferred);
     match inferred.count() {
         0 => {}
         all if all == with.len() => {
             text.push("Summed over the pauses in the trace (inferred).".to_owned());
         }
-        some => text.push(format!(
-            "For {some} processes, summed over the pauses in the trace (inferred)."
-        )),
+        some => text
+            .push(format!("For {some} processes, summed over the pauses in the trace (inferred).")),
     }
     if with.iter().any(|(_, pressure)| pressure.arenas.is_some()) {
         text.push(

@@ -2,23 +2,13 @@
 //! one rank cost the others.
 
 use super::communicators;
-use super::section::INDENT;
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{INDENT, ReportSection, paragraph};
 use super::table::TextTable;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::three_digits;
-use gctrace_analysis::report::CollectivesReport;
-use gctrace_analysis::report::PauseSource;
-use gctrace_analysis::report::RankFigure;
-use gctrace_analysis::report::RankPauses;
-use gctrace_analysis::report::RankReport;
-use gctrace_analysis::report::RankedJob;
-use gctrace_analysis::report::RanksReport;
-use gctrace_analysis::report::Report;
+use crate::units::{count, counted, duration, percent, three_digits};
+use gctrace_analysis::report::{
+    CollectivesReport, PauseSource, RankFigure, RankPauses, RankReport, RankedJob, RanksReport,
+    Report,
+};
 
 /// Maximum number of ranks listed; the others are in the JSON.
 const RANKS_SHOWN: usize = 16;
@@ -169,15 +159,7 @@ fn spread(job: &RankedJob) -> Vec<String> {
         RankFigure::Transfer => "transfer",
         RankFigure::UsefulBusy => "useful busy",
     };
-    let head = [
-        "min",
-        "p5",
-        "p50",
-        "p95",
-        "max",
-        "of all ranks",
-        "stand out",
-    ];
+    let head = ["min", "p5", "p50", "p95", "max", "of all ranks", "stand out"];
     let mut table = TextTable::new(&head, &[5, 6]);
     for own in &job.spread {
         let outliers = own.outliers.iter().map(|rank| match &rank.host {
@@ -217,16 +199,8 @@ fn spread(job: &RankedJob) -> Vec<String> {
 
 /// Per rank: the time it waited for others, and how often others waited for it.
 fn waits(ranks: &[RankReport]) -> Vec<String> {
-    let head = [
-        "rank",
-        "paused",
-        "peer wait",
-        "transfer",
-        "useful",
-        "last",
-        "after pause",
-        "clock ±",
-    ];
+    let head =
+        ["rank", "paused", "peer wait", "transfer", "useful", "last", "after pause", "clock ±"];
     let mut shown: Vec<&RankReport> = ranks.iter().collect();
     if shown.len() > RANKS_SHOWN {
         shown.sort_by_key(|rank| std::cmp::Reverse((rank.last_after_pause, rank.paused_ns)));
@@ -282,14 +256,9 @@ fn costliest(pauses: &RankPauses) -> String {
     let all = &pauses.all;
     let error = pauses
         .all_standard_error_ns
-        .map_or_else(String::new, |error_ns| {
-            format!(", standard error {}", duration(error_ns))
-        });
+        .map_or_else(String::new, |error_ns| format!(", standard error {}", duration(error_ns)));
     let job = |source: &PauseSource| {
-        format!(
-            "the job would finish {} earlier",
-            signed(source.job_earlier_ns)
-        )
+        format!("the job would finish {} earlier", signed(source.job_earlier_ns))
     };
     match pauses.sources.first() {
         Some(first) if first.total_ns > 0 && pauses.sources.len() > 1 => format!(
@@ -298,11 +267,7 @@ fn costliest(pauses: &RankPauses) -> String {
             job(first),
             signed(all.job_earlier_ns)
         ),
-        _ => format!(
-            "Without the pauses of {}, {} (inferred{error}).",
-            who(all),
-            job(all)
-        ),
+        _ => format!("Without the pauses of {}, {} (inferred{error}).", who(all), job(all)),
     }
 }
 
@@ -315,9 +280,7 @@ pub(super) fn who(source: &PauseSource) -> String {
 
 /// Per source of pauses: their cost for the rank itself, for the others and for the job.
 fn costs(pauses: &RankPauses) -> Vec<String> {
-    let head = [
-        "rank", "pauses", "paused", "own", "others", "ampl.", "job", "step",
-    ];
+    let head = ["rank", "pauses", "paused", "own", "others", "ampl.", "job", "step"];
     let mut table = TextTable::new(&head, &[]);
     for source in pauses.sources.iter().take(SOURCES_SHOWN) {
         table.row(cost(&label(source), source, &pauses.victims));
@@ -343,19 +306,16 @@ fn label(source: &PauseSource) -> String {
 fn cost(label: &str, source: &PauseSource, victims: &[u32]) -> Vec<String> {
     let own = victims.iter().zip(&source.earlier_ns);
     let own = own.filter(|(victim, _)| source.ranks.contains(victim));
-    let own_ns: i64 = own
-        .map(|(_, earlier_ns)| *earlier_ns)
-        .fold(0, i64::saturating_add);
+    let own_ns: i64 = own.map(|(_, earlier_ns)| *earlier_ns).fold(0, i64::saturating_add);
     vec![
         label.to_owned(),
         count(source.pauses),
         duration(source.paused_ns),
         signed(own_ns),
         signed(source.total_ns.saturating_sub(own_ns)),
-        source.amplification_ratio.map_or_else(
-            || "-".to_owned(),
-            |ratio| format!("{}x", three_digits(ratio)),
-        ),
+        source
+            .amplification_ratio
+            .map_or_else(|| "-".to_owned(), |ratio| format!("{}x", three_digits(ratio))),
         signed(source.job_earlier_ns),
         source.steps.map_or_else(
             || "-".to_owned(),
@@ -377,12 +337,7 @@ fn matrix(pauses: &RankPauses) -> Vec<String> {
     let all = (pauses.sources.len() > 1).then(|| ("all".to_owned(), &pauses.all));
     for (label, source) in rows.chain(all) {
         let mut row = vec![label];
-        row.extend(
-            source
-                .earlier_ns
-                .iter()
-                .map(|earlier_ns| signed(*earlier_ns)),
-        );
+        row.extend(source.earlier_ns.iter().map(|earlier_ns| signed(*earlier_ns)));
         table.row(row);
     }
     table.lines()

@@ -1,10 +1,8 @@
 //! Lines on the sources of the traces and their limits, in the section on the recording.
 
 use super::section::paragraph;
-use crate::units::counted;
-use crate::units::duration;
-use gctrace_analysis::report::RecordedReport;
-use gctrace_analysis::report::Report;
+use crate::units::{counted, duration};
+use gctrace_analysis::report::{RecordedReport, Report};
 use gctrace_event::RecordingMode;
 
 /// Empty if all traces were recorded by probes only, which has no such limits.

@@ -1,24 +1,12 @@
 //! The section on training steps.
 
-use super::section::INDENT;
-use super::section::ReportSection;
-use super::section::mark;
-use super::section::paragraph;
+use super::section::{INDENT, ReportSection, mark, paragraph};
 use super::table::TextTable;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::signed_duration;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::FullBy;
-use gctrace_analysis::report::MedianComparison;
-use gctrace_analysis::report::ProcessSteps;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::StepComparison;
-use gctrace_analysis::report::StepDifference;
-use gctrace_analysis::report::StepSource;
-use gctrace_analysis::report::StepsReport;
+use crate::units::{count, counted, duration, percent, signed_duration};
+use gctrace_analysis::report::{
+    Basis, FullBy, MedianComparison, ProcessSteps, Report, StepComparison, StepDifference,
+    StepSource, StepsReport,
+};
 use std::collections::BTreeSet;
 
 /// Maximum number of processes shown; the others are in the JSON.
@@ -44,9 +32,7 @@ pub(crate) fn steps(report: &Report) -> ReportSection {
 
 fn table(steps: &StepsReport) -> Vec<String> {
     let idle = steps.processes.iter().any(|own| own.gpu_idle_ns.is_some());
-    let mut head = vec![
-        "process", "steps", "mean", "p50", "longest", "in GC", "of time",
-    ];
+    let mut head = vec!["process", "steps", "mean", "p50", "longest", "in GC", "of time"];
     head.extend(idle.then_some("GPU idle"));
     let mut table = TextTable::new(&head, &[0]);
     for own in steps.processes.iter().take(PROCESSES_SHOWN) {
@@ -105,10 +91,7 @@ fn lasts(source: StepSource) -> String {
              the next"
                 .to_owned()
         }
-        marked => format!(
-            "lasts from one {} to the next of the same thread",
-            marked.basis()
-        ),
+        marked => format!("lasts from one {} to the next of the same thread", marked.basis()),
     }
 }
 
@@ -191,28 +174,17 @@ fn after_full(comparison: &MedianComparison) -> Option<String> {
 
 /// `48.2 ms longer`.
 fn longer(difference: StepDifference) -> String {
-    let word = if difference.mean_ns < 0 {
-        "shorter"
-    } else {
-        "longer"
-    };
+    let word = if difference.mean_ns < 0 { "shorter" } else { "longer" };
     format!("{} {word}", duration(difference.mean_ns.unsigned_abs()))
 }
 
 /// `95 % confidence interval 45.1 ms to 51.0 ms by bootstrap`, of the difference in [`longer`].
 fn interval(difference: StepDifference) -> String {
     let (low_ns, high_ns) = match difference.mean_ns {
-        ns if ns < 0 => (
-            difference.high_ns.saturating_neg(),
-            difference.low_ns.saturating_neg(),
-        ),
+        ns if ns < 0 => (difference.high_ns.saturating_neg(), difference.low_ns.saturating_neg()),
         _ => (difference.low_ns, difference.high_ns),
     };
-    let chance = if low_ns < 0 {
-        ", so it may be chance"
-    } else {
-        ""
-    };
+    let chance = if low_ns < 0 { ", so it may be chance" } else { "" };
     format!(
         "95 % confidence interval {} to {} by bootstrap{chance}",
         signed_duration(low_ns),

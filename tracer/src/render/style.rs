@@ -12,10 +12,7 @@ pub(crate) struct Style {
 
 impl Style {
     /// For files: no escape sequences, default width.
-    pub(crate) const OF_FILES: Self = Self {
-        color: false,
-        width: WIDTH,
-    };
+    pub(crate) const OF_FILES: Self = Self { color: false, width: WIDTH };
 
     /// The style for standard output: colors if wanted there, and its width or the default.
     pub(crate) fn of_output() -> Self {
@@ -27,10 +24,7 @@ impl Style {
 
     /// Color regardless of the terminal, for tests.
     #[cfg(test)]
-    pub(crate) const COLORED: Self = Self {
-        color: true,
-        width: WIDTH,
-    };
+    pub(crate) const COLORED: Self = Self { color: true, width: WIDTH };
 
     /// Characters per line that text and tables are to fit into.
     pub(crate) fn width(self) -> usize {
@@ -86,9 +80,6 @@ mod tests {
     fn escapes_only_where_wanted() {
         assert_eq!(Style::OF_FILES.bad("x"), "x");
         assert_eq!(Style::COLORED.bad("x"), "\x1b[1;31mx\x1b[0m");
-        assert_eq!(
-            Style::COLORED.bold("a\n\nb"),
-            "\x1b[1ma\x1b[0m\n\n\x1b[1mb\x1b[0m"
-        );
+        assert_eq!(Style::COLORED.bold("a\n\nb"), "\x1b[1ma\x1b[0m\n\n\x1b[1mb\x1b[0m");
     }
 }

@@ -58,10 +58,7 @@ impl TextTable {
                 cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
             })
             .collect();
-        self.rows
-            .iter()
-            .map(|row| self.line(row, &widths))
-            .collect()
+        self.rows.iter().map(|row| self.line(row, &widths)).collect()
     }
 
     fn line(&self, row: &[String], widths: &[usize]) -> String {

@@ -10,17 +10,12 @@ mod modes;
 mod ranks;
 mod words;
 
-use super::Style;
-use super::json;
 use super::table::WIDTH;
-use super::text;
+use super::{Style, json, text};
 use crate::print::clean;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceCompletion;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{EventReader, TraceCompletion, TraceInput, TraceReader};
 use std::io::Cursor;
 use test_kit::reports;
 
@@ -37,18 +32,13 @@ impl Trace {
             r#""kernel":"6.18","cpus":8,"started_ns":5000000000,"#,
             r#""started_unix_ns":1700000000000000000,"min_pause_ns":0,"follow":true}}"#
         );
-        Self {
-            lines: vec![header.to_owned()],
-        }
+        Self { lines: vec![header.to_owned()] }
     }
 
     /// Sets the mode of the recording.
     fn mode(mut self, mode: &str) -> Self {
         for line in &mut self.lines {
-            *line = line.replace(
-                r#""follow":true"#,
-                &format!(r#""follow":true,"mode":"{mode}""#),
-            );
+            *line = line.replace(r#""follow":true"#, &format!(r#""follow":true,"mode":"{mode}""#));
         }
         self
     }
@@ -164,13 +154,7 @@ fn training() -> String {
             2,
             r#""reason":"manual","collected":17,"oldest_objects":4000000"#,
         )
-        .pause(
-            4242,
-            6900.0,
-            20.0,
-            2,
-            r#""reason":"shutdown","collected":50000"#,
-        )
+        .pause(4242, 6900.0, 20.0, 2, r#""reason":"shutdown","collected":50000"#)
         .end(7000, PROBES)
         .json()
 }
@@ -250,13 +234,7 @@ fn several_traces_with_much_missing() {
     let mut cut = Trace::new()
         .python(11)
         .pause(11, 10.0, 50.0, 2, r#""reason":"automatic","collected":"x""#)
-        .pause(
-            11,
-            100.0,
-            5.0,
-            0,
-            r#""reason":"automatic","unfinished":true"#,
-        )
+        .pause(11, 100.0, 5.0, 0, r#""reason":"automatic","unfinished":true"#)
         .pause(11, 200.0, 5.0, 0, r#""reason":"automatic""#)
         .json();
     cut.truncate(cut.len() - 20);
@@ -304,10 +282,7 @@ fn names_in_a_trace_cannot_forge_lines() {
     let report = report(&[("t\nFORGED.json", json)]);
     let text = text(&report, Style::OF_FILES);
     assert!(text.contains(r"x\nFORGED"), "{text}");
-    assert!(
-        text.contains("The calls come from"),
-        "advice names the line: {text}"
-    );
+    assert!(text.contains("The calls come from"), "advice names the line: {text}");
     let begins = |line: &str| line.trim_start().starts_with("FORGED");
     // In a paragraph, newlines count as spaces.
     let tables = text.split("What to do next").next().unwrap();

@@ -1,31 +1,14 @@
 //! The text report: verdict, evidence, advice.
 
-use super::allocations;
-use super::cause;
-use super::counters;
-use super::cuda;
-use super::evidence;
-use super::garbage;
-use super::gpu_bounds;
-use super::gpu_devices;
-use super::gpu_gaps;
-use super::gpu_work;
-use super::gpus;
-use super::launching;
-use super::lines;
-use super::overview;
-use super::pressure;
-use super::ranks;
-use super::steps;
 use super::style::Style;
 use super::table::wrap;
-use super::what_if;
+use super::{
+    allocations, cause, counters, cuda, evidence, garbage, gpu_bounds, gpu_devices, gpu_gaps,
+    gpu_work, gpus, launching, lines, overview, pressure, ranks, steps, what_if,
+};
 use crate::print::clean;
-use crate::units::duration;
-use crate::units::signed_duration;
-use gctrace_analysis::report::Advice;
-use gctrace_analysis::report::Level;
-use gctrace_analysis::report::Report;
+use crate::units::{duration, signed_duration};
+use gctrace_analysis::report::{Advice, Level, Report};
 
 /// The whole report, in the style's width.
 pub(crate) fn text(report: &Report, style: Style) -> String {

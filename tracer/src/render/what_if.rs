@@ -1,17 +1,10 @@
 //! The section on what-ifs: predictions by replay for other collector settings. Without GPU times
 //! there is no replay, and the advice has the upper bounds.
 
-use super::section::ReportSection;
-use super::section::paragraph;
+use super::section::{ReportSection, paragraph};
 use super::table::TextTable;
-use crate::units::duration;
-use crate::units::short_count;
-use crate::units::signed_duration;
-use gctrace_analysis::report::PredictedLength;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::Saving;
-use gctrace_analysis::report::ScenarioId;
-use gctrace_analysis::report::WhatIf;
+use crate::units::{duration, short_count, signed_duration};
+use gctrace_analysis::report::{PredictedLength, Report, Saving, ScenarioId, WhatIf};
 
 pub(crate) fn what_if(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
@@ -40,9 +33,9 @@ fn matters(own: &WhatIf) -> bool {
 
 /// The basis of all figures in the section.
 fn basis(first: &WhatIf, run: PredictedLength) -> String {
-    let step = first.step.map_or(String::new(), |step| {
-        format!(", the mean step {}", duration(step.measured_ns))
-    });
+    let step = first
+        .step
+        .map_or(String::new(), |step| format!(", the mean step {}", duration(step.measured_ns)));
     let error = match first.replay_error_ns {
         Some(_) => " The bounds include the error of the replay.",
         None => " The bounds cover unknowns of the collector, not the error of the replay.",
@@ -113,22 +106,14 @@ fn garbage(own: &WhatIf) -> String {
             _ => "unknown".to_owned(),
         };
     };
-    format!(
-        "{} in {}",
-        short_count(garbage.objects),
-        duration(garbage.over_ns)
-    )
+    format!("{} in {}", short_count(garbage.objects), duration(garbage.over_ns))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use gctrace_analysis::Analysis;
-    use gctrace_analysis::report::Basis;
-    use gctrace_analysis::report::Change;
-    use gctrace_analysis::report::Garbage;
-    use gctrace_analysis::report::PredictedRange;
-    use gctrace_analysis::report::PredictionMethod;
+    use gctrace_analysis::report::{Basis, Change, Garbage, PredictedRange, PredictionMethod};
 
     fn disable() -> WhatIf {
         WhatIf {
@@ -137,14 +122,8 @@ mod tests {
             change: "gc.disable()".to_owned(),
             basis: Basis::Predicted,
             method: PredictionMethod::PauseTime,
-            pause_time_saved_ns: PredictedRange {
-                at_least_ns: 40_000_000,
-                at_most_ns: 40_000_000,
-            },
-            saved_ns: Saving {
-                at_least_ns: None,
-                at_most_ns: 40_000_000,
-            },
+            pause_time_saved_ns: PredictedRange { at_least_ns: 40_000_000, at_most_ns: 40_000_000 },
+            saved_ns: Saving { at_least_ns: None, at_most_ns: 40_000_000 },
             run: None,
             step: None,
             replay_error_ns: None,

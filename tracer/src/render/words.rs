@@ -10,10 +10,7 @@ pub(super) mod places;
 mod verdict;
 mod what_if;
 
-use gctrace_analysis::report::ClockReport;
-use gctrace_analysis::report::NoComparison;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::Worded;
+use gctrace_analysis::report::{ClockReport, NoComparison, Report, Worded};
 
 /// The risk of calling `gc.collect()` no more.
 const EXPLICIT_CALLS_RISK: &str = "A call before a phase that needs a lot of memory may be \
@@ -64,11 +61,7 @@ pub(crate) fn put_into_words(report: &mut Report) {
             }
         }
     }
-    for process in report
-        .gpu_bounds
-        .iter_mut()
-        .flat_map(|own| &mut own.processes)
-    {
+    for process in report.gpu_bounds.iter_mut().flat_map(|own| &mut own.processes) {
         if let Some(limit) = &mut process.limited_by {
             word(limit, |limit| findings::limit(*limit).to_owned());
         }
@@ -94,8 +87,6 @@ fn merge(clock: &mut ClockReport) {
 
 fn comparison(missing: &mut Option<Worded<NoComparison>>, count: u64, other_count: u64) {
     if let Some(missing) = missing {
-        word(missing, |why| {
-            findings::no_comparison(*why, count, other_count)
-        });
+        word(missing, |why| findings::no_comparison(*why, count, other_count));
     }
 }

@@ -5,9 +5,7 @@ use crate::files::copy::keep_copy;
 use crate::files::read_small;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Component;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 /// Below the prefix.
 const LIST: &str = "lib/gctrace/setup.txt";
@@ -33,9 +31,8 @@ impl InstalledList {
         let bytes = read_small(&path, LONGEST).unwrap_or_default();
         let mut list = Self::default();
         for line in String::from_utf8_lossy(&bytes).lines() {
-            let is_below = Path::new(line)
-                .components()
-                .all(|part| matches!(part, Component::Normal(_)));
+            let is_below =
+                Path::new(line).components().all(|part| matches!(part, Component::Normal(_)));
             anyhow::ensure!(
                 is_below && line.contains('/'),
                 "{}: {line} is not a file below {}",

@@ -2,8 +2,7 @@
 
 use super::*;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 
 /// A folder in which root alone writes, if root runs this.
 fn place() -> tempfile::TempDir {
@@ -50,15 +49,11 @@ fn what_is_installed_can_be_removed() {
     assert_eq!(mode("bin/gctrace"), 0o755);
     assert_eq!(mode("share/man/man1/gctrace.1"), 0o644);
     assert_eq!(mode("lib/gctrace"), 0o755);
-    let (installed, inode) = (tree(&prefix), |path: &str| {
-        fs::metadata(prefix.join(path)).expect(path).ino()
-    });
+    let (installed, inode) =
+        (tree(&prefix), |path: &str| fs::metadata(prefix.join(path)).expect(path).ino());
     let same = inode("bin/gctrace");
     install(&prefix, files("1")).expect("once more");
-    assert_eq!(
-        (tree(&prefix), inode("bin/gctrace")),
-        (installed.clone(), same)
-    );
+    assert_eq!((tree(&prefix), inode("bin/gctrace")), (installed.clone(), same));
     // A program that runs keeps its file.
     install(&prefix, files("2")).expect("an upgrade");
     assert_eq!(tree(&prefix), installed);
@@ -72,10 +67,7 @@ fn what_is_installed_can_be_removed() {
 fn files_of_an_earlier_version_are_removed() {
     let place = place();
     let mut older = files("1");
-    older.push(NewFile::text(
-        "share/man/man1/gctrace-old.1",
-        b".TH gctrace-old".into(),
-    ));
+    older.push(NewFile::text("share/man/man1/gctrace-old.1", b".TH gctrace-old".into()));
     install(place.path(), older).expect("installed");
     assert!(place.path().join("share/man/man1/gctrace-old.1").exists());
     install(place.path(), files("2")).expect("installed");
@@ -93,9 +85,7 @@ fn other_files_and_links_stay() {
     let program = prefix.join("bin/gctrace");
     let refused = || {
         let before = tree(place.path());
-        let error = install(&prefix, files("1"))
-            .expect_err("refused")
-            .to_string();
+        let error = install(&prefix, files("1")).expect_err("refused").to_string();
         assert_eq!(tree(place.path()), before, "nothing is written");
         assert_eq!(fs::read(&target).expect("read"), b"precious");
         error
@@ -124,13 +114,7 @@ fn a_list_names_only_files_below_the_prefix() {
     let place = place();
     install(place.path(), files("1")).expect("installed");
     let list = place.path().join("lib/gctrace/setup.txt");
-    for line in [
-        "/etc/passwd",
-        "../etc/passwd",
-        "share/../../x",
-        "",
-        "gctrace",
-    ] {
+    for line in ["/etc/passwd", "../etc/passwd", "share/../../x", "", "gctrace"] {
         fs::write(&list, format!("{line}\n")).expect("write");
         uninstall(place.path()).expect_err(line);
     }
@@ -143,9 +127,7 @@ fn as_root_folders_of_others_are_refused() {
         return;
     }
     let shared = tempfile::tempdir_in("/var/tmp").expect("a folder");
-    let error = install(shared.path(), files("1"))
-        .expect_err("refused")
-        .to_string();
+    let error = install(shared.path(), files("1")).expect_err("refused").to_string();
     assert!(error.contains("everyone may write /var/tmp"), "{error}");
     assert_eq!(tree(shared.path()), Vec::<PathBuf>::new());
     uninstall(shared.path()).expect_err("a list of anyone");
@@ -166,10 +148,7 @@ fn the_prefix_may_not_exist_yet() {
     let link = place.path().join("link");
     symlink(place.path(), &link).expect("a link");
     let real = fs::canonicalize(place.path()).expect("a path");
-    assert_eq!(
-        resolved(&link.join("a/b")).expect("resolved"),
-        real.join("a/b")
-    );
+    assert_eq!(resolved(&link.join("a/b")).expect("resolved"), real.join("a/b"));
     resolved(&link.join("a/../b")).expect_err("a is unknown");
     let prefix = real.join("a/b");
     install(&prefix, files("1")).expect("installed");

@@ -18,9 +18,7 @@ impl JsonOutput {
         let name =
             |pause: &gctrace_analysis::live::LongPause| (pause.pid, pause.tid, pause.start_ns);
         let mut shown = snapshot.clone();
-        shown
-            .long_pauses
-            .retain(|pause| !self.printed.contains(&name(pause)));
+        shown.long_pauses.retain(|pause| !self.printed.contains(&name(pause)));
         self.printed = snapshot.long_pauses.iter().map(name).collect();
         let mut line = Vec::new();
         serde_json::to_writer(print::JsonEscaper(&mut line), &shown)?;
@@ -37,11 +35,7 @@ mod tests {
     use serde_json::Value;
 
     fn long(start_ns: u64) -> LongPause {
-        LongPause {
-            start_ns,
-            reason: GcReason::Automatic,
-            ..LongPause::default()
-        }
+        LongPause { start_ns, reason: GcReason::Automatic, ..LongPause::default() }
     }
 
     fn starts(line: &[u8]) -> Vec<u64> {
@@ -55,10 +49,7 @@ mod tests {
     #[test]
     fn long_pauses_are_written_once() {
         let mut json = JsonOutput::default();
-        let mut snapshot = Snapshot {
-            long_pauses: vec![long(1), long(5)],
-            ..Snapshot::default()
-        };
+        let mut snapshot = Snapshot { long_pauses: vec![long(1), long(5)], ..Snapshot::default() };
         assert_eq!(starts(&json.text(&snapshot).expect("text")), [1, 5]);
         assert_eq!(starts(&json.text(&snapshot).expect("text")), [0; 0]);
         // One that was read late, with an earlier start.

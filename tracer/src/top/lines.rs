@@ -2,12 +2,9 @@
 
 use crate::print::clean;
 use crate::record::lost_events;
-use crate::top::local_time::offset_s;
-use crate::top::local_time::time_of_day;
+use crate::top::local_time::{offset_s, time_of_day};
 use crate::top::view::text;
-use gctrace_analysis::live::LineFigures;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::{LineFigures, ProcessFigures, Snapshot};
 use std::fmt::Write as _;
 
 /// On a terminal, the head is repeated after this number of lines, so that one is always visible.
@@ -30,11 +27,7 @@ pub(super) struct LineOutput {
 impl LineOutput {
     /// `on_terminal`: repeat the head every [`HEADER_EVERY`] lines.
     pub(super) fn new(on_terminal: bool) -> Self {
-        Self {
-            on_terminal,
-            lines: 0,
-            busiest: None,
-        }
+        Self { on_terminal, lines: 0, busiest: None }
     }
 
     /// The process for which the next snapshot needs details.
@@ -119,9 +112,7 @@ fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
     let lines = detail.filter(|detail| detail.pid == process.pid);
     if let Some(LineFigures { line, .. }) = lines.and_then(|detail| detail.lines.first()) {
         let file = text::file_name(&line.file);
-        let number = line
-            .line
-            .map_or(String::new(), |number| format!(":{number}"));
+        let number = line.line.map_or(String::new(), |number| format!(":{number}"));
         words.push(format!("{file}{number} {}", line.function));
     }
     words.join(" ")
@@ -131,10 +122,7 @@ fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
 fn gpu(snapshot: &Snapshot, process: &ProcessFigures) -> Option<String> {
     let busy = process.gpus.iter().filter_map(|gpu| gpu.busy).next();
     if let Some(busy) = busy.filter(|busy| busy.window_ns > 0) {
-        return Some(format!(
-            "{:.0}%",
-            busy.busy_ns as f64 * 100.0 / busy.window_ns as f64
-        ));
+        return Some(format!("{:.0}%", busy.busy_ns as f64 * 100.0 / busy.window_ns as f64));
     }
     let own = process.gpus.iter().find(|gpu| gpu.by_nvml)?;
     let device = snapshot.gpus.iter().find(|gpu| gpu.index == own.device)?;
@@ -173,21 +161,14 @@ fn time(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_analysis::live::CodeLine;
-    use gctrace_analysis::live::GpuBusy;
-    use gctrace_analysis::live::GpuFigures;
-    use gctrace_analysis::live::PauseFigures;
-    use gctrace_analysis::live::ProcessDetail;
-    use gctrace_analysis::live::ProcessEnd;
-    use gctrace_analysis::live::ProcessGpu;
+    use gctrace_analysis::live::{
+        CodeLine, GpuBusy, GpuFigures, PauseFigures, ProcessDetail, ProcessEnd, ProcessGpu,
+    };
     use gctrace_analysis::report::PauseTotal;
     use proptest::prelude::*;
 
     fn process(pid: u32, pause_ns: u64) -> ProcessFigures {
-        let pause = |duration_ns| PauseFigures {
-            duration_ns,
-            ..PauseFigures::default()
-        };
+        let pause = |duration_ns| PauseFigures { duration_ns, ..PauseFigures::default() };
         ProcessFigures {
             pid,
             share_ppm: 123_456,
@@ -243,35 +224,19 @@ mod tests {
         several.recorder.lost.insert("somewhere".to_owned(), 12);
         if let Some(first) = several.processes.first_mut() {
             first.rank = Some(3);
-            first.gpus = vec![ProcessGpu {
-                by_nvml: true,
-                ..ProcessGpu::default()
-            }];
+            first.gpus = vec![ProcessGpu { by_nvml: true, ..ProcessGpu::default() }];
         }
-        several.gpus = vec![GpuFigures {
-            utilization_percent: Some(97),
-            ..GpuFigures::default()
-        }];
+        several.gpus = vec![GpuFigures { utilization_percent: Some(97), ..GpuFigures::default() }];
         let mut ended = snapshot(vec![process(4242, 0)]);
         if let Some(first) = ended.processes.first_mut() {
-            first.ended = Some(ProcessEnd {
-                signal: Some(9),
-                ..ProcessEnd::default()
-            });
+            first.ended = Some(ProcessEnd { signal: Some(9), ..ProcessEnd::default() });
             first.gpus = vec![ProcessGpu {
-                busy: Some(GpuBusy {
-                    window_ns: 200,
-                    busy_ns: 100,
-                    ..GpuBusy::default()
-                }),
+                busy: Some(GpuBusy { window_ns: 200, busy_ns: 100, ..GpuBusy::default() }),
                 ..ProcessGpu::default()
             }];
         }
         ended.totals.ended = 1;
-        let empty = Snapshot {
-            at_unix_ns: alone.at_unix_ns,
-            ..Snapshot::default()
-        };
+        let empty = Snapshot { at_unix_ns: alone.at_unix_ns, ..Snapshot::default() };
         insta::assert_snapshot!(shown(&[empty, alone, several, ended]));
     }
 

@@ -1,14 +1,9 @@
 //! State shared by the recording thread and the display threads.
 
 use crate::record::RecordSink;
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::live::SnapshotRequest;
+use gctrace_analysis::live::{Live, Snapshot, SnapshotRequest};
 use gctrace_event::Record;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A request of the user to the recording thread.
@@ -43,11 +38,7 @@ pub(crate) struct LiveHandle {
 impl LiveHandle {
     /// Starts in the phase [`LivePhase::Recording`], without requests.
     pub(crate) fn new(live: Live) -> Self {
-        Self {
-            live: Mutex::new(live),
-            requests: Mutex::default(),
-            phase: Mutex::default(),
-        }
+        Self { live: Mutex::new(live), requests: Mutex::default(), phase: Mutex::default() }
     }
 
     /// Locks the figures, for the recording thread. Keep the guard only briefly.

@@ -15,10 +15,8 @@ mod tests;
 
 use crate::top::live_handle::LiveHandle;
 use crate::top::metrics::page::MetricsPages;
-use nix::sys::eventfd::EfdFlags;
-use nix::sys::eventfd::EventFd;
-use std::net::SocketAddr;
-use std::net::TcpListener;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -77,11 +75,7 @@ impl MetricsServer {
             .name("gctrace-metrics".to_owned())
             .spawn(serve)
             .map_err(ServeError::Thread)?;
-        Ok(Self {
-            address,
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Self { address, stop, thread: Some(thread) })
     }
 
     /// The address, with the actual port.

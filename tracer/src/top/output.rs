@@ -3,20 +3,16 @@
 //! Never a pipe or terminal of gctrace: the command must be able to write after gctrace has exited
 //! or was killed.
 
-use crate::files::command_output::create_command_output;
-use crate::files::command_output::create_temporary_output;
-use crate::files::command_output::read_command_output;
-use crate::files::command_output::remove_command_output;
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::StdioFiles;
+use crate::files::command_output::{
+    create_command_output, create_temporary_output, read_command_output, remove_command_output,
+};
+use crate::launch::{Invoker, LaunchPlan, StdioFiles};
 use crate::print;
 use crate::print::clean;
 use anyhow::Context as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Default directory for temporary files (hier(7)).
@@ -40,19 +36,13 @@ impl CommandFile {
     #[cfg(test)]
     pub(super) fn at(path: PathBuf) -> Self {
         let file = File::open(&path).map(Arc::new);
-        Self {
-            path,
-            file: file.map_err(|error| error.to_string()),
-        }
+        Self { path, file: file.map_err(|error| error.to_string()) }
     }
 
     /// Opens the file that `writer` writes for reading.
     fn new(path: PathBuf, writer: &File, invoker: &Invoker) -> Self {
         let file = read_command_output(&path, writer, invoker);
-        Self {
-            path,
-            file: file.map(Arc::new).map_err(|error| error.to_string()),
-        }
+        Self { path, file: file.map(Arc::new).map_err(|error| error.to_string()) }
     }
 }
 
@@ -131,28 +121,18 @@ fn streams(opened: Option<File>, on_screen: bool) -> std::io::Result<StdioFiles>
         Some(file) => (file.try_clone()?, Some(file)),
         None => (File::from(print::descriptors::error_descriptor()?), None),
     };
-    Ok(StdioFiles {
-        input,
-        output: Some(output),
-        error,
-    })
+    Ok(StdioFiles { input, output: Some(output), error })
 }
 
 fn temporary(launch: &LaunchPlan) -> PathBuf {
     let named = launch.variable("TMPDIR").map(PathBuf::from);
-    named
-        .filter(|path| path.is_absolute())
-        .unwrap_or_else(|| PathBuf::from(TEMPORARY))
+    named.filter(|path| path.is_absolute()).unwrap_or_else(|| PathBuf::from(TEMPORARY))
 }
 
 /// The last lines, indented; of a line overwritten with `\r`, the last version.
 fn end_of(file: &File) -> Option<String> {
     // A shorter file is read as a whole.
-    let from = file
-        .metadata()
-        .ok()?
-        .len()
-        .saturating_sub(LAST_BYTES as u64);
+    let from = file.metadata().ok()?.len().saturating_sub(LAST_BYTES as u64);
     let mut bytes = vec![0; LAST_BYTES];
     let read = file.read_at(&mut bytes, from).ok()?;
     bytes.truncate(read);
@@ -178,10 +158,7 @@ mod tests {
         let file = File::create_new(&path).and_then(|_| File::open(&path));
         let file = file.expect("a file");
         std::fs::write(&path, "one\nstep 1\rstep 2\r\nthree").expect("written");
-        assert_eq!(
-            end_of(&file).as_deref(),
-            Some("    one\n    step 2\n    three")
-        );
+        assert_eq!(end_of(&file).as_deref(), Some("    one\n    step 2\n    three"));
         let many: String = (0..2000).map(|number| format!("line {number}\n")).collect();
         std::fs::write(&path, many).expect("written");
         let end = end_of(&file).expect("an end");

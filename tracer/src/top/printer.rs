@@ -3,19 +3,12 @@
 //! Owns the deadlines, and the end if the reader is gone. `lines.rs` and `json.rs` format the
 //! snapshots. A thread of its own, so that a reader that blocks does not block the recording.
 
-use crate::print;
-use crate::record::CommandSupervisor;
-use crate::record::monotonic_ns;
-use crate::record::nanoseconds;
+use crate::record::{CommandSupervisor, monotonic_ns, nanoseconds};
 use crate::top::json::JsonOutput;
 use crate::top::lines::LineOutput;
-use crate::top::live_handle::LiveHandle;
-use crate::top::live_handle::LivePhase;
-use crate::top::live_handle::UserCommand;
-use crate::wait;
-use gctrace_analysis::live::SETTLE_NS;
-use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::live::SnapshotRequest;
+use crate::top::live_handle::{LiveHandle, LivePhase, UserCommand};
+use crate::{print, wait};
+use gctrace_analysis::live::{SETTLE_NS, Snapshot, SnapshotRequest};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -59,9 +52,8 @@ impl Printer {
             clock: Deadlines::new(monotonic_ns(), nanoseconds(interval)),
             left: iterations,
         };
-        let thread = std::thread::Builder::new()
-            .name("printer".to_owned())
-            .spawn(move || printing.run())?;
+        let thread =
+            std::thread::Builder::new().name("printer".to_owned()).spawn(move || printing.run())?;
         Ok(Self { thread })
     }
 
@@ -178,10 +170,7 @@ struct Deadlines {
 impl Deadlines {
     /// The first interval starts at `start_ns`; [`SETTLE_NS`] after its end all of it has been read.
     fn new(start_ns: u64, interval_ns: u64) -> Self {
-        Self {
-            interval_ns,
-            last_ns: start_ns + SETTLE_NS,
-        }
+        Self { interval_ns, last_ns: start_ns + SETTLE_NS }
     }
 
     fn next_ns(&self) -> u64 {
@@ -191,10 +180,7 @@ impl Deadlines {
     /// The last deadline that has passed, and the time since the previous one: several intervals if
     /// printing was delayed.
     fn passed(&mut self, now_ns: u64) -> (u64, u64) {
-        debug_assert!(
-            now_ns >= self.next_ns(),
-            "invariant: the deadline has passed"
-        );
+        debug_assert!(now_ns >= self.next_ns(), "invariant: the deadline has passed");
         let since_ns = (now_ns - self.last_ns) / self.interval_ns * self.interval_ns;
         self.last_ns += since_ns;
         (self.last_ns, since_ns)

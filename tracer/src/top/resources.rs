@@ -1,16 +1,13 @@
 //! Sampled once a second in the live view: memory of the recorded processes, gctrace's own overhead,
 //! and losses.
 
-use crate::record::Recording;
-use crate::record::monotonic_ns;
+use crate::record::{Recording, monotonic_ns};
 use crate::top::LiveHandle;
 use gctrace_analysis::live::RecorderCost;
 use gctrace_probes::process_memory;
-use nix::sys::resource::UsageWho;
-use nix::sys::resource::getrusage;
+use nix::sys::resource::{UsageWho, getrusage};
 use std::path::Path;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 

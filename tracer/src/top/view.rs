@@ -24,17 +24,12 @@ use self::terminal::Terminal;
 use self::terminal_device::TerminalDevice;
 use super::LiveHandle;
 use super::output::CommandFile;
-use crate::log;
 use crate::log::LogBuffering;
-use crate::print;
-use crate::wait;
+use crate::{log, print, wait};
 use nix::poll::PollTimeout;
-use nix::sys::eventfd::EfdFlags;
-use nix::sys::eventfd::EventFd;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
-use std::os::fd::AsFd as _;
-use std::os::fd::BorrowedFd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -101,9 +96,7 @@ pub(crate) fn possible() -> Result<(), ViewUnavailable> {
         Some(term) if matches!(term.as_str(), "dumb" | "unknown") => {
             Err(ViewUnavailable::Dumb(term))
         }
-        Some(_) => TerminalDevice::open()
-            .map(drop)
-            .map_err(ViewUnavailable::Unreadable),
+        Some(_) => TerminalDevice::open().map(drop).map_err(ViewUnavailable::Unreadable),
     }
 }
 
@@ -146,12 +139,7 @@ impl View {
             let _end = end;
             screen.run()
         })?;
-        Ok(Self {
-            thread: Some(thread),
-            wake,
-            ended,
-            _diversion: diversion,
-        })
+        Ok(Self { thread: Some(thread), wake, ended, _diversion: diversion })
     }
 
     /// Whether the view still runs: false once the user has quit, the terminal is gone, or all

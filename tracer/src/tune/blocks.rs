@@ -1,19 +1,14 @@
 //! Settings that alternate in blocks of steps within one run.
 
-use super::Tuner;
 use super::progress::TuneProgress;
-use super::runs;
-use super::table;
 use super::table::CommandSteps;
+use super::{Tuner, runs, table};
 use crate::apply::StartedCommand;
 use crate::launch::CommandEnd;
-use crate::print;
 use crate::record::INTERRUPTED;
-use crate::wait;
+use crate::{print, wait};
 use anyhow::Context as _;
-use gctrace_analysis::tune::TuneReport;
-use gctrace_analysis::tune::blocks;
-use gctrace_analysis::tune::compare;
+use gctrace_analysis::tune::{TuneReport, blocks, compare};
 use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
 use std::os::fd::AsFd as _;
@@ -90,10 +85,7 @@ fn watch(
 
 fn has_grown(steps: &CommandSteps, last: Option<&TuneReport>) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "steps are fewer than 2^52")]
-    let (now, then) = (
-        steps.table.rows.len() as f64,
-        last.map_or(0, |last| last.steps) as f64,
-    );
+    let (now, then) = (steps.table.rows.len() as f64, last.map_or(0, |last| last.steps) as f64);
     now > then * GROWTH
 }
 
@@ -124,9 +116,7 @@ fn go_on(tuner: &Tuner<'_>, mut command: StartedCommand, known: Watched) -> anyh
     if tuner.config.stop
         && let Some(running) = command.supervisor.command()
     {
-        running
-            .send(Signal::SIGINT)
-            .context("cannot interrupt the command")?;
+        running.send(Signal::SIGINT).context("cannot interrupt the command")?;
         // It ends because gctrace asked it to.
         command.supervisor.wait_for_end()?;
         return Ok(0);

@@ -3,12 +3,9 @@
 use super::Tuner;
 use crate::print;
 use crate::print::clean;
-use crate::units::counted;
-use crate::units::percent;
+use crate::units::{counted, percent};
 use gctrace_analysis::tune::TuneReport;
-use indicatif::ProgressBar;
-use indicatif::ProgressDrawTarget;
-use indicatif::ProgressStyle;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Shown on standard error, if that is a terminal.
 pub(super) struct TuneProgress {
@@ -19,9 +16,7 @@ impl TuneProgress {
     pub(super) fn new(tuner: &Tuner<'_>) -> Self {
         let is_shown = print::errors_on_terminal() && tuner.verbosity >= Default::default();
         let seconds = tuner.config.budget.as_secs().max(1);
-        Self {
-            bar: is_shown.then(|| bar(seconds)),
-        }
+        Self { bar: is_shown.then(|| bar(seconds)) }
     }
 
     /// Shows what is done: `1,250 steps, 24 pairs, +-1.2 %`.

@@ -2,22 +2,12 @@
 
 use crate::args::TuneConfig;
 use crate::print;
-use crate::render::TextTable;
-use crate::render::fit;
-use crate::render::wrap;
-use crate::units::bytes;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use gctrace_analysis::tune::MeasuredDifference;
-use gctrace_analysis::tune::TuneMeasure;
-use gctrace_analysis::tune::TuneMethod;
-use gctrace_analysis::tune::TuneOutcome;
-use gctrace_analysis::tune::TuneRefusal;
-use gctrace_analysis::tune::TuneReport;
-use gctrace_analysis::tune::TuneUnit;
-use gctrace_analysis::tune::TunedSetting;
+use crate::render::{TextTable, fit, wrap};
+use crate::units::{bytes, count, counted, duration, percent};
+use gctrace_analysis::tune::{
+    MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit,
+    TunedSetting,
+};
 
 /// Width in characters, if standard output is not a terminal: the table's.
 const WIDTH: usize = 100;
@@ -44,12 +34,7 @@ pub(super) fn lines(report: &TuneReport, config: &TuneConfig) -> Vec<String> {
 /// What was measured, and what it can show.
 fn basis(report: &TuneReport) -> String {
     let unit = unit(report);
-    let pairs = report
-        .settings
-        .iter()
-        .map(|setting| setting.pairs)
-        .min()
-        .unwrap_or(0);
+    let pairs = report.settings.iter().map(|setting| setting.pairs).min().unwrap_or(0);
     let mut text = match report.block_steps {
         Some(steps) => format!(
             "{} of blocks of {}; {} of {} left out as warm-up",
@@ -61,18 +46,10 @@ fn basis(report: &TuneReport) -> String {
         None => format!("{} of runs", counted(pairs, "pair")),
     };
     if report.ranks > 1 {
-        text += &format!(
-            "; {}, the slowest of each step",
-            counted(report.ranks, "rank")
-        );
+        text += &format!("; {}, the slowest of each step", counted(report.ranks, "rank"));
     }
-    let differences = report
-        .settings
-        .iter()
-        .filter_map(|one| one.difference(report.measure));
-    let detectable = differences
-        .map(|found| found.detectable_ratio)
-        .max_by(f64::total_cmp);
+    let differences = report.settings.iter().filter_map(|one| one.difference(report.measure));
+    let detectable = differences.map(|found| found.detectable_ratio).max_by(f64::total_cmp);
     if let Some(ratio) = detectable {
         text += &format!("; differences from {} of a {unit} on show", percent(ratio));
     }
@@ -80,10 +57,7 @@ fn basis(report: &TuneReport) -> String {
         text += &format!(". gctrace took {} per step", duration(agent_ns));
     }
     if report.unreadable_rows > 0 {
-        text += &format!(
-            ". {} could not be read",
-            counted(report.unreadable_rows, "row")
-        );
+        text += &format!(". {} could not be read", counted(report.unreadable_rows, "row"));
     }
     text + "."
 }
@@ -104,24 +78,9 @@ fn clock(report: &TuneReport) -> &'static str {
 
 fn table(report: &TuneReport) -> Vec<String> {
     let mean = format!("{}{}", unit(report), clock(report));
-    let head = [
-        "setting",
-        &mean,
-        "sd",
-        "difference (95 %)",
-        "p",
-        "pauses",
-        "peak memory",
-    ];
-    let has_memory = report
-        .settings
-        .iter()
-        .any(|setting| setting.peak_rss_bytes.is_some());
-    let shown = if has_memory {
-        head.len()
-    } else {
-        head.len() - 1
-    };
+    let head = ["setting", &mean, "sd", "difference (95 %)", "p", "pauses", "peak memory"];
+    let has_memory = report.settings.iter().any(|setting| setting.peak_rss_bytes.is_some());
+    let shown = if has_memory { head.len() } else { head.len() - 1 };
     let mut table = TextTable::new(head.get(..shown).unwrap_or_default(), &[0]);
     for setting in &report.settings {
         let mut cells = row(setting, report.measure);
@@ -162,10 +121,7 @@ fn difference(found: &MeasuredDifference) -> String {
 
 fn verdict(report: &TuneReport) -> String {
     let unit = unit(report);
-    let first = report
-        .settings
-        .first()
-        .map_or("", |first| first.setting.as_str());
+    let first = report.settings.first().map_or("", |first| first.setting.as_str());
     let best = report.best.as_ref().and_then(|best| {
         let is_best = |setting: &&TunedSetting| setting.setting == *best;
         let setting = report.settings.iter().skip(1).find(is_best)?;
@@ -198,22 +154,10 @@ fn refused(refusal: TuneRefusal, report: &TuneReport, config: &TuneConfig) -> St
                 TuneMethod::Blocks => "more steps, or shorter blocks (--block)".to_owned(),
                 TuneMethod::Runs => "a longer --budget".to_owned(),
             };
-            format!(
-                "no verdict on {}, {needed} are needed: {remedy}.",
-                counted(pairs, "pair")
-            )
+            format!("no verdict on {}, {needed} are needed: {remedy}.", counted(pairs, "pair"))
         }
-        TuneRefusal::FewCollections {
-            full,
-            per_block,
-            needed,
-            block_steps,
-        } => {
-            let which = if full {
-                "full collections"
-            } else {
-                "collections"
-            };
+        TuneRefusal::FewCollections { full, per_block, needed, block_steps } => {
+            let which = if full { "full collections" } else { "collections" };
             let remedy = match block_steps {
                 Some(steps) => format!("--block {steps}, or --runs"),
                 None => "--runs".to_owned(),

@@ -1,27 +1,17 @@
 //! Whole runs with one setting each, in ABBA order.
 
-use super::Tuner;
 use super::progress::TuneProgress;
-use super::table;
 use super::table::CommandSteps;
-use super::whole_minutes;
-use crate::apply::AppliedProcess;
-use crate::apply::CollectionSums;
+use super::{Tuner, table, whole_minutes};
+use crate::apply::{AppliedProcess, CollectionSums};
 use crate::launch::CommandEnd;
 use crate::print;
 use crate::record::INTERRUPTED;
-use gctrace_analysis::tune::FEWEST_PAIRS;
-use gctrace_analysis::tune::Measured;
-use gctrace_analysis::tune::MeasuredBlocks;
-use gctrace_analysis::tune::TuneMethod;
-use gctrace_analysis::tune::TuneReport;
-use gctrace_analysis::tune::TuneUnit;
-use gctrace_analysis::tune::compare;
-use gctrace_analysis::tune::whole_run;
-use nix::sys::resource::UsageWho;
-use nix::sys::resource::getrusage;
-use std::time::Duration;
-use std::time::Instant;
+use gctrace_analysis::tune::{
+    FEWEST_PAIRS, Measured, MeasuredBlocks, TuneMethod, TuneReport, TuneUnit, compare, whole_run,
+};
+use nix::sys::resource::{UsageWho, getrusage};
+use std::time::{Duration, Instant};
 
 /// One run with one setting.
 struct TunedRun {
@@ -148,10 +138,7 @@ fn children_cpu() -> anyhow::Result<Duration> {
 }
 
 fn peak_rss(processes: &[AppliedProcess]) -> Option<u64> {
-    let peaks: Option<Vec<u64>> = processes
-        .iter()
-        .map(|process| process.peak_rss_bytes)
-        .collect();
+    let peaks: Option<Vec<u64>> = processes.iter().map(|process| process.peak_rss_bytes).collect();
     let sum = peaks?.into_iter().fold(0, u64::saturating_add);
     (sum > 0).then_some(sum)
 }
@@ -163,10 +150,7 @@ fn all_sums(process: &AppliedProcess) -> impl Iterator<Item = &CollectionSums> {
     always.into_iter().chain(others).chain(&process.later)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts and times are below 2^52"
-)]
+#[expect(clippy::cast_precision_loss, reason = "counts and times are below 2^52")]
 fn whole(processes: &[AppliedProcess], wall: Duration, cpu: Duration) -> Measured {
     let sums: Vec<&CollectionSums> = processes.iter().flat_map(all_sums).collect();
     let pauses = sums.iter().map(|sums| sums.all_pause_ns() as f64);
@@ -198,9 +182,7 @@ fn report(tuner: &Tuner<'_>, groups: &[Vec<TunedRun>]) -> TuneReport {
     let measured = MeasuredBlocks {
         method: TuneMethod::Runs,
         unit,
-        groups: stepwise
-            .or_else(|| by(&|run| Some(run.whole)))
-            .unwrap_or_default(),
+        groups: stepwise.or_else(|| by(&|run| Some(run.whole))).unwrap_or_default(),
         steps: runs().map(|run| run.steps.table.rows.len() as u64).sum(),
         warm_up_steps: 0,
         block_steps: None,

@@ -1,7 +1,6 @@
 //! The steps of a command: of the ranks of a job, or of the process that made the most.
 
-use crate::apply::AppliedProcess;
-use crate::apply::ApplySession;
+use crate::apply::{AppliedProcess, ApplySession};
 use gctrace_analysis::tune::StepTable;
 use std::collections::BTreeMap;
 
@@ -39,9 +38,8 @@ pub(super) fn read(session: &ApplySession, settings: usize) -> CommandSteps {
     if by_rank.len() > 1 {
         by_rank.remove(&None);
     }
-    let agent_ns = by_rank
-        .values()
-        .filter_map(|(process, _)| process.agent_ns.checked_div(process.steps));
+    let agent_ns =
+        by_rank.values().filter_map(|(process, _)| process.agent_ns.checked_div(process.steps));
     let agent_ns = agent_ns.max();
     let ranks = by_rank.len() as u64;
     let tables: Vec<StepTable> = by_rank.into_values().map(|(_, table)| table).collect();

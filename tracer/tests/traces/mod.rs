@@ -1,8 +1,6 @@
 //! A folder with traces of all kinds, in which gctrace runs.
 
-use gctrace_event::Process;
-use gctrace_event::Record;
-use gctrace_event::TraceHeader;
+use gctrace_event::{Process, Record, TraceHeader};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
@@ -55,9 +53,8 @@ impl Folder {
 
     /// Runs `gctrace summarize` on the words, which must succeed.
     pub(crate) fn summarize(&self, words: &str) -> String {
-        let words: Vec<&str> = std::iter::once("summarize")
-            .chain(words.split_whitespace())
-            .collect();
+        let words: Vec<&str> =
+            std::iter::once("summarize").chain(words.split_whitespace()).collect();
         let outcome = self.gctrace(&words);
         assert_eq!(outcome.code, Some(0), "{words:?}: {}", outcome.err);
         outcome.err
@@ -65,18 +62,14 @@ impl Folder {
 
     /// The JSON report.
     pub(crate) fn report(&self, words: &str) -> Outcome {
-        let words: Vec<&str> = ["analyze", "--json"]
-            .into_iter()
-            .chain(words.split_whitespace())
-            .collect();
+        let words: Vec<&str> =
+            ["analyze", "--json"].into_iter().chain(words.split_whitespace()).collect();
         self.gctrace(&words)
     }
 
     /// Name and content of every file in a directory.
     pub(crate) fn files(&self, directory: &str) -> BTreeMap<String, Vec<u8>> {
-        let entries = std::fs::read_dir(self.path(directory))
-            .into_iter()
-            .flatten();
+        let entries = std::fs::read_dir(self.path(directory)).into_iter().flatten();
         let files = entries.map(|entry| {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
@@ -88,10 +81,7 @@ impl Folder {
 
 /// A gctrace trace of one rank with some pauses in stacks, other processes and a note.
 pub(crate) fn rank(rank: u32) -> Vec<u8> {
-    let header = TraceHeader {
-        rank: Some(rank),
-        ..records::header()
-    };
+    let header = TraceHeader { rank: Some(rank), ..records::header() };
     let mut all = vec![
         Record::Process(Process {
             pid: 77,
@@ -115,10 +105,7 @@ pub(crate) fn traces(folder: &Folder) -> Vec<String> {
         names.push(name.to_owned());
     };
     for name in ["sampled_rank0.json.gz", "sampled_rank1.json.gz"] {
-        add(
-            &format!("real/{name}"),
-            std::fs::read(real.join(name)).unwrap(),
-        );
+        add(&format!("real/{name}"), std::fs::read(real.join(name)).unwrap());
     }
     for number in 0..4 {
         add(&format!("own/rank{number}.json"), rank(number));

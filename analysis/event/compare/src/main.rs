@@ -3,17 +3,10 @@
 //! `compare-readers READER TRACE`, READER: ours, serde-stream, serde-slice, struson, sonic, simd. Each visits every
 //! event and takes its phase, name, times and the text of its `args` (struson and simd-json: not the text).
 
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceEntry;
-use gctrace_event::read::TraceInput;
+use gctrace_event::read::{EventReader, TraceEntry, TraceInput};
 use memmap2::Mmap;
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::de::DeserializeSeed;
-use serde::de::IgnoredAny;
-use serde::de::MapAccess;
-use serde::de::SeqAccess;
-use serde::de::Visitor;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use simd_json::prelude::*;
 use std::borrow::Cow;
@@ -22,8 +15,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use struson::reader::JsonReader;
-use struson::reader::JsonStreamReader;
+use struson::reader::{JsonReader, JsonStreamReader};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -114,10 +106,7 @@ impl<'de> Visitor<'de> for TraceVisitor<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             if key == "traceEvents" {
-                map.next_value_seed(EventsSeed {
-                    sums: self.sums,
-                    borrows: self.borrows,
-                })?;
+                map.next_value_seed(EventsSeed { sums: self.sums, borrows: self.borrows })?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -292,10 +281,7 @@ fn usage() -> (f64, f64) {
         usage.assume_init()
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    (
-        seconds(usage.ru_utime) + seconds(usage.ru_stime),
-        usage.ru_maxrss as f64 / 1024.0,
-    )
+    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss as f64 / 1024.0)
 }
 
 fn main() -> Outcome {

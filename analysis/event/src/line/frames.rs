@@ -3,8 +3,7 @@
 //! Owns what has to be remembered of frames until the trace ends, in a compact form. Does not own
 //! whether there is room for the section (`file.rs`).
 
-use crate::Frame;
-use crate::FrameId;
+use crate::{Frame, FrameId};
 use indexmap::IndexSet;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -61,10 +60,7 @@ impl WrittenFrames {
             return;
         }
         if self.frames.len() >= MAX_FRAMES || self.name_bytes >= MAX_NAME_BYTES {
-            *self = Self {
-                given_up: true,
-                ..Self::default()
-            };
+            *self = Self { given_up: true, ..Self::default() };
             return;
         }
         let entry = WrittenFrame {

@@ -3,9 +3,7 @@
 //! Owns the last value of each counter: viewers show a counter until its next sample, so only
 //! changes are written. Our reader reads the record instead.
 
-use super::EventHead;
-use super::NO_PROCESS;
-use super::SEPARATOR;
+use super::{EventHead, NO_PROCESS, SEPARATOR};
 use crate::GpuSample;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -115,10 +113,7 @@ mod tests {
             ]
         );
         assert_eq!(counters(&mut timelines, &sample), []);
-        let later = GpuSample {
-            utilization_percent: Some(0),
-            ..sample
-        };
+        let later = GpuSample { utilization_percent: Some(0), ..sample };
         let change = [shown("utilization", r#"{"kernels %":0}"#)];
         assert_eq!(counters(&mut timelines, &later), change);
     }

@@ -2,11 +2,9 @@
 //!
 //! Owns the state that a timeline needs between intervals. Our reader reads the record instead.
 
-use super::EventHead;
-use super::SEPARATOR;
+use super::{EventHead, SEPARATOR};
 use crate::Pressure;
-use serde::Serialize;
-use serde::Serializer;
+use serde::{Serialize, Serializer};
 use std::collections::HashMap;
 use std::io;
 
@@ -45,10 +43,7 @@ impl CounterTracks {
     /// Appends the counters of one interval.
     pub(super) fn push(&mut self, out: &mut Vec<u8>, pressure: &Pressure) -> io::Result<()> {
         self.push_rate(out, pressure)?;
-        let at = SamplePoint {
-            pid: pressure.pid,
-            ns: pressure.at_ns,
-        };
+        let at = SamplePoint { pid: pressure.pid, ns: pressure.at_ns };
         if let Some([young, middle, old]) = pressure.counts {
             let series = [("gen0", young), ("gen1", middle), ("gen2", old)];
             push_sample(out, at, "gc count", &series)?;
@@ -61,24 +56,16 @@ impl CounterTracks {
     fn push_rate(&mut self, out: &mut Vec<u8>, pressure: &Pressure) -> io::Result<()> {
         let timeline = self.0.entry(pressure.pid).or_default();
         let followed = pressure.since_ns <= timeline.until_ns;
-        let before = SamplePoint {
-            pid: pressure.pid,
-            ns: timeline.until_ns,
-        };
+        let before = SamplePoint { pid: pressure.pid, ns: timeline.until_ns };
         let ends = timeline.allocates && !followed;
-        let rate = per_second(
-            pressure.net_containers,
-            pressure.at_ns.saturating_sub(pressure.since_ns),
-        );
+        let rate =
+            per_second(pressure.net_containers, pressure.at_ns.saturating_sub(pressure.since_ns));
         timeline.until_ns = pressure.at_ns;
         timeline.allocates = rate > 0;
         if ends {
             push_rate_sample(out, before, 0)?;
         }
-        let start = SamplePoint {
-            pid: pressure.pid,
-            ns: pressure.since_ns,
-        };
+        let start = SamplePoint { pid: pressure.pid, ns: pressure.since_ns };
         push_rate_sample(out, start, rate)
     }
 
@@ -93,10 +80,8 @@ impl CounterTracks {
             return Ok(());
         };
         let timeline = self.0.entry(at.pid).or_default();
-        timeline.arenas = timeline
-            .arenas
-            .saturating_add_unsigned(mapped)
-            .saturating_sub_unsigned(unmapped);
+        timeline.arenas =
+            timeline.arenas.saturating_add_unsigned(mapped).saturating_sub_unsigned(unmapped);
         let series = [("mapped less unmapped", timeline.arenas)];
         push_sample(out, at, "arenas", &series)
     }
@@ -121,12 +106,7 @@ fn per_second(count: u64, ns: u64) -> u64 {
 }
 
 fn push_rate_sample(out: &mut Vec<u8>, at: SamplePoint, rate: u64) -> io::Result<()> {
-    push_sample(
-        out,
-        at,
-        "allocation",
-        &[("net containers per second", rate)],
-    )
+    push_sample(out, at, "allocation", &[("net containers per second", rate)])
 }
 
 /// Appends a sample of a counter's series. Perfetto shows each series as a track named after

@@ -1,9 +1,7 @@
 //! Why a file cannot be read, with its name and the position in it.
 
-use bitcode::Decode;
-use bitcode::Encode;
-use std::fmt;
-use std::io;
+use bitcode::{Decode, Encode};
+use std::{fmt, io};
 
 /// A place in a trace; of a compressed one, in the text inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
@@ -35,10 +33,7 @@ impl TracePlace<'_> {
     /// The byte and the line.
     #[must_use]
     pub fn position(self) -> TracePosition {
-        TracePosition {
-            byte: self.byte,
-            line: self.lines + line_ends(self.uncounted) + 1,
-        }
+        TracePosition { byte: self.byte, line: self.lines + line_ends(self.uncounted) + 1 }
     }
 }
 
@@ -154,12 +149,7 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
         Ok(text) if !text.chars().any(|char| char.is_control() && char != '\n') => {
             format!("{text:?}")
         }
-        _ => shown
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<Vec<_>>()
-            .join(" "),
+        _ => shown.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "),
     }
 }
 

@@ -7,19 +7,12 @@ mod frames;
 mod properties;
 
 pub use frames::StackFrameEntry;
-pub use properties::TraceMember;
-pub use properties::TraceMemberKey;
+pub use properties::{TraceMember, TraceMemberKey};
 
-use super::error::ReadError;
-use super::error::TracePlace;
-use super::error::TracePosition;
-use super::error::describe;
-use super::error::excerpt;
-use super::input::ReadWindow;
-use super::input::TraceInput;
+use super::error::{ReadError, TracePlace, TracePosition, describe, excerpt};
+use super::input::{ReadWindow, TraceInput};
 use super::scan;
-use super::scan::FieldRanges;
-use super::scan::ScanStop;
+use super::scan::{FieldRanges, ScanStop};
 use super::value::JsonValue;
 use std::ops::Range;
 
@@ -436,8 +429,7 @@ impl EventReader {
             Err(ReadError::Syntax { position, .. }) => position,
             Err(error) => return Err(error),
         };
-        self.skipped
-            .push((position, "text after the end of the trace"));
+        self.skipped.push((position, "text after the end of the trace"));
         Ok(())
     }
 
@@ -447,11 +439,7 @@ impl EventReader {
 
     fn not_a_trace(&mut self, found: String) -> ReadError {
         self.state = ReaderState::Done;
-        ReadError::NotATrace {
-            file: self.name(),
-            position: self.window.position(0),
-            found,
-        }
+        ReadError::NotATrace { file: self.name(), position: self.window.position(0), found }
     }
 
     fn without_events(&mut self) -> ReadError {

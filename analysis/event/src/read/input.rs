@@ -3,10 +3,7 @@
 //! Owns the buffer: reading, growing, counting lines. Does not interpret the text. Whether a file is
 //! compressed is seen in its first bytes, never in its name.
 
-use super::error::ReadError;
-use super::error::TracePlace;
-use super::error::TracePosition;
-use super::error::line_ends;
+use super::error::{ReadError, TracePlace, TracePosition, line_ends};
 use super::scan;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
@@ -15,8 +12,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The first two bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -59,32 +55,18 @@ impl TraceInput {
     /// [`ReadError::Io`] when not even the first bytes can be read.
     pub fn new(name: &str, reader: impl Read + Send + 'static) -> Result<Self, ReadError> {
         let consumed = Arc::new(AtomicU64::new(0));
-        let mut counted = CountingReader {
-            reader,
-            consumed: Arc::clone(&consumed),
-        };
+        let mut counted = CountingReader { reader, consumed: Arc::clone(&consumed) };
         let mut first = Vec::new();
-        let start = counted
-            .by_ref()
-            .take(GZIP_MAGIC.len() as u64)
-            .read_to_end(&mut first);
+        let start = counted.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut first);
         if let Err(source) = start {
             let file = name.to_owned();
-            return Err(ReadError::Io {
-                file,
-                byte: 0,
-                source,
-            });
+            return Err(ReadError::Io { file, byte: 0, source });
         }
         let compressed = first == GZIP_MAGIC;
         let whole = io::Cursor::new(first).chain(counted);
         Ok(Self {
             name: name.to_owned(),
-            reader: if compressed {
-                Box::new(MultiGzDecoder::new(whole))
-            } else {
-                Box::new(whole)
-            },
+            reader: if compressed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) },
             compressed,
             size: None,
             consumed,
@@ -237,10 +219,8 @@ impl ReadWindow {
         }
         self.make_room();
         let before = self.unused.end;
-        while let Some(room) = self
-            .buffer
-            .get_mut(self.unused.end..)
-            .filter(|room| !room.is_empty())
+        while let Some(room) =
+            self.buffer.get_mut(self.unused.end..).filter(|room| !room.is_empty())
         {
             match self.input.read(room) {
                 Ok(0) => {
@@ -367,10 +347,7 @@ impl ValueSkipper {
     /// Number of bytes of `piece` that belong to the value, or `None` if it continues after the
     /// piece.
     fn feed(&mut self, piece: &[u8]) -> Option<usize> {
-        piece
-            .iter()
-            .enumerate()
-            .find_map(|(index, byte)| self.step(index, *byte))
+        piece.iter().enumerate().find_map(|(index, byte)| self.step(index, *byte))
     }
 
     fn step(&mut self, index: usize, byte: u8) -> Option<usize> {

@@ -67,11 +67,7 @@ fn us_exponent_to_ns(text: &[u8]) -> Option<u64> {
     // The digits omitted at the end are beyond a double's 17 digits.
     let kept = significant.len().min(19);
     let value = u128::from(digits(significant.get(..kept)?)?);
-    significant
-        .get(kept..)?
-        .iter()
-        .all(u8::is_ascii_digit)
-        .then_some(())?;
+    significant.get(kept..)?.iter().all(u8::is_ascii_digit).then_some(())?;
     let places = i64::try_from(kept).ok()? - i64::try_from(whole.len()).ok()?;
     // 10^power ns is the last digit's place.
     let power = i64::from(exponent) + 3 - places;

@@ -20,10 +20,8 @@ pub fn is_gctrace(name: &str, bytes: impl Read + Send + 'static) -> Result<bool,
     match input.take(FIRST_BYTES.len() as u64).read_to_end(&mut first) {
         Ok(_) => Ok(first == FIRST_BYTES),
         Err(_) if compressed => Ok(false),
-        Err(source) => Err(ReadError::Io {
-            file: name.to_owned(),
-            byte: first.len() as u64,
-            source,
-        }),
+        Err(source) => {
+            Err(ReadError::Io { file: name.to_owned(), byte: first.len() as u64, source })
+        }
     }
 }

@@ -138,9 +138,7 @@ fn nested(text: &[u8], at: usize, depth: usize) -> Step {
 }
 
 fn deeper(at: usize, depth: usize) -> Result<usize, ScanStop> {
-    depth
-        .checked_sub(1)
-        .ok_or(ScanStop::Bad(at, "less deeply nested values"))
+    depth.checked_sub(1).ok_or(ScanStop::Bad(at, "less deeply nested values"))
 }
 
 /// A number or a word: everything up to what may follow a value.
@@ -255,10 +253,7 @@ fn nested_member(text: &[u8], at: usize, depth: usize) -> Result<ObjectMember, S
     expect(text, colon, b':', "':'")?;
     let start = space(text, colon + 1);
     let end = nested(text, start, depth)?;
-    Ok(ObjectMember {
-        key: at + 1..key_end - 1,
-        value: start..end,
-    })
+    Ok(ObjectMember { key: at + 1..key_end - 1, value: start..end })
 }
 
 fn array(text: &[u8], at: usize, depth: usize) -> Step {
@@ -331,14 +326,8 @@ mod tests {
             "[1.2.3]",
             "[1-2]",
         ] {
-            assert!(
-                serde_json::from_str::<serde_json::Value>(text).is_err(),
-                "{text}"
-            );
-            assert!(
-                matches!(value(text.as_bytes(), 0), Err(ScanStop::Bad(..))),
-                "{text}"
-            );
+            assert!(serde_json::from_str::<serde_json::Value>(text).is_err(), "{text}");
+            assert!(matches!(value(text.as_bytes(), 0), Err(ScanStop::Bad(..))), "{text}");
         }
     }
 

@@ -7,11 +7,8 @@
 //! that the processor does not wait for the end of one value to look for the next.
 
 use super::scan;
-use super::scan::FieldRanges;
-use super::scan::MAX_DEPTH;
-use super::scan::ObjectMember;
-use wide::CmpEq;
-use wide::i8x16;
+use super::scan::{FieldRanges, MAX_DEPTH, ObjectMember};
+use wide::{CmpEq, i8x16};
 
 /// Bytes whose tokens are found together, a bit of a word each.
 const BLOCK: usize = u64::BITS as usize;
@@ -102,14 +99,7 @@ struct Tokens<'a> {
 
 impl<'a> Tokens<'a> {
     fn new(text: &'a [u8], at: usize) -> Self {
-        Self {
-            text,
-            next_block: at,
-            left: 0,
-            in_string: 0,
-            escaped: false,
-            in_run: 0,
-        }
+        Self { text, next_block: at, left: 0, in_string: 0, escaped: false, in_run: 0 }
     }
 
     /// The place of the next token. `None`: too little text is left.
@@ -210,10 +200,7 @@ impl<'a> Tokens<'a> {
         }
         let start = self.next()?;
         let end = self.value(start, depth)?;
-        Some(ObjectMember {
-            key: key + 1..key_end,
-            value: start..end,
-        })
+        Some(ObjectMember { key: key + 1..key_end, value: start..end })
     }
 
     /// Index after the value that starts with the last token.
@@ -304,14 +291,8 @@ mod tests {
     /// A value as JSON of some spacing; its texts have quotes, backslashes and any length.
     fn value() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
-            prop_oneof![
-                Just("true"),
-                Just("null"),
-                Just("-1e-5"),
-                Just("NaN"),
-                Just("-Infinity")
-            ]
-            .prop_map(str::to_owned),
+            prop_oneof![Just("true"), Just("null"), Just("-1e-5"), Just("NaN"), Just("-Infinity")]
+                .prop_map(str::to_owned),
             any::<u64>().prop_map(|number| number.to_string()),
             (any::<u32>(), any::<u16>()).prop_map(|(whole, part)| format!("{whole}.{part}")),
             "[a-z\"\\\\{}:,\\[\\] é]{0,90}"
@@ -323,10 +304,7 @@ mod tests {
             let members = prop::collection::vec(("[a-z\\\\\"]{0,20}", inner), 0..4);
             prop_oneof![
                 (elements, space()).prop_map(|(elements, space)| {
-                    format!(
-                        "[{space}{}{space}]",
-                        elements.join(&format!("{space},{space}"))
-                    )
+                    format!("[{space}{}{space}]", elements.join(&format!("{space},{space}")))
                 }),
                 (members, space()).prop_map(|(members, space)| object(&members, space)),
             ]

@@ -11,33 +11,16 @@ mod profiler;
 
 pub use profiler::TraceProperty;
 
-use super::error::ReadError;
-use super::error::TracePosition;
-use super::events::ChromeEvent;
-use super::events::EventReader;
-use super::events::TraceEntry;
+use super::error::{ReadError, TracePosition};
+use super::events::{ChromeEvent, EventReader, TraceEntry};
 use super::input::TraceInput;
 use super::value::JsonValue;
-use crate::Allocations;
-use crate::CycleSignature;
-use crate::Frame;
-use crate::Garbage;
-use crate::GcSettings;
-use crate::GpuDevice;
-use crate::GpuSample;
-use crate::Note;
-use crate::ObjectKind;
-use crate::PauseMemory;
-use crate::Pressure;
-use crate::Process;
-use crate::ProcessExit;
-use crate::Record;
-use crate::TraceEnd;
-use crate::TraceHeader;
-use bitcode::Decode;
-use bitcode::Encode;
-use frames::FrameNumbers;
-use frames::stack_frame;
+use crate::{
+    Allocations, CycleSignature, Frame, Garbage, GcSettings, GpuDevice, GpuSample, Note,
+    ObjectKind, PauseMemory, Pressure, Process, ProcessExit, Record, TraceEnd, TraceHeader,
+};
+use bitcode::{Decode, Encode};
+use frames::{FrameNumbers, stack_frame};
 use profiler::property;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -268,8 +251,7 @@ fn args<T: DeserializeOwned>(event: &ChromeEvent<'_>, problem: Problem) -> Resul
 }
 
 fn time(ts: JsonValue<'_>) -> Result<u64, Problem> {
-    ts.us_as_ns()
-        .ok_or("\"ts\" is missing, negative, out of range or not a number of microseconds")
+    ts.us_as_ns().ok_or("\"ts\" is missing, negative, out of range or not a number of microseconds")
 }
 
 fn metadata<'a>(
@@ -282,10 +264,7 @@ fn metadata<'a>(
         }
         b"process_name" => {
             let pid = id(event.pid).ok_or(DecodeError::Other)?;
-            return Ok(DecodedItem::ProcessName {
-                pid,
-                name: display_name(event)?,
-            });
+            return Ok(DecodedItem::ProcessName { pid, name: display_name(event)? });
         }
         b"thread_name" => Record::ThreadName {
             pid: id(event.pid).ok_or(DecodeError::Other)?,
@@ -346,10 +325,7 @@ fn metadata<'a>(
 
 fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {
     let pressure = Pressure {
-        pid: process_id(
-            event,
-            "the \"pid\" of allocation pressure is not a process id",
-        )?,
+        pid: process_id(event, "the \"pid\" of allocation pressure is not a process id")?,
         at_ns: time(event.ts)?,
         ..args(event, "the allocation pressure of a process is damaged")?
     };

@@ -100,10 +100,7 @@ impl<'a> JsonValue<'a> {
     /// The members of an object; empty for other values.
     #[must_use]
     pub fn members(self) -> ObjectMembers<'a> {
-        ObjectMembers {
-            text: self.0,
-            ranges: MemberRanges::new(self.0),
-        }
+        ObjectMembers { text: self.0, ranges: MemberRanges::new(self.0) }
     }
 
     /// The member of this name, or a missing value.

@@ -1,10 +1,8 @@
 //! Allocations of a process: pressure, and allocation windows.
 
 use super::FrameId;
-use bitcode::Decode;
-use bitcode::Encode;
-use serde::Deserialize;
-use serde::Serialize;
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 /// Allocation pressure of one process over one interval: signals that cost nothing to collect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]

@@ -1,10 +1,8 @@
 //! Performance counters of pauses and processes.
 
-use bitcode::Decode;
-use bitcode::Encode;
-use serde::Serialize;
-use serde::Serializer;
+use bitcode::{Decode, Encode};
 use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
 /// The performance counters that gctrace can record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
@@ -74,9 +72,7 @@ impl Counter {
     /// The counter with this name ([`Counter::as_str`], exact case); `None` for any other.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|counter| counter.as_str().as_bytes() == name)
+        Self::ALL.into_iter().find(|counter| counter.as_str().as_bytes() == name)
     }
 }
 
@@ -114,9 +110,7 @@ impl Counters {
 
     /// The counters that were counted and their values, in the order of [`Counter::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
-        Counter::ALL
-            .into_iter()
-            .filter_map(|counter| Some((counter, self.get(counter)?)))
+        Counter::ALL.into_iter().filter_map(|counter| Some((counter, self.get(counter)?)))
     }
 
     /// Whether no counter has a value and no mark is set.

@@ -1,9 +1,7 @@
 //! CUDA and NCCL calls, torch's device memory.
 
-use bitcode::Decode;
-use bitcode::Encode;
-use serde::Deserialize;
-use serde::Serialize;
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// The library whose function was called.

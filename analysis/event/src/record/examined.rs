@@ -1,9 +1,7 @@
 //! Which processes a recording examined, and which may have run Python without being recorded.
 
-use bitcode::Decode;
-use bitcode::Encode;
-use serde::Deserialize;
-use serde::Serialize;
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The processes of a recording by the result of their examination. A forked child without an exec
@@ -28,9 +26,7 @@ impl ExaminedProcesses {
     /// Processes that could have run Python unseen.
     #[must_use]
     pub fn unexamined(&self) -> u64 {
-        self.unexamined
-            .values()
-            .fold(0, |sum, count| sum.saturating_add(*count))
+        self.unexamined.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Every process that could have run Python was examined.

@@ -1,9 +1,7 @@
 //! What a collection found unreachable: its garbage, by kind of object and by cycle.
 
-use bitcode::Decode;
-use bitcode::Encode;
-use serde::Deserialize;
-use serde::Serialize;
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 /// Identifies an [`ObjectKind`] among those of its process; counted from 1. A kind that is sent again
 /// under the same number is the same kind.

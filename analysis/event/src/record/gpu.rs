@@ -3,10 +3,8 @@
 //! Owns the meaning of each figure. Units are NVML's own (nvml.h of driver 570); the display
 //! converts them.
 
-use bitcode::Decode;
-use bitcode::Encode;
-use serde::Deserialize;
-use serde::Serialize;
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 /// A GPU as NVML describes it. Written once, and again, whole, when something in it changed (a new
 /// driver was loaded, for example); the last one counts.
@@ -100,12 +98,7 @@ impl GpuSample {
 /// setting.
 #[must_use]
 pub fn is_throttling(reason: &str) -> bool {
-    ![
-        GpuSample::IDLE,
-        GpuSample::CLOCKS_SETTING,
-        GpuSample::DISPLAY_SETTING,
-    ]
-    .contains(&reason)
+    ![GpuSample::IDLE, GpuSample::CLOCKS_SETTING, GpuSample::DISPLAY_SETTING].contains(&reason)
 }
 
 /// Memory of one process on one GPU.

@@ -2,8 +2,7 @@
 //!
 //! Their source is CUPTI, through gctrace's injected library or the PyTorch profiler.
 
-use bitcode::Decode;
-use bitcode::Encode;
+use bitcode::{Decode, Encode};
 use serde::Serialize;
 
 /// What an operation does: one of the three kinds of GPU operation.
@@ -90,10 +89,7 @@ pub struct Collective {
     #[serde(rename = "Group size", skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
     /// `Process Group Ranks`: the ranks of the group, as a list; long lists are cut.
-    #[serde(
-        rename = "Process Group Ranks",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "Process Group Ranks", skip_serializing_if = "Option::is_none")]
     pub ranks: Option<String>,
     /// `Src Rank`: the rank of the job that a receiving kernel receives from.
     #[serde(rename = "Src Rank", skip_serializing_if = "Option::is_none")]
@@ -129,10 +125,7 @@ pub struct GpuSync {
     #[serde(rename = "wait_on_stream", skip_serializing_if = "Option::is_none")]
     pub event_stream: Option<u64>,
     /// Names the call that recorded the event.
-    #[serde(
-        rename = "wait_on_cuda_event_record_corr_id",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "wait_on_cuda_event_record_corr_id", skip_serializing_if = "Option::is_none")]
     pub event_correlation: Option<u64>,
     /// Process id, if the trace contains it.
     #[serde(rename = "process", skip_serializing_if = "Option::is_none")]
@@ -174,14 +167,9 @@ impl GpuSyncKind {
     /// The kind with this name ([`GpuSyncKind::name`]); `None` for any other.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        [
-            Self::Event,
-            Self::StreamWaitEvent,
-            Self::Stream,
-            Self::Context,
-        ]
-        .into_iter()
-        .find(|kind| kind.name().as_bytes() == name)
+        [Self::Event, Self::StreamWaitEvent, Self::Stream, Self::Context]
+            .into_iter()
+            .find(|kind| kind.name().as_bytes() == name)
     }
 }
 

@@ -1,11 +1,8 @@
 //! The recording itself: how it was made, and how it ended.
 
 use super::ExaminedProcesses;
-use bitcode::Decode;
-use bitcode::Encode;
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::Serialize;
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// The source of a recording's collections.
@@ -56,10 +53,7 @@ pub struct TraceHeader {
     pub kernel: String,
     /// Logical CPUs that gctrace could use (affinity mask and cgroup quota considered);
     /// `None` if unknown.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "known_count"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_count")]
     pub cpus: Option<u32>,
     /// Commit that is checked out in the command's working directory, as a hexadecimal hash;
     /// `None` outside of Git repositories, when attached, and if unknown.
@@ -157,11 +151,7 @@ mod tests {
 
     #[test]
     fn zero_cpus_of_older_traces_are_unknown() {
-        for (args, cpus) in [
-            (r#"{"cpus":0}"#, None),
-            ("{}", None),
-            (r#"{"cpus":8}"#, Some(8)),
-        ] {
+        for (args, cpus) in [(r#"{"cpus":0}"#, None), ("{}", None), (r#"{"cpus":8}"#, Some(8))] {
             let header: TraceHeader = serde_json::from_str(args).unwrap();
             assert_eq!(header.cpus, cpus, "{args}");
         }

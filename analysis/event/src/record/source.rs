@@ -1,10 +1,8 @@
 //! The source of an event.
 
-use bitcode::Decode;
-use bitcode::Encode;
-use serde::Serialize;
-use serde::Serializer;
+use bitcode::{Decode, Encode};
 use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// The source of an event. All timestamps are of CLOCK_MONOTONIC.

@@ -3,8 +3,7 @@
 //! Owns how a mark is named in a trace: as the PyTorch profiler names its annotations, so that its
 //! own traces have steps from them too.
 
-use bitcode::Decode;
-use bitcode::Encode;
+use bitcode::{Decode, Encode};
 use std::borrow::Cow;
 
 /// What marks a training step.

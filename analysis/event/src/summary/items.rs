@@ -3,36 +3,14 @@
 //! Owns what makes them small: names of frequent records are stored once, their times and correlation
 //! ids as differences from those of the record of the same kind before.
 
-use crate::Allocations;
-use crate::Annotation;
-use crate::CudaCall;
-use crate::CudaLaunches;
-use crate::CudaLayer;
-use crate::CycleSignature;
-use crate::DeviceMemory;
-use crate::Frame;
-use crate::Garbage;
-use crate::GcSettings;
-use crate::GpuDevice;
-use crate::GpuOp;
-use crate::GpuSample;
-use crate::GpuSync;
-use crate::Note;
-use crate::ObjectKind;
-use crate::Pause;
-use crate::PauseMemory;
-use crate::Pressure;
-use crate::Process;
-use crate::ProcessCounters;
-use crate::ProcessExit;
-use crate::Record;
-use crate::StepMark;
-use crate::TraceEnd;
-use crate::TraceHeader;
-use crate::read::DecodedItem;
-use crate::read::TraceProperty;
-use bitcode::Decode;
-use bitcode::Encode;
+use crate::read::{DecodedItem, TraceProperty};
+use crate::{
+    Allocations, Annotation, CudaCall, CudaLaunches, CudaLayer, CycleSignature, DeviceMemory,
+    Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, Note, ObjectKind, Pause,
+    PauseMemory, Pressure, Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd,
+    TraceHeader,
+};
+use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
 
 /// Place of a name among those stored so far.
@@ -154,16 +132,8 @@ impl ItemCodec {
                 return Some(StoredItem::ProcessName { pid, name });
             }
             DecodedItem::Property(property) => return Some(StoredItem::Property(property)),
-            DecodedItem::Work {
-                pid,
-                start_ns,
-                end_ns,
-            } => {
-                return Some(StoredItem::Work {
-                    pid,
-                    start_ns,
-                    end_ns,
-                });
+            DecodedItem::Work { pid, start_ns, end_ns } => {
+                return Some(StoredItem::Work { pid, start_ns, end_ns });
             }
             DecodedItem::Other(_) | DecodedItem::Unusable => return None,
         };

@@ -3,13 +3,8 @@
 //! Owns what the reader of traces never returns, and the figures of a report therefore need not
 //! expect: a summary with the right hash may still be of anybody.
 
-use crate::Counters;
-use crate::EventSource;
-use crate::Pause;
-use crate::Record;
-use crate::read::DecodedItem;
-use crate::read::LONGEST_NS;
-use crate::read::MAX_COUNT;
+use crate::read::{DecodedItem, LONGEST_NS, MAX_COUNT};
+use crate::{Counters, EventSource, Pause, Record};
 
 /// Whether the reader of a trace could have returned it, judged by its times and counts.
 pub(super) fn is_possible(item: &DecodedItem<'_>) -> bool {
@@ -22,9 +17,7 @@ pub(super) fn is_possible(item: &DecodedItem<'_>) -> bool {
                     _ => true,
                 }
         }
-        DecodedItem::Work {
-            start_ns, end_ns, ..
-        } => start_ns <= end_ns,
+        DecodedItem::Work { start_ns, end_ns, .. } => start_ns <= end_ns,
         _ => true,
     }
 }
@@ -94,9 +87,7 @@ fn times(record: &Record) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::read::TraceCompletion;
-    use crate::summary::SummaryReader;
-    use crate::summary::SummarySource;
-    use crate::summary::SummaryWriter;
+    use crate::summary::{SummaryReader, SummarySource, SummaryWriter};
 
     /// Whether a summary of a pause is read.
     fn is_read(pause: Pause) -> bool {

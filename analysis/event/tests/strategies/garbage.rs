@@ -1,15 +1,9 @@
 //! Records of garbage, its kinds of objects and its cycles, any.
 
-use super::count;
-use super::time;
-use gctrace_event::BirthCount;
-use gctrace_event::CycleCount;
-use gctrace_event::CycleEdge;
-use gctrace_event::CycleSignature;
-use gctrace_event::Garbage;
-use gctrace_event::KindCount;
-use gctrace_event::ObjectKind;
-use gctrace_event::Record;
+use super::{count, time};
+use gctrace_event::{
+    BirthCount, CycleCount, CycleEdge, CycleSignature, Garbage, KindCount, ObjectKind, Record,
+};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;

@@ -1,20 +1,10 @@
 //! Records of CUDA calls and of GPU work, any.
 
 use super::time;
-use gctrace_event::Annotation;
-use gctrace_event::Collective;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLaunches;
-use gctrace_event::CudaLayer;
-use gctrace_event::DeviceMemory;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuSync;
-use gctrace_event::GpuSyncKind;
-use gctrace_event::PauseMemory;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
+use gctrace_event::{
+    Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuOp, GpuOpKind,
+    GpuSync, GpuSyncKind, PauseMemory, Record, StepMark, StepMarker,
+};
 use proptest::option::of;
 use proptest::prelude::*;
 
@@ -59,11 +49,7 @@ fn named() -> impl Strategy<Value = Option<u64>> {
 }
 
 fn op_kind() -> impl Strategy<Value = GpuOpKind> {
-    prop::sample::select(vec![
-        GpuOpKind::Kernel,
-        GpuOpKind::Memcpy,
-        GpuOpKind::Memset,
-    ])
+    prop::sample::select(vec![GpuOpKind::Kernel, GpuOpKind::Memcpy, GpuOpKind::Memset])
 }
 
 prop_compose! {
@@ -166,12 +152,7 @@ prop_compose! {
 
 /// Names may contain the words around them.
 fn step_marker() -> impl Strategy<Value = StepMarker> {
-    let name = || {
-        prop_oneof![
-            any::<String>(),
-            "(Optimizer\\.step#|\\.step|backward| ){0,4}"
-        ]
-    };
+    let name = || prop_oneof![any::<String>(), "(Optimizer\\.step#|\\.step|backward| ){0,4}"];
     prop_oneof![
         name().prop_map(StepMarker::Function),
         name().prop_map(StepMarker::Optimizer),

@@ -3,34 +3,13 @@
 mod garbage;
 mod gpu_work;
 
-use gctrace_event::Collector;
-use gctrace_event::Counter;
-use gctrace_event::Counters;
-use gctrace_event::EventSource;
-use gctrace_event::ExaminedProcesses;
-use gctrace_event::FORMAT;
-use gctrace_event::Frame;
-use gctrace_event::GcReason;
-use gctrace_event::GcSettings;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuProcess;
-use gctrace_event::GpuSample;
-use gctrace_event::Interpreter;
-use gctrace_event::Note;
-use gctrace_event::OmittedPauses;
-use gctrace_event::Pause;
-use gctrace_event::Pressure;
-use gctrace_event::ProbeCost;
-use gctrace_event::Process;
-use gctrace_event::ProcessCounters;
-use gctrace_event::ProcessExit;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_event::RecordingMode;
-use gctrace_event::TraceEnd;
-use gctrace_event::TraceHeader;
-use proptest::collection::btree_map;
-use proptest::collection::vec;
+use gctrace_event::{
+    Collector, Counter, Counters, EventSource, ExaminedProcesses, FORMAT, Frame, GcReason,
+    GcSettings, GpuDevice, GpuProcess, GpuSample, Interpreter, Note, OmittedPauses, Pause,
+    Pressure, ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record,
+    RecordingMode, TraceEnd, TraceHeader,
+};
+use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 

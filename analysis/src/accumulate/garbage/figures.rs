@@ -1,29 +1,17 @@
 //! From sums of garbage to the report: shares, estimates for all collections, figures per step.
 
-use super::Counted;
-use super::CycleSums;
-use super::GarbageSums;
-use super::KindSums;
 use super::per_step::StepTicks;
 use super::table::RowSums as _;
+use super::{Counted, CycleSums, GarbageSums, KindSums};
 use crate::accumulate::sum;
-use crate::accumulate::tally::rate;
-use crate::accumulate::tally::ratio;
+use crate::accumulate::tally::{rate, ratio};
 use crate::gpu::timeline::StepSpan;
 use crate::paths;
 use crate::remedy::cycles;
-use crate::report::Basis;
-use crate::report::BirthLine;
-use crate::report::BirthLines;
-use crate::report::GarbageCycle;
-use crate::report::GarbageEdge;
-use crate::report::GarbageEstimate;
-use crate::report::GarbageKind;
-use crate::report::GarbageReport;
-use crate::report::Location;
-use crate::report::MainCycles;
-use crate::report::PerStep;
-use crate::report::Worded;
+use crate::report::{
+    Basis, BirthLine, BirthLines, GarbageCycle, GarbageEdge, GarbageEstimate, GarbageKind,
+    GarbageReport, Location, MainCycles, PerStep, Worded,
+};
 use gctrace_event::ObjectKind;
 
 /// Cycles in a verdict, at most: more are no few.
@@ -70,9 +58,7 @@ impl GarbageSums {
             .collect();
         let cycles = self.cycle_garbage.map(|_| {
             let ranked = self.cycles.ranked().into_iter().take(CYCLES_REPORTED);
-            ranked
-                .map(|(edges, sums)| view.cycle(edges, sums))
-                .collect::<Vec<GarbageCycle>>()
+            ranked.map(|(edges, sums)| view.cycle(edges, sums)).collect::<Vec<GarbageCycle>>()
         });
         let listed = sum(kinds.iter().map(|kind| kind.objects));
         let in_cycles = cycles.iter().flatten();
@@ -111,8 +97,7 @@ impl GarbageSums {
             },
             samples: sums.births,
         };
-        born.map(|row| (row.0.type_name.as_str(), line(row)))
-            .collect()
+        born.map(|row| (row.0.type_name.as_str(), line(row))).collect()
     }
 }
 
@@ -175,9 +160,7 @@ impl ReportView<'_> {
     /// large garbage are not.
     fn of_cycles(&self) -> f64 {
         let with_cycles = self.sums.cycle_garbage.unwrap_or(0);
-        ratio(self.sums.objects, with_cycles)
-            .unwrap_or(1.0)
-            .max(1.0)
+        ratio(self.sums.objects, with_cycles).unwrap_or(1.0).max(1.0)
     }
 
     /// Each generation's count, as many times as all its collections freed what the examined ones
@@ -208,20 +191,13 @@ impl ReportView<'_> {
             Basis::Measured => counted.total(),
             _ => (count * times) as u64,
         };
-        Some(GarbageEstimate {
-            basis,
-            count,
-            per_s: rate(count, self.observed_ns),
-        })
+        Some(GarbageEstimate { basis, count, per_s: rate(count, self.observed_ns) })
     }
 
     /// The fewest cycles that nearly all garbage comes from, or the few that half of it does.
     fn main_cycles(&self, cycles: &[GarbageCycle]) -> Option<MainCycles> {
         // With steps only the garbage of training counts: imports leave some once.
-        let all = self
-            .ticks
-            .as_ref()
-            .map(|ticks| ticks.per_step(&self.sums.garbage));
+        let all = self.ticks.as_ref().map(|ticks| ticks.per_step(&self.sums.garbage));
         let times = self.scale();
         let share = |cycle: &GarbageCycle| match all {
             None => cycle.ratio,
@@ -230,11 +206,7 @@ impl ReportView<'_> {
                 let each = ratio(objects, cycle.count).unwrap_or(0.0);
                 let mean = cycle.per_step.map_or(0.0, |own| own.mean);
                 let garbage = all.map_or(0.0, |(mean, _)| mean * times);
-                if garbage > 0.0 {
-                    each * mean / garbage
-                } else {
-                    0.0
-                }
+                if garbage > 0.0 { each * mean / garbage } else { 0.0 }
             }
         };
         let mut order: Vec<(usize, f64)> = cycles.iter().map(share).enumerate().collect();
@@ -246,11 +218,7 @@ impl ReportView<'_> {
         let mut main = MainCycles {
             cycles: Vec::new(),
             ratio: 0.0,
-            per_step: all.is_some().then_some(PerStep {
-                basis,
-                mean: 0.0,
-                constant: true,
-            }),
+            per_step: all.is_some().then_some(PerStep { basis, mean: 0.0, constant: true }),
             per_s: Some(0.0),
             basis,
         };
@@ -281,10 +249,6 @@ impl ReportView<'_> {
         let (mean, constant) = self.ticks.as_ref()?.per_step(&counted.series)?;
         let estimate = estimate?;
         let times = ratio(estimate.count, counted.total())?;
-        Some(PerStep {
-            basis: estimate.basis,
-            mean: mean * times,
-            constant,
-        })
+        Some(PerStep { basis: estimate.basis, mean: mean * times, constant })
     }
 }

@@ -61,9 +61,8 @@ impl StepTicks {
         let within = points
             .map(|(at_ns, _)| *at_ns)
             .filter(|at_ns| (first.start_ns..=last.end_ns).contains(at_ns));
-        let mut ticks: Vec<(u64, f64)> = within
-            .map(|at_ns| (at_ns, steps_before(steps, at_ns)))
-            .collect();
+        let mut ticks: Vec<(u64, f64)> =
+            within.map(|at_ns| (at_ns, steps_before(steps, at_ns))).collect();
         ticks.sort_by_key(|(at_ns, _)| *at_ns);
         ticks.dedup_by_key(|(at_ns, _)| *at_ns);
         (ticks.len() > 1).then_some(Self { ticks })
@@ -104,10 +103,7 @@ fn steps_before(steps: &[StepSpan], at_ns: u64) -> f64 {
     float(begun as u64 - 1) + within.min(1.0)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a mean needs no more than 52 bits"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a mean needs no more than 52 bits")]
 fn float(number: u64) -> f64 {
     number as f64
 }

@@ -1,15 +1,11 @@
 //! The garbage of several processes as one.
 
-use super::figures::CYCLES_REPORTED;
-use super::figures::KINDS_REPORTED;
+use super::figures::{CYCLES_REPORTED, KINDS_REPORTED};
 use crate::accumulate::add_to;
 use crate::accumulate::tally::ratio;
-use crate::report::Basis;
-use crate::report::GarbageCycle;
-use crate::report::GarbageEstimate;
-use crate::report::GarbageKind;
-use crate::report::GarbageReport;
-use crate::report::ProcessReport;
+use crate::report::{
+    Basis, GarbageCycle, GarbageEstimate, GarbageKind, GarbageReport, ProcessReport,
+};
 use std::cmp::Reverse;
 
 /// The garbage of all processes; of one process it is that of the report itself. Steps of different
@@ -70,11 +66,7 @@ fn merge(sum: &mut GarbageReport, other: GarbageReport) {
 
 fn merge_cycles(sum: &mut GarbageReport, other: Option<Vec<GarbageCycle>>) {
     let Some(other) = other else {
-        return sum
-            .cycles
-            .iter_mut()
-            .flatten()
-            .for_each(|own| own.per_step = None);
+        return sum.cycles.iter_mut().flatten().for_each(|own| own.per_step = None);
     };
     let cycles = sum.cycles.get_or_insert_default();
     for cycle in other {
@@ -91,9 +83,7 @@ fn merge_cycles(sum: &mut GarbageReport, other: Option<Vec<GarbageCycle>>) {
     }
     let objects = |cycle: &GarbageCycle| cycle.objects.saturating_add(cycle.held_objects);
     for cycle in cycles.iter_mut() {
-        cycle.ratio = ratio(objects(cycle), sum.cycle_garbage)
-            .unwrap_or(0.0)
-            .min(1.0);
+        cycle.ratio = ratio(objects(cycle), sum.cycle_garbage).unwrap_or(0.0).min(1.0);
         cycle.per_step = None;
     }
     cycles.sort_by_key(|cycle| Reverse(objects(cycle)));
@@ -130,10 +120,7 @@ fn estimates(
     })
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a ratio needs no more than 52 bits"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 52 bits")]
 fn float(number: u64) -> f64 {
     number as f64
 }

@@ -1,25 +1,15 @@
 //! Which lines and stacks cost most.
 
-use super::LocationId;
-use super::NodeId;
-use super::StackSums;
-use super::StackTree;
-use super::TraceStacks;
+use super::{LocationId, NodeId, StackSums, StackTree, TraceStacks};
 use crate::accumulate::tally::ratio;
 use crate::paths;
-use crate::report::LibraryReport;
-use crate::report::LineReport;
-use crate::report::LineTotal;
-use crate::report::LinesReport;
-use crate::report::Location;
-use crate::report::PauseTotal;
-use crate::report::StackReport;
-use crate::report::TrainingLibrary;
-use gctrace_event::Frame;
-use gctrace_event::GcReason;
+use crate::report::{
+    LibraryReport, LineReport, LineTotal, LinesReport, Location, PauseTotal, StackReport,
+    TrainingLibrary,
+};
+use gctrace_event::{Frame, GcReason};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of lines listed in `with`.
 const WITH: usize = 3;
@@ -35,15 +25,9 @@ pub(crate) struct RankingLimits {
 
 impl RankingLimits {
     /// For all processes together.
-    pub(crate) const ALL: Self = Self {
-        lines: 50,
-        stacks: 20,
-    };
+    pub(crate) const ALL: Self = Self { lines: 50, stacks: 20 };
     /// For one of maybe thousands of processes.
-    pub(crate) const PROCESS: Self = Self {
-        lines: 20,
-        stacks: 5,
-    };
+    pub(crate) const PROCESS: Self = Self { lines: 20, stacks: 5 };
 }
 
 /// Sums over one or more processes, on the way to a report.
@@ -141,10 +125,7 @@ impl<'a> StackRanking<'a> {
             return None;
         }
         let of_kind = |effort: fn(&StackSums) -> PauseTotal| {
-            let efforts = self
-                .own
-                .iter()
-                .map(|(id, group)| (*id, effort(&group.sums)));
+            let efforts = self.own.iter().map(|(id, group)| (*id, effort(&group.sums)));
             let used: BTreeMap<_, _> = efforts.filter(|(_, effort)| effort.count > 0).collect();
             self.efforts(&used, OF_A_KIND)
         };
@@ -177,10 +158,8 @@ impl<'a> StackRanking<'a> {
         groups: &BTreeMap<LocationId, LineGroup>,
         limits: RankingLimits,
     ) -> Vec<LineReport> {
-        let mut sorted: Vec<(&Location, &LineGroup)> = groups
-            .iter()
-            .map(|(id, group)| (self.tree.location(*id), group))
-            .collect();
+        let mut sorted: Vec<(&Location, &LineGroup)> =
+            groups.iter().map(|(id, group)| (self.tree.location(*id), group)).collect();
         sorted.sort_by_key(|(location, group)| (Reverse(group.sums.total().time_ns), *location));
         let report = |(location, group): (&Location, &LineGroup)| {
             let sums = &group.sums;
@@ -200,10 +179,8 @@ impl<'a> StackRanking<'a> {
     }
 
     fn efforts(&self, efforts: &BTreeMap<LocationId, PauseTotal>, most: usize) -> Vec<LineTotal> {
-        let mut sorted: Vec<(&Location, PauseTotal)> = efforts
-            .iter()
-            .map(|(id, effort)| (self.tree.location(*id), *effort))
-            .collect();
+        let mut sorted: Vec<(&Location, PauseTotal)> =
+            efforts.iter().map(|(id, effort)| (self.tree.location(*id), *effort)).collect();
         sorted.sort_by_key(|(location, effort)| (Reverse(effort.time_ns), *location));
         let report = |(location, pauses): (&Location, PauseTotal)| LineTotal {
             location: location.clone(),

@@ -1,19 +1,10 @@
 //! Sums over the pauses of each stack of one process.
 
-use super::MovedNodes;
-use super::NodeId;
-use super::StackTree;
-use super::TraceFrames;
-use crate::accumulate::pause_sums::GENERATIONS;
-use crate::accumulate::pause_sums::REASONS;
-use crate::accumulate::pause_sums::generation_index;
-use crate::accumulate::pause_sums::reason_index;
+use super::{MovedNodes, NodeId, StackTree, TraceFrames};
+use crate::accumulate::pause_sums::{GENERATIONS, REASONS, generation_index, reason_index};
 use crate::report::PauseTotal;
-use gctrace_event::FrameId;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use gctrace_event::{FrameId, GcReason, Pause};
+use std::collections::{BTreeMap, HashMap};
 
 /// Distinct stacks kept per process; those beyond count as not readable.
 const STACKS_KEPT: usize = 100_000;

@@ -1,12 +1,8 @@
 //! When work was enqueued and when streams are known to be empty, according to calls on the CPU.
 
 use crate::gpu::calls::CallEffect;
-use crate::gpu::timeline::Call;
-use crate::gpu::timeline::StreamIndex;
-use crate::gpu::timeline::ThreadIndex;
-use crate::gpu::timeline::Timeline;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use crate::gpu::timeline::{Call, StreamIndex, ThreadIndex, Timeline};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Work was put into a stream at some time from `from_ns` to `to_ns`, perhaps at several.
 #[derive(Clone, Copy, Debug)]
@@ -62,11 +58,7 @@ impl CallActivity {
         for launches in &timeline.counted_launches {
             activity.launching.insert(launches.thread);
             let mut put = |from_ns, to_ns| {
-                activity.puts.push(Enqueue {
-                    from_ns,
-                    to_ns,
-                    stream: launches.stream,
-                });
+                activity.puts.push(Enqueue { from_ns, to_ns, stream: launches.stream });
             };
             match launches.count {
                 0 => {}
@@ -107,11 +99,7 @@ impl CallActivity {
             _ => return,
         }
         self.launching.insert(call.thread);
-        self.puts.push(Enqueue {
-            from_ns: call.start_ns,
-            to_ns: call.end_ns,
-            stream: call.stream,
-        });
+        self.puts.push(Enqueue { from_ns: call.start_ns, to_ns: call.end_ns, stream: call.stream });
     }
 
     /// Whether work may have been put into any stream after `from_ns` and before `to_ns`.

@@ -1,20 +1,14 @@
 //! From bounds of pauses to the report.
 
-use super::BoundsContext;
-use super::PauseBounds;
 use super::activity::CallActivity;
-use super::bounds;
+use super::{BoundsContext, PauseBounds, bounds};
 use crate::accumulate::add_to;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::Timeline;
-use crate::report::Basis;
-use crate::report::BoundsLimit;
-use crate::report::BoundsReport;
-use crate::report::BoundsRule;
-use crate::report::PauseTotal;
-use crate::report::ProcessBounds;
-use crate::report::RuleBounds;
+use crate::report::{
+    Basis, BoundsLimit, BoundsReport, BoundsRule, PauseTotal, ProcessBounds, RuleBounds,
+};
 use gctrace_event::ProcessOrigin;
 use std::collections::HashSet;
 
@@ -53,10 +47,7 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[KeptTimeline]) -> Option<
         pauses: sum.pauses,
         at_least_ns: sum.at_least_ns,
         at_most_ns: sum.at_most_ns,
-        rules: BoundsRule::ALL
-            .iter()
-            .filter_map(|rule| of_rule(*rule, &all))
-            .collect(),
+        rules: BoundsRule::ALL.iter().filter_map(|rule| of_rule(*rule, &all)).collect(),
         processes,
     })
 }
@@ -67,9 +58,7 @@ fn attached(analysis: &Analysis) -> HashSet<(usize, u32)> {
         let described = process.sums.described.as_ref();
         described.is_none_or(|process| process.origin == ProcessOrigin::Attached)
     });
-    attached
-        .map(|process| (process.trace, process.sums.pid))
-        .collect()
+    attached.map(|process| (process.trace, process.sums.pid)).collect()
 }
 
 fn circumstances(

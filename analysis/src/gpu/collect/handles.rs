@@ -3,11 +3,9 @@
 //! gctrace's probes record the stream of a call as the program passes it, not its device, and there
 //! are no operations to derive it from.
 
-use super::ProcessBuilder;
-use super::TimelineCollector;
 use super::part::SortedStreams;
-use crate::gpu::timeline::CountedLaunches;
-use crate::gpu::timeline::Stream;
+use super::{ProcessBuilder, TimelineCollector};
+use crate::gpu::timeline::{CountedLaunches, Stream};
 use gctrace_event::CudaLaunches;
 
 impl TimelineCollector {
@@ -24,13 +22,8 @@ impl ProcessBuilder {
     pub(super) fn streams_by_handle(&self) -> SortedStreams {
         let of_calls = self.calls.iter().filter_map(|raw| raw.stream);
         let of_launches = self.counted_launches.iter().map(|(_, own)| own.stream);
-        let mut sorted: Vec<Stream> = of_calls
-            .chain(of_launches)
-            .map(|number| Stream {
-                device: None,
-                number,
-            })
-            .collect();
+        let mut sorted: Vec<Stream> =
+            of_calls.chain(of_launches).map(|number| Stream { device: None, number }).collect();
         sorted.sort_unstable();
         sorted.dedup();
         SortedStreams { sorted }

@@ -2,28 +2,15 @@
 //!
 //! Owns the links (operation to call, call to thread, wait to event) and what is ignored.
 
-use super::NO_PROCESS;
-use super::ProcessBuilder;
-use super::RawCall;
-use super::RawOp;
-use super::TimelineContext;
+use super::{NO_PROCESS, ProcessBuilder, RawCall, RawOp, TimelineContext};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::index::Index;
 use crate::gpu::periods;
-use crate::gpu::timeline::Call;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::EventWait;
-use crate::gpu::timeline::Op;
-use crate::gpu::timeline::ProcessTimeline;
-use crate::gpu::timeline::StepSource;
-use crate::gpu::timeline::StepSpan;
-use crate::gpu::timeline::Stream;
-use crate::gpu::timeline::StreamIndex;
-use crate::gpu::timeline::StringTable;
-use crate::gpu::timeline::ThreadIndex;
-use crate::gpu::timeline::Timeline;
-use gctrace_event::GpuSync;
-use gctrace_event::GpuSyncKind;
+use crate::gpu::timeline::{
+    Call, CallIndex, EventWait, Op, ProcessTimeline, StepSource, StepSpan, Stream, StreamIndex,
+    StringTable, ThreadIndex, Timeline,
+};
+use gctrace_event::{GpuSync, GpuSyncKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -69,8 +56,7 @@ impl ProcessBuilder {
         if self.steps.is_empty() {
             self.steps = self.steps_between_marks();
         }
-        self.annotations
-            .sort_by_key(|annotation| annotation.start_ns);
+        self.annotations.sort_by_key(|annotation| annotation.start_ns);
         timeline.annotations = self.annotations;
         timeline.steps = apart(self.steps);
         timeline.threads = self.threads;
@@ -253,10 +239,7 @@ impl SortedStreams {
     }
 
     /// The stream of an operation of the process.
-    #[expect(
-        clippy::expect_used,
-        reason = "`of` has made the list of the operations"
-    )]
+    #[expect(clippy::expect_used, reason = "`of` has made the list of the operations")]
     fn of_op(&self, op: &RawOp) -> StreamIndex {
         let found = self.index(op.stream);
         found.expect("invariant: the streams of all operations are listed")

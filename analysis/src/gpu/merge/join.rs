@@ -3,23 +3,14 @@
 //! Owns the source of each part: operations, calls, annotations and steps are the profiler's,
 //! pauses are gctrace's, on the profiler's clock.
 
-use super::thread_times::MatchedThread;
-use super::thread_times::TimelinePair;
+use super::thread_times::{MatchedThread, TimelinePair};
 use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::timeline::StepSource;
-use crate::gpu::timeline::StepSpan;
-use crate::gpu::timeline::ThreadIndex;
-use crate::gpu::timeline::Timeline;
-use crate::report::AlignedBy;
-use crate::report::Basis;
-use crate::report::ClockReport;
-use crate::report::MergeNote;
-use crate::report::RecognizedBy;
+use crate::gpu::timeline::{StepSource, StepSpan, ThreadIndex, Timeline};
+use crate::report::{AlignedBy, Basis, ClockReport, MergeNote, RecognizedBy};
 use crate::time::difference;
 use crate::time::intervals::Intervals;
-use crate::time::offset::ClockOffset;
-use crate::time::offset::MATCH_NS;
+use crate::time::offset::{ClockOffset, MATCH_NS};
 use std::collections::HashMap;
 
 /// What two timelines became.
@@ -64,11 +55,7 @@ pub(super) fn join(
     joint.take_pauses(&mut clock);
     joint.take_steps();
     joint.note_guesses(&mut clock);
-    MergedTimeline {
-        timeline: joint.timeline,
-        clock,
-        repeated: joint.repeated,
-    }
+    MergedTimeline { timeline: joint.timeline, clock, repeated: joint.repeated }
 }
 
 fn align(pair: TimelinePair<'_>, guess_ns: i64) -> (AlignedBy, ClockOffset) {
@@ -76,11 +63,7 @@ fn align(pair: TimelinePair<'_>, guess_ns: i64) -> (AlignedBy, ClockOffset) {
     let by_pauses = || Some((AlignedBy::Pauses, pair.by_pauses(guess_ns)?));
     by_calls().or_else(by_pauses).unwrap_or((
         AlignedBy::WallClock,
-        ClockOffset {
-            offset_ns: guess_ns,
-            error_ns: 0,
-            matches: 0,
-        },
+        ClockOffset { offset_ns: guess_ns, error_ns: 0, matches: 0 },
     ))
 }
 
@@ -158,10 +141,7 @@ impl TimelineMerge<'_> {
                 false => {
                     clock.pauses_of_profiler_only += 1;
                     // Frame ids are those of gctrace's trace.
-                    pauses.push(PauseSpan {
-                        stack: None,
-                        ..*pause
-                    });
+                    pauses.push(PauseSpan { stack: None, ..*pause });
                 }
             }
         }
@@ -186,12 +166,7 @@ impl TimelineMerge<'_> {
                 && end_ns <= last
             {
                 let thread = self.thread(step.thread);
-                self.timeline.steps.push(StepSpan {
-                    start_ns,
-                    end_ns,
-                    thread,
-                    ..*step
-                });
+                self.timeline.steps.push(StepSpan { start_ns, end_ns, thread, ..*step });
             }
         }
     }

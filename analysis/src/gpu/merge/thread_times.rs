@@ -4,13 +4,9 @@
 //! by thread if threads can be distinguished.
 
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::timeline::NameIndex;
-use crate::gpu::timeline::ThreadIndex;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{NameIndex, ThreadIndex, Timeline};
 use crate::time::offset;
-use crate::time::offset::ClockOffset;
-use crate::time::offset::MATCH_NS;
-use crate::time::offset::TimestampPair;
+use crate::time::offset::{ClockOffset, MATCH_NS, TimestampPair};
 use std::collections::BTreeMap;
 
 /// Minimum number of common calls that show the offset.
@@ -55,11 +51,7 @@ impl TimelinePair<'_> {
         let mut series: BTreeMap<(MatchedThread, NameIndex), TimestampPair> = BTreeMap::new();
         for call in &self.their.calls {
             let key = (self.who(self.their, call.thread), call.function);
-            series
-                .entry(key)
-                .or_default()
-                .fixed
-                .push(call.start_ns.cast_signed());
+            series.entry(key).or_default().fixed.push(call.start_ns.cast_signed());
         }
         for call in &self.own.calls {
             let function = self.own.names.text(call.function);
@@ -78,19 +70,11 @@ impl TimelinePair<'_> {
         let mut series: BTreeMap<MatchedThread, TimestampPair> = BTreeMap::new();
         for pause in &self.their.pauses {
             let who = self.who(self.their, pause.thread);
-            series
-                .entry(who)
-                .or_default()
-                .fixed
-                .push(middle(pause).cast_signed());
+            series.entry(who).or_default().fixed.push(middle(pause).cast_signed());
         }
         for pause in &self.own.pauses {
             let who = self.who(self.own, pause.thread);
-            series
-                .entry(who)
-                .or_default()
-                .moved
-                .push(middle(pause).cast_signed());
+            series.entry(who).or_default().moved.push(middle(pause).cast_signed());
         }
         offset::offset(&in_both(series), guess_ns, FEWEST_PAUSES)
     }
@@ -106,11 +90,7 @@ impl TimelinePair<'_> {
                 .filter(|their| their.function == function)
                 .map(|their| their.thread)
         });
-        let pauses = self
-            .own
-            .pauses
-            .iter()
-            .filter(|pause| pause.thread == thread);
+        let pauses = self.own.pauses.iter().filter(|pause| pause.thread == thread);
         let pauses = pauses.filter_map(|pause| {
             let at = pause.start_ns.checked_add_signed(offset_ns)?;
             nearest(&self.their.pauses, at, |pause| pause.start_ns).map(|their| their.thread)

@@ -3,18 +3,13 @@
 //! Owns which collectives are of one communicator, and which communicators are of one kind.
 
 use super::RankJob;
-use crate::accumulate::add_to;
-use crate::accumulate::sum;
+use crate::accumulate::{add_to, sum};
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::timeline::Communicator as CommunicatorName;
-use crate::report::CollectiveWaits;
-use crate::report::CommunicatorKind;
-use crate::report::CommunicatorReport;
+use crate::report::{CollectiveWaits, CommunicatorKind, CommunicatorReport};
 use crate::time::later;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Kinds listed one by one; further ones are added up. A job has one for each of its dimensions
 /// (tensor, pipeline, context, expert, data) and one of all ranks.
@@ -116,10 +111,8 @@ impl Communicators {
             kinds.entry(communicator.shape()).or_default().push(at);
         }
         let wait_ns = |own: &[usize]| sum(own.iter().map(|at| waits_ns[*at]));
-        let mut kinds: Vec<(Option<Shape>, Vec<usize>)> = kinds
-            .into_iter()
-            .map(|(shape, own)| (Some(shape), own))
-            .collect();
+        let mut kinds: Vec<(Option<Shape>, Vec<usize>)> =
+            kinds.into_iter().map(|(shape, own)| (Some(shape), own)).collect();
         kinds.sort_by_key(|(shape, own)| (Reverse(wait_ns(own)), *shape));
         if kinds.len() > KINDS {
             let others = kinds.split_off(KINDS - 1);
@@ -161,12 +154,8 @@ fn added(own: &[usize], times_ns: &[i64]) -> i64 {
 impl Communicator {
     fn shape(&self) -> Shape {
         let next = self.ranks.iter().skip(1);
-        let strides: BTreeSet<u32> = self
-            .ranks
-            .iter()
-            .zip(next)
-            .map(|(one, next)| next - one)
-            .collect();
+        let strides: BTreeSet<u32> =
+            self.ranks.iter().zip(next).map(|(one, next)| next - one).collect();
         let stride = strides.first().filter(|_| strides.len() == 1).copied();
         (self.ranks.len() as u64, stride)
     }

@@ -3,24 +3,13 @@
 //! Owns the collectives found so far and how the next rank's kernels are matched with them;
 //! `ranks.rs` selects the timelines to try.
 
-use super::kernels::CollectiveKernel;
-use super::kernels::CollectiveKernels;
-use super::kernels::CollectiveKey;
+use super::kernels::{CollectiveKernel, CollectiveKernels, CollectiveKey};
 use super::pairs;
-use super::pairs::Communicator;
-use super::pairs::DraftCollective;
-use super::pairs::KernelPairs;
-use super::pairs::SLACK_NS;
-use crate::gpu::timeline::NameIndex;
-use crate::gpu::timeline::Timeline;
-use crate::time::difference;
-use crate::time::later;
-use crate::time::offset;
-use crate::time::offset::TOLERANCE_NS;
-use crate::time::offset::TimestampPair;
-use crate::time::stats;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use super::pairs::{Communicator, DraftCollective, KernelPairs, SLACK_NS};
+use crate::gpu::timeline::{NameIndex, Timeline};
+use crate::time::offset::{TOLERANCE_NS, TimestampPair};
+use crate::time::{difference, later, offset, stats};
+use std::collections::{HashMap, HashSet};
 
 /// Fewer agreeing collectives than this do not relate two clocks ...
 const FEWEST: usize = 3;
@@ -360,12 +349,8 @@ impl JobDraft {
             ambiguous: fit.ambiguous,
             keyed: fit.pairs.keyed > 0,
         });
-        let met: HashMap<usize, usize> = fit
-            .pairs
-            .pairs
-            .iter()
-            .map(|(meeting, kernel)| (*kernel, *meeting))
-            .collect();
+        let met: HashMap<usize, usize> =
+            fit.pairs.pairs.iter().map(|(meeting, kernel)| (*kernel, *meeting)).collect();
         let mut new: Vec<Option<usize>> = fit.pairs.communicators.clone();
         for (at, kernel) in kernels.collective.iter().enumerate() {
             match met.get(&at) {
@@ -391,17 +376,13 @@ impl JobDraft {
         of_chain: &mut [Option<usize>],
     ) {
         let at = self.meetings.len();
-        self.meetings
-            .push(DraftCollective::begin(kernel, by, offset_ns));
+        self.meetings.push(DraftCollective::begin(kernel, by, offset_ns));
         if let Some(key) = kernel.key {
             self.by_key.entry(key).or_insert(at);
             return;
         }
         let communicator = *of_chain[kernel.chain].get_or_insert_with(|| {
-            self.communicators.push(Communicator {
-                name: kernel.group,
-                collectives: Vec::new(),
-            });
+            self.communicators.push(Communicator { name: kernel.group, collectives: Vec::new() });
             self.communicators.len() - 1
         });
         self.communicators[communicator].collectives.push(at);
@@ -414,9 +395,7 @@ fn is_ambiguous(fits: &[DraftFit], clock: ClockKnowledge) -> bool {
         return false;
     };
     let apart = TOLERANCE_NS.unsigned_abs();
-    let mut others = fits
-        .iter()
-        .filter(|fit| fit.offset_ns.abs_diff(first.offset_ns) > apart);
+    let mut others = fits.iter().filter(|fit| fit.offset_ns.abs_diff(first.offset_ns) > apart);
     match clock {
         ClockKnowledge::Same(_) => false,
         ClockKnowledge::Unknown => others.next().is_some(),

@@ -5,15 +5,10 @@
 //! step: those agree within a millisecond, too, until one of them is delayed. Owns that decision;
 //! what is undecided is not matched.
 
-use super::kernels::CollectiveKernel;
-use super::kernels::CollectiveKernels;
-use super::pairs::DraftCollective;
-use super::pairs::FEWEST_TENTHS;
-use super::pairs::OffsetMatch;
-use super::pairs::within;
+use super::kernels::{CollectiveKernel, CollectiveKernels};
+use super::pairs::{DraftCollective, FEWEST_TENTHS, OffsetMatch, within};
 use crate::gpu::timeline::NameIndex;
-use crate::time::difference;
-use crate::time::stats;
+use crate::time::{difference, stats};
 use std::collections::BTreeSet;
 
 /// GPU clocks are read with an error of at least this.
@@ -175,12 +170,7 @@ fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec
             groups.len() - 1
         }
     };
-    undecided.extend(
-        maybe
-            .into_iter()
-            .filter(|at| *at != own)
-            .map(|at| (at, own)),
-    );
+    undecided.extend(maybe.into_iter().filter(|at| *at != own).map(|at| (at, own)));
 }
 
 /// Merges groups that turned out to be one. Returns whether any did.
@@ -264,16 +254,9 @@ impl Group {
 
     /// The pairs of collectives that can be one: index here, index there.
     fn pairs(&self, other: &Self) -> Option<Vec<(usize, usize)>> {
-        let kernels: Vec<CollectiveKernel> = other
-            .collectives
-            .iter()
-            .map(DraftCollective::kernel)
-            .collect();
-        let beside = OffsetMatch {
-            meetings: &self.collectives,
-            kernels: &kernels,
-            offset_ns: 0,
-        };
+        let kernels: Vec<CollectiveKernel> =
+            other.collectives.iter().map(DraftCollective::kernel).collect();
+        let beside = OffsetMatch { meetings: &self.collectives, kernels: &kernels, offset_ns: 0 };
         let own: Vec<usize> = (0..self.collectives.len()).collect();
         let others: Vec<usize> = (0..kernels.len()).collect();
         let mut pairs = beside.pairs(&own, &others);
@@ -297,19 +280,14 @@ impl Group {
         let (mut apart, mut arrivals, mut lasts) = (Vec::new(), Vec::new(), Vec::new());
         for neighbors in pairs.windows(2) {
             let ends = |(one, there): (usize, usize)| {
-                (
-                    self.collectives[one].end_ns,
-                    other.collectives[there].end_ns,
-                )
+                (self.collectives[one].end_ns, other.collectives[there].end_ns)
             };
             let (before, after) = (ends(neighbors[0]), ends(neighbors[1]));
             let (one, there) = neighbors[1];
             let (one, there) = (&self.collectives[one], &other.collectives[there]);
             let lengths = (difference(after.0, before.0), difference(after.1, before.1));
-            let arrival = (
-                difference(one.start_ns, before.0),
-                difference(there.start_ns, before.1),
-            );
+            let arrival =
+                (difference(one.start_ns, before.0), difference(there.start_ns, before.1));
             apart.push(lengths.0.abs_diff(lengths.1));
             arrivals.push(difference(arrival.0, arrival.1));
             lasts.push(arrival.0.max(arrival.1));

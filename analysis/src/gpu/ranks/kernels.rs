@@ -3,17 +3,11 @@
 //! Knows the names that NCCL and PyTorch use; nothing about other ranks.
 
 use crate::gpu::calls::CallEffect;
-use crate::gpu::index::Index;
-use crate::gpu::index::SmallNumber;
-use crate::gpu::timeline::Communicator;
-use crate::gpu::timeline::NameIndex;
-use crate::gpu::timeline::Op;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::StreamIndex;
-use crate::gpu::timeline::StringTable;
-use crate::gpu::timeline::ThreadIndex;
-use crate::gpu::timeline::Timeline;
-use crate::gpu::timeline::TransferPeer;
+use crate::gpu::index::{Index, SmallNumber};
+use crate::gpu::timeline::{
+    Communicator, NameIndex, Op, OpIndex, StreamIndex, StringTable, ThreadIndex, Timeline,
+    TransferPeer,
+};
 use crate::time::signed;
 use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
@@ -124,9 +118,7 @@ impl CollectiveKernels {
             }
             let name = timeline.op_name(op);
             let operation = operation(timeline, &annotations, op);
-            let known = op
-                .group
-                .map(|own| Communicator::parse(timeline.names.text(own)));
+            let known = op.group.map(|own| Communicator::parse(timeline.names.text(own)));
             let group = known.map(|known| names.intern(known.identity));
             if is_point_to_point(operation.as_deref(), name) {
                 let peer = known.and_then(|known| known.peer);
@@ -181,17 +173,9 @@ fn key(
     name: NameIndex,
     seen: &mut HashMap<CollectiveKey, u32>,
 ) -> Option<CollectiveKey> {
-    let first = CollectiveKey {
-        group: group?,
-        sequence: op.sequence?,
-        name,
-        nth: 0,
-    };
+    let first = CollectiveKey { group: group?, sequence: op.sequence?, name, nth: 0 };
     let count = seen.entry(first).or_insert(0);
-    let key = CollectiveKey {
-        nth: *count,
-        ..first
-    };
+    let key = CollectiveKey { nth: *count, ..first };
     *count += 1;
     Some(key)
 }
@@ -246,9 +230,7 @@ fn transfer(
         None => {}
     }
     let call = timeline.call(op)?;
-    let (what, between) = annotations
-        .around(call.thread, call.start_ns)?
-        .split_once(' ')?;
+    let (what, between) = annotations.around(call.thread, call.start_ns)?.split_once(' ')?;
     let sends = what == "send";
     let (own, other) = between.split_once(if sends { "->" } else { "<-" })?;
     let (own, other): (u32, u32) = (own.parse().ok()?, other.parse().ok()?);

@@ -3,17 +3,10 @@
 //! Knows no communicators by name: decides whether a chain of kernels and the collectives of a
 //! communicator are the same.
 
-use super::kernels::CollectiveKernel;
-use super::kernels::CollectiveKernels;
-use super::kernels::CollectiveLabel;
-use crate::gpu::timeline::NameIndex;
-use crate::gpu::timeline::OpIndex;
-use crate::time::difference;
-use crate::time::later;
-use crate::time::offset;
+use super::kernels::{CollectiveKernel, CollectiveKernels, CollectiveLabel};
+use crate::gpu::timeline::{NameIndex, OpIndex};
 use crate::time::offset::TOLERANCE_NS;
-use crate::time::signed;
-use crate::time::stats;
+use crate::time::{difference, later, offset, signed, stats};
 
 /// This many tenths of the kernels of the side with fewer must match: some profiles are thinned
 /// out, some start later than others.
@@ -122,10 +115,7 @@ impl KernelPairs {
 
 /// No kernel in any collective.
 pub(super) fn none(kernels: &CollectiveKernels) -> KernelPairs {
-    KernelPairs {
-        communicators: vec![None; kernels.chains],
-        ..KernelPairs::default()
-    }
+    KernelPairs { communicators: vec![None; kernels.chains], ..KernelPairs::default() }
 }
 
 /// One chain matched with one communicator.
@@ -143,11 +133,7 @@ pub(super) fn in_order(
     kernels: &CollectiveKernels,
     offset_ns: i64,
 ) -> KernelPairs {
-    let beside = OffsetMatch {
-        meetings,
-        kernels: &kernels.collective,
-        offset_ns,
-    };
+    let beside = OffsetMatch { meetings, kernels: &kernels.collective, offset_ns };
     let mut found: Vec<ChainCandidate> = Vec::new();
     for (chain, members) in kernels.by_chain().iter().enumerate() {
         let Some(first) = members.first() else {
@@ -284,18 +270,14 @@ pub(super) fn within(timestamps: &[i64], others: &[i64]) -> usize {
     };
     let first = later(*first, -TOLERANCE_NS);
     let last = later(*last, TOLERANCE_NS);
-    let inside = timestamps
-        .iter()
-        .filter(|timestamp| (first..=last).contains(*timestamp));
+    let inside = timestamps.iter().filter(|timestamp| (first..=last).contains(*timestamp));
     inside.count()
 }
 
 /// Median distance between times that follow each other; `None` of fewer than two.
 fn distance(sorted: &[i64]) -> Option<i64> {
-    let mut distances: Vec<i64> = sorted
-        .windows(2)
-        .map(|pair| difference(pair[1], pair[0]))
-        .collect();
+    let mut distances: Vec<i64> =
+        sorted.windows(2).map(|pair| difference(pair[1], pair[0])).collect();
     stats::median_low(&mut distances)
 }
 
@@ -314,13 +296,6 @@ pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
     let allowed = |distance: i64| (distance / VERY_CLOSE).max(2 * ALWAYS_NS);
     // Of two pairs nothing but the one change is known: two steps of two runs may be as long.
     let few = ends.len() <= 2;
-    let close = |(distance, change)| {
-        change
-            <= if few {
-                2 * ALWAYS_NS
-            } else {
-                allowed(distance)
-            }
-    };
+    let close = |(distance, change)| change <= if few { 2 * ALWAYS_NS } else { allowed(distance) };
     distance(&firsts).zip(change).is_none_or(close)
 }

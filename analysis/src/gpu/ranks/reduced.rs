@@ -3,20 +3,13 @@
 //! Owns what is kept: kernels of NCCL, the calls that launched them, PyTorch's annotations around
 //! those, and the process. [`super::jobs`] finds the same jobs, clocks and collectives in it.
 
-use super::kernels::ANNOTATION;
-use super::kernels::KERNEL;
+use super::kernels::{ANNOTATION, KERNEL};
 use crate::gpu::index::Index;
-use crate::gpu::timeline::AnnotationSpan;
-use crate::gpu::timeline::Call;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::NameIndex;
-use crate::gpu::timeline::Op;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::StringTable;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{
+    AnnotationSpan, Call, CallIndex, NameIndex, Op, OpIndex, StringTable, Timeline,
+};
 use gctrace_event::GpuOpKind;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The operations of a timeline that other ranks may take part in, by start: kernels of NCCL.
@@ -40,10 +33,7 @@ pub(crate) fn reduced(timeline: Timeline) -> Timeline {
     calls.extend(launches.map(|call| (call, call)));
     let mut names = StringTable::default();
     let mut name = |index: NameIndex| names.intern(timeline.names.text(index));
-    let mut reduced = Timeline {
-        streams: timeline.streams,
-        ..Timeline::default()
-    };
+    let mut reduced = Timeline { streams: timeline.streams, ..Timeline::default() };
     for (call, kept) in &mut calls {
         let call = timeline.calls[*call];
         let function = name(call.function);

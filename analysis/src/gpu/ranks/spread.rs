@@ -1,12 +1,7 @@
 //! How the figures of a job's ranks are distributed, and which ranks and hosts stand out.
 //! Owns the rule for outliers.
 
-use crate::report::HostOutlier;
-use crate::report::RankFigure;
-use crate::report::RankOutlier;
-use crate::report::RankReport;
-use crate::report::RankSpread;
-use crate::report::TraceReport;
+use crate::report::{HostOutlier, RankFigure, RankOutlier, RankReport, RankSpread, TraceReport};
 use std::collections::BTreeMap;
 
 /// Ranks, and hosts, from which on some can stand out from the others.
@@ -24,10 +19,7 @@ pub(crate) fn spread(ranks: &[RankReport], traces: &[TraceReport]) -> Vec<RankSp
     if ranks.len() < ENOUGH {
         return Vec::new();
     }
-    RankFigure::ALL
-        .iter()
-        .map(|figure| of_figure(*figure, ranks, traces))
-        .collect()
+    RankFigure::ALL.iter().map(|figure| of_figure(*figure, ranks, traces)).collect()
 }
 
 fn of_figure(figure: RankFigure, ranks: &[RankReport], traces: &[TraceReport]) -> RankSpread {
@@ -47,10 +39,8 @@ fn of_figure(figure: RankFigure, ranks: &[RankReport], traces: &[TraceReport]) -
             *sum = sum.saturating_add(*value);
         }
     }
-    let of_hosts: Vec<(&str, u64, u64)> = hosts
-        .into_iter()
-        .map(|(host, (count, sum))| (host, count, sum / count.max(1)))
-        .collect();
+    let of_hosts: Vec<(&str, u64, u64)> =
+        hosts.into_iter().map(|(host, (count, sum))| (host, count, sum / count.max(1))).collect();
     let slow_hosts = match of_hosts.len() < ENOUGH {
         true => Vec::new(),
         false => self::outliers(of_hosts.iter().map(|(_, _, mean)| *mean as f64)),
@@ -118,10 +108,8 @@ fn outliers(values: impl Iterator<Item = f64>) -> Vec<(usize, f64)> {
         return Vec::new();
     }
     let scores = values.iter().map(|value| (value - center) / scale);
-    let mut found: Vec<(usize, f64)> = scores
-        .enumerate()
-        .filter(|(_, z)| z.abs() > CUTOFF)
-        .collect();
+    let mut found: Vec<(usize, f64)> =
+        scores.enumerate().filter(|(_, z)| z.abs() > CUTOFF).collect();
     found.sort_by(|(_, one), (_, other)| other.abs().total_cmp(&one.abs()));
     found
 }

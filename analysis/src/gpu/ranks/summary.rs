@@ -1,26 +1,15 @@
 //! From timelines to the report's part about ranks.
 
-use super::RankJob;
-use super::RankJobs;
-use super::RankMember;
 use super::communicators::Communicators;
-use super::victims;
-use super::waits;
-use super::waits::BusyTimes;
-use super::waits::JobWaits;
-use super::waits::MemberWaits;
-use super::waits::WaitEnds;
+use super::waits::{BusyTimes, JobWaits, MemberWaits, WaitEnds};
+use super::{RankJob, RankJobs, RankMember, victims, waits};
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::replays::JobReplays;
 use crate::gpu::timeline::Timeline;
-use crate::report::Basis;
-use crate::report::CollectivesReport;
-use crate::report::RankReport;
-use crate::report::RankedJob;
-use crate::report::RanksReport;
-use crate::report::UnrelatedRank;
-use crate::report::UsefulBusy;
+use crate::report::{
+    Basis, CollectivesReport, RankReport, RankedJob, RanksReport, UnrelatedRank, UsefulBusy,
+};
 use crate::time::difference;
 use std::num::NonZeroUsize;
 
@@ -43,8 +32,7 @@ pub fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
 pub(crate) fn waits(timelines: &[&KeptTimeline], found: &RankJobs) -> Vec<JobWaits> {
     let at_hand: Vec<&Timeline> = timelines.iter().map(|kept| kept.at_hand()).collect();
     let jobs = found.jobs.iter();
-    jobs.map(|ranks| waits::waits(ranks, &ranks.job(&at_hand)))
-        .collect()
+    jobs.map(|ranks| waits::waits(ranks, &ranks.job(&at_hand))).collect()
 }
 
 /// For each timeline in a job, when its operations stopped waiting.
@@ -75,10 +63,7 @@ pub(crate) fn report_of(
     }
     let unrelated = found.alone.iter().filter_map(|at| {
         let timeline = timelines[*at];
-        Some(UnrelatedRank {
-            trace: timeline.trace as u64,
-            rank: timeline.rank?,
-        })
+        Some(UnrelatedRank { trace: timeline.trace as u64, rank: timeline.rank? })
     });
     Some(RanksReport {
         basis: Basis::Inferred,
@@ -129,10 +114,8 @@ fn ranked(
             })
             .collect(),
         pauses,
-        communicators: communicators.report(
-            &communicators.sums(waits.collectives_ns.iter().copied()),
-            shorter.as_ref(),
-        ),
+        communicators: communicators
+            .report(&communicators.sums(waits.collectives_ns.iter().copied()), shorter.as_ref()),
     }
 }
 

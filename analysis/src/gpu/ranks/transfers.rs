@@ -5,11 +5,9 @@
 //! do not identify them: PyTorch counts the sends and receives of each rank by itself.
 
 use super::groups::PlacedRank;
-use super::kernels::TransferChannel;
-use super::kernels::TransferKernel;
+use super::kernels::{TransferChannel, TransferKernel};
 use super::pairs::SLACK_NS;
-use crate::time::later;
-use crate::time::stats;
+use crate::time::{later, stats};
 use std::collections::BTreeMap;
 
 /// How far the first pair is searched from the one whose ends are closest.
@@ -57,10 +55,7 @@ pub(super) fn find(ranks: &[PlacedRank<'_>]) -> Vec<TransferPair> {
                 false => &mut channel.receivers,
             };
             if sides.last().is_none_or(|side| side.position != position) {
-                sides.push(ChannelSide {
-                    position,
-                    kernels: Vec::new(),
-                });
+                sides.push(ChannelSide { position, kernels: Vec::new() });
             }
             if let Some(side) = sides.last_mut() {
                 side.kernels.push(TransferKernel {

@@ -1,19 +1,13 @@
 //! What pauses of one rank cost the others: the job replayed without them.
 
 use super::RankJob;
-use super::communicators::Communicators;
-use super::communicators::ShorterWaits;
+use super::communicators::{Communicators, ShorterWaits};
 use crate::accumulate::sum;
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::replay::JoinedReplay;
-use crate::gpu::replay::JoinedSkeletons;
+use crate::gpu::replay::{JoinedReplay, JoinedSkeletons};
 use crate::gpu::timeline::Timeline;
-use crate::report::Basis;
-use crate::report::PauseSource;
-use crate::report::RankPauses;
-use crate::report::StepEffect;
-use crate::time::later;
-use crate::time::since;
+use crate::report::{Basis, PauseSource, RankPauses, StepEffect};
+use crate::time::{later, since};
 
 /// Number of ranks whose pauses are removed one by one, those with the most pause time; those of
 /// all others are removed together, so that a job of many ranks needs only some replays.
@@ -121,9 +115,8 @@ fn source(
     without: &ReplayOutcome,
 ) -> PauseSource {
     let ends = measured.ends_ns.iter().zip(&without.ends_ns);
-    let earlier_ns: Vec<i64> = ends
-        .map(|(measured_ns, without_ns)| since(*measured_ns, *without_ns))
-        .collect();
+    let earlier_ns: Vec<i64> =
+        ends.map(|(measured_ns, without_ns)| since(*measured_ns, *without_ns)).collect();
     let total_ns = earlier_ns.iter().copied().fold(0, later);
     let own_ns = members.iter().map(|at| earlier_ns[*at]).fold(0, later);
     let pauses = || members.iter().map(|at| job.pauses(*at));
@@ -137,14 +130,11 @@ fn source(
         total_ns,
         amplification_ratio: ratio(total_ns, own_ns),
         job_earlier_ns: since(measured.makespan_end_ns(), without.makespan_end_ns()),
-        steps: measured
-            .step_ns
-            .zip(without.step_ns)
-            .map(|(mean_ns, mean_without_ns)| StepEffect {
-                steps: measured.steps,
-                mean_ns,
-                mean_without_ns,
-            }),
+        steps: measured.step_ns.zip(without.step_ns).map(|(mean_ns, mean_without_ns)| StepEffect {
+            steps: measured.steps,
+            mean_ns,
+            mean_without_ns,
+        }),
         earlier_ns,
     }
 }

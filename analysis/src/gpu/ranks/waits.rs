@@ -1,19 +1,13 @@
 //! What ranks waited for each other in collectives, and which of them was last.
 
-use super::RankJob;
-use super::shared_ops;
+use super::{RankJob, shared_ops};
 use crate::accumulate::add_to;
 use crate::gpu::index::Index;
-use crate::gpu::replay::ReplayCollective;
-use crate::gpu::replay::ReplayJob;
-use crate::gpu::timeline::Op;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::replay::{ReplayCollective, ReplayJob};
+use crate::gpu::timeline::{Op, OpIndex, Timeline};
 use crate::time::intervals::Intervals;
-use crate::time::later;
-use crate::time::signed;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use crate::time::{later, signed};
+use std::collections::{BTreeMap, HashMap};
 
 /// The waits of a job.
 #[derive(Clone, Debug, Default)]
@@ -104,21 +98,17 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
 /// The ranks of a collective by their start on the common clock.
 pub(crate) fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArrival> {
     let (_, waited) = collective.waits(job);
-    let arrivals = collective
-        .members
-        .iter()
-        .zip(waited)
-        .map(|(member, waited)| {
-            let at = member.timeline as usize;
-            let op = job.timelines[at].ops[member.op];
-            RankArrival {
-                member: at,
-                op_index: member.op,
-                op,
-                start_ns: later(signed(op.start_ns), job.offsets_ns[at]),
-                waited,
-            }
-        });
+    let arrivals = collective.members.iter().zip(waited).map(|(member, waited)| {
+        let at = member.timeline as usize;
+        let op = job.timelines[at].ops[member.op];
+        RankArrival {
+            member: at,
+            op_index: member.op,
+            op,
+            start_ns: later(signed(op.start_ns), job.offsets_ns[at]),
+            waited,
+        }
+    });
     let mut arrivals: Vec<RankArrival> = arrivals.collect();
     arrivals.sort_by_key(|arrival| arrival.start_ns);
     arrivals
@@ -168,10 +158,8 @@ impl JobWaits {
 /// The busy times of a whole timeline. `waited_until_ns`: by place among [`shared_ops`].
 pub(crate) fn busy(timeline: &Timeline, waited_until_ns: &WaitEnds) -> BusyTimes {
     let shared = shared_ops(timeline);
-    let waited_until_ns: WaitEnds = waited_until_ns
-        .iter()
-        .map(|(at, until_ns)| (shared[at.at()], *until_ns))
-        .collect();
+    let waited_until_ns: WaitEnds =
+        waited_until_ns.iter().map(|(at, until_ns)| (shared[at.at()], *until_ns)).collect();
     let mut spans: BTreeMap<u32, [Vec<(u64, u64)>; 2]> = BTreeMap::new();
     for (at, op) in Index::enumerate(&timeline.ops) {
         let Some(device) = timeline.device(op) else {

@@ -1,14 +1,8 @@
 //! What each pause cost: by replay without it, and by removing one after the other.
 
-use super::ReplayChange;
-use super::ReplayJob;
-use super::ReplayModel;
 use super::exposed::PauseSurroundings;
-use super::network::DelayChange;
-use super::network::DelayUndo;
-use super::network::NetworkRun;
-use super::network::NodeIndex;
-use super::pauses;
+use super::network::{DelayChange, DelayUndo, NetworkRun, NodeIndex};
+use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::PauseIndex;
@@ -36,9 +30,7 @@ impl AttributionBudget {
     pub fn for_model(model: &ReplayModel) -> Self {
         // Each is removed twice: alone, and after those before it.
         let replays = MAX_EVENTS / model.timestamps().max(1) / 2;
-        Self {
-            single: replays.clamp(FEWEST, MOST),
-        }
+        Self { single: replays.clamp(FEWEST, MOST) }
     }
 }
 
@@ -129,10 +121,7 @@ fn in_order(job: &ReplayJob<'_>) -> Vec<PauseId> {
     let mut pauses: Vec<(i128, PauseId)> = Vec::new();
     for ((index, timeline), offset_ns) in (0u32..).zip(&job.timelines).zip(&job.offsets_ns) {
         let of_one = Index::enumerate(&timeline.pauses).map(|(pause, span)| {
-            let id = PauseId {
-                timeline: index,
-                pause,
-            };
+            let id = PauseId { timeline: index, pause };
             (i128::from(span.start_ns) + i128::from(*offset_ns), id)
         });
         pauses.extend(of_one);

@@ -11,13 +11,8 @@ use super::streams::StreamQueue;
 use super::waits;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::index::Index;
-use crate::gpu::timeline::Call;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::NameIndex;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::Timeline;
-use crate::time::signed;
-use crate::time::stats;
+use crate::gpu::timeline::{Call, CallIndex, NameIndex, OpIndex, Timeline};
+use crate::time::{signed, stats};
 use std::collections::HashMap;
 
 /// A waiting call returns this long after what it waited for, if no call of the trace shows it;
@@ -154,9 +149,7 @@ impl<'a> BlockingEvidence<'a> {
     /// For each stream the last operation enqueued before a call.
     fn before(&self, call: &Call) -> impl Iterator<Item = OpIndex> {
         let start_ns = call.start_ns;
-        self.queues
-            .iter()
-            .filter_map(move |queue| queue.last_before(start_ns))
+        self.queues.iter().filter_map(move |queue| queue.last_before(start_ns))
     }
 
     /// Whether an operation had ended when a call returned.

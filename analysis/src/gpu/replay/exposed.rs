@@ -5,8 +5,7 @@ use super::layout::ReplayLayout;
 use super::network::NetworkRun;
 use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{OpIndex, Timeline};
 use crate::time::duration;
 use crate::time::intervals::Intervals;
 
@@ -26,13 +25,8 @@ struct TimelineSurroundings {
 
 impl PauseSurroundings {
     pub(super) fn of(job: &ReplayJob<'_>) -> Self {
-        let timelines = job
-            .timelines
-            .iter()
-            .map(|timeline| TimelineSurroundings::of(timeline));
-        Self {
-            timelines: timelines.collect(),
-        }
+        let timelines = job.timelines.iter().map(|timeline| TimelineSurroundings::of(timeline));
+        Self { timelines: timelines.collect() }
     }
 
     /// How much longer the device was idle between the start of a pause and the first operation
@@ -70,19 +64,15 @@ impl PauseSurroundings {
 impl TimelineSurroundings {
     fn of(timeline: &Timeline) -> Self {
         let ops = Index::enumerate(&timeline.ops);
-        let mut launches: Vec<(u64, OpIndex)> = ops
-            .filter_map(|(index, op)| Some((timeline.call(op)?.start_ns, index)))
-            .collect();
+        let mut launches: Vec<(u64, OpIndex)> =
+            ops.filter_map(|(index, op)| Some((timeline.call(op)?.start_ns, index))).collect();
         launches.sort_unstable();
         let mut last = 0;
         let ended_ns = timeline.ops.iter().map(|op| {
             last = op.end_ns.max(last);
             last
         });
-        Self {
-            launches,
-            ended_ns: ended_ns.collect(),
-        }
+        Self { launches, ended_ns: ended_ns.collect() }
     }
 
     /// Operations up to the given one that may have run after a time.

@@ -1,19 +1,10 @@
 //! Maps the starts and ends of a timeline to nodes of the network.
 
 use super::ReplayJob;
-use super::network::EdgeIndex;
-use super::network::LIMIT_NS;
-use super::network::NetworkBuilder;
-use super::network::NodeIndex;
-use super::network::TieOrder;
+use super::network::{EdgeIndex, LIMIT_NS, NetworkBuilder, NodeIndex, TieOrder};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::index::Index;
-use crate::gpu::timeline::Call;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::Op;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::StreamIndex;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, StreamIndex, Timeline};
 use crate::time::timestamp;
 
 /// Nodes of one timeline, and its threads' calls in order.

@@ -316,11 +316,7 @@ impl Network {
 
     /// A run with all delays as learned.
     pub(super) fn run(&self) -> NetworkRun<'_> {
-        NetworkRun {
-            network: self,
-            times: self.measured.clone(),
-            delays: self.delays.clone(),
-        }
+        NetworkRun { network: self, times: self.measured.clone(), delays: self.delays.clone() }
     }
 }
 

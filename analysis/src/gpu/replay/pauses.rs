@@ -8,24 +8,15 @@
 //! or as the pause: it was running a hook in Python, for example. A thread that took no longer than
 //! usual was not blocked: it waited for something else, for example data.
 
-use super::InsertedPause;
-use super::ReplayChange;
-use super::layout::CallChain;
-use super::layout::ReplayLayout;
-use super::network::DelayChange;
-use super::network::EdgeIndex;
-use super::network::NetworkBuilder;
+use super::layout::{CallChain, ReplayLayout};
+use super::network::{DelayChange, EdgeIndex, NetworkBuilder};
 use super::typical_gap::TypicalGap;
+use super::{InsertedPause, ReplayChange};
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::Timeline;
-use crate::time::duration;
+use crate::gpu::timeline::{CallIndex, Timeline};
 use crate::time::intervals::SummedIntervals;
-use crate::time::later;
-use crate::time::signed;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use crate::time::{duration, later, signed};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// By the call that handed over: the edge of each hand-over, and the call that waited for it.
 type HandedOver = HashMap<CallIndex, Vec<(EdgeIndex, CallIndex)>>;
@@ -83,10 +74,7 @@ impl AppliedChange {
         let parts = self.parts.get(&edge).into_iter().flatten();
         let until = |part: &AppliedDelay| match part.end_ns <= at_ns {
             true => part.by_ns,
-            false => part
-                .by_ns
-                .max(-signed(duration(part.start_ns, at_ns)))
-                .min(0),
+            false => part.by_ns.max(-signed(duration(part.start_ns, at_ns))).min(0),
         };
         parts.map(until).fold(0, later)
     }
@@ -109,15 +97,11 @@ impl PauseEffects {
         let handed = handed_over(layout);
         let covered: SummedIntervals = timeline.pauses.iter().map(PauseSpan::span).collect();
         let chains = layout.chains.iter();
-        let usual: Vec<TypicalGap> = chains
-            .map(|chain| TypicalGap::learn(timeline, chain, layout, &covered))
-            .collect();
+        let usual: Vec<TypicalGap> =
+            chains.map(|chain| TypicalGap::learn(timeline, chain, layout, &covered)).collect();
         let pauses = timeline.pauses.iter().map(|pause| {
-            let mut effect = PauseEffect {
-                start_ns: pause.start_ns,
-                end_ns: pause.end_ns,
-                parts: Vec::new(),
-            };
+            let mut effect =
+                PauseEffect { start_ns: pause.start_ns, end_ns: pause.end_ns, parts: Vec::new() };
             for ((thread, chain), usual) in layout.chains.iter().enumerate().zip(&usual) {
                 if thread == pause.thread.at() {
                     own(pause, chain, layout, &mut taken, &mut effect);
@@ -138,11 +122,7 @@ impl PauseEffects {
         for (edge, floor_ns) in &floors {
             builder.lengthen(*edge, *floor_ns);
         }
-        Self {
-            pauses,
-            handed,
-            floors,
-        }
+        Self { pauses, handed, floors }
     }
 }
 
@@ -222,10 +202,7 @@ impl ClaimedTime {
         if length_ns > 0 {
             claim.until_ns = end_ns;
             claim.sum_ns += length_ns;
-            effect.parts.push(PausedDelay {
-                edge,
-                length_ns: signed(length_ns),
-            });
+            effect.parts.push(PausedDelay { edge, length_ns: signed(length_ns) });
         }
     }
 }

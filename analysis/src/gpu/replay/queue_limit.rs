@@ -4,16 +4,11 @@
 //! more returns once an earlier one is done.
 
 use super::layout::ReplayLayout;
-use super::network::NetworkBuilder;
-use super::network::NodeIndex;
+use super::network::{NetworkBuilder, NodeIndex};
 use super::streams::StreamQueue;
 use crate::gpu::calls::CallEffect;
-use crate::gpu::timeline::Call;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::Timeline;
-use crate::time::stats;
-use crate::time::times;
+use crate::gpu::timeline::{Call, CallIndex, OpIndex, Timeline};
+use crate::time::{stats, times};
 
 /// Operations that a stream accepts, if the trace does not show another number: CUDA's driver
 /// blocks launches beyond about 1,024 that wait.
@@ -63,26 +58,18 @@ pub(super) fn learn(
 /// Per call: the one after it on its thread.
 fn next_calls(layout: &ReplayLayout) -> Vec<Option<CallIndex>> {
     let mut next = vec![None; layout.calls.len()];
-    for pair in layout
-        .chains
-        .iter()
-        .flat_map(|chain| chain.calls.windows(2))
-    {
+    for pair in layout.chains.iter().flat_map(|chain| chain.calls.windows(2)) {
         next[pair[0].at()] = Some(pair[1]);
     }
     next
 }
 
 fn long_ns(timeline: &Timeline) -> u64 {
-    let launches = timeline
-        .calls
-        .iter()
-        .filter(|call| call.kind == CallEffect::Launch && call.timed);
+    let launches =
+        timeline.calls.iter().filter(|call| call.kind == CallEffect::Launch && call.timed);
     let mut lengths: Vec<u64> = launches.map(Call::duration_ns).collect();
     let median = stats::median_high(&mut lengths);
-    median.map_or(LONG_NS, |median_ns| {
-        times(median_ns, LONG_FACTOR).max(LONG_NS)
-    })
+    median.map_or(LONG_NS, |median_ns| times(median_ns, LONG_FACTOR).max(LONG_NS))
 }
 
 fn launches(
@@ -136,9 +123,8 @@ fn returned(
 fn limit(launches: &[QueuedLaunch]) -> usize {
     let depths = launches.iter().map(|launch| launch.depth);
     let deepest = depths.fold(0, usize::max);
-    let waited = launches
-        .iter()
-        .filter(|launch| launch.long && launch.depth + deepest / 50 >= deepest);
+    let waited =
+        launches.iter().filter(|launch| launch.long && launch.depth + deepest / 50 >= deepest);
     match waited.count() >= EVIDENCE && deepest > DEPTH / 16 {
         true => deepest,
         false => deepest.max(DEPTH),

@@ -5,13 +5,9 @@ use super::layout::ReplayLayout;
 use super::network::NodeIndex;
 use super::pauses::AppliedChange;
 use super::timestamps::TimestampRule;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::ThreadIndex;
-use crate::time::difference;
-use crate::time::duration;
+use crate::gpu::timeline::{CallIndex, OpIndex, ThreadIndex};
 use crate::time::intervals::Intervals;
-use crate::time::later;
+use crate::time::{difference, duration, later};
 use std::sync::Arc;
 
 /// Times in nanoseconds on the job's common clock. Its functions panic on timelines, operations,
@@ -25,11 +21,7 @@ pub struct ReplaySchedule {
 
 impl ReplaySchedule {
     pub(super) fn new(inner: Arc<ModelParts>, times: Vec<i64>, applied: AppliedChange) -> Self {
-        Self {
-            inner,
-            times,
-            applied,
-        }
+        Self { inner, times, applied }
     }
 
     /// The last end of any operation or call of a timeline; 0 if it has none. Calls of threads that
@@ -85,9 +77,7 @@ impl ReplaySchedule {
     #[must_use]
     pub fn idle_ns(&self, timeline: usize, device: u32) -> u64 {
         let layout = &self.inner.layouts[timeline];
-        let ops = layout
-            .all_ops()
-            .filter(|op| layout.device(*op) == Some(device));
+        let ops = layout.all_ops().filter(|op| layout.device(*op) == Some(device));
         let spans: Vec<(u64, u64)> = ops.map(|op| self.op(timeline, op)).collect();
         let first = spans.iter().map(|(start, _)| *start).min();
         let last = spans.iter().map(|(_, end)| *end).max();
@@ -107,12 +97,8 @@ impl ReplaySchedule {
     fn shift_at(&self, layout: &ReplayLayout, thread: ThreadIndex, at_ns: u64) -> i64 {
         let rule = TimestampRule::of(layout, thread, at_ns);
         let at = layout.on_network(at_ns);
-        let by_ns = rule
-            .paused
-            .map_or(0, |edge| self.applied.before(edge, at_ns));
-        let after = rule
-            .after
-            .map_or(at, |node| later(later(at, self.shift(node)), by_ns));
+        let by_ns = rule.paused.map_or(0, |edge| self.applied.before(edge, at_ns));
+        let after = rule.after.map_or(at, |node| later(later(at, self.shift(node)), by_ns));
         let no_earlier = rule.no_earlier.map_or(i64::MIN, |node| self.time(node));
         let no_later = rule.no_later.map_or(i64::MAX, |node| self.time(node));
         difference(after.max(no_earlier).min(no_later), at)

@@ -12,23 +12,15 @@ mod cut;
 mod graph;
 mod joined;
 
-pub use joined::JoinedReplay;
-pub use joined::JoinedSkeletons;
+pub use joined::{JoinedReplay, JoinedSkeletons};
 
-use super::ModelParts;
-use super::ReplayChange;
-use super::ReplayJob;
-use super::ReplayModel;
-use super::pauses;
 use super::pauses::AppliedChange;
+use super::{ModelParts, ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::gpu::index::Index;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{OpIndex, Timeline};
 use cut::Cut;
-use graph::Delay;
-use graph::DelayRows;
-use serde::Deserialize;
-use serde::Serialize;
+use graph::{Delay, DelayRows};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The reduced network of one rank. Refers to nothing outside itself, but for the operations that
@@ -172,10 +164,7 @@ impl Scenarios {
         let without = ReplayChange::without_all(&ReplayJob::single(timeline));
         let mut columns: Vec<AppliedChange> = Vec::new();
         let mut places = Vec::new();
-        for change in [&ReplayChange::default(), &without]
-            .into_iter()
-            .chain(changes)
-        {
+        for change in [&ReplayChange::default(), &without].into_iter().chain(changes) {
             let applied = pauses::apply(&model.layouts, &model.effects, change);
             let known = columns.iter().position(|column| *column == applied);
             let place = known.unwrap_or_else(|| {
@@ -192,9 +181,7 @@ impl Scenarios {
         for (column, applied) in columns.iter().enumerate().skip(1) {
             for delta in applied.deltas() {
                 if let Some(edge) = network.edge_place(delta.edge) {
-                    let by_ns = changed
-                        .entry(edge)
-                        .or_insert_with(|| vec![0; columns.len()]);
+                    let by_ns = changed.entry(edge).or_insert_with(|| vec![0; columns.len()]);
                     by_ns[column] = delta.by_ns;
                 }
             }
@@ -203,12 +190,7 @@ impl Scenarios {
             let others = by_ns.into_iter().skip(1);
             delays[edge] = rows.delay(delays[edge].measured_ns, others);
         }
-        Self {
-            columns,
-            places,
-            delays,
-            rows,
-        }
+        Self { columns, places, delays, rows }
     }
 
     /// The shortest and the longest delay of an edge in all scenarios.

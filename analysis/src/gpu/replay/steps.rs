@@ -2,11 +2,8 @@
 //! others.
 
 use super::ReplaySchedule;
-use crate::gpu::timeline::ProcessTimeline;
-use crate::gpu::timeline::StepSpan;
-use crate::gpu::timeline::ThreadIndex;
-use crate::time::duration;
-use crate::time::stats;
+use crate::gpu::timeline::{ProcessTimeline, StepSpan, ThreadIndex};
+use crate::time::{duration, stats};
 
 /// Fewer steps do not show how much they vary.
 const FEWEST: usize = 5;
@@ -54,10 +51,7 @@ impl StepEvidence {
         let steps = paused_steps(timeline).map(|(step, paused)| {
             let start_ns = without.timestamp(index, step.thread, step.start_ns);
             let end_ns = without.timestamp(index, step.thread, step.end_ns);
-            ReplayedStep {
-                paused,
-                without_ns: duration(start_ns, end_ns),
-            }
+            ReplayedStep { paused, without_ns: duration(start_ns, end_ns) }
         });
         Self::of(steps.collect())
     }
@@ -98,25 +92,17 @@ impl StepEvidence {
 pub(crate) fn main_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let mut threads: Vec<ThreadIndex> = timeline.steps.iter().map(|step| step.thread).collect();
     threads.sort_unstable();
-    let most = threads
-        .chunk_by(|a, b| a == b)
-        .max_by_key(|of_one| of_one.len());
+    let most = threads.chunk_by(|a, b| a == b).max_by_key(|of_one| of_one.len());
     let thread = most.map(|of_one| of_one[0]);
     let steps = timeline.steps.iter();
-    steps
-        .filter(|step| Some(step.thread) == thread)
-        .copied()
-        .collect()
+    steps.filter(|step| Some(step.thread) == thread).copied().collect()
 }
 
 /// The main steps, and whether a pause started in each.
 pub(super) fn paused_steps(timeline: &ProcessTimeline) -> impl Iterator<Item = (StepSpan, bool)> {
     let mut pauses = timeline.pauses.iter().peekable();
     main_steps(timeline).into_iter().map(move |step| {
-        while pauses
-            .next_if(|pause| pause.start_ns < step.start_ns)
-            .is_some()
-        {}
+        while pauses.next_if(|pause| pause.start_ns < step.start_ns).is_some() {}
         let next = pauses.peek();
         (step, next.is_some_and(|pause| pause.start_ns < step.end_ns))
     })
@@ -168,12 +154,7 @@ mod tests {
     #[test]
     fn unexplained_difference_of_steps() {
         let step = |paused, without_ns| ReplayedStep { paused, without_ns };
-        let steps = [
-            step(true, 12),
-            step(false, 10),
-            step(false, 10),
-            step(true, 12),
-        ];
+        let steps = [step(true, 12), step(false, 10), step(false, 10), step(true, 12)];
         assert_eq!(unexplained_ns(&steps), Some(4));
         assert_eq!(unexplained_ns(&[step(true, 12)]), None);
     }

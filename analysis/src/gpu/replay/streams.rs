@@ -4,12 +4,8 @@
 use super::layout::ReplayLayout;
 use super::network::NetworkBuilder;
 use crate::gpu::index::Index;
-use crate::gpu::timeline::Op;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::Timeline;
-use crate::time::after;
-use crate::time::signed;
-use crate::time::stats;
+use crate::gpu::timeline::{Op, OpIndex, Timeline};
+use crate::time::{after, signed, stats};
 
 /// The operations of a stream in order.
 #[derive(Debug, Default, Clone)]
@@ -164,11 +160,8 @@ fn link(
         }
         let ended = |running: &OpIndex| layout.op_span(*running).1 <= content.start_ns;
         let (done, still): (Vec<OpIndex>, Vec<OpIndex>) = running.into_iter().partition(ended);
-        last_done = done
-            .iter()
-            .copied()
-            .chain(last_done)
-            .max_by_key(|done| layout.op_span(*done).1);
+        last_done =
+            done.iter().copied().chain(last_done).max_by_key(|done| layout.op_span(*done).1);
         for done in done.iter().chain(&last_done) {
             builder.edge(layout.op(*done).1, start, typical.gap_ns[kind]);
         }

@@ -6,21 +6,14 @@
 //! waits for autograd's to finish the backward pass, which waited for the main thread to request
 //! it. Pauses do not count as quiet.
 
-use super::layout::CallChain;
-use super::layout::HandOver;
-use super::layout::ReplayLayout;
+use super::layout::{CallChain, HandOver, ReplayLayout};
 use super::network::NetworkBuilder;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::timeline::Call;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::NameIndex;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{Call, CallIndex, NameIndex, Timeline};
 use crate::time::intervals::SummedIntervals;
-use crate::time::signed;
-use crate::time::stats;
-use crate::time::times;
+use crate::time::{signed, stats, times};
 
 /// A thread is quiet for unusually long from this many times its median time between calls ...
 const QUIET_FACTOR: u64 = 20;
@@ -66,9 +59,8 @@ impl UnblockedTime {
             .calls
             .iter()
             .filter(|call| call.timed && (call.kind.may_block() || call.kind.launches()));
-        let mut lengths: Vec<(NameIndex, u64)> = blocking
-            .map(|call| (call.function, call.duration_ns()))
-            .collect();
+        let mut lengths: Vec<(NameIndex, u64)> =
+            blocking.map(|call| (call.function, call.duration_ns())).collect();
         let part = |function| match CallEffect::of(timeline.names.text(function)).launches() {
             true => 2,
             false => 10,
@@ -113,9 +105,7 @@ impl<'a> HandOvers<'a> {
         let chains = || layout.chains.iter();
         Self {
             layout,
-            quiet_ns: chains()
-                .map(|chain| quiet_ns(chain, layout, &pauses))
-                .collect(),
+            quiet_ns: chains().map(|chain| quiet_ns(chain, layout, &pauses)).collect(),
             launches: chains().map(|chain| launches(chain, timeline)).collect(),
             pauses,
         }
@@ -184,9 +174,7 @@ fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &SummedIntervals) 
         pauses.outside(end, start)
     });
     let median = stats::median_high(&mut gaps.collect::<Vec<u64>>());
-    median.map_or(QUIET_NS, |median_ns| {
-        times(median_ns, QUIET_FACTOR).max(QUIET_NS)
-    })
+    median.map_or(QUIET_NS, |median_ns| times(median_ns, QUIET_FACTOR).max(QUIET_NS))
 }
 
 fn launches(chain: &CallChain, timeline: &Timeline) -> bool {
@@ -208,10 +196,8 @@ fn link(
             None => builder.fixed(from, start),
         };
         chain.own.push(own);
-        let hand_over = source.map(|source| HandOver {
-            source,
-            edge: builder.fixed(layout.call(source).1, start),
-        });
+        let hand_over = source
+            .map(|source| HandOver { source, edge: builder.fixed(layout.call(source).1, start) });
         chain.hand_overs.push(hand_over);
         from = end;
     }

@@ -2,10 +2,8 @@
 //! of steps.
 
 use super::layout::ReplayLayout;
-use super::network::EdgeIndex;
-use super::network::NodeIndex;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::ThreadIndex;
+use super::network::{EdgeIndex, NodeIndex};
+use crate::gpu::timeline::{CallIndex, ThreadIndex};
 
 /// What a timestamp moves with: the latest of `after` and `no_earlier`, but no later than
 /// `no_later`.
@@ -27,12 +25,7 @@ impl TimestampRule {
         let place = chain.calls.partition_point(begun);
         let next = chain.calls.get(place).map(|next| layout.call(*next).0);
         let Some(last) = chain.before(place) else {
-            return Self {
-                after: None,
-                paused: None,
-                no_earlier: None,
-                no_later: next,
-            };
+            return Self { after: None, paused: None, no_earlier: None, no_later: next };
         };
         let (start, end) = layout.call(last);
         if at_ns < layout.call_span(last).1 {

@@ -1,14 +1,10 @@
 //! The usual minimum time of a thread between two calls without a pause: long times that it always
 //! takes may be waits for something else, for example data.
 
-use super::layout::CallChain;
-use super::layout::ReplayLayout;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::NameIndex;
-use crate::gpu::timeline::Timeline;
-use crate::time::duration;
+use super::layout::{CallChain, ReplayLayout};
+use crate::gpu::timeline::{CallIndex, NameIndex, Timeline};
 use crate::time::intervals::SummedIntervals;
-use crate::time::stats;
+use crate::time::{duration, stats};
 use std::collections::HashMap;
 
 /// Fewer times of a kind do not show what is usual.
@@ -44,9 +40,7 @@ impl TypicalGap {
             let low_ns = stats::quantile(&mut of, 10)?;
             (low_ns >= MIN_NS).then_some((kind, low_ns))
         });
-        Self {
-            low_ns: low_ns.collect(),
-        }
+        Self { low_ns: low_ns.collect() }
     }
 
     /// Between the call at a place of the thread and the previous one; `None` if it is short or

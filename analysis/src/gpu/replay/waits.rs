@@ -8,16 +8,10 @@
 
 use super::layout::ReplayLayout;
 use super::network::NetworkBuilder;
-use super::streams::StreamQueue;
-use super::streams::TypicalLatency;
+use super::streams::{StreamQueue, TypicalLatency};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::index::Index;
-use crate::gpu::timeline::CallIndex;
-use crate::gpu::timeline::EventWait;
-use crate::gpu::timeline::Op;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::StreamIndex;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{CallIndex, EventWait, Op, OpIndex, StreamIndex, Timeline};
 use crate::time::duration;
 use std::collections::HashMap;
 
@@ -141,11 +135,7 @@ fn latest_elsewhere(
     let others =
         streams.filter(|((index, other), _)| *index != waiting.stream && other.device == device);
     let last = others.filter_map(|(_, queue)| queue.last_before(before_ns));
-    last.max_by_key(|other| {
-        timeline
-            .call(&timeline.ops[*other])
-            .map(|call| call.start_ns)
-    })
+    last.max_by_key(|other| timeline.call(&timeline.ops[*other]).map(|call| call.start_ns))
 }
 
 /// Waits that show only in the times.

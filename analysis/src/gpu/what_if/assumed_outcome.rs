@@ -1,12 +1,10 @@
 //! One side of a change, replayed: run and step with the replay's own error around them.
 
-use super::ProgramModel;
-use super::plan;
+use super::{ProgramModel, plan};
 use crate::gpu::replay::ReplayChange;
 use crate::gpu::replays::RunLength;
 use crate::report::PredictedLength;
-use crate::time::after;
-use crate::time::duration;
+use crate::time::{after, duration};
 
 /// A run as it was measured, that others are compared with.
 pub(super) struct RunBaseline<'a> {
@@ -50,15 +48,8 @@ impl<'a> RunBaseline<'a> {
         measured: RunLength,
         error_ratio: Option<f64>,
     ) -> Self {
-        let steps = measured
-            .step_ns
-            .and_then(|step_ns| measured.length_ns.checked_div(step_ns));
-        Self {
-            programs,
-            error_ratio,
-            measured,
-            steps: steps.unwrap_or(1).max(1),
-        }
+        let steps = measured.step_ns.and_then(|step_ns| measured.length_ns.checked_div(step_ns));
+        Self { programs, error_ratio, measured, steps: steps.unwrap_or(1).max(1) }
     }
 
     /// Error of the time saved by a change; `None` if unknown. `saved_pause_ns`: the pause time
@@ -70,8 +61,7 @@ impl<'a> RunBaseline<'a> {
         reason = "an error bar needs no more than 52 bits; casts of floats saturate"
     )]
     pub(super) fn error_ns(&self, saved_pause_ns: u64) -> Option<u64> {
-        self.error_ratio
-            .map(|ratio| (ratio.max(0.0) * saved_pause_ns as f64) as u64)
+        self.error_ratio.map(|ratio| (ratio.max(0.0) * saved_pause_ns as f64) as u64)
     }
 
     /// `new`: the run with the change. `added_ns`: time added to the whole run.
@@ -90,12 +80,7 @@ impl<'a> RunBaseline<'a> {
         let limit_ns = shortens.then_some(changed_ns);
         let step = self.measured.step_ns.zip(new.step_ns);
         AssumedOutcome {
-            run: range(
-                self.measured.length_ns,
-                after(new.length_ns, added_ns),
-                error,
-                limit_ns,
-            ),
+            run: range(self.measured.length_ns, after(new.length_ns, added_ns), error, limit_ns),
             step: step.map(|(measured_ns, new_ns)| {
                 let new_ns = after(new_ns, added_ns / self.steps);
                 range(measured_ns, new_ns, error / self.steps, limit_ns)

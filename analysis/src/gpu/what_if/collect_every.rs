@@ -4,9 +4,7 @@
 use super::plan::FullLengths;
 use super::program::ProgramModel;
 use crate::report::PlannedInterval;
-use crate::time::duration;
-use crate::time::scaled;
-use crate::time::times;
+use crate::time::{duration, scaled, times};
 
 /// Planned collections may cost this share of the step time (in thousandths): repeated runs differ
 /// by more.
@@ -26,12 +24,7 @@ pub(super) fn choose(
     let by_garbage = programs.iter().filter_map(allowed_by_garbage).min();
     let by_garbage = by_garbage.map(round_down);
     let steps = by_garbage.map_or(by_cost, |most| by_cost.min(most));
-    Some(PlannedInterval {
-        steps,
-        length_ns,
-        step_ns,
-        by_cost,
-    })
+    Some(PlannedInterval { steps, length_ns, step_ns, by_cost })
 }
 
 /// From the start of the first step to the end of the last, by the number of steps.
@@ -59,10 +52,7 @@ fn round_up(least: u64) -> u64 {
 
 /// 1, 2, 5, 10, 20, 50, ... not above, but at least 1.
 fn round_down(most: u64) -> u64 {
-    series()
-        .take_while(|step| *step <= most)
-        .last()
-        .unwrap_or(1)
+    series().take_while(|step| *step <= most).last().unwrap_or(1)
 }
 
 fn series() -> impl Iterator<Item = u64> {

@@ -1,13 +1,9 @@
 //! Garbage that accumulates if collections are less frequent, from what they freed in the
 //! recording.
 
-use super::program::Certainty;
-use super::program::ProgramModel;
-use super::program::known;
-use crate::report::Basis;
-use crate::report::Garbage;
-use crate::time::scaled;
-use crate::time::times;
+use super::program::{Certainty, ProgramModel, known};
+use crate::report::{Basis, Garbage};
+use crate::time::{scaled, times};
 
 /// The garbage that accumulates in `over_ns`, in the process with the most. `None` if no pause has
 /// a known result.

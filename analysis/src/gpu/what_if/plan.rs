@@ -4,21 +4,13 @@
 //! those of all programs. Each change has a pessimistic and an optimistic version; its effect on the
 //! run is not computed here.
 
-use super::program::Certainty;
-use super::program::ProgramModel;
-use super::program::known;
-use super::program::traversed;
+use super::program::{Certainty, ProgramModel, known, traversed};
 use crate::accumulate::sum;
 use crate::gpu::pause_span::PauseSpan;
-use crate::gpu::replay::InsertedPause;
-use crate::gpu::replay::PauseLength;
-use crate::gpu::replay::ReplayChange;
+use crate::gpu::replay::{InsertedPause, PauseLength, ReplayChange};
 use crate::gpu::timeline::PauseIndex;
 use crate::report::AdviceId;
-use crate::time::after;
-use crate::time::later;
-use crate::time::scaled;
-use crate::time::signed;
+use crate::time::{after, later, scaled, signed};
 
 /// How a plan treats what the recording leaves unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,11 +116,7 @@ pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
                 (None, None, Assumption::Pessimistic) => continue,
                 (None, None, Assumption::Optimistic) => 0,
             };
-            plan.lengths.push(PauseLength {
-                timeline: index,
-                pause,
-                length_ns,
-            });
+            plan.lengths.push(PauseLength { timeline: index, pause, length_ns });
         }
     }
     plan
@@ -172,10 +160,8 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
             .pauses()
             .filter(|(_, own)| program.automatic(own).or(side == Assumption::Optimistic))
             .collect();
-        let (full, partial): (Vec<_>, Vec<_>) = automatic
-            .iter()
-            .copied()
-            .partition(|(_, own)| program.full(own) == Certainty::Yes);
+        let (full, partial): (Vec<_>, Vec<_>) =
+            automatic.iter().copied().partition(|(_, own)| program.full(own) == Certainty::Yes);
         let parts = program.simulated(AdviceId::RaiseThreshold, side);
         for group in partial.chunks(RAISED) {
             let sum_ns = sum(group.iter().map(|(_, own)| own.duration_ns()));
@@ -223,9 +209,7 @@ pub(super) fn part_of(whole: u64, part: f64) -> u64 {
 
 /// How many full collections become one if all take that part of their time: 1 to [`RAISED`].
 fn becoming_one(part: f64) -> usize {
-    (1..RAISED)
-        .find(|count| part * (*count as f64) >= 0.75)
-        .unwrap_or(RAISED)
+    (1..RAISED).find(|count| part * (*count as f64) >= 0.75).unwrap_or(RAISED)
 }
 
 /// Instead of several pauses one, at the time of the last.
@@ -237,11 +221,7 @@ fn merge(
 ) {
     if let Some(((pause, _), before)) = group.split_last() {
         plan.remove(timeline, before.iter().map(|(pause, _)| *pause));
-        plan.lengths.push(PauseLength {
-            timeline,
-            pause: *pause,
-            length_ns,
-        });
+        plan.lengths.push(PauseLength { timeline, pause: *pause, length_ns });
     }
 }
 
@@ -253,8 +233,7 @@ fn rarer(program: &ProgramModel<'_>, automatic: &[(PauseIndex, &PauseSpan)]) -> 
     }
     let count = |generation| {
         let own = automatic.iter();
-        own.filter(|(_, pause)| pause.generation == generation)
-            .count()
+        own.filter(|(_, pause)| pause.generation == generation).count()
     };
     let between = (count(1) / count(2).max(1)).max(1);
     (RAISED * program.middle_per_full() as usize / between).clamp(1, RAISED)
@@ -276,11 +255,9 @@ impl FullLengths {
         let own: Vec<Vec<(u64, u64)>> = programs
             .iter()
             .map(|program| {
-                let full = program
-                    .pauses()
-                    .filter(|(_, pause)| program.full(pause) == Certainty::Yes);
-                full.map(|(_, pause)| (pause.start_ns, pause.duration_ns()))
-                    .collect()
+                let full =
+                    program.pauses().filter(|(_, pause)| program.full(pause) == Certainty::Yes);
+                full.map(|(_, pause)| (pause.start_ns, pause.duration_ns())).collect()
             })
             .collect();
         let lengths = || own.iter().flatten().map(|(_, length_ns)| *length_ns);

@@ -1,25 +1,17 @@
 //! One process as the predictions see it: its timeline, its collector, what its garbage weighs.
 
 use super::collect_every::mean_step_ns;
-use super::plan::Assumption;
-use super::plan::part_of;
+use super::plan::{Assumption, part_of};
 use crate::accumulate::sum;
-use crate::gpu::index::Index;
-use crate::gpu::index::SmallNumber;
+use crate::gpu::index::{Index, SmallNumber};
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::main_steps;
-use crate::gpu::timeline::PauseIndex;
-use crate::gpu::timeline::ProcessTimeline;
-use crate::gpu::timeline::StepSpan;
+use crate::gpu::timeline::{PauseIndex, ProcessTimeline, StepSpan};
 use crate::remedy;
-use crate::remedy::RecordedRun;
-use crate::remedy::SimulatedParts;
+use crate::remedy::{RecordedRun, SimulatedParts};
 use crate::report::AdviceId;
-use crate::time::after;
-use crate::time::duration;
-use crate::time::scaled;
-use gctrace_event::GcReason;
-use gctrace_event::Pause;
+use crate::time::{after, duration, scaled};
+use gctrace_event::{GcReason, Pause};
 
 /// A process and facts that are not in its timeline.
 #[derive(Clone, Copy, Debug)]

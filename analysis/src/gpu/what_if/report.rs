@@ -1,31 +1,18 @@
 //! From everything recorded to the programs that the predictions are about.
 
-use super::ProgramModel;
-use super::Scenario;
 use super::assumed_outcome::RunBaseline;
-use super::outcome;
-use super::scenarios;
-use super::without_any;
+use super::{ProgramModel, Scenario, outcome, scenarios, without_any};
 use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
-use crate::gpu::replay::JoinedSkeletons;
-use crate::gpu::replay::ReplayChange;
-use crate::gpu::replays::JobReplays;
-use crate::gpu::replays::RunLength;
-use crate::report::CauseReport;
-use crate::report::GpuCost;
-use crate::report::GpuWorkReport;
-use crate::report::PauseTotal;
-use crate::report::ProcessReport;
-use crate::report::SettingsReport;
-use crate::report::WhatIf;
-use crate::time::after;
-use crate::time::duration;
-use crate::time::times;
+use crate::gpu::replay::{JoinedSkeletons, ReplayChange};
+use crate::gpu::replays::{JobReplays, RunLength};
+use crate::report::{
+    CauseReport, GpuCost, GpuWorkReport, PauseTotal, ProcessReport, SettingsReport, WhatIf,
+};
+use crate::time::{after, duration, times};
 use gctrace_event::ProcessOrigin;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The predictions, and the cost of the pauses as measured.
 #[derive(Debug, Default)]
@@ -51,11 +38,7 @@ impl<'a> PlannedChanges<'a> {
         processes: &[ProcessReport],
     ) -> Self {
         let programs = programs(analysis, timelines, processes);
-        Self {
-            scenarios: scenarios(&programs),
-            without_any: without_any(&programs),
-            programs,
-        }
+        Self { scenarios: scenarios(&programs), without_any: without_any(&programs), programs }
     }
 
     /// The changes that a replay is asked for, of the timelines with GPU times in their order. First
@@ -86,9 +69,7 @@ impl<'a> PlannedChanges<'a> {
         });
         WhatIfReport {
             what_if: outcomes.collect(),
-            cost: replay
-                .as_ref()
-                .and_then(|replay| cost(programs, replay, run(0))),
+            cost: replay.as_ref().and_then(|replay| cost(programs, replay, run(0))),
         }
     }
 }

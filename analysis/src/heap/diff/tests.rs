@@ -1,6 +1,5 @@
 use super::*;
-use crate::heap::testing::Builder;
-use crate::heap::testing::any_heap;
+use crate::heap::testing::{Builder, any_heap};
 use proptest::prelude::*;
 
 /// A program with a cache of `cached` batches and `temporary` other ones, at addresses that the
@@ -32,15 +31,8 @@ fn what_grows_is_found_with_its_owner() {
     assert_eq!(answer.born.objects, 490);
     assert_eq!(answer.gone.objects, 3, "the temporary ones were replaced");
     assert_eq!(answer.reused_addresses, 3);
-    let counts: Vec<u64> = answer.types[0]
-        .heaps
-        .iter()
-        .map(|count| count.objects)
-        .collect();
-    assert_eq!(
-        (answer.types[0].type_name.as_str(), counts),
-        ("Batch", vec![13, 503, 903])
-    );
+    let counts: Vec<u64> = answer.types[0].heaps.iter().map(|count| count.objects).collect();
+    assert_eq!((answer.types[0].type_name.as_str(), counts), ("Batch", vec![13, 503, 903]));
     let owner = &answer.owners[0];
     assert_eq!(owner.place, "train.py:12 collect.__defaults__[0]");
     assert_eq!((owner.born.objects, owner.mostly.as_str()), (490, "Batch"));

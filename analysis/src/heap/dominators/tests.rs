@@ -1,6 +1,5 @@
 use super::*;
-use crate::heap::testing::Builder;
-use crate::heap::testing::any_heap;
+use crate::heap::testing::{Builder, any_heap};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -11,12 +10,7 @@ fn reached_without(heap: &Heap, without: Option<NodeIndex>) -> BTreeSet<NodeInde
     let mut next: Vec<NodeIndex> = heap.roots().iter().copied().filter(passes).collect();
     while let Some(node) = next.pop() {
         if reached.insert(node) {
-            next.extend(
-                heap.references(node)
-                    .iter()
-                    .map(|edge| edge.to)
-                    .filter(passes),
-            );
+            next.extend(heap.references(node).iter().map(|edge| edge.to).filter(passes));
         }
     }
     reached
@@ -49,11 +43,8 @@ proptest! {
 fn shared_objects_belong_to_what_holds_all_holders() {
     let mut made = Builder::default();
     let namespace = made.module("train");
-    let (model, layers, shared) = (
-        made.object("Model"),
-        made.object("list"),
-        made.object("Tensor"),
-    );
+    let (model, layers, shared) =
+        (made.object("Model"), made.object("list"), made.object("Tensor"));
     made.refer(namespace, "['model']", model);
     made.refer(model, ".layers", layers);
     for index in 0..3 {

@@ -4,14 +4,11 @@
 //! (three little-endian u32), then a raw deflate stream (RFC 1951), then zeros, if any. A block of
 //! no bytes ends the file.
 
-use flate2::Compression;
-use flate2::Crc;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
+use flate2::{Compression, Crc};
 use std::io;
-use std::io::Cursor;
-use std::io::Read;
-use std::io::Write;
+use std::io::{Cursor, Read, Write};
 
 /// Bytes of a block before compression.
 const BLOCK: usize = 1 << 20;
@@ -29,10 +26,7 @@ pub(super) struct BlockWriter<W> {
 
 impl<W: Write> BlockWriter<W> {
     pub(super) fn new(out: W) -> Self {
-        Self {
-            out,
-            block: Vec::with_capacity(BLOCK),
-        }
+        Self { out, block: Vec::with_capacity(BLOCK) }
     }
 
     pub(super) fn finish(mut self) -> io::Result<()> {
@@ -89,11 +83,7 @@ pub(super) struct BlockReader<R> {
 
 impl<R: Read> BlockReader<R> {
     pub(super) fn new(input: R) -> Self {
-        Self {
-            input,
-            block: Cursor::default(),
-            is_at_end: false,
-        }
+        Self { input, block: Cursor::default(), is_at_end: false }
     }
 
     fn read_block(&mut self) -> io::Result<()> {

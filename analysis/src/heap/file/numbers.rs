@@ -2,10 +2,7 @@
 
 use super::HeapFileError;
 use std::io;
-use std::io::BufRead as _;
-use std::io::BufReader;
-use std::io::Read;
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Read, Write};
 
 /// Longest encoding of 64 bits, in 7 bits a byte.
 const LONGEST: u32 = 10;

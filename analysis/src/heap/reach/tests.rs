@@ -1,7 +1,6 @@
 use super::*;
 use crate::heap::report::Held;
-use crate::heap::testing::Builder;
-use crate::heap::testing::any_heap;
+use crate::heap::testing::{Builder, any_heap};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -9,12 +8,8 @@ use std::collections::BTreeSet;
 fn what_nothing_holds_is_garbage() {
     let mut made = Builder::default();
     let namespace = made.module("train");
-    let (kept, a, b, held_by_garbage) = (
-        made.object("list"),
-        made.object("Node"),
-        made.object("Node"),
-        made.object("dict"),
-    );
+    let (kept, a, b, held_by_garbage) =
+        (made.object("list"), made.object("Node"), made.object("Node"), made.object("dict"));
     made.refer(namespace, "['kept']", kept);
     made.refer(a, ".peer", b);
     made.refer(b, ".peer", a);
@@ -22,10 +17,7 @@ fn what_nothing_holds_is_garbage() {
     let outside = made.object("Node");
     made.0.nodes[outside as usize].references = Some(1);
     let heap = made.heap();
-    let garbage: Vec<NodeIndex> = heap
-        .indices()
-        .filter(|node| heap.is_garbage(*node))
-        .collect();
+    let garbage: Vec<NodeIndex> = heap.indices().filter(|node| heap.is_garbage(*node)).collect();
     assert_eq!(garbage, [a, b, held_by_garbage]);
     assert_eq!(heap.reached(outside), Reached::Outside);
     assert_eq!(heap.contradictions(), 0);
@@ -76,9 +68,7 @@ fn contradictions_are_refused() {
     assert!(change(&|graph| graph.edges[0].to = 1));
     assert!(change(&|graph| graph.nodes[0].kind = 7));
     assert!(change(&|graph| graph.nodes[0].label = Some(0)));
-    assert!(change(
-        &|graph| graph.nodes[0].place = HeapPlace::Generation(3)
-    ));
+    assert!(change(&|graph| graph.nodes[0].place = HeapPlace::Generation(3)));
     assert!(change(&|graph| graph.kinds.push(graph.kinds[0].clone())));
     assert!(change(&|graph| graph.roots.push(HeapRoot::default())));
 }
@@ -104,9 +94,7 @@ fn garbage(heap: &Heap) -> BTreeSet<NodeIndex> {
         }
         alive.extend(more);
     }
-    heap.indices()
-        .filter(|node| !alive.contains(node))
-        .collect()
+    heap.indices().filter(|node| !alive.contains(node)).collect()
 }
 
 proptest! {

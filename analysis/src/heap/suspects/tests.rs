@@ -12,13 +12,7 @@ fn holds(made: &mut Builder, list: NodeIndex, count: u32) {
 fn suspects(made: Builder) -> Vec<(SuspectHolder, String, u64)> {
     let heap = made.heap();
     let answer = heap.retained(&Dominators::new(&heap), 5);
-    let row = |suspect: Suspect| {
-        (
-            suspect.holder,
-            suspect.row.place,
-            suspect.row.retained.objects,
-        )
-    };
+    let row = |suspect: Suspect| (suspect.holder, suspect.row.place, suspect.row.retained.objects);
     answer.suspects.into_iter().map(row).collect()
 }
 
@@ -53,17 +47,9 @@ fn usual_leaks_have_their_name() {
     assert_eq!(
         suspects(made),
         [
-            (
-                SuspectHolder::DefaultArgument,
-                "train.py:12 collect.__defaults__[0]".to_owned(),
-                501
-            ),
+            (SuspectHolder::DefaultArgument, "train.py:12 collect.__defaults__[0]".to_owned(), 501),
             (SuspectHolder::LruCache, "train.load.cache".to_owned(), 401),
-            (
-                SuspectHolder::ClassAttribute,
-                "Trainer.seen".to_owned(),
-                301
-            ),
+            (SuspectHolder::ClassAttribute, "Trainer.seen".to_owned(), 301),
             (SuspectHolder::Hooks, "train.step_hooks".to_owned(), 201),
         ]
     );
@@ -97,22 +83,11 @@ fn a_chain_is_named_by_its_head() {
     let mut before = namespace;
     for index in 0..1_000 {
         let (node, own) = (made.object("Node"), made.object("dict"));
-        made.refer(
-            before,
-            if index == 0 { "['head']" } else { "['next']" },
-            node,
-        );
+        made.refer(before, if index == 0 { "['head']" } else { "['next']" }, node);
         made.refer(node, ".__dict__", own);
         before = own;
     }
-    assert_eq!(
-        suspects(made),
-        [(
-            SuspectHolder::ModuleAttribute,
-            "train.head".to_owned(),
-            2_000
-        )]
-    );
+    assert_eq!(suspects(made), [(SuspectHolder::ModuleAttribute, "train.head".to_owned(), 2_000)]);
 }
 
 #[test]

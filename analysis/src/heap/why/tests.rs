@@ -34,12 +34,8 @@ fn alike_paths_are_one_group() {
     assert_eq!(groups[1], (2, Held::Root, Some("train.hooks['a']")));
     assert_eq!((answer.other_groups, answer.others.objects), (1, 2));
     let garbage = heap.why("b", &[b], 1);
-    let names: Vec<Option<&str>> = garbage.groups[0]
-        .example
-        .steps
-        .iter()
-        .map(|step| step.name.as_deref())
-        .collect();
+    let names: Vec<Option<&str>> =
+        garbage.groups[0].example.steps.iter().map(|step| step.name.as_deref()).collect();
     assert_eq!(garbage.groups[0].held, Held::Nothing);
     assert_eq!(names, [Some(".peer"), Some(".peer")]);
 }

@@ -1,12 +1,9 @@
 //! Figures of one process in detail.
 
-use super::CodeLine;
-use super::GarbageDetail;
-use crate::report::PauseTotal;
-use crate::report::StepSource;
+use super::{CodeLine, GarbageDetail};
+use crate::report::{PauseTotal, StepSource};
 use schemars::JsonSchema;
-use serde::Serialize;
-use serde::Serializer;
+use serde::{Serialize, Serializer};
 
 /// Figures that a snapshot contains for the selected process only: trigger lines, steps and a
 /// timeline.

@@ -1,7 +1,6 @@
 //! Figures of what the collector frees, and of how the heap grows.
 
-use crate::report::BirthLines;
-use crate::report::CycleShape;
+use crate::report::{BirthLines, CycleShape};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,12 +1,9 @@
 //! Figures of one process.
 
-use super::CollectionCounts;
-use super::FreezeFigures;
-use super::GENERATIONS;
-use super::GarbageFigures;
-use super::PauseFigures;
-use super::ProcessGpu;
-use super::TrendFigures;
+use super::{
+    CollectionCounts, FreezeFigures, GENERATIONS, GarbageFigures, PauseFigures, ProcessGpu,
+    TrendFigures,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,9 +1,6 @@
 //! Names of the references of built-in types, by version, as data.
 
-use super::CELL_CONTENTS;
-use super::Function;
-use super::METHOD_FUNCTION;
-use super::TRACEBACK_FRAME;
+use super::{CELL_CONTENTS, Function, METHOD_FUNCTION, TRACEBACK_FRAME};
 
 pub(super) fn function(minor: u8) -> Function {
     match minor {
@@ -33,11 +30,7 @@ pub(super) fn function(minor: u8) -> Function {
                 _ => &FUNCTION_14,
             },
         },
-        _ => Function {
-            code: 0,
-            closure: 0,
-            references: &[],
-        },
+        _ => Function { code: 0, closure: 0, references: &[] },
     }
 }
 
@@ -57,10 +50,8 @@ const FUNCTION: [(u64, &str); 12] = [
     (112, ".__annotations__"),
 ];
 const FUNCTION_12: [(u64, &str); 13] = joined(FUNCTION, [(120, ".__type_params__")]);
-const FUNCTION_14: [(u64, &str); 14] = joined(
-    FUNCTION,
-    [(120, ".__annotate__"), (128, ".__type_params__")],
-);
+const FUNCTION_14: [(u64, &str); 14] =
+    joined(FUNCTION, [(120, ".__annotate__"), (128, ".__type_params__")]);
 
 const fn joined<const A: usize, const B: usize, const C: usize>(
     first: [(u64, &'static str); A],
@@ -70,11 +61,7 @@ const fn joined<const A: usize, const B: usize, const C: usize>(
     let mut all = [(0, ""); C];
     let mut index = 0;
     while index < C {
-        all[index] = if index < A {
-            first[index]
-        } else {
-            second[index - A]
-        };
+        all[index] = if index < A { first[index] } else { second[index - A] };
         index += 1;
     }
     all
@@ -99,44 +86,16 @@ pub(super) const EXCEPTION: [(u64, &str); 6] = [
 /// Names of references of other built-in types, by type: for those without `PyMemberDef`s.
 pub(crate) const BUILT_IN: &[(&str, &[(u64, &str)])] = &[
     ("cell", &[(CELL_CONTENTS, ".cell_contents")]),
-    (
-        "method",
-        &[(METHOD_FUNCTION, ".__func__"), (24, ".__self__")],
-    ),
-    (
-        "builtin_function_or_method",
-        &[(24, ".__self__"), (32, ".__module__")],
-    ),
-    (
-        "traceback",
-        &[(16, ".tb_next"), (TRACEBACK_FRAME, ".tb_frame")],
-    ),
-    (
-        "property",
-        &[
-            (16, ".fget"),
-            (24, ".fset"),
-            (32, ".fdel"),
-            (40, ".__doc__"),
-        ],
-    ),
+    ("method", &[(METHOD_FUNCTION, ".__func__"), (24, ".__self__")]),
+    ("builtin_function_or_method", &[(24, ".__self__"), (32, ".__module__")]),
+    ("traceback", &[(16, ".tb_next"), (TRACEBACK_FRAME, ".tb_frame")]),
+    ("property", &[(16, ".fget"), (24, ".fset"), (32, ".fdel"), (40, ".__doc__")]),
     ("staticmethod", &[(16, ".__func__"), (24, ".__dict__")]),
     ("classmethod", &[(16, ".__func__"), (24, ".__dict__")]),
     ("mappingproxy", &[(16, ".mapping")]),
-    (
-        "functools.partial",
-        &[
-            (16, ".func"),
-            (24, ".args"),
-            (32, ".keywords"),
-            (40, ".__dict__"),
-        ],
-    ),
+    ("functools.partial", &[(16, ".func"), (24, ".args"), (32, ".keywords"), (40, ".__dict__")]),
     ("collections.defaultdict", &[(48, ".default_factory")]),
-    (
-        "functools._lru_cache_wrapper",
-        &[(72, ".cache"), (88, ".__wrapped__")],
-    ),
+    ("functools._lru_cache_wrapper", &[(72, ".cache"), (88, ".__wrapped__")]),
     ("types.SimpleNamespace", &[(16, ".__dict__")]),
 ];
 

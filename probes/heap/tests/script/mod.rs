@@ -1,22 +1,12 @@
 //! A script that runs while its heap is taken.
 
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    reason = "each test program uses a part"
-)]
+#![allow(clippy::allow_attributes, dead_code, reason = "each test program uses a part")]
 
 use gctrace_analysis::heap::HeapGraph;
-use gctrace_heap::HeapOptions;
-use gctrace_heap::RunningHeap;
+use gctrace_heap::{HeapOptions, RunningHeap};
 use serde::Deserialize;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Write;
-use std::process::Child;
-use std::process::ChildStdout;
-use std::process::Command;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use test_kit::interpreters;
 use test_kit::interpreters::Python;
 use test_kit::limit::WithTimeout as _;

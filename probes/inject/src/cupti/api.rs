@@ -4,9 +4,7 @@
 //! Types are those of `cupti_activity.h` and `cupti_callbacks.h` of CUPTI 11.8 - 13.0.
 
 use super::find::CuptiLibrary;
-use std::ffi::CStr;
-use std::ffi::c_char;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 
 /// `CUptiResult`: 0 is success.
 pub(super) type Code = i32;
@@ -110,9 +108,7 @@ impl CuptiApi {
     /// `CUPTI_API_VERSION`: 18 in CUDA 11.8, 22 in 12.4, 130001 in 13.0; 0 if unavailable.
     pub(super) fn version(&self) -> u32 {
         let mut version = 0;
-        let code = self
-            .get_version
-            .map_or(UNKNOWN, |get_version| get_version(&raw mut version));
+        let code = self.get_version.map_or(UNKNOWN, |get_version| get_version(&raw mut version));
         if code == 0 { version } else { 0 }
     }
 

@@ -2,8 +2,7 @@
 //! without a lock: a thread that completes a buffer never waits.
 
 use super::decode::ApiCall;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 struct CallBatch {
     calls: Vec<ApiCall>,
@@ -26,8 +25,7 @@ impl CallBatches {
         let mut next = self.0.load(Ordering::Relaxed);
         let batch = Box::into_raw(Box::new(CallBatch { calls, next }));
         while let Err(now) =
-            self.0
-                .compare_exchange_weak(next, batch, Ordering::Release, Ordering::Relaxed)
+            self.0.compare_exchange_weak(next, batch, Ordering::Release, Ordering::Relaxed)
         {
             next = now;
             // SAFETY: not in the list yet: exclusively ours.
@@ -59,10 +57,7 @@ mod tests {
     fn nothing_is_lost_or_doubled_between_threads() {
         let batches = CallBatches::new();
         let call = |correlation| ApiCall {
-            span: CuptiSpan {
-                start_ns: 1,
-                end_ns: 2,
-            },
+            span: CuptiSpan { start_ns: 1, end_ns: 2 },
             layer: ApiLayer::Driver,
             function: 0,
             tid: 1,

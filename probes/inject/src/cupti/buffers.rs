@@ -3,8 +3,7 @@
 //! They are zeroed before reuse, so that CUPTI need not do it on the program's threads (its
 //! attribute 5).
 
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Size of a buffer in bytes. At a flush CUPTI returns a buffer only if everything in it has ended,
 /// so while the GPU is busy buffers are returned when full: 256 KiB are about 1,000 launches with

@@ -42,20 +42,11 @@ impl OutermostFilter {
     /// more will arrive.
     pub(super) fn turn(&mut self, calls: Vec<ApiCall>, last: bool) -> Vec<ApiCall> {
         self.0.iter_mut().for_each(|known| known.turns += 1);
-        self.0.extend(calls.into_iter().map(|call| SeenCall {
-            call,
-            turns: 0,
-            is_decided: false,
-        }));
+        self.0.extend(calls.into_iter().map(|call| SeenCall { call, turns: 0, is_decided: false }));
         // Outer calls before those nested in them: they start no later and end no earlier.
         self.0.sort_by_key(|SeenCall { call, .. }| {
             let layer = Reverse(call.layer as u8);
-            (
-                call.tid,
-                call.span.start_ns,
-                Reverse(call.span.end_ns),
-                layer,
-            )
+            (call.tid, call.span.start_ns, Reverse(call.span.end_ns), layer)
         });
         let kept = self.decide(last);
         self.forget();

@@ -5,10 +5,7 @@
 //! at each flush.
 
 use crate::process_ring::now_ns;
-use std::sync::atomic::AtomicI64;
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 /// Number of pairs of readings, of which the closest counts.
 const PAIRS: usize = 100;
@@ -123,16 +120,10 @@ fn compare(read: Read) -> (i64, u64) {
 }
 
 fn realtime_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the memory is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
-    now.tv_sec
-        .cast_unsigned()
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(now.tv_nsec.cast_unsigned())
+    now.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.cast_unsigned())
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 //! compiled against their headers: later ones only append). Pure: follows no pointer, calls
 //! nothing.
 
-use gctrace_ring::ApiLayer;
-use gctrace_ring::GpuRecord;
+use gctrace_ring::{ApiLayer, GpuRecord};
 
 /// `CUpti_ActivityKind`, in the order in which gctrace enables them. Kernels as 10, concurrent
 /// ones: 3 would serialize them.
@@ -109,10 +108,7 @@ impl RecordBytes<'_> {
     }
 
     fn span(self, at: usize) -> Option<CuptiSpan> {
-        Some(CuptiSpan {
-            start_ns: self.u64(at)?,
-            end_ns: self.u64(at + 8)?,
-        })
+        Some(CuptiSpan { start_ns: self.u64(at)?, end_ns: self.u64(at + 8)? })
     }
 }
 
@@ -141,10 +137,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<ActivityRecord> {
             stream: bytes.u32(12)?,
             event: bytes.u32(16)?,
         }),
-        OVERHEAD => Some(ActivityRecord::Overhead {
-            span: bytes.span(24)?,
-            kind: bytes.u32(4)?,
-        }),
+        OVERHEAD => Some(ActivityRecord::Overhead { span: bytes.span(24)?, kind: bytes.u32(4)? }),
         _ => None,
     }
 }

@@ -4,12 +4,10 @@ use super::find;
 use super::session::CuptiSession;
 use crate::process_ring::is_off;
 use crate::recording::guarded;
-use std::ffi::c_int;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 

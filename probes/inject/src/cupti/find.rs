@@ -2,22 +2,13 @@
 //! Never loads a second one. Calls nothing in it.
 
 use crate::recording::guarded;
-use std::ffi::CStr;
-use std::ffi::CString;
-use std::ffi::OsStr;
-use std::ffi::c_char;
-use std::ffi::c_int;
-use std::ffi::c_void;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Sonames, newest first: CUDA 13, 12 and 11.8 (each minor version of 11 had its own).
-const SONAMES: [(&str, u32); 3] = [
-    ("libcupti.so.13", 13),
-    ("libcupti.so.12", 12),
-    ("libcupti.so.11.8", 11),
-];
+const SONAMES: [(&str, u32); 3] =
+    [("libcupti.so.13", 13), ("libcupti.so.12", 12), ("libcupti.so.11.8", 11)];
 
 /// An open library. Never closed.
 pub(super) struct CuptiLibrary {
@@ -31,10 +22,7 @@ impl CuptiLibrary {
         let c_name = CString::new(name).ok()?;
         // SAFETY: a C string; libcupti's initializers run, as intended.
         let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | flags) };
-        (!handle.is_null()).then(|| Self {
-            handle,
-            file: name.to_owned(),
-        })
+        (!handle.is_null()).then(|| Self { handle, file: name.to_owned() })
     }
 
     /// The address of a function; `None` if the library has none of that name.
@@ -95,10 +83,7 @@ fn mapped(prefix: &str) -> Vec<String> {
         });
         0
     }
-    let mut search = CuptiSearch {
-        prefix,
-        found: Vec::new(),
-    };
+    let mut search = CuptiSearch { prefix, found: Vec::new() };
     // SAFETY: `visit` has the type that is wanted and gets what it expects.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found
@@ -108,24 +93,19 @@ fn mapped(prefix: &str) -> Vec<String> {
 pub(super) fn driver() -> Option<CuptiLibrary> {
     // By its path: for a bare name the loader would search all its folders.
     let files = mapped("libcuda.so");
-    files
-        .iter()
-        .find_map(|file| CuptiLibrary::open(file, libc::RTLD_NOLOAD))
+    files.iter().find_map(|file| CuptiLibrary::open(file, libc::RTLD_NOLOAD))
 }
 
 /// Opens CUPTI, loading it if necessary; `None` if there is none.
 pub(super) fn cupti() -> Option<CuptiLibrary> {
     let loaded = mapped("libcupti.so");
-    if let Some(library) = loaded
-        .iter()
-        .find_map(|file| CuptiLibrary::open(file, libc::RTLD_NOLOAD))
+    if let Some(library) =
+        loaded.iter().find_map(|file| CuptiLibrary::open(file, libc::RTLD_NOLOAD))
     {
         return Some(library);
     }
     // Under another path, or in another namespace of the loader.
-    let by_name = SONAMES
-        .iter()
-        .find_map(|(name, _)| CuptiLibrary::open(name, libc::RTLD_NOLOAD));
+    let by_name = SONAMES.iter().find_map(|(name, _)| CuptiLibrary::open(name, libc::RTLD_NOLOAD));
     by_name.map(CuptiLibrary::located).or_else(load)
 }
 

@@ -2,16 +2,11 @@
 
 use super::api::CuptiApi;
 use crate::process_ring::ProcessRing;
-use FunctionClass::Chatter;
-use FunctionClass::Launch;
-use FunctionClass::Wait;
-use gctrace_ring::ApiLayer;
-use gctrace_ring::ApiLayer::Driver;
-use gctrace_ring::ApiLayer::Runtime;
-use gctrace_ring::TextId;
+use FunctionClass::{Chatter, Launch, Wait};
+use gctrace_ring::ApiLayer::{Driver, Runtime};
+use gctrace_ring::{ApiLayer, TextId};
 use std::borrow::Cow;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Purpose of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +69,7 @@ const FUNCTIONS: [(ApiLayer, u32, FunctionClass, &str); 69] = [
     (Runtime, 151, Chatter, "cudaPointerGetAttributes"),
     (Runtime, 200, Chatter, "cudaDeviceGetAttribute"),
     (Runtime, 203, Chatter, "cudaStreamGetPriority"),
-    (
-        Runtime,
-        251,
-        Chatter,
-        "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-    ),
+    (Runtime, 251, Chatter, "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"),
     (Runtime, 317, Chatter, "cudaStreamIsCapturing"),
     (Runtime, 318, Chatter, "cudaStreamIsCapturing_ptsz"),
     (Runtime, 327, Chatter, "cudaThreadExchangeStreamCaptureMode"),
@@ -94,12 +84,7 @@ const FUNCTIONS: [(ApiLayer, u32, FunctionClass, &str); 69] = [
     (Driver, 324, Chatter, "cuCtxPopCurrent_v2"),
     (Driver, 392, Chatter, "cuDevicePrimaryCtxGetState"),
     (Driver, 450, Chatter, "cuPointerGetAttributes"),
-    (
-        Driver,
-        451,
-        Chatter,
-        "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-    ),
+    (Driver, 451, Chatter, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"),
     (Driver, 499, Chatter, "cuStreamIsCapturing"),
     (Driver, 541, Chatter, "cuThreadExchangeStreamCaptureMode"),
     (Driver, 626, Chatter, "cuGetProcAddress"),
@@ -124,10 +109,7 @@ pub(super) struct FunctionClasses {
 
 impl FunctionClasses {
     pub(super) const fn new(only_waits: bool) -> Self {
-        Self {
-            entries: [const { [const { AtomicU64::new(0) }; REMEMBERED] }; 2],
-            only_waits,
-        }
+        Self { entries: [const { [const { AtomicU64::new(0) }; REMEMBERED] }; 2], only_waits }
     }
 
     /// The name of a function in the ring; `None` if its calls are not wanted.
@@ -156,11 +138,7 @@ impl FunctionClasses {
         }
         let text = ring.text(&name);
         // A ring that is full now may have room later.
-        let known = if text == gctrace_ring::NO_TEXT {
-            0
-        } else {
-            KNOWN
-        };
+        let known = if text == gctrace_ring::NO_TEXT { 0 } else { KNOWN };
         u64::from(text) | WANTED | known
     }
 
@@ -188,13 +166,7 @@ fn is_wanted(layer: ApiLayer, function: u32, name: &str, only_waits: bool) -> bo
         Some(Launch) => !only_waits,
         Some(Wait) => true,
         None => {
-            let waits = [
-                "Synchronize",
-                "Memcpy",
-                "Memset",
-                "cuda_runtime#",
-                "cuda_driver#",
-            ];
+            let waits = ["Synchronize", "Memcpy", "Memset", "cuda_runtime#", "cuda_driver#"];
             !only_waits || waits.iter().any(|part| name.contains(part))
         }
     }
@@ -234,16 +206,8 @@ mod tests {
     fn versions_are_stripped_from_functions_of_the_runtime() {
         for (layer, enumerator, name) in [
             (Runtime, "cudaLaunchKernel_v7000", "cudaLaunchKernel"),
-            (
-                Runtime,
-                "cudaLaunchKernel_ptsz_v7000",
-                "cudaLaunchKernel_ptsz",
-            ),
-            (
-                Runtime,
-                "cudaGetDeviceProperties_v2_v12000",
-                "cudaGetDeviceProperties_v2",
-            ),
+            (Runtime, "cudaLaunchKernel_ptsz_v7000", "cudaLaunchKernel_ptsz"),
+            (Runtime, "cudaGetDeviceProperties_v2_v12000", "cudaGetDeviceProperties_v2"),
             (Driver, "cuMemAlloc_v2", "cuMemAlloc_v2"),
         ] {
             assert_eq!(exported(layer, enumerator), name);
@@ -263,11 +227,7 @@ mod tests {
     #[test]
     fn numbers_are_unique() {
         for (at, one) in FUNCTIONS.iter().enumerate() {
-            assert!(
-                FUNCTIONS[..at]
-                    .iter()
-                    .all(|other| (other.0, other.1) != (one.0, one.1))
-            );
+            assert!(FUNCTIONS[..at].iter().all(|other| (other.0, other.1) != (one.0, one.1)));
         }
     }
 }

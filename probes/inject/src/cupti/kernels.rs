@@ -1,11 +1,9 @@
 //! Names of kernels: CUPTI's memory, read as soon as a record that points there arrives.
 
 use crate::process_ring::ProcessRing;
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::TextId;
+use gctrace_ring::{NO_TEXT, TextId};
 use std::collections::HashMap;
-use std::ffi::CStr;
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 
 /// Names of one buffer, by address: in the next buffer the same address may have another name.
 #[derive(Default)]

@@ -4,38 +4,22 @@
 //! buffers and never wait; ours, which flushes; and the one that ends the program. None holds a
 //! lock of ours while it is in CUPTI.
 
-use super::api::Code;
-use super::api::CuptiApi;
+use super::api::{Code, CuptiApi};
 use super::batches::CallBatches;
-use super::buffers::BUFFER_BYTES;
-use super::buffers::BufferPool;
+use super::buffers::{BUFFER_BYTES, BufferPool};
 use super::calls::OutermostFilter;
 use super::clock::CuptiClock;
-use super::decode::ActivityRecord;
-use super::decode::ApiCall;
-use super::decode::CuptiSpan;
-use super::decode::DeviceActivity;
-use super::decode::KINDS;
-use super::decode::decode;
+use super::decode::{ActivityRecord, ApiCall, CuptiSpan, DeviceActivity, KINDS, decode};
 use super::functions::FunctionClasses;
 use super::kernels::KernelNames;
 use super::report;
 use crate::process_ring;
 use crate::process_ring::ProcessRing;
 use crate::recording::guarded;
-use gctrace_ring::CuptiState;
-use gctrace_ring::RingGpuOp;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
-use gctrace_ring::TimeInterval;
+use gctrace_ring::{CuptiState, RingGpuOp, RingRecord, RingRole, TimeInterval};
 use std::ffi::c_void;
-use std::sync::Mutex;
-use std::sync::OnceLock;
-use std::sync::PoisonError;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: also returns buffers with work that has not ended.
@@ -92,9 +76,7 @@ impl CuptiSession {
 
     /// The session of this process, unless the process was forked since.
     pub(super) fn current() -> Option<&'static Self> {
-        SESSION
-            .get()
-            .filter(|_| process_ring::existing_ring(RingRole::Gpu).is_some())
+        SESSION.get().filter(|_| process_ring::existing_ring(RingRole::Gpu).is_some())
     }
 
     /// Reads CUPTI's clock.
@@ -153,10 +135,7 @@ impl CuptiSession {
 
     fn write_calls(&self, last: bool) {
         let calls = self.calls.take();
-        let mut outermost = self
-            .outermost
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut outermost = self.outermost.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = outermost.turn(calls, last);
         drop(outermost);
         for call in kept {
@@ -166,15 +145,10 @@ impl CuptiSession {
 
     fn write_call(&self, call: &ApiCall) {
         let function = call.function;
-        let wanted = self
-            .functions
-            .wanted(call.layer, function, &self.api, self.ring);
+        let wanted = self.functions.wanted(call.layer, function, &self.api, self.ring);
         let Some(name) = wanted else { return };
         self.ring.push(&RingRecord::Api {
-            interval: TimeInterval {
-                start_ns: call.span.start_ns,
-                end_ns: call.span.end_ns,
-            },
+            interval: TimeInterval { start_ns: call.span.start_ns, end_ns: call.span.end_ns },
             layer: call.layer,
             tid: if self.names_threads { call.tid } else { 0 },
             correlation: call.correlation,
@@ -204,8 +178,7 @@ impl CuptiSession {
         };
         let last_error_ns = self.reported_error_ns.load(Ordering::Relaxed);
         if last_error_ns == 0 || error_ns >= last_error_ns.saturating_mul(2) {
-            self.reported_error_ns
-                .store(error_ns.max(1), Ordering::Relaxed);
+            self.reported_error_ns.store(error_ns.max(1), Ordering::Relaxed);
             let error_ns = i64::try_from(error_ns).unwrap_or(i64::MAX);
             report(self.ring, CuptiState::Calibrated, error_ns, "");
         }
@@ -252,37 +225,22 @@ impl CuptiSession {
                 }
                 return;
             }
-            ActivityRecord::Synchronization {
-                span,
-                kind,
-                correlation,
-                context,
-                stream,
-                event,
-            } => self
-                .interval(span, reading)
-                .map(|interval| RingRecord::Sync {
+            ActivityRecord::Synchronization { span, kind, correlation, context, stream, event } => {
+                self.interval(span, reading).map(|interval| RingRecord::Sync {
                     interval,
                     kind: u8::try_from(kind).unwrap_or(0),
                     correlation,
                     context,
                     stream,
                     event,
-                }),
-            ActivityRecord::Event {
-                correlation,
-                context,
-                stream,
-                event,
-            } => Some(RingRecord::Event {
-                correlation,
-                context,
-                stream,
-                event,
-            }),
-            ActivityRecord::Overhead { span, kind } => self
-                .interval(span, reading)
-                .map(|interval| RingRecord::Overhead { interval, kind }),
+                })
+            }
+            ActivityRecord::Event { correlation, context, stream, event } => {
+                Some(RingRecord::Event { correlation, context, stream, event })
+            }
+            ActivityRecord::Overhead { span, kind } => {
+                self.interval(span, reading).map(|interval| RingRecord::Overhead { interval, kind })
+            }
         };
         if let Some(record) = record {
             self.ring.push(&record);

@@ -8,23 +8,15 @@
 //! Code that sets allocators later (tracemalloc, debug hooks) wraps ours, as ours wraps the
 //! previous ones.
 
-use super::api::MemAllocator;
-use super::api::PythonApi;
-use super::garbage::allocated;
-use super::garbage::freed;
+use super::api::{MemAllocator, PythonApi};
+use super::garbage::{allocated, freed};
 use crate::process_ring;
-use crate::process_ring::now_ns;
-use crate::process_ring::ring;
+use crate::process_ring::{now_ns, ring};
 use crate::recording::guarded;
-use gctrace_ring::HookState;
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::RingProducer;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
+use gctrace_ring::{HookState, NO_TEXT, RingProducer, RingRecord, RingRole};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `PYMEM_DOMAIN_MEM`.
 const MEMORY: i32 = 1;

@@ -1,13 +1,7 @@
 //! CPython's C API, resolved by name in the interpreter of the process. Only exported functions,
 //! with the types of the headers of 3.8 to 3.15; no structure layouts are used here.
 
-use std::ffi::CStr;
-use std::ffi::c_char;
-use std::ffi::c_int;
-use std::ffi::c_long;
-use std::ffi::c_longlong;
-use std::ffi::c_ulonglong;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
 /// `PyObject *`.
@@ -249,9 +243,7 @@ impl PythonApi {
 
     /// The address of the interpreter whose lock the calling thread holds; `None` if it holds none.
     pub(crate) fn running_interpreter(&self) -> Option<usize> {
-        let state = self
-            .PyThreadState_GetUnchecked
-            .or(self._PyThreadState_UncheckedGet)?;
+        let state = self.PyThreadState_GetUnchecked.or(self._PyThreadState_UncheckedGet)?;
         let has_lock = self.PyGILState_Check?;
         // SAFETY: both may be called at any time by any thread.
         let is_running = unsafe { !state().is_null() && has_lock() != 0 };

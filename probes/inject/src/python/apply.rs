@@ -4,40 +4,21 @@
 //! sums of collections that it reads. The sums are written by a C function: Python code in
 //! `gc.callbacks` would run the program's signal handlers where their exceptions are lost.
 
-use super::api::MethodDef;
-use super::api::NULL;
-use super::api::Object;
-use super::api::PythonApi;
-use super::api::api;
+use super::api::{MethodDef, NULL, Object, PythonApi, api};
 use super::interpreter::method;
-use super::object::OwnedRef;
-use super::object::number;
-use crate::process_ring::is_off;
-use crate::process_ring::now_ns;
+use super::object::{OwnedRef, number};
+use crate::process_ring::{is_off, now_ns};
 use crate::recording::guarded;
 use gctrace_ring::StepMarker;
-use std::ffi::CStr;
-use std::ffi::c_int;
-use std::ffi::c_void;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::AtomicU64;
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 /// The agent's files, run in this order in one namespace.
 const SOURCES: [(&CStr, &str); 3] = [
-    (
-        c"<gctrace settings.py>",
-        concat!(include_str!("../apply/settings.py"), "\0"),
-    ),
-    (
-        c"<gctrace report.py>",
-        concat!(include_str!("../apply/report.py"), "\0"),
-    ),
-    (
-        c"<gctrace agent.py>",
-        concat!(include_str!("../apply/agent.py"), "\0"),
-    ),
+    (c"<gctrace settings.py>", concat!(include_str!("../apply/settings.py"), "\0")),
+    (c"<gctrace report.py>", concat!(include_str!("../apply/report.py"), "\0")),
+    (c"<gctrace agent.py>", concat!(include_str!("../apply/agent.py"), "\0")),
 ];
 
 /// `Py_file_input`.
@@ -121,10 +102,7 @@ fn start(api: &'static PythonApi) -> Option<()> {
     let begin = namespace.value(&OwnedRef::interned(api, c"begin")?)?;
     let functions = begin.call(Some(&native))?;
     let mut functions = functions.items();
-    let agent = Agent {
-        step: functions.next()?.release(),
-        idle: functions.next()?.release(),
-    };
+    let agent = Agent { step: functions.next()?.release(), idle: functions.next()?.release() };
     AGENT.store(Box::into_raw(Box::new(agent)), Relaxed);
     Some(())
 }

@@ -4,29 +4,13 @@
 //! (`invoke_gc_callback` in Modules/gcmodule.c, Python/gc.c), and with `collecting` set:
 //! allocations here trigger no collection.
 
-use super::api::MethodDef;
-use super::api::NULL;
-use super::api::Object;
-use super::api::PythonApi;
-use super::api::api;
-use super::interpreter::HookedInterpreter;
-use super::interpreter::InterpreterState;
-use super::interpreter::behind;
-use super::interpreter::method;
+use super::api::{MethodDef, NULL, Object, PythonApi, api};
+use super::interpreter::{HookedInterpreter, InterpreterState, behind, method};
 use super::object::number;
 use super::steps;
-use crate::process_ring::ProcessRing;
-use crate::process_ring::existing_ring;
-use crate::process_ring::is_off;
-use crate::process_ring::now_ns;
-use crate::process_ring::tid;
-use crate::recording::expected;
-use crate::recording::guarded;
-use gctrace_ring::LostKind;
-use gctrace_ring::RingPause;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
-use gctrace_ring::TimeInterval;
+use crate::process_ring::{ProcessRing, existing_ring, is_off, now_ns, tid};
+use crate::recording::{expected, guarded};
+use gctrace_ring::{LostKind, RingPause, RingRecord, RingRole, TimeInterval};
 use std::ffi::CStr;
 
 /// Name of the entry.
@@ -109,10 +93,7 @@ impl HookedInterpreter {
             Some(b'o') => {
                 self.garbage.end();
                 let pause = RingPause {
-                    interval: TimeInterval {
-                        start_ns: state.start_ns,
-                        end_ns,
-                    },
+                    interval: TimeInterval { start_ns: state.start_ns, end_ns },
                     tid: tid(),
                     generation,
                     interpreter: self.id,
@@ -158,12 +139,7 @@ impl HookedInterpreter {
         let tid = tid();
         let at_ns = now_ns();
         state.start_ns = at_ns;
-        ring.push(&RingRecord::PauseStart {
-            at_ns,
-            tid,
-            generation,
-            interpreter: self.id,
-        });
+        ring.push(&RingRecord::PauseStart { at_ns, tid, generation, interpreter: self.id });
     }
 
     fn ended(&self, state: &mut InterpreterState, ring: &ProcessRing, mut pause: RingPause) {

@@ -4,15 +4,11 @@
 //! each in the one slot that its address maps to. Frames are read by `raw_frame` if possible, else
 //! through the C API, which in 3.8 does not expose the code of a frame.
 
-use super::api::Object;
-use super::api::PythonApi;
+use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
-use super::raw_frame::RawFrame;
-use super::raw_frame::RawFrameLayout;
+use super::raw_frame::{RawFrame, RawFrameLayout};
 use crate::process_ring::ProcessRing;
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::OUTER_FRAMES;
-use gctrace_ring::TextId;
+use gctrace_ring::{NO_TEXT, OUTER_FRAMES, TextId};
 
 /// Number of slots for lines, and for code objects.
 const PLACES: usize = 64;
@@ -53,10 +49,7 @@ impl CodeNames {
             None => c"co_name",
         };
         let attributes = OwnedRef::interned(api, name).zip(OwnedRef::interned(api, c"co_filename"));
-        Self {
-            api,
-            attributes: attributes.map(<[OwnedRef; 2]>::from),
-        }
+        Self { api, attributes: attributes.map(<[OwnedRef; 2]>::from) }
     }
 
     /// What `number` returns for a code object's function and file. The lock must be held, the code
@@ -69,10 +62,8 @@ impl CodeNames {
             });
             number(text.as_ref().and_then(OwnedRef::text).unwrap_or("?"))
         };
-        let [function, file] = self
-            .attributes
-            .as_ref()
-            .map_or([None; 2], |[name, file]| [Some(name), Some(file)]);
+        let [function, file] =
+            self.attributes.as_ref().map_or([None; 2], |[name, file]| [Some(name), Some(file)]);
         (text(function), text(file))
     }
 }
@@ -149,13 +140,10 @@ impl FrameCache {
             inner_first.push((code, line));
             next = frame.caller(api);
         }
-        inner_first
-            .into_iter()
-            .rev()
-            .fold(outermost, |parent, (code, line)| {
-                let (function, file) = self.names(api, ring, &code);
-                ring.frame(parent, function, file, line)
-            })
+        inner_first.into_iter().rev().fold(outermost, |parent, (code, line)| {
+            let (function, file) = self.names(api, ring, &code);
+            ring.frame(parent, function, file, line)
+        })
     }
 
     /// Numbers belong to one ring: a forked child has another.

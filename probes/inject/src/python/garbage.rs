@@ -22,44 +22,24 @@ mod references;
 mod sentinel;
 mod tally;
 
-use super::api::MethodDef;
-use super::api::Object;
-use super::api::PythonApi;
-use super::api::api;
-use super::interpreter::HookedInterpreter;
-use super::interpreter::behind;
-use super::interpreter::callable;
-use super::interpreter::method;
+use super::api::{MethodDef, Object, PythonApi, api};
+use super::interpreter::{HookedInterpreter, behind, callable, method};
 use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
-use crate::process_ring::ProcessRing;
-use crate::process_ring::is_off;
-use crate::process_ring::now_ns;
-use crate::process_ring::options;
-use crate::process_ring::ring;
-use crate::process_ring::tid;
-use crate::recording::expected;
-use crate::recording::guarded;
-pub(super) use births::allocated;
-pub(super) use births::freed;
+use crate::process_ring::{ProcessRing, is_off, now_ns, options, ring, tid};
+use crate::recording::{expected, guarded};
+pub(super) use births::{allocated, freed};
 
 use births::InstanceTypes;
 use budget::Budget;
 use cycles::CycleReader;
-use gctrace_ring::GarbageDetail;
-use gctrace_ring::HookState;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::KINDS_AT_ONCE;
-use gctrace_ring::RingCycleCount;
-use gctrace_ring::RingGarbage;
-use gctrace_ring::RingKindCount;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
+use gctrace_ring::{
+    GarbageDetail, HookState, InjectOptions, KINDS_AT_ONCE, RingCycleCount, RingGarbage,
+    RingKindCount, RingRecord, RingRole,
+};
 use kinds::KindReader;
 use references::ReferenceNames;
-use sentinel::Planted;
-use sentinel::Sentinel;
-use sentinel::take_back;
+use sentinel::{Planted, Sentinel, take_back};
 use std::sync::Mutex;
 use tally::Tally;
 
@@ -158,9 +138,7 @@ impl GarbageExaminer {
     /// Whether the collector prints or keeps what it finds (`gc.set_debug`): then the sentinel
     /// would be seen.
     fn is_debugging(&self) -> bool {
-        self.get_debug
-            .call(None)
-            .is_none_or(|flags| flags.number() != Some(0))
+        self.get_debug.call(None).is_none_or(|flags| flags.number() != Some(0))
     }
 
     /// Walks the list of the unreachable. `None` if it is not as expected.
@@ -207,21 +185,12 @@ impl GarbageExaminer {
             objects: self.tally.objects(),
             cost_ns: now_ns().saturating_sub(at_ns),
             kinds: counts.len() as u32,
-            cycles: cycles
-                .as_ref()
-                .map_or(RingGarbage::NOT_EXAMINED, |cycles| cycles.len() as u32),
+            cycles: cycles.as_ref().map_or(RingGarbage::NOT_EXAMINED, |cycles| cycles.len() as u32),
         };
         if garbage.objects > 0 {
-            push(
-                ring,
-                garbage,
-                &counts,
-                cycles.as_deref().unwrap_or_default(),
-                &births,
-            );
+            push(ring, garbage, &counts, cycles.as_deref().unwrap_or_default(), &births);
         }
-        self.budget
-            .spend(now_ns().saturating_sub(at_ns), process_cpu_ns);
+        self.budget.spend(now_ns().saturating_sub(at_ns), process_cpu_ns);
         Some(())
     }
 }
@@ -254,10 +223,7 @@ fn push(
         }
     }
     for count in cycles {
-        let count = RingCycleCount {
-            tid: garbage.tid,
-            ..*count
-        };
+        let count = RingCycleCount { tid: garbage.tid, ..*count };
         if !ring.push(&RingRecord::GarbageCycles(count)) {
             return;
         }
@@ -266,10 +232,7 @@ fn push(
 
 /// CPU time of the process, in ns.
 fn process_cpu_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to a variable of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
@@ -278,10 +241,7 @@ fn process_cpu_ns() -> u64 {
 impl GarbageHook {
     /// Examines nothing until it is installed.
     pub(super) const fn new() -> Self {
-        Self {
-            planted: Planted::new(std::ptr::null_mut()),
-            examiner: Mutex::new(None),
-        }
+        Self { planted: Planted::new(std::ptr::null_mut()), examiner: Mutex::new(None) }
     }
 
     /// A collection starts; the last moment before it looks at objects. The lock is held.
@@ -324,10 +284,7 @@ impl GarbageHook {
         let Some(ring) = ring(RingRole::Python) else {
             return;
         };
-        if examiner
-            .examine(interpreter, ring, taken.objects())
-            .is_none()
-        {
+        if examiner.examine(interpreter, ring, taken.objects()).is_none() {
             examiner.gave_up = true;
             self.report(interpreter, "its list in memory is not as expected");
         }

@@ -6,25 +6,15 @@
 //! gctrace takes meanwhile is that of this moment. The interpreter's lock is held while waiting. The
 //! entry stays in the list afterwards, as removing it would have the collector skip the next one.
 
-use super::api::MethodDef;
-use super::api::NULL;
-use super::api::Object;
-use super::api::PythonApi;
-use super::api::api;
+use super::api::{MethodDef, NULL, Object, PythonApi, api};
 use super::callback::OLDEST;
-use super::interpreter::CAPSULE;
-use super::interpreter::method;
+use super::interpreter::{CAPSULE, method};
 use super::object::OwnedRef;
-use crate::process_ring::is_off;
-use crate::process_ring::options;
-use crate::process_ring::reports_heap_to;
+use crate::process_ring::{is_off, options, reports_heap_to};
 use crate::recording::guarded;
-use gctrace_ring::HeapNotice;
-use gctrace_ring::HeapState;
-use gctrace_ring::report_heap;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
+use gctrace_ring::{HeapNotice, HeapState, report_heap};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// How long the program waits at most, whatever happens to gctrace: as long as gctrace may stop a
@@ -56,9 +46,7 @@ pub(super) fn install(api: &'static PythonApi) {
 
 /// Reads the count so far and adds the entry.
 fn count_collections(api: &'static PythonApi) -> Option<()> {
-    let stats = OwnedRef::import(api, c"gc")?
-        .attribute(c"get_stats")?
-        .call(None)?;
+    let stats = OwnedRef::import(api, c"gc")?.attribute(c"get_stats")?.call(None)?;
     let full = stats.items().nth(OLDEST.into())?;
     let before = full.value(&OwnedRef::interned(api, c"collections")?)?;
     COUNT.store(u64::try_from(before.number()?).ok()?, Relaxed);
@@ -89,10 +77,7 @@ fn report(state: HeapState) {
     if IS_OVER.load(Relaxed) {
         return;
     }
-    let notice = HeapNotice {
-        count: COUNT.load(Relaxed),
-        state,
-    };
+    let notice = HeapNotice { count: COUNT.load(Relaxed), state };
     let is_heard =
         reports_heap_to().is_some_and(|rendezvous| report_heap(rendezvous, notice, LONGEST_WAIT));
     if !is_heard || state == HeapState::Waits {

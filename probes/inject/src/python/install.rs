@@ -1,19 +1,14 @@
 //! Hooks into an interpreter: finds its objects, adds the entry in `gc.callbacks`.
 
-use super::api::NULL;
-use super::api::PythonApi;
-use super::callback;
+use super::api::{NULL, PythonApi};
 use super::frames::FrameCache;
-use super::garbage;
 use super::garbage::GarbageHook;
 use super::heap_size::HeapSize;
-use super::interpreter::CAPSULE;
-use super::interpreter::CallbackKeys;
-use super::interpreter::HookedInterpreter;
-use super::interpreter::InterpreterObjects;
-use super::interpreter::InterpreterState;
+use super::interpreter::{
+    CAPSULE, CallbackKeys, HookedInterpreter, InterpreterObjects, InterpreterState,
+};
 use super::object::OwnedRef;
-use super::watch;
+use super::{callback, garbage, watch};
 use crate::process_ring::options;
 use std::sync::Mutex;
 
@@ -38,11 +33,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
         collections: OwnedRef::interned(api, c"collections").ok_or(missing)?,
     };
     let before = live.collections();
-    let key = |name| {
-        OwnedRef::interned(api, name)
-            .map(OwnedRef::release)
-            .ok_or(missing)
-    };
+    let key = |name| OwnedRef::interned(api, name).map(OwnedRef::release).ok_or(missing);
     let interpreter = HookedInterpreter {
         api,
         id,
@@ -69,9 +60,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
     // From now on its capsule owns it.
     let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));
     let mut state = interpreter.state.try_lock().map_err(|_| "it is in use")?;
-    interpreter
-        .put_in(&mut state)
-        .ok_or("gc.callbacks rejects the entry")?;
+    interpreter.put_in(&mut state).ok_or("gc.callbacks rejects the entry")?;
     watch::begin(interpreter);
     interpreter.introduce(&mut state);
     drop(state);

@@ -1,25 +1,14 @@
 //! One interpreter (main or sub): the hooks in it, and its state.
 
-use super::api::FASTCALL;
-use super::api::FastCall;
-use super::api::MethodDef;
-use super::api::NULL;
-use super::api::Object;
-use super::api::PythonApi;
+use super::api::{FASTCALL, FastCall, MethodDef, NULL, Object, PythonApi};
 use super::frames::FrameCache;
 use super::garbage::GarbageHook;
 use super::heap_size::HeapSize;
 use super::object::OwnedRef;
-use crate::process_ring::ProcessRing;
-use crate::process_ring::now_ns;
-use crate::process_ring::ring;
+use crate::process_ring::{ProcessRing, now_ns, ring};
 use crate::recording::expected;
-use gctrace_ring::HookState;
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
-use std::ffi::CStr;
-use std::ffi::c_void;
+use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole};
+use std::ffi::{CStr, c_void};
 use std::sync::Mutex;
 
 /// Thresholds, and whether automatic collection is enabled.
@@ -100,12 +89,7 @@ pub(crate) fn callable(
 
 /// A function of ours as seen by Python.
 pub(crate) const fn method(name: &'static CStr, function: FastCall) -> MethodDef {
-    MethodDef {
-        name: name.as_ptr(),
-        function,
-        flags: FASTCALL,
-        doc: std::ptr::null(),
-    }
+    MethodDef { name: name.as_ptr(), function, flags: FASTCALL, doc: std::ptr::null() }
 }
 
 /// The interpreter behind a capsule of ours, which always has one.
@@ -148,9 +132,7 @@ impl InterpreterObjects {
     }
 
     pub(crate) fn has_entry(&self) -> bool {
-        self.callbacks
-            .items()
-            .any(|item| item.object() == self.entry)
+        self.callbacks.items().any(|item| item.object() == self.entry)
     }
 
     fn settings(&self) -> Option<Settings> {
@@ -184,11 +166,7 @@ impl HookedInterpreter {
             at_ns: now_ns(),
             state: hook,
             interpreter: self.id,
-            detail: if detail.is_empty() {
-                NO_TEXT
-            } else {
-                ring.text(detail)
-            },
+            detail: if detail.is_empty() { NO_TEXT } else { ring.text(detail) },
             count,
         });
     }

@@ -9,12 +9,8 @@
 use super::start;
 use crate::dlopen::Open;
 use crate::recording::guarded;
-use std::ffi::CStr;
-use std::ffi::CString;
-use std::ffi::c_int;
-use std::ffi::c_void;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Prefix of its file names.
 const LIBPYTHON: &[u8] = b"libpython";

@@ -1,9 +1,7 @@
 //! References that are released when they go out of scope, and the few operations on them. All of
 //! them need the interpreter's lock; an exception set by a call here is cleared here.
 
-use super::api::NULL;
-use super::api::Object;
-use super::api::PythonApi;
+use super::api::{NULL, Object, PythonApi};
 use std::ffi::CStr;
 
 /// An owned reference.
@@ -72,10 +70,7 @@ impl OwnedRef {
     pub(crate) fn attribute(&self, name: &CStr) -> Option<Self> {
         // SAFETY: the lock is held, the object alive.
         unsafe {
-            Self::new(
-                self.api,
-                (self.api.PyObject_GetAttrString)(self.object, name.as_ptr()),
-            )
+            Self::new(self.api, (self.api.PyObject_GetAttrString)(self.object, name.as_ptr()))
         }
     }
 
@@ -111,10 +106,7 @@ impl OwnedRef {
                 let shared = Self::share(self.api, argument.object).release();
                 (self.api.PyTuple_SetItem)(tuple.object, at, shared);
             }
-            Self::new(
-                self.api,
-                (self.api.PyObject_Call)(self.object, tuple.object, keywords),
-            )
+            Self::new(self.api, (self.api.PyObject_Call)(self.object, tuple.object, keywords))
         }
     }
 

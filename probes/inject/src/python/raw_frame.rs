@@ -6,8 +6,7 @@
 //! those of the version, and are trusted only if they yield what the C API returns
 //! ([`RawFrameLayout::verified`], once, before the user's code).
 
-use super::api::Object;
-use super::api::PythonApi;
+use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use std::ffi::c_void;
 
@@ -98,21 +97,13 @@ impl RawFrameLayout {
     /// frames. `None` in free-threaded builds, where `gc.get_count()` is not per thread.
     pub(super) fn verified(api: &'static PythonApi) -> Option<&'static Self> {
         let version = LAYOUTS.iter().find(|(version, _)| api.is_series(version));
-        let layout = version
-            .map(|(_, layout)| layout)
-            .filter(|_| !api.is_free_threaded())?;
-        let (get_code, get_back, get_last) = (
-            api.PyFrame_GetCode?,
-            api.PyFrame_GetBack?,
-            api.PyFrame_GetLasti?,
-        );
+        let layout = version.map(|(_, layout)| layout).filter(|_| !api.is_free_threaded())?;
+        let (get_code, get_back, get_last) =
+            (api.PyFrame_GetCode?, api.PyFrame_GetBack?, api.PyFrame_GetLasti?);
         let mut raw = layout.innermost(api)?;
         // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
         let mut frame = unsafe {
-            OwnedRef::share(
-                api,
-                Some((api.PyEval_GetFrame)()).filter(|frame| !frame.is_null())?,
-            )
+            OwnedRef::share(api, Some((api.PyEval_GetFrame)()).filter(|frame| !frame.is_null())?)
         };
         let mut compared = 0;
         loop {
@@ -153,10 +144,7 @@ impl RawFrameLayout {
         let Some(address) = self.frame_within(generator, code) else {
             return 0;
         };
-        let frame = RawFrame {
-            layout: self,
-            address,
-        };
+        let frame = RawFrame { layout: self, address };
         // SAFETY: the lock is held, the code object alive.
         u32::try_from(unsafe { line(code, frame.last_instruction()) }).unwrap_or(0)
     }
@@ -167,9 +155,7 @@ impl RawFrameLayout {
         const PLACES: [usize; 5] = [80, 72, 64, 88, 96];
         let frames = PLACES.map(|place| generator.wrapping_byte_add(place));
         // Its own code is in it, and shows where it is. All places are within a generator.
-        let found = frames
-            .into_iter()
-            .find(|frame| self.code_of(*frame) == code);
+        let found = frames.into_iter().find(|frame| self.code_of(*frame) == code);
         found.map(<*mut c_void>::cast_const)
     }
 
@@ -208,20 +194,12 @@ impl RawFrameLayout {
             if address.is_null() {
                 return None;
             }
-            let frame = RawFrame {
-                layout: self,
-                address,
-            };
+            let frame = RawFrame { layout: self, address };
             if frame.is_shown() {
                 return Some(frame);
             }
             // SAFETY: a running frame of this thread; the offset is within it.
-            address = unsafe {
-                address
-                    .byte_add(self.previous)
-                    .cast::<*const c_void>()
-                    .read()
-            };
+            address = unsafe { address.byte_add(self.previous).cast::<*const c_void>().read() };
         }
         None
     }
@@ -266,12 +244,7 @@ impl RawFrame {
     pub(super) fn last_instruction(&self) -> i32 {
         let layout = self.layout;
         // SAFETY: within the frame.
-        let at = unsafe {
-            self.address
-                .byte_add(layout.instruction)
-                .cast::<usize>()
-                .read()
-        };
+        let at = unsafe { self.address.byte_add(layout.instruction).cast::<usize>().read() };
         let offset = at.wrapping_sub(self.code_address().addr() + layout.first);
         i32::try_from(offset.cast_signed()).unwrap_or(-1)
     }
@@ -280,12 +253,8 @@ impl RawFrame {
     pub(super) fn caller(&self) -> Option<Self> {
         let layout = self.layout;
         // SAFETY: within the frame, which is running.
-        let caller = unsafe {
-            self.address
-                .byte_add(layout.previous)
-                .cast::<*const c_void>()
-                .read()
-        };
+        let caller =
+            unsafe { self.address.byte_add(layout.previous).cast::<*const c_void>().read() };
         layout.of_function(caller)
     }
 }

@@ -10,21 +10,12 @@
 //! removed, and an argument tuple is created for each audited event; a polling thread is
 //! milliseconds late, and `os.fork` warns about it.)
 
-use super::api::NULL;
-use super::api::Object;
-use super::api::PythonApi;
-use super::api::api;
-use super::api::find;
+use super::api::{NULL, Object, PythonApi, api, find};
 use super::object::OwnedRef;
-use crate::recording::expected;
-use crate::recording::guarded;
-use std::ffi::CStr;
-use std::ffi::c_char;
-use std::ffi::c_int;
-use std::ffi::c_void;
+use crate::recording::{expected, guarded};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `PyInit_*`.
 type Init = unsafe extern "C" fn() -> *mut c_void;
@@ -157,14 +148,8 @@ fn extend(api: &'static PythonApi, definition: Object) -> bool {
             std::slice::from_raw_parts(first, length.count())
         };
         let mut steps = own.to_vec();
-        steps.push(ModuleSlot {
-            kind: EXEC,
-            value: step as *mut c_void,
-        });
-        steps.push(ModuleSlot {
-            kind: 0,
-            value: NULL,
-        });
+        steps.push(ModuleSlot { kind: EXEC, value: step as *mut c_void });
+        steps.push(ModuleSlot { kind: 0, value: NULL });
         steps.leak().as_mut_ptr().expose_provenance()
     });
     // SAFETY: static and writable; `steps` lives for ever.

@@ -14,26 +14,14 @@ mod function;
 mod monitoring;
 mod optimizer;
 
-use super::api::PythonApi;
-use super::api::api;
+use super::api::{PythonApi, api};
 use super::apply;
 use super::object::OwnedRef;
-use crate::process_ring::now_ns;
-use crate::process_ring::options;
-use crate::process_ring::ring;
-use crate::process_ring::tid;
+use crate::process_ring::{now_ns, options, ring, tid};
 use crate::recording::guarded;
-use gctrace_ring::HookState;
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
-use gctrace_ring::StepMarker;
-use std::ffi::CStr;
-use std::ffi::c_int;
-use std::ffi::c_void;
-use std::sync::atomic::AtomicIsize;
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering;
+use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, StepMarker};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering};
 
 pub(crate) use function::begin;
 
@@ -94,12 +82,7 @@ fn write(marker: StepMarker, name: &str) {
         "" => NO_TEXT,
         _ => ring.text(name),
     };
-    ring.push(&RingRecord::StepMark {
-        at_ns,
-        tid: tid(),
-        marker,
-        name,
-    });
+    ring.push(&RingRecord::StepMark { at_ns, tid: tid(), marker, name });
 }
 
 /// Begins to watch in a new interpreter, whose lock is held.

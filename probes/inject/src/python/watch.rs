@@ -5,22 +5,13 @@
 //! removes it and keeps it (to restore it later, for example) is noticed at the end, by the
 //! collector's own statistics.
 
-use super::api::MethodDef;
-use super::api::Object;
-use super::api::api;
-use super::callback;
-use super::interpreter::HookedInterpreter;
-use super::interpreter::InterpreterState;
-use super::interpreter::behind;
-use super::interpreter::callable;
-use super::interpreter::method;
+use super::api::{MethodDef, Object, api};
+use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
 use super::object::OwnedRef;
-use super::steps;
+use super::{callback, steps};
 use crate::process_ring::existing_ring;
-use crate::recording::expected;
-use crate::recording::guarded;
-use gctrace_ring::HookState;
-use gctrace_ring::RingRole;
+use crate::recording::{expected, guarded};
+use gctrace_ring::{HookState, RingRole};
 
 static FORKED: MethodDef = method(c"gctrace_forked", forked);
 static ENDING: MethodDef = method(c"gctrace_ending", ending);

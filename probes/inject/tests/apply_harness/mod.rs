@@ -60,21 +60,12 @@ pub(crate) fn apply_in(folder: &Path, command: &mut Command, settings: &str) -> 
             reports.push(report.unwrap());
         } else if name.ends_with(".steps") {
             let text = std::fs::read_to_string(&path).unwrap();
-            let row = |line: &str| {
-                line.split(',')
-                    .map(|field| field.parse().unwrap())
-                    .collect()
-            };
+            let row = |line: &str| line.split(',').map(|field| field.parse().unwrap()).collect();
             steps = text.lines().skip(1).map(row).collect();
         }
     }
     let (errors, output) = (text(&output.stderr), text(&output.stdout));
-    Applied {
-        output,
-        errors,
-        reports,
-        steps,
-    }
+    Applied { output, errors, reports, steps }
 }
 
 /// Runs a script after [`OPTIMIZER`] with settings. Nothing fails in it or in the agent.

@@ -12,26 +12,15 @@
 pub(crate) mod truth;
 pub(crate) mod work;
 
-use gctrace_ring::CuptiState;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::OPTIONS_VARIABLE;
-use gctrace_ring::RENDEZVOUS_VARIABLE;
-use gctrace_ring::RingConsumer;
-use gctrace_ring::RingHello;
-use gctrace_ring::RingListener;
-use gctrace_ring::RingRecord;
-use gctrace_ring::RingRole;
-use gctrace_ring::TextId;
+use gctrace_ring::{
+    CuptiState, InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, RingConsumer, RingHello,
+    RingListener, RingRecord, RingRole, TextId,
+};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 use test_kit::simulator;
 use test_kit::simulator::log::Log;
 
@@ -40,10 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Options that request GPU work and nothing else.
 pub(crate) fn options() -> InjectOptions {
-    InjectOptions {
-        collections: false,
-        ..InjectOptions::default()
-    }
+    InjectOptions { collections: false, ..InjectOptions::default() }
 }
 
 /// The built library: next to this test, or one folder up; the newest, as Cargo leaves old copies
@@ -82,11 +68,7 @@ impl Ring {
             let record = record.expect("only whole records");
             if let RingRecord::Text(piece) = record {
                 let text = texts.entry(piece.id).or_default();
-                assert_eq!(
-                    text.len(),
-                    usize::from(piece.offset),
-                    "pieces follow each other"
-                );
+                assert_eq!(text.len(), usize::from(piece.offset), "pieces follow each other");
                 text.extend_from_slice(piece.used());
             }
             records.push(record);
@@ -96,20 +78,15 @@ impl Ring {
     }
 
     pub(crate) fn text(&self, id: TextId) -> &str {
-        self.texts
-            .get(&id)
-            .map_or("", |text| str::from_utf8(text).expect("UTF-8"))
+        self.texts.get(&id).map_or("", |text| str::from_utf8(text).expect("UTF-8"))
     }
 
     /// The reported states of CUPTI: state, code, detail.
     pub(crate) fn states(&self) -> Vec<(CuptiState, i64, &str)> {
         let states = self.records.iter().filter_map(|record| match record {
-            RingRecord::Cupti {
-                state,
-                code,
-                detail,
-                ..
-            } => Some((*state, *code, self.text(*detail))),
+            RingRecord::Cupti { state, code, detail, .. } => {
+                Some((*state, *code, self.text(*detail)))
+            }
             _ => None,
         });
         states.collect()
@@ -178,12 +155,8 @@ pub(crate) fn record(
     let listener = RingListener::bind(&folder.join("rendezvous")).expect("bound");
     let output = std::fs::File::create(folder.join("output")).expect("created");
     let errors = output.try_clone().expect("cloned");
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
-        .spawn()
-        .expect("it starts");
+    let mut child =
+        command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn().expect("it starts");
     let (mut rings, begun) = (Vec::new(), Instant::now());
     let status = loop {
         let ended = child.try_wait().expect("waited for");

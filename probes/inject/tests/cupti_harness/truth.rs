@@ -1,13 +1,9 @@
 //! Compares what was read from the ring with the truth log.
 
 use super::Ring;
-use gctrace_ring::ApiLayer;
-use gctrace_ring::GpuRecord;
-use gctrace_ring::RingRecord;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use test_kit::simulator::log::Call;
-use test_kit::simulator::log::Log;
+use gctrace_ring::{ApiLayer, GpuRecord, RingRecord};
+use std::collections::{BTreeMap, BTreeSet};
+use test_kit::simulator::log::{Call, Log};
 
 /// Kind, kernel's name, device, start, end, correlation id, bytes.
 pub(crate) type Work = (&'static str, String, u32, u64, u64, u32, u64);
@@ -21,21 +17,9 @@ pub(crate) fn work_of_log(log: &Log) -> BTreeSet<Work> {
             "memset" => "memset",
             other => panic!("{other}"),
         };
-        let name = if kind == "kernel" {
-            op.name.clone()
-        } else {
-            String::new()
-        };
+        let name = if kind == "kernel" { op.name.clone() } else { String::new() };
         let bytes = if kind == "kernel" { 0 } else { op.bytes };
-        (
-            kind,
-            name,
-            op.device,
-            op.start_ns,
-            op.end_ns,
-            op.correlation,
-            bytes,
-        )
+        (kind, name, op.device, op.start_ns, op.end_ns, op.correlation, bytes)
     });
     work.collect()
 }
@@ -88,20 +72,9 @@ pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> 
     };
     let calls = cuda().filter(|call| functions.contains(&call.function.as_str()));
     let seen = calls.filter(is_outermost).map(|call| {
-        let layer = if call.layer == "driver" {
-            "driver"
-        } else {
-            "runtime"
-        };
+        let layer = if call.layer == "driver" { "driver" } else { "runtime" };
         let (start_ns, end_ns) = (call.start_ns, call.end_ns);
-        (
-            call.function.clone(),
-            layer,
-            call.tid,
-            start_ns,
-            end_ns,
-            call.correlation,
-        )
+        (call.function.clone(), layer, call.tid, start_ns, end_ns, call.correlation)
     });
     seen.collect()
 }
@@ -110,15 +83,7 @@ pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> 
 pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
     let mut count = 0;
     let calls = ring.records.iter().filter_map(|record| {
-        let RingRecord::Api {
-            interval,
-            layer,
-            tid,
-            correlation,
-            name,
-            ..
-        } = record
-        else {
+        let RingRecord::Api { interval, layer, tid, correlation, name, .. } = record else {
             return None;
         };
         count += 1;
@@ -127,14 +92,7 @@ pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
             ApiLayer::Runtime => "runtime",
         };
         let name = ring.text(*name).to_owned();
-        Some((
-            name,
-            layer,
-            *tid,
-            interval.start_ns,
-            interval.end_ns,
-            *correlation,
-        ))
+        Some((name, layer, *tid, interval.start_ns, interval.end_ns, *correlation))
     });
     let calls: BTreeSet<_> = calls.collect();
     assert_eq!(calls.len(), count, "no duplicates");

@@ -1,7 +1,6 @@
 //! The work of the recorded programs.
 
-use test_kit::simulator::gpu::Gpu;
-use test_kit::simulator::gpu::c;
+use test_kit::simulator::gpu::{Gpu, c};
 
 /// The functions called below that are checked.
 pub(crate) const FUNCTIONS: [&str; 9] = [
@@ -44,10 +43,7 @@ pub(crate) fn graph(gpu: &Gpu, launches: usize) {
     c!(gpu.runtime, cudaStreamEndCapture(stream => u64, &mut graph => &mut u64));
     c!(gpu.runtime, cudaGraphInstantiate(&mut executable => &mut u64, graph => u64, 0 => u64));
     for _ in 0..launches {
-        assert_eq!(
-            c!(gpu.runtime, cudaGraphLaunch(executable => u64, stream => u64)),
-            0
-        );
+        assert_eq!(c!(gpu.runtime, cudaGraphLaunch(executable => u64, stream => u64)), 0);
     }
     gpu.wait(stream);
 }

@@ -7,16 +7,11 @@
     reason = "each test program uses some of it"
 )]
 
-use gctrace_ring::GarbageDetail;
-use gctrace_ring::InjectOptions;
+use gctrace_ring::{GarbageDetail, InjectOptions};
 use serde_json::Value;
 use std::process::Command;
-use test_kit::interpreters::Python;
-use test_kit::interpreters::interpreters;
-use test_kit::interpreters::root;
-use test_kit::preload::Run;
-use test_kit::preload::SeenGarbage;
-use test_kit::preload::SeenRecords;
+use test_kit::interpreters::{Python, interpreters, root};
+use test_kit::preload::{Run, SeenGarbage, SeenRecords};
 
 /// Every collection is examined, whatever it costs.
 pub(crate) fn all() -> InjectOptions {
@@ -30,9 +25,7 @@ pub(crate) fn all() -> InjectOptions {
 /// `garbage.py` with these arguments.
 pub(crate) fn script(python: &Python, arguments: &[&str]) -> Command {
     let mut command = Command::new(&python.path);
-    command
-        .arg(root().join("tests/python/garbage.py"))
-        .args(arguments);
+    command.arg(root().join("tests/python/garbage.py")).args(arguments);
     command
 }
 

@@ -1,10 +1,7 @@
 //! Texts, in pieces that fit a record.
 
 use crate::RingRecord;
-use zerocopy::FromBytes;
-use zerocopy::Immutable;
-use zerocopy::IntoBytes;
-use zerocopy::KnownLayout;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The [`TextId`](crate::TextId) that stands for no text; those of texts start at 1.
 pub const NO_TEXT: u32 = 0;
@@ -48,12 +45,7 @@ pub fn pieces(id: u32, text: &str) -> impl Iterator<Item = RingRecord> {
         for (to, from) in bytes.iter_mut().zip(rest) {
             *to = *from;
         }
-        RingRecord::Text(TextPiece {
-            id,
-            offset: offset as u16,
-            total,
-            bytes,
-        })
+        RingRecord::Text(TextPiece { id, offset: offset as u16, total, bytes })
     })
 }
 

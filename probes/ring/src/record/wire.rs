@@ -2,27 +2,13 @@
 //!
 //! A change here changes the ring's version (`MAGIC` in `layout.rs`).
 
-use super::ApiLayer;
-use super::CuptiState;
-use super::GpuRecord;
-use super::HookState;
-use super::KINDS_AT_ONCE;
-use super::MalformedRecord;
-use super::RingCycleCount;
-use super::RingGarbage;
-use super::RingGpuOp;
-use super::RingKindCount;
-use super::RingPause;
-use super::RingRecord;
-use super::StepMarker;
-use super::TextId;
-use super::TextPiece;
-use super::TimeInterval;
+use super::{
+    ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, RingCycleCount,
+    RingGarbage, RingGpuOp, RingKindCount, RingPause, RingRecord, StepMarker, TextId, TextPiece,
+    TimeInterval,
+};
 use crate::layout::PAYLOAD_WORDS;
-use zerocopy::Immutable;
-use zerocopy::IntoBytes;
-use zerocopy::KnownLayout;
-use zerocopy::TryFromBytes;
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 /// A record as stored in a slot.
 type Words = [u64; PAYLOAD_WORDS];

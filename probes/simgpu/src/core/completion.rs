@@ -1,8 +1,7 @@
 //! The end of an operation: unknown at first, then constant.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Shared between a stream, the events recorded after an operation and the calls that wait for it.
 #[derive(Clone, Debug, Default)]

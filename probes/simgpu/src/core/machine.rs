@@ -1,11 +1,7 @@
 //! All streams of all devices of one process.
 
-use super::Completion;
-use super::FinishedOperation;
-use super::HardwareTiming;
-use super::Operation;
-use super::StreamKind;
 use super::stream::SimStream;
+use super::{Completion, FinishedOperation, HardwareTiming, Operation, StreamKind};
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
@@ -17,11 +13,7 @@ pub(crate) struct SimMachine {
 
 impl SimMachine {
     pub(crate) fn new(timing: HardwareTiming) -> Self {
-        Self {
-            timing,
-            streams: BTreeMap::new(),
-            finished: Vec::new(),
-        }
+        Self { timing, streams: BTreeMap::new(), finished: Vec::new() }
     }
 
     /// Adds a stream with an unused number.
@@ -100,18 +92,12 @@ impl SimMachine {
     /// The same for all streams of a device.
     pub(crate) fn lasts(&self, device: u32) -> Vec<Completion> {
         let streams = self.streams.values();
-        streams
-            .filter(|stream| stream.device == device)
-            .map(SimStream::last)
-            .collect()
+        streams.filter(|stream| stream.device == device).map(SimStream::last).collect()
     }
 
     /// Since when the device has been executing an operation with an unknown end.
     pub(crate) fn running_since(&self, device: u32) -> Option<u64> {
         let streams = self.streams.values();
-        streams
-            .filter(|stream| stream.device == device)
-            .filter_map(SimStream::running_since)
-            .min()
+        streams.filter(|stream| stream.device == device).filter_map(SimStream::running_since).min()
     }
 }

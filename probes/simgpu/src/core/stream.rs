@@ -1,10 +1,6 @@
 //! One stream: a FIFO that schedules its operations in order.
 
-use super::Completion;
-use super::FinishedOperation;
-use super::HardwareTiming;
-use super::Operation;
-use super::QUEUE_LIMIT;
+use super::{Completion, FinishedOperation, HardwareTiming, Operation, QUEUE_LIMIT};
 use std::collections::VecDeque;
 
 /// Relation of a stream to the legacy default stream.
@@ -66,11 +62,7 @@ impl SimStream {
     /// `None` if there is room for one more launch at `now_ns`, otherwise the completion to wait
     /// for.
     pub(super) fn full(&mut self, now_ns: u64) -> Option<Completion> {
-        while self
-            .launches
-            .front()
-            .is_some_and(|launch| launch.has_ended(now_ns))
-        {
+        while self.launches.front().is_some_and(|launch| launch.has_ended(now_ns)) {
             self.launches.pop_front();
         }
         if self.launches.len() < QUEUE_LIMIT {
@@ -143,10 +135,7 @@ impl SimStream {
             Some(meeting) => meeting.last_start_ns()?.max(start_ns),
             None => start_ns,
         };
-        Some((
-            start_ns,
-            base_ns.saturating_add(front.operation.duration_ns),
-        ))
+        Some((start_ns, base_ns.saturating_add(front.operation.duration_ns)))
     }
 
     /// Since when an operation with an unknown end has been running.
@@ -161,16 +150,9 @@ fn start(
     timing: HardwareTiming,
     (end_ns, free_ns): (u64, u64),
 ) -> Option<u64> {
-    let previous_ns = if operation.kind.is_mark() {
-        end_ns
-    } else {
-        free_ns
-    };
+    let previous_ns = if operation.kind.is_mark() { end_ns } else { free_ns };
     let launched_ns = operation.launched_ns.saturating_add(timing.latency_ns);
-    operation
-        .after
-        .iter()
-        .try_fold(previous_ns.max(launched_ns), |latest, completion| {
-            Some(latest.max(completion.end_ns()?))
-        })
+    operation.after.iter().try_fold(previous_ns.max(launched_ns), |latest, completion| {
+        Some(latest.max(completion.end_ns()?))
+    })
 }

@@ -2,21 +2,12 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-const TIMING: HardwareTiming = HardwareTiming {
-    latency_ns: 50,
-    gap_ns: 7,
-};
+const TIMING: HardwareTiming = HardwareTiming { latency_ns: 50, gap_ns: 7 };
 
 fn kernel(duration_ns: u64, launched_ns: u64) -> Operation {
-    Operation::new(
-        OperationKind::Kernel,
-        Arc::from("k"),
-        duration_ns,
-        launched_ns,
-    )
+    Operation::new(OperationKind::Kernel, Arc::from("k"), duration_ns, launched_ns)
 }
 
 fn machine(streams: u32) -> SimMachine {
@@ -102,9 +93,7 @@ fn the_legacy_stream_joins_blocking_streams_only() {
     machine.add_stream(2, 0, StreamKind::NonBlocking);
     machine.add_stream(3, 1, StreamKind::Legacy);
     let starts = |machine: &mut SimMachine, stream| {
-        machine
-            .launch(stream, vec![kernel(1000, 100)])
-            .expect("exists");
+        machine.launch(stream, vec![kernel(1000, 100)]).expect("exists");
         machine.take_finished().first().expect("settled").start_ns
     };
     assert_eq!(starts(&mut machine, 1), 150);
@@ -148,10 +137,7 @@ fn a_collective_ends_for_all_after_the_last_has_started() {
     let (mut early, mut late) = (machine(1), machine(1));
     let end = early.launch(0, vec![collective(0, 100)]).expect("stream");
     let next = early.launch(0, vec![kernel(10, 200)]).expect("stream");
-    assert!(
-        end.end_ns().is_none() && next.end_ns().is_none(),
-        "the other rank is missing"
-    );
+    assert!(end.end_ns().is_none() && next.end_ns().is_none(), "the other rank is missing");
     assert_eq!(early.running_since(0), Some(150));
     late.launch(0, vec![collective(1, 4000)]);
     early.settle();

@@ -1,27 +1,17 @@
 //! Which activities CUPTI collects, and the collected ones.
 
-use super::layout::CuptiVersion;
-use super::layout::RecordBuilder;
+use super::layout::{CuptiVersion, RecordBuilder};
 use super::records;
 use super::records::RecordFormat;
-use crate::clock;
 use crate::core::FinishedOperation;
-use crate::link;
 use crate::log::CallLine;
-use crate::settings::SimFault;
-use crate::settings::SimSettings;
+use crate::settings::{SimFault, SimSettings};
 use crate::sync::LockExt;
-use crate::thread;
-use nix::time::ClockId;
-use nix::time::clock_gettime;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::VecDeque;
-use std::ffi::CString;
-use std::ffi::c_char;
-use std::ffi::c_void;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
+use crate::{clock, link, thread};
+use nix::time::{ClockId, clock_gettime};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::{CString, c_char, c_void};
+use std::sync::{Mutex, MutexGuard};
 
 /// `CUpti_BuffersCallbackRequestFunc`.
 pub(super) type RequestBuffer = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
@@ -115,11 +105,7 @@ impl ActivityCollector {
         let reported_ns = clock();
         let after_ns = clock::now_ns();
         let same = (before_ns..=after_ns).contains(&reported_ns);
-        self.offset_ns = if same {
-            0
-        } else {
-            i128::from(reported_ns) - i128::from(after_ns)
-        };
+        self.offset_ns = if same { 0 } else { i128::from(reported_ns) - i128::from(after_ns) };
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -169,9 +155,7 @@ impl ActivityCollector {
             never = fault && self.kernels.is_multiple_of(NEVER_COMPLETING);
         }
         let end_ns = if never { u64::MAX } else { finished.end_ns };
-        self.add(kind, end_ns, |writing| {
-            records::operation(finished, writing)
-        });
+        self.add(kind, end_ns, |writing| records::operation(finished, writing));
     }
 
     fn add_call(&mut self, call: &CallLine) {
@@ -179,9 +163,7 @@ impl ActivityCollector {
         if let Some((kind, id)) = records::call_kind(call)
             && !self.muted.contains(&(kind, id))
         {
-            self.add(kind, call.end_ns, |writing| {
-                records::call(call, thread, writing)
-            });
+            self.add(kind, call.end_ns, |writing| records::call(call, thread, writing));
         }
         if call.layer == "driver" {
             self.add_synchronization(call);
@@ -194,9 +176,7 @@ impl ActivityCollector {
                 records::synchronization(call, writing)
             });
         } else if records::is_event_record(call) {
-            self.add(super::layout::EVENT, call.end_ns, |writing| {
-                records::event(call, writing)
-            });
+            self.add(super::layout::EVENT, call.end_ns, |writing| records::event(call, writing));
         }
     }
 
@@ -215,16 +195,11 @@ impl ActivityCollector {
     fn take_ready(&mut self, forced: bool) -> VecDeque<RecordBuilder> {
         let now_ns = clock::now_ns();
         let pending = std::mem::take(&mut self.pending);
-        let (ready, waiting): (VecDeque<_>, VecDeque<_>) = pending
-            .into_iter()
-            .partition(|record| forced || record.end_ns <= now_ns);
+        let (ready, waiting): (VecDeque<_>, VecDeque<_>) =
+            pending.into_iter().partition(|record| forced || record.end_ns <= now_ns);
         self.pending = waiting;
         let delivered = ready.into_iter().map(|record| {
-            if record.end_ns > now_ns {
-                record.bytes.without_end()
-            } else {
-                record.bytes
-            }
+            if record.end_ns > now_ns { record.bytes.without_end() } else { record.bytes }
         });
         delivered.collect()
     }
@@ -237,9 +212,8 @@ fn shifted(offset_ns: i128, timestamp_ns: u64) -> u64 {
 /// The address of a name; names are never freed, just as CUPTI does not free them while it is
 /// active.
 fn interned(names: &mut BTreeMap<String, CString>, name: &str) -> u64 {
-    let kept = names
-        .entry(name.to_owned())
-        .or_insert_with(|| CString::new(name).unwrap_or_default());
+    let kept =
+        names.entry(name.to_owned()).or_insert_with(|| CString::new(name).unwrap_or_default());
     kept.as_ptr().expose_provenance() as u64
 }
 
@@ -292,11 +266,7 @@ pub(super) fn deliver(forced: bool) {
         let (mut buffer, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
         request(&raw mut buffer, &raw mut size, &raw mut most);
         let most = if most == 0 { usize::MAX } else { most };
-        let written = if buffer.is_null() {
-            0
-        } else {
-            fill(buffer, size, most, &mut ready)
-        };
+        let written = if buffer.is_null() { 0 } else { fill(buffer, size, most, &mut ready) };
         if written == 0 {
             with(|collector| collector.dropped += ready.len() as u64);
             ready.clear();

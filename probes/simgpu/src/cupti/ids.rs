@@ -15,15 +15,9 @@ pub(super) fn callback_name(domain: u32, id: u32) -> Option<String> {
         2 => true,
         _ => return None,
     };
-    let mut of_domain = IDS
-        .iter()
-        .filter(|(_, _, version)| (*version > 0) == is_runtime);
+    let mut of_domain = IDS.iter().filter(|(_, _, version)| (*version > 0) == is_runtime);
     let (name, _, version) = of_domain.find(|(_, known, _)| *known == id)?;
-    Some(if is_runtime {
-        format!("{name}_v{version}")
-    } else {
-        (*name).to_owned()
-    })
+    Some(if is_runtime { format!("{name}_v{version}") } else { (*name).to_owned() })
 }
 
 /// Sorted by name; the last number is the CUDA version in the runtime's enumerators, 0 for the

@@ -125,9 +125,8 @@ mod tests {
 
     #[test]
     fn the_tail_is_poisoned() {
-        let record = RecordBuilder::new(CuptiVersion::V13_0, KERNEL)
-            .expect("known kind")
-            .u64(16, 5);
+        let record =
+            RecordBuilder::new(CuptiVersion::V13_0, KERNEL).expect("known kind").u64(16, 5);
         let bytes = record.as_slice();
         assert_eq!(bytes.len(), 216);
         assert_eq!(bytes[..4], KERNEL.to_ne_bytes());

@@ -2,13 +2,10 @@
 
 use super::ids::callback_id;
 use super::layout;
-use super::layout::CuptiVersion;
-use super::layout::RecordBuilder;
-use crate::core::FinishedOperation;
-use crate::core::OperationKind;
-use crate::handles;
+use super::layout::{CuptiVersion, RecordBuilder};
+use crate::core::{FinishedOperation, OperationKind};
 use crate::log::CallLine;
-use crate::simulator;
+use crate::{handles, simulator};
 
 /// `CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL`.
 const COMMAND_BUFFER_FULL: u32 = 6 << 16;
@@ -51,13 +48,9 @@ pub(super) fn operation(
 ) -> Option<RecordBuilder> {
     let kind = kind(finished)?;
     let operation = &finished.operation;
-    let (start, end) = (
-        (writing.timestamp)(finished.start_ns),
-        (writing.timestamp)(finished.end_ns),
-    );
-    let record = RecordBuilder::new(writing.version, kind)?
-        .u64(16, start)
-        .u64(24, end);
+    let (start, end) =
+        ((writing.timestamp)(finished.start_ns), (writing.timestamp)(finished.end_ns));
+    let record = RecordBuilder::new(writing.version, kind)?.u64(16, start).u64(24, end);
     if kind == layout::KERNEL {
         return Some(
             record
@@ -142,11 +135,7 @@ pub(super) fn synchronization(
     writing: &mut RecordFormat,
 ) -> Option<RecordBuilder> {
     let kind = synchronization_type(call.function)?;
-    let stream = if matches!(kind, 2 | 3) {
-        stream_id(call)
-    } else {
-        NO_ID
-    };
+    let stream = if matches!(kind, 2 | 3) { stream_id(call) } else { NO_ID };
     Some(
         RecordBuilder::new(writing.version, layout::SYNCHRONIZATION)?
             .u32(4, kind)
@@ -189,7 +178,5 @@ pub(super) fn full_queue(
 }
 
 fn stream_id(call: &CallLine) -> u32 {
-    handles::STREAM
-        .id(call.stream)
-        .unwrap_or(simulator::default_stream(call.device))
+    handles::STREAM.id(call.stream).unwrap_or(simulator::default_stream(call.device))
 }

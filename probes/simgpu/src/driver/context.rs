@@ -1,22 +1,16 @@
 //! Contexts: one per device, the primary one. The current context is per thread.
 
-use crate::c;
 use crate::call::exported;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::handles;
-use crate::simulator;
-use crate::thread;
+use crate::error::{CudaError, Status};
 use crate::thread::device;
+use crate::{c, handles, simulator, thread};
 
 fn set_current(context: u64) -> Status {
     let device = match context {
         0 => None,
-        handle => Some(known(
-            handles::CONTEXT
-                .id(handle)
-                .map_err(|_| CudaError::INVALID_CONTEXT)?,
-        )?),
+        handle => {
+            Some(known(handles::CONTEXT.id(handle).map_err(|_| CudaError::INVALID_CONTEXT)?)?)
+        }
     };
     if let Some(device) = device {
         simulator::simulator()?.publish_context(device);
@@ -28,9 +22,7 @@ fn set_current(context: u64) -> Status {
 /// Checks that the device exists.
 pub(crate) fn known(device: u32) -> Result<u32, CudaError> {
     let devices = simulator::simulator()?.settings.devices;
-    (device < devices)
-        .then_some(device)
-        .ok_or(CudaError::INVALID_DEVICE)
+    (device < devices).then_some(device).ok_or(CudaError::INVALID_DEVICE)
 }
 
 /// A device number of the C API.

@@ -1,15 +1,10 @@
 //! Copies and fills. They take time but move nothing: device memory is not backed.
 
-use super::stream::per_thread;
-use super::stream::resolve;
+use super::stream::{per_thread, resolve};
 use crate::call::exported;
-use crate::core::Completion;
-use crate::core::Operation;
-use crate::core::OperationKind;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::simulator;
-use crate::thread;
+use crate::core::{Completion, Operation, OperationKind};
+use crate::error::{CudaError, Status};
+use crate::{simulator, thread};
 use std::sync::Arc;
 
 // `CUpti_ActivityMemcpyKind`.

@@ -1,11 +1,9 @@
 //! Devices and their attributes.
 
 use super::context;
-use crate::c;
 use crate::call::exported;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::simulator;
+use crate::error::{CudaError, Status};
+use crate::{c, simulator};
 use std::ffi::c_char;
 
 /// Name of the devices.
@@ -54,11 +52,7 @@ exported! { Driver;
 
 fn text(target: *mut c_char, length: i32, text: &str) -> Status {
     let length = usize::try_from(length).unwrap_or(0);
-    if c::write_text(target, length, text) {
-        Ok(())
-    } else {
-        Err(CudaError::INVALID_VALUE)
-    }
+    if c::write_text(target, length, text) { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
 }
 
 /// `CUdevice_attribute`: of an imaginary device of compute capability 8.0.

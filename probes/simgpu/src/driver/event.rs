@@ -1,18 +1,11 @@
 //! Events: markers in streams that can be waited for.
 
-use super::stream::per_thread;
-use super::stream::resolve;
-use crate::c;
+use super::stream::{per_thread, resolve};
 use crate::call::exported;
-use crate::clock;
-use crate::core::Operation;
-use crate::core::OperationKind;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::handles;
-use crate::simulator;
+use crate::core::{Operation, OperationKind};
+use crate::error::{CudaError, Status};
 use crate::simulator::EventRecord;
-use crate::thread;
+use crate::{c, clock, handles, simulator, thread};
 
 fn create(target: *mut u64) -> Status {
     let mut state = simulator::simulator()?.state();
@@ -31,11 +24,7 @@ fn destroy(handle: u64) -> Status {
 fn recorded(handle: u64) -> Result<Option<EventRecord>, CudaError> {
     let id = handles::EVENT.id(handle)?;
     let state = simulator::simulator()?.state();
-    state
-        .events
-        .get(&id)
-        .cloned()
-        .ok_or(CudaError::INVALID_HANDLE)
+    state.events.get(&id).cloned().ok_or(CudaError::INVALID_HANDLE)
 }
 
 fn record(handle: u64, stream: u64) -> Status {
@@ -47,10 +36,7 @@ fn record(handle: u64, stream: u64) -> Status {
     let correlation = thread::correlation();
     mark.correlation = correlation;
     let completion = simulator.launch(stream, vec![mark])?;
-    let record = EventRecord {
-        completion,
-        correlation,
-    };
+    let record = EventRecord { completion, correlation };
     simulator.state().events.insert(id, Some(record));
     Ok(())
 }
@@ -71,10 +57,7 @@ fn elapsed(milliseconds: *mut f32, start: u64, end: u64) -> Status {
     let now_ns = clock::now_ns();
     let timestamp = |handle| -> Result<u64, CudaError> {
         let record = recorded(handle)?.ok_or(CudaError::INVALID_HANDLE)?;
-        let end_ns = record
-            .completion
-            .end_ns()
-            .filter(|end_ns| *end_ns <= now_ns);
+        let end_ns = record.completion.end_ns().filter(|end_ns| *end_ns <= now_ns);
         end_ns.ok_or(CudaError::NOT_READY)
     };
     let (start_ns, end_ns) = (timestamp(start)?, timestamp(end)?);

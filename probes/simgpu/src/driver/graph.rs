@@ -1,14 +1,10 @@
 //! Graphs: kernels captured from one stream, launched together one after another.
 
 use super::launch;
-use super::stream::per_thread;
-use super::stream::resolve;
-use crate::c;
+use super::stream::{per_thread, resolve};
 use crate::call::exported;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::handles;
-use crate::simulator;
+use crate::error::{CudaError, Status};
+use crate::{c, handles, simulator};
 
 /// `CUDA_ERROR_ILLEGAL_STATE`: the stream is, or is not, under capture.
 const ILLEGAL_STATE: CudaError = CudaError(401);
@@ -35,21 +31,14 @@ fn end(stream: u64, target: *mut u64) -> Status {
 /// `CU_STREAM_CAPTURE_STATUS_NONE` or `_ACTIVE`.
 fn is_capturing(stream: u64, target: *mut i32) -> Status {
     let stream = resolve(stream)?;
-    let capturing = simulator::simulator()?
-        .state()
-        .captures
-        .contains_key(&stream);
+    let capturing = simulator::simulator()?.state().captures.contains_key(&stream);
     c::write(target, i32::from(capturing))
 }
 
 fn instantiate(target: *mut u64, graph: u64) -> Status {
     let graph = handles::GRAPH.id(graph)?;
     let mut state = simulator::simulator()?.state();
-    let kernels = state
-        .graphs
-        .get(&graph)
-        .cloned()
-        .ok_or(CudaError::INVALID_HANDLE)?;
+    let kernels = state.graphs.get(&graph).cloned().ok_or(CudaError::INVALID_HANDLE)?;
     let id = state.fresh_id();
     state.graphs.insert(id, kernels);
     c::write(target, handles::GRAPH.of(id))
@@ -66,11 +55,7 @@ fn launch_graph(graph: u64, stream: u64) -> Status {
     let id = handles::GRAPH.id(graph)?;
     let simulator = simulator::simulator()?;
     let mut state = simulator.state();
-    let kernels = state
-        .graphs
-        .get(&id)
-        .cloned()
-        .ok_or(CudaError::INVALID_HANDLE)?;
+    let kernels = state.graphs.get(&id).cloned().ok_or(CudaError::INVALID_HANDLE)?;
     let operations = kernels
         .into_iter()
         .map(|kernel| launch::operation(&mut state, kernel))

@@ -1,18 +1,10 @@
 //! Initialization, entry points by name, names of errors.
 
-use crate::c;
 use crate::call::exported;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::error::guarded;
-use crate::link;
-use crate::simulator;
-use libloading::os::unix::Library;
-use libloading::os::unix::RTLD_GLOBAL;
-use libloading::os::unix::RTLD_NOW;
-use std::ffi::CString;
-use std::ffi::c_char;
-use std::ffi::c_void;
+use crate::error::{CudaError, Status, guarded};
+use crate::{c, link, simulator};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use std::ffi::{CString, c_char, c_void};
 
 /// The CUDA version that the driver reports, 1000 * major + 10 * minor.
 pub(crate) const CUDA_VERSION: i32 = 13_000;
@@ -84,12 +76,7 @@ fn inject() {
 fn entry_point(name: *const c_char, target: *mut *const c_void, flags: u64) -> Status {
     let name = c::text(name)?;
     let streams = if flags & PER_THREAD != 0 { "_ptsz" } else { "" };
-    let versions = [
-        format!("_v2{streams}"),
-        streams.to_owned(),
-        "_v2".to_owned(),
-        String::new(),
-    ];
+    let versions = [format!("_v2{streams}"), streams.to_owned(), "_v2".to_owned(), String::new()];
     let found = versions.iter().find_map(|version| {
         let name = CString::new(format!("{name}{version}")).ok()?;
         link::address(&name)

@@ -1,20 +1,11 @@
 //! Kernels: registering them and launching them.
 
-use super::stream::per_thread;
-use super::stream::resolve;
-use crate::c;
+use super::stream::{per_thread, resolve};
 use crate::call::exported;
-use crate::core::Operation;
-use crate::core::OperationKind;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::error::guarded;
-use crate::handles;
-use crate::simulator;
-use crate::simulator::KernelLaunch;
-use crate::simulator::SimKernel;
-use crate::simulator::SimulatorState;
-use crate::thread;
+use crate::core::{Operation, OperationKind};
+use crate::error::{CudaError, Status, guarded};
+use crate::simulator::{KernelLaunch, SimKernel, SimulatorState};
+use crate::{c, handles, simulator, thread};
 use std::ffi::c_char;
 use std::sync::Arc;
 
@@ -46,25 +37,13 @@ fn pointer<T>(address: u64) -> *const T {
 fn register(name: *const c_char, duration_ns: Option<u64>, target: *mut u64) -> Status {
     let simulator = simulator::simulator()?;
     let name = c::text(name)?;
-    let carried = name
-        .rsplit_once('@')
-        .and_then(|(_, number)| number.parse().ok());
-    let duration_ns = duration_ns
-        .or(carried)
-        .unwrap_or(simulator.settings.kernel_ns);
+    let carried = name.rsplit_once('@').and_then(|(_, number)| number.parse().ok());
+    let duration_ns = duration_ns.or(carried).unwrap_or(simulator.settings.kernel_ns);
     let mut state = simulator.state();
     let id = state.fresh_id();
     // The log is comma-separated.
     let name = Arc::from(name.replace([',', '\n'], ";"));
-    state.kernels.insert(
-        id,
-        SimKernel {
-            name,
-            duration_ns,
-            bytes: 0,
-            meeting: None,
-        },
-    );
+    state.kernels.insert(id, SimKernel { name, duration_ns, bytes: 0, meeting: None });
     c::write(target, handles::FUNCTION.of(id))
 }
 
@@ -72,11 +51,7 @@ fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Status
     let stream = resolve(stream)?;
     let simulator = simulator::simulator()?;
     let function = handles::FUNCTION.id(function)?;
-    let launch = KernelLaunch {
-        function,
-        grid,
-        block,
-    };
+    let launch = KernelLaunch { function, grid, block };
     let mut state = simulator.state();
     if let Some(captured) = state.captures.get_mut(&stream) {
         captured.push(launch);
@@ -92,16 +67,9 @@ pub(crate) fn operation(
     state: &mut SimulatorState,
     launch: KernelLaunch,
 ) -> Result<Operation, CudaError> {
-    let kernel = state
-        .kernels
-        .get_mut(&launch.function)
-        .ok_or(CudaError::INVALID_HANDLE)?;
+    let kernel = state.kernels.get_mut(&launch.function).ok_or(CudaError::INVALID_HANDLE)?;
     let meeting = kernel.meeting.take();
-    let kind = if meeting.is_some() {
-        OperationKind::Collective
-    } else {
-        OperationKind::Kernel
-    };
+    let kind = if meeting.is_some() { OperationKind::Collective } else { OperationKind::Kernel };
     let mut operation = Operation::new(kind, Arc::clone(&kernel.name), kernel.duration_ns, 0);
     operation.bytes = kernel.bytes;
     operation.correlation = thread::correlation();

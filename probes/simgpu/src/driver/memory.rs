@@ -1,11 +1,8 @@
 //! Device memory, virtual memory, page-locked host memory.
 
-use crate::c;
 use crate::call::exported;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::simulator;
-use crate::thread;
+use crate::error::{CudaError, Status};
+use crate::{c, simulator, thread};
 use nix::libc;
 
 /// Alignment of page-locked memory.

@@ -1,17 +1,9 @@
 //! Streams: their handles, synchronization, waits between them.
 
-use crate::c;
 use crate::call::exported;
-use crate::clock;
-use crate::core::Completion;
-use crate::core::Operation;
-use crate::core::OperationKind;
-use crate::core::StreamKind;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::handles;
-use crate::simulator;
-use crate::thread;
+use crate::core::{Completion, Operation, OperationKind, StreamKind};
+use crate::error::{CudaError, Status};
+use crate::{c, clock, handles, simulator, thread};
 use std::cell::Cell;
 
 /// `CU_STREAM_NON_BLOCKING`.
@@ -19,11 +11,7 @@ const NON_BLOCKING: u32 = 1;
 
 /// The handle that a `_ptsz` function uses for the one it is passed.
 pub(crate) fn per_thread(stream: u64) -> u64 {
-    if stream == 0 {
-        handles::THREAD_STREAM
-    } else {
-        stream
-    }
+    if stream == 0 { handles::THREAD_STREAM } else { stream }
 }
 
 /// The stream that a handle refers to on the current thread.
@@ -46,20 +34,15 @@ fn thread_stream(device: u32) -> Result<u32, CudaError> {
     {
         return Ok(stream);
     }
-    let stream = simulator::simulator()?
-        .state()
-        .add_stream(device, StreamKind::Blocking);
+    let stream = simulator::simulator()?.state().add_stream(device, StreamKind::Blocking);
     STREAM.set(Some((device, stream)));
     Ok(stream)
 }
 
 fn create(target: *mut u64, flags: u32) -> Status {
     let device = thread::device()?;
-    let kind = if flags & NON_BLOCKING != 0 {
-        StreamKind::NonBlocking
-    } else {
-        StreamKind::Blocking
-    };
+    let kind =
+        if flags & NON_BLOCKING != 0 { StreamKind::NonBlocking } else { StreamKind::Blocking };
     let stream = simulator::simulator()?.state().add_stream(device, kind);
     c::write(target, handles::STREAM.of(stream))
 }
@@ -87,9 +70,7 @@ fn synchronize(handle: u64) -> Status {
 
 fn query(handle: u64) -> Status {
     let last = last(handle)?;
-    last.has_ended(clock::now_ns())
-        .then_some(())
-        .ok_or(CudaError::NOT_READY)
+    last.has_ended(clock::now_ns()).then_some(()).ok_or(CudaError::NOT_READY)
 }
 
 fn wait_event(stream: u64, event: u64) -> Status {

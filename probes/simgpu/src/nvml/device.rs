@@ -1,18 +1,10 @@
 //! The state of a device.
 
-use super::INSUFFICIENT_SIZE;
-use super::INVALID_ARGUMENT;
-use super::NOT_FOUND;
-use super::NOT_SUPPORTED;
-use super::exported;
-use super::session;
 use super::session::device;
-use crate::c;
-use crate::clock;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::usage;
+use super::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, exported, session};
+use crate::error::{CudaError, Status};
 use crate::usage::ProcessUsage;
+use crate::{c, clock, usage};
 
 /// The shortest window that NVML documents for `utilization.gpu`.
 const WINDOW_NS: u64 = 1_000_000_000 / 6;
@@ -121,16 +113,7 @@ fn memory(handle: u64) -> Result<MemoryV1, CudaError> {
 fn memory_v2(handle: u64, target: *mut MemoryV2) -> Status {
     let MemoryV1 { total, free, used } = memory(handle)?;
     let version = c::read(target.cast::<u32>().cast_const())?;
-    c::write(
-        target,
-        MemoryV2 {
-            version,
-            total,
-            reserved: 0,
-            free,
-            used,
-        },
-    )
+    c::write(target, MemoryV2 { version, total, reserved: 0, free, used })
 }
 
 /// Writes as many items as the caller has room for; the protocol of NVML's lists.
@@ -154,10 +137,7 @@ fn processes<T: From<ProcessUsage>>(handle: u64, count: *mut u32, target: *mut T
 
 impl From<ProcessUsage> for ProcessV1 {
     fn from(usage: ProcessUsage) -> Self {
-        Self {
-            pid: usage.pid,
-            memory: usage.memory,
-        }
+        Self { pid: usage.pid, memory: usage.memory }
     }
 }
 
@@ -233,10 +213,7 @@ fn pcie(handle: u64, counter: u32, target: *mut u32) -> Status {
         })
         .sum();
     let kilobytes_per_second = bytes * 1_000_000 / u128::from(PCIE_WINDOW_NS);
-    c::write(
-        target,
-        u32::try_from(kilobytes_per_second).unwrap_or(u32::MAX),
-    )
+    c::write(target, u32::try_from(kilobytes_per_second).unwrap_or(u32::MAX))
 }
 
 fn throttle(handle: u64, target: *mut u64) -> Status {

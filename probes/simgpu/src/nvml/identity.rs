@@ -1,15 +1,9 @@
 //! The devices and their identities.
 
-use super::NOT_FOUND;
-use super::NOT_SUPPORTED;
-use super::exported;
-use super::session::current;
-use super::session::device;
-use super::session::device_handle;
-use super::session::text;
-use crate::c;
-use crate::driver;
+use super::session::{current, device, device_handle, text};
+use super::{NOT_FOUND, NOT_SUPPORTED, exported};
 use crate::error::Status;
+use crate::{c, driver};
 use std::ffi::c_char;
 
 /// `nvmlPciInfo_t`.
@@ -26,18 +20,8 @@ struct PciInfo {
 
 /// `GPU-` and the UUID in its usual form.
 fn uuid_text(device: u32) -> String {
-    let hex: String = driver::uuid(device)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!(
-        "GPU-{}-{}-{}-{}-{}",
-        &hex[0..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..32]
-    )
+    let hex: String = driver::uuid(device).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &hex[0..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..32])
 }
 
 fn bytes<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {

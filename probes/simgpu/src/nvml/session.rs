@@ -1,19 +1,12 @@
 //! Initialization, versions, the devices and their faults.
 
-use super::DRIVER_NOT_LOADED;
-use super::GPU_IS_LOST;
-use super::INSUFFICIENT_SIZE;
-use super::INVALID_ARGUMENT;
-use super::UNINITIALIZED;
-use super::exported;
-use crate::c;
-use crate::error::CudaError;
-use crate::error::Status;
-use crate::handles;
-use crate::link;
-use crate::settings::SimFault;
-use crate::settings::SimSettings;
+use super::{
+    DRIVER_NOT_LOADED, GPU_IS_LOST, INSUFFICIENT_SIZE, INVALID_ARGUMENT, UNINITIALIZED, exported,
+};
+use crate::error::{CudaError, Status};
+use crate::settings::{SimFault, SimSettings};
 use crate::sync::LockExt;
+use crate::{c, handles, link};
 use std::ffi::c_char;
 use std::sync::Mutex;
 
@@ -39,11 +32,7 @@ fn initialize() -> Status {
     if settings.has(SimFault::NoNvml) {
         return Err(DRIVER_NOT_LOADED);
     }
-    *session = Some(NvmlSession {
-        users: 1,
-        settings,
-        queries: 0,
-    });
+    *session = Some(NvmlSession { users: 1, settings, queries: 0 });
     Ok(())
 }
 
@@ -76,10 +65,7 @@ fn end() -> Status {
 /// The settings; an error unless `nvmlInit` was called and `nvmlShutdown` was not.
 pub(super) fn current() -> Result<SimSettings, CudaError> {
     let session = SESSION.hold();
-    session
-        .as_ref()
-        .map(|session| session.settings.clone())
-        .ok_or(UNINITIALIZED)
+    session.as_ref().map(|session| session.settings.clone()).ok_or(UNINITIALIZED)
 }
 
 pub(super) fn device_handle(device: u32) -> u64 {
@@ -93,9 +79,7 @@ pub(super) fn device(handle: u64) -> Result<(u32, SimSettings), CudaError> {
         return Err(GPU_IS_LOST);
     }
     let number = handles::NVML_DEVICE.id(handle).ok();
-    let device = number
-        .filter(|number| *number < settings.devices)
-        .ok_or(INVALID_ARGUMENT)?;
+    let device = number.filter(|number| *number < settings.devices).ok_or(INVALID_ARGUMENT)?;
     Ok((device, settings))
 }
 
@@ -117,11 +101,7 @@ pub(super) fn text(target: *mut c_char, length: u32, text: &str) -> Status {
     if target.is_null() {
         return Err(INVALID_ARGUMENT);
     }
-    if c::write_text(target, length as usize, text) {
-        Ok(())
-    } else {
-        Err(INSUFFICIENT_SIZE)
-    }
+    if c::write_text(target, length as usize, text) { Ok(()) } else { Err(INSUFFICIENT_SIZE) }
 }
 
 exported! {

@@ -1,14 +1,9 @@
 //! Devices, versions, errors.
 
-use super::LAST_ERROR;
-use super::READY;
-use super::remembered;
-use super::use_device;
-use super::with_context;
+use super::{LAST_ERROR, READY, remembered, use_device, with_context};
 use crate::c;
 use crate::call::exported;
-use crate::error::CudaError;
-use crate::error::Status;
+use crate::error::{CudaError, Status};
 use crate::link::driver;
 use std::ffi::c_char;
 
@@ -28,9 +23,7 @@ fn count(target: *mut i32) -> Status {
 }
 
 fn error(code: i32) -> *const c_char {
-    CudaError::name(code)
-        .unwrap_or(c"unrecognized error code")
-        .as_ptr()
+    CudaError::name(code).unwrap_or(c"unrecognized error code").as_ptr()
 }
 
 exported! { Runtime;

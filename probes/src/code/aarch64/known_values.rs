@@ -1,9 +1,7 @@
 //! Addresses that instructions form in registers.
 
-use super::Instruction;
-use super::STACK_POINTER;
-use crate::code::flow::Flow;
-use crate::code::flow::Registers;
+use super::{Instruction, STACK_POINTER};
+use crate::code::flow::{Flow, Registers};
 use std::collections::HashMap;
 
 /// Registers with values that follow from the instructions alone.
@@ -99,11 +97,7 @@ impl<'body> PathValues<'body> {
         };
         let after = (1..).zip(body).filter(|(_, one)| !falls(one.flow()));
         let targets = body.iter().filter_map(|one| found.target(one));
-        let places: Vec<usize> = after
-            .map(|(next, _)| next)
-            .chain(targets)
-            .chain([0])
-            .collect();
+        let places: Vec<usize> = after.map(|(next, _)| next).chain(targets).chain([0]).collect();
         for place in places {
             if let Some(start) = found.starts.get_mut(place) {
                 *start = true;
@@ -115,9 +109,7 @@ impl<'body> PathValues<'body> {
     /// Index of the instruction that a direct jump leads to.
     fn target(&self, one: &Instruction) -> Option<usize> {
         matches!(one.flow(), Flow::Jump | Flow::ConditionalJump).then_some(())?;
-        let distance = one
-            .branch_target()?
-            .checked_sub(self.body.first()?.address)?;
+        let distance = one.branch_target()?.checked_sub(self.body.first()?.address)?;
         let index = usize::try_from(distance / 4).ok()?;
         (index < self.body.len()).then_some(index)
     }
@@ -178,10 +170,7 @@ impl<'body> PathValues<'body> {
 }
 
 fn falls(flow: Flow) -> bool {
-    matches!(
-        flow,
-        Flow::Next | Flow::ConditionalJump | Flow::Call | Flow::IndirectCall
-    )
+    matches!(flow, Flow::Next | Flow::ConditionalJump | Flow::Call | Flow::IndirectCall)
 }
 
 /// Calls `visit` with the index of each instruction, itself, and what is known before it.
@@ -218,8 +207,7 @@ pub(in crate::code) fn moved_argument(body: &[Instruction]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::forms;
-    use crate::code::aarch64::Instruction;
-    use crate::code::aarch64::decode;
+    use crate::code::aarch64::{Instruction, decode};
 
     fn formed(words: &[u32], target: u64) -> bool {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -246,13 +234,7 @@ mod tests {
     #[test]
     fn an_address_is_known_where_a_jump_leads() {
         // adrp x0; b +12; mov x0,x5; ret; add x0,x0,#0x234
-        let words = [
-            0xb000_0000,
-            0x1400_0003,
-            0xaa05_03e0,
-            0xd65f_03c0,
-            0x9108_d000,
-        ];
+        let words = [0xb000_0000, 0x1400_0003, 0xaa05_03e0, 0xd65f_03c0, 0x9108_d000];
         assert!(formed(&words, 0x10_1234));
     }
 }

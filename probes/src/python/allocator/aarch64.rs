@@ -1,15 +1,9 @@
 //! The allocator's copies in aarch64 code: `ldr x2, [x1]; cmp x2, x3; b.ne`, where `x1` and `x3`
 //! were made of constants.
 
-use super::AllocatorCall;
-use super::LARGEST_SMALL;
-use crate::code::Flow;
-use crate::code::Instruction;
-use crate::code::RegisterUses;
-use crate::code::aarch64::Instruction as Native;
-use crate::code::aarch64::KnownValues;
-use crate::code::aarch64::with_known_values;
-use crate::code::of_aarch64;
+use super::{AllocatorCall, LARGEST_SMALL};
+use crate::code::aarch64::{Instruction as Native, KnownValues, with_known_values};
+use crate::code::{Flow, Instruction, RegisterUses, of_aarch64};
 
 /// Maximum number of instructions between the load of the pointer and the branch.
 const GUESS_SPAN: usize = 16;
@@ -45,10 +39,7 @@ fn pointer_loads(body: &[Native]) -> Vec<PointerLoad> {
 
 pub(super) fn guesses(body: &[Instruction]) -> Vec<AllocatorCall> {
     let body = of_aarch64(body);
-    pointer_loads(&body)
-        .into_iter()
-        .filter_map(|load| guess(&body, load))
-        .collect()
+    pointer_loads(&body).into_iter().filter_map(|load| guess(&body, load)).collect()
 }
 
 fn guess(body: &[Native], mut load: PointerLoad) -> Option<AllocatorCall> {
@@ -67,10 +58,7 @@ fn guess(body: &[Native], mut load: PointerLoad) -> Option<AllocatorCall> {
     })?;
     let branch = load.next + compared + 1;
     let one = body.get(branch)?;
-    (one.flow() == Flow::ConditionalJump).then_some(AllocatorCall {
-        pointer: load.pointer,
-        branch,
-    })
+    (one.flow() == Flow::ConditionalJump).then_some(AllocatorCall { pointer: load.pointer, branch })
 }
 
 /// Calls through the loaded pointer, of loads that no guess follows.
@@ -86,9 +74,7 @@ pub(super) fn plain_calls(body: &[Instruction], pointer: u64) -> usize {
 
 fn calls(body: &[Native], load: &PointerLoad) -> bool {
     let rest = body.get(load.next..).unwrap_or_default();
-    rest.iter()
-        .take(GUESS_SPAN)
-        .any(|one| one.target_register() == Some(load.register))
+    rest.iter().take(GUESS_SPAN).any(|one| one.target_register() == Some(load.register))
 }
 
 /// The register in `sub r, size, #1; cmp r, #511`, if it was not changed since the branch.
@@ -102,10 +88,7 @@ pub(super) fn tested_register(way: &[Instruction]) -> Option<u8> {
         let is_tested = span().skip(index + 1).any(|(_, one)| compares(one));
         (constant == -1 && is_tested).then_some((index, size))
     })?;
-    let kept = way
-        .iter()
-        .take(at)
-        .all(|one| !uses.of(one).changed.contains(size));
+    let kept = way.iter().take(at).all(|one| !uses.of(one).changed.contains(size));
     kept.then_some(size)
 }
 

@@ -1,15 +1,8 @@
 //! The allocator's copies in x86-64 code.
 
-use super::AllocatorCall;
-use super::LARGEST_SMALL;
-use crate::code::Instruction as AnyInstruction;
-use crate::code::of_x86_64;
-use iced_x86::Instruction;
-use iced_x86::InstructionInfoFactory;
-use iced_x86::Mnemonic;
-use iced_x86::OpAccess;
-use iced_x86::OpKind;
-use iced_x86::Register;
+use super::{AllocatorCall, LARGEST_SMALL};
+use crate::code::{Instruction as AnyInstruction, of_x86_64};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 pub(super) fn guesses(body: &[AnyInstruction]) -> Vec<AllocatorCall> {
     let body = of_x86_64(body);
@@ -17,10 +10,7 @@ pub(super) fn guesses(body: &[AnyInstruction]) -> Vec<AllocatorCall> {
 }
 
 pub(super) fn plain_calls(body: &[AnyInstruction], pointer: u64) -> usize {
-    of_x86_64(body)
-        .iter()
-        .filter(|one| calls(one, pointer))
-        .count()
+    of_x86_64(body).iter().filter(|one| calls(one, pointer)).count()
 }
 
 /// Maximum number of instructions between the load of the pointer and the branch.
@@ -43,10 +33,7 @@ fn guess(body: &[Instruction], at: usize) -> Option<AllocatorCall> {
         .skip(compared + 1)
         .position(Instruction::is_jcc_short_or_near)
         .filter(|distance| *distance == 0)?;
-    Some(AllocatorCall {
-        pointer,
-        branch: at + 1 + compared + 1 + branch,
-    })
+    Some(AllocatorCall { pointer, branch: at + 1 + compared + 1 + branch })
 }
 
 /// Whether an instruction compares the register with an address: a constant, or one in a register.
@@ -54,10 +41,7 @@ fn compares(instruction: &Instruction, register: Register) -> bool {
     if instruction.mnemonic() != Mnemonic::Cmp {
         return false;
     }
-    let constant = matches!(
-        instruction.op1_kind(),
-        OpKind::Immediate32to64 | OpKind::Immediate32
-    );
+    let constant = matches!(instruction.op1_kind(), OpKind::Immediate32to64 | OpKind::Immediate32);
     let registers = instruction.op0_kind() == OpKind::Register
         && instruction.op1_kind() == OpKind::Register
         && (instruction.op0_register() == register || instruction.op1_register() == register);
@@ -84,9 +68,7 @@ pub(super) fn tested_register(way: &[AnyInstruction]) -> Option<u8> {
     let register = way.get(at)?.memory_base().full_register();
     let is_tested = way.iter().skip(at + 1).take(3).any(|one| {
         one.mnemonic() == Mnemonic::Cmp
-            && one
-                .try_immediate(1)
-                .is_ok_and(|value| value == LARGEST_SMALL)
+            && one.try_immediate(1).is_ok_and(|value| value == LARGEST_SMALL)
     });
     let kept = way.iter().take(at).all(|one| {
         !info.info(one).used_registers().iter().any(|used| {
@@ -103,10 +85,7 @@ pub(super) fn tested_register(way: &[AnyInstruction]) -> Option<u8> {
 /// The constant moved into the second argument before a call.
 pub(super) fn passed(way: &[AnyInstruction]) -> Option<u32> {
     let way = of_x86_64(way);
-    let call = way
-        .iter()
-        .take(SIZE_SPAN)
-        .position(|one| one.mnemonic() == Mnemonic::Call)?;
+    let call = way.iter().take(SIZE_SPAN).position(|one| one.mnemonic() == Mnemonic::Call)?;
     way.iter()
         .take(call)
         .find(|one| one.mnemonic() == Mnemonic::Mov && one.op0_register() == Register::ESI)

@@ -8,11 +8,8 @@ mod unicode;
 pub use unicode::decode_unicode;
 
 use super::line_table;
-use crate::memory::Memory;
-use crate::memory::MemoryError;
-use crate::memory::MemoryReader;
-use gctrace_abi::FrameLayout;
-use gctrace_abi::LineTableFormat;
+use crate::memory::{Memory, MemoryError, MemoryReader};
+use gctrace_abi::{FrameLayout, LineTableFormat};
 use unicode::StringHeader;
 
 /// The fields of a code object that gctrace uses.
@@ -172,13 +169,9 @@ fn table<M: Memory + ?Sized>(
     layout: &FrameLayout,
 ) -> Result<Vec<u8>, CodeObjectError> {
     let address = reader.word("code object", code, layout.code_line_table)?;
-    let length = reader
-        .word("line table", address, layout.bytes_length)?
-        .cast_signed();
-    let length = usize::try_from(length).map_err(|_negative| CodeObjectError::LineTable {
-        address: code,
-        length,
-    })?;
+    let length = reader.word("line table", address, layout.bytes_length)?.cast_signed();
+    let length = usize::try_from(length)
+        .map_err(|_negative| CodeObjectError::LineTable { address: code, length })?;
     let mut bytes = vec![0; length.min(LONGEST_TABLE)];
     let start = address.wrapping_add(layout.bytes_data.into());
     reader.fill("line table", start, &mut bytes)?;

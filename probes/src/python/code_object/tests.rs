@@ -1,11 +1,8 @@
 //! The decoder must not panic or allocate without bounds, whatever the memory contains.
 
-use super::CodeObject;
-use super::CodeObjectError;
-use super::decode_unicode;
+use super::{CodeObject, CodeObjectError, decode_unicode};
 use crate::elf::Machine;
-use crate::python::frames::frame_layout;
-use crate::python::frames::walk;
+use crate::python::frames::{frame_layout, walk};
 use crate::python::version::PythonVersion;
 use gctrace_abi::FrameLayout;
 use proptest::prelude::any;
@@ -14,12 +11,7 @@ use proptest::proptest;
 fn layouts() -> Vec<FrameLayout> {
     (8..=12)
         .map(|minor| {
-            let version = PythonVersion {
-                major: 3,
-                minor,
-                micro: None,
-                level: String::new(),
-            };
+            let version = PythonVersion { major: 3, minor, micro: None, level: String::new() };
             frame_layout(&version, None, Machine::HOST).unwrap()
         })
         .collect()
@@ -33,20 +25,14 @@ fn repeated(bytes: &[u8]) -> impl Fn(u64, &mut [u8]) -> std::io::Result<()> + '_
         }
         let start = usize::try_from(address % bytes.len() as u64).unwrap();
         let source = bytes.iter().cycle().skip(start);
-        into.iter_mut()
-            .zip(source)
-            .for_each(|(to, from)| *to = *from);
+        into.iter_mut().zip(source).for_each(|(to, from)| *to = *from);
         Ok(())
     }
 }
 
 /// A string object with the header of 3.12.
 fn string(layout: &FrameLayout, width: u8, ascii: bool, length: u64, text: &[u8]) -> Vec<u8> {
-    let data = if ascii {
-        layout.unicode_ascii_data
-    } else {
-        layout.unicode_compact_data
-    };
+    let data = if ascii { layout.unicode_ascii_data } else { layout.unicode_compact_data };
     let mut bytes = vec![0; data as usize];
     let state = u32::from(width) << 2 | 1 << 5 | u32::from(ascii) << 6;
     let put = |bytes: &mut Vec<u8>, at: u32, value: &[u8]| {
@@ -64,20 +50,14 @@ fn truncated_strings_give_the_available_text() {
     let layout = &layouts()[4];
     let ascii = string(layout, 1, true, 5, b"hello");
     assert_eq!(decode_unicode(&ascii, layout).unwrap(), "hello");
-    assert_eq!(
-        decode_unicode(&ascii[..ascii.len() - 2], layout).unwrap(),
-        "hel"
-    );
+    assert_eq!(decode_unicode(&ascii[..ascii.len() - 2], layout).unwrap(), "hel");
     assert_eq!(decode_unicode(&ascii[..40], layout).unwrap(), "");
     assert_eq!(decode_unicode(&ascii[..35], layout), None);
     let latin = string(layout, 1, false, 3, b"a\xe9b and what comes after");
     assert_eq!(decode_unicode(&latin, layout).unwrap(), "a\u{e9}b");
     let ucs2 = string(layout, 2, false, 2, &[0x22, 0x6f, 0x57, 0x5b]);
     assert_eq!(decode_unicode(&ucs2, layout).unwrap(), "\u{6f22}\u{5b57}");
-    assert_eq!(
-        decode_unicode(&ucs2[..ucs2.len() - 1], layout).unwrap(),
-        "\u{6f22}"
-    );
+    assert_eq!(decode_unicode(&ucs2[..ucs2.len() - 1], layout).unwrap(), "\u{6f22}");
     let surrogate = string(layout, 2, false, 1, &[0x80, 0xdc]);
     assert_eq!(decode_unicode(&surrogate, layout).unwrap(), "\u{fffd}");
     let legacy = string(layout, 0, false, 2, b"ab");

@@ -49,11 +49,7 @@ impl StringHeader {
         let (width, compact, ascii) = (state & 7, state & 8 != 0, state & 16 != 0);
         (compact && matches!(width, 1 | 2 | 4)).then_some(())?;
         let length = i64::from_le_bytes(array(bytes, layout.unicode_length)?);
-        let data = if ascii {
-            layout.unicode_ascii_data
-        } else {
-            layout.unicode_compact_data
-        };
+        let data = if ascii { layout.unicode_ascii_data } else { layout.unicode_compact_data };
         Some(Self {
             length: usize::try_from(length).ok()?,
             width: width as usize,

@@ -7,11 +7,7 @@ mod threads;
 mod versions;
 mod walk;
 
-pub use gctrace_abi::FrameLayout;
-pub use gctrace_abi::GilHolder;
-pub use gctrace_abi::InstructionPointer;
-pub use threads::current_thread;
-pub use threads::thread_by_id;
+pub use gctrace_abi::{FrameLayout, GilHolder, InstructionPointer};
+pub use threads::{current_thread, thread_by_id};
 pub(crate) use versions::frame_layout;
-pub use walk::WalkedFrame;
-pub use walk::walk;
+pub use walk::{WalkedFrame, walk};

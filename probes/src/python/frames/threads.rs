@@ -1,10 +1,7 @@
 //! From `_PyRuntime` to a thread state.
 
-use crate::memory::Memory;
-use crate::memory::MemoryError;
-use crate::memory::MemoryReader;
-use gctrace_abi::CollectorLayout;
-use gctrace_abi::FrameLayout;
+use crate::memory::{Memory, MemoryError, MemoryReader};
+use gctrace_abi::{CollectorLayout, FrameLayout};
 
 /// Maximum number of interpreters or threads; a longer list changed while it was walked.
 const MOST: usize = 100_000;
@@ -30,11 +27,7 @@ pub fn current_thread<M: Memory + ?Sized>(
     };
     let interpreter = reader.word("_PyRuntime", runtime, layout.interpreters_head)?;
     let state = reader.word("interpreter", interpreter, gil.pointer)?;
-    Ok(not_null(reader.word(
-        "interpreter lock",
-        state,
-        gil.holder,
-    )?))
+    Ok(not_null(reader.word("interpreter lock", state, gil.holder)?))
 }
 
 /// The thread state of the thread for which `pthread_self` returns `thread_id`, in any interpreter.

@@ -6,13 +6,9 @@
 //! Debian's builds, by `tests/aarch64_offsets.rs`. `_Py_DebugOffsets` overrides the table.
 
 use crate::elf::Machine;
-use crate::python::debug_offsets::DebugOffsets;
-use crate::python::debug_offsets::FrameOffsets;
+use crate::python::debug_offsets::{DebugOffsets, FrameOffsets};
 use crate::python::version::PythonVersion;
-use gctrace_abi::FrameLayout;
-use gctrace_abi::GilHolder;
-use gctrace_abi::InstructionPointer;
-use gctrace_abi::LineTableFormat;
+use gctrace_abi::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 
 /// The layout of a version; `None` if unknown.
 pub(crate) fn frame_layout(
@@ -63,10 +59,7 @@ fn by_table(minor: u8) -> Option<FrameLayout> {
         frame_code: 32,
         frame_back: 24,
         code_tag_mask: 0,
-        instruction: InstructionPointer::Index {
-            offset: lasti,
-            scale,
-        },
+        instruction: InstructionPointer::Index { offset: lasti, scale },
         frame_owner: None,
         frame_tlbc_index: None,
         code_bytes: 0,
@@ -117,10 +110,7 @@ fn eleven() -> FrameLayout {
 fn twelve() -> FrameLayout {
     FrameLayout {
         runtime_tstate_current: None,
-        interpreter_gil: Some(GilHolder {
-            pointer: 384,
-            holder: 8,
-        }),
+        interpreter_gil: Some(GilHolder { pointer: 384, holder: 8 }),
         interpreter_threads_head: 72,
         tstate_next: 8,
         tstate_thread_id: 136,
@@ -171,9 +161,7 @@ fn from_debug_offsets(minor: u8, debug: &DebugOffsets) -> Option<FrameLayout> {
         frame_code: frames.frame_code,
         frame_back: frames.frame_back,
         code_tag_mask: if minor == 13 { 0 } else { 3 },
-        instruction: InstructionPointer::Pointer {
-            offset: frames.frame_instruction,
-        },
+        instruction: InstructionPointer::Pointer { offset: frames.frame_instruction },
         frame_owner: Some(frames.frame_owner),
         frame_tlbc_index: copies.map(|(index, _)| index),
         code_bytes: frames.code_bytes,
@@ -190,11 +178,7 @@ fn from_debug_offsets(minor: u8, debug: &DebugOffsets) -> Option<FrameLayout> {
         unicode_length: frames.unicode_length,
         unicode_hash: frames.unicode_length.checked_add(8)?,
         unicode_state: frames.unicode_state,
-        unicode_state_shift: if debug.free_threaded && minor > 13 {
-            8
-        } else {
-            2
-        },
+        unicode_state_shift: if debug.free_threaded && minor > 13 { 8 } else { 2 },
         unicode_ascii_data: frames.unicode_ascii_size,
         unicode_compact_data: frames.unicode_ascii_size.checked_add(UTF8_FIELDS)?,
         bytes_length: frames.bytes_length,

@@ -1,10 +1,7 @@
 //! Walks from a thread state along its frames.
 
-use crate::memory::Memory;
-use crate::memory::MemoryError;
-use crate::memory::MemoryReader;
-use gctrace_abi::FrameLayout;
-use gctrace_abi::InstructionPointer;
+use crate::memory::{Memory, MemoryError, MemoryReader};
+use gctrace_abi::{FrameLayout, InstructionPointer};
 
 /// A Python frame found by [`walk`]: its code object and where it is executing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +76,7 @@ fn visible<M: Memory + ?Sized>(
     if owner != FrameLayout::OWNER_GENERATOR && is_incomplete(reader, code, offset, layout)? {
         return Ok(None);
     }
-    Ok(Some(WalkedFrame {
-        code,
-        byte_offset: offset.try_into().ok(),
-    }))
+    Ok(Some(WalkedFrame { code, byte_offset: offset.try_into().ok() }))
 }
 
 /// Byte offset from the start of the code; negative before the first instruction.

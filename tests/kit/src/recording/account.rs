@@ -2,12 +2,9 @@
 
 use crate::limit::WithTimeout as _;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 /// A user with a home that only they can enter.
 pub struct Account {
@@ -28,11 +25,7 @@ impl Account {
         if !super::privileged(test) {
             return None;
         }
-        let name = format!(
-            "gct-{letter}{}-{}",
-            &test[..4],
-            std::process::id() % 100_000
-        );
+        let name = format!("gct-{letter}{}-{}", &test[..4], std::process::id() % 100_000);
         let home = Path::new("/home").join(&name);
         let options = ["--create-home", "--user-group", "--shell", "/bin/sh", &name];
         run("useradd", &options);
@@ -106,10 +99,7 @@ impl Drop for Account {
 pub fn run(program: &str, arguments: &[&str]) {
     let output = Command::new(program).args(arguments).output_in_time();
     let output = output.unwrap();
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {output:?}"
-    );
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
 }
 
 /// Sets permissions.

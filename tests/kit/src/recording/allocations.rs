@@ -70,10 +70,9 @@ pub fn the_rate_is_estimated(test: &str, python: &Path, kind: &str) {
 
 /// Within the goal's 10 %, or within three of the stated standard errors.
 fn is_near(summary: &Value, truth: f64) -> Result<String, String> {
-    let (Some(estimate), Some(error)) = (
-        summary["per_cpu_second"].as_f64(),
-        summary["error_ppm"].as_f64(),
-    ) else {
+    let (Some(estimate), Some(error)) =
+        (summary["per_cpu_second"].as_f64(), summary["error_ppm"].as_f64())
+    else {
         return Err("no estimate".to_owned());
     };
     let (off, error) = (estimate / truth - 1.0, error / 1e6);
@@ -82,18 +81,11 @@ fn is_near(summary: &Value, truth: f64) -> Result<String, String> {
         off * 100.0,
         error * 100.0
     );
-    if off.abs() <= (3.0 * error).max(0.1) {
-        Ok(words)
-    } else {
-        Err(words)
-    }
+    if off.abs() <= (3.0 * error).max(0.1) { Ok(words) } else { Err(words) }
 }
 
 fn summary_makes_sense(kind: &str, summary: &Value) {
-    let (cost, cpu) = (
-        summary["cost_ns"].as_f64().unwrap(),
-        summary["cpu_ns"].as_f64().unwrap(),
-    );
+    let (cost, cpu) = (summary["cost_ns"].as_f64().unwrap(), summary["cpu_ns"].as_f64().unwrap());
     assert!(cost > 0.0 && cost <= cpu, "{summary}");
     let stacks = summary["stacks"].as_array().unwrap();
     assert!(!stacks.is_empty(), "{summary}");

@@ -4,10 +4,8 @@ use crate::limit::WithTimeout as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -49,10 +47,8 @@ impl Setcap {
         fs::copy(library, &copy).unwrap();
         open(&setcap.gctrace(), 0o755);
         open(&copy, 0o755);
-        let granted = Command::new("setcap")
-            .arg(capabilities)
-            .arg(setcap.gctrace())
-            .output_in_time();
+        let granted =
+            Command::new("setcap").arg(capabilities).arg(setcap.gctrace()).output_in_time();
         match granted {
             Ok(output) if output.status.success() => Some(setcap),
             other => {

@@ -2,8 +2,7 @@
 
 use crate::limit::WithTimeout as _;
 use std::path::Path;
-use std::process::Command;
-use std::process::Output;
+use std::process::{Command, Output};
 
 /// Runs a command as the leader of a session on a terminal that is closed as soon as the file
 /// `ready` exists; then prints its exit code (negative for a signal), or `alive` after 20 s.
@@ -56,17 +55,11 @@ pub fn the_leader_forwards_the_hangup(python: &Path, mode: &str) {
         let python = python.to_str().unwrap();
         let command = [super::binary(), "--mode", mode, "--", python, "-c", code];
         let output = closed(place, &command);
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout),
-            expected,
-            "{output:?}"
-        );
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
         let trace = super::Trace::read(&place.join("trace.json"));
         assert_eq!(trace.end()["why"], "the command ended");
-        let collected = trace
-            .pauses()
-            .iter()
-            .any(|pause| pause.reason == "manual" || mode == "inject");
+        let collected =
+            trace.pauses().iter().any(|pause| pause.reason == "manual" || mode == "inject");
         assert!(collected, "{mode}");
     }
 }

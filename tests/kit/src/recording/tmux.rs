@@ -1,10 +1,8 @@
 //! A terminal to type in and look at: tmux, with a server of its own.
 
 use crate::limit::WithTimeout as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 /// One window with one shell.
 pub struct Tmux {
@@ -24,9 +22,7 @@ pub fn has_tmux(test: &str) -> bool {
 impl Tmux {
     /// Starts `shell` in a window of this size.
     pub fn start(place: &Path, (columns, lines): (u16, u16), shell: &[&str]) -> Self {
-        let tmux = Self {
-            socket: place.join("tmux"),
-        };
+        let tmux = Self { socket: place.join("tmux") };
         let (columns, lines) = (columns.to_string(), lines.to_string());
         let mut command = tmux.command();
         command
@@ -46,23 +42,14 @@ impl Tmux {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(&self.socket);
         command.env_remove("TMUX").env("LC_ALL", "C.UTF-8");
-        for name in [
-            "NO_COLOR",
-            "SUDO_UID",
-            "SUDO_GID",
-            "SUDO_USER",
-            "SUDO_COMMAND",
-        ] {
+        for name in ["NO_COLOR", "SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_COMMAND"] {
             command.env_remove(name);
         }
         command
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command()
-            .args(arguments)
-            .output_in_time()
-            .expect("tmux runs")
+        self.command().args(arguments).output_in_time().expect("tmux runs")
     }
 
     /// Presses keys, named as tmux does (`Enter`, `C-c`, `F6`).
@@ -127,10 +114,7 @@ impl Tmux {
             if is_there(&screen) {
                 return screen;
             }
-            assert!(
-                std::time::Instant::now() < patience,
-                "{what} did not appear:\n{screen}"
-            );
+            assert!(std::time::Instant::now() < patience, "{what} did not appear:\n{screen}");
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
     }

@@ -1,8 +1,6 @@
 //! The output of `gctrace top --format json`, as any JSON reader sees it.
 
-use super::Pause;
-use super::Trace;
-use super::nanoseconds;
+use super::{Pause, Trace, nanoseconds};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -65,16 +63,8 @@ fn sums(collections: &Value) -> Sums {
     for (reason, by_generation) in collections["by_reason"].as_object().expect("reasons") {
         for generation in 0..3 {
             let one = &by_generation[generation];
-            add(
-                &mut sums,
-                format!("{reason} {generation}"),
-                number(&one["count"]),
-            );
-            add(
-                &mut sums,
-                format!("time of {reason} {generation}"),
-                number(&one["time_ns"]),
-            );
+            add(&mut sums, format!("{reason} {generation}"), number(&one["count"]));
+            add(&mut sums, format!("time of {reason} {generation}"), number(&one["time_ns"]));
         }
     }
     for name in ["collected", "uncollectable"] {

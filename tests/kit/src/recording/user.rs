@@ -2,10 +2,8 @@
 
 use crate::limit::WithTimeout as _;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// A user id without an account.
@@ -37,10 +35,8 @@ impl OrdinaryUser {
         std::fs::copy(library, bin.join("libgctrace_inject.so")).unwrap();
         let user = Self { folder, name };
         let owner = format!("{0}:{0}", user.id());
-        let done = Command::new("chown")
-            .args(["-R", &owner])
-            .arg(user.folder.path())
-            .status_in_time();
+        let done =
+            Command::new("chown").args(["-R", &owner]).arg(user.folder.path()).status_in_time();
         assert!(done.unwrap().success());
         Some(user)
     }
@@ -93,8 +89,6 @@ fn add_user(test: &str) -> Option<String> {
     let name = format!("gct-{}-{}", &test[..6], std::process::id() % 100_000);
     let mut command = Command::new("useradd");
     command.args(["--no-create-home", "--user-group", &name]);
-    let added = command
-        .status_in_time()
-        .is_ok_and(|status| status.success());
+    let added = command.status_in_time().is_ok_and(|status| status.success());
     added.then_some(name)
 }

@@ -43,10 +43,7 @@ impl Gpu {
     pub fn load() -> Self {
         // SAFETY: the libraries run nothing when they are loaded.
         let load = |name| unsafe { Library::new(libraries().join(name)).expect(name) };
-        Self {
-            driver: load("libcuda.so.1"),
-            runtime: load("libcudart.so.12"),
-        }
+        Self { driver: load("libcuda.so.1"), runtime: load("libcudart.so.12") }
     }
 
     /// Initialized, with the context of device 0.

@@ -100,19 +100,13 @@ impl Log {
 
     /// The calls of one function.
     pub fn calls_of(&self, function: &str) -> Vec<&Call> {
-        self.calls
-            .iter()
-            .filter(|call| call.function == function)
-            .collect()
+        self.calls.iter().filter(|call| call.function == function).collect()
     }
 
     /// Operations, without markers, in the order in which they were enqueued.
     pub fn work(&self) -> Vec<&Op> {
         let marks = ["event", "wait"];
-        self.ops
-            .iter()
-            .filter(|op| !marks.contains(&op.kind.as_str()))
-            .collect()
+        self.ops.iter().filter(|op| !marks.contains(&op.kind.as_str())).collect()
     }
 }
 

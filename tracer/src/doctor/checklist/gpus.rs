@@ -1,7 +1,6 @@
 //! The line on NVML, which is optional.
 
-use super::CheckLine;
-use super::HostFacts;
+use super::{CheckLine, HostFacts};
 use crate::doctor::machine::GpuFacts;
 use gctrace_event::GpuDevice;
 use gctrace_probes::nvml::NvmlError;
@@ -25,11 +24,7 @@ pub(super) fn line(machine: &HostFacts) -> CheckLine {
 
 fn there(gpus: &GpuFacts) -> CheckLine {
     let version = |version: &Option<String>| version.clone().unwrap_or("unknown".to_owned());
-    let versions = format!(
-        "driver {}, NVML {}",
-        version(&gpus.driver),
-        version(&gpus.nvml)
-    );
+    let versions = format!("driver {}, NVML {}", version(&gpus.driver), version(&gpus.nvml));
     if gpus.devices.is_empty() {
         return CheckLine::note(WHAT, format!("{versions}: no GPU"))
             .with_fix("nvidia-smi -L lists the GPUs of the driver.");
@@ -46,9 +41,8 @@ fn models(devices: &[GpuDevice]) -> String {
         let alike = models.entry(format!("{name}{split}")).or_default();
         alike.push(device.index.to_string());
     }
-    let lines = models
-        .into_iter()
-        .map(|(name, indices)| format!("{name}: GPU {}", indices.join(", ")));
+    let lines =
+        models.into_iter().map(|(name, indices)| format!("{name}: GPU {}", indices.join(", ")));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -73,11 +67,7 @@ mod tests {
         let gpus = GpuFacts {
             driver: Some("570.86".to_owned()),
             nvml: None,
-            devices: vec![
-                gpu(0, "H100", false),
-                gpu(1, "H100", true),
-                gpu(2, "H100", false),
-            ],
+            devices: vec![gpu(0, "H100", false), gpu(1, "H100", true), gpu(2, "H100", false)],
         };
         let text = "driver 570.86, NVML unknown\nH100: GPU 0, 2\nH100, split by MIG: GPU 1";
         assert_eq!(drawn(gpus), (CheckStatus::Ok, text.to_owned()));
@@ -88,9 +78,7 @@ mod tests {
 
     #[test]
     fn a_version_mismatch_names_the_fix() {
-        let error = NvmlError::VersionMismatch {
-            library: "libnvidia-ml.so.1".to_owned(),
-        };
+        let error = NvmlError::VersionMismatch { library: "libnvidia-ml.so.1".to_owned() };
         assert!(error.to_string().contains("sudo modprobe -r nvidia_uvm"));
         assert!(!error.is_absence());
     }

@@ -1,11 +1,8 @@
 //! The lines on in-process recording: the library, CUDA, and the choice of `--mode auto`.
 
-use super::CheckLine;
-use super::CheckStatus;
-use super::HostFacts;
+use super::{CheckLine, CheckStatus, HostFacts};
 use crate::print::clean;
-use crate::record::mode::CollectionSource;
-use crate::record::mode::ModeDecision;
+use crate::record::mode::{CollectionSource, ModeDecision};
 
 pub(super) fn lines(machine: &HostFacts) -> Vec<CheckLine> {
     vec![library(machine), cuda(machine), auto(machine)]

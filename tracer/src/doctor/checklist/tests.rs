@@ -2,23 +2,18 @@
 
 use super::*;
 use crate::args::usual_recording;
-use crate::doctor::machine::GpuFacts;
-use crate::doctor::machine::InProcessFacts;
+use crate::doctor::machine::{GpuFacts, InProcessFacts};
 use crate::launch::LibraryError;
 use crate::privileges::Capabilities;
 use crate::record::mode;
 use crate::record::mode::NoProbes;
 use gctrace_ebpf::KernelSupport;
-use gctrace_event::Counter;
-use gctrace_event::GpuDevice;
-use gctrace_probes::CollectorKind;
-use gctrace_probes::ProbePoint;
-use gctrace_probes::ProbePointKind;
-use gctrace_probes::PythonVersion;
-use gctrace_probes::Resolution;
-use gctrace_probes::SearchStrategy;
-use gctrace_probes::StrategyOutcome;
+use gctrace_event::{Counter, GpuDevice};
 use gctrace_probes::nvml::NvmlError;
+use gctrace_probes::{
+    CollectorKind, ProbePoint, ProbePointKind, PythonVersion, Resolution, SearchStrategy,
+    StrategyOutcome,
+};
 use std::path::PathBuf;
 
 fn good_machine() -> HostFacts {
@@ -125,20 +120,12 @@ fn resolution() -> Resolution {
         emulated,
         semaphore_file_offset: None,
     };
-    let outcome = |rung, found, detail: &str| StrategyOutcome {
-        rung,
-        found,
-        detail: detail.into(),
-    };
+    let outcome =
+        |rung, found, detail: &str| StrategyOutcome { rung, found, detail: detail.into() };
     Resolution {
         file: "/usr/bin/python3.11".into(),
         build_id: Some("0123456789abcdef".into()),
-        version: PythonVersion {
-            major: 3,
-            minor: 11,
-            micro: Some(2),
-            level: String::new(),
-        },
+        version: PythonVersion { major: 3, minor: 11, micro: Some(2), level: String::new() },
         free_threaded: false,
         collector: CollectorKind::Generational,
         rung: SearchStrategy::CodeAnalysis,
@@ -147,20 +134,8 @@ fn resolution() -> Resolution {
             outcome(SearchStrategy::CodeAnalysis, true, "1 function"),
         ],
         points: vec![
-            point(
-                ProbePointKind::Collect,
-                "gc_collect_main",
-                4,
-                "push r15",
-                true,
-            ),
-            point(
-                ProbePointKind::GcCollectBuiltin,
-                "gc_collect",
-                0,
-                "sub rsp, 8",
-                false,
-            ),
+            point(ProbePointKind::Collect, "gc_collect_main", 4, "push r15", true),
+            point(ProbePointKind::GcCollectBuiltin, "gc_collect", 0, "sub rsp, 8", false),
         ],
         layout: None,
         frames: None,
@@ -259,9 +234,7 @@ fn a_container_with_a_seccomp_filter() {
     machine.kernel.permitted = false;
     machine.rights.container = Some("docker".into());
     machine.rights.lockdown = Lockdown::Integrity;
-    machine.gpus = Err(NvmlError::NoDriver {
-        library: "libnvidia-ml.so.1".into(),
-    });
+    machine.gpus = Err(NvmlError::NoDriver { library: "libnvidia-ml.so.1".into() });
     machine.within = within(Some(kernel_refuses()));
     machine.within.cuda = None;
     let list = draw(&machine, &FoundInterpreters::default());
@@ -277,10 +250,7 @@ fn one_interpreter_explained() {
 #[test]
 fn missing_counters_are_named_and_do_not_stop_a_recording() {
     let value = |counters: Vec<(Counter, Result<(), CounterError>)>| {
-        let machine = HostFacts {
-            counters,
-            ..good_machine()
-        };
+        let machine = HostFacts { counters, ..good_machine() };
         let line = processor_counters(&machine);
         assert!(draw(&machine, &interpreters()).recording_works());
         (line.verdict, line.value)
@@ -290,15 +260,9 @@ fn missing_counters_are_named_and_do_not_stop_a_recording() {
     assert!(text.starts_with("none: no hardware PMU"), "{text}");
     let (verdict, text) = value(vec![
         (Counter::Cycles, Ok(())),
-        (
-            Counter::LlcLoadMisses,
-            Err(CounterError::NotInUnit { cpu: 0 }),
-        ),
+        (Counter::LlcLoadMisses, Err(CounterError::NotInUnit { cpu: 0 })),
     ]);
-    assert_eq!(
-        (verdict, text.as_str()),
-        (CheckStatus::Note, "all but LLC-load-misses")
-    );
+    assert_eq!((verdict, text.as_str()), (CheckStatus::Note, "all but LLC-load-misses"));
     let (verdict, _) = value(vec![(Counter::Cycles, Err(CounterError::Denied))]);
     assert_eq!(verdict, CheckStatus::Unknown);
 }

@@ -1,29 +1,17 @@
 //! Names of interpreters, and the interpreters of this machine.
 
 use super::*;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use test_kit::limit::WithTimeout as _;
 
 #[test]
 fn names_of_interpreters() {
-    for name in [
-        "python",
-        "python3",
-        "python3.11",
-        "python3.13t",
-        "python3.9d",
-    ] {
+    for name in ["python", "python3", "python3.11", "python3.13t", "python3.9d"] {
         assert!(is_python_name(name), "{name}");
     }
-    for name in [
-        "python2",
-        "python2.7",
-        "python3-config",
-        "python3.11-gdb.py",
-        "ipython",
-        "pythonw",
-    ] {
+    for name in
+        ["python2", "python2.7", "python3-config", "python3.11-gdb.py", "ipython", "pythonw"]
+    {
         assert!(!is_python_name(name), "{name}");
     }
 }
@@ -31,16 +19,8 @@ fn names_of_interpreters() {
 /// The files that a running Python maps, according to itself.
 fn own_words(python: &str) -> Option<Vec<PathBuf>> {
     let script = "import sys; print(*{l.split(None, 5)[5].strip() for l in open('/proc/self/maps') if '/' in l}, sep='\\n')";
-    let output = Command::new(python)
-        .args(["-c", script])
-        .output_in_time()
-        .ok()?;
-    Some(
-        String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .map(PathBuf::from)
-            .collect(),
-    )
+    let output = Command::new(python).args(["-c", script]).output_in_time().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect())
 }
 
 #[test]
@@ -65,10 +45,7 @@ fn the_interpreter_in_path_is_understood() {
 #[test]
 fn a_running_interpreter_is_understood() {
     let started = Command::new("python3")
-        .args([
-            "-c",
-            "import sys; print(sys.version.split()[0], flush=True); sys.stdin.read()",
-        ])
+        .args(["-c", "import sys; print(sys.version.split()[0], flush=True); sys.stdin.read()"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();
@@ -80,9 +57,8 @@ fn a_running_interpreter_is_understood() {
     let output = child.stdout.take().expect("its output");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut version)
         .expect("a version");
-    let found = InterpreterExaminer::new()
-        .examine(&InterpreterArg::Process(child.id()))
-        .expect("examined");
+    let found =
+        InterpreterExaminer::new().examine(&InterpreterArg::Process(child.id())).expect("examined");
     drop(child.stdin.take());
     child.status_in_time().expect("wait");
     assert_eq!(found.len(), 1);

@@ -1,7 +1,6 @@
 //! A picture for graphviz: `dot -Tpng`.
 
-use super::picture::Picture;
-use super::picture::Role;
+use super::picture::{Picture, Role};
 use super::svg::color;
 use std::io;
 use std::io::Write;
@@ -9,11 +8,7 @@ use std::io::Write;
 /// Writes a digraph.
 pub(super) fn write(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "digraph heap {{")?;
-    writeln!(
-        out,
-        "  label={}; labelloc=t; fontname=monospace;",
-        quoted(&picture.title)
-    )?;
+    writeln!(out, "  label={}; labelloc=t; fontname=monospace;", quoted(&picture.title))?;
     writeln!(
         out,
         "  node [shape=box, style=\"filled,rounded\", fontname=monospace, fontsize=11];"

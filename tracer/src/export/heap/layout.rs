@@ -14,10 +14,7 @@ const GAP: f64 = 24.0;
 /// Sweeps through the layers, down and up. The last one is down: boxes are below what refers to them.
 const SWEEPS: usize = 25;
 /// Room of an arrow that passes a layer.
-const NO_NAME: Size = Size {
-    width: 8.0,
-    height: 0.0,
-};
+const NO_NAME: Size = Size { width: 8.0, height: 0.0 };
 
 /// A box or a name, with its size in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -89,25 +86,17 @@ pub(super) fn layout(boxes: &[Size], arrows: &[Arrow]) -> Layout {
             x: 0.0,
         })
         .collect();
-    let ways: Vec<Way> = arrows
-        .iter()
-        .map(|arrow| cut(*arrow, &mut places))
-        .collect();
+    let ways: Vec<Way> = arrows.iter().map(|arrow| cut(*arrow, &mut places)).collect();
     let mut rows = rows(&places);
     order(&mut rows, &places);
     align(&rows, &mut places);
     let heights = heights(&rows, &places);
-    let point = |place: usize| Point {
-        x: places[place].x,
-        y: heights[places[place].layer],
-    };
+    let point = |place: usize| Point { x: places[place].x, y: heights[places[place].layer] };
     let way = |way: &Way| way.places.iter().map(|place| point(*place)).collect();
     let name = |way: &Way| way.named.map(point).unwrap_or_default();
     let right = |place: &Place| place.x + place.size.width / 2.0;
     let last = rows.last().into_iter().flatten();
-    let low = last
-        .map(|place| places[*place].size.height / 2.0)
-        .fold(0.0, f64::max);
+    let low = last.map(|place| places[*place].size.height / 2.0).fold(0.0, f64::max);
     Layout {
         size: Size {
             width: places.iter().map(right).fold(0.0, f64::max),
@@ -159,10 +148,7 @@ fn back(boxes: usize, arrows: &[Arrow]) -> Vec<bool> {
             stack.push((start, 0));
         }
         while let Some((at, next)) = stack.last_mut() {
-            let mut own = arrows
-                .iter()
-                .enumerate()
-                .filter(|(_, arrow)| arrow.from == *at);
+            let mut own = arrows.iter().enumerate().filter(|(_, arrow)| arrow.from == *at);
             match own.nth(*next) {
                 None => {
                     states[*at] = State::Done;
@@ -199,10 +185,7 @@ fn cut(arrow: Arrow, places: &mut Vec<Place>) -> Way {
     let middle = top + (bottom - top) / 2;
     // Names are between layers of boxes.
     let layer_of_name = middle - usize::from(middle % 2 == 0);
-    let mut way = Way {
-        places: vec![upper],
-        named: None,
-    };
+    let mut way = Way { places: vec![upper], named: None };
     for layer in top + 1..bottom {
         let place = places.len();
         let is_named = layer == layer_of_name;
@@ -269,10 +252,7 @@ fn order(rows: &mut Vec<Vec<usize>>, places: &[Place]) {
                     }
                 }
             };
-            let keyed = row
-                .iter()
-                .enumerate()
-                .map(|(own, at)| (mean(*at, own as f64), *at));
+            let keyed = row.iter().enumerate().map(|(own, at)| (mean(*at, own as f64), *at));
             let mut keyed: Vec<(f64, usize)> = keyed.collect();
             keyed.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
             *row = keyed.into_iter().map(|(_, at)| at).collect();
@@ -374,11 +354,7 @@ fn set(row: &[usize], places: &mut [Place], wishes: &[f64]) {
     let mut pools: Vec<Pool> = Vec::new();
     for ((at, offset), wish) in row.iter().zip(&offsets).zip(wishes) {
         let weight = if places[*at].is_way { 4.0 } else { 1.0 };
-        pools.push(Pool {
-            sum: (wish - offset) * weight,
-            weight,
-            count: 1,
-        });
+        pools.push(Pool { sum: (wish - offset) * weight, weight, count: 1 });
         while let [.., before, last] = pools.as_slice()
             && before.sum / before.weight > last.sum / last.weight
         {
@@ -391,9 +367,8 @@ fn set(row: &[usize], places: &mut [Place], wishes: &[f64]) {
             }
         }
     }
-    let starts = pools
-        .iter()
-        .flat_map(|pool| std::iter::repeat_n(pool.sum / pool.weight, pool.count));
+    let starts =
+        pools.iter().flat_map(|pool| std::iter::repeat_n(pool.sum / pool.weight, pool.count));
     for ((at, offset), start) in row.iter().zip(&offsets).zip(starts) {
         places[*at].x = start + offset;
     }

@@ -1,13 +1,9 @@
 //! The objects and references of a picture: those of one path or cycle, at most 50.
 
 use crate::print::clean;
-use crate::units::count;
-use crate::units::counted;
-use gctrace_analysis::heap::Heap;
-use gctrace_analysis::heap::HeapEdge;
-use gctrace_analysis::heap::NodeIndex;
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use crate::units::{count, counted};
+use gctrace_analysis::heap::{Heap, HeapEdge, NodeIndex};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Boxes that a picture can have and still be understood.
 const MOST: usize = 50;
@@ -92,11 +88,7 @@ impl Picture {
             let name = name.unwrap_or_default();
             let to = picture.boxes.len();
             if to > 0 {
-                picture.arrows.push(PictureArrow {
-                    from: to - 1,
-                    to,
-                    name: shortened(&name),
-                });
+                picture.arrows.push(PictureArrow { from: to - 1, to, name: shortened(&name) });
             }
             picture.boxes.push(match is_left_out {
                 true => PictureBox {
@@ -131,10 +123,7 @@ impl Picture {
                 let references: Vec<HeapEdge> = references.collect();
                 (members, references)
             }
-            None => (
-                cycle.iter().take(MOST).map(|edge| edge.from).collect(),
-                cycle,
-            ),
+            None => (cycle.iter().take(MOST).map(|edge| edge.from).collect(), cycle),
         };
         let position: BTreeMap<NodeIndex, usize> =
             (0..).zip(&members).map(|(at, node)| (*node, at)).collect();
@@ -149,17 +138,14 @@ impl Picture {
             })
             .collect();
         let depths = depths(members.len(), &arrows);
-        let boxes = members
-            .iter()
-            .zip(depths)
-            .map(|(member, depth)| PictureBox {
-                lines: lines(heap, *member),
-                role: match member == &node {
-                    true => Role::Target,
-                    false => Role::Object,
-                },
-                depth,
-            });
+        let boxes = members.iter().zip(depths).map(|(member, depth)| PictureBox {
+            lines: lines(heap, *member),
+            role: match member == &node {
+                true => Role::Target,
+                false => Role::Object,
+            },
+            depth,
+        });
         let state = match heap.is_garbage(node) {
             true => "garbage",
             false => "alive",
@@ -183,10 +169,7 @@ fn depths(boxes: usize, arrows: &[PictureArrow]) -> Vec<usize> {
             queue.extend(holders.map(|arrow| (arrow.from, depth + 1)));
         }
     }
-    depths
-        .into_iter()
-        .map(|depth| if depth == usize::MAX { 0 } else { depth })
-        .collect()
+    depths.into_iter().map(|depth| if depth == usize::MAX { 0 } else { depth }).collect()
 }
 
 /// The type of an object, what it is, and the line of its code.

@@ -5,13 +5,9 @@
 //! `src/profiler/heap-snapshot-generator.cc`; its reader is
 //! `front_end/entrypoints/heap_snapshot_worker` of DevTools, which keeps all numbers in 32 bits.
 
-use gctrace_analysis::heap::Heap;
-use gctrace_analysis::heap::HeapEdgeName;
-use gctrace_analysis::heap::HeapRoot;
-use gctrace_analysis::heap::NodeIndex;
+use gctrace_analysis::heap::{Heap, HeapEdgeName, HeapRoot, NodeIndex};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::io::Write;
 
@@ -31,14 +27,8 @@ const OUTSIDE: u32 = 1;
 const GARBAGE: u32 = 2;
 const FIRST: u32 = 3;
 /// Strings before those of the heap.
-const STRINGS: [&str; 6] = [
-    "<dummy>",
-    "",
-    "(outside the heap)",
-    "(garbage)",
-    "(unnamed)",
-    "__name__",
-];
+const STRINGS: [&str; 6] =
+    ["<dummy>", "", "(outside the heap)", "(garbage)", "(unnamed)", "__name__"];
 
 /// The lists that describe the numbers.
 fn meta() -> serde_json::Value {
@@ -103,22 +93,14 @@ impl<'a> Strings<'a> {
                 all.len() as u32 - 1
             }));
         }
-        Self {
-            all,
-            names,
-            texts,
-            types,
-            functions,
-        }
+        Self { all, names, texts, types, functions }
     }
 }
 
 /// `hooks` of `.hooks`, `key` of `['key']`.
 fn property(name: &str) -> &str {
     let attribute = name.strip_prefix('.').filter(|rest| !rest.is_empty());
-    let key = name
-        .strip_prefix("['")
-        .and_then(|rest| rest.strip_suffix("']"));
+    let key = name.strip_prefix("['").and_then(|rest| rest.strip_suffix("']"));
     attribute.or(key).unwrap_or(name)
 }
 
@@ -150,16 +132,10 @@ pub(super) fn write(heap: &Heap, out: &mut impl Write) -> io::Result<()> {
     let mut snapshot = Snapshot {
         heap,
         strings: Strings::new(heap),
-        kinds: (0..)
-            .zip(&graph.kinds)
-            .map(|(at, kind)| (kind.id, at))
-            .collect(),
+        kinds: (0..).zip(&graph.kinds).map(|(at, kind)| (kind.id, at)).collect(),
         labels: BTreeMap::new(),
         outside: others.filter(|node| !by_name.contains(node)).collect(),
-        garbage: heap
-            .indices()
-            .filter(|node| heap.is_garbage(*node))
-            .collect(),
+        garbage: heap.indices().filter(|node| heap.is_garbage(*node)).collect(),
         named,
     };
     for node in heap.indices() {
@@ -178,40 +154,22 @@ impl Snapshot<'_> {
 
     fn edges(&self) -> u64 {
         let named = self.named.len() + 2;
-        let labels = self
-            .heap
-            .indices()
-            .filter(|node| self.label(*node).is_some());
+        let labels = self.heap.indices().filter(|node| self.label(*node).is_some());
         let groups = self.outside.len() + self.garbage.len();
         (named + groups + self.heap.graph().edges.len() + labels.count()) as u64
     }
 
     /// The position of a kind.
     fn kind(&self, node: NodeIndex) -> usize {
-        let kind = self
-            .heap
-            .graph()
-            .nodes
-            .get(node as usize)
-            .map(|node| node.kind);
+        let kind = self.heap.graph().nodes.get(node as usize).map(|node| node.kind);
         let position = kind.and_then(|kind| self.kinds.get(&kind));
         position.map_or(0, |position| *position as usize)
     }
 
     /// The string that names an object, if it has a name.
     fn label(&self, node: NodeIndex) -> Option<u32> {
-        let function = self
-            .strings
-            .functions
-            .get(self.kind(node))
-            .copied()
-            .flatten();
-        let label = self
-            .heap
-            .graph()
-            .nodes
-            .get(node as usize)
-            .and_then(|node| node.label);
+        let function = self.strings.functions.get(self.kind(node)).copied().flatten();
+        let label = self.heap.graph().nodes.get(node as usize).and_then(|node| node.label);
         function.or(label.map(|label| self.strings.texts + label))
     }
 
@@ -246,11 +204,7 @@ impl Snapshot<'_> {
             // Odd, as V8's own; the rest is not recorded and not detached.
             id += 1;
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            write!(
-                out,
-                "{comma}{kind},{name},{},{bytes},{edges},0,0",
-                2 * id - 1
-            )
+            write!(out, "{comma}{kind},{name},{},{bytes},{edges},0,0", 2 * id - 1)
         };
         node(SYNTHETIC, 1, 0, self.named.len() + 2)?;
         node(SYNTHETIC, 2, 0, self.outside.len())?;

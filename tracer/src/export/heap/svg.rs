@@ -1,13 +1,7 @@
 //! A picture as SVG, without scripts and fonts of its own: boxes, arrows and their names.
 
-use super::layout::Arrow;
-use super::layout::Layout;
-use super::layout::Point;
-use super::layout::Size;
-use super::layout::layout;
-use super::picture::Picture;
-use super::picture::PictureBox;
-use super::picture::Role;
+use super::layout::{Arrow, Layout, Point, Size, layout};
+use super::picture::{Picture, PictureBox, Role};
 use std::io;
 use std::io::Write;
 
@@ -33,9 +27,7 @@ pub(super) struct Colors {
 /// The colors of a box, by what it is and its distance from what the picture is about.
 pub(super) fn color(role: Role, depth: usize) -> Colors {
     /// Darker with the distance, as objgraph's; all readable below dark text.
-    const BLUES: [&str; 6] = [
-        "#ffffff", "#eef4fb", "#dde9f6", "#cbdef1", "#b9d3ec", "#a8c8e6",
-    ];
+    const BLUES: [&str; 6] = ["#ffffff", "#eef4fb", "#dde9f6", "#cbdef1", "#b9d3ec", "#a8c8e6"];
     let (fill, stroke, text) = match role {
         Role::Target => ("#c62828", "#8e1b1b", "#ffffff"),
         Role::Root => ("#2e7d32", "#1b5e20", "#ffffff"),
@@ -51,9 +43,7 @@ pub(super) fn color(role: Role, depth: usize) -> Colors {
 
 /// Draws a picture.
 pub(super) fn write(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
-    let loops: Vec<Size> = (0..picture.boxes.len())
-        .map(|at| loops(picture, at))
-        .collect();
+    let loops: Vec<Size> = (0..picture.boxes.len()).map(|at| loops(picture, at)).collect();
     let own: Vec<Size> = picture.boxes.iter().map(box_size).collect();
     // On both sides, so that the box stays in the middle.
     let sizes: Vec<Size> = own
@@ -67,11 +57,7 @@ pub(super) fn write(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     let arrows: Vec<Arrow> = picture
         .arrows
         .iter()
-        .map(|arrow| Arrow {
-            from: arrow.from,
-            to: arrow.to,
-            name: name_size(&arrow.name),
-        })
+        .map(|arrow| Arrow { from: arrow.from, to: arrow.to, name: name_size(&arrow.name) })
         .collect();
     let laid = layout(&sizes, &arrows);
     let title = text_width(&picture.title);
@@ -91,10 +77,7 @@ pub(super) fn write(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
          markerHeight=\"8\" orient=\"auto\"><path d=\"M0,1 L10,5 L0,9 z\" fill=\"#455a64\"/>\
          </marker></defs>"
     )?;
-    writeln!(
-        out,
-        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
-    )?;
+    writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>")?;
     writeln!(
         out,
         "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#37474f\">{}</text>",
@@ -102,11 +85,7 @@ pub(super) fn write(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
         MARGIN + FONT,
         escaped(&picture.title)
     )?;
-    writeln!(
-        out,
-        "<g transform=\"translate({left:.1},{:.1})\">",
-        MARGIN + TITLE
-    )?;
+    writeln!(out, "<g transform=\"translate({left:.1},{:.1})\">", MARGIN + TITLE)?;
     write_arrows(picture, &laid, &own, out)?;
     for ((own, size), center) in picture.boxes.iter().zip(&own).zip(&laid.boxes) {
         write_box(own, *size, *center, out)?;
@@ -120,10 +99,7 @@ fn write_arrows(
     own: &[Size],
     out: &mut impl Write,
 ) -> io::Result<()> {
-    writeln!(
-        out,
-        "<g fill=\"none\" stroke=\"#455a64\" stroke-width=\"1.2\">"
-    )?;
+    writeln!(out, "<g fill=\"none\" stroke=\"#455a64\" stroke-width=\"1.2\">")?;
     let ends = ends(picture, laid, own);
     let line = |out: &mut dyn Write, path: &str| {
         writeln!(out, "<path d=\"{path}\" marker-end=\"url(#head)\"/>")
@@ -132,21 +108,14 @@ fn write_arrows(
     for (at, arrow) in picture.arrows.iter().enumerate() {
         let way = laid.ways.get(at).map(Vec::as_slice).unwrap_or_default();
         if let ([_, inner @ .., _], Some((start, end))) = (way, ends.get(at)) {
-            let points: Vec<Point> = std::iter::once(*start)
-                .chain(inner.iter().copied())
-                .chain([*end])
-                .collect();
+            let points: Vec<Point> =
+                std::iter::once(*start).chain(inner.iter().copied()).chain([*end]).collect();
             line(out, &curve(&points))?;
-            names.push((
-                laid.names.get(at).copied().unwrap_or_default(),
-                arrow.name.as_str(),
-            ));
+            names.push((laid.names.get(at).copied().unwrap_or_default(), arrow.name.as_str()));
         } else if let (Some(center), Some(size)) = (laid.boxes.get(arrow.from), own.get(arrow.from))
         {
             let nth = picture.arrows.iter().take(at);
-            let nth = nth
-                .filter(|other| other.from == arrow.from && other.to == arrow.to)
-                .count();
+            let nth = nth.filter(|other| other.from == arrow.from && other.to == arrow.to).count();
             let right = center.x + size.width / 2.0;
             let (up, down) = (center.y - size.height / 4.0, center.y + size.height / 4.0);
             let far = right + LOOP * 1.3;
@@ -163,10 +132,7 @@ fn write_arrows(
             names.push((Point { x, y }, arrow.name.as_str()));
         }
     }
-    writeln!(
-        out,
-        "</g>\n<g font-size=\"11\" fill=\"#263238\" text-anchor=\"middle\">"
-    )?;
+    writeln!(out, "</g>\n<g font-size=\"11\" fill=\"#263238\" text-anchor=\"middle\">")?;
     for (center, name) in names.into_iter().filter(|(_, name)| !name.is_empty()) {
         let size = name_size(name);
         writeln!(
@@ -199,11 +165,7 @@ fn ends(picture: &Picture, laid: &Layout, own: &[Size]) -> Vec<(Point, Point)> {
             sides.push((arrow.to, middle.y < end.y, middle.x, at, false));
         }
     }
-    sides.sort_by(|a, b| {
-        (a.0, a.1)
-            .cmp(&(b.0, b.1))
-            .then_with(|| a.2.total_cmp(&b.2))
-    });
+    sides.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| a.2.total_cmp(&b.2)));
     let mut ends = vec![(Point::default(), Point::default()); picture.arrows.len()];
     for side in sides.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
         for (nth, (at, is_upper, _, arrow, is_start)) in side.iter().enumerate() {
@@ -212,10 +174,7 @@ fn ends(picture: &Picture, laid: &Layout, own: &[Size]) -> Vec<(Point, Point)> {
             };
             let share = (nth as f64 + 1.0) / (side.len() as f64 + 1.0) - 0.5;
             let half = if *is_upper { -size.height } else { size.height } / 2.0;
-            let point = Point {
-                x: center.x + share * size.width * 0.8,
-                y: center.y + half,
-            };
+            let point = Point { x: center.x + share * size.width * 0.8, y: center.y + half };
             if let Some(ends) = ends.get_mut(*arrow) {
                 match is_start {
                     true => ends.0 = point,
@@ -288,36 +247,20 @@ fn write_box(own: &PictureBox, size: Size, center: Point, out: &mut impl Write) 
 }
 
 fn box_size(own: &PictureBox) -> Size {
-    let widest = own
-        .lines
-        .iter()
-        .map(|line| text_width(line))
-        .fold(0.0, f64::max);
-    Size {
-        width: widest + 2.0 * PADDING,
-        height: own.lines.len() as f64 * LINE + PADDING,
-    }
+    let widest = own.lines.iter().map(|line| text_width(line)).fold(0.0, f64::max);
+    Size { width: widest + 2.0 * PADDING, height: own.lines.len() as f64 * LINE + PADDING }
 }
 
 fn name_size(name: &str) -> Size {
     match name {
-        "" => Size {
-            width: 8.0,
-            height: 8.0,
-        },
-        name => Size {
-            width: text_width(name) + 6.0,
-            height: LINE,
-        },
+        "" => Size { width: 8.0, height: 8.0 },
+        name => Size { width: text_width(name) + 6.0, height: LINE },
     }
 }
 
 /// Space beside a box for the names of its arrows to itself.
 fn loops(picture: &Picture, at: usize) -> Size {
-    let own = picture
-        .arrows
-        .iter()
-        .filter(|arrow| arrow.from == at && arrow.to == at);
+    let own = picture.arrows.iter().filter(|arrow| arrow.from == at && arrow.to == at);
     let names: Vec<f64> = own.map(|arrow| text_width(&arrow.name)).collect();
     match names.is_empty() {
         true => Size::default(),

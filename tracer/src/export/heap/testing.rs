@@ -1,14 +1,9 @@
 //! A heap with the classic examples: a list and a dict that contain themselves, a ring, and the
 //! cache in a default argument.
 
-use gctrace_analysis::heap::Heap;
-use gctrace_analysis::heap::HeapEdge;
-use gctrace_analysis::heap::HeapEdgeName;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_analysis::heap::HeapHeader;
-use gctrace_analysis::heap::HeapNode;
-use gctrace_analysis::heap::HeapPlace;
-use gctrace_analysis::heap::HeapRoot;
+use gctrace_analysis::heap::{
+    Heap, HeapEdge, HeapEdgeName, HeapGraph, HeapHeader, HeapNode, HeapPlace, HeapRoot,
+};
 use gctrace_event::ObjectKind;
 
 /// Type, code, label of objects; from, name, to of references.
@@ -84,9 +79,7 @@ pub(crate) fn classic() -> Heap {
     let mut references = REFERENCES;
     references.sort_by_key(|(from, ..)| *from);
     for (from, name, to) in references {
-        let item = name
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
+        let item = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let name = match (name, item.and_then(|item| item.parse().ok())) {
             ("", _) => HeapEdgeName::Unnamed,
             (_, Some(item)) => HeapEdgeName::Item(item),

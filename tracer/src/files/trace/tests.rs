@@ -1,7 +1,5 @@
 use super::*;
-use gctrace_event::TraceEnd;
-use gctrace_event::TraceFile;
-use gctrace_event::TraceHeader;
+use gctrace_event::{TraceEnd, TraceFile, TraceHeader};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -22,23 +20,18 @@ fn refused(path: &Path, command: &[&str]) -> String {
 
 /// Writes a trace with this host in its header.
 fn record(path: &Path, host: &str) -> Option<PathBuf> {
-    let header = TraceHeader {
-        host: host.to_owned(),
-        ..TraceHeader::default()
-    };
+    let header = TraceHeader { host: host.to_owned(), ..TraceHeader::default() };
     let trace = create(path).expect("a file");
     let compressed = gctrace_event::compressed_by_name(path);
     let file = TraceFile::create(trace.writer().expect("open"), path, compressed, &header);
-    file.and_then(|file| file.finish(&TraceEnd::default()))
-        .expect("written");
+    file.and_then(|file| file.finish(&TraceEnd::default())).expect("written");
     trace.keep().expect("kept")
 }
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("a folder");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("an entry").file_name().display().to_string())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().display().to_string()).collect();
     names.sort();
     names
 }
@@ -108,10 +101,7 @@ fn an_empty_file_and_a_device_are_written_to() {
     assert_eq!(names(place.path()), ["empty"], "not ours to remove");
     assert_eq!(record(&path, "first"), None);
     drop(create(Path::new("/dev/null")).expect("a device"));
-    assert!(matches!(
-        create(place.path()),
-        Err(FileError::Create { .. })
-    ));
+    assert!(matches!(create(place.path()), Err(FileError::Create { .. })));
 }
 
 /// For example, a link to a larger disk.
@@ -122,10 +112,7 @@ fn a_link_stays_a_link() {
     std::os::unix::fs::symlink(&elsewhere, &link).expect("a link");
     record(&link, "first");
     record(&link, "second");
-    assert_eq!(
-        names(place.path()),
-        ["elsewhere", "elsewhere.old", "t.json"]
-    );
+    assert_eq!(names(place.path()), ["elsewhere", "elsewhere.old", "t.json"]);
     assert!(link.is_symlink());
 }
 
@@ -158,11 +145,7 @@ fn a_pipe_without_a_reader_is_not_waited_for() {
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let printed = refused(&path, &[]);
     assert!(printed.contains("nothing reads"), "{printed}");
-    let reader = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .expect("a reader");
+    let reader = std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("a reader");
     let trace = create(&path).expect("it is read");
     let flags = nix::fcntl::fcntl(&trace.file, nix::fcntl::FcntlArg::F_GETFL).expect("flags");
     assert_eq!(flags & libc::O_NONBLOCK, 0);
@@ -174,8 +157,5 @@ fn a_pipe_without_a_reader_is_not_waited_for() {
 fn where_nothing_can_be_made_it_says_who() {
     let error = create(Path::new("/nonexistent/trace.json")).expect_err("no such directory");
     let name = Invoker::detect().name;
-    assert_eq!(
-        error.to_string(),
-        format!("cannot create /nonexistent/trace.json as {name}")
-    );
+    assert_eq!(error.to_string(), format!("cannot create /nonexistent/trace.json as {name}"));
 }

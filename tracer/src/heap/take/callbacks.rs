@@ -1,51 +1,29 @@
 //! The heap of a command at the end of a full collection: the injected library counts them, and waits
 //! at the requested one until the heap is taken (`inject/src/python/heap.rs`).
 
-use super::HeapWatch;
-use super::UPDATE_SHARE;
-use super::duration;
-use super::options;
+use super::{HeapWatch, UPDATE_SHARE, duration, options};
 use crate::args::TakeHeapConfig;
-use crate::launch::Invoker;
-use crate::launch::LaunchPlan;
-use crate::launch::library_for;
-use crate::print;
-use crate::record::UNREACHED;
-use crate::record::Unexamined;
-use crate::record::folder::FolderOwner;
-use crate::record::folder::InjectFolder;
-use crate::record::folder::places;
+use crate::launch::{Invoker, LaunchPlan, library_for};
+use crate::record::folder::{FolderOwner, InjectFolder, places};
 use crate::record::kernel::permission;
-use crate::record::mode::InjectionPlan;
-use crate::record::mode::own_filters;
-use crate::record::monotonic_ns;
+use crate::record::mode::{InjectionPlan, own_filters};
+use crate::record::{UNREACHED, Unexamined, monotonic_ns};
 use crate::text::shell_line;
-use crate::units;
 use crate::units::counted;
+use crate::{print, units};
 use anyhow::Context as _;
 use gctrace_analysis::heap::HeapGraph;
-use gctrace_heap::HeapCallback;
-use gctrace_heap::HeapError;
-use gctrace_heap::RunningHeap;
+use gctrace_heap::{HeapCallback, HeapError, RunningHeap};
 use gctrace_probes::proc_status;
-use gctrace_ring::Absence;
-use gctrace_ring::HeapNotice;
-use gctrace_ring::HeapState;
-use gctrace_ring::InjectOptions;
-use gctrace_ring::RingConnection;
-use gctrace_ring::RingListener;
+use gctrace_ring::{Absence, HeapNotice, HeapState, InjectOptions, RingConnection, RingListener};
 use nix::poll::PollTimeout;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::num::NonZeroU32;
-use std::os::fd::AsFd as _;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::Mutex;
-use std::sync::OnceLock;
-use std::sync::PoisonError;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Connections that are open without a report; beyond that the oldest is closed. The library sends
 /// at once.
@@ -131,11 +109,7 @@ impl<'config> HeapCallbacks<'config> {
             filters: own_filters(),
             ..InjectOptions::nothing()
         };
-        let injection = InjectionPlan {
-            library,
-            options,
-            step_function: None,
-        };
+        let injection = InjectionPlan { library, options, step_function: None };
         launch.inject(&injection, &socket)?;
         folder.hand_to(owner)?;
         Ok(Self {

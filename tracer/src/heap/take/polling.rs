@@ -1,19 +1,15 @@
 //! Full collections of a command counted from outside, by polling: where the library cannot be loaded.
 
-use super::HeapWatch;
-use super::UPDATE_SHARE;
-use super::options;
+use super::{HeapWatch, UPDATE_SHARE, options};
 use crate::args::TakeHeapConfig;
 use crate::record::monotonic_ns;
 use crate::units;
 use gctrace_analysis::heap::HeapGraph;
-use gctrace_heap::HeapError;
-use gctrace_heap::RunningHeap;
+use gctrace_heap::{HeapError, RunningHeap};
 use nix::poll::PollTimeout;
 use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Time between two polls of a command in ms: until its Python has started, and then.
 const SEARCH_MS: u16 = 10;

@@ -1,12 +1,9 @@
 //! Paths of references as text, a line for each object.
 
 use crate::print::clean;
-use crate::render::Style;
-use crate::render::cut;
-use crate::units::bytes;
-use crate::units::count;
-use gctrace_analysis::heap::report::HeapObject;
-use gctrace_analysis::heap::report::HeapPath;
+use crate::render::{Style, cut};
+use crate::units::{bytes, count};
+use gctrace_analysis::heap::report::{HeapObject, HeapPath};
 
 /// Widest column of references.
 const WIDEST_NAME: usize = 28;
@@ -17,20 +14,15 @@ pub(super) fn path(path: &HeapPath, style: Style) -> Vec<String> {
         .steps
         .iter()
         .enumerate()
-        .map(
-            |(position, step)| match (&step.name, position, &path.root) {
-                (_, 0, Some(root)) => clean::line(root).into_owned(),
-                (Some(name), ..) => clean::line(name).into_owned(),
-                (None, ..) => "->".to_owned(),
-            },
-        )
+        .map(|(position, step)| match (&step.name, position, &path.root) {
+            (_, 0, Some(root)) => clean::line(root).into_owned(),
+            (Some(name), ..) => clean::line(name).into_owned(),
+            (None, ..) => "->".to_owned(),
+        })
         .collect();
     // The first line has the name of the root, or of a cycle none.
-    let width = names
-        .iter()
-        .skip(usize::from(path.root.is_some()))
-        .map(|name| name.chars().count())
-        .max();
+    let width =
+        names.iter().skip(usize::from(path.root.is_some())).map(|name| name.chars().count()).max();
     let width = width.unwrap_or(0).min(WIDEST_NAME);
     let mut lines = Vec::new();
     for (position, (name, step)) in names.iter().zip(&path.steps).enumerate() {

@@ -1,8 +1,6 @@
 use super::*;
 use crate::export::heap::testing::classic;
-use gctrace_analysis::heap::Dominators;
-use gctrace_analysis::heap::Heap;
-use gctrace_analysis::heap::HeapGraph;
+use gctrace_analysis::heap::{Dominators, Heap, HeapGraph};
 
 fn text(heaps: &[Heap], answer: HeapAnswer) -> String {
     let files = ["a.gcheap", "b.gcheap", "c.gcheap"];
@@ -44,10 +42,7 @@ fn differences() {
         for node in &mut graph.nodes[9..=11] {
             node.address += 0x1000;
         }
-        graph
-            .header
-            .notes
-            .push("The layout of torch.Tensor is unknown.".to_owned());
+        graph.header.notes.push("The layout of torch.Tensor is unknown.".to_owned());
     });
     let heaps = [first, last];
     let diff = gctrace_analysis::heap::diff(&heaps, 20).expect("two heaps");

@@ -62,9 +62,7 @@ fn what_is_not_the_copy_is_replaced() {
     let longer = [&contents[..], b"x"].concat();
     let spoilers: [(&str, &dyn Fn()); 8] = [
         ("changed", &|| fs::write(&path, &changed).expect("write")),
-        ("truncated", &|| {
-            fs::write(&path, &contents[..9]).expect("write")
-        }),
+        ("truncated", &|| fs::write(&path, &contents[..9]).expect("write")),
         ("empty", &|| fs::write(&path, "").expect("write")),
         ("longer", &|| fs::write(&path, &longer).expect("write")),
         ("writable", &|| set_mode(&path, 0o666)),
@@ -108,20 +106,14 @@ fn a_place_of_others_is_not_used() {
     let folder = place.path().join(library.hash);
     fs::create_dir(&folder).expect("mkdir");
     set_mode(&folder, 0o775);
-    library
-        .copy_in(place.path())
-        .expect_err("the folder inside too");
+    library.copy_in(place.path()).expect_err("the folder inside too");
     if Uid::effective().is_root() {
         set_mode(&folder, 0o755);
         std::os::unix::fs::chown(&folder, Some(61_303), None).expect("chown");
         library.copy_in(place.path()).expect_err("another user's");
     }
-    library
-        .copy_in(Path::new("/proc"))
-        .expect_err("no folders can be made");
-    library
-        .copy_in(Path::new("/dev/null/x"))
-        .expect_err("not a folder");
+    library.copy_in(Path::new("/proc")).expect_err("no folders can be made");
+    library.copy_in(Path::new("/dev/null/x")).expect_err("not a folder");
 }
 
 #[test]
@@ -136,9 +128,7 @@ fn many_processes_at_once_share_one_copy() {
             fs::metadata(&path).expect("metadata").ino()
         };
         let threads: Vec<_> = (0..16).map(|_| scope.spawn(copy)).collect();
-        let ended = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("no panic"));
+        let ended = threads.into_iter().map(|thread| thread.join().expect("no panic"));
         ended.collect()
     });
     assert!(inodes.iter().all(|inode| *inode == inodes[0]), "{inodes:?}");

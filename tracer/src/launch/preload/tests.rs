@@ -36,39 +36,25 @@ fn the_users_own_libraries_stay_first() {
         ("", "/opt/gctrace/libgctrace_inject.so"),
         ("/a.so", "/a.so:/opt/gctrace/libgctrace_inject.so"),
         ("/a.so b.so", "/a.so b.so:/opt/gctrace/libgctrace_inject.so"),
-        (
-            "/opt/gctrace/libgctrace_inject.so /a.so",
-            "/opt/gctrace/libgctrace_inject.so /a.so",
-        ),
+        ("/opt/gctrace/libgctrace_inject.so /a.so", "/opt/gctrace/libgctrace_inject.so /a.so"),
     ] {
         let mut plan = plan(&[(PRELOAD, own)]);
-        plan.inject(&injection(library), Path::new(SOCKET))
-            .expect("no link is needed");
+        plan.inject(&injection(library), Path::new(SOCKET)).expect("no link is needed");
         assert_eq!(plan.variable(PRELOAD), Some(OsStr::new(expected)));
         assert_eq!(plan.variable(CUDA_INJECTION), Some(library.as_os_str()));
         assert_eq!(plan.variable(RENDEZVOUS_VARIABLE), Some(OsStr::new(SOCKET)));
         let options = plan.variable(OPTIONS_VARIABLE).expect("options");
-        assert_eq!(
-            InjectOptions::parse(options.as_bytes()),
-            InjectOptions::default()
-        );
+        assert_eq!(InjectOptions::parse(options.as_bytes()), InjectOptions::default());
     }
 }
 
 #[test]
 fn another_cuda_tool_is_kept() {
     let mut plan = plan(&[(CUDA_INJECTION, "/opt/nsys/x.so")]);
-    assert_eq!(
-        plan.foreign_cuda_injection(),
-        Some(OsStr::new("/opt/nsys/x.so"))
-    );
+    assert_eq!(plan.foreign_cuda_injection(), Some(OsStr::new("/opt/nsys/x.so")));
     let library = Path::new("/opt/gctrace/libgctrace_inject.so");
-    plan.inject(&injection(library), Path::new(SOCKET))
-        .expect("no link is needed");
-    assert_eq!(
-        plan.variable(CUDA_INJECTION),
-        Some(OsStr::new("/opt/nsys/x.so"))
-    );
+    plan.inject(&injection(library), Path::new(SOCKET)).expect("no link is needed");
+    assert_eq!(plan.variable(CUDA_INJECTION), Some(OsStr::new("/opt/nsys/x.so")));
     let of_an_outer_gctrace = super::tests::plan(&[(CUDA_INJECTION, "/x/libgctrace_inject.so")]);
     assert_eq!(of_an_outer_gctrace.foreign_cuda_injection(), None);
 }
@@ -76,14 +62,8 @@ fn another_cuda_tool_is_kept() {
 #[test]
 fn without_cupti_the_driver_loads_nothing() {
     for options in [
-        InjectOptions {
-            cuda: false,
-            ..InjectOptions::default()
-        },
-        InjectOptions {
-            yields: true,
-            ..InjectOptions::default()
-        },
+        InjectOptions { cuda: false, ..InjectOptions::default() },
+        InjectOptions { yields: true, ..InjectOptions::default() },
     ] {
         let mut plan = plan(&[]);
         let injection = InjectionPlan {
@@ -91,8 +71,7 @@ fn without_cupti_the_driver_loads_nothing() {
             options,
             step_function: Some("train_step".to_owned()),
         };
-        plan.inject(&injection, Path::new(SOCKET))
-            .expect("no link is needed");
+        plan.inject(&injection, Path::new(SOCKET)).expect("no link is needed");
         assert_eq!(plan.variable(CUDA_INJECTION), None);
         let function = plan.variable(STEP_FUNCTION_VARIABLE);
         assert_eq!(function, Some(OsStr::new("train_step")));
@@ -109,15 +88,13 @@ fn paths_that_the_loader_would_cut_get_a_link() {
     let private = place.path().join("private");
     fs::create_dir(&private).expect("mkdir");
     for _ in 0..2 {
-        plan.inject(&injection(&library), &private.join("s"))
-            .expect("a link");
+        plan.inject(&injection(&library), &private.join("s")).expect("a link");
     }
     let link = private.join(LIBRARY);
     assert_eq!(plan.variable(PRELOAD), Some(link.as_os_str()));
     assert_eq!(fs::read(&link).expect("the link resolves"), b"x");
     let cut = place.path().join("my tools: new/s");
-    plan.inject(&injection(&library), &cut)
-        .expect_err("nowhere");
+    plan.inject(&injection(&library), &cut).expect_err("nowhere");
 }
 
 /// A folder in which libraries are trusted: as root, one that only root may write.
@@ -170,15 +147,8 @@ fn another_version_is_reported() {
     }
     fs::write(&file, bytes).expect("write");
     let error = usable(&file, &plan(&[])).expect_err("refused");
-    assert!(
-        matches!(error, LibraryError::OtherVersion { .. }),
-        "{error}"
-    );
-    assert!(
-        error.remedy().contains("gctrace setup"),
-        "{}",
-        error.remedy()
-    );
+    assert!(matches!(error, LibraryError::OtherVersion { .. }), "{error}");
+    assert!(error.remedy().contains("gctrace setup"), "{}", error.remedy());
 }
 
 #[test]
@@ -195,22 +165,12 @@ fn as_root_files_of_others_are_refused() {
     fs::copy(built(), &file).expect("copy");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
     let refused = usable(&file, &plan).expect_err("refused");
-    assert!(
-        refused.to_string().contains("everyone may write /var/tmp"),
-        "{refused}"
-    );
-    assert!(
-        refused
-            .remedy()
-            .contains("sudo install -D -m 755 /var/tmp/")
-    );
+    assert!(refused.to_string().contains("everyone may write /var/tmp"), "{refused}");
+    assert!(refused.remedy().contains("sudo install -D -m 755 /var/tmp/"));
     std::os::unix::fs::chown(&file, Some(65534), None).expect("chown");
     plan.identity = None;
     let refused = usable(&file, &plan).expect_err("root's own programs too");
-    assert!(
-        refused.to_string().contains("belongs to nobody"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("belongs to nobody"), "{refused}");
 
     let place = tempfile::tempdir_in("/usr/local/lib").expect("a directory");
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
@@ -227,10 +187,7 @@ fn as_root_files_of_others_are_refused() {
     let file = spaced.join(LIBRARY);
     fs::copy(built(), &file).expect("copy");
     let refused = usable(&file, &plan).expect_err("refused");
-    assert!(
-        matches!(refused, LibraryError::Separator { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, LibraryError::Separator { .. }), "{refused}");
 }
 
 /// The library as a build with GCTRACE_BUNDLE has it inside.
@@ -250,10 +207,7 @@ fn the_embedded_library_is_used_from_the_first_place_that_can_have_it() {
     }
     let path = copied(&embedded(), &places, &plan).expect("usable");
     assert!(path.starts_with(&good), "{path:?}");
-    assert_eq!(
-        fs::read(&path).expect("read"),
-        fs::read(built()).expect("read")
-    );
+    assert_eq!(fs::read(&path).expect("read"), fs::read(built()).expect("read"));
     let refused = copied(&embedded(), &places[..2], &plan).expect_err("no place");
     let text = refused.to_string();
     assert!(text.contains("/dev/null/none ("), "{text}");
@@ -314,10 +268,7 @@ fn as_root_the_commands_users_own_library_is_loaded() {
     assert_eq!(usable(&file, &plan), Ok(file.clone()));
     let not_trusted = |plan: &LaunchPlan, file: &Path| {
         let refused = usable(file, plan).expect_err("refused");
-        assert!(
-            matches!(refused, LibraryError::NotTrusted { .. }),
-            "{refused}"
-        );
+        assert!(matches!(refused, LibraryError::NotTrusted { .. }), "{refused}");
     };
     give(mallory);
     not_trusted(&plan, &file);

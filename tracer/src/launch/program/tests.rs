@@ -11,10 +11,7 @@ fn obstacles(words: &[&str]) -> Vec<PreloadObstacle> {
 }
 
 fn kinds(words: &[&str]) -> Vec<ObstacleKind> {
-    obstacles(words)
-        .into_iter()
-        .map(|obstacle| obstacle.what)
-        .collect()
+    obstacles(words).into_iter().map(|obstacle| obstacle.what).collect()
 }
 
 fn executable(folder: &Path, name: &str, bytes: &[u8]) -> String {
@@ -100,14 +97,8 @@ fn words_of_env() {
     let drops = |word: &str| vec![ObstacleKind::Drops(word.to_owned())];
     assert_eq!(kinds(&["env", "-i", "sh"]), drops("env -i"));
     assert_eq!(kinds(&["env", "-", "sh"]), drops("env -"));
-    assert_eq!(
-        kinds(&["env", "-u", "LD_PRELOAD", "sh"]),
-        drops("env -u LD_PRELOAD")
-    );
-    assert_eq!(
-        kinds(&["env", "LD_PRELOAD=x", "sh"]),
-        drops("env LD_PRELOAD=...")
-    );
+    assert_eq!(kinds(&["env", "-u", "LD_PRELOAD", "sh"]), drops("env -u LD_PRELOAD"));
+    assert_eq!(kinds(&["env", "LD_PRELOAD=x", "sh"]), drops("env LD_PRELOAD=..."));
     let place = tempfile::tempdir().expect("a directory");
     let split = b"#!/usr/bin/env -S -i sh\n";
     let split = executable(place.path(), "split", split);
@@ -119,11 +110,8 @@ fn words_of_env() {
 #[test]
 fn programs_with_privileges_beyond_their_users() {
     let place = tempfile::tempdir().expect("a directory");
-    let file = executable(
-        place.path(),
-        "x",
-        &elf(INTERPRETER, X86_64, "/lib64/ld-linux-x86-64.so.2"),
-    );
+    let file =
+        executable(place.path(), "x", &elf(INTERPRETER, X86_64, "/lib64/ld-linux-x86-64.so.2"));
     let path = Path::new(&file);
     let own = path.metadata().expect("made");
     let mode = |mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode));
@@ -140,16 +128,10 @@ fn programs_with_privileges_beyond_their_users() {
         eprintln!("setuid was not tried: {} is mounted nosuid", file);
         return;
     }
-    assert_eq!(
-        other_rights(path, other),
-        Some(ObstacleKind::OtherRights("setuid"))
-    );
+    assert_eq!(other_rights(path, other), Some(ObstacleKind::OtherRights("setuid")));
     mode(0o2755).expect("chmod");
     let group = (own.uid(), own.gid() + 1);
-    assert_eq!(
-        other_rights(path, group),
-        Some(ObstacleKind::OtherRights("setgid"))
-    );
+    assert_eq!(other_rights(path, group), Some(ObstacleKind::OtherRights("setgid")));
     mode(0o2745).expect("chmod");
     assert_eq!(other_rights(path, group), None, "mandatory locking");
 }

@@ -3,8 +3,7 @@
 use super::*;
 use std::fs;
 use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use test_kit::limit::WithTimeout as _;
 
 /// Ids without an account.
@@ -55,11 +54,7 @@ fn only_root_and_the_commands_user_may_write() {
         chown(part, Some(0), Some(0)).expect("chown");
     }
 
-    for (mode, who) in [
-        (0o775, "group root"),
-        (0o757, "everyone"),
-        (0o1777, "everyone"),
-    ] {
+    for (mode, who) in [(0o775, "group root"), (0o757, "everyone"), (0o1777, "everyone")] {
         for part in [&folder, &file] {
             set_mode(part, mode);
             for user in [0, ALICE] {
@@ -114,14 +109,9 @@ impl Drop for Users {
 }
 
 fn run(program: &str, arguments: &[&str]) {
-    let output = std::process::Command::new(program)
-        .args(arguments)
-        .output_in_time()
-        .expect("it starts");
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {output:?}"
-    );
+    let output =
+        std::process::Command::new(program).args(arguments).output_in_time().expect("it starts");
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
 }
 
 /// An access list (acl(5), include/uapi/linux/posix_acl_xattr.h) that lets a user write.
@@ -163,11 +153,7 @@ fn a_private_group_is_its_users_alone() {
     chown(&file, Some(alices), Some(alice.gid.as_raw())).expect("chown");
     set_mode(&file, 0o775);
     assert_eq!(found(&file, alices), None);
-    assert!(
-        found(&file, mallorys)
-            .expect("refused")
-            .contains("belongs to")
-    );
+    assert!(found(&file, mallorys).expect("refused").contains("belongs to"));
 
     // An access list lets others write as far as the group may.
     set_access_list(&file, mallorys);

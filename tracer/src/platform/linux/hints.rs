@@ -1,14 +1,12 @@
 //! Remedies and exit codes for errors of commands that record.
 
 use crate::hints::os_error;
-use crate::launch::LaunchError;
-use crate::launch::LibraryError;
+use crate::launch::{LaunchError, LibraryError};
 use crate::privileges::PrivilegeError;
 use crate::record::kernel::permission::AttachRefusal;
 use crate::record::mode::ModeError;
 use crate::setup::NotPermitted;
-use crate::text::chain;
-use crate::text::shell_line;
+use crate::text::{chain, shell_line};
 use gctrace_ebpf::Error as BpfError;
 use nix::errno::Errno;
 use std::error::Error;
@@ -36,10 +34,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
         return script_hint(program);
     }
     if let Some(forbidden) = cause::<AttachRefusal>(error) {
-        return Some(format!(
-            "Root can record it: sudo gctrace record -p {}",
-            forbidden.pid
-        ));
+        return Some(format!("Root can record it: sudo gctrace record -p {}", forbidden.pid));
     }
     bpf_hint(cause(error)?, errno)
 }
@@ -98,10 +93,7 @@ mod tests {
 
     #[test]
     fn an_unsupported_kernel() {
-        let kernel = BpfError::Unsupported {
-            release: "4.19".into(),
-            missing: "x".into(),
-        };
+        let kernel = BpfError::Unsupported { release: "4.19".into(), missing: "x".into() };
         let hint = hint(&kernel.into()).expect("a hint");
         assert!(hint.contains("gctrace doctor"), "{hint}");
     }

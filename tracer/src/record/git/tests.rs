@@ -10,23 +10,13 @@ fn git(directory: &Path, words: &[&str]) -> String {
     let mut command = Command::new("git");
     command
         .current_dir(directory)
-        .args([
-            "-c",
-            "user.name=a",
-            "-c",
-            "user.email=a@b",
-            "-c",
-            "init.defaultBranch=main",
-        ])
+        .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"])
         .args(words)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1");
     let output = command.output_in_time().expect("git runs");
     assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout)
-        .expect("text")
-        .trim()
-        .to_owned()
+    String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
 fn repository() -> (tempfile::TempDir, PathBuf) {
@@ -52,17 +42,7 @@ fn the_commit_is_what_git_says() {
     git(&tree, &["pack-refs", "--all"]);
     assert_eq!(state(&tree).commit, head(&tree));
     let other = folder.path().join("other");
-    git(
-        &tree,
-        &[
-            "worktree",
-            "add",
-            "-q",
-            "-b",
-            "side",
-            &other.display().to_string(),
-        ],
-    );
+    git(&tree, &["worktree", "add", "-q", "-b", "side", &other.display().to_string()]);
     std::fs::write(other.join("train.py"), "other\n").expect("a file");
     git(&other, &["commit", "-q", "-a", "-m", "second"]);
     assert_ne!(head(&other), head(&tree));
@@ -90,12 +70,7 @@ fn nothing_but_hashes_is_read() {
     let (folder, tree) = repository();
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "password\n").expect("a file");
-    for target in [
-        "ref: ../../secret",
-        "ref: refs/../../../secret",
-        "ref: /etc/hostname",
-        "x",
-    ] {
+    for target in ["ref: ../../secret", "ref: refs/../../../secret", "ref: /etc/hostname", "x"] {
         std::fs::write(tree.join(".git/HEAD"), target).expect("a file");
         assert_eq!(state(&tree).commit, None, "{target}");
     }

@@ -2,15 +2,9 @@
 //!
 //! Nothing here blocks: the same thread resumes stopped programs.
 
-use gctrace_ring::OfferState;
-use gctrace_ring::OfferedRing;
-use gctrace_ring::RingConnection;
-use gctrace_ring::RingListener;
-use nix::sys::epoll::Epoll;
-use nix::sys::epoll::EpollEvent;
-use nix::sys::epoll::EpollFlags;
-use std::time::Duration;
-use std::time::Instant;
+use gctrace_ring::{OfferState, OfferedRing, RingConnection, RingListener};
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+use std::time::{Duration, Instant};
 
 /// Epoll data of the listener; pids are smaller.
 const LISTENER: u64 = u64::MAX;

@@ -2,10 +2,8 @@
 
 use crate::record::clock;
 use gctrace_event::Allocations;
-use gctrace_ring::RingConsumer;
-use gctrace_ring::largest_of_class;
-use std::time::Duration;
-use std::time::Instant;
+use gctrace_ring::{RingConsumer, largest_of_class};
+use std::time::{Duration, Instant};
 
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
@@ -22,18 +20,12 @@ impl CountedAllocations {
     /// Starts to measure the process's CPU time, by which the counts become rates.
     pub(super) fn new(pid: u32) -> Self {
         let cpu_ns = cpu_ns(pid).map(|now| (now, now));
-        Self {
-            pid,
-            written: None,
-            cpu_ns,
-        }
+        Self { pid, written: None, cpu_ns }
     }
 
     /// The counts so far, if due (`last`: in any case) and if anything is counted at all.
     pub(super) fn look(&mut self, ring: &RingConsumer, last: bool) -> Option<Allocations> {
-        let is_due = self
-            .written
-            .is_none_or(|written| written.elapsed() >= WRITE_EVERY);
+        let is_due = self.written.is_none_or(|written| written.elapsed() >= WRITE_EVERY);
         if !is_due && !last {
             return None;
         }
@@ -42,9 +34,7 @@ impl CountedAllocations {
         if let (Some((_, latest)), Some(now)) = (&mut self.cpu_ns, cpu_ns(self.pid)) {
             *latest = now;
         }
-        let cpu_ns = self
-            .cpu_ns
-            .map_or(0, |(before, now)| now.saturating_sub(before));
+        let cpu_ns = self.cpu_ns.map_or(0, |(before, now)| now.saturating_sub(before));
         let sum = |of: fn(&gctrace_ring::AllocationTotals) -> u64| {
             classes.iter().map(of).fold(0, u64::saturating_add)
         };

@@ -5,31 +5,21 @@
 //! `gctrace apply`, and files that the command must find at a path without spaces.
 
 use crate::launch::Invoker;
-use crate::variables::VariableEffect;
-use crate::variables::variable;
+use crate::variables::{VariableEffect, variable};
 use anyhow::Context as _;
 use nix::errno::Errno;
-use nix::fcntl::AtFlags;
-use nix::fcntl::Flock;
-use nix::fcntl::FlockArg;
-use nix::fcntl::OFlag;
+use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag};
 use nix::sys::stat::Mode;
-use nix::unistd::Gid;
-use nix::unistd::Uid;
-use nix::unistd::UnlinkatFlags;
+use nix::unistd::{Gid, Uid, UnlinkatFlags};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::BuildHasher;
 use std::io;
 use std::io::Read as _;
-use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::path::PathBuf;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 const PREFIX: &str = "gctrace-";
 const SOCKET: &str = "socket";
@@ -103,12 +93,10 @@ impl InjectFolder {
         let name = format!("{PREFIX}{random:016x}");
         nix::sys::stat::mkdirat(&parent, name.as_str(), Mode::S_IRWXU).context("mkdir")?;
         let opened = open_folder(&parent, OsStr::new(&name));
-        let made = opened
-            .context("cannot open the folder just created")
-            .and_then(|folder| {
-                let locked = Flock::lock(folder, FlockArg::LockExclusiveNonblock);
-                locked.map_err(|(_, errno)| anyhow::Error::from(errno).context("flock"))
-            });
+        let made = opened.context("cannot open the folder just created").and_then(|folder| {
+            let locked = Flock::lock(folder, FlockArg::LockExclusiveNonblock);
+            locked.map_err(|(_, errno)| anyhow::Error::from(errno).context("flock"))
+        });
         let locked = match made {
             Ok(locked) => locked,
             Err(error) => {
@@ -116,12 +104,7 @@ impl InjectFolder {
                 return Err(error);
             }
         };
-        let folder = Self {
-            path: place.join(&name),
-            parent,
-            name,
-            locked,
-        };
+        let folder = Self { path: place.join(&name), parent, name, locked };
         folder.check()?;
         if folder.socket().as_os_str().len() > LONGEST_PATH {
             anyhow::bail!("the path is too long for a socket");
@@ -165,9 +148,7 @@ impl InjectFolder {
         // By the descriptor: its user may have renamed it.
         let listed = std::fs::read_dir(format!("/proc/self/fd/{}", self.locked.as_raw_fd()));
         let names = listed.into_iter().flatten().flatten();
-        names
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect()
+        names.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
     /// Reads a file that a program has written; of another user's folder, only that user's files.
@@ -247,10 +228,7 @@ pub(crate) fn places(owner: FolderOwner) -> Vec<PathBuf> {
 /// others may write to it.
 #[expect(clippy::disallowed_methods, reason = "opened for reading")]
 fn open_place(place: &Path) -> anyhow::Result<File> {
-    let opened = File::options()
-        .read(true)
-        .custom_flags(libc::O_DIRECTORY)
-        .open(place)?;
+    let opened = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(place)?;
     let found = opened.metadata()?;
     let is_trusted = found.uid() == 0 || found.uid() == Uid::effective().as_raw();
     let is_shared = found.mode() & 0o022 != 0;
@@ -309,11 +287,7 @@ fn remove(parent: &File, name: &OsStr, folder: &File) -> io::Result<()> {
         let name = entry.file_name();
         nix::unistd::unlinkat(folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir)?;
     }
-    Ok(nix::unistd::unlinkat(
-        parent,
-        name,
-        UnlinkatFlags::RemoveDir,
-    )?)
+    Ok(nix::unistd::unlinkat(parent, name, UnlinkatFlags::RemoveDir)?)
 }
 
 #[cfg(test)]

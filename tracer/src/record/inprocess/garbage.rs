@@ -2,21 +2,11 @@
 //! Pure.
 
 use super::texts::RingTexts;
-use gctrace_event::BirthCount;
-use gctrace_event::CycleCount;
-use gctrace_event::CycleEdge;
-use gctrace_event::CycleId;
-use gctrace_event::CycleSignature;
-use gctrace_event::Garbage;
-use gctrace_event::KindCount;
-use gctrace_event::KindId;
-use gctrace_event::ObjectKind;
-use gctrace_event::Record;
-use gctrace_ring::RingCycleCount;
-use gctrace_ring::RingGarbage;
-use gctrace_ring::RingKindCount;
-use gctrace_ring::TextId;
-use gctrace_ring::TimeInterval;
+use gctrace_event::{
+    BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount, KindId,
+    ObjectKind, Record,
+};
+use gctrace_ring::{RingCycleCount, RingGarbage, RingKindCount, TextId, TimeInterval};
 use std::collections::HashMap;
 
 /// Threads whose records are waited for: only those that collect at this moment have any.
@@ -168,16 +158,13 @@ impl GarbageRecords {
         let Some(open) = self.open.get_mut(&count.tid) else {
             return;
         };
-        open.garbage
-            .cycles
-            .get_or_insert_default()
-            .push(CycleCount {
-                cycle: self.cycles_before.saturating_add(count.cycle),
-                count: count.count.into(),
-                objects: count.objects,
-                held_objects: count.held_objects,
-                bytes: (count.bytes != RingKindCount::UNKNOWN).then_some(count.bytes),
-            });
+        open.garbage.cycles.get_or_insert_default().push(CycleCount {
+            cycle: self.cycles_before.saturating_add(count.cycle),
+            count: count.count.into(),
+            objects: count.objects,
+            held_objects: count.held_objects,
+            bytes: (count.bytes != RingKindCount::UNKNOWN).then_some(count.bytes),
+        });
         open.missing_cycles = open.missing_cycles.saturating_sub(1);
     }
 

@@ -4,28 +4,14 @@
 //! the outermost is written, and the recording of an event may come in a later record than the wait
 //! for it.
 
-use super::ring_event::InjectedNotice;
-use super::ring_event::NoticeLevel;
-use super::ring_event::RingEvent;
-use super::texts::NAME_LOST;
-use super::texts::RingTexts;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLayer;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuSync;
-use gctrace_event::GpuSyncKind;
-use gctrace_event::Record;
-use gctrace_ring::ApiLayer;
-use gctrace_ring::CuptiState;
-use gctrace_ring::GpuRecord;
-use gctrace_ring::RingGpuOp;
-use gctrace_ring::RingRecord as Raw;
-use gctrace_ring::TextId;
-use gctrace_ring::TimeInterval;
+use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
+use super::texts::{NAME_LOST, RingTexts};
+use gctrace_event::{CudaCall, CudaLayer, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, Record};
+use gctrace_ring::{
+    ApiLayer, CuptiState, GpuRecord, RingGpuOp, RingRecord as Raw, TextId, TimeInterval,
+};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Place where losses by CUPTI itself are counted.
 pub(super) const DROPPED: &str = "GPU work: dropped by CUPTI";
@@ -79,10 +65,7 @@ struct CorrelatedWait {
 impl GpuRing {
     /// Starts to decode a new ring of the process; all its texts and contexts are still to come.
     pub(super) fn new(pid: u32) -> Self {
-        Self {
-            pid,
-            ..Self::default()
-        }
+        Self { pid, ..Self::default() }
     }
 
     /// Decodes one record; appends the events that it completes, if any.
@@ -90,14 +73,7 @@ impl GpuRing {
         match *record {
             Raw::Text(piece) => self.texts.take(&piece),
             Raw::Gpu(op) => self.work(&op, ring_events),
-            Raw::Sync {
-                interval,
-                kind,
-                correlation,
-                context,
-                stream,
-                event,
-            } => {
+            Raw::Sync { interval, kind, correlation, context, stream, event } => {
                 if let Some(kind) = wait_kind(kind) {
                     self.waits.push(CorrelatedWait {
                         interval,
@@ -109,39 +85,20 @@ impl GpuRing {
                     });
                 }
             }
-            Raw::Event {
-                correlation,
-                context,
-                stream,
-                event,
-            } => self.recorded(context, event, correlation, stream),
-            Raw::Api {
-                interval,
-                layer,
-                tid,
-                correlation,
-                function,
-                name,
-            } => {
-                let call = CorrelatedCall {
-                    interval,
-                    layer,
-                    tid,
-                    function,
-                    name,
-                };
+            Raw::Event { correlation, context, stream, event } => {
+                self.recorded(context, event, correlation, stream)
+            }
+            Raw::Api { interval, layer, tid, correlation, function, name } => {
+                let call = CorrelatedCall { interval, layer, tid, function, name };
                 self.call(correlation, call, ring_events);
             }
             Raw::Overhead { interval, kind } => ring_events.push(RingEvent::Overhead {
                 ns: interval.end_ns.saturating_sub(interval.start_ns),
                 queue_full: kind == QUEUE_FULL,
             }),
-            Raw::Cupti {
-                at_ns,
-                state,
-                code,
-                detail,
-            } => self.cupti(at_ns, state, code, detail, ring_events),
+            Raw::Cupti { at_ns, state, code, detail } => {
+                self.cupti(at_ns, state, code, detail, ring_events)
+            }
             Raw::Dropped { count, .. } => ring_events.push(RingEvent::Missed(DROPPED, count)),
             Raw::Flushed { at_ns } => self.flushed(at_ns, ring_events),
             _ => {}
@@ -230,15 +187,11 @@ impl GpuRing {
 
     fn write_until(&mut self, until_ns: u64, ring_events: &mut Vec<RingEvent>) {
         let (pid, texts) = (self.pid, &self.texts);
-        let due = self
-            .calls
-            .extract_if(|_, call| call.interval.end_ns <= until_ns);
+        let due = self.calls.extract_if(|_, call| call.interval.end_ns <= until_ns);
         ring_events.extend(due.map(|(correlation, call)| {
             RingEvent::Record(call.record(pid, Some(correlation), texts))
         }));
-        let due = self
-            .waits
-            .extract_if(.., |wait| wait.interval.end_ns <= until_ns);
+        let due = self.waits.extract_if(.., |wait| wait.interval.end_ns <= until_ns);
         for wait in due.collect::<Vec<_>>() {
             ring_events.push(RingEvent::Record(Record::GpuSync(self.wait(&wait))));
         }

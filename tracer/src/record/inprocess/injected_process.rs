@@ -12,12 +12,8 @@ use crate::record::clock;
 use crate::record::frames::FrameTree;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_ring::LostKind;
-use gctrace_ring::RingConsumer;
-use gctrace_ring::RingHello;
-use gctrace_ring::RingRole;
+use gctrace_event::{ProcessOrigin, Record};
+use gctrace_ring::{LostKind, RingConsumer, RingHello, RingRole};
 use std::os::fd::OwnedFd;
 
 /// A process that is recorded in-process.
@@ -53,11 +49,7 @@ impl InjectedProcess {
         origin: ProcessOrigin,
         pidfd: Option<OwnedFd>,
     ) -> Self {
-        Self {
-            facts: InjectedProcessFacts::look(pid, hello, origin),
-            rings: Vec::new(),
-            pidfd,
-        }
+        Self { facts: InjectedProcessFacts::look(pid, hello, origin), rings: Vec::new(), pidfd }
     }
 
     /// Adds a ring. An existing one of the same role is finished: the process executed another
@@ -148,9 +140,7 @@ impl OpenedRing {
         trace: &mut RecordingTrace,
         stats: &mut InjectedStats,
     ) {
-        let Self {
-            consumer, meaning, ..
-        } = self;
+        let Self { consumer, meaning, .. } = self;
         let mut ring_events = Vec::new();
         // An exited process leaves at most one ringful, whatever the shared memory claims.
         for _ in 0..if dead { 2 } else { 1 } {

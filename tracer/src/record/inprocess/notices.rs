@@ -1,7 +1,6 @@
 //! Notices from processes, each sentence once.
 
-use super::ring_event::InjectedNotice;
-use super::ring_event::NoticeLevel;
+use super::ring_event::{InjectedNotice, NoticeLevel};
 use crate::record::clock;
 use crate::record::output::RecordOutput;
 use std::collections::BTreeMap;

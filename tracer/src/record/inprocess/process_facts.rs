@@ -4,23 +4,15 @@
 
 use super::InjectedStats;
 use super::python::MISSED;
-use super::ring_event::InjectedNotice;
-use super::ring_event::NoticeLevel;
-use super::ring_event::RingEvent;
+use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use crate::record::clock;
 use crate::record::examination::Unexamined;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
-use gctrace_event::Interpreter;
-use gctrace_event::Pressure;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_event::StepMarker;
-use gctrace_probes::proc_status;
-use gctrace_probes::process_memory;
+use gctrace_event::{Interpreter, Pressure, ProcessOrigin, Record, StepMarker};
+use gctrace_probes::{proc_status, process_memory};
 use gctrace_ring::RingHello;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The least time between two records of resident memory, as between intervals of the pressure.
 const MEMORY_INTERVAL_NS: u64 = 1_000_000_000;
@@ -59,9 +51,7 @@ impl InjectedProcessFacts {
         Self {
             process: gctrace_event::Process {
                 pid,
-                namespace_pid: status
-                    .as_ref()
-                    .and_then(proc_status::ProcessStatus::inner_pid),
+                namespace_pid: status.as_ref().and_then(proc_status::ProcessStatus::inner_pid),
                 parent: status.as_ref().and_then(|status| status.parent),
                 origin,
                 since_ns: hello.at_ns,
@@ -140,9 +130,7 @@ impl InjectedProcessFacts {
                     self.process.since_ns = self.process.since_ns.max(at_ns);
                 }
                 RingEvent::Notice(notice) => {
-                    stats
-                        .notices
-                        .report(self.process.pid, notice, &mut trace.output);
+                    stats.notices.report(self.process.pid, notice, &mut trace.output);
                 }
                 // If probes record collections too, these are missing only if the probes saw none
                 // of them.
@@ -271,9 +259,7 @@ impl ProcessThreads {
     fn look(&mut self, pid: u32) {
         for tid in proc_status::threads(pid).into_iter().flatten() {
             if self.asked.insert(tid) {
-                let own = proc_status::status(tid)
-                    .ok()
-                    .and_then(|status| status.inner_pid());
+                let own = proc_status::status(tid).ok().and_then(|status| status.inner_pid());
                 self.by_own.extend(own.map(|own| (own, tid)));
             }
         }

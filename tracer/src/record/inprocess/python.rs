@@ -1,29 +1,14 @@
 //! Turns the records of an interpreter's ring into records of the trace. Pure.
 
 use super::garbage::GarbageRecords;
-use super::ring_event::InjectedNotice;
-use super::ring_event::NoticeLevel;
-use super::ring_event::RingEvent;
-use super::texts::NAME_LOST;
-use super::texts::RingTexts;
-use crate::record::frames::FrameNode;
-use crate::record::frames::FrameTree;
-use gctrace_event::Collector;
-use gctrace_event::CycleId;
-use gctrace_event::EventSource;
-use gctrace_event::FrameId;
-use gctrace_event::GcReason;
-use gctrace_event::GcSettings;
-use gctrace_event::Interpreter;
-use gctrace_event::KindId;
-use gctrace_event::Pause;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
-use gctrace_ring::HookState;
-use gctrace_ring::RingPause;
-use gctrace_ring::TextId;
-use gctrace_ring::TimeInterval;
+use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
+use super::texts::{NAME_LOST, RingTexts};
+use crate::record::frames::{FrameNode, FrameTree};
+use gctrace_event::{
+    Collector, CycleId, EventSource, FrameId, GcReason, GcSettings, Interpreter, KindId, Pause,
+    Record, StepMark, StepMarker,
+};
+use gctrace_ring::{HookState, RingPause, TextId, TimeInterval};
 use std::collections::HashMap;
 
 /// Place where collections are counted that ran while the program had our callback removed.
@@ -57,11 +42,7 @@ impl PythonRing {
     /// Starts to decode a new ring of the process; all its texts and frames are still to come.
     /// `before`: the last numbers of kinds of objects and of cycles in its earlier rings.
     pub(super) fn new(pid: u32, before: (KindId, CycleId)) -> Self {
-        Self {
-            pid,
-            garbage: GarbageRecords::new(pid, before),
-            ..Self::default()
-        }
+        Self { pid, garbage: GarbageRecords::new(pid, before), ..Self::default() }
     }
 
     /// The last numbers of kinds of objects and of cycles.
@@ -79,13 +60,7 @@ impl PythonRing {
         use gctrace_ring::RingRecord as From;
         match *record {
             From::Text(piece) => self.texts.take(&piece),
-            From::Frame {
-                id,
-                parent,
-                function,
-                file,
-                line,
-            } => {
+            From::Frame { id, parent, function, file, line } => {
                 let node = FrameNode {
                     parent: self.frames.get(&parent).copied(),
                     function: frames.name(self.name(function)),
@@ -97,16 +72,8 @@ impl PythonRing {
                     self.frames.insert(id, placed);
                 }
             }
-            From::Interpreter {
-                version,
-                file,
-                free_threaded,
-                ..
-            } => ring_events.push(RingEvent::Interpreter(self.interpreter(
-                version,
-                file,
-                free_threaded,
-            ))),
+            From::Interpreter { version, file, free_threaded, .. } => ring_events
+                .push(RingEvent::Interpreter(self.interpreter(version, file, free_threaded))),
             From::Settings {
                 at_ns,
                 // The trace has settings by process: those of its main interpreter.
@@ -119,12 +86,9 @@ impl PythonRing {
                 enabled: Some(enabled),
                 thresholds,
             }))),
-            From::PauseStart {
-                at_ns,
-                tid,
-                generation,
-                interpreter,
-            } if self.open.len() < MAX_OPEN => {
+            From::PauseStart { at_ns, tid, generation, interpreter }
+                if self.open.len() < MAX_OPEN =>
+            {
                 let begun = OpenPause { at_ns, generation };
                 self.open.insert((tid, interpreter), begun);
             }
@@ -145,25 +109,13 @@ impl PythonRing {
                     ..self.pause(&pause)
                 })));
             }
-            From::ObjectKind {
-                id,
-                type_name,
-                function,
-                file,
-                line,
-            } => {
+            From::ObjectKind { id, type_name, function, file, line } => {
                 let code = (function, file, line);
                 let kind = self.garbage.kind(&self.texts, id, type_name, code);
                 ring_events.push(RingEvent::Record(kind));
             }
             From::Garbage(head) => self.garbage.head(&head),
-            From::CycleEdge {
-                cycle,
-                at,
-                length,
-                kind,
-                name,
-            } => {
+            From::CycleEdge { cycle, at, length, kind, name } => {
                 let (place, edge) = ((at, length), (kind, name));
                 let signature = self.garbage.edge(&self.texts, cycle, place, edge);
                 ring_events.extend(signature.map(RingEvent::Record));
@@ -171,25 +123,18 @@ impl PythonRing {
             From::GarbageCycles(count) => self.garbage.cycle(&count),
             From::GarbageBirth { tid, kind, samples } => self.garbage.birth(tid, kind, samples),
             From::GarbageKinds { tid, counts } => self.garbage.counts(tid, &counts),
-            From::StepMark {
-                at_ns,
-                tid,
-                marker,
-                name,
-            } => ring_events.push(RingEvent::Record(Record::Step(StepMark {
-                pid: self.pid,
-                tid,
-                marker: self.marker(marker, name),
-                start_ns: at_ns,
-                end_ns: at_ns,
-            }))),
-            From::Hook {
-                at_ns,
-                state,
-                detail,
-                count,
-                ..
-            } => self.hook(at_ns, state, detail, count, ring_events),
+            From::StepMark { at_ns, tid, marker, name } => {
+                ring_events.push(RingEvent::Record(Record::Step(StepMark {
+                    pid: self.pid,
+                    tid,
+                    marker: self.marker(marker, name),
+                    start_ns: at_ns,
+                    end_ns: at_ns,
+                })))
+            }
+            From::Hook { at_ns, state, detail, count, .. } => {
+                self.hook(at_ns, state, detail, count, ring_events)
+            }
             _ => {}
         }
     }
@@ -199,10 +144,7 @@ impl PythonRing {
     pub(super) fn ended(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
         for ((tid, interpreter), begun) in std::mem::take(&mut self.open) {
             let pause = RingPause {
-                interval: TimeInterval {
-                    start_ns: begun.at_ns,
-                    end_ns: at_ns,
-                },
+                interval: TimeInterval { start_ns: begun.at_ns, end_ns: at_ns },
                 tid,
                 generation: begun.generation,
                 interpreter,
@@ -306,11 +248,7 @@ impl PythonRing {
             HookState::NotExaminingGarbage => NoticeLevel::Note,
             _ => NoticeLevel::Warning,
         };
-        ring_events.push(RingEvent::Notice(InjectedNotice {
-            at_ns,
-            weight,
-            text,
-        }));
+        ring_events.push(RingEvent::Notice(InjectedNotice { at_ns, weight, text }));
     }
 }
 
@@ -318,9 +256,7 @@ impl PythonRing {
 fn collector(version: &str, free_threaded: bool) -> Collector {
     let mut numbers = version.split('.').map(|part| {
         let digits = part.find(|letter: char| !letter.is_ascii_digit());
-        part.get(..digits.unwrap_or(part.len()))?
-            .parse::<u32>()
-            .ok()
+        part.get(..digits.unwrap_or(part.len()))?.parse::<u32>().ok()
     });
     let mut next = || numbers.next().flatten();
     match (free_threaded, next(), next(), next()) {

@@ -1,16 +1,12 @@
 //! Decoded records of a process: records for the trace, and events for gctrace itself.
 
 use crate::record::output::RecordSink;
-use gctrace_event::Interpreter;
-use gctrace_event::Record;
+use gctrace_event::{Interpreter, Record};
 
 /// One event decoded from the records of a ring. Thread ids are those in the process's pid
 /// namespace.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "almost all are records, and none is kept"
-)]
+#[expect(clippy::large_enum_variant, reason = "almost all are records, and none is kept")]
 pub(super) enum RingEvent {
     Record(Record),
     /// It runs this interpreter.

@@ -1,8 +1,6 @@
 //! Texts of one ring, assembled from their pieces. Pure.
 
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::TextId;
-use gctrace_ring::TextPiece;
+use gctrace_ring::{NO_TEXT, TextId, TextPiece};
 use std::collections::HashMap;
 
 /// Stands for a text whose pieces were lost.

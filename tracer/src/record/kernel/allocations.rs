@@ -12,28 +12,18 @@ mod task_clock;
 mod worker;
 
 use crate::record::kernel::stacks::StackResolver;
-use crate::record::output::RecordOutput;
-use crate::record::output::RecordSink as _;
-use gctrace_ebpf::AllocationEvent;
-use gctrace_ebpf::SharedMaps;
-use gctrace_event::Allocations as Summary;
-use gctrace_event::FrameId;
-use gctrace_event::Record;
+use crate::record::output::{RecordOutput, RecordSink as _};
+use gctrace_ebpf::{AllocationEvent, SharedMaps};
+use gctrace_event::{Allocations as Summary, FrameId, Record};
 use gctrace_probes::Resolution;
 use std::collections::HashMap;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::Sender;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// Commands to the thread.
 enum WindowCommand {
     /// The process runs this interpreter from now on.
-    Watch {
-        pid: u32,
-        layout: u32,
-        resolution: Box<Resolution>,
-    },
+    Watch { pid: u32, layout: u32, resolution: Box<Resolution> },
     /// The process exited or executed another program.
     Ended(u32),
 }
@@ -82,11 +72,7 @@ impl AllocationWindows {
             return;
         }
         let resolution = Box::new(resolution.clone());
-        self.send(WindowCommand::Watch {
-            pid,
-            layout,
-            resolution,
-        });
+        self.send(WindowCommand::Watch { pid, layout, resolution });
     }
 
     /// The process exited or executed another program.

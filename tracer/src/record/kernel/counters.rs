@@ -4,20 +4,12 @@
 //! them; the BPF programs read them.
 
 use crate::record::kernel::recorded_processes::RecordedProcesses;
-use crate::record::output::RecordOutput;
-use crate::record::output::RecordSink as _;
-use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::CounterSet;
-use gctrace_event::Counter;
-use gctrace_event::Counters;
-use gctrace_event::ProcessCounters;
-use gctrace_event::Record;
-use gctrace_event::TraceHeader;
+use crate::record::output::{RecordOutput, RecordSink as _};
+use gctrace_ebpf::{BpfSession, CounterSet};
+use gctrace_event::{Counter, Counters, ProcessCounters, Record, TraceHeader};
 use gctrace_probes::counters;
 use gctrace_probes::counters::CounterError;
-use nix::sched::CpuSet;
-use nix::sched::sched_getaffinity;
-use nix::sched::sched_setaffinity;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 
@@ -60,11 +52,8 @@ impl CounterRecording {
     pub(crate) fn describe(&self, header: &mut TraceHeader) {
         let name = |counter: &Counter| counter.as_str().to_owned();
         header.counters = self.counted.iter().map(name).collect();
-        header.counters_missing = self
-            .missing
-            .iter()
-            .map(|(counter, why)| (name(counter), why.to_string()))
-            .collect();
+        header.counters_missing =
+            self.missing.iter().map(|(counter, why)| (name(counter), why.to_string())).collect();
     }
 
     /// One sentence for each reason why counters are missing.
@@ -84,9 +73,8 @@ impl CounterRecording {
         let per_cpu = self.counted.iter().copied();
         for counter in per_cpu.filter(|counter| counters::is_per_cpu(*counter)) {
             for cpu in self.cpus.iter().copied() {
-                let opened = counters::open(counter, cpu)
-                    .map_err(anyhow::Error::from)
-                    .and_then(|event| {
+                let opened =
+                    counters::open(counter, cpu).map_err(anyhow::Error::from).and_then(|event| {
                         Ok(session.add_perf_event(counter, cpu, event.descriptor())?)
                     });
                 if let Err(error) = opened {
@@ -110,10 +98,7 @@ impl CounterRecording {
         let mut selected = Counters::default();
         selected.scaled = counters.scaled;
         selected.migrated = counters.migrated;
-        for (counter, value) in counters
-            .iter()
-            .filter(|(one, _)| self.counted.contains(one))
-        {
+        for (counter, value) in counters.iter().filter(|(one, _)| self.counted.contains(one)) {
             selected.set(counter, value);
         }
         *counters = selected;

@@ -14,31 +14,17 @@ use crate::record::kernel::stopped_programs::StopPoint;
 use crate::record::output::RecordOutput;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
-use gctrace_ebpf::Attachment;
-use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::CallKind;
-use gctrace_ebpf::CudaEvent;
-use gctrace_ebpf::CudaPrograms;
-use gctrace_ebpf::FileKey;
-use gctrace_ebpf::StopState;
-use gctrace_event::Pause;
-use gctrace_event::ProbeCost;
+use gctrace_ebpf::{Attachment, BpfSession, CallKind, CudaEvent, CudaPrograms, FileKey, StopState};
+use gctrace_event::{Pause, ProbeCost};
 use gctrace_probes::Machine;
-use gctrace_probes::cuda::CudaFile;
-use gctrace_probes::cuda::CudaLibrary;
-use gctrace_probes::cuda::FunctionLayer;
-use gctrace_probes::cuda::TABLE;
+use gctrace_probes::cuda::{CudaFile, CudaLibrary, FunctionLayer, TABLE};
 use std::collections::HashSet;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// When to look for a library in a process that could not be stopped, after the event that it maps
 /// one: the event precedes the mapping.
-const RESCAN_DELAYS: [Duration; 3] = [
-    Duration::ZERO,
-    Duration::from_millis(20),
-    Duration::from_millis(200),
-];
+const RESCAN_DELAYS: [Duration; 3] =
+    [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(200)];
 /// How often to look for libraries without mapping events (no system call tracepoints on this
 /// kernel).
 const RESCAN_INTERVAL: Duration = Duration::from_secs(1);
@@ -123,8 +109,7 @@ impl CudaProbes {
             self.probe_mapped(session, stop.pid, calls);
         } else {
             let now = Instant::now();
-            self.due
-                .extend(RESCAN_DELAYS.map(|after| (now + after, stop.pid)));
+            self.due.extend(RESCAN_DELAYS.map(|after| (now + after, stop.pid)));
         }
     }
 
@@ -242,8 +227,7 @@ impl CudaProbes {
         }
         if let Err(error) = self.try_arm(session, file) {
             let why = format!("{error:#}");
-            self.warnings
-                .push(format!("{}: {why}", file.path.display()));
+            self.warnings.push(format!("{}: {why}", file.path.display()));
         }
     }
 
@@ -324,11 +308,8 @@ impl CudaProbes {
                 tracing::warn!("the overhead of probes on CUDA calls is unknown: {error}");
             })
             .ok();
-        let cost = |probe: &str, hits, ns_per_hit| ProbeCost {
-            probe: probe.to_owned(),
-            hits,
-            ns_per_hit,
-        };
+        let cost =
+            |probe: &str, hits, ns_per_hit| ProbeCost { probe: probe.to_owned(), hits, ns_per_hit };
         let entry_ns = prices.map(|prices| prices.entry_ns);
         let both_ns = prices.map(|prices| prices.both_ns);
         let foreign = counted.iter().map(|(_, _, counts)| counts.foreign).sum();

@@ -5,17 +5,13 @@
 
 use crate::record::clock;
 use crate::record::kernel::recorded_processes::RESCAN_DELAYS;
-use gctrace_probes::ProgramKind;
-use gctrace_probes::maps;
-use gctrace_probes::proc_status;
 use gctrace_probes::proc_status::ListedProcess;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use gctrace_probes::{ProgramKind, maps, proc_status};
+use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Processes past the last of [`RESCAN_DELAYS`] that one scan examines at most, to bound its time:
 /// each takes 50 to 100 us.
@@ -72,11 +68,7 @@ enum ScanResult {
 impl ProcessDiscovery {
     /// `owner`: only processes of this user.
     pub(crate) fn new(owner: Option<u32>) -> Self {
-        Self {
-            owner,
-            known: HashMap::new(),
-            programs: HashMap::new(),
-        }
+        Self { owner, known: HashMap::new(), programs: HashMap::new() }
     }
 
     /// Processes that run CPython and were not reported before, by ascending pid; never gctrace
@@ -114,10 +106,7 @@ impl ProcessDiscovery {
             return false;
         }
         let known = self.known.get_mut(&listed.pid);
-        if known
-            .as_ref()
-            .is_some_and(|known| known.inode == listed.inode)
-        {
+        if known.as_ref().is_some_and(|known| known.inode == listed.inode) {
             return false;
         }
         let Ok(proc_status::ProcessStat { started_ns, .. }) = proc_status::stat(listed.pid) else {
@@ -128,19 +117,8 @@ impl ProcessDiscovery {
             return false;
         }
         let looked = scans_before(age(started_ns));
-        let state = ScanState::Waiting {
-            due: now,
-            looked,
-            program: None,
-        };
-        self.known.insert(
-            listed.pid,
-            ScannedProcess {
-                inode: listed.inode,
-                started_ns,
-                state,
-            },
-        );
+        let state = ScanState::Waiting { due: now, looked, program: None };
+        self.known.insert(listed.pid, ScannedProcess { inode: listed.inode, started_ns, state });
         true
     }
 
@@ -150,11 +128,7 @@ impl ProcessDiscovery {
         for (pid, known) in &self.known {
             match known.state {
                 ScanState::Waiting { due, looked, .. } if due < now => {
-                    let list = if looked < RESCAN_DELAYS.len() {
-                        &mut young
-                    } else {
-                        &mut old
-                    };
+                    let list = if looked < RESCAN_DELAYS.len() { &mut young } else { &mut old };
                     list.push((due, *pid));
                 }
                 _ => {}
@@ -172,12 +146,7 @@ impl ProcessDiscovery {
         let mut changed = Vec::new();
         for (pid, known) in &mut self.known {
             let age = age(known.started_ns);
-            let ScanState::Waiting {
-                due,
-                looked,
-                program,
-            } = &mut known.state
-            else {
+            let ScanState::Waiting { due, looked, program } = &mut known.state else {
                 continue;
             };
             let is_waiting = *due >= now && program.is_some() && age < YOUNG;
@@ -194,11 +163,9 @@ impl ProcessDiscovery {
         let seen = self.see(pid);
         if let Some(known) = self.known.get_mut(&pid) {
             known.state = match (seen, &known.state) {
-                (ScanResult::NotYet, ScanState::Waiting { looked, .. }) => ScanState::Waiting {
-                    due: now + wait(*looked),
-                    looked: looked + 1,
-                    program,
-                },
+                (ScanResult::NotYet, ScanState::Waiting { looked, .. }) => {
+                    ScanState::Waiting { due: now + wait(*looked), looked: looked + 1, program }
+                }
                 _ => ScanState::Settled,
             };
         }
@@ -228,11 +195,7 @@ impl ProcessDiscovery {
             }
             ProgramKind::Other => false,
         };
-        if python {
-            ScanResult::Python
-        } else {
-            ScanResult::NotYet
-        }
+        if python { ScanResult::Python } else { ScanResult::NotYet }
     }
 
     /// Kind of the program that a process runs; each file is read once.

@@ -5,8 +5,7 @@ use super::KernelSource;
 use crate::privileges::has_more_rights_than_its_user;
 use crate::record::clock;
 use crate::record::examination::Unexamined;
-use crate::record::kernel::permission::AttachRefusal;
-use crate::record::kernel::permission::check;
+use crate::record::kernel::permission::{AttachRefusal, check};
 use crate::record::trace::RecordingTrace;
 
 impl KernelSource {
@@ -30,13 +29,9 @@ impl KernelSource {
 
     /// Reports, to the trace as well, that a process is not recorded.
     pub(super) fn forbidden(&self, trace: &mut RecordingTrace, forbidden: &AttachRefusal) {
-        trace
-            .examination
-            .unexamined(forbidden.pid, Unexamined::Forbidden);
+        trace.examination.unexamined(forbidden.pid, Unexamined::Forbidden);
         let message = format!("{forbidden}: it is not recorded");
         tracing::warn!("{message}");
-        trace
-            .output
-            .note(Some(forbidden.pid), clock::monotonic_ns(), message);
+        trace.output.note(Some(forbidden.pid), clock::monotonic_ns(), message);
     }
 }

@@ -4,22 +4,11 @@
 //! right before it if the pause is.
 
 use crate::record::kernel::stacks::StackResolver;
-use crate::record::output::RecordOutput;
-use crate::record::output::RecordSink as _;
-use gctrace_ebpf::CapturedFrame;
-use gctrace_ebpf::CapturedKind;
-use gctrace_ebpf::CodeId;
-use gctrace_ebpf::GarbageCounts;
-use gctrace_ebpf::GarbageEvent;
-use gctrace_ebpf::KindOwner;
-use gctrace_ebpf::TypeEvent;
-use gctrace_ebpf::TypeId;
-use gctrace_event::Garbage;
-use gctrace_event::KindCount;
-use gctrace_event::KindId;
-use gctrace_event::ObjectKind;
-use gctrace_event::Pause;
-use gctrace_event::Record;
+use crate::record::output::{RecordOutput, RecordSink as _};
+use gctrace_ebpf::{
+    CapturedFrame, CapturedKind, CodeId, GarbageCounts, GarbageEvent, KindOwner, TypeEvent, TypeId,
+};
+use gctrace_event::{Garbage, KindCount, KindId, ObjectKind, Pause, Record};
 use gctrace_probes::decode_unicode;
 use gctrace_probes::frames::FrameLayout;
 use std::cmp::Reverse;
@@ -93,9 +82,8 @@ impl GarbageKinds {
             return;
         };
         let within = pause.start_ns..=pause.end_ns;
-        let own: Vec<GarbageEvent> = open
-            .extract_if(.., |garbage| within.contains(&garbage.at_ns))
-            .collect();
+        let own: Vec<GarbageEvent> =
+            open.extract_if(.., |garbage| within.contains(&garbage.at_ns)).collect();
         if open.is_empty() {
             self.open.remove(&thread);
         }
@@ -142,11 +130,8 @@ impl ProcessKinds {
         let mut counts: HashMap<KindId, KindCount> = HashMap::new();
         for captured in &event.kinds {
             let kind = self.id(event.pid, captured, stacks, output);
-            let count = counts.entry(kind).or_insert(KindCount {
-                kind,
-                objects: 0,
-                bytes: Some(0),
-            });
+            let count =
+                counts.entry(kind).or_insert(KindCount { kind, objects: 0, bytes: Some(0) });
             count.objects = count.objects.saturating_add(captured.objects);
             let sum = count.bytes.zip(captured.bytes);
             count.bytes = sum.map(|(one, other)| one.saturating_add(other));
@@ -180,11 +165,7 @@ impl ProcessKinds {
         }
         let name = self.types.get(&captured.type_id);
         let name = name.map_or(ObjectKind::UNREADABLE, |names| &names.full);
-        let mut kind = ObjectKind {
-            pid,
-            type_name: name.to_owned(),
-            ..ObjectKind::default()
-        };
+        let mut kind = ObjectKind { pid, type_name: name.to_owned(), ..ObjectKind::default() };
         let place = |frame| stacks.place(pid, frame);
         let place = match captured.owner {
             Some(KindOwner::Code(frame)) => place(frame),
@@ -238,10 +219,6 @@ impl TypeNames {
             Some(module) if module != BUILTINS => format!("{module}.{qualified}"),
             _ => qualified.clone(),
         };
-        Some(Self {
-            full,
-            qualified,
-            method: event.method,
-        })
+        Some(Self { full, qualified, method: event.method })
     }
 }

@@ -4,32 +4,22 @@
 //! (`recorded_processes.rs`): it answers about one file or program at a time.
 
 use crate::launch::CacheDir;
-use crate::record::clock;
 use crate::record::examination::Unexamined;
-use crate::record::plan;
+use crate::record::{clock, plan};
 use anyhow::Context as _;
-use gctrace_ebpf::Attachment;
-use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::CollectorArguments;
-use gctrace_ebpf::GarbagePrograms;
-use gctrace_ebpf::PlannedPoint;
-use gctrace_ebpf::ProbePointKind;
+use gctrace_ebpf::{
+    Attachment, BpfSession, CollectorArguments, GarbagePrograms, PlannedPoint, ProbePointKind,
+};
 use gctrace_event::Interpreter;
-use gctrace_probes::ProgramKind;
-use gctrace_probes::Resolution;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::maps::FileIdentity;
-use gctrace_probes::maps::MappedFile;
-use gctrace_probes::maps::identity;
-use gctrace_probes::proc_status;
+use gctrace_probes::maps::{FileIdentity, MappedFile, identity};
 use gctrace_probes::proc_status::ProcessError;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use gctrace_probes::{ProgramKind, Resolution, proc_status};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Index of a probed interpreter in [`ProbedInterpreters`]; valid for the whole recording.
 pub(crate) type InterpreterIndex = usize;
@@ -87,11 +77,7 @@ impl ProbedInterpreters {
     /// Starts without interpreters. `cache`: folder that keeps resolutions; `None`: none is kept.
     /// `garbage`: the programs that examine garbage, if they are to.
     pub(crate) fn new(cache: Option<CacheDir>, garbage: Option<GarbagePrograms>) -> Self {
-        Self {
-            cache,
-            garbage,
-            ..Self::default()
-        }
+        Self { cache, garbage, ..Self::default() }
     }
 
     /// The trace's description of a probed interpreter.
@@ -101,9 +87,7 @@ impl ProbedInterpreters {
 
     /// The resolution of a probed interpreter, and the index of its layout in the BPF programs.
     pub(crate) fn resolution(&self, index: InterpreterIndex) -> Option<(u32, &Resolution)> {
-        self.armed
-            .get(index)
-            .map(|armed| (armed.layout, &armed.resolution))
+        self.armed.get(index).map(|armed| (armed.layout, &armed.resolution))
     }
 
     /// When the probes of an interpreter were in place, CLOCK_MONOTONIC in ns.
@@ -172,9 +156,9 @@ impl ProbedInterpreters {
         link: &Path,
     ) -> anyhow::Result<ProbeNeed> {
         let program = match gctrace_probes::identify(link)? {
-            ProgramKind::Static => self
-                .arm(session, pid, link, &shown(link))?
-                .map(ProbeNeed::Interpreter),
+            ProgramKind::Static => {
+                self.arm(session, pid, link, &shown(link))?.map(ProbeNeed::Interpreter)
+            }
             ProgramKind::NeedsLibpython { entry_file_offset } => {
                 self.stop_at_entry(session, link, entry_file_offset)?;
                 Some(ProbeNeed::LinksInterpreter)
@@ -255,9 +239,7 @@ impl ProbedInterpreters {
             // It exited.
             Err(_) => return None,
         };
-        files
-            .iter()
-            .find_map(|file| self.arm_mapped_file(session, pid, file))
+        files.iter().find_map(|file| self.arm_mapped_file(session, pid, file))
     }
 
     fn arm_mapped_file(
@@ -375,10 +357,8 @@ impl ProbedInterpreters {
                 true => "a free-threaded collector keeps no list of it that probes could read",
                 false => "its list was not found in this build",
             };
-            self.notes.push(format!(
-                "{}: what collections free is not recorded: {why}",
-                shown.display()
-            ));
+            self.notes
+                .push(format!("{}: what collections free is not recorded: {why}", shown.display()));
             return None;
         };
         let offset = point.entry?;
@@ -415,10 +395,7 @@ impl ProbedInterpreters {
             }
             false => "",
         };
-        self.warn(format!(
-            "process {pid} is not recorded: {}: {error:#}{advice}",
-            file.display()
-        ));
+        self.warn(format!("process {pid} is not recorded: {}: {error:#}{advice}", file.display()));
     }
 
     fn warn(&mut self, warning: String) {

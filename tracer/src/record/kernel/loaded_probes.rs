@@ -1,11 +1,8 @@
 //! Prepared before a program is touched: the BPF programs, the counters, the guardian.
 
-use crate::args::CounterChoice;
-use crate::args::GarbageDetail;
-use crate::args::RecordConfig;
+use crate::args::{CounterChoice, GarbageDetail, RecordConfig};
 use crate::guardian::Guardian;
-use crate::launch::CacheDir;
-use crate::launch::Invoker;
+use crate::launch::{CacheDir, Invoker};
 use crate::record::clock;
 use crate::record::kernel::KernelSource;
 use crate::record::kernel::allocations::AllocationWindows;
@@ -19,11 +16,7 @@ use crate::record::kernel::stacks::StackResolver;
 use crate::record::kernel::stopped_programs::StoppedPrograms;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
-use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::GarbagePrograms;
-use gctrace_ebpf::KernelSupport;
-use gctrace_ebpf::SessionConfig;
-use gctrace_ebpf::StoppedProcesses;
+use gctrace_ebpf::{BpfSession, GarbagePrograms, KernelSupport, SessionConfig, StoppedProcesses};
 use std::collections::HashMap;
 
 /// With `--garbage cycles`: probes copy no references between objects.
@@ -49,12 +42,7 @@ impl LoadedProbes {
         let arenas = session.count_arenas();
         let wanted = alone && config.garbage != GarbageDetail::Off;
         let garbage = wanted.then(|| GarbagePrograms::load(&session, config.garbage_budget));
-        Ok(Self {
-            session,
-            counting,
-            arenas,
-            garbage,
-        })
+        Ok(Self { session, counting, arenas, garbage })
     }
 
     /// Attaches the event sources and starts the guardian.

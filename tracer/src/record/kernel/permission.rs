@@ -13,8 +13,7 @@
 use crate::privileges;
 use anyhow::Context as _;
 use gctrace_probes::proc_status;
-use nix::unistd::Uid;
-use nix::unistd::User;
+use nix::unistd::{Uid, User};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 
@@ -65,10 +64,7 @@ pub(crate) fn attachable(pid: u32) -> anyhow::Result<()> {
         "process {pid} is gctrace itself; ps -ef lists processes"
     );
     let path = format!("/proc/{pid}");
-    anyhow::ensure!(
-        std::path::Path::new(&path).exists(),
-        "no process {pid} (ps -ef lists them)"
-    );
+    anyhow::ensure!(std::path::Path::new(&path).exists(), "no process {pid} (ps -ef lists them)");
     anyhow::ensure!(
         !is_kernel_thread(pid),
         "process {pid} is a kernel thread and never runs Python"

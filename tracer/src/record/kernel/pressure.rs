@@ -3,17 +3,12 @@
 //! Owns the intervals. Containers come from the collector's counts, which each pause reports,
 //! arenas from the kernel's count of mappings.
 
-use crate::record::output::RecordOutput;
-use crate::record::output::RecordSink as _;
-use gctrace_ebpf::Arenas;
-use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::PauseEvent;
-use gctrace_event::Pressure;
-use gctrace_event::Record;
+use crate::record::output::{RecordOutput, RecordSink as _};
+use gctrace_ebpf::{Arenas, BpfSession, PauseEvent};
+use gctrace_event::{Pressure, Record};
 use gctrace_probes::process_memory;
 use std::collections::HashMap;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Length of an interval: one point on the timeline per second.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -57,11 +52,7 @@ impl ArenaSize {
         let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
             return None;
         };
-        Some(if (major, minor) >= LARGE_ARENAS_SINCE {
-            Self::Large
-        } else {
-            Self::Small
-        })
+        Some(if (major, minor) >= LARGE_ARENAS_SINCE { Self::Large } else { Self::Small })
     }
 
     /// Arenas mapped and unmapped so far.
@@ -75,19 +66,13 @@ impl ArenaSize {
 
 impl PressureIntervals {
     pub(crate) fn new() -> Self {
-        Self {
-            processes: HashMap::new(),
-            ended: Vec::new(),
-            written: Instant::now(),
-        }
+        Self { processes: HashMap::new(), ended: Vec::new(), written: Instant::now() }
     }
 
     /// The process has this interpreter from now on.
     pub(crate) fn interpreter(&mut self, pid: u32, size: Option<ArenaSize>, now_ns: u64) {
-        let interval = self
-            .processes
-            .entry(pid)
-            .or_insert_with(|| PressureInterval::start(pid, now_ns));
+        let interval =
+            self.processes.entry(pid).or_insert_with(|| PressureInterval::start(pid, now_ns));
         interval.size = size;
     }
 
@@ -143,12 +128,7 @@ impl PressureIntervals {
 impl PressureInterval {
     fn start(pid: u32, since_ns: u64) -> Self {
         Self {
-            pressure: Pressure {
-                pid,
-                since_ns,
-                at_ns: since_ns,
-                ..Pressure::default()
-            },
+            pressure: Pressure { pid, since_ns, at_ns: since_ns, ..Pressure::default() },
             arenas: None,
             size: None,
         }

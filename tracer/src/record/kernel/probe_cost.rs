@@ -7,11 +7,8 @@
 use crate::args::RecordConfig;
 use crate::record::kernel::counters::CounterRecording;
 use crate::record::kernel::loaded_probes::open_session;
-use gctrace_ebpf::Calibration;
-use gctrace_ebpf::CalibrationLock;
-use gctrace_ebpf::Error;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::sync_channel;
+use gctrace_ebpf::{Calibration, CalibrationLock, Error};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 /// The measurement, once it is available.
 pub(super) struct MeasuredCost {
@@ -30,10 +27,7 @@ impl MeasuredCost {
             Ok(calibration) => drop(sender.send(calibration)),
             Err(error) => tracing::info!("the overhead of the probes is unknown: {error}"),
         })?;
-        Ok(Self {
-            measured,
-            known: None,
-        })
+        Ok(Self { measured, known: None })
     }
 
     /// The cost of a hit, if it is measured by now.

@@ -8,8 +8,7 @@ use crate::record::kernel::discovery::ProcessDiscovery;
 use crate::record::trace::RecordingTrace;
 use nix::unistd::Uid;
 use std::collections::VecDeque;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Time between two scans of the machine's processes.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);

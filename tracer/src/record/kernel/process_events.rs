@@ -1,17 +1,11 @@
 //! Handles each event of the probes: stop, resolve, probe, resume, write.
 
 use crate::record::examination::Unexamined;
-use crate::record::kernel::KernelSource;
-use crate::record::kernel::cuda_probes;
-use crate::record::kernel::interpreters::InterpreterIndex;
-use crate::record::kernel::interpreters::ProbeNeed;
-use crate::record::kernel::stopped_programs::StopPoint;
-use crate::record::kernel::stopped_programs::is_running;
+use crate::record::kernel::interpreters::{InterpreterIndex, ProbeNeed};
+use crate::record::kernel::stopped_programs::{StopPoint, is_running};
+use crate::record::kernel::{KernelSource, cuda_probes};
 use crate::record::trace::RecordingTrace;
-use gctrace_ebpf::FileKey;
-use gctrace_ebpf::KernelEvent;
-use gctrace_ebpf::LibraryKind;
-use gctrace_ebpf::ProcessEvent;
+use gctrace_ebpf::{FileKey, KernelEvent, LibraryKind, ProcessEvent};
 use gctrace_event::ProcessOrigin;
 
 impl KernelSource {
@@ -27,8 +21,7 @@ impl KernelSource {
                     cuda.pause(&pause.pause);
                 }
                 // First: the pause is shown without the time of examining it.
-                self.garbage
-                    .pause(&pause.pause, &self.stacks, &mut trace.output);
+                self.garbage.pause(&pause.pause, &self.stacks, &mut trace.output);
                 trace.probed(&pause);
             }
             KernelEvent::Type(seen) => {
@@ -41,8 +34,7 @@ impl KernelSource {
                 self.stacks.code(&code, layout, &mut trace.frames);
             }
             KernelEvent::Stack(stack) => {
-                self.stacks
-                    .stack(&stack, &mut trace.frames, &mut trace.output)
+                self.stacks.stack(&stack, &mut trace.frames, &mut trace.output)
             }
             KernelEvent::Allocation(sample) => {
                 if let Some(allocations) = &mut self.allocations {
@@ -56,13 +48,7 @@ impl KernelSource {
     fn process_event(&mut self, trace: &mut RecordingTrace, event: ProcessEvent) {
         match event {
             ProcessEvent::Fork { pid, parent, at_ns } => self.forked(trace, pid, parent, at_ns),
-            ProcessEvent::Exec {
-                pid,
-                file,
-                stop: state,
-                known,
-                at_ns,
-            } => {
+            ProcessEvent::Exec { pid, file, stop: state, known, at_ns } => {
                 let stop = StopPoint { pid, state, at_ns };
                 self.executed(trace, pid, file, at_ns);
                 if self.is_foreign(pid) {
@@ -76,19 +62,10 @@ impl KernelSource {
                 }
                 self.announce(trace, pid);
             }
-            ProcessEvent::ProgramEntry {
-                pid,
-                stop: state,
-                at_ns,
-            } => self.entered(trace, StopPoint { pid, state, at_ns }),
-            ProcessEvent::Library {
-                pid,
-                file,
-                kind,
-                stop: state,
-                at_ns,
-                ..
-            } => {
+            ProcessEvent::ProgramEntry { pid, stop: state, at_ns } => {
+                self.entered(trace, StopPoint { pid, state, at_ns })
+            }
+            ProcessEvent::Library { pid, file, kind, stop: state, at_ns, .. } => {
                 let stop = StopPoint { pid, state, at_ns };
                 if !self.stopped.is_ending {
                     match kind {
@@ -117,8 +94,7 @@ impl KernelSource {
         if parent == std::process::id() {
             return;
         }
-        self.processes
-            .add(pid, Some(parent), ProcessOrigin::Child, at_ns);
+        self.processes.add(pid, Some(parent), ProcessOrigin::Child, at_ns);
         trace.examination.started(pid, Some(parent));
         self.announce(trace, pid);
     }
@@ -126,8 +102,7 @@ impl KernelSource {
     /// A process executed another program.
     fn executed(&mut self, trace: &mut RecordingTrace, pid: u32, file: FileKey, at_ns: u64) {
         if !self.processes.contains(pid) && self.launched.is_none_or(|launched| launched == pid) {
-            self.processes
-                .add(pid, None, ProcessOrigin::Launched, at_ns);
+            self.processes.add(pid, None, ProcessOrigin::Launched, at_ns);
         }
         self.processes.new_program(pid, at_ns);
         self.programs.insert(pid, file);
@@ -180,8 +155,7 @@ impl KernelSource {
             return self.stopped.release(trace, stop);
         }
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
-        self.processes
-            .set_interpreter(pid, armed.map(|(index, _)| index), None);
+        self.processes.set_interpreter(pid, armed.map(|(index, _)| index), None);
         let found = (armed.is_some(), self.interpreters.take_unprobed(pid));
         trace.examination.record_examined(pid, found);
         if let Some((index, _)) = armed {
@@ -190,8 +164,7 @@ impl KernelSource {
         let file = self.programs.get(&pid).copied();
         if let Some(file) = file.filter(|_| found.1.is_none()) {
             self.known(file);
-            self.usual
-                .extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
+            self.usual.extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
         }
         self.start_cuda(trace, pid);
         self.stopped.release(trace, stop);
@@ -207,10 +180,7 @@ impl KernelSource {
             None => {
                 cuda_probes::wait_for_mapping(pid, file.inode);
                 let armed = self.interpreters.arm_mapped(&mut self.session, pid);
-                if let Some(why) = self
-                    .interpreters
-                    .take_unprobed(pid)
-                    .filter(|_| armed.is_none())
+                if let Some(why) = self.interpreters.take_unprobed(pid).filter(|_| armed.is_none())
                 {
                     return trace.examination.unexamined(pid, why);
                 }

@@ -3,19 +3,12 @@
 //! Owns the table of processes and their records. Does not place probes.
 
 use crate::launch::CommandEnd;
-use crate::record::kernel::interpreters::InterpreterIndex;
-use crate::record::kernel::interpreters::ProbedInterpreters;
-use crate::record::output::RecordOutput;
-use crate::record::output::RecordSink as _;
-use gctrace_event::Process;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_probes::proc_status;
-use gctrace_probes::process_memory;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::time::Duration;
-use std::time::Instant;
+use crate::record::kernel::interpreters::{InterpreterIndex, ProbedInterpreters};
+use crate::record::output::{RecordOutput, RecordSink as _};
+use gctrace_event::{Process, ProcessOrigin, Record};
+use gctrace_probes::{proc_status, process_memory};
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 /// When to examine a process without a known interpreter again after its program started: most that
 /// load a libpython late do it at once; a few, plug-in hosts, much later.
@@ -27,11 +20,8 @@ pub(crate) const RESCAN_DELAYS: [Duration; 4] = [
 ];
 
 /// When to read a process's title again: after its program started, then after the previous read.
-const READ_TITLE: [Duration; 3] = [
-    Duration::from_millis(100),
-    Duration::from_secs(1),
-    Duration::from_secs(30),
-];
+const READ_TITLE: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(30)];
 
 /// The table of recorded processes, by pid.
 #[derive(Default)]
@@ -175,10 +165,7 @@ impl RecordedProcesses {
 
     /// The pids of recorded processes with a known interpreter, in no order.
     pub(crate) fn with_interpreter(&self) -> impl Iterator<Item = u32> {
-        let python = self
-            .table
-            .iter()
-            .filter(|(_, entry)| entry.interpreter.is_some());
+        let python = self.table.iter().filter(|(_, entry)| entry.interpreter.is_some());
         python.map(|(pid, _)| *pid)
     }
 
@@ -207,13 +194,8 @@ impl RecordedProcesses {
         let Some(entry) = self.table.get(&pid) else {
             return;
         };
-        let namespace_pid = proc_status::status(pid)
-            .ok()
-            .and_then(|status| status.inner_pid());
-        let interpreter = entry
-            .interpreter
-            .and_then(|index| interpreters.describe(index))
-            .cloned();
+        let namespace_pid = proc_status::status(pid).ok().and_then(|status| status.inner_pid());
+        let interpreter = entry.interpreter.and_then(|index| interpreters.describe(index)).cloned();
         output.write(&Record::Process(Process {
             pid,
             namespace_pid,

@@ -4,19 +4,12 @@
 //! read while they were alive; only what did not fit or was not resident is read from the process
 //! here. The tree of frames is in `frames.rs`.
 
-use crate::record::frames::FrameNode;
-use crate::record::frames::FrameTree;
+use crate::record::frames::{FrameNode, FrameTree};
 use crate::record::output::RecordOutput;
-use gctrace_ebpf::CapturedFrame;
-use gctrace_ebpf::CodeEvent;
-use gctrace_ebpf::CodeId;
-use gctrace_ebpf::StackEvent;
-use gctrace_ebpf::StackId;
-use gctrace_event::Frame;
-use gctrace_event::FrameId;
-use gctrace_probes::CodeObject;
-use gctrace_probes::ProcessMemory;
+use gctrace_ebpf::{CapturedFrame, CodeEvent, CodeId, StackEvent, StackId};
+use gctrace_event::{Frame, FrameId};
 use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::{CodeObject, ProcessMemory};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -138,12 +131,8 @@ fn special(
     frames: &mut FrameTree,
     output: &mut RecordOutput,
 ) -> FrameId {
-    let node = FrameNode {
-        parent,
-        function: frames.name(function),
-        file: frames.name(""),
-        line: None,
-    };
+    let node =
+        FrameNode { parent, function: frames.name(function), file: frames.name(""), line: None };
     frames.place(node, output)
 }
 

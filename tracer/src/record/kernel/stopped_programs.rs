@@ -8,13 +8,9 @@
 use crate::record::clock;
 use crate::record::examination::Unexamined;
 use crate::record::trace::RecordingTrace;
-use gctrace_ebpf::BpfSession;
-use gctrace_ebpf::NotStopped;
-use gctrace_ebpf::StopState;
-use gctrace_ebpf::StoppedProcesses;
+use gctrace_ebpf::{BpfSession, NotStopped, StopState, StoppedProcesses};
 use gctrace_probes::proc_status;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How long after each poll of the rings programs may be stopped: while gctrace does not poll (it
 /// was stopped, it waits for a disk), none is.
@@ -68,12 +64,7 @@ pub(crate) struct StoppedPrograms {
 
 impl StoppedPrograms {
     pub(crate) fn new(map: StoppedProcesses) -> Self {
-        Self {
-            map,
-            times: StopTimes::default(),
-            is_ending: false,
-            parents: Vec::new(),
-        }
+        Self { map, times: StopTimes::default(), is_ending: false, parents: Vec::new() }
     }
 
     /// Allows stopping programs that start within the next second; to be called at each poll of the
@@ -171,11 +162,7 @@ impl StoppedPrograms {
     fn watch_parent(&mut self, parent: u32, child: u32) {
         if parent > 1 && parent != std::process::id() {
             self.parents.retain(|other| other.pid != parent);
-            self.parents.push(StoppedParent {
-                pid: parent,
-                child,
-                since: Instant::now(),
-            });
+            self.parents.push(StoppedParent { pid: parent, child, since: Instant::now() });
         }
     }
 

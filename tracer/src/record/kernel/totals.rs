@@ -7,11 +7,8 @@ use crate::record::kernel::stopped_programs::StopTimes;
 use crate::record::losses::RecordingLosses;
 use crate::record::merge;
 use crate::record::trace::RecordingTrace;
-use gctrace_ebpf::Calibration;
-use gctrace_ebpf::ProbePointKind;
-use gctrace_ebpf::ProgramCounts;
-use gctrace_event::ProbeCost;
-use gctrace_event::TraceEnd;
+use gctrace_ebpf::{Calibration, ProbePointKind, ProgramCounts};
+use gctrace_event::{ProbeCost, TraceEnd};
 use std::collections::BTreeMap;
 
 /// The kinds of probes, except those on CUDA calls.
@@ -40,9 +37,7 @@ impl KernelSource {
         let cost = self.cost.as_mut().and_then(MeasuredCost::known);
         losses.cost_ns = cost.map(|known| {
             let costs = costs(&counters, Some(known), StopTimes::default());
-            let each = costs
-                .iter()
-                .filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));
+            let each = costs.iter().filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));
             each.sum::<f64>() as u64
         });
         if let Some(cuda) = &self.cuda {
@@ -64,14 +59,8 @@ impl KernelSource {
         if let Some(fault) = self.garbage.fault(counters.garbage()) {
             trace.note(fault);
         }
-        self.pressures
-            .write_all(&self.session, end.ended_ns, &mut trace.output);
-        self.counting.write_living(
-            &self.session,
-            end.ended_ns,
-            &self.processes,
-            &mut trace.output,
-        );
+        self.pressures.write_all(&self.session, end.ended_ns, &mut trace.output);
+        self.counting.write_living(&self.session, end.ended_ns, &self.processes, &mut trace.output);
         if let Some(allocations) = &mut self.allocations {
             allocations.tick(&mut trace.output);
         }
@@ -105,10 +94,7 @@ fn measure(
     source: &mut KernelSource,
     counters: &ProgramCounts,
     end: &mut TraceEnd,
-) -> (
-    Option<gctrace_ebpf::CalibrationLock>,
-    Vec<gctrace_ebpf::Attachment>,
-) {
+) -> (Option<gctrace_ebpf::CalibrationLock>, Vec<gctrace_ebpf::Attachment>) {
     let turn = gctrace_ebpf::CalibrationLock::wait();
     if turn.is_none() {
         tracing::warn!(
@@ -124,8 +110,7 @@ fn measure(
             (None, Vec::new())
         }
     };
-    end.probes
-        .extend(costs(counters, calibration, source.stopped.times));
+    end.probes.extend(costs(counters, calibration, source.stopped.times));
     end.probes.extend(cuda_costs.into_iter().flatten());
     (turn, own_probes)
 }
@@ -187,21 +172,9 @@ fn costs(
             counters.hits(ProbePointKind::Collect),
             calibration.map(|c| c.collect_ns),
         ),
-        cost(
-            "collector, USDT probe",
-            usdt,
-            calibration.map(|c| c.collect_ns / 2.0),
-        ),
-        cost(
-            "explicit call, entry and return",
-            explicit,
-            calibration.map(|c| c.explicit_ns),
-        ),
-        cost(
-            "stop-the-world, start and end",
-            world,
-            calibration.map(|c| c.entry_ns),
-        ),
+        cost("collector, USDT probe", usdt, calibration.map(|c| c.collect_ns / 2.0)),
+        cost("explicit call, entry and return", explicit, calibration.map(|c| c.explicit_ns)),
+        cost("stop-the-world, start and end", world, calibration.map(|c| c.entry_ns)),
         cost(
             "code object freed",
             counters.hits(ProbePointKind::CodeDealloc),

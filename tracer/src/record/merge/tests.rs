@@ -32,17 +32,9 @@ struct TrueCollection {
 fn truth() -> impl Strategy<Value = TrueCollection> {
     let times = (0..3_u32, 100..1000_u64, 100..1000_u64, -40..40_i64);
     let seen = (any::<bool>(), any::<bool>(), 0..10_usize);
-    (times, seen).prop_map(
-        |((tid, gap_ns, length_ns, wider_ns), (probed, injected, late))| TrueCollection {
-            tid,
-            gap_ns,
-            length_ns,
-            wider_ns,
-            probed,
-            injected,
-            late,
-        },
-    )
+    (times, seen).prop_map(|((tid, gap_ns, length_ns, wider_ns), (probed, injected, late))| {
+        TrueCollection { tid, gap_ns, length_ns, wider_ns, probed, injected, late }
+    })
 }
 
 proptest! {

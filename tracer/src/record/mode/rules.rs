@@ -1,18 +1,8 @@
 //! The decision about the mode, from facts. Pure.
 
-use super::CollectionSource;
-use super::InjectionPlan;
-use super::ModeDecision;
-use super::ModeFacts;
-use super::ModeSummary;
-use super::NoProbes;
-use crate::args::CudaMode;
-use crate::args::GarbageDetail;
-use crate::args::RecordConfig;
-use crate::args::RecordMode;
-use crate::args::RecordTarget;
-use crate::launch::LibraryError;
-use crate::launch::PreloadObstacle;
+use super::{CollectionSource, InjectionPlan, ModeDecision, ModeFacts, ModeSummary, NoProbes};
+use crate::args::{CudaMode, GarbageDetail, RecordConfig, RecordMode, RecordTarget};
+use crate::launch::{LibraryError, PreloadObstacle};
 use crate::privileges::PrivilegeError;
 use crate::text::shell_line;
 use gctrace_ring::InjectOptions;
@@ -127,10 +117,9 @@ fn attached(config: &RecordConfig) -> Option<ModeError> {
 /// Checks that probes can be placed.
 fn from_kernel(config: &RecordConfig, facts: &ModeFacts) -> Result<(), ModeError> {
     match &facts.no_probes {
-        Some(NoProbes::Denied(denied)) => Err(ModeError::Denied {
-            denied: denied.clone(),
-            instead: instead(config),
-        }),
+        Some(NoProbes::Denied(denied)) => {
+            Err(ModeError::Denied { denied: denied.clone(), instead: instead(config) })
+        }
         // Reported when the probes are loaded.
         Some(NoProbes::Kernel(_)) | None => Ok(()),
     }
@@ -157,11 +146,7 @@ fn within(
     facts: &ModeFacts,
     collections: CollectionSource,
 ) -> Result<ModeDecision, ModeError> {
-    let Some(library) = facts
-        .library
-        .as_ref()
-        .filter(|_| attached(config).is_none())
-    else {
+    let Some(library) = facts.library.as_ref().filter(|_| attached(config).is_none()) else {
         let mode = config.mode.as_str();
         return Err(ModeError::Attach { mode });
     };
@@ -293,14 +278,12 @@ fn unprivileged(
 /// The line at the start.
 fn summary_without_probes(no_probes: &NoProbes) -> ModeSummary {
     let (why, more) = match no_probes {
-        NoProbes::Denied(denied) if denied.sudo_helps() => (
-            "without privileges".to_owned(),
-            "sudo gctrace records them too",
-        ),
-        NoProbes::Denied(_) => (
-            "without privileges".to_owned(),
-            "gctrace doctor reports what prevents it",
-        ),
+        NoProbes::Denied(denied) if denied.sudo_helps() => {
+            ("without privileges".to_owned(), "sudo gctrace records them too")
+        }
+        NoProbes::Denied(_) => {
+            ("without privileges".to_owned(), "gctrace doctor reports what prevents it")
+        }
         NoProbes::Kernel(why) => (format!("because {why}"), "details: gctrace doctor"),
     };
     let sentence = format!(

@@ -3,19 +3,11 @@
 use super::SamplingMessage;
 use crate::record::clock;
 use gctrace_event::GpuDevice;
-use gctrace_probes::nvml::ExtraQueries;
-use gctrace_probes::nvml::NvmlAbsences;
-use gctrace_probes::nvml::NvmlError;
-use gctrace_probes::nvml::NvmlLibrary;
-use gctrace_probes::nvml::NvmlSampler;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use gctrace_probes::nvml::{ExtraQueries, NvmlAbsences, NvmlError, NvmlLibrary, NvmlSampler};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::mpsc::Sender;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 /// Time between two attempts to find a missing library or GPU.
 const RETRY: Duration = Duration::from_secs(5);
@@ -169,10 +161,7 @@ impl SamplingWorker<'_> {
     }
 
     fn note(&self, message: String) {
-        self.send(SamplingMessage::Note {
-            at_ns: clock::monotonic_ns(),
-            message,
-        });
+        self.send(SamplingMessage::Note { at_ns: clock::monotonic_ns(), message });
     }
 
     fn send(&self, message: SamplingMessage) {
@@ -232,10 +221,8 @@ impl SamplingSchedule {
         let due = |last: Option<Instant>| {
             last.is_none_or(|last| now.saturating_duration_since(last) >= EXTRAS_EVERY)
         };
-        let extras = ExtraQueries {
-            processes: due(*processes),
-            pcie: due(*pcie) && (first_round || turn),
-        };
+        let extras =
+            ExtraQueries { processes: due(*processes), pcie: due(*pcie) && (first_round || turn) };
         if extras.processes {
             *processes = Some(now);
         }

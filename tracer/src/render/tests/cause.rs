@@ -1,8 +1,7 @@
 //! The section on the GPU cost of pauses.
 
 use super::super::cause::too_large;
-use super::Trace;
-use super::plain;
+use super::{Trace, plain};
 use gctrace_analysis::report::NotReplayed;
 
 const PID: u32 = 4242;
@@ -47,13 +46,7 @@ fn training(steps: bool) -> String {
         let end_us = (kernel_us + 2_000).max(now_us) + 4;
         let wait = format!(r#""correlation":{},"stream":7"#, 1000 + step);
         let waited_us = end_us - now_us;
-        trace = trace.work(
-            "cuda_runtime",
-            "cudaStreamSynchronize",
-            now_us,
-            waited_us,
-            &wait,
-        );
+        trace = trace.work("cuda_runtime", "cudaStreamSynchronize", now_us, waited_us, &wait);
         now_us = end_us + 20;
         if steps {
             let name = format!("ProfilerStep#{step}");
@@ -79,19 +72,13 @@ fn one_pause_is_paid_and_one_hidden() {
 fn without_steps_there_is_no_error_bar() {
     let section = section(false);
     let line = section.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        line.contains("No error bar: the trace shows no steps."),
-        "{section}"
-    );
+    assert!(line.contains("No error bar: the trace shows no steps."), "{section}");
     assert!(!line.contains('±'), "{section}");
 }
 
 #[test]
 fn why_nothing_is_replayed() {
-    let sentence = too_large(NotReplayed {
-        timestamps: 600_000_000,
-        most: 536_870_911,
-    });
+    let sentence = too_large(NotReplayed { timestamps: 600_000_000, most: 536_870_911 });
     assert_eq!(
         sentence,
         "What the pauses cost together is unknown: the replay would need 600,000,000 timestamps, and \

@@ -1,7 +1,6 @@
 //! The sections on lines, allocation pressure and counters.
 
-use super::Trace;
-use super::plain;
+use super::{Trace, plain};
 
 impl Trace {
     fn frame(self, id: u32, parent: Option<u32>, file: &str, function: &str, line: u32) -> Self {
@@ -27,27 +26,9 @@ impl Trace {
         let site = "/home/me/.venv/lib/python3.12/site-packages/torch/optim/adam.py";
         self.frame(1, None, "/home/me/job/train.py", "<module>", 90)
             .frame(2, Some(1), "/home/me/job/train.py", "main", 70)
-            .frame(
-                3,
-                Some(2),
-                "/home/me/job/data/loader.py",
-                "Loader.__next__",
-                31,
-            )
-            .frame(
-                4,
-                Some(3),
-                "/usr/lib/python3.12/json/decoder.py",
-                "JSONDecoder.raw_decode",
-                353,
-            )
-            .frame(
-                5,
-                Some(3),
-                "/usr/lib/python3.12/json/__init__.py",
-                "loads",
-                346,
-            )
+            .frame(3, Some(2), "/home/me/job/data/loader.py", "Loader.__next__", 31)
+            .frame(4, Some(3), "/usr/lib/python3.12/json/decoder.py", "JSONDecoder.raw_decode", 353)
+            .frame(5, Some(3), "/usr/lib/python3.12/json/__init__.py", "loads", 346)
             .frame(6, Some(2), site, "Adam.step", 412)
             .frame(7, None, "", "[outer frames not recorded]", 0)
             .frame(8, Some(7), site, "Adam._init_group", 147)

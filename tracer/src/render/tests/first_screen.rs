@@ -1,15 +1,9 @@
 //! The first screen and the verdict at the end of a recording.
 
-use super::PROBES;
-use super::Trace;
-use super::report;
-use super::training;
-use super::without_escapes;
-use crate::render::Style;
-use crate::render::first_screen;
+use super::{PROBES, Trace, report, training, without_escapes};
 use crate::render::first_screen::LINES;
 use crate::render::table::WIDTH;
-use crate::render::verdict_lines;
+use crate::render::{Style, first_screen, verdict_lines};
 use gctrace_analysis::report::Report;
 
 /// The first screen, after checks that apply to every one.
@@ -24,11 +18,7 @@ pub(super) fn screen(report: &Report) -> String {
     }
     let colored = first_screen(report, &traces, money, Style::COLORED);
     assert_eq!(without_escapes(&colored), text);
-    assert!(
-        verdict_lines(report).len() <= 5,
-        "{:?}",
-        verdict_lines(report)
-    );
+    assert!(verdict_lines(report).len() <= 5, "{:?}", verdict_lines(report));
     text
 }
 
@@ -41,27 +31,15 @@ fn a_training_without_known_steps() {
 #[test]
 fn steps_after_a_warm_up() {
     let mut trace =
-        Trace::new()
-            .python(4242)
-            .pause(4242, 100.0, 400.0, 2, r#""reason":"automatic""#);
-    let starts = [1000.0, 1900.0]
-        .into_iter()
-        .chain((0..20).map(|n| 2000.0 + f64::from(n) * 50.0));
+        Trace::new().python(4242).pause(4242, 100.0, 400.0, 2, r#""reason":"automatic""#);
+    let starts = [1000.0, 1900.0].into_iter().chain((0..20).map(|n| 2000.0 + f64::from(n) * 50.0));
     for (n, at_ms) in starts.enumerate() {
         trace = trace.backward(4242, at_ms);
         if n % 4 == 3 {
-            trace = trace.pause(
-                4242,
-                at_ms + 10.0,
-                1.0 + n as f64,
-                1,
-                r#""reason":"automatic""#,
-            );
+            trace = trace.pause(4242, at_ms + 10.0, 1.0 + n as f64, 1, r#""reason":"automatic""#);
         }
     }
-    let trace = trace
-        .pause(4242, 3500.0, 60.0, 2, r#""reason":"shutdown""#)
-        .end(4000, PROBES);
+    let trace = trace.pause(4242, 3500.0, 60.0, 2, r#""reason":"shutdown""#).end(4000, PROBES);
     insta::assert_snapshot!(screen(&report(&[("trace.json", trace.json())])));
 }
 
@@ -88,12 +66,7 @@ fn with_stacks(stack: impl Fn(u32) -> u32) -> Report {
     let frames = [
         (1, "null", "/home/me/train.py".to_owned(), 11),
         (2, "1", "<frozen importlib._bootstrap>".to_owned(), 1178),
-        (
-            3,
-            "2",
-            "<frozen importlib._bootstrap_external>".to_owned(),
-            940,
-        ),
+        (3, "2", "<frozen importlib._bootstrap_external>".to_owned(), 940),
         (4, "3", format!("{file}/torch/__init__.py"), 30),
         (5, "null", "/home/me/train.py".to_owned(), 50),
         (6, "5", format!("{file}/torchtitan/components/loss.py"), 7),
@@ -116,17 +89,11 @@ fn with_stacks(stack: impl Fn(u32) -> u32) -> Report {
 #[test]
 fn a_program_that_only_imports_has_no_problem() {
     let report = with_stacks(|_| 4);
-    assert_eq!(
-        report.verdict.level,
-        gctrace_analysis::report::Level::Negligible
-    );
+    assert_eq!(report.verdict.level, gctrace_analysis::report::Level::Negligible);
     insta::assert_snapshot!(screen(&report));
     let lines = report.lines.unwrap();
     let own = &lines.own[0];
-    assert_eq!(
-        (own.location.line, own.imports.as_deref()),
-        (Some(11), Some("torch"))
-    );
+    assert_eq!((own.location.line, own.imports.as_deref()), (Some(11), Some("torch")));
     let frames: Vec<Option<u32>> = lines.stacks[0].frames.iter().map(|own| own.line).collect();
     assert_eq!(frames, [Some(30), Some(11)], "without the import system");
 }
@@ -140,9 +107,7 @@ fn the_lines_are_those_of_training_and_name_imports_in_it() {
 }
 
 fn run(host: &str, started_unix_ns: u64) -> String {
-    let trace = Trace::new()
-        .python(1)
-        .pause(1, 10.0, 5.0, 2, r#""reason":"automatic""#);
+    let trace = Trace::new().python(1).pause(1, 10.0, 5.0, 2, r#""reason":"automatic""#);
     let started = format!(r#""started_unix_ns":{started_unix_ns}"#);
     let json = trace.end(1000, PROBES).json();
     assert!(json.contains(r#""started_unix_ns":"#), "{json}");
@@ -164,13 +129,7 @@ fn separate_runs_have_no_common_verdict() {
 #[test]
 fn traces_of_one_run_overlap_in_time() {
     let day = 86_400_000_000_000;
-    let report = report(&[
-        ("a.json", run("a", day)),
-        ("b.json", run("b", day + 500_000_000)),
-    ]);
+    let report = report(&[("a.json", run("a", day)), ("b.json", run("b", day + 500_000_000))]);
     assert_eq!(report.runs, 1);
-    assert_ne!(
-        report.verdict.level,
-        gctrace_analysis::report::Level::Unknown
-    );
+    assert_ne!(report.verdict.level, gctrace_analysis::report::Level::Unknown);
 }

@@ -1,16 +1,13 @@
 //! What the collector frees: the section, the first screen and the advice.
 
-use super::checked;
 use super::first_screen::screen;
-use super::report;
+use super::{checked, report};
 use crate::render::Style;
-use gctrace_analysis::report::AdviceId;
-use gctrace_analysis::report::Report;
+use gctrace_analysis::report::{AdviceId, Report};
 use gctrace_event::Record;
-use test_kit::garbage;
 use test_kit::garbage::ClosuresRun;
-use test_kit::records;
 use test_kit::records::written;
+use test_kit::{garbage, records};
 
 /// A training whose steps leave closures, read from its trace.
 fn of(run: ClosuresRun) -> Report {
@@ -45,15 +42,9 @@ fn the_same_cycles_in_every_step() {
 
 #[test]
 fn births_are_labelled_as_sampled() {
-    let run = ClosuresRun {
-        constant: false,
-        ..ClosuresRun::default()
-    };
+    let run = ClosuresRun { constant: false, ..ClosuresRun::default() };
     let report = of_records(run, &garbage::with_births(garbage::records(run)));
-    let words: Vec<String> = section(&report)
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect();
+    let words: Vec<String> = section(&report).split_whitespace().map(str::to_owned).collect();
     let text = words.join(" ");
     let born = "torch.Tensor born at model.py:31 in Model.build (246 of 288 sampled) and \
                 model.py:40 in Model.grow (42)";
@@ -62,19 +53,13 @@ fn births_are_labelled_as_sampled() {
 
 #[test]
 fn the_first_screen_names_where_the_most_frequent_kind_was_born() {
-    let run = ClosuresRun {
-        cycles: false,
-        ..ClosuresRun::default()
-    };
+    let run = ClosuresRun { cycles: false, ..ClosuresRun::default() };
     let mut report = of_records(run, &garbage::with_births(garbage::records(run)));
     let own = report.processes.iter_mut().map(|own| &mut own.garbage);
     for garbage in own.chain([&mut report.garbage]).flatten() {
         garbage.kinds.retain(|kind| kind.births.is_some());
     }
-    let words: Vec<String> = screen(&report)
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect();
+    let words: Vec<String> = screen(&report).split_whitespace().map(str::to_owned).collect();
     let text = words.join(" ");
     let born = "of them torch.Tensor, born at model.py:31 in Model.build (80 of 80 sampled).";
     assert!(text.contains(born), "{text}");
@@ -82,11 +67,7 @@ fn the_first_screen_names_where_the_most_frequent_kind_was_born() {
 
 #[test]
 fn kinds_of_a_part_of_the_collections() {
-    let report = of(ClosuresRun {
-        every: 4,
-        cycles: false,
-        ..ClosuresRun::default()
-    });
+    let report = of(ClosuresRun { every: 4, cycles: false, ..ClosuresRun::default() });
     let ids: Vec<AdviceId> = report.advice.iter().map(|own| own.id).collect();
     assert!(!ids.contains(&AdviceId::BreakCycles), "{ids:?}");
     insta::assert_snapshot!(section(&report) + "\n\n" + &screen(&report));
@@ -94,10 +75,7 @@ fn kinds_of_a_part_of_the_collections() {
 
 #[test]
 fn more_and_more_cycles_have_a_mean() {
-    let report = of(ClosuresRun {
-        constant: false,
-        ..ClosuresRun::default()
-    });
+    let report = of(ClosuresRun { constant: false, ..ClosuresRun::default() });
     let text = section(&report);
     assert!(text.contains("cycles per step on average"), "{text}");
 }
@@ -114,9 +92,7 @@ fn without_garbage_there_is_no_section() {
 #[test]
 fn what_no_setting_changes_is_measured_by_comparing() {
     let mut report = of(ClosuresRun::default());
-    report
-        .advice
-        .retain(|advice| advice.id == AdviceId::BreakCycles);
+    report.advice.retain(|advice| advice.id == AdviceId::BreakCycles);
     for advice in &mut report.advice {
         advice.saves_at_least_ns = Some(-1_000_000);
     }

@@ -1,20 +1,16 @@
 //! The sections on GPU work and training steps.
 
-use super::Trace;
-use super::plain;
+use super::{Trace, plain};
 use gctrace_analysis::Analysis;
-use gctrace_event::read::EventReader;
-use gctrace_event::read::TraceInput;
-use gctrace_event::read::TraceReader;
+use gctrace_event::read::{EventReader, TraceInput, TraceReader};
 use std::fs::File;
 use std::path::Path;
 use test_kit::reports;
 
 /// A trace of the PyTorch profiler; its license is beside it.
 fn add(analysis: &mut Analysis, name: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../analysis/tests/data/kineto")
-        .join(name);
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../analysis/tests/data/kineto").join(name);
     let input = TraceInput::new(name, File::open(file).unwrap()).unwrap();
     reports::read(analysis, name, TraceReader::new(EventReader::new(input))).unwrap();
 }
@@ -30,11 +26,7 @@ fn a_rank_by_the_pytorch_profiler() {
 fn sections(text: &str, headings: &[&str]) -> String {
     let all: Vec<&str> = text.split("\n\n").collect();
     let wanted = |section: &&&str| headings.iter().any(|heading| section.starts_with(heading));
-    all.iter()
-        .filter(wanted)
-        .copied()
-        .collect::<Vec<_>>()
-        .join("\n\n")
+    all.iter().filter(wanted).copied().collect::<Vec<_>>().join("\n\n")
 }
 
 impl Trace {
@@ -67,22 +59,10 @@ fn training() -> String {
         let correlation = n + 1;
         let waits = if n % 5 == 2 { 30.0 } else { 0.0 };
         if waits > 0.0 {
-            trace = trace.pause(
-                4242,
-                at + 10.0,
-                30.0,
-                2,
-                r#""reason":"automatic","collected":0"#,
-            );
+            trace = trace.pause(4242, at + 10.0, 30.0, 2, r#""reason":"automatic","collected":0"#);
         }
         let launched = at + 11.0 + waits + f64::from(n % 3);
-        trace = trace.launch(
-            4242,
-            correlation,
-            launched,
-            launched + 0.01,
-            launched + 40.0,
-        );
+        trace = trace.launch(4242, correlation, launched, launched + 0.01, launched + 40.0);
         at += 50.0 + waits + f64::from(n % 3);
     }
     trace.backward(4242, at).end(2000, "").json()
@@ -93,12 +73,7 @@ fn steps_and_gaps_with_collections() {
     let text = plain(&[("trace.json", training())]);
     insta::assert_snapshot!(sections(
         &text,
-        &[
-            "Training steps",
-            "GPU busy and idle time",
-            "GPU gaps",
-            "Launch latency"
-        ]
+        &["Training steps", "GPU busy and idle time", "GPU gaps", "Launch latency"]
     ));
 }
 

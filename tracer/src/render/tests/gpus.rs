@@ -1,7 +1,6 @@
 //! The section on NVML samples.
 
-use super::Trace;
-use super::plain;
+use super::{Trace, plain};
 
 impl Trace {
     fn gpu(self, args: &str) -> Self {
@@ -48,8 +47,5 @@ fn without_samples_there_is_no_section() {
 fn of_several_traces_each_gpu_says_whose_it_is() {
     let trace = || training().end(1000, "").json();
     let text = plain(&[("a.json", trace()), ("b.json", trace())]);
-    assert!(
-        text.contains("GPU 0 of trace 1") && text.contains("GPU 1 of trace 2"),
-        "{text}"
-    );
+    assert!(text.contains("GPU 0 of trace 1") && text.contains("GPU 1 of trace 2"), "{text}");
 }

@@ -37,11 +37,7 @@ fn recorded_from_within() {
 #[test]
 fn several_modes() {
     let usual = || Trace::new().mode("ebpf").python(10).end(1000, "").json();
-    let report = report(&[
-        ("a.json", in_process()),
-        ("b.json", by_both()),
-        ("c.json", usual()),
-    ]);
+    let report = report(&[("a.json", in_process()), ("b.json", by_both()), ("c.json", usual())]);
     let text = checked(&report);
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in [
@@ -53,9 +49,7 @@ fn several_modes() {
         assert!(joined.contains(expected), "{expected}: {text}");
     }
     let recorded = report.traces.iter().map(|trace| trace.recorded.as_ref());
-    let modes: Vec<_> = recorded
-        .map(|recorded| recorded.unwrap().mode.as_str())
-        .collect();
+    let modes: Vec<_> = recorded.map(|recorded| recorded.unwrap().mode.as_str()).collect();
     assert_eq!(modes, ["inject", "both", "ebpf"]);
     assert_eq!(report.explicit_calls.of_unknown_reason.count, 21);
 }

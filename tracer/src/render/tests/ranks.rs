@@ -1,7 +1,6 @@
 //! The section on ranks.
 
-use super::Trace;
-use super::plain;
+use super::{Trace, plain};
 
 /// Steps of a rank.
 const STEPS: u64 = 12;
@@ -52,23 +51,9 @@ fn rank_of(rank: u32, late_rank: u32, groups: &[&str]) -> String {
         let kernel_end_us = launch_us + 10 + 2_000;
         let end_us = start_us + pause_us + 3_010;
         trace = trace
-            .slice(
-                pid,
-                "cuda_runtime",
-                "cudaLaunchKernel",
-                launch_us,
-                5,
-                &call(id),
-            )
+            .slice(pid, "cuda_runtime", "cudaLaunchKernel", launch_us, 5, &call(id))
             .slice(pid, "kernel", "gemm", launch_us + 10, 2_000, &op(id, 7))
-            .slice(
-                pid,
-                "cuda_runtime",
-                "cudaLaunchKernel",
-                launch_us + 6,
-                5,
-                &call(id + 1),
-            )
+            .slice(pid, "cuda_runtime", "cudaLaunchKernel", launch_us + 6, 5, &call(id + 1))
             .slice(
                 pid,
                 "kernel",
@@ -103,9 +88,8 @@ fn section(traces: &[(&str, String)]) -> String {
     let section = text.split("\nRanks\n").nth(1).expect("the section");
     // Lines of a section are indented; headings are not.
     let lines = section.lines();
-    let own: Vec<&str> = lines
-        .take_while(|line| line.is_empty() || line.starts_with(' '))
-        .collect();
+    let own: Vec<&str> =
+        lines.take_while(|line| line.is_empty() || line.starts_with(' ')).collect();
     own.join("\n").trim_end().to_owned()
 }
 
@@ -142,23 +126,13 @@ fn one_rank_has_no_section() {
 fn of_many_ranks_the_costliest_are_shown() {
     let names: Vec<String> = (0..20).map(|rank| format!("rank{rank}.json")).collect();
     let traces = names.iter().zip(0..);
-    let traces: Vec<(&str, String)> = traces
-        .map(|(name, number)| (name.as_str(), rank(number, 11)))
-        .collect();
+    let traces: Vec<(&str, String)> =
+        traces.map(|(name, number)| (name.as_str(), rank(number, 11))).collect();
     let section = section(&traces);
-    assert!(
-        section.contains("20 ranks of one job: 12 collectives"),
-        "{section}"
-    );
-    assert!(
-        section.contains("4 more ranks (--format json lists more)."),
-        "{section}"
-    );
+    assert!(section.contains("20 ranks of one job: 12 collectives"), "{section}");
+    assert!(section.contains("4 more ranks (--format json lists more)."), "{section}");
     let first = section.lines().find(|line| line.contains("30.0 ms"));
-    assert!(
-        first.is_some_and(|line| line.trim_start().starts_with("11 ")),
-        "{section}"
-    );
+    assert!(first.is_some_and(|line| line.trim_start().starts_with("11 ")), "{section}");
     assert!(!section.contains("the rank of a column"), "{section}");
 }
 
@@ -168,10 +142,7 @@ fn ranks_that_share_nothing_are_named() {
     let section = section(&[("rank0.json", rank(0, 0)), ("rank1.json", other)]);
     let sentence = section.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(sentence.contains("Not compared, as none"), "{section}");
-    assert!(
-        sentence.contains("rank 0 (trace 1), rank 1 (trace 2)."),
-        "{section}"
-    );
+    assert!(sentence.contains("rank 0 (trace 1), rank 1 (trace 2)."), "{section}");
 }
 
 /// Nothing shows whether ranks that run in lockstep wait for each other.

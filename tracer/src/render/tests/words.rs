@@ -1,25 +1,11 @@
 //! The sentences that both forms of the report have.
 
-use super::PROBES;
-use super::Trace;
-use super::report;
-use super::training;
+use super::{PROBES, Trace, report, training};
 use crate::render::words::put_into_words;
-use gctrace_analysis::report::Advice;
-use gctrace_analysis::report::AdviceId;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::Change;
-use gctrace_analysis::report::Garbage;
-use gctrace_analysis::report::GpuCost;
-use gctrace_analysis::report::PauseTotal;
-use gctrace_analysis::report::PlannedInterval;
-use gctrace_analysis::report::PredictedLength;
-use gctrace_analysis::report::PredictedRange;
-use gctrace_analysis::report::PredictionMethod;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::Saving;
-use gctrace_analysis::report::ScenarioId;
-use gctrace_analysis::report::WhatIf;
+use gctrace_analysis::report::{
+    Advice, AdviceId, Basis, Change, Garbage, GpuCost, PauseTotal, PlannedInterval,
+    PredictedLength, PredictedRange, PredictionMethod, Report, Saving, ScenarioId, WhatIf,
+};
 
 fn of(report: &Report, id: AdviceId) -> &Advice {
     let mut advice = report.advice.iter();
@@ -33,10 +19,7 @@ fn replayed() -> Report {
         run_ns: 7_000_000_000,
         cost_ns: 900_000_000,
         error_ns: None,
-        pauses: PauseTotal {
-            count: 19,
-            time_ns: 1_500_000_000,
-        },
+        pauses: PauseTotal { count: 19, time_ns: 1_500_000_000 },
         longest_ns: 350_000_000,
     });
     report.what_if.push(WhatIf {
@@ -54,10 +37,7 @@ fn replayed() -> Report {
             at_least_ns: 1_000_000_000,
             at_most_ns: 1_200_000_000,
         },
-        saved_ns: Saving {
-            at_least_ns: Some(700_000_000),
-            at_most_ns: 800_000_000,
-        },
+        saved_ns: Saving { at_least_ns: Some(700_000_000), at_most_ns: 800_000_000 },
         run: Some(PredictedLength {
             measured_ns: 7_000_000_000,
             at_least_ns: 6_200_000_000,
@@ -135,10 +115,7 @@ fn the_advice_names_the_lines_and_the_settings() {
     let report = report(&[("trace.json", trace.json())]);
     let why = |id| of(&report, id).why.as_str();
     for (id, part) in [
-        (
-            AdviceId::ExplicitCalls,
-            "come from /home/me/train.py:30 in build (1 call, 50.0 ms)",
-        ),
+        (AdviceId::ExplicitCalls, "come from /home/me/train.py:30 in build (1 call, 50.0 ms)"),
         (
             AdviceId::Freeze,
             "100 % of the time of these collections in training was triggered by \

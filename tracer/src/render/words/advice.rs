@@ -1,25 +1,13 @@
 //! The words of each advice.
 
-use super::cycles;
-use super::places;
+use super::{cycles, places};
 use crate::units;
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::three_digits;
+use crate::units::{count, counted, duration, percent, three_digits};
 use gctrace_analysis::PauseTimes;
-use gctrace_analysis::report::Advice;
-use gctrace_analysis::report::AdviceId;
-use gctrace_analysis::report::GroupName;
-use gctrace_analysis::report::Level;
-use gctrace_analysis::report::PauseTotal;
-use gctrace_analysis::report::ProcessReport;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::SettingsReport;
-use gctrace_analysis::report::WhatIf;
-use gctrace_event::Collector;
-use gctrace_event::Counter;
+use gctrace_analysis::report::{
+    Advice, AdviceId, GroupName, Level, PauseTotal, ProcessReport, Report, SettingsReport, WhatIf,
+};
+use gctrace_event::{Collector, Counter};
 
 /// The text of an advice; `code` and `risk` are empty where there are none.
 #[derive(Default)]
@@ -64,10 +52,7 @@ pub(super) fn word(advice: &mut Advice, report: &Report) {
 }
 
 /// The process that was stopped longest.
-#[expect(
-    clippy::expect_used,
-    reason = "without a process, analysis advises no setting"
-)]
+#[expect(clippy::expect_used, reason = "without a process, analysis advises no setting")]
 fn most(report: &Report) -> &ProcessReport {
     let first = report.processes.first();
     first.expect("invariant: settings are advised only if a process has pauses")
@@ -155,11 +140,7 @@ fn leave(report: &Report) -> AdviceText {
             ),
         ),
     };
-    AdviceText {
-        action,
-        why,
-        ..AdviceText::default()
-    }
+    AdviceText { action, why, ..AdviceText::default() }
 }
 
 fn explicit_calls(report: &Report, times: &PauseTimes) -> AdviceText {
@@ -290,12 +271,10 @@ fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> Advi
             percent(times.share(times.automatic_partial)),
             count(freed_nothing),
             most.pid,
-            most.young_per_s
-                .filter(|rate| *rate > 0.0)
-                .map_or(String::new(), |rate| format!(
-                    " generation 0 was collected {} times per second;",
-                    three_digits(rate)
-                )),
+            most.young_per_s.filter(|rate| *rate > 0.0).map_or(String::new(), |rate| format!(
+                " generation 0 was collected {} times per second;",
+                three_digits(rate)
+            )),
             match settings {
                 Some(_) => listed(thresholds),
                 None => "not in the trace".to_owned(),
@@ -372,9 +351,8 @@ fn planned_by_time(every_ns: u64) -> String {
 }
 
 fn waiting_risk(advice: &Advice, objects: u64) -> String {
-    let bytes = advice
-        .memory_bytes
-        .map_or(String::new(), |bytes| format!(" ({})", units::bytes(bytes)));
+    let bytes =
+        advice.memory_bytes.map_or(String::new(), |bytes| format!(" ({})", units::bytes(bytes)));
     format!(
         "Up to {}{bytes} of garbage wait for each collection; tensors in cycles keep their GPU \
          memory until then. gc.collect(1) would be cheaper, but what survives two collections is \
@@ -415,10 +393,7 @@ fn swapped_out(report: &Report, times: &PauseTimes) -> AdviceText {
              swapped out.",
             count(pauses.count),
             counted(report.totals.pauses.count, "pause"),
-            counted(
-                faults.map(|counter| counter.inside).sum(),
-                "major page fault"
-            ),
+            counted(faults.map(|counter| counter.inside).sum(), "major page fault"),
             percent(times.share(pauses)),
         ),
         code: "free -h; vmstat 1   # are si and so above 0?\n\
@@ -433,10 +408,7 @@ fn record_reasons(report: &Report, times: &PauseTimes) -> AdviceText {
         0 => counted(report.totals.pauses.count, "pause"),
         unknown => counted(unknown, "pause"),
     };
-    let mut recorded = report
-        .traces
-        .iter()
-        .filter_map(|trace| trace.recorded.as_ref());
+    let mut recorded = report.traces.iter().filter_map(|trace| trace.recorded.as_ref());
     if !recorded.any(|recorded| recorded.sources.injected > 0) {
         return AdviceText {
             action: "Record with gctrace to see why these collections ran.",

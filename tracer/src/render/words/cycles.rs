@@ -2,24 +2,12 @@
 
 use super::advice::AdviceText;
 use crate::render::table::cut;
-use crate::units::count;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::short_count;
-use crate::units::three_digits;
-use gctrace_analysis::PauseTimes;
-use gctrace_analysis::paths;
-use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::BirthLines;
-use gctrace_analysis::report::CycleShape;
-use gctrace_analysis::report::GarbageCycle;
-use gctrace_analysis::report::GarbageEdge;
-use gctrace_analysis::report::GarbageKind;
-use gctrace_analysis::report::GarbageReport;
-use gctrace_analysis::report::Location;
-use gctrace_analysis::report::MainCycles;
-use gctrace_analysis::report::PerStep;
-use gctrace_analysis::report::Report;
+use crate::units::{count, duration, percent, short_count, three_digits};
+use gctrace_analysis::report::{
+    Basis, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageKind, GarbageReport, Location,
+    MainCycles, PerStep, Report,
+};
+use gctrace_analysis::{PauseTimes, paths};
 use std::collections::BTreeSet;
 
 /// The advice in one line.
@@ -54,17 +42,14 @@ pub(super) fn verdict(garbage: &GarbageReport, main: &MainCycles) -> String {
         Basis::Measured => "",
         _ => " (inferred)",
     };
-    let places: BTreeSet<String> = own
-        .clone()
-        .filter_map(|cycle| cycle.location.as_ref().map(place))
-        .collect();
+    let places: BTreeSet<String> =
+        own.clone().filter_map(|cycle| cycle.location.as_ref().map(place)).collect();
     let all_known = own.clone().all(|cycle| cycle.location.is_some());
     let named: Vec<String> = places.iter().take(LINES).cloned().collect();
     let from = match (named.as_slice(), places.len() - named.len()) {
-        ([], _) => own
-            .clone()
-            .next()
-            .map_or(String::new(), |cycle| format!(", {}", path(&cycle.edges))),
+        ([], _) => {
+            own.clone().next().map_or(String::new(), |cycle| format!(", {}", path(&cycle.edges)))
+        }
         ([line], 0) if all_known => format!(", all from {line}"),
         (lines, 0) => format!(", from {}", lines.join(" and ")),
         (lines, more) => format!(", from {} and {more} more", lines.join(", ")),
@@ -203,10 +188,7 @@ fn born(births: &BirthLines) -> Vec<String> {
 /// one, otherwise with the first.
 pub(crate) fn path(edges: &[GarbageEdge]) -> String {
     let names = |edge: &&GarbageEdge| edge.function.is_some();
-    let function = edges
-        .iter()
-        .filter(names)
-        .find(|own| own.type_name == "function");
+    let function = edges.iter().filter(names).find(|own| own.type_name == "function");
     let named = function.or_else(|| edges.iter().find(names));
     let object = |edge: &GarbageEdge| {
         let repeated = named.is_some_and(|own| {
@@ -218,12 +200,7 @@ pub(crate) fn path(edges: &[GarbageEdge]) -> String {
         };
         let label = match repeated {
             true => type_name.to_owned(),
-            false => kind(
-                type_name,
-                edge.function.as_deref(),
-                edge.file.as_deref(),
-                edge.line,
-            ),
+            false => kind(type_name, edge.function.as_deref(), edge.file.as_deref(), edge.line),
         };
         format!("{label}{}", edge.name.as_deref().unwrap_or_default())
     };
@@ -294,10 +271,7 @@ fn instances(garbage: &GarbageReport, cycle: &GarbageCycle) -> Vec<String> {
 fn comment(path: &str) -> String {
     let lines = match path.chars().count() {
         0..=COMMENT_WIDTH => vec![path.to_owned()],
-        _ => path
-            .split(" -> ")
-            .map(|object| format!("-> {object}"))
-            .collect(),
+        _ => path.split(" -> ").map(|object| format!("-> {object}")).collect(),
     };
     let line = |line: String| format!("# {}", cut(line.trim_start_matches("-> "), COMMENT_WIDTH));
     let mut lines = lines.into_iter();
@@ -373,12 +347,7 @@ pub(super) fn advice(report: &Report, times: &PauseTimes) -> AdviceText {
         .processes
         .iter()
         .filter_map(|process| process.garbage.as_ref())
-        .find(|garbage| {
-            garbage
-                .verdict
-                .as_ref()
-                .is_some_and(|own| own.finding.is_all())
-        });
+        .find(|garbage| garbage.verdict.as_ref().is_some_and(|own| own.finding.is_all()));
     let Some((garbage, main)) = garbage.and_then(|own| Some((own, &own.verdict.as_ref()?.finding)))
     else {
         return AdviceText::default();
@@ -392,11 +361,7 @@ pub(super) fn advice(report: &Report, times: &PauseTimes) -> AdviceText {
              free it at once.",
             verdict(garbage, main),
             percent(main.ratio),
-            if main.per_step.is_some() {
-                "of training comes"
-            } else {
-                "comes"
-            },
+            if main.per_step.is_some() { "of training comes" } else { "comes" },
             duration(automatic.time_ns),
             percent(times.share(automatic)),
         ),
@@ -437,13 +402,7 @@ mod tests {
 
     #[test]
     fn means_are_whole_if_they_nearly_are() {
-        let shown = |own| {
-            mean(PerStep {
-                basis: Basis::Measured,
-                mean: own,
-                constant: true,
-            })
-        };
+        let shown = |own| mean(PerStep { basis: Basis::Measured, mean: own, constant: true });
         assert_eq!(shown(5.97), "6");
         assert_eq!(shown(5.5), "5.50");
         assert_eq!(shown(1.04), "1.04");

@@ -1,12 +1,8 @@
 //! The words of single findings.
 
-use gctrace_analysis::report::AlignedBy;
-use gctrace_analysis::report::BoundsLimit;
-use gctrace_analysis::report::MergeNote;
-use gctrace_analysis::report::NoComparison;
-use gctrace_analysis::report::NotCovered;
-use gctrace_analysis::report::NotMergedReason;
-use gctrace_analysis::report::StepComparison;
+use gctrace_analysis::report::{
+    AlignedBy, BoundsLimit, MergeNote, NoComparison, NotCovered, NotMergedReason, StepComparison,
+};
 use gctrace_event::RecordingMode;
 
 pub(super) fn not_covered(gap: NotCovered) -> &'static str {
@@ -143,10 +139,9 @@ pub(super) fn no_comparison(why: NoComparison, count: u64, other_count: u64) -> 
         NoComparison::UnknownCollections => {
             "whether the collector ran is not in the trace".to_owned()
         }
-        NoComparison::FewSteps => too_few(&[
-            (count, "step", "with a full collection"),
-            (other_count, "step", "without"),
-        ]),
+        NoComparison::FewSteps => {
+            too_few(&[(count, "step", "with a full collection"), (other_count, "step", "without")])
+        }
         NoComparison::FewAfterFull => too_few(&[
             (count, "step", "after a full collection"),
             (other_count, "other step", "without one"),
@@ -156,9 +151,7 @@ pub(super) fn no_comparison(why: NoComparison, count: u64, other_count: u64) -> 
 
 /// Which of the counts are too small.
 fn too_few(counts: &[(u64, &str, &str)]) -> String {
-    let few = counts
-        .iter()
-        .filter(|(count, ..)| *count < StepComparison::FEWEST as u64);
+    let few = counts.iter().filter(|(count, ..)| *count < StepComparison::FEWEST as u64);
     let few: Vec<String> = few
         .map(|(count, what, kind)| match count {
             0 => format!("no {what} {kind}"),
@@ -177,14 +170,8 @@ mod tests {
     fn comparisons_name_the_counts_that_are_too_small() {
         for (why, sentence) in [
             (NoComparison::FewSteps, "only 1 step with a full collection"),
-            (
-                NoComparison::FewAfterFull,
-                "only 1 step after a full collection",
-            ),
-            (
-                NoComparison::UnknownCollections,
-                "whether the collector ran is not in the trace",
-            ),
+            (NoComparison::FewAfterFull, "only 1 step after a full collection"),
+            (NoComparison::UnknownCollections, "whether the collector ran is not in the trace"),
         ] {
             assert_eq!(no_comparison(why, 1, 7), sentence);
         }

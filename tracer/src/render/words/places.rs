@@ -1,16 +1,10 @@
 //! Where in the program an advice applies: the words for Python lines.
 
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
+use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::paths;
-use gctrace_analysis::report::LineTotal;
-use gctrace_analysis::report::LinesReport;
-use gctrace_analysis::report::Location;
-use gctrace_analysis::report::PauseTotal;
-use gctrace_analysis::report::ProcessReport;
-use gctrace_analysis::report::Report;
+use gctrace_analysis::report::{
+    LineTotal, LinesReport, Location, PauseTotal, ProcessReport, Report,
+};
 use gctrace_event::ProcessOrigin;
 
 /// Lines named in one sentence.
@@ -20,9 +14,7 @@ const MOST: f64 = 0.3;
 
 /// `train.py:57 in build_batch`, of a library `json/decoder.py:353 in raw_decode`.
 fn place(location: &Location) -> String {
-    let line = location
-        .line
-        .map_or(String::new(), |line| format!(":{line}"));
+    let line = location.line.map_or(String::new(), |line| format!(":{line}"));
     match location.file.as_str() {
         "" => location.function.clone(),
         file => format!("{}{line} in {}", paths::short(file), location.function),
@@ -70,10 +62,7 @@ pub(super) fn before_workers(report: &Report, parent: &ProcessReport) -> String 
         is_child && forked && own.trace == parent.trace && own.parent == Some(parent.pid)
     };
     let workers = report.processes.iter().filter(is_worker).count() as u64;
-    let objects = parent
-        .growth
-        .as_ref()
-        .map_or(0, |growth| growth.last.objects);
+    let objects = parent.growth.as_ref().map_or(0, |growth| growth.last.objects);
     if workers == 0 || objects < LARGE {
         return String::new();
     }

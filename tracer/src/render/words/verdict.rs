@@ -1,18 +1,10 @@
 //! The answer in one sentence.
 
-use crate::units::count;
-use crate::units::counted;
-use crate::units::duration;
-use crate::units::percent;
-use gctrace_analysis::report::GpuCost;
-use gctrace_analysis::report::GpuWorkReport;
-use gctrace_analysis::report::Level;
-use gctrace_analysis::report::PhasesReport;
-use gctrace_analysis::report::Report;
-use gctrace_analysis::report::TraceReport;
-use gctrace_analysis::report::TrainingMark;
-use gctrace_event::GcReason;
-use gctrace_event::RecordingMode;
+use crate::units::{count, counted, duration, percent};
+use gctrace_analysis::report::{
+    GpuCost, GpuWorkReport, Level, PhasesReport, Report, TraceReport, TrainingMark,
+};
+use gctrace_event::{GcReason, RecordingMode};
 
 /// The part at shutdown is reported from this fraction of the stopped time.
 const REPORTED_FRACTION: u64 = 10;
@@ -133,11 +125,7 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
         (true, Some(rank)) => format!("{of} of rank {rank}"),
         (true, None) => format!("{of} of process {}", phases.pid),
     };
-    let time = format!(
-        "{} of {}",
-        duration(training.paused_ns),
-        duration(training.duration_ns)
-    );
+    let time = format!("{} of {}", duration(training.paused_ns), duration(training.duration_ns));
     match level {
         Level::Heavy => format!(
             "The garbage collector is a problem: it paused {share} of {of} ({time}), for up to \
@@ -274,10 +262,7 @@ impl GpuIdle {
         let (host, host_ns) = [
             ("was launching late", host.launching_late_ns),
             ("was in synchronizing calls", host.synchronizing_ns),
-            (
-                "was in calls that copy or allocate memory",
-                host.copy_or_allocation_ns,
-            ),
+            ("was in calls that copy or allocate memory", host.copy_or_allocation_ns),
             ("waited for data", host.waiting_for_data_ns),
             (
                 "had already launched (launch latency, or streams waiting for each other)",
@@ -305,10 +290,7 @@ impl GpuIdle {
                 percent(self.host_ratio),
                 self.host
             ),
-            false => format!(
-                " The GPU was idle at most {} of the time.",
-                percent(self.ratio)
-            ),
+            false => format!(" The GPU was idle at most {} of the time.", percent(self.ratio)),
         }
     }
 }
@@ -323,10 +305,7 @@ mod tests {
             run_ns: 10_000_000_000,
             cost_ns,
             error_ns,
-            pauses: PauseTotal {
-                count: 7,
-                time_ns: 900_000_000,
-            },
+            pauses: PauseTotal { count: 7, time_ns: 900_000_000 },
             longest_ns: 400_000_000,
         }
     }
@@ -334,10 +313,7 @@ mod tests {
     #[test]
     fn sentence_has_cost_error_and_hidden_time() {
         let heavy = with_cost(Level::Heavy, &cost(600_000_000, Some(30_000_000)), None);
-        assert!(
-            heavy.contains("made the 10.0 s run 600 ms ± 30.0 ms longer (6.00 %)"),
-            "{heavy}"
-        );
+        assert!(heavy.contains("made the 10.0 s run 600 ms ± 30.0 ms longer (6.00 %)"), "{heavy}");
         assert!(heavy.contains("300 ms of that delayed nothing"), "{heavy}");
         let cost_may_be_0 = cost(150_000_000, Some(200_000_000));
         let unsure = with_cost(Level::Noticeable, &cost_may_be_0, None);
@@ -348,11 +324,7 @@ mod tests {
 
     #[test]
     fn names_the_other_cause_of_idle_time() {
-        let mut idle = GpuIdle {
-            ratio: 0.25,
-            host: "was launching late",
-            host_ratio: 0.8,
-        };
+        let mut idle = GpuIdle { ratio: 0.25, host: "was launching late", host_ratio: 0.8 };
         let other = idle.sentence();
         assert!(
             other.contains(

@@ -1,14 +1,7 @@
 //! The words of the predictions.
 
-use crate::units::bytes;
-use crate::units::count;
-use crate::units::duration;
-use crate::units::percent;
-use crate::units::short_count;
-use gctrace_analysis::report::Change;
-use gctrace_analysis::report::Garbage;
-use gctrace_analysis::report::PlannedInterval;
-use gctrace_analysis::report::WhatIf;
+use crate::units::{bytes, count, duration, percent, short_count};
+use gctrace_analysis::report::{Change, Garbage, PlannedInterval, WhatIf};
 
 /// Fills in the sentences of a prediction.
 pub(super) fn word(what: &mut WhatIf) {
@@ -23,9 +16,7 @@ pub(super) fn word(what: &mut WhatIf) {
 
 fn change(change: &Change) -> String {
     match change {
-        Change::Freeze {
-            after_step: true, ..
-        } => "gc.freeze() after the first step".to_owned(),
+        Change::Freeze { after_step: true, .. } => "gc.freeze() after the first step".to_owned(),
         Change::Freeze { .. } => "gc.freeze() after a tenth of the run".to_owned(),
         Change::Thresholds([young, middle, old]) => {
             format!("gc.set_threshold({young}, {middle}, {old})")
@@ -111,10 +102,9 @@ fn risk(what: &WhatIf) -> String {
                 super::FREEZE_RISK
             )
         }
-        Change::Thresholds(_) => format!(
-            "{}{gathers}; individual pauses get longer.",
-            super::THRESHOLDS_RISK
-        ),
+        Change::Thresholds(_) => {
+            format!("{}{gathers}; individual pauses get longer.", super::THRESHOLDS_RISK)
+        }
         Change::Planned(_) => format!(
             "Cyclic garbage stays until the next planned collection{gathers}. Phases that were not \
              recorded (validation, checkpoints) may produce more."

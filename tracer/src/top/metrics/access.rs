@@ -16,9 +16,7 @@ pub(super) fn is_local(host: &str) -> bool {
 /// A command line without arguments, which may contain secrets: the program, and for Python the
 /// script or module.
 pub(super) fn without_arguments(line: &str) -> String {
-    let (program, rest) = line
-        .split_once(' ')
-        .map_or((line, None), |(a, b)| (a, Some(b)));
+    let (program, rest) = line.split_once(' ').map_or((line, None), |(a, b)| (a, Some(b)));
     let mut words = rest.into_iter().flat_map(|rest| rest.split(' '));
     let name = file_name(program);
     let mut kept = vec![program];
@@ -79,14 +77,8 @@ mod tests {
     fn arguments_are_left_out() {
         for (line, shown) in [
             ("python train.py --password x", "python train.py ..."),
-            (
-                "/usr/bin/python3 -u -X dev train.py",
-                "/usr/bin/python3 train.py",
-            ),
-            (
-                "python -m torch.distributed.run --token x",
-                "python -m torch.distributed.run ...",
-            ),
+            ("/usr/bin/python3 -u -X dev train.py", "/usr/bin/python3 train.py"),
+            ("python -m torch.distributed.run --token x", "python -m torch.distributed.run ..."),
             ("python -c import x", "python -c ..."),
             ("python3", "python3"),
             ("gunicorn --secret x", "gunicorn ..."),

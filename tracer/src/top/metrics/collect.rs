@@ -5,30 +5,18 @@
 
 mod processes;
 
-use self::MetricValue::Real;
-use self::MetricValue::Signed;
-use self::MetricValue::Whole;
-use crate::top::metrics::families;
+use self::MetricValue::{Real, Signed, Whole};
 use crate::top::metrics::families::MetricFamily;
-use crate::top::metrics::labels;
-use crate::top::metrics::labels::GENERATION_NAMES;
-use crate::top::metrics::labels::Label;
-use gctrace_analysis::live::CollectionCounts;
-use gctrace_analysis::live::GpuFigures;
-use gctrace_analysis::live::Histogram;
-use gctrace_analysis::live::PAUSE_CLASSES_NS;
-use gctrace_analysis::live::Snapshot;
+use crate::top::metrics::labels::{GENERATION_NAMES, Label};
+use crate::top::metrics::{families, labels};
+use gctrace_analysis::live::{CollectionCounts, GpuFigures, Histogram, PAUSE_CLASSES_NS, Snapshot};
 use gctrace_analysis::report::PauseTotal;
-use gctrace_event::GcReason;
-use gctrace_event::RecordingMode;
+use gctrace_event::{GcReason, RecordingMode};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::CounterValueEncoder;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::encoding::EncodeCounterValue;
-use prometheus_client::encoding::EncodeGaugeValue;
-use prometheus_client::encoding::GaugeValueEncoder;
-use prometheus_client::encoding::MetricEncoder;
-use prometheus_client::encoding::NoLabelSet;
+use prometheus_client::encoding::{
+    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue,
+    GaugeValueEncoder, MetricEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Unit;
@@ -102,17 +90,10 @@ impl MetricsFigures {
         });
         page.write(&families::GPU_UTILIZATION, utilization)?;
         let memory = |bytes: fn(&GpuFigures) -> Option<u64>| {
-            gpus.iter()
-                .filter_map(move |gpu| Some((named(gpu.index), Whole(bytes(gpu)?))))
+            gpus.iter().filter_map(move |gpu| Some((named(gpu.index), Whole(bytes(gpu)?))))
         };
-        page.write(
-            &families::GPU_MEMORY_USED,
-            memory(|gpu| gpu.memory_used_bytes),
-        )?;
-        page.write(
-            &families::GPU_MEMORY_CAPACITY,
-            memory(|gpu| gpu.memory_total_bytes),
-        )
+        page.write(&families::GPU_MEMORY_USED, memory(|gpu| gpu.memory_used_bytes))?;
+        page.write(&families::GPU_MEMORY_CAPACITY, memory(|gpu| gpu.memory_total_bytes))
     }
 
     fn recorder(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
@@ -213,9 +194,7 @@ impl FamilyWriter<'_> {
         }
         let unit = unit(family);
         let (name, help) = (family.name, family.help);
-        let mut encoder = self
-            .encoder
-            .encode_descriptor(name, help, unit.as_ref(), family.kind)?;
+        let mut encoder = self.encoder.encode_descriptor(name, help, unit.as_ref(), family.kind)?;
         for (labels, value) in samples {
             if matches!(family.kind, MetricType::Info) {
                 encoder.encode_info(&labels)?;
@@ -234,9 +213,7 @@ impl FamilyWriter<'_> {
     fn histograms(&mut self, family: &MetricFamily, of: &CollectionCounts) -> Result<(), Error> {
         let unit = unit(family);
         let (name, help) = (family.name, family.help);
-        let mut encoder = self
-            .encoder
-            .encode_descriptor(name, help, unit.as_ref(), family.kind)?;
+        let mut encoder = self.encoder.encode_descriptor(name, help, unit.as_ref(), family.kind)?;
         let generations = of.histogram.iter().zip(of.pause_ns);
         for (name, (classes, time_ns)) in GENERATION_NAMES.into_iter().zip(generations) {
             let count = classes.iter().sum();
@@ -267,10 +244,7 @@ fn write_value(
 /// Upper bound in seconds and count of each bucket.
 fn buckets(classes: &Histogram) -> Vec<(f64, u64)> {
     let bounds = PAUSE_CLASSES_NS.iter().map(|bound| in_seconds(*bound));
-    bounds
-        .chain([f64::INFINITY])
-        .zip(classes.iter().copied())
-        .collect()
+    bounds.chain([f64::INFINITY]).zip(classes.iter().copied()).collect()
 }
 
 fn unit(family: &MetricFamily) -> Option<Unit> {

@@ -7,27 +7,18 @@
 
 use crate::top::metrics::access;
 use crate::top::metrics::page::MetricsPages;
-use httparse::Request;
-use httparse::Status;
+use httparse::{Request, Status};
 use nix::errno::Errno;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
-use nix::poll::PollTimeout;
-use nix::poll::poll;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 use std::collections::VecDeque;
 use std::io;
-use std::io::BufRead as _;
-use std::io::Cursor;
-use std::io::Read as _;
-use std::io::Write as _;
-use std::net::TcpListener;
-use std::net::TcpStream;
+use std::io::{BufRead as _, Cursor, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 64;
@@ -130,12 +121,7 @@ impl HttpConnection {
     fn accept(listener: &TcpListener) -> io::Result<Self> {
         let (stream, _) = listener.accept()?;
         stream.set_nonblocking(true)?;
-        Ok(Self {
-            stream,
-            accepted: Instant::now(),
-            received: Vec::new(),
-            response: None,
-        })
+        Ok(Self { stream, accepted: Instant::now(), received: Vec::new(), response: None })
     }
 
     fn awaited(&self) -> PollFd<'_> {
@@ -147,12 +133,7 @@ impl HttpConnection {
     }
 
     fn deadline(&self) -> Instant {
-        self.accepted
-            + if self.response.is_none() {
-                HEAD
-            } else {
-                CONNECTION
-            }
+        self.accepted + if self.response.is_none() { HEAD } else { CONNECTION }
     }
 
     /// Reads and writes what is possible without waiting. Returns whether anything is left to do.

@@ -36,11 +36,8 @@ pub(super) fn text<'a>(name: &'static str, value: &'a str) -> Label<'a> {
     if is_plain && value.len() <= LONGEST {
         return (name, Cow::Borrowed(value));
     }
-    let mut cut: String = value
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(LONGEST)
-        .collect();
+    let mut cut: String =
+        value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
     if value.chars().nth(LONGEST).is_some() {
         cut.pop();
         cut.push('\u{2026}');

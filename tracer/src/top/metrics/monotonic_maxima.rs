@@ -4,8 +4,7 @@
 //! makes the counter slightly smaller. Prometheus would take that for a counter reset and add the
 //! whole value again. Collections are counted only when they have ended, and never revised.
 
-use gctrace_analysis::live::GpuBusy;
-use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::{GpuBusy, Snapshot};
 use std::collections::HashMap;
 
 /// A GPU of a process: pid, start of its recording (as pids are reused), device.
@@ -41,8 +40,7 @@ impl MonotonicMaxima {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_analysis::live::ProcessFigures;
-    use gctrace_analysis::live::ProcessGpu;
+    use gctrace_analysis::live::{ProcessFigures, ProcessGpu};
 
     fn snapshot(pid: u32, since_ns: u64, times: [u64; 3]) -> Snapshot {
         let busy = GpuBusy {
@@ -51,17 +49,9 @@ mod tests {
             total_idle_in_gc_ns: times[2],
             ..GpuBusy::default()
         };
-        let gpus = vec![ProcessGpu {
-            busy: Some(busy),
-            ..ProcessGpu::default()
-        }];
+        let gpus = vec![ProcessGpu { busy: Some(busy), ..ProcessGpu::default() }];
         Snapshot {
-            processes: vec![ProcessFigures {
-                pid,
-                since_ns,
-                gpus,
-                ..ProcessFigures::default()
-            }],
+            processes: vec![ProcessFigures { pid, since_ns, gpus, ..ProcessFigures::default() }],
             ..Snapshot::default()
         }
     }
@@ -69,11 +59,7 @@ mod tests {
     fn raised(steady: &mut MonotonicMaxima, mut snapshot: Snapshot) -> [u64; 3] {
         steady.apply(&mut snapshot);
         let busy = snapshot.processes[0].gpus[0].busy.unwrap();
-        [
-            busy.total_busy_ns,
-            busy.total_idle_ns,
-            busy.total_idle_in_gc_ns,
-        ]
+        [busy.total_busy_ns, busy.total_idle_ns, busy.total_idle_in_gc_ns]
     }
 
     #[test]

@@ -7,8 +7,7 @@ use crate::top::metrics::monotonic_maxima::MonotonicMaxima;
 use gctrace_analysis::live::Snapshot;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How long a page is cached: the recording is disturbed at most four times a second, however often
 /// clients scrape.
@@ -30,12 +29,7 @@ pub(super) struct MetricsPages {
 
 impl MetricsPages {
     pub(super) fn new(shared: Arc<LiveHandle>, arguments: bool) -> Self {
-        Self {
-            shared,
-            arguments,
-            maxima: MonotonicMaxima::default(),
-            last: None,
-        }
+        Self { shared, arguments, maxima: MonotonicMaxima::default(), last: None }
     }
 
     /// The last page while it is fresh, otherwise a new one.

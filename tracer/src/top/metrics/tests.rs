@@ -9,9 +9,7 @@ use crate::top::metrics::families;
 use crate::top::metrics::page::open_metrics;
 use crate::top::metrics::tests::example::example;
 use crate::top::metrics::tests::parsed::Parsed;
-use gctrace_analysis::live::CollectionCounts;
-use gctrace_analysis::live::PAUSE_CLASSES_NS;
-use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::{CollectionCounts, PAUSE_CLASSES_NS, Snapshot};
 use gctrace_event::RecordingMode;
 
 fn of_any_version(snapshot: Snapshot) -> String {
@@ -54,10 +52,8 @@ fn every_family_is_there_with_its_type_and_unit() {
 #[test]
 fn figures_of_all_processes_are_those_of_the_snapshot() {
     let snapshot = example();
-    let Some(page) = Parsed::read(
-        "figures_of_all_processes_are_those_of_the_snapshot",
-        &snapshot,
-    ) else {
+    let Some(page) = Parsed::read("figures_of_all_processes_are_those_of_the_snapshot", &snapshot)
+    else {
         return;
     };
     let all = &snapshot.totals.collections;
@@ -77,22 +73,10 @@ fn figures_of_all_processes_are_those_of_the_snapshot() {
         }
         assert_eq!(page.bucket(name, generation, f64::INFINITY), count as f64);
     }
-    page.is(
-        "gctrace_longest_pause_seconds",
-        &[],
-        all.longest_ns as f64 / 1e9,
-    );
+    page.is("gctrace_longest_pause_seconds", &[], all.longest_ns as f64 / 1e9);
     page.is("gctrace_collected_objects_total", &[], all.collected as f64);
-    page.is(
-        "gctrace_uncollectable_objects_total",
-        &[],
-        all.uncollectable as f64,
-    );
-    page.is(
-        "gctrace_pauses_with_collected_total",
-        &[],
-        all.with_collected as f64,
-    );
+    page.is("gctrace_uncollectable_objects_total", &[], all.uncollectable as f64);
+    page.is("gctrace_pauses_with_collected_total", &[], all.with_collected as f64);
     page.is("gctrace_processes", &[], 2.0);
     page.is("gctrace_processes_seen_total", &[], 4.0);
     // 100 s before the snapshot.
@@ -130,25 +114,11 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
     let process = &snapshot.processes[0];
     let labels = [("pid", "4321"), ("rank", "3")];
     let with = |label| [labels[0], labels[1], label];
-    reasons(
-        &page,
-        "gctrace_process_pause",
-        &labels,
-        &process.collections,
-    );
+    reasons(&page, "gctrace_process_pause", &labels, &process.collections);
     let is = |name: &str, value: f64| page.is(&format!("gctrace_process_{name}"), &labels, value);
-    is(
-        "longest_pause_seconds",
-        process.collections.longest_ns as f64 / 1e9,
-    );
-    is(
-        "collected_objects_total",
-        process.collections.collected as f64,
-    );
-    is(
-        "uncollectable_objects_total",
-        process.collections.uncollectable as f64,
-    );
+    is("longest_pause_seconds", process.collections.longest_ns as f64 / 1e9);
+    is("collected_objects_total", process.collections.collected as f64);
+    is("uncollectable_objects_total", process.collections.uncollectable as f64);
     is("paused_seconds_total", 0.033);
     is("gc_enabled", 1.0);
     is("net_containers_per_second", 123_456.0);
@@ -156,11 +126,7 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
     is("allocations_per_cpu_second", 7_000_000.0);
     is("resident_memory_bytes", (3_u64 << 30) as f64);
     is("recorded_since_time_seconds", 1_763_776_910.5);
-    page.is(
-        "gctrace_process_heap_objects",
-        &with(("scope", "all")),
-        1_234_567.0,
-    );
+    page.is("gctrace_process_heap_objects", &with(("scope", "all")), 1_234_567.0);
     for (name, objects) in [("cell", 1200.0), ("torch.Tensor", 400.0), ("other", 7.0)] {
         let family = "gctrace_process_garbage_objects_total";
         page.is(family, &with(("type", name)), objects);
@@ -196,10 +162,7 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
 
 #[test]
 fn from_within_no_reason_is_claimed() {
-    let mut snapshot = Snapshot {
-        mode: RecordingMode::Inject,
-        ..Snapshot::default()
-    };
+    let mut snapshot = Snapshot { mode: RecordingMode::Inject, ..Snapshot::default() };
     snapshot.processes = vec![example().processes[1].clone()];
     let page = open_metrics(snapshot).unwrap();
     assert!(page.contains("gctrace_pauses_total{generation=\"0\",reason=\"unknown\"} 0\n"));
@@ -227,10 +190,7 @@ fn gpus_losses_and_own_cost_are_those_of_the_snapshot() {
     page.is("gctrace_gpu_utilization_ratio", &gpu, 0.87);
     page.is("gctrace_gpu_memory_used_bytes", &gpu, 9e9);
     page.is("gctrace_gpu_memory_capacity_bytes", &gpu, 8e10);
-    assert_eq!(
-        page.labels("gctrace_gpu_info", &gpu)["name"],
-        "NVIDIA \"H100\""
-    );
+    assert_eq!(page.labels("gctrace_gpu_info", &gpu)["name"], "NVIDIA \"H100\"");
     page.is("gctrace_lost_events_total", &[("where", "pauses")], 12.0);
     page.is("gctrace_probe_hits_total", &[], 5000.0);
     page.is("gctrace_probe_cost_seconds_total", &[], 1.5e-3);
@@ -290,7 +250,5 @@ fn cost_of_a_page() {
 }
 
 fn cpu_time() -> std::time::Duration {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .unwrap()
-        .into()
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }

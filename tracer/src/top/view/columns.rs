@@ -1,11 +1,7 @@
 //! Columns of the process table: titles, widths, cells, and which of them fit.
 
-use super::text;
-use super::theme;
-use gctrace_analysis::live::GENERATIONS;
-use gctrace_analysis::live::GpuBusy;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Snapshot;
+use super::{text, theme};
+use gctrace_analysis::live::{GENERATIONS, GpuBusy, ProcessFigures, Snapshot};
 use ratatui::style::Style;
 
 /// A column of the table of processes.
@@ -159,10 +155,7 @@ impl Column {
     /// The definition of this column.
     pub(crate) fn def(self) -> &'static ColumnDef {
         let def = &COLUMNS[self as usize];
-        debug_assert_eq!(
-            def.column, self,
-            "invariant: COLUMNS has the order of Column"
-        );
+        debug_assert_eq!(def.column, self, "invariant: COLUMNS has the order of Column");
         def
     }
 
@@ -203,11 +196,7 @@ fn all() -> impl Iterator<Item = Column> {
 /// The columns that fit `width`, after scrolling `from` columns to the left. Rank and pid do not
 /// scroll.
 pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<ColumnPosition> {
-    let wanted = if from == 0 {
-        by_importance(width, snapshot)
-    } else {
-        scrolled(from, snapshot)
-    };
+    let wanted = if from == 0 { by_importance(width, snapshot) } else { scrolled(from, snapshot) };
     let mut places = Vec::new();
     let mut x = 0_u16;
     for column in wanted {
@@ -219,11 +208,7 @@ pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<Column
             column => column.width_on(width),
         };
         let own = own.min(width - x);
-        places.push(ColumnPosition {
-            column,
-            x,
-            width: own,
-        });
+        places.push(ColumnPosition { column, x, width: own });
         // At most one past the width of the screen.
         x += own + 1;
     }

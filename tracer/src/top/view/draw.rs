@@ -14,23 +14,15 @@ mod processes;
 mod strips;
 
 use super::file_tail::FileTail;
-use super::state::Focus;
-use super::state::Geometry;
-use super::state::LowerPane;
-use super::state::Overlay;
-use super::state::ViewState;
-use super::text;
-use super::theme;
+use super::state::{Focus, Geometry, LowerPane, Overlay, ViewState};
 use super::theme::Theme;
+use super::{text, theme};
 use crate::top::live_handle::LivePhase;
-use gctrace_analysis::live::Notice;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::{Notice, ProcessFigures, Snapshot};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use ratatui::text::Line;
-use ratatui::text::Span;
+use ratatui::text::{Line, Span};
 
 /// All input of a frame; drawing does not change it.
 #[derive(Debug)]
@@ -129,15 +121,8 @@ fn draw_lower(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> usize {
 /// Splits at most `height` lines off the top of an area. Not by a `Layout`, whose solver takes far
 /// longer than the rest of a frame.
 fn top(area: Rect, height: u16) -> (Rect, Rect) {
-    let upper = Rect {
-        height: height.min(area.height),
-        ..area
-    };
-    let lower = Rect {
-        y: upper.bottom(),
-        height: area.height - upper.height,
-        ..area
-    };
+    let upper = Rect { height: height.min(area.height), ..area };
+    let lower = Rect { y: upper.bottom(), height: area.height - upper.height, ..area };
     (upper, lower)
 }
 
@@ -195,19 +180,11 @@ fn title(
     let width = usize::from(area.width);
     let focused = focused && frame.state.focus == Focus::Lower;
     let words = text::cut(&format!("── {words} "), width);
-    let hint = if hint.is_empty() {
-        String::new()
-    } else {
-        format!(" {hint} ──")
-    };
+    let hint = if hint.is_empty() { String::new() } else { format!(" {hint} ──") };
     let used = text::width(&words) + text::width(&hint);
     let rule = "─".repeat(text::rest(width, used));
     let hint = if used > width { String::new() } else { hint };
-    let style = if focused {
-        theme::reversed()
-    } else {
-        theme::bold()
-    };
+    let style = if focused { theme::reversed() } else { theme::bold() };
     let line = Line::from(vec![
         Span::styled(words, style),
         Span::styled(rule, theme::dim()),

@@ -7,8 +7,7 @@ use super::text;
 use crate::top::output::CommandFile;
 use std::fs::File;
 use std::io;
-use std::io::Read as _;
-use std::io::Seek as _;
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -27,12 +26,7 @@ pub(crate) struct FileTail {
 impl FileTail {
     /// Starts without lines; [`FileTail::refresh`] reads them.
     pub(crate) fn new(output: CommandFile) -> Self {
-        Self {
-            output,
-            seen: None,
-            lines: Vec::new(),
-            problem: None,
-        }
+        Self { output, seen: None, lines: Vec::new(), problem: None }
     }
 
     /// Path of the file whose end is shown.
@@ -112,12 +106,7 @@ fn without_escapes(raw: &str) -> String {
             continue;
         }
         match chars.next() {
-            Some('[') => {
-                while chars
-                    .next()
-                    .is_some_and(|next| !('@'..='~').contains(&next))
-                {}
-            }
+            Some('[') => while chars.next().is_some_and(|next| !('@'..='~').contains(&next)) {},
             Some(']' | 'P' | '_' | '^' | 'X') => {
                 while let Some(next) = chars.next() {
                     if next == '\x07' || (next == '\x1b' && chars.next_if_eq(&'\\').is_some()) {
@@ -143,10 +132,7 @@ mod tests {
     fn as_a_terminal_would_show_it() {
         let text =
             b"plain\n\x1b[1;31mred\x1b[0m line\n 10%\r 50%\r100%\r\n\x1b]0;title\x07after\nlast";
-        assert_eq!(
-            lines(text, false),
-            ["plain", "red line", "100%", "after", "last"]
-        );
+        assert_eq!(lines(text, false), ["plain", "red line", "100%", "after", "last"]);
         assert_eq!(lines(text, true)[0], "red line");
         assert_eq!(lines(b"\x1b[2Ja\x08b\xff", false), ["a\\x08b\u{fffd}"]);
         assert_eq!(lines(b"", false), [""; 0]);
@@ -175,9 +161,7 @@ mod tests {
     fn no_more_than_the_end_is_kept() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join("output");
-        let long: String = (0..100_000)
-            .map(|number| format!("line {number}\n"))
-            .collect();
+        let long: String = (0..100_000).map(|number| format!("line {number}\n")).collect();
         std::fs::write(&path, long).expect("written");
         let mut tail = FileTail::new(CommandFile::at(path));
         tail.refresh();

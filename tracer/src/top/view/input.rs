@@ -9,13 +9,9 @@
 //! `ESC [ < 0 ; 0 ; 5 M`. Of others, terminput 0.5 overflows there too, termina 0.4 keeps all input
 //! after `ESC ]`, vte lacks the Esc key and SS3, and termwiz 0.23 comes with 100 packages.
 
-use ratatui::crossterm::event::Event;
-use ratatui::crossterm::event::KeyCode;
-use ratatui::crossterm::event::KeyEvent;
-use ratatui::crossterm::event::KeyModifiers;
-use ratatui::crossterm::event::MouseButton;
-use ratatui::crossterm::event::MouseEvent;
-use ratatui::crossterm::event::MouseEventKind;
+use ratatui::crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 
 /// Maximum bytes of a sequence.
 const LONGEST: usize = 64;
@@ -124,10 +120,7 @@ fn character(bytes: &[u8]) -> ParsedInput {
     let Some(bytes) = bytes.get(..length) else {
         return ParsedInput::Incomplete;
     };
-    match std::str::from_utf8(bytes)
-        .ok()
-        .and_then(|text| text.chars().next())
-    {
+    match std::str::from_utf8(bytes).ok().and_then(|text| text.chars().next()) {
         Some(char) => ParsedInput::Event(plain(KeyCode::Char(char)), length),
         None => ParsedInput::Nothing(1),
     }
@@ -174,9 +167,7 @@ fn control_sequence(rest: &[u8]) -> ParsedInput {
         [b'<', report @ ..] if matches!(last, b'M' | b'm') => mouse(report, last == b'M'),
         parameters => numbered(parameters, last),
     };
-    event.map_or(ParsedInput::Nothing(used), |event| {
-        ParsedInput::Event(event, used)
-    })
+    event.map_or(ParsedInput::Nothing(used), |event| ParsedInput::Event(event, used))
 }
 
 /// Parameters; `None` if left out or not a number.
@@ -210,14 +201,10 @@ fn numbered(parameters: &[u8], last: u8) -> Option<Event> {
 /// xterm's encoding: 1 + shift (1) + alt (2) + control (4).
 fn modifiers(parameter: u16) -> KeyModifiers {
     let bits = parameter.max(1) - 1;
-    [
-        (1, KeyModifiers::SHIFT),
-        (2, KeyModifiers::ALT),
-        (4, KeyModifiers::CONTROL),
-    ]
-    .into_iter()
-    .filter_map(|(bit, modifier)| (bits & bit != 0).then_some(modifier))
-    .collect()
+    [(1, KeyModifiers::SHIFT), (2, KeyModifiers::ALT), (4, KeyModifiers::CONTROL)]
+        .into_iter()
+        .filter_map(|(bit, modifier)| (bits & bit != 0).then_some(modifier))
+        .collect()
 }
 
 /// An xterm SGR report: button, column and row, both from 1. `None` for one with a column or row 0.
@@ -287,19 +274,14 @@ mod tests {
         assert_eq!(input.take(b"A"), [plain(KeyCode::Up)]);
         assert!(input.take(b"\x1b").is_empty());
         assert_eq!(input.take(b"[A"), [plain(KeyCode::Up)]);
-        assert_eq!(
-            input.take(b"\x1bx"),
-            [key(KeyCode::Char('x'), KeyModifiers::ALT)]
-        );
+        assert_eq!(input.take(b"\x1bx"), [key(KeyCode::Char('x'), KeyModifiers::ALT)]);
     }
 
     #[test]
     fn clicks_and_wheel() {
         let events = InputBuffer::default().take(b"\x1b[<0;10;5M\x1b[<0;10;5m\x1b[<65;300;2M");
-        let mouse: Vec<MouseEvent> = events
-            .iter()
-            .filter_map(|event| event.as_mouse_event())
-            .collect();
+        let mouse: Vec<MouseEvent> =
+            events.iter().filter_map(|event| event.as_mouse_event()).collect();
         assert_eq!(mouse.len(), 2);
         assert_eq!((mouse[0].column, mouse[0].row), (9, 4));
         assert_eq!(mouse[1].kind, MouseEventKind::ScrollDown);

@@ -1,12 +1,9 @@
 //! Key and mouse bindings, as in top, htop and less.
 
 use super::columns::Column;
-use ratatui::crossterm::event::Event;
-use ratatui::crossterm::event::KeyCode;
-use ratatui::crossterm::event::KeyEvent;
-use ratatui::crossterm::event::KeyModifiers;
-use ratatui::crossterm::event::MouseEvent;
-use ratatui::crossterm::event::MouseEventKind;
+use ratatui::crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind,
+};
 
 /// A command of the user, independent of the key or mouse event that requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,37 +200,22 @@ fn clicked(mouse: MouseEvent) -> Option<KeyAction> {
 /// The help on keys: keys and their effect.
 pub(crate) const HELP: [(&str, &str); 17] = [
     ("Up Down j k", "select a process; also PgUp PgDn Home End"),
-    (
-        "Enter e",
-        "toggle its details: pause lengths, lines, steps, GPU",
-    ),
+    ("Enter e", "toggle its details: pause lengths, lines, steps, GPU"),
     ("Esc", "back: close what was opened, clear the filter"),
     ("Left Right", "scroll columns"),
     ("< >  F6 S", "sort by the next column; open the sort menu"),
     ("P M N T W", "sort by GC ms/s, RSS, PID, GC TIME, WORST"),
     ("I R", "reverse the order"),
-    (
-        "/ \\ F4",
-        "filter: words in rank, pid, command; rank:3 pid:123",
-    ),
+    ("/ \\ F4", "filter: words in rank, pid, command; rank:3 pid:123"),
     ("Space p", "pause the display; recording continues"),
     ("d s  + -", "change the refresh interval"),
-    (
-        "l o n",
-        "lower pane: log of long pauses, command output, notices",
-    ),
+    ("l o n", "lower pane: log of long pauses, command output, notices"),
     ("Tab", "switch focus between the table and the lower pane"),
     ("h ? F1", "this help"),
-    (
-        "Ctrl-C",
-        "interrupt the command; twice, or without a command: quit",
-    ),
+    ("Ctrl-C", "interrupt the command; twice, or without a command: quit"),
     ("Ctrl-Z Ctrl-L", "suspend; redraw"),
     ("q F10", "quit; the command keeps running"),
-    (
-        "Mouse",
-        "click: select row, sort by column; wheel; Shift: select text",
-    ),
+    ("Mouse", "click: select row, sort by column; wheel; Shift: select text"),
 ];
 
 #[cfg(test)]
@@ -249,18 +231,9 @@ mod tests {
         let q = KeyCode::Char('q');
         assert_eq!(of(q, KeyModifiers::NONE, false), Some(KeyAction::Quit));
         assert_eq!(of(q, KeyModifiers::NONE, true), Some(KeyAction::Type('q')));
-        assert_eq!(
-            of(KeyCode::F(10), KeyModifiers::NONE, true),
-            Some(KeyAction::Quit)
-        );
-        assert_eq!(
-            of(KeyCode::Enter, KeyModifiers::NONE, true),
-            Some(KeyAction::Accept)
-        );
-        assert_eq!(
-            of(KeyCode::Enter, KeyModifiers::NONE, false),
-            Some(KeyAction::Expand)
-        );
+        assert_eq!(of(KeyCode::F(10), KeyModifiers::NONE, true), Some(KeyAction::Quit));
+        assert_eq!(of(KeyCode::Enter, KeyModifiers::NONE, true), Some(KeyAction::Accept));
+        assert_eq!(of(KeyCode::Enter, KeyModifiers::NONE, false), Some(KeyAction::Expand));
     }
 
     #[test]

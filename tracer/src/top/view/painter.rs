@@ -5,13 +5,10 @@
 //! keyboard input (ratatui-core 0.1.2).
 
 use super::terminal::FrameWriter;
-use ratatui::Terminal;
-use ratatui::TerminalOptions;
-use ratatui::Viewport;
-use ratatui::backend::Backend as _;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend as _, CrosstermBackend};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
 use std::io;
 
 /// Maximum columns and lines that are drawn.
@@ -29,9 +26,7 @@ pub(crate) struct Painter {
 impl Painter {
     /// For a screen with unknown content.
     pub(crate) fn new(writer: FrameWriter) -> io::Result<Self> {
-        let options = TerminalOptions {
-            viewport: Viewport::Fixed(Rect::default()),
-        };
+        let options = TerminalOptions { viewport: Viewport::Fixed(Rect::default()) };
         Ok(Self {
             terminal: Terminal::with_options(CrosstermBackend::new(writer), options)?,
             stale: true,

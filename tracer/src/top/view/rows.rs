@@ -2,8 +2,7 @@
 
 use super::columns;
 use super::columns::Column;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::{ProcessFigures, Snapshot};
 use std::cmp::Ordering;
 
 /// The column that rows are sorted by, and the direction.
@@ -117,9 +116,7 @@ mod tests {
     fn pids(by: Column, reverse: bool, filter: &str) -> Vec<u32> {
         let snapshot = snapshot();
         let rows = rows(&snapshot, SortOrder { by, reverse }, filter);
-        rows.into_iter()
-            .map(|row| snapshot.processes[row].pid)
-            .collect()
+        rows.into_iter().map(|row| snapshot.processes[row].pid).collect()
     }
 
     #[test]

@@ -1,40 +1,27 @@
 //! The event loop of the view: handles keys, draws frames.
 
-use super::ViewConfig;
-use super::draw;
 use super::draw::ViewFrame;
 use super::file_tail::FileTail;
 use super::input::InputBuffer;
-use super::keys;
 use super::keys::KeyAction;
 use super::painter::Painter;
-use super::state::Geometry;
-use super::state::LowerPane;
-use super::state::ViewEffect;
-use super::state::ViewState;
-use super::terminal::FrameWriter;
-use super::terminal::Terminal;
+use super::state::{Geometry, LowerPane, ViewEffect, ViewState};
+use super::terminal::{FrameWriter, Terminal};
 use super::terminal_device::TermEvent;
 use super::theme::Theme;
+use super::{ViewConfig, draw, keys};
 use crate::log;
-use crate::top::live_handle::LiveHandle;
-use crate::top::live_handle::LivePhase;
-use crate::top::live_handle::UserCommand;
+use crate::top::live_handle::{LiveHandle, LivePhase, UserCommand};
 use crate::top::local_time;
-use gctrace_analysis::live::SETTLE_NS;
-use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::Note;
-use gctrace_event::Record;
+use gctrace_analysis::live::{SETTLE_NS, Snapshot, SnapshotRequest};
+use gctrace_event::{Note, Record};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use ratatui::crossterm::event::Event;
 use std::io;
-use std::os::fd::AsFd as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Interval of polling for resizes, notices and the end of the recording.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -143,11 +130,7 @@ impl ViewScreen {
             if self.poll() || typed {
                 self.paint()?;
             }
-            if self
-                .config
-                .iterations
-                .is_some_and(|most| self.intervals >= most)
-            {
+            if self.config.iterations.is_some_and(|most| self.intervals >= most) {
                 return Ok(());
             }
         }
@@ -157,9 +140,7 @@ impl ViewScreen {
         if self.input.is_waiting() {
             return ESCAPE;
         }
-        self.due
-            .saturating_duration_since(Instant::now())
-            .min(POLL_INTERVAL)
+        self.due.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)
     }
 
     /// Handles changes other than keys. Returns whether a frame is needed.
@@ -241,17 +222,12 @@ impl ViewScreen {
             return false;
         }
         let known = self.shared.snapshot(self.state.interval, None).notes;
-        let fresh = fresh
-            .into_iter()
-            .filter(|line| !known.iter().any(|note| note.message == *line));
+        let fresh =
+            fresh.into_iter().filter(|line| !known.iter().any(|note| note.message == *line));
         let now_ns = crate::record::monotonic_ns();
         let mut live = self.shared.live();
         for message in fresh {
-            live.record(&Record::Note(Note {
-                pid: None,
-                at_ns: now_ns,
-                message,
-            }));
+            live.record(&Record::Note(Note { pid: None, at_ns: now_ns, message }));
         }
         drop(live);
         self.refresh();
@@ -324,9 +300,7 @@ impl ViewScreen {
             theme: self.theme,
         };
         let mut drawn = Geometry::default();
-        let painted = self
-            .painter
-            .paint(self.size, |buffer| drawn = draw::draw(&frame, buffer));
+        let painted = self.painter.paint(self.size, |buffer| drawn = draw::draw(&frame, buffer));
         self.drawn = drawn;
         painted
     }

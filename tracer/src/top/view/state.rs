@@ -5,15 +5,11 @@
 
 mod overlays;
 
-use super::columns;
-use super::columns::Column;
-use super::columns::ColumnPosition;
+use super::columns::{Column, ColumnPosition};
 use super::keys::KeyAction;
-use super::rows;
 use super::rows::SortOrder;
-use super::text;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Snapshot;
+use super::{columns, rows, text};
+use gctrace_analysis::live::{ProcessFigures, Snapshot};
 use ratatui::layout::Rect;
 use std::time::Duration;
 
@@ -129,10 +125,7 @@ pub(crate) struct ViewState {
 impl ViewState {
     /// Sorted by the rate of pause time, without filter or selection, with the log of pauses.
     pub(crate) fn new(interval: Duration) -> Self {
-        Self {
-            interval,
-            ..Self::default()
-        }
+        Self { interval, ..Self::default() }
     }
 
     /// Filters and sorts the rows of a snapshot, and keeps the selection.
@@ -257,11 +250,7 @@ impl ViewState {
             KeyAction::Step(by) => return self.step_interval(by),
             KeyAction::Pause => {
                 self.paused = !self.paused;
-                return if self.paused {
-                    ViewEffect::Draw
-                } else {
-                    ViewEffect::Refresh
-                };
+                return if self.paused { ViewEffect::Draw } else { ViewEffect::Refresh };
             }
             action => self.open(action, snapshot, drawn),
         }
@@ -356,10 +345,7 @@ impl ViewState {
     /// Sorts by a column; reverses the order if already sorted by it.
     fn sort_by(&mut self, column: Column, snapshot: &Snapshot) {
         let reverse = self.sort.by == column && !self.sort.reverse;
-        self.sort = SortOrder {
-            by: column,
-            reverse,
-        };
+        self.sort = SortOrder { by: column, reverse };
         self.arrange(snapshot);
     }
 

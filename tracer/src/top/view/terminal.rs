@@ -4,21 +4,13 @@
 //! gctrace is killed ([`crate::guardian::TerminalGuardian`]).
 
 use super::terminal_device::TerminalDevice;
-use crate::guardian::LEAVE;
-use crate::guardian::TerminalGuardian;
-use crate::guardian::raw;
+use crate::guardian::{LEAVE, TerminalGuardian, raw};
 use nix::sys::termios::Termios;
 use std::io;
 use std::io::Write;
-use std::os::fd::AsFd;
-use std::os::fd::BorrowedFd;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::Once;
-use std::sync::PoisonError;
-use std::time::Duration;
-use std::time::Instant;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Alternate screen (xterm's 1049), no cursor.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[2J";
@@ -64,10 +56,7 @@ impl Prepared {
                 "the terminal will not be restored if gctrace is killed ('reset' fixes it): {error}"
             );
         });
-        Ok(Self {
-            device: Some(device),
-            guardian: guardian.ok(),
-        })
+        Ok(Self { device: Some(device), guardian: guardian.ok() })
     }
 }
 
@@ -103,22 +92,15 @@ impl Terminal {
         device: TerminalDevice,
         guardian: Option<TerminalGuardian>,
     ) -> io::Result<Self> {
-        let terminal = Self {
-            mode: device.mode()?,
-            device,
-            mouse: has_mouse(),
-            guardian,
-        };
+        let terminal = Self { mode: device.mode()?, device, mouse: has_mouse(), guardian };
         terminal.take()?;
         Ok(terminal)
     }
 
     /// Takes over the terminal again, after [`Terminal::give_back`] or a change by another program.
     pub(crate) fn take(&self) -> io::Result<()> {
-        *locked() = Some(SavedTerminal {
-            device: self.device.duplicate()?,
-            mode: self.mode.clone(),
-        });
+        *locked() =
+            Some(SavedTerminal { device: self.device.duplicate()?, mode: self.mode.clone() });
         self.device.set_mode(&raw(&self.mode))?;
         let deadline = Instant::now().checked_add(WRITE_TIMEOUT);
         self.device.write(ENTER, None, deadline)?;
@@ -192,11 +174,7 @@ pub(crate) struct FrameWriter {
 impl FrameWriter {
     /// Writes to this terminal; writes fail once `wake` is readable.
     pub(crate) fn new(device: &TerminalDevice, wake: Arc<OwnedFd>) -> io::Result<Self> {
-        Ok(Self {
-            device: device.duplicate()?,
-            wake,
-            bytes: Vec::new(),
-        })
+        Ok(Self { device: device.duplicate()?, wake, bytes: Vec::new() })
     }
 
     fn wake(&self) -> BorrowedFd<'_> {

@@ -5,26 +5,15 @@
 
 use crate::print;
 use nix::errno::Errno;
-use nix::fcntl::FcntlArg;
-use nix::fcntl::OFlag;
-use nix::fcntl::open;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
-use nix::poll::PollTimeout;
-use nix::poll::poll;
+use nix::fcntl::{FcntlArg, OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::sys::termios;
-use nix::sys::termios::SetArg;
-use nix::sys::termios::Termios;
+use nix::sys::termios::{SetArg, Termios};
 use std::io;
-use std::os::fd::AsFd;
-use std::os::fd::BorrowedFd;
-use std::os::fd::OwnedFd;
-use std::time::Duration;
-use std::time::Instant;
-use terminal_size::Height;
-use terminal_size::Width;
-use terminal_size::terminal_size_of;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use terminal_size::{Height, Width, terminal_size_of};
 
 /// Result of waiting for the terminal.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,9 +59,7 @@ impl TerminalDevice {
 
     /// Duplicates the descriptor: both refer to the same terminal and mode.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
-        Ok(Self {
-            descriptor: self.descriptor.try_clone()?,
-        })
+        Ok(Self { descriptor: self.descriptor.try_clone()? })
     }
 
     /// Columns and lines; `None` if unknown.
@@ -164,11 +151,7 @@ impl TerminalDevice {
             Err(errno) => Err(errno.into()),
             Ok(_) => {
                 let woken = descriptors.get(1).and_then(PollFd::any).unwrap_or(false);
-                if woken {
-                    Err(io::ErrorKind::Interrupted.into())
-                } else {
-                    Ok(())
-                }
+                if woken { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
             }
         }
     }

@@ -6,8 +6,7 @@ use crate::print::clean;
 pub(crate) use crate::text::file_name;
 use crate::units;
 use std::time::Duration;
-use unicode_width::UnicodeWidthChar as _;
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Maximum characters of untrusted text that are processed; no screen is wider.
 const LONGEST: usize = 4096;
@@ -77,11 +76,7 @@ pub(crate) fn memory(bytes: u64) -> String {
     if bytes < 1000 {
         return bytes.to_string();
     }
-    let (value, unit) = scaled(
-        bytes as f64 / 1024.0,
-        1024.0,
-        ["K", "M", "G", "T", "P", "E"],
-    );
+    let (value, unit) = scaled(bytes as f64 / 1024.0, 1024.0, ["K", "M", "G", "T", "P", "E"]);
     match value {
         value if value >= 99.95 => format!("{value:.0}{unit}"),
         value if value >= 9.995 => format!("{value:.1}{unit}"),
@@ -173,10 +168,7 @@ pub(crate) fn elapsed(ns: u64) -> String {
 pub(crate) fn command(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').map(without_directory).collect();
     let python = words.first().is_some_and(|word| word.starts_with("python"));
-    let options = words
-        .iter()
-        .skip(1)
-        .take_while(|word| is_plain_option(word));
+    let options = words.iter().skip(1).take_while(|word| is_plain_option(word));
     let skipped = 1 + options.count();
     let kept = match words.get(skipped..) {
         Some(kept) if python && !kept.is_empty() => kept,
@@ -249,12 +241,7 @@ mod tests {
             ("0".into(), "<0.1".into(), "48.2".into())
         );
         let short = [0.0, 0.01, 3.12, 48.2, 999.4, 1_878.0, 171_000.0, 12e6, 1e30].map(short_rate);
-        assert_eq!(
-            short,
-            [
-                "0", "<0.1", "3.1", "48", "999", "1.9K", "171K", "12M", ">999"
-            ]
-        );
+        assert_eq!(short, ["0", "<0.1", "3.1", "48", "999", "1.9K", "171K", "12M", ">999"]);
         assert_eq!(
             (percent(124_000), percent(312), percent(1_000_000)),
             ("12.4".into(), "0.03".into(), "100".into())
@@ -267,14 +254,8 @@ mod tests {
     #[test]
     fn commands_without_directorys() {
         for (line, shown) in [
-            (
-                "/usr/bin/python3 -u /home/a/train.py --out /tmp/x/",
-                "train.py --out /tmp/x/",
-            ),
-            (
-                "python3.12 -m torch.distributed.run x",
-                "-m torch.distributed.run x",
-            ),
+            ("/usr/bin/python3 -u /home/a/train.py --out /tmp/x/", "train.py --out /tmp/x/"),
+            ("python3.12 -m torch.distributed.run x", "-m torch.distributed.run x"),
             ("python -X dev -c pass", "-X dev -c pass"),
             ("/usr/bin/python3", "python3"),
             ("python -", "-"),

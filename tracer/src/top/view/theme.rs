@@ -4,11 +4,8 @@
 //! show or the user does not want. No information is conveyed by color alone.
 
 use crate::variables::text;
-use ratatui::buffer::Buffer;
-use ratatui::buffer::Cell;
-use ratatui::style::Color;
-use ratatui::style::Modifier;
-use ratatui::style::Style;
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::style::{Color, Modifier, Style};
 
 /// Minimum share of time in pauses for a warning, in ppm (as in the verdict of `analyze`).
 pub(crate) const NOTICEABLE_PPM: u64 = 10_000;
@@ -79,10 +76,7 @@ impl Theme {
     pub(crate) fn detect(colors: bool) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(text);
         let console = text("TERM").is_some_and(|term| term == "linux");
-        Self {
-            colors,
-            unicode: !console && locale.is_some_and(|locale| is_utf8(&locale)),
-        }
+        Self { colors, unicode: !console && locale.is_some_and(|locale| is_utf8(&locale)) }
     }
 
     /// Removes what the terminal cannot show.
@@ -144,20 +138,12 @@ mod tests {
     fn plain_terminals_get_ascii_without_colors() {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
         buffer.set_string(0, 0, "µ▁█ 训x·", bad());
-        let theme = Theme {
-            colors: false,
-            unicode: false,
-        };
+        let theme = Theme { colors: false, unicode: false };
         theme.finish(&mut buffer);
         let text: String = buffer.content.iter().map(Cell::symbol).collect();
         assert_eq!(text, "u_@ ? x.    ");
         assert!(buffer.content.iter().all(|cell| cell.fg == Color::Reset));
-        assert!(
-            buffer
-                .content
-                .iter()
-                .any(|cell| cell.modifier.contains(Modifier::BOLD))
-        );
+        assert!(buffer.content.iter().any(|cell| cell.modifier.contains(Modifier::BOLD)));
     }
 
     #[test]

@@ -2,12 +2,9 @@
 //!
 //! Owns the parsing of its entries; their meaning is in `trace/frames.rs`.
 
-use super::EventReader;
-use super::ReaderState;
-use super::scan;
 use super::scan::ObjectMember;
-use crate::read::error::ReadError;
-use crate::read::error::TracePlace;
+use super::{EventReader, ReaderState, scan};
+use crate::read::error::{ReadError, TracePlace};
 use crate::read::value::JsonValue;
 
 /// A member of the section `stackFrames`.

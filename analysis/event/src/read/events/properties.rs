@@ -4,11 +4,8 @@
 //! writes, before or after the events. All others are skipped without buffering, whatever their
 //! size.
 
-use super::EventReader;
-use super::ReaderState;
-use super::scan;
-use crate::read::error::ReadError;
-use crate::read::error::TracePlace;
+use super::{EventReader, ReaderState, scan};
+use crate::read::error::{ReadError, TracePlace};
 use crate::read::value::JsonValue;
 use std::ops::Range;
 
@@ -91,11 +88,7 @@ impl EventReader {
         value: Range<usize>,
     ) -> TraceMember<'_> {
         let (text, place) = self.window.take(value.end);
-        TraceMember {
-            key,
-            value: JsonValue(text.get(value).unwrap_or_default()),
-            place,
-        }
+        TraceMember { key, value: JsonValue(text.get(value).unwrap_or_default()), place }
     }
 
     /// The next member of the object `distributedInfo`, if there is one.

@@ -3,13 +3,9 @@
 //! Owns how frames are named. Chrome's format lets any text name a frame; in our traces it is a
 //! number.
 
-use super::DecodedItem;
-use super::JsonValue;
-use super::Problem;
-use crate::Frame;
-use crate::FrameId;
-use crate::Record;
+use super::{DecodedItem, JsonValue, Problem};
 use crate::read::StackFrameEntry;
+use crate::{Frame, FrameId, Record};
 use std::collections::HashMap;
 
 /// Maximum number of frames whose key is not a number; others are ignored.

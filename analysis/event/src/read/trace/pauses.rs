@@ -2,19 +2,8 @@
 //!
 //! Owns the members of a pause, ours and those of other tools.
 
-use super::ChromeEvent;
-use super::DecodeError;
-use super::FrameNumbers;
-use super::JsonValue;
-use super::Problem;
-use super::id;
-use super::time;
-use crate::Counter;
-use crate::Counters;
-use crate::EventSource;
-use crate::GcReason;
-use crate::Pause;
-use crate::ProcessCounters;
+use super::{ChromeEvent, DecodeError, FrameNumbers, JsonValue, Problem, id, time};
+use crate::{Counter, Counters, EventSource, GcReason, Pause, ProcessCounters};
 
 pub(super) fn is_collection(event: &ChromeEvent<'_>) -> bool {
     event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
@@ -71,10 +60,9 @@ impl InjectedMembers<'_> {
             None => EventSource::Probes,
             Some(b"injected") => EventSource::Injected,
             Some(b"both") => match (time(self.ts), self.dur.us_as_ns()) {
-                (Ok(start_ns), Some(length_ns)) => EventSource::Both {
-                    start_ns,
-                    end_ns: start_ns.saturating_add(length_ns),
-                },
+                (Ok(start_ns), Some(length_ns)) => {
+                    EventSource::Both { start_ns, end_ns: start_ns.saturating_add(length_ns) }
+                }
                 _ => {
                     report("\"injected_ts\" or \"injected_dur\" is not a time");
                     EventSource::Probes
@@ -97,14 +85,10 @@ fn argument(pause: &mut Pause, key: &[u8], value: JsonValue<'_>, report: &mut im
         b"collected" => count(&mut pause.collected, "\"collected\" is not a count"),
         b"uncollectable" => count(&mut pause.uncollectable, "\"uncollectable\" is not a count"),
         b"cpu_ns" => count(&mut pause.cpu_ns, "\"cpu_ns\" is not a time"),
-        b"stop_the_world_ns" => count(
-            &mut pause.stop_the_world_ns,
-            "\"stop_the_world_ns\" is not a time",
-        ),
-        b"oldest_objects" => count(
-            &mut pause.oldest_objects,
-            "\"oldest_objects\" is not a count",
-        ),
+        b"stop_the_world_ns" => {
+            count(&mut pause.stop_the_world_ns, "\"stop_the_world_ns\" is not a time")
+        }
+        b"oldest_objects" => count(&mut pause.oldest_objects, "\"oldest_objects\" is not a count"),
         b"heap_objects" => count(&mut pause.heap_objects, "\"heap_objects\" is not a count"),
         b"young_count" => count(&mut pause.young_count, "\"young_count\" is not a count"),
         b"counters" => pause.counters = counters(value, report),

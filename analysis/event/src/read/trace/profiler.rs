@@ -4,28 +4,12 @@
 //! Owns when such an event is usable. The profiler's `pid` of GPU work is the device; in gctrace's
 //! events `args.process` is the process.
 
-use super::ChromeEvent;
-use super::DecodeError;
-use super::DecodedItem;
-use super::JsonValue;
-use super::Problem;
-use super::id;
-use super::time;
-use crate::Annotation;
-use crate::Collective;
-use crate::CudaCall;
-use crate::CudaLaunches;
-use crate::CudaLayer;
-use crate::DeviceMemory;
-use crate::GpuOp;
-use crate::GpuOpKind;
-use crate::GpuSync;
-use crate::GpuSyncKind;
-use crate::Record;
-use crate::StepMark;
-use crate::StepMarker;
-use crate::read::events::TraceMember;
-use crate::read::events::TraceMemberKey;
+use super::{ChromeEvent, DecodeError, DecodedItem, JsonValue, Problem, id, time};
+use crate::read::events::{TraceMember, TraceMemberKey};
+use crate::{
+    Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuOp, GpuOpKind,
+    GpuSync, GpuSyncKind, Record, StepMark, StepMarker,
+};
 
 /// Metadata of another tool's trace, before or after its events.
 #[derive(Debug, Clone, PartialEq, Eq, bitcode::Encode, bitcode::Decode)]
@@ -119,13 +103,7 @@ fn thread_extent(event: &ChromeEvent<'_>) -> Option<(u32, u32, u64, u64)> {
 
 fn launches(event: &ChromeEvent<'_>) -> Option<CudaLaunches> {
     let (pid, tid, first_ns, last_ns) = thread_extent(event)?;
-    Some(CudaLaunches {
-        pid,
-        tid,
-        first_ns,
-        last_ns,
-        ..event.args.parse().ok()?
-    })
+    Some(CudaLaunches { pid, tid, first_ns, last_ns, ..event.args.parse().ok()? })
 }
 
 /// The record of an annotation: a mark of a training step, by its name, or any other.
@@ -241,19 +219,14 @@ pub(crate) fn property<'a>(
     let value = property.value;
     let text = || value.text().map(|text| text.into_owned());
     let (decoded, problem) = match property.key {
-        TraceMemberKey::BaseTime => (
-            value.unsigned().map(TraceProperty::BaseTime),
-            "\"baseTimeNanoseconds\" is not a time",
-        ),
-        TraceMemberKey::TraceId => (
-            text().map(TraceProperty::TraceId),
-            "\"trace_id\" is not text",
-        ),
+        TraceMemberKey::BaseTime => {
+            (value.unsigned().map(TraceProperty::BaseTime), "\"baseTimeNanoseconds\" is not a time")
+        }
+        TraceMemberKey::TraceId => (text().map(TraceProperty::TraceId), "\"trace_id\" is not text"),
         TraceMemberKey::Host => (text().map(TraceProperty::Host), "\"host_name\" is not text"),
-        TraceMemberKey::Rank => (
-            id(value).map(TraceProperty::Rank),
-            "\"rank\" of \"distributedInfo\" is not a rank",
-        ),
+        TraceMemberKey::Rank => {
+            (id(value).map(TraceProperty::Rank), "\"rank\" of \"distributedInfo\" is not a rank")
+        }
         TraceMemberKey::WorldSize => (
             id(value).map(TraceProperty::WorldSize),
             "\"world_size\" of \"distributedInfo\" is not a count",

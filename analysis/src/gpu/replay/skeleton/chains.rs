@@ -6,14 +6,10 @@
 //! waits for room in its queue adds only the collectives that the queue waits for.
 
 use super::Scenarios;
-use super::graph::Delay;
-use super::graph::DelayRows;
-use super::graph::GraphIndex;
+use super::graph::{Delay, DelayRows, GraphIndex};
 use crate::gpu::replay::layout::ReplayLayout;
-use crate::gpu::replay::network::Network;
-use crate::gpu::replay::network::NodeIndex;
-use crate::time::difference;
-use crate::time::later;
+use crate::gpu::replay::network::{Network, NodeIndex};
+use crate::time::{difference, later};
 
 /// The calls of all threads that do not only poll, and the operations of all streams, as chains of
 /// nodes.
@@ -137,11 +133,7 @@ impl ChainEntries {
             self.of_node.resize_with(node.at() + 1, Vec::new);
         }
         let own = &mut self.of_node[node.at()];
-        let entry = ChainEntry {
-            chain,
-            place,
-            delay,
-        };
+        let entry = ChainEntry { chain, place, delay };
         match own.iter_mut().find(|known| known.chain == chain) {
             Some(known) => *known = entry,
             None => own.push(entry),

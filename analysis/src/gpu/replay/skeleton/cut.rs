@@ -1,34 +1,22 @@
 //! From the network of a rank to its skeleton: cut at collectives, with the nodes that are asked for,
 //! then reduced.
 
-use super::ChangedEdge;
-use super::MarkedStep;
-use super::Scenarios;
-use super::Skeleton;
-use super::SkeletonEdge;
-use super::SkeletonMark;
-use super::SkeletonMeet;
-use super::SteppingMarks;
-use super::chains::ChainEntries;
-use super::chains::Chains;
-use super::graph::Delay;
-use super::graph::DelayGraph;
-use super::graph::DelayRows;
-use super::graph::GraphIndex;
-use super::small;
+use super::chains::{ChainEntries, Chains};
+use super::graph::{Delay, DelayGraph, DelayRows, GraphIndex};
+use super::{
+    ChangedEdge, MarkedStep, Scenarios, Skeleton, SkeletonEdge, SkeletonMark, SkeletonMeet,
+    SteppingMarks, small,
+};
 use crate::accumulate::sum;
 use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::ModelParts;
 use crate::gpu::replay::layout::ReplayLayout;
-use crate::gpu::replay::network::Network;
-use crate::gpu::replay::network::NodeIndex;
+use crate::gpu::replay::network::{Network, NodeIndex};
 use crate::gpu::replay::pauses::AppliedChange;
 use crate::gpu::replay::steps::paused_steps;
 use crate::gpu::replay::timestamps::TimestampRule;
-use crate::gpu::timeline::OpIndex;
-use crate::gpu::timeline::ThreadIndex;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{OpIndex, ThreadIndex, Timeline};
 use crate::time::difference;
 use std::collections::BTreeMap;
 
@@ -78,9 +66,7 @@ impl<'a> Cut<'a> {
         meets.sort_unstable();
         meets.dedup();
         let mut starts = vec![None; network.len()];
-        meets
-            .iter()
-            .for_each(|(_, start, end)| starts[*end] = Some(*start));
+        meets.iter().for_each(|(_, start, end)| starts[*end] = Some(*start));
         let chains = Chains::new(network, &scenarios, layout, &starts);
         let edges = 0..network.edge_count();
         let shortest_ns = edges.map(|edge| scenarios.range(edge).0).collect();
@@ -108,9 +94,7 @@ impl<'a> Cut<'a> {
     fn fold(&mut self, delays: &[Delay], chains: &Chains) {
         let network = self.network;
         let mut kept: Vec<bool> = self.starts.iter().map(Option::is_some).collect();
-        self.meets
-            .iter()
-            .for_each(|(_, start, _)| kept[*start] = true);
+        self.meets.iter().for_each(|(_, start, _)| kept[*start] = true);
         let mut entries = ChainEntries::default();
         let mut sources: Vec<Source> = Vec::new();
         for (node, is_kept) in kept.into_iter().enumerate() {
@@ -207,11 +191,7 @@ impl<'a> Cut<'a> {
         skeleton.end = end.map(number);
         skeleton.steps = steps
             .into_iter()
-            .map(|(start, end, paused)| MarkedStep {
-                start: mark(start),
-                end: mark(end),
-                paused,
-            })
+            .map(|(start, end, paused)| MarkedStep { start: mark(start), end: mark(end), paused })
             .collect();
         skeleton.stepping = stepping.map(|(start, end, finished)| SteppingMarks {
             count: timeline.steps.len() as u64,
@@ -257,9 +237,7 @@ impl<'a> Cut<'a> {
             asked[self.network.place(node)] = true;
         }
         let asked_nodes = (0..asked.len()).filter(|node| asked[*node]);
-        let measured_ns = asked_nodes
-            .map(|node| self.network.measured_at(node))
-            .max()?;
+        let measured_ns = asked_nodes.map(|node| self.network.measured_at(node)).max()?;
         let mut followed = vec![false; asked.len()];
         for (_, start, end) in &self.meets {
             let length_ns = self.network.measured_at(*end) - self.network.measured_at(*start);

@@ -4,8 +4,7 @@
 //! with all that waited for it; of parallel delays the longest counts, in each scenario.
 
 use crate::gpu::index::Index;
-use crate::time::difference;
-use crate::time::later;
+use crate::time::{difference, later};
 
 /// A node of the graph.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,18 +56,12 @@ pub(super) struct DelayRows {
 
 impl DelayRows {
     pub(super) fn new(others: usize) -> Self {
-        Self {
-            others,
-            by_ns: Vec::new(),
-        }
+        Self { others, by_ns: Vec::new() }
     }
 
     /// A delay that is as measured in all scenarios.
     pub(super) fn same(measured_ns: i64) -> Delay {
-        Delay {
-            measured_ns,
-            others: None,
-        }
+        Delay { measured_ns, others: None }
     }
 
     /// A delay that is longer by that much in each other scenario.
@@ -81,10 +74,7 @@ impl DelayRows {
             self.by_ns.truncate(before);
             return Self::same(measured_ns);
         }
-        Delay {
-            measured_ns,
-            others: Some(Index::new(before / self.others)),
-        }
+        Delay { measured_ns, others: Some(Index::new(before / self.others)) }
     }
 
     /// By how much a delay is longer in one of the other scenarios.
@@ -128,10 +118,7 @@ impl DelayRows {
             }
             (row, None) | (None, row) => row,
         };
-        Delay {
-            measured_ns,
-            others,
-        }
+        Delay { measured_ns, others }
     }
 
     /// The longer of two delays in each scenario.
@@ -141,10 +128,8 @@ impl DelayRows {
             return Delay { measured_ns, ..one };
         }
         let values = |at| (self.value(one, at), self.value(other, at));
-        let (mut first, mut second) = (
-            one.measured_ns >= other.measured_ns,
-            one.measured_ns <= other.measured_ns,
-        );
+        let (mut first, mut second) =
+            (one.measured_ns >= other.measured_ns, one.measured_ns <= other.measured_ns);
         for (one_ns, other_ns) in (0..self.others).map(values) {
             first &= one_ns >= other_ns;
             second &= one_ns <= other_ns;
@@ -174,20 +159,12 @@ pub(super) struct DelayGraph {
 
 impl DelayGraph {
     pub(super) fn new(rows: DelayRows) -> Self {
-        Self {
-            nodes: Vec::new(),
-            links: Vec::new(),
-            free: Vec::new(),
-            rows,
-        }
+        Self { nodes: Vec::new(), links: Vec::new(), free: Vec::new(), rows }
     }
 
     /// Adds a node; one that is not `kept` may be removed.
     pub(super) fn add(&mut self, kept: bool) -> GraphIndex {
-        let node = GraphNode {
-            kept,
-            ..GraphNode::default()
-        };
+        let node = GraphNode { kept, ..GraphNode::default() };
         Index::push(&mut self.nodes, node)
     }
 
@@ -199,15 +176,7 @@ impl DelayGraph {
             return;
         }
         let (next_out, next_in) = (self.nodes[from].first_out, self.nodes[to].first_in);
-        let link = Link {
-            from,
-            to,
-            delay,
-            next_in,
-            before_in: None,
-            next_out,
-            before_out: None,
-        };
+        let link = Link { from, to, delay, next_in, before_in: None, next_out, before_out: None };
         let index = match self.free.pop() {
             Some(index) => {
                 self.links[index] = link;

@@ -1,23 +1,15 @@
 //! The skeletons of a job's ranks, joined at their collectives.
 
-use super::Skeleton;
-use super::SkeletonMark;
+use super::{Skeleton, SkeletonMark};
 use crate::accumulate::sum;
 use crate::gpu::index::Index;
-use crate::gpu::replay::ReplayCollective;
-use crate::gpu::replay::last_and_waited;
-use crate::gpu::replay::network::DelayChange;
-use crate::gpu::replay::network::EdgeIndex;
-use crate::gpu::replay::network::Network;
-use crate::gpu::replay::network::NetworkBuilder;
-use crate::gpu::replay::network::NodeIndex;
-use crate::gpu::replay::network::TieOrder;
-use crate::gpu::replay::steps::ReplayedStep;
-use crate::gpu::replay::steps::StepEvidence;
+use crate::gpu::replay::network::{
+    DelayChange, EdgeIndex, Network, NetworkBuilder, NodeIndex, TieOrder,
+};
+use crate::gpu::replay::steps::{ReplayedStep, StepEvidence};
+use crate::gpu::replay::{ReplayCollective, last_and_waited};
 use crate::report::PauseTotal;
-use crate::time::difference;
-use crate::time::duration;
-use crate::time::timestamp;
+use crate::time::{difference, duration, timestamp};
 
 /// A job that can be replayed, each rank in one of its skeleton's scenarios.
 #[derive(Debug)]
@@ -77,11 +69,7 @@ impl<'a> JoinedSkeletons<'a> {
         let mut joined: Vec<JoinedRank<'a>> = Vec::new();
         let (mut nodes, mut edges) = (0, 0);
         for (skeleton, origin) in skeletons.iter().zip(&origins) {
-            let rank = JoinedRank {
-                skeleton,
-                first_node: nodes,
-                first_edge: edges,
-            };
+            let rank = JoinedRank { skeleton, first_node: nodes, first_edge: edges };
             for time_ns in &skeleton.times_ns {
                 let at = i128::from(*time_ns) + origin - base;
                 builder.node(saturated(at), TieOrder::CallEnd);
@@ -93,20 +81,15 @@ impl<'a> JoinedSkeletons<'a> {
             edges += skeleton.edges.len();
             joined.push(rank);
         }
-        let mut met: Vec<Vec<bool>> = skeletons
-            .iter()
-            .map(|skeleton| vec![false; skeleton.meets.len()])
-            .collect();
+        let mut met: Vec<Vec<bool>> =
+            skeletons.iter().map(|skeleton| vec![false; skeleton.meets.len()]).collect();
         let mut meetings: Vec<JoinedMeeting> = Vec::new();
         for collective in collectives {
             let members = collective.members.iter().filter_map(|member| {
                 let at = member.timeline as usize;
                 let skeleton = joined.get(at)?.skeleton;
                 let op = |meet: &super::SkeletonMeet| meet.op as usize;
-                let meet = skeleton
-                    .meets
-                    .binary_search_by_key(&member.op.at(), op)
-                    .ok()?;
+                let meet = skeleton.meets.binary_search_by_key(&member.op.at(), op).ok()?;
                 Some((at, meet))
             });
             let members: Vec<(usize, usize)> = members.collect();
@@ -120,9 +103,7 @@ impl<'a> JoinedSkeletons<'a> {
                 meetings.push(JoinedMeeting::default());
                 continue;
             }
-            let times = spans
-                .iter()
-                .map(|(start, end)| (builder.time(*start), builder.time(*end)));
+            let times = spans.iter().map(|(start, end)| (builder.time(*start), builder.time(*end)));
             let (last, waited) = last_and_waited(&times.collect::<Vec<_>>());
             let meeting = builder.node(last, TieOrder::Meeting);
             let mut waiting = Vec::new();
@@ -136,10 +117,7 @@ impl<'a> JoinedSkeletons<'a> {
                     waiting.push((start, end));
                 }
             }
-            meetings.push(JoinedMeeting {
-                last: Some(meeting),
-                waited: waiting,
-            });
+            meetings.push(JoinedMeeting { last: Some(meeting), waited: waiting });
         }
         for (rank, met) in joined.iter().zip(met) {
             let alone = rank.skeleton.meets.iter().zip(met).filter(|(_, met)| !met);
@@ -147,12 +125,7 @@ impl<'a> JoinedSkeletons<'a> {
                 builder.fixed(rank.node(meet.start), rank.node(meet.end));
             }
         }
-        Self {
-            network: builder.finish(),
-            ranks: joined,
-            meetings,
-            base,
-        }
+        Self { network: builder.finish(), ranks: joined, meetings, base }
     }
 
     /// A replay in which each rank is in the scenario that `scenario` returns for its place:
@@ -174,10 +147,7 @@ impl<'a> JoinedSkeletons<'a> {
         }
         let mut run = self.network.run();
         run.change(&deltas, None);
-        JoinedReplay {
-            joined: self,
-            times: run.into_times(),
-        }
+        JoinedReplay { joined: self, times: run.into_times() }
     }
 
     /// The scenario of the measured run.
@@ -197,10 +167,7 @@ impl<'a> JoinedSkeletons<'a> {
     /// The pauses of a rank.
     pub(crate) fn pauses(&self, rank: usize) -> PauseTotal {
         let skeleton = self.ranks[rank].skeleton;
-        PauseTotal {
-            count: skeleton.pauses,
-            time_ns: skeleton.paused_ns,
-        }
+        PauseTotal { count: skeleton.pauses, time_ns: skeleton.paused_ns }
     }
 
     /// Number of all steps of a rank.
@@ -254,9 +221,7 @@ impl JoinedReplay<'_> {
     pub fn stepping_ns(&self, rank: usize) -> Option<u64> {
         let stepping = self.joined.ranks[rank].skeleton.stepping?;
         let returned_ns = self.mark(rank, stepping.end);
-        let finished = stepping
-            .finished
-            .map(|node| self.on_clock(self.time(rank, node)));
+        let finished = stepping.finished.map(|node| self.on_clock(self.time(rank, node)));
         let start_ns = self.mark(rank, stepping.start);
         Some(duration(start_ns, returned_ns.max(finished.unwrap_or(0))))
     }

@@ -3,13 +3,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn call(layer: ApiLayer, tid: u32, correlation: u32, start_ns: u64, end_ns: u64) -> ApiCall {
-    ApiCall {
-        span: CuptiSpan { start_ns, end_ns },
-        layer,
-        function: 0,
-        tid,
-        correlation,
-    }
+    ApiCall { span: CuptiSpan { start_ns, end_ns }, layer, function: 0, tid, correlation }
 }
 
 fn runtime(correlation: u32, start_ns: u64, end_ns: u64) -> ApiCall {
@@ -31,10 +25,9 @@ fn the_inner_call_goes_in_either_order() {
 #[test]
 fn the_inner_call_goes_when_the_outer_one_comes_after_the_flush_or_before() {
     let (outer, inner) = (runtime(1, 10, 20), driver(1, 12, 18));
-    for (first, second, kept) in [
-        (inner, outer, [vec![], vec![outer]]),
-        (outer, inner, [vec![outer], vec![]]),
-    ] {
+    for (first, second, kept) in
+        [(inner, outer, [vec![], vec![outer]]), (outer, inner, [vec![outer], vec![]])]
+    {
         let mut outermost = OutermostFilter::default();
         assert_eq!(outermost.turn(vec![first], false), kept[0]);
         assert_eq!(outermost.turn(vec![], false), []);

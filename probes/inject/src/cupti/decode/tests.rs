@@ -26,10 +26,7 @@ fn a_kernel_by_its_documented_offsets() {
     // Sizes of 11.8, 12.4, 13.0, and a future one; the shortest that has all fields.
     for bytes in [200, 208, 216, 400, 160] {
         let expected = DeviceActivity {
-            span: CuptiSpan {
-                start_ns: 1_000,
-                end_ns: 2_000,
-            },
+            span: CuptiSpan { start_ns: 1_000, end_ns: 2_000 },
             work: GpuRecord::Kernel,
             copy_kind: 0,
             device: 1,
@@ -48,11 +45,8 @@ fn a_kernel_by_its_documented_offsets() {
 
 #[test]
 fn copies_have_the_correlation_of_their_kind() {
-    let fields: [(usize, &[u8]); 3] = [
-        (4, &[10]),
-        (44, &44_u32.to_ne_bytes()),
-        (60, &60_u32.to_ne_bytes()),
-    ];
+    let fields: [(usize, &[u8]); 3] =
+        [(4, &[10]), (44, &44_u32.to_ne_bytes()), (60, &60_u32.to_ne_bytes())];
     let correlation = |kind| match decode(&record(kind, &fields, 96)) {
         Some(ActivityRecord::Work(work)) => (work.copy_kind, work.correlation),
         other => panic!("{other:?}"),

@@ -10,25 +10,18 @@
 //! then only texts remain. Inside an allocation only functions are called that read the
 //! interpreter's state.
 
-use super::layout::TypeView;
-use super::layout::type_of;
-use crate::python::api::Object;
-use crate::python::api::PythonApi;
-use crate::python::frames::CodeNames;
-use crate::python::frames::RunningLine;
+use super::layout::{TypeView, type_of};
+use crate::python::api::{Object, PythonApi};
+use crate::python::frames::{CodeNames, RunningLine};
 use crate::python::next_random;
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
 use crate::recording::guarded;
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Mean number of allocations per sample.
 const EVERY: u32 = 256;
@@ -55,10 +48,7 @@ struct Slot {
 
 impl Slot {
     const fn empty() -> Self {
-        Self {
-            block: AtomicUsize::new(0),
-            line: AtomicU32::new(0),
-        }
+        Self { block: AtomicUsize::new(0), line: AtomicU32::new(0) }
     }
 }
 
@@ -265,11 +255,7 @@ impl Sampler {
     /// The number of a line; `None` if there are too many.
     fn number(&mut self, line: &RunningLine) -> Option<u32> {
         let (function, file) = self.names.of(line.code(), |text| Box::from(text));
-        let line = BirthLine {
-            function,
-            file,
-            line: line.line(self.api, self.raw),
-        };
+        let line = BirthLine { function, file, line: line.line(self.api, self.raw) };
         if let Some(known) = self.numbers.get(&line) {
             return Some(*known);
         }

@@ -3,12 +3,8 @@
 //! What `__sizeof__` returns for the types known here, without a call: on objects that die it may
 //! be the program's.
 
-use super::layout::TypeView;
-use super::layout::reference;
-use super::layout::size_of;
-use super::layout::word;
-use crate::python::api::Object;
-use crate::python::api::PythonApi;
+use super::layout::{TypeView, reference, size_of, word};
+use crate::python::api::{Object, PythonApi};
 
 /// How to determine the size of the objects of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

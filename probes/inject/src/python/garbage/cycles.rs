@@ -4,27 +4,16 @@
 //! A component is known by the kinds of objects on its shortest cycle. The references of the first
 //! one of its kind are named; those after it are only counted.
 
-use super::graph::Components;
-use super::graph::Graph;
-use super::graph::Search;
-use super::layout::COLLECTING;
-use super::layout::TypeView;
-use super::layout::head_of;
-use super::layout::type_of;
+use super::graph::{Components, Graph, Search};
+use super::layout::{COLLECTING, TypeView, head_of, type_of};
 use super::references::ReferenceNames;
 use super::tally::Tally;
-use crate::process_ring::ProcessRing;
-use crate::process_ring::now_ns;
+use crate::process_ring::{ProcessRing, now_ns};
 use crate::python::api::Object;
 use crate::recording::guarded;
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::RingCycleCount;
-use gctrace_ring::RingKindCount;
-use gctrace_ring::TextId;
-use std::collections::HashMap;
-use std::collections::TryReserveError;
-use std::ffi::c_int;
-use std::ffi::c_void;
+use gctrace_ring::{NO_TEXT, RingCycleCount, RingKindCount, TextId};
+use std::collections::{HashMap, TryReserveError};
+use std::ffi::{c_int, c_void};
 
 /// Garbage with more objects is examined by kind only: it would take some 150 MB more for a moment.
 const MOST_OBJECTS: usize = 1 << 21;
@@ -192,9 +181,7 @@ impl CycleReader {
         let nodes = &self.nodes;
         let kind = |own: u32| {
             let place = nodes.get(own as usize).map(|node| usize::from(node.kind));
-            place
-                .and_then(|place| kinds.get(place).copied())
-                .unwrap_or(0)
+            place.and_then(|place| kinds.get(place).copied()).unwrap_or(0)
         };
         let cycle = graph.shortest_cycle(components, component, kind, &mut self.search)?;
         let mut key: Vec<u32> = cycle.iter().take(LONGEST).map(|own| kind(*own)).collect();
@@ -223,10 +210,8 @@ impl CycleReader {
         }
         reduce(&mut edges, cycle.len());
         let text = |name: &Option<String>| name.as_deref().map_or(NO_TEXT, |name| ring.text(name));
-        let edges: Vec<(u32, TextId)> = folded(edges)
-            .iter()
-            .map(|(kind, name)| (*kind, text(name)))
-            .collect();
+        let edges: Vec<(u32, TextId)> =
+            folded(edges).iter().map(|(kind, name)| (*kind, text(name))).collect();
         let number = ring.cycle(&edges);
         if number != 0 {
             self.known.insert(key.into(), number);
@@ -245,11 +230,7 @@ struct Sum {
 
 impl Default for Sum {
     fn default() -> Self {
-        Self {
-            count: RingCycleCount::default(),
-            objects: 0,
-            bytes: Some(0),
-        }
+        Self { count: RingCycleCount::default(), objects: 0, bytes: Some(0) }
     }
 }
 
@@ -280,10 +261,7 @@ fn folded(mut edges: Vec<(u32, Option<String>)>) -> Vec<(u32, Option<String>)> {
     }
     let mut all = Vec::<(u32, Option<String>)>::new();
     for edge in edges {
-        let key = edge
-            .1
-            .as_deref()
-            .and_then(|name| name.strip_prefix("['")?.strip_suffix("']"));
+        let key = edge.1.as_deref().and_then(|name| name.strip_prefix("['")?.strip_suffix("']"));
         match (all.last_mut().filter(|before| is_dictionary(before)), key) {
             (Some(before), Some(key)) => before.1 = Some(format!(".{key}")),
             _ => all.push(edge),
@@ -349,12 +327,8 @@ struct Visited<'a> {
 /// # Safety
 /// The lock is held; they are on the collector's list, whole.
 unsafe fn graph(nodes: &[Node]) -> Result<Graph, TryReserveError> {
-    let mut visited = Visited {
-        nodes,
-        numbers: Numbers::new(nodes)?,
-        graph: Graph::new(),
-        failed: None,
-    };
+    let mut visited =
+        Visited { nodes, numbers: Numbers::new(nodes)?, graph: Graph::new(), failed: None };
     for node in nodes {
         // SAFETY: as the caller promises; the collector has called it for each of them before.
         unsafe {
@@ -394,19 +368,12 @@ mod tests {
     use super::*;
 
     fn edges(of: &[(u32, &str)]) -> Vec<(u32, Option<String>)> {
-        of.iter()
-            .map(|(kind, name)| (*kind, Some((*name).to_owned())))
-            .collect()
+        of.iter().map(|(kind, name)| (*kind, Some((*name).to_owned()))).collect()
     }
 
     #[test]
     fn dicts_of_instances_are_left_out() {
-        let trainer = edges(&[
-            (2, "['hooks']"),
-            (3, "[]"),
-            (4, ".__self__"),
-            (5, ".__dict__"),
-        ]);
+        let trainer = edges(&[(2, "['hooks']"), (3, "[]"), (4, ".__self__"), (5, ".__dict__")]);
         let expected = edges(&[(3, "[]"), (4, ".__self__"), (5, ".hooks")]);
         assert_eq!(folded(trainer), expected);
         let dict = edges(&[(2, "['own']")]);

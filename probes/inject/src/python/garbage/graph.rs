@@ -2,8 +2,7 @@
 //! be a list of millions.
 
 use std::cmp::Ordering;
-use std::collections::TryReserveError;
-use std::collections::VecDeque;
+use std::collections::{TryReserveError, VecDeque};
 
 /// Objects searched from in a component for its shortest cycle.
 const STARTS: usize = 16;
@@ -41,10 +40,7 @@ fn filled(value: u32, length: usize) -> Result<Vec<u32>, TryReserveError> {
 impl Graph {
     /// Without objects; to be filled in the order of their numbers.
     pub(super) fn new() -> Self {
-        Self {
-            starts: vec![0],
-            targets: Vec::new(),
-        }
+        Self { starts: vec![0], targets: Vec::new() }
     }
 
     /// Adds a reference of the object that [`Graph::end_object`] ends next.
@@ -78,11 +74,8 @@ impl Graph {
     /// its stack in memory.
     pub(super) fn components(&self) -> Result<Components, TryReserveError> {
         let length = self.len();
-        let mut found = Components {
-            members: Vec::new(),
-            groups: vec![0],
-            of: filled(NONE, length)?,
-        };
+        let mut found =
+            Components { members: Vec::new(), groups: vec![0], of: filled(NONE, length)? };
         let mut order = filled(NONE, length)?;
         let mut lowest = filled(0, length)?;
         let mut is_open = Vec::new();
@@ -160,11 +153,7 @@ impl Graph {
             if best.len() <= 2 && best.contains(start) && !refers_to_itself() {
                 continue;
             }
-            let longest = if best.is_empty() {
-                usize::MAX
-            } else {
-                best.len()
-            };
+            let longest = if best.is_empty() { usize::MAX } else { best.len() };
             let Some(cycle) = search.through(self, components, *start, longest, &mut edges)? else {
                 continue;
             };
@@ -330,26 +319,14 @@ mod tests {
         let components = graph.components().unwrap();
         let mut search = Search::default();
         (0..components.len() as u32)
-            .map(|own| {
-                graph
-                    .shortest_cycle(&components, own, &kinds, &mut search)
-                    .unwrap()
-            })
+            .map(|own| graph.shortest_cycle(&components, own, &kinds, &mut search).unwrap())
             .collect()
     }
 
     #[test]
     fn cycles_and_what_they_hold() {
         // 0 <-> 1 -> 2 -> 3 <-> 4, 5 -> 5 -> 2, 6 alone.
-        let all = graph(&[
-            vec![1],
-            vec![0, 2],
-            vec![3],
-            vec![4],
-            vec![3],
-            vec![5, 2],
-            vec![],
-        ]);
+        let all = graph(&[vec![1], vec![0, 2], vec![3], vec![4], vec![3], vec![5, 2], vec![]]);
         let components = all.components().unwrap();
         assert_eq!(components.len(), 3);
         let holders = all.holders(&components).unwrap();
@@ -389,9 +366,8 @@ mod tests {
         const LENGTH: u32 = 300_000;
         let ring: Vec<_> = (0..LENGTH).map(|own| vec![(own + 1) % LENGTH]).collect();
         assert_eq!(shortest(&graph(&ring), |_| 1)[0].len(), LENGTH as usize);
-        let list: Vec<_> = (0..LENGTH)
-            .map(|own| vec![(own + 1).min(LENGTH - 1), own.saturating_sub(1)])
-            .collect();
+        let list: Vec<_> =
+            (0..LENGTH).map(|own| vec![(own + 1).min(LENGTH - 1), own.saturating_sub(1)]).collect();
         let cycles = shortest(&graph(&list), |_| 1);
         assert_eq!(cycles.len(), 1);
         assert_eq!(cycles[0].len(), 1, "the last refers to itself");

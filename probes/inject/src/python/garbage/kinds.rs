@@ -5,23 +5,15 @@
 //! Names are read once per walk, from strings of CPython's own structures; no code of the program
 //! runs.
 
-use super::births::BirthLine;
-use super::births::InstanceTypes;
-use super::bytes::DictTable;
-use super::bytes::Size;
-use super::layout::TypeView;
-use super::layout::integer;
-use super::layout::reference;
-use super::layout::type_of;
+use super::births::{BirthLine, InstanceTypes};
+use super::bytes::{DictTable, Size};
+use super::layout::{TypeView, integer, reference, type_of};
 use crate::process_ring::ProcessRing;
-use crate::python::api::NULL;
-use crate::python::api::Object;
-use crate::python::api::PythonApi;
+use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::frames::CodeNames;
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
-use gctrace_ring::NO_TEXT;
-use gctrace_ring::TextId;
+use gctrace_ring::{NO_TEXT, TextId};
 use std::collections::HashMap;
 
 /// `type_name` of a type whose name could not be read.
@@ -91,22 +83,12 @@ impl KindReader {
     ) -> Option<Self> {
         let series = |name: &str| api.is_series(name);
         let generator = match () {
-            () if series("3.8.") || series("3.9.") => GeneratorLayout {
-                frame: Some(16),
-                code: Some(32),
-            },
-            () if series("3.10.") => GeneratorLayout {
-                frame: Some(16),
-                code: Some(24),
-            },
-            () if series("3.11.") => GeneratorLayout {
-                frame: None,
-                code: Some(16),
-            },
-            () => GeneratorLayout {
-                frame: None,
-                code: None,
-            },
+            () if series("3.8.") || series("3.9.") => {
+                GeneratorLayout { frame: Some(16), code: Some(32) }
+            }
+            () if series("3.10.") => GeneratorLayout { frame: Some(16), code: Some(24) },
+            () if series("3.11.") => GeneratorLayout { frame: None, code: Some(16) },
+            () => GeneratorLayout { frame: None, code: None },
         };
         let qualified = match () {
             () if series("3.8.") || series("3.10.") => Some(864),
@@ -159,9 +141,7 @@ impl KindReader {
     /// that of its code.
     pub(super) fn distance(&self, class: TypeView) -> Option<usize> {
         let instances = self.instances.as_ref()?;
-        (self.path(class) == CodePath::None)
-            .then(|| instances.distance(class))
-            .flatten()
+        (self.path(class) == CodePath::None).then(|| instances.distance(class)).flatten()
     }
 
     /// The code that an object belongs to, and the line; null and 0 if there is none.
@@ -258,9 +238,7 @@ impl KindReader {
                 },
                 (None, None) => NULL,
             };
-            let line = self
-                .raw
-                .map_or(0, |raw| raw.line_of(self.api, generator, code));
+            let line = self.raw.map_or(0, |raw| raw.line_of(self.api, generator, code));
             (code, line)
         }
     }

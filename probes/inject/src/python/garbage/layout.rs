@@ -7,10 +7,7 @@
 
 use crate::python::api::Object;
 use crate::python::object::OwnedRef;
-use std::ffi::CStr;
-use std::ffi::c_char;
-use std::ffi::c_int;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// `PyGC_Head`, directly before each object that the collector knows. The heads of its lists are part
 /// of the interpreter's state, which some builds align to four bytes only (Debian's 3.13).

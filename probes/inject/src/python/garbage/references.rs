@@ -1,19 +1,11 @@
 //! Names of references: which attribute, key or variable of one object is another. Found by
 //! comparing addresses in memory; nothing is looked up, so no code of the program runs.
 
-use super::layout::TypeView;
-use super::layout::integer;
-use super::layout::reference;
-use super::layout::size_of;
-use super::layout::type_of;
-use super::layout::word;
-use crate::python::api::NULL;
-use crate::python::api::Object;
-use crate::python::api::PythonApi;
+use super::layout::{TypeView, integer, reference, size_of, type_of, word};
+use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
-use std::ffi::CStr;
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 
 /// Maximum length of a key or name, in characters.
 const LONGEST: usize = 60;
@@ -25,12 +17,8 @@ type Fields = &'static [(&'static str, usize)];
 /// (Include/cpython/cellobject.h, Include/cpython/traceback.h, Include/cpython/object.h).
 const CELL: Fields = &[(".cell_contents", 16)];
 const TRACEBACK: Fields = &[(".tb_next", 16), (".tb_frame", 24)];
-const CLASS: Fields = &[
-    (".__base__", 256),
-    (".__bases__", 336),
-    (".__mro__", 344),
-    (".__subclasses__()", 360),
-];
+const CLASS: Fields =
+    &[(".__base__", 256), (".__bases__", 336), (".__mro__", 344), (".__subclasses__()", 360)];
 /// `PyBaseExceptionObject` (Include/cpython/pyerrors.h), before 3.11 and from then on.
 const EXCEPTION: Fields = &[
     (".__dict__", 16),
@@ -132,10 +120,7 @@ impl ReferenceNames {
                 () => None,
             },
             name_list: name_list(api),
-            lists: lists
-                .into_iter()
-                .filter_map(|name| OwnedRef::interned(api, name))
-                .collect(),
+            lists: lists.into_iter().filter_map(|name| OwnedRef::interned(api, name)).collect(),
         }
     }
 
@@ -293,9 +278,7 @@ impl ReferenceNames {
             let entries = keys.wrapping_byte_add(32 + (1_usize.checked_shl(table.into())?));
             let at = (0..word(keys, 24)).find(|at| is_it(*at))?;
             let name = reference(entries, at * 16);
-            (!name.is_null())
-                .then(|| self.text(name))?
-                .map(|name| format!(".{name}"))
+            (!name.is_null()).then(|| self.text(name))?.map(|name| format!(".{name}"))
         }
     }
 

@@ -13,16 +13,10 @@
 //! counts them in `candidates`. In increments of 3.14.0 - 3.14.4 that free nothing they are untracked
 //! when those end, which makes the first number of `gc.get_count()` two less.
 
-use super::layout::FLAGS;
-use super::layout::GcHead;
-use super::layout::head_of;
-use super::layout::is_as_expected;
-use super::layout::unlink;
-use crate::python::api::Object;
-use crate::python::api::PythonApi;
+use super::layout::{FLAGS, GcHead, head_of, is_as_expected, unlink};
+use crate::python::api::{Object, PythonApi};
 use crate::python::object::OwnedRef;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The functions that it needs.
 #[derive(Clone, Copy)]
@@ -92,10 +86,7 @@ impl Sentinel {
             callback,
             weak: None,
             is_spent: false,
-            own: Box::into_raw(Box::new(GcHead {
-                next: 0,
-                previous: 0,
-            })),
+            own: Box::into_raw(Box::new(GcHead { next: 0, previous: 0 })),
         })
     }
 
@@ -203,11 +194,7 @@ pub(super) fn take_back(api: &PythonApi, planted: &Planted) -> Option<TakenBack>
         (api.Py_IncRef)(method);
         own(method)
     };
-    Some(TakenBack {
-        method,
-        list,
-        untrack,
-    })
+    Some(TakenBack { method, list, untrack })
 }
 
 impl TakenBack {

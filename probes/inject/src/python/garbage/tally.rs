@@ -2,14 +2,10 @@
 
 use super::births;
 use super::bytes::Size;
-use super::kinds::CodePath;
-use super::kinds::KindReader;
-use super::kinds::ObjectKey;
-use super::layout::TypeView;
-use super::layout::type_of;
+use super::kinds::{CodePath, KindReader, ObjectKey};
+use super::layout::{TypeView, type_of};
 use crate::process_ring::ProcessRing;
-use crate::python::api::NULL;
-use crate::python::api::Object;
+use crate::python::api::{NULL, Object};
 use gctrace_ring::RingKindCount;
 use std::collections::HashMap;
 
@@ -55,12 +51,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new() -> Self {
-        Self {
-            places: vec![0; 64].into(),
-            kinds: Vec::new(),
-            objects: 0,
-            births: HashMap::new(),
-        }
+        Self { places: vec![0; 64].into(), kinds: Vec::new(), objects: 0, births: HashMap::new() }
     }
 
     /// Empties it.
@@ -85,11 +76,7 @@ impl Tally {
         self.objects += 1;
         // SAFETY: as the caller promises.
         let class = unsafe { type_of(object) };
-        let plain = ObjectKey {
-            class,
-            code: NULL,
-            line: 0,
-        };
+        let plain = ObjectKey { class, code: NULL, line: 0 };
         let at = self.place(plain, |tally| tally.first(reader, class))?;
         let first = &mut self.kinds[at];
         let (path, size) = (first.path, first.size);
@@ -129,17 +116,11 @@ impl Tally {
     /// The object is alive, and was counted there.
     pub(super) unsafe fn bytes(&self, kind: usize, object: Object) -> Option<u64> {
         // SAFETY: as the caller promises.
-        self.kinds
-            .get(kind)
-            .and_then(|kind| unsafe { kind.size.of(object) })
+        self.kinds.get(kind).and_then(|kind| unsafe { kind.size.of(object) })
     }
 
     fn first(&self, reader: &KindReader, class: Object) -> Counted {
-        let key = ObjectKey {
-            class,
-            code: NULL,
-            line: 0,
-        };
+        let key = ObjectKey { class, code: NULL, line: 0 };
         // SAFETY: the type of an object that is alive.
         let class = unsafe { TypeView::new(class) };
         Counted {

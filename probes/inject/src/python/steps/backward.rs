@@ -7,11 +7,8 @@
 use crate::arch::stand_before;
 use crate::dlopen;
 use crate::recording::guarded;
-use std::ffi::CStr;
-use std::ffi::c_int;
-use std::ffi::c_void;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// `torch::autograd::Engine::execute(const edge_list&, const variable_list&, bool, bool, bool,
 /// const edge_list&)`: the same in all torch versions since 1.8.
@@ -77,10 +74,7 @@ fn find(caller: *const c_void) -> *mut c_void {
         }
         // SAFETY: handles of the loader, C strings.
         let (real, task) = unsafe {
-            (
-                libc::dlsym(library, EXECUTE.as_ptr()),
-                libc::dlsym(library, CURRENT_TASK.as_ptr()),
-            )
+            (libc::dlsym(library, EXECUTE.as_ptr()), libc::dlsym(library, CURRENT_TASK.as_ptr()))
         };
         if !real.is_null() && real != own {
             TASK.store(task, Ordering::Relaxed);

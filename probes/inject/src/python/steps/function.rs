@@ -39,10 +39,7 @@ impl NamedFunction {
             Some((file, name)) => (Some(file.to_owned()), name),
             None => (None, text),
         };
-        (!name.is_empty()).then(|| Self {
-            file,
-            name: name.to_owned(),
-        })
+        (!name.is_empty()).then(|| Self { file, name: name.to_owned() })
     }
 
     /// The qualified name of a code object that is the function's. The interpreter's lock is held.
@@ -50,9 +47,7 @@ impl NamedFunction {
         let name = code.attribute(c"co_qualname")?;
         let name = name.text().filter(|name| ends_in(name, &self.name, '.'))?;
         if let Some(file) = &self.file {
-            code.attribute(c"co_filename")?
-                .text()
-                .filter(|path| ends_in(path, file, '/'))?;
+            code.attribute(c"co_filename")?.text().filter(|path| ends_in(path, file, '/'))?;
         }
         Some(name.to_owned())
     }
@@ -72,10 +67,7 @@ mod tests {
     fn names_with_and_without_a_file() {
         let parsed = |text| NamedFunction::parse(text).unwrap();
         let named = parsed("a/train.py:Trainer.step");
-        assert_eq!(
-            (named.file.as_deref(), &*named.name),
-            (Some("a/train.py"), "Trainer.step")
-        );
+        assert_eq!((named.file.as_deref(), &*named.name), (Some("a/train.py"), "Trainer.step"));
         assert_eq!(parsed("step").file, None);
         assert_eq!(NamedFunction::parse("train.py:"), None);
         assert_eq!(NamedFunction::parse(""), None);

@@ -5,20 +5,13 @@
 //! others. For the second, only its own code object has events.
 
 use super::function;
-use crate::python::api::MethodDef;
-use crate::python::api::NULL;
-use crate::python::api::Object;
-use crate::python::api::PythonApi;
-use crate::python::api::api;
+use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
 use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
-use crate::recording::expected;
-use crate::recording::guarded;
+use crate::recording::{expected, guarded};
 use gctrace_ring::StepMarker;
 use std::ffi::c_void;
-use std::sync::atomic::AtomicI64;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
 static STARTED: MethodDef = method(c"gctrace_started", started);
 
@@ -80,32 +73,23 @@ impl MonitoringTool {
         if let Some(id) = tool.id.number().filter(|_| is_main) {
             MAIN_TOOL.store(id, Ordering::Relaxed);
         }
-        tool.listen(api)
-            .ok_or("sys.monitoring rejects the callback")?;
+        tool.listen(api).ok_or("sys.monitoring rejects the callback")?;
         Ok(tool)
     }
 
     fn of(api: &'static PythonApi, monitoring: OwnedRef, id: i64) -> Option<Self> {
         let start = monitoring.attribute(c"events")?.attribute(c"PY_START")?;
-        Some(Self {
-            id: OwnedRef::integer(api, id)?,
-            monitoring,
-            start,
-        })
+        Some(Self { id: OwnedRef::integer(api, id)?, monitoring, start })
     }
 
     /// The first free one, which is ours from now on.
     fn free(api: &'static PythonApi, monitoring: OwnedRef) -> Option<Self> {
         let get = monitoring.attribute(c"get_tool")?;
-        let ids = TOOLS
-            .into_iter()
-            .filter_map(|id| OwnedRef::integer(api, id));
+        let ids = TOOLS.into_iter().filter_map(|id| OwnedRef::integer(api, id));
         let is_free = |id: &OwnedRef| get.call(Some(id)).is_some_and(|tool| tool.is_none());
         let id = ids.into_iter().find(is_free)?;
         let name = OwnedRef::interned(api, c"gctrace")?;
-        monitoring
-            .attribute(c"use_tool_id")?
-            .call_all(&[&id, &name])?;
+        monitoring.attribute(c"use_tool_id")?.call_all(&[&id, &name])?;
         Self::of(api, monitoring, id.number()?)
     }
 
@@ -116,9 +100,7 @@ impl MonitoringTool {
         let disable = self.monitoring.attribute(c"DISABLE")?;
         DISABLE.store(disable.release(), Ordering::Relaxed);
         let register = self.monitoring.attribute(c"register_callback")?;
-        register
-            .call_all(&[&self.id, &self.start, &callback])
-            .map(drop)
+        register.call_all(&[&self.id, &self.start, &callback]).map(drop)
     }
 }
 

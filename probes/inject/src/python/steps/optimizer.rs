@@ -5,15 +5,10 @@
 //! the compiler can look into: it calls ours, unless it is compiled. A step that is compiled
 //! (`torch.compile(optimizer.step)`) marks nothing.
 
-use crate::python::api::MethodDef;
-use crate::python::api::NULL;
-use crate::python::api::Object;
-use crate::python::api::PythonApi;
-use crate::python::api::api;
+use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
 use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
-use crate::recording::expected;
-use crate::recording::guarded;
+use crate::recording::{expected, guarded};
 use gctrace_ring::StepMarker;
 use std::ffi::CStr;
 use std::sync::Mutex;
@@ -66,11 +61,8 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
     api.none()
 }
 
-static MARKING: Mutex<MarkingOptimizer> = Mutex::new(MarkingOptimizer {
-    marking: 0,
-    other: 0,
-    others: 0,
-});
+static MARKING: Mutex<MarkingOptimizer> =
+    Mutex::new(MarkingOptimizer { marking: 0, other: 0, others: 0 });
 
 /// Which optimizer marks the steps, of several (those of generator and discriminator): the first,
 /// as long as it steps.
@@ -115,11 +107,7 @@ mod tests {
 
     /// The steps of which each of these optimizers is a mark.
     fn marks(steps: &[usize]) -> Vec<bool> {
-        let mut marking = MarkingOptimizer {
-            marking: 0,
-            other: 0,
-            others: 0,
-        };
+        let mut marking = MarkingOptimizer { marking: 0, other: 0, others: 0 };
         steps.iter().map(|step| marking.marks(*step)).collect()
     }
 
@@ -130,10 +118,7 @@ mod tests {
         assert_eq!(marks(&gan), expected);
         // One for each parameter.
         let each: Vec<usize> = (1..=300).collect();
-        assert_eq!(
-            marks(&each.repeat(3)).iter().filter(|mark| **mark).count(),
-            3
-        );
+        assert_eq!(marks(&each.repeat(3)).iter().filter(|mark| **mark).count(), 3);
         // Another phase of training.
         let phases = [vec![1; 5], vec![2; 20]].concat();
         let marked = marks(&phases);

@@ -1,21 +1,11 @@
 use super::*;
 use proptest::prelude::*;
 
-const BOX: Size = Size {
-    width: 80.0,
-    height: 40.0,
-};
-const NAME: Size = Size {
-    width: 50.0,
-    height: 15.0,
-};
+const BOX: Size = Size { width: 80.0, height: 40.0 };
+const NAME: Size = Size { width: 50.0, height: 15.0 };
 
 fn arrows(pairs: &[(usize, usize)]) -> Vec<Arrow> {
-    let arrow = |(from, to): &(usize, usize)| Arrow {
-        from: *from,
-        to: *to,
-        name: NAME,
-    };
+    let arrow = |(from, to): &(usize, usize)| Arrow { from: *from, to: *to, name: NAME };
     pairs.iter().map(arrow).collect()
 }
 

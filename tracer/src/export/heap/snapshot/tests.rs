@@ -16,8 +16,7 @@ struct Node {
 
 fn numbers(value: &Value) -> Vec<usize> {
     let all = value.as_array().expect("an array").iter();
-    all.map(|number| number.as_u64().expect("a number") as usize)
-        .collect()
+    all.map(|number| number.as_u64().expect("a number") as usize).collect()
 }
 
 fn words(value: &Value) -> Vec<&str> {
@@ -30,19 +29,10 @@ fn parse(text: &str) -> Vec<Node> {
     let file: Value = serde_json::from_str(text).expect("JSON");
     let meta = &file["snapshot"]["meta"];
     let fields = words(&meta["node_fields"]);
-    let at = |name: &str| {
-        fields
-            .iter()
-            .position(|field| *field == name)
-            .expect("a field")
-    };
+    let at = |name: &str| fields.iter().position(|field| *field == name).expect("a field");
     let edge_fields = words(&meta["edge_fields"]);
-    let edge_at = |name: &str| {
-        edge_fields
-            .iter()
-            .position(|field| *field == name)
-            .expect("a field")
-    };
+    let edge_at =
+        |name: &str| edge_fields.iter().position(|field| *field == name).expect("a field");
     let (types, edge_types) = (words(&meta["node_types"][0]), words(&meta["edge_types"][0]));
     let strings = words(&file["strings"]);
     let (nodes, edges) = (numbers(&file["nodes"]), numbers(&file["edges"]));
@@ -54,16 +44,8 @@ fn parse(text: &str) -> Vec<Node> {
         edges.len(),
         edge_fields.len() * file["snapshot"]["edge_count"].as_u64().expect("a count") as usize
     );
-    assert_eq!(
-        meta["node_types"].as_array().map(Vec::len),
-        Some(fields.len())
-    );
-    assert!(
-        nodes
-            .iter()
-            .chain(&edges)
-            .all(|number| u32::try_from(*number).is_ok())
-    );
+    assert_eq!(meta["node_types"].as_array().map(Vec::len), Some(fields.len()));
+    assert!(nodes.iter().chain(&edges).all(|number| u32::try_from(*number).is_ok()));
     let mut rest = edges.chunks_exact(edge_fields.len());
     let parsed = nodes
         .chunks_exact(fields.len())
@@ -119,10 +101,7 @@ fn every_object_and_reference_is_there() {
             HeapEdgeName::Item(_) if is_weak => "(unnamed)",
             _ => expected.as_deref().map_or("(unnamed)", property),
         };
-        let found = from
-            .edges
-            .iter()
-            .any(|(_, name, node)| *node == to && name == expected);
+        let found = from.edges.iter().any(|(_, name, node)| *node == to && name == expected);
         assert!(found, "{expected}");
     }
     let ids: BTreeSet<u64> = nodes.iter().map(|node| node.id).collect();
@@ -133,10 +112,7 @@ fn every_object_and_reference_is_there() {
 #[test]
 fn the_root_reaches_everything() {
     let nodes = written(&classic());
-    assert_eq!(
-        (nodes[0].type_name.as_str(), nodes[0].name.as_str()),
-        ("synthetic", "")
-    );
+    assert_eq!((nodes[0].type_name.as_str(), nodes[0].name.as_str()), ("synthetic", ""));
     let mut reached = BTreeSet::from([0]);
     let mut next = vec![0];
     while let Some(node) = next.pop() {
@@ -153,30 +129,16 @@ fn the_root_reaches_everything() {
 fn people_find_their_names() {
     let nodes = written(&classic());
     let find = |kind: &str, name: &str| {
-        nodes
-            .iter()
-            .find(|node| node.type_name == kind && node.name == name)
-            .expect("a node")
+        nodes.iter().find(|node| node.type_name == kind && node.name == name).expect("a node")
     };
-    let root: Vec<&str> = nodes[0]
-        .edges
-        .iter()
-        .map(|(_, name, _)| name.as_str())
-        .collect();
+    let root: Vec<&str> = nodes[0].edges.iter().map(|(_, name, _)| name.as_str()).collect();
     assert_eq!(root, ["module train", "(outside the heap)", "(garbage)"]);
     let function = find("closure", "collect");
-    let names: Vec<&str> = function
-        .edges
-        .iter()
-        .map(|(_, name, _)| name.as_str())
-        .collect();
+    let names: Vec<&str> = function.edges.iter().map(|(_, name, _)| name.as_str()).collect();
     assert_eq!(names, ["__defaults__", "__name__"]);
     let module = find("object", "module");
     let (_, _, name) = module.edges.last().expect("a name");
-    assert_eq!(
-        (nodes[*name].type_name.as_str(), nodes[*name].name.as_str()),
-        ("string", "train")
-    );
+    assert_eq!((nodes[*name].type_name.as_str(), nodes[*name].name.as_str()), ("string", "train"));
     let garbage = find("synthetic", "(garbage)");
     assert!(!garbage.edges.is_empty());
 }

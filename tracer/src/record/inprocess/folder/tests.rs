@@ -3,10 +3,7 @@ use gctrace_ring::RingListener;
 use std::os::unix::fs::PermissionsExt;
 
 fn me() -> FolderOwner {
-    FolderOwner {
-        uid: Uid::effective().as_raw(),
-        gid: Gid::effective().as_raw(),
-    }
+    FolderOwner { uid: Uid::effective().as_raw(), gid: Gid::effective().as_raw() }
 }
 
 /// A place with the permissions of /tmp.
@@ -71,10 +68,7 @@ fn a_place_where_others_may_rename_files_is_not_used() {
     let missing = place.path().join("missing");
     let error = InjectFolder::make(&[shared.clone(), missing.clone()], me()).expect_err("refused");
     let text = error.to_string();
-    assert!(
-        text.contains("others may rename") && text.contains("TMPDIR=DIR"),
-        "{text}"
-    );
+    assert!(text.contains("others may rename") && text.contains("TMPDIR=DIR"), "{text}");
     let folder = InjectFolder::make(&[shared, missing, place.path().to_owned()], me());
     assert_eq!(folder.expect("the third").path.parent(), Some(place.path()));
 }

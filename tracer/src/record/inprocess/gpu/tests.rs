@@ -13,14 +13,7 @@ fn text(id: u32, text: &str) -> Vec<Raw> {
 }
 
 fn call(layer: ApiLayer, interval: TimeInterval, correlation: u32, name: u32) -> Raw {
-    Raw::Api {
-        interval,
-        layer,
-        tid: 8,
-        correlation,
-        function: 211,
-        name,
-    }
+    Raw::Api { interval, layer, tid: 8, correlation, function: 211, name }
 }
 
 fn kernel(interval: TimeInterval, correlation: u32, name: u32) -> Raw {
@@ -39,23 +32,11 @@ fn kernel(interval: TimeInterval, correlation: u32, name: u32) -> Raw {
 }
 
 fn wait(kind: u8, interval: TimeInterval, correlation: u32) -> Raw {
-    Raw::Sync {
-        interval,
-        kind,
-        correlation,
-        context: 2,
-        stream: 9,
-        event: 5,
-    }
+    Raw::Sync { interval, kind, correlation, context: 2, stream: 9, event: 5 }
 }
 
 fn recorded(correlation: u32, stream: u32) -> Raw {
-    Raw::Event {
-        correlation,
-        context: 2,
-        stream,
-        event: 5,
-    }
+    Raw::Event { correlation, context: 2, stream, event: 5 }
 }
 
 fn ring_events(records: &[Raw]) -> Vec<RingEvent> {
@@ -81,10 +62,8 @@ fn records(ring_events: &[RingEvent]) -> Vec<&Record> {
 
 #[test]
 fn kernel_names_are_demangled() {
-    let mut given = text(
-        1,
-        "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
-    );
+    let mut given =
+        text(1, "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE");
     given.extend(text(2, "plain_kernel"));
     given.extend([1, 2, 3].map(|name| kernel(at(10, 30), name, name)));
     let ring_events = ring_events(&given);
@@ -159,16 +138,9 @@ fn a_wait_is_for_the_last_recording_before_it_however_late_that_arrives() {
     };
     assert_eq!(event.kind, GpuSyncKind::StreamWaitEvent);
     assert_eq!((event.stream, event.device), (Some(9), Some(1)));
+    assert_eq!((event.event_stream, event.event_correlation), (Some(4), Some(15)));
     assert_eq!(
-        (event.event_stream, event.event_correlation),
-        (Some(4), Some(15))
-    );
-    assert_eq!(
-        (
-            context.stream,
-            context.event_stream,
-            context.event_correlation
-        ),
+        (context.stream, context.event_stream, context.event_correlation),
         (None, None, None)
     );
 }
@@ -179,10 +151,7 @@ fn calls_are_written_one_flush_later() {
     let mut ring_events = Vec::new();
     ring.take(&call(ApiLayer::Driver, at(10, 20), 3, 0), &mut ring_events);
     ring.take(&Raw::Flushed { at_ns: 30 }, &mut ring_events);
-    assert!(
-        ring_events.is_empty(),
-        "the call around it may not have ended"
-    );
+    assert!(ring_events.is_empty(), "the call around it may not have ended");
     ring.take(&call(ApiLayer::Runtime, at(5, 31), 3, 0), &mut ring_events);
     ring.take(&Raw::Flushed { at_ns: 60 }, &mut ring_events);
     assert!(ring_events.is_empty());
@@ -192,12 +161,7 @@ fn calls_are_written_one_flush_later() {
 
 #[test]
 fn states_are_sentences() {
-    let state = |state, code| Raw::Cupti {
-        at_ns: 5,
-        state,
-        code,
-        detail: 1,
-    };
+    let state = |state, code| Raw::Cupti { at_ns: 5, state, code, detail: 1 };
     let mut given = text(1, "cuptiActivityEnable");
     given.push(state(CuptiState::Refused, 35));
     given.push(state(CuptiState::Recording, 28));

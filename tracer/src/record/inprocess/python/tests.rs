@@ -1,10 +1,7 @@
 //! The trace records of an interpreter's ring, without an interpreter.
 
 use super::*;
-use gctrace_ring::RingCycleCount;
-use gctrace_ring::RingGarbage;
-use gctrace_ring::RingKindCount;
-use gctrace_ring::RingRecord as Raw;
+use gctrace_ring::{RingCycleCount, RingGarbage, RingKindCount, RingRecord as Raw};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -17,12 +14,7 @@ fn ring_events(ring: &mut PythonRing, frames: &mut FrameTree, records: &[Raw]) -
 }
 
 fn start(at_ns: u64, tid: u32) -> Raw {
-    Raw::PauseStart {
-        at_ns,
-        tid,
-        generation: 2,
-        interpreter: 0,
-    }
+    Raw::PauseStart { at_ns, tid, generation: 2, interpreter: 0 }
 }
 
 fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
@@ -38,13 +30,7 @@ fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
 }
 
 fn frame(id: u32, parent: u32, line: u32) -> Raw {
-    Raw::Frame {
-        id,
-        parent,
-        function: 1,
-        file: 2,
-        line,
-    }
+    Raw::Frame { id, parent, function: 1, file: 2, line }
 }
 
 fn names() -> Vec<Raw> {
@@ -54,12 +40,7 @@ fn names() -> Vec<Raw> {
 
 #[test]
 fn marks_have_the_profilers_names() {
-    let mark = |marker, name| Raw::StepMark {
-        at_ns: 40,
-        tid: 9,
-        marker,
-        name,
-    };
+    let mark = |marker, name| Raw::StepMark { at_ns: 40, tid: 9, marker, name };
     use gctrace_ring::StepMarker as From;
     let mut given = names();
     let unknown = 77;
@@ -99,12 +80,7 @@ fn frames_of_two_processes_share_their_names() {
     let first = ring_events(&mut PythonRing::new(7, (0, 0)), &mut frames, &given);
     // The other process saw them in another order, under other ids.
     let mut given = names();
-    given.extend([
-        frame(5, 0, 9),
-        frame(6, 0, 3),
-        frame(7, 6, 4),
-        pause(30, 40, 8, 7),
-    ]);
+    given.extend([frame(5, 0, 9), frame(6, 0, 3), frame(7, 6, 4), pause(30, 40, 8, 7)]);
     let second = ring_events(&mut PythonRing::new(8, (0, 0)), &mut frames, &given);
     let stack = |ring_events: &[RingEvent]| match ring_events.last() {
         Some(RingEvent::Record(Record::Pause(pause))) => pause.stack,
@@ -112,11 +88,7 @@ fn frames_of_two_processes_share_their_names() {
     };
     assert_eq!(stack(&first), Some(2));
     assert_eq!(stack(&second), Some(2));
-    assert_eq!(
-        (first.len(), second.len()),
-        (3, 2),
-        "known frames are not written again"
-    );
+    assert_eq!((first.len(), second.len()), (3, 2), "known frames are not written again");
 }
 
 #[test]
@@ -147,31 +119,12 @@ fn lost_ends_do_not_make_collections_unfinished() {
 #[test]
 fn missed_collections_are_counted_and_reported() {
     let given = [
-        Raw::Hook {
-            at_ns: 3,
-            state: HookState::Installed,
-            interpreter: 0,
-            detail: 0,
-            count: 0,
-        },
-        Raw::Hook {
-            at_ns: 5,
-            state: HookState::Restored,
-            interpreter: 0,
-            detail: 0,
-            count: 12,
-        },
+        Raw::Hook { at_ns: 3, state: HookState::Installed, interpreter: 0, detail: 0, count: 0 },
+        Raw::Hook { at_ns: 5, state: HookState::Restored, interpreter: 0, detail: 0, count: 12 },
     ];
-    let stats = ring_events(
-        &mut PythonRing::new(7, (0, 0)),
-        &mut FrameTree::default(),
-        &given,
-    );
-    let [
-        RingEvent::SeenSince(3),
-        RingEvent::Missed(MISSED, 12),
-        RingEvent::Notice(notice),
-    ] = stats.as_slice()
+    let stats = ring_events(&mut PythonRing::new(7, (0, 0)), &mut FrameTree::default(), &given);
+    let [RingEvent::SeenSince(3), RingEvent::Missed(MISSED, 12), RingEvent::Notice(notice)] =
+        stats.as_slice()
     else {
         panic!("since when, how many, why: {stats:?}");
     };
@@ -203,11 +156,7 @@ fn kind(id: u32) -> Raw {
 fn counts(tid: u32, kinds: [u32; 2]) -> Raw {
     let counts = kinds.map(|kind| RingKindCount {
         objects: 4,
-        bytes: if kind == 1 {
-            RingKindCount::UNKNOWN
-        } else {
-            64
-        },
+        bytes: if kind == 1 { RingKindCount::UNKNOWN } else { 64 },
         kind,
         reserved: 0,
     });
@@ -215,21 +164,8 @@ fn counts(tid: u32, kinds: [u32; 2]) -> Raw {
 }
 
 fn cycles(tid: u32) -> [Raw; 2] {
-    let edge = Raw::CycleEdge {
-        cycle: 1,
-        at: 0,
-        length: 1,
-        kind: 2,
-        name: 2,
-    };
-    let count = RingCycleCount {
-        tid,
-        cycle: 1,
-        count: 3,
-        objects: 6,
-        held_objects: 1,
-        bytes: 80,
-    };
+    let edge = Raw::CycleEdge { cycle: 1, at: 0, length: 1, kind: 2, name: 2 };
+    let count = RingCycleCount { tid, cycle: 1, count: 3, objects: 6, held_objects: 1, bytes: 80 };
     [edge, Raw::GarbageCycles(count)]
 }
 
@@ -241,19 +177,11 @@ fn garbage_of_two_threads_precedes_its_pauses() {
     given.extend([
         counts(8, [2, 0]),
         counts(7, [2, 0]),
-        Raw::GarbageBirth {
-            tid: 7,
-            kind: 2,
-            samples: 3,
-        },
+        Raw::GarbageBirth { tid: 7, kind: 2, samples: 3 },
         cycles(7)[1],
         cycles(8)[1],
     ]);
-    given.extend([
-        pause(10, 20, 8, 0),
-        pause(10, 20, 7, 0),
-        pause(30, 40, 7, 0),
-    ]);
+    given.extend([pause(10, 20, 8, 0), pause(10, 20, 7, 0), pause(30, 40, 7, 0)]);
     // The process executed another program: its numbers continue.
     let mut ring = PythonRing::new(7, (10, 20));
     let events = ring_events(&mut ring, &mut FrameTree::default(), &given);
@@ -283,11 +211,7 @@ fn garbage_of_two_threads_precedes_its_pauses() {
     assert_eq!(signature.edges[0].kind, 12);
     assert_eq!(signature.edges[0].name.as_deref(), Some("a.py"));
     assert_eq!((of_eight.tid, of_eight.kinds.len()), (8, 1));
-    let kinds: Vec<_> = of_seven
-        .kinds
-        .iter()
-        .map(|own| (own.kind, own.bytes))
-        .collect();
+    let kinds: Vec<_> = of_seven.kinds.iter().map(|own| (own.kind, own.bytes)).collect();
     assert_eq!(kinds, [(12, Some(64)), (11, None), (12, Some(64))]);
     let births = of_seven.births.iter().map(|own| (own.kind, own.samples));
     assert_eq!(births.collect::<Vec<_>>(), [(12, 3)]);
@@ -298,12 +222,7 @@ fn garbage_of_two_threads_precedes_its_pauses() {
 #[test]
 fn garbage_that_lacks_a_part_is_not_written() {
     let mut given = names();
-    given.extend([
-        kind(1),
-        garbage(15, 7, 2),
-        counts(7, [1, 0]),
-        pause(10, 20, 7, 0),
-    ]);
+    given.extend([kind(1), garbage(15, 7, 2), counts(7, [1, 0]), pause(10, 20, 7, 0)]);
     let mut ring = PythonRing::new(7, (0, 0));
     let events = ring_events(&mut ring, &mut FrameTree::default(), &given);
     let has_garbage = |event: &RingEvent| matches!(event, RingEvent::Record(Record::Garbage(_)));

@@ -7,19 +7,12 @@
 //! leaving out one window at a time (jackknife).
 
 use super::local_rate;
-use super::local_rate::LocalRate;
-use super::local_rate::WindowSample;
-use super::steps::MarkerReading;
-use super::steps::MarkerSteps;
-use super::steps::NEVER_TORN;
-use super::steps::SCALES;
-use super::steps::TORN;
-use super::steps::between_steps;
-use super::steps::by_distance;
-use super::steps::median;
-use super::steps::presence;
-use gctrace_probes::progress::MarkerKey;
-use gctrace_probes::progress::MarkerKind;
+use super::local_rate::{LocalRate, WindowSample};
+use super::steps::{
+    MarkerReading, MarkerSteps, NEVER_TORN, SCALES, TORN, between_steps, by_distance, median,
+    presence,
+};
+use gctrace_probes::progress::{MarkerKey, MarkerKind};
 use std::collections::HashMap;
 
 /// A marker must have moved in this share of the windows since it was first seen, to represent the
@@ -154,17 +147,12 @@ impl WindowObservations {
                 },
                 readings: free.len() as f64,
             };
-            if cycle
-                .free
-                .iter()
-                .chain([&cycle.window])
-                .any(|steps| steps.forward > 0)
-            {
+            if cycle.free.iter().chain([&cycle.window]).any(|steps| steps.forward > 0) {
                 let first = self.windows;
-                let seen = self.markers.entry(*key).or_insert_with(|| MarkerSamples {
-                    first,
-                    cycles: Vec::new(),
-                });
+                let seen = self
+                    .markers
+                    .entry(*key)
+                    .or_insert_with(|| MarkerSamples { first, cycles: Vec::new() });
                 seen.cycles.push(cycle);
                 moved = true;
             }
@@ -182,10 +170,7 @@ impl WindowObservations {
     pub(crate) fn estimate(&self) -> Option<RateEstimate> {
         let estimates = [self.of_each_window(), self.of_all_windows()];
         let error = |estimate: &RateEstimate| estimate.relative_error;
-        estimates
-            .into_iter()
-            .flatten()
-            .min_by(|a, b| error(a).total_cmp(&error(b)))
+        estimates.into_iter().flatten().min_by(|a, b| error(a).total_cmp(&error(b)))
     }
 
     /// Nanoseconds per hit in this process, as far as windows measured it.
@@ -260,12 +245,7 @@ impl WindowObservations {
         for (key, seen) in &self.markers {
             let cycles = without_torn(&seen.cycles);
             let in_words = |steps: MarkerSteps| {
-                let MarkerSteps {
-                    forward,
-                    backward,
-                    units,
-                    length,
-                } = steps;
+                let MarkerSteps { forward, backward, units, length } = steps;
                 format!("{forward}+ {backward}- {units:.0} in {length:.0}")
             };
             let free: Vec<String> = (0..SCALES)
@@ -333,9 +313,7 @@ fn clear_torn(
 /// A variable that changes faster than it is read can be read only while the program is not
 /// running: such readings make it look too slow.
 fn is_readable(readings: &[MarkerReading], index: usize) -> bool {
-    let there = readings
-        .iter()
-        .filter(|reading| reading.value(index).is_some());
+    let there = readings.iter().filter(|reading| reading.value(index).is_some());
     there.count() as f64 >= READABLE * readings.len() as f64
 }
 
@@ -400,8 +378,7 @@ fn rate(cycles: &[WindowCycle], scale: usize, left_out: Option<usize>) -> Option
     let window = total(cycles, |cycle| cycle.window, left_out);
     let kept = || {
         let all = cycles.iter().enumerate();
-        all.filter(|(index, _)| left_out != Some(*index))
-            .map(|(_, cycle)| cycle)
+        all.filter(|(index, _)| left_out != Some(*index)).map(|(_, cycle)| cycle)
     };
     let there: f64 = kept().map(|cycle| cycle.there).sum();
     let readings: f64 = kept().map(|cycle| cycle.readings).sum();

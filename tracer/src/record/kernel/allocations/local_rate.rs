@@ -3,12 +3,8 @@
 //! A program with phases (a loop, then freeing what it made) has many rates. Windows open at times
 //! that are independent of them, so the mean of the rates around each window is the overall rate.
 
-use super::steps::MarkerReading;
-use super::steps::TORN;
-use super::steps::between_steps;
-use super::steps::presence;
-use gctrace_probes::progress::MarkerKey;
-use gctrace_probes::progress::MarkerKind;
+use super::steps::{MarkerReading, TORN, between_steps, presence};
+use gctrace_probes::progress::{MarkerKey, MarkerKind};
 
 /// Steps that a marker must make, in a window and in the readings before it, to measure the rate
 /// there.
@@ -90,11 +86,7 @@ fn by_marker(
     let inside = window.cpu_ns / hits;
     let cost = inside - 1e9 / rate;
     let is_measured = hits > 0.0 && cost > MAX_COST * inside;
-    Some(LocalRate {
-        rate,
-        error: 0.0,
-        hit_ns: is_measured.then_some(cost),
-    })
+    Some(LocalRate { rate, error: 0.0, hit_ns: is_measured.then_some(cost) })
 }
 
 /// The rate by the CPU time of the window minus the cost of its hits: for programs that allocate
@@ -142,10 +134,7 @@ fn speed(readings: &[MarkerReading], index: usize) -> Option<MarkerSpeed> {
     steps.retain(|(units, length)| *units <= TORN * usual * length + FEWEST_UNITS / 2.0);
     let units: f64 = steps.iter().map(|(units, _)| units).sum();
     let length: f64 = steps.iter().map(|(_, length)| length).sum();
-    (units > 0.0).then_some(MarkerSpeed {
-        units,
-        per_length: units / length,
-    })
+    (units > 0.0).then_some(MarkerSpeed { units, per_length: units / length })
 }
 
 #[cfg(test)]
@@ -154,11 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn key(kind: MarkerKind) -> MarkerKey {
-        MarkerKey {
-            code: 1,
-            slot: 2,
-            kind,
-        }
+        MarkerKey { code: 1, slot: 2, kind }
     }
 
     fn readings(step: f64, units: f64, there: impl Fn(u32) -> bool) -> Vec<MarkerReading> {
@@ -201,24 +186,14 @@ mod tests {
     }
 
     fn window(readings: &[MarkerReading], hits: u64, cpu_ns: f64) -> WindowSample<'_> {
-        WindowSample {
-            readings,
-            hits,
-            cpu_ns,
-            hit_ns: None,
-            assumed_hit_ns: 1000.0,
-        }
+        WindowSample { readings, hits, cpu_ns, hit_ns: None, assumed_hit_ns: 1000.0 }
     }
 
     #[test]
     fn a_loop_that_is_absent_half_of_the_time() {
         let free = readings(400_000.0, 4000.0, |number| number % 4 < 2);
         let inside = readings(100.0, 100.0, |_| true);
-        let rate = rate(
-            &[key(MarkerKind::Iterator)],
-            &free,
-            &window(&inside, 1900, 2e6),
-        );
+        let rate = rate(&[key(MarkerKind::Iterator)], &free, &window(&inside, 1900, 2e6));
         let rate = rate.unwrap().rate;
         assert!((rate / 5e6 - 1.0).abs() < 0.01, "{rate}");
     }

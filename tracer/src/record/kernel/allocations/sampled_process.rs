@@ -3,28 +3,18 @@
 
 use super::estimate::WindowObservations;
 use super::local_rate::WindowSample;
-use super::schedule::LONGEST;
-use super::schedule::WindowSchedule;
+use super::schedule::{LONGEST, WindowSchedule};
 use super::steps::MarkerReading;
 use super::task_clock::TaskClock;
 use crate::record::clock;
-use gctrace_ebpf::AllocationCounts;
-use gctrace_ebpf::AllocationProbe;
-use gctrace_ebpf::AllocationPrograms;
-use gctrace_ebpf::WindowTarget;
+use gctrace_ebpf::{AllocationCounts, AllocationProbe, AllocationPrograms, WindowTarget};
 use gctrace_event::Allocations as Summary;
-use gctrace_probes::CollectorLayout;
-use gctrace_probes::ProcessMemory;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::progress;
-use gctrace_probes::progress::Marker;
-use gctrace_probes::progress::MarkerKey;
-use gctrace_probes::progress::MarkerKind;
-use gctrace_probes::progress::ProgressLayout;
+use gctrace_probes::progress::{Marker, MarkerKey, MarkerKind, ProgressLayout};
+use gctrace_probes::{CollectorLayout, ProcessMemory, progress};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Distances within a burst of readings.
 const BURST_GAPS: [Duration; 3] = [
@@ -80,11 +70,7 @@ pub(crate) struct SampledInterpreter {
 impl SampledInterpreter {
     /// Assumed nanoseconds per hit before it is measured.
     fn assumed_hit_ns(&self) -> f64 {
-        if self.emulated {
-            HIT_NS
-        } else {
-            STEPPED_HIT_NS
-        }
+        if self.emulated { HIT_NS } else { STEPPED_HIT_NS }
     }
 }
 
@@ -173,11 +159,12 @@ impl SampledProcess {
             readings.iter_mut().for_each(|(at, _)| *at = wall);
         }
         self.bursts += 1;
-        self.free
-            .extend(readings.into_iter().map(|(at, values)| MarkerReading {
+        self.free.extend(
+            readings.into_iter().map(|(at, values)| MarkerReading {
                 at: cpu_begin as f64 + at / wall * cpu,
                 values,
-            }));
+            }),
+        );
         if self.bursts == BURSTS_TO_MOVE {
             self.keep_moving();
         }
@@ -255,11 +242,8 @@ impl SampledProcess {
         allocations: &mut AllocationPrograms,
     ) -> Result<(), gctrace_ebpf::Error> {
         let before = allocations.counts()?;
-        let target = WindowTarget {
-            pid: self.pid,
-            runtime: self.runtime,
-            stack_every: STACK_EVERY,
-        };
+        let target =
+            WindowTarget { pid: self.pid, runtime: self.runtime, stack_every: STACK_EVERY };
         if self.windows == WINDOWS_TO_LENGTHEN * u64::from(self.schedule.length_factor())
             && self.observations.estimate().is_none()
         {
@@ -375,8 +359,7 @@ impl SampledProcess {
         }
         let window_count = |marker: &Marker| self.observations.windows_of(marker.key);
         self.known.retain(|marker| window_count(marker) > 0);
-        self.known
-            .sort_by_key(|marker| std::cmp::Reverse(window_count(marker)));
+        self.known.sort_by_key(|marker| std::cmp::Reverse(window_count(marker)));
         self.known.truncate(2 * MAX_MARKERS);
     }
 
@@ -395,13 +378,7 @@ impl SampledProcess {
             windows: self.windows,
             hits: self.seen.hits,
             bytes: self.seen.bytes,
-            classes: self
-                .seen
-                .classes
-                .iter()
-                .filter(|(_, count)| *count > 0)
-                .copied()
-                .collect(),
+            classes: self.seen.classes.iter().filter(|(_, count)| *count > 0).copied().collect(),
             per_cpu_second: estimate.map(|estimate| estimate.per_second as u64),
             error_ppm: estimate.map(|estimate| (estimate.relative_error * 1e6) as u64),
             basis: match estimate {
@@ -439,10 +416,7 @@ impl WindowCloser {
     fn set(niceness: i32) {
         // SAFETY: plain numbers; 0 is the calling thread, the only one that changes.
         if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness) } != 0 {
-            tracing::debug!(
-                "windows may close late: {}",
-                std::io::Error::last_os_error()
-            );
+            tracing::debug!("windows may close late: {}", std::io::Error::last_os_error());
         }
     }
 }

@@ -90,19 +90,15 @@ fn scale_of(length: f64) -> usize {
 
 /// Share of the readings in which the marker was present: a finished loop cannot be read.
 pub(crate) fn presence(readings: &[MarkerReading], index: usize) -> f64 {
-    let there = readings
-        .iter()
-        .filter(|reading| reading.value(index).is_some());
+    let there = readings.iter().filter(|reading| reading.value(index).is_some());
     there.count() as f64 / readings.len().max(1) as f64
 }
 
 /// The steps inside a window, from the first to the last that was seen. The time before the first
 /// and after the last is not usable: a window is more likely to open in a long step.
 pub(crate) fn between_steps(readings: &[MarkerReading], index: usize) -> MarkerSteps {
-    let known: Vec<(f64, i64)> = readings
-        .iter()
-        .filter_map(|reading| Some((reading.at, reading.value(index)?)))
-        .collect();
+    let known: Vec<(f64, i64)> =
+        readings.iter().filter_map(|reading| Some((reading.at, reading.value(index)?))).collect();
     // Without a step that goes forward, the usual one does not matter.
     let usual = median(speeds(&known)).unwrap_or(0.0);
     let mut sum = MarkerSteps::default();
@@ -152,10 +148,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn readings(values: &[(f64, Option<i64>)]) -> Vec<MarkerReading> {
-        let reading = |(at, value): &(f64, Option<i64>)| MarkerReading {
-            at: *at,
-            values: vec![*value],
-        };
+        let reading =
+            |(at, value): &(f64, Option<i64>)| MarkerReading { at: *at, values: vec![*value] };
         values.iter().map(reading).collect()
     }
 
@@ -178,25 +172,15 @@ mod tests {
             13 => Some(i64::MAX),
             number => Some(number % 10),
         };
-        let all: Vec<_> = (0..30)
-            .map(|number| (number as f64 * 10.0, value(number)))
-            .collect();
+        let all: Vec<_> = (0..30).map(|number| (number as f64 * 10.0, value(number))).collect();
         let steps = between_steps(&readings(&all), 0);
         assert_eq!(steps.backward, 3);
-        assert!(
-            (steps.length / steps.units - 10.0).abs() < 1e-9,
-            "{steps:?}"
-        );
+        assert!((steps.length / steps.units - 10.0).abs() < 1e-9, "{steps:?}");
     }
 
     #[test]
     fn one_step_is_not_enough() {
-        let all = [
-            (0.0, Some(1)),
-            (10.0, Some(1)),
-            (20.0, Some(2)),
-            (30.0, Some(2)),
-        ];
+        let all = [(0.0, Some(1)), (10.0, Some(1)), (20.0, Some(2)), (30.0, Some(2))];
         assert_eq!(between_steps(&readings(&all), 0), MarkerSteps::default());
     }
 }

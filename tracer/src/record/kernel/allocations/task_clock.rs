@@ -4,9 +4,8 @@
 //! task-clock is exact at each reading.
 
 use gctrace_probes::proc_status;
-use perf_event::Builder;
-use perf_event::Counter;
 use perf_event::events::Software;
+use perf_event::{Builder, Counter};
 use std::collections::HashMap;
 
 /// Threads whose time is counted.
@@ -20,10 +19,7 @@ pub(crate) struct TaskClock {
 
 impl TaskClock {
     pub(crate) fn new(pid: u32) -> Self {
-        let mut clock = Self {
-            pid,
-            threads: HashMap::new(),
-        };
+        let mut clock = Self { pid, threads: HashMap::new() };
         clock.add_threads();
         clock
     }
@@ -39,19 +35,13 @@ impl TaskClock {
 
     /// Nanoseconds of CPU time since the threads were first counted.
     pub(crate) fn now_ns(&mut self) -> u64 {
-        self.threads
-            .values_mut()
-            .filter_map(|counter| counter.read().ok())
-            .sum()
+        self.threads.values_mut().filter_map(|counter| counter.read().ok()).sum()
     }
 }
 
 fn open(tid: u32) -> Option<Counter> {
-    let mut counter = Builder::new(Software::TASK_CLOCK)
-        .observe_pid(tid.cast_signed())
-        .any_cpu()
-        .build()
-        .ok()?;
+    let mut counter =
+        Builder::new(Software::TASK_CLOCK).observe_pid(tid.cast_signed()).any_cpu().build().ok()?;
     counter.enable().ok()?;
     Some(counter)
 }

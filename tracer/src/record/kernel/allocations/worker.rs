@@ -1,32 +1,18 @@
 //! The thread of the allocation windows: schedules the processes.
 
-use super::WindowCommand;
-use super::WindowMessage;
-use super::sampled_process::SampledInterpreter;
-use super::sampled_process::SampledProcess;
-use gctrace_ebpf::AllocationProbe;
-use gctrace_ebpf::AllocationPrograms;
-use gctrace_ebpf::SharedMaps;
-use gctrace_ebpf::SizeSource;
-use gctrace_probes::AllocationSize;
-use gctrace_probes::Allocator;
-use gctrace_probes::GcBase;
-use gctrace_probes::Machine;
-use gctrace_probes::Memory as _;
-use gctrace_probes::ProcessMemory;
-use gctrace_probes::Resolution;
-use gctrace_probes::maps::MappedFile;
-use gctrace_probes::maps::identity;
-use gctrace_probes::progress::ProgressLayout;
-use gctrace_probes::progress::TypeAddresses;
+use super::sampled_process::{SampledInterpreter, SampledProcess};
+use super::{WindowCommand, WindowMessage};
+use gctrace_ebpf::{AllocationProbe, AllocationPrograms, SharedMaps, SizeSource};
+use gctrace_probes::maps::{MappedFile, identity};
+use gctrace_probes::progress::{ProgressLayout, TypeAddresses};
+use gctrace_probes::{
+    AllocationSize, Allocator, GcBase, Machine, Memory as _, ProcessMemory, Resolution,
+};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::mpsc::Sender;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 /// Time between two rounds over the processes.
 const TICK: Duration = Duration::from_millis(30);
@@ -52,10 +38,8 @@ pub(super) fn run(
         Ok(allocations) => allocations,
         Err(error) => {
             let why = crate::text::chain(&error.into());
-            let _ = messages.send(WindowMessage::Note(
-                None,
-                format!("allocations are not counted: {why}"),
-            ));
+            let _ = messages
+                .send(WindowMessage::Note(None, format!("allocations are not counted: {why}")));
             return;
         }
     };
@@ -102,11 +86,7 @@ struct WaitingProcess {
 impl WindowWorker<'_> {
     fn command(&mut self, command: WindowCommand) {
         match command {
-            WindowCommand::Watch {
-                pid,
-                layout,
-                resolution,
-            } => {
+            WindowCommand::Watch { pid, layout, resolution } => {
                 self.end(pid);
                 self.waiting.push(WaitingProcess {
                     pid,
@@ -189,13 +169,7 @@ impl WindowWorker<'_> {
         let Some(Some((interpreter, types))) = self.interpreters.get(&waiting.layout) else {
             return;
         };
-        let watched = start(
-            waiting.pid,
-            &waiting.resolution,
-            interpreter,
-            types,
-            self.budget,
-        );
+        let watched = start(waiting.pid, &waiting.resolution, interpreter, types, self.budget);
         match watched {
             Some(watched) => self.watched.push(watched),
             None if waiting.since.elapsed() < PATIENCE => self.waiting.push(waiting),
@@ -291,9 +265,7 @@ fn start(
     budget: f64,
 ) -> Option<SampledProcess> {
     let memory = ProcessMemory::open(pid).ok()?;
-    let bias = candidate(pid, resolution)?
-        .start
-        .wrapping_sub(resolution.lowest_address);
+    let bias = candidate(pid, resolution)?.start.wrapping_sub(resolution.lowest_address);
     let runtime = resolution.runtime.wrapping_add(bias);
     let word = |address: u64| {
         let mut bytes = [0; 8];
@@ -306,11 +278,7 @@ fn start(
         GcBase::InInterpreter(offset) => main + u64::from(offset),
     };
     let moved = |address: u64| {
-        if address == 0 {
-            0
-        } else {
-            address.wrapping_add(bias)
-        }
+        if address == 0 { 0 } else { address.wrapping_add(bias) }
     };
     let types = TypeAddresses {
         integer: moved(types.integer),
@@ -322,12 +290,5 @@ fn start(
     // In struct gc_generation the count follows the threshold, in every version.
     let young_count = gc + u64::from(interpreter.layout.thresholds[0]) + 4;
     let progress = ProgressLayout::new(&resolution.version, types, Some(young_count))?;
-    Some(SampledProcess::new(
-        pid,
-        runtime,
-        Arc::clone(interpreter),
-        progress,
-        memory,
-        budget,
-    ))
+    Some(SampledProcess::new(pid, runtime, Arc::clone(interpreter), progress, memory, budget))
 }

@@ -1,12 +1,8 @@
 //! The probes for the functions found in a library. Pure.
 
 use crate::args::CudaMode;
-use gctrace_ebpf::CallKind;
-use gctrace_ebpf::CallProbe;
-use gctrace_probes::cuda::CudaPoint;
-use gctrace_probes::cuda::CudaPoints;
-use gctrace_probes::cuda::ProbedEnds;
-use gctrace_probes::cuda::ProbedFunction;
+use gctrace_ebpf::{CallKind, CallProbe};
+use gctrace_probes::cuda::{CudaPoint, CudaPoints, ProbedEnds, ProbedFunction};
 
 /// The probes for the functions found in a library that this mode records.
 pub(super) fn probes(found: &CudaPoints, mode: CudaMode) -> Vec<CallProbe> {

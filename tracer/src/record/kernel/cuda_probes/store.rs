@@ -4,26 +4,15 @@
 
 use crate::args::CudaMode;
 use crate::record::output::RecordSink;
-use gctrace_ebpf::CallKind;
-use gctrace_ebpf::CudaCallEvent as Call;
-use gctrace_ebpf::DeviceMemoryEvent;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLaunches;
-use gctrace_event::CudaLayer;
-use gctrace_event::DeviceMemory;
-use gctrace_event::Pause;
-use gctrace_event::PauseMemory;
-use gctrace_event::Record;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
-use gctrace_probes::cuda::BytesArgument;
-use gctrace_probes::cuda::FunctionLayer;
-use gctrace_probes::cuda::GridArgument;
-use gctrace_probes::cuda::ProbedEnds;
-use gctrace_probes::cuda::ProbedFunction;
-use gctrace_probes::cuda::StreamArgument;
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use gctrace_ebpf::{CallKind, CudaCallEvent as Call, DeviceMemoryEvent};
+use gctrace_event::{
+    CudaCall, CudaLaunches, CudaLayer, DeviceMemory, Pause, PauseMemory, Record, StepMark,
+    StepMarker,
+};
+use gctrace_probes::cuda::{
+    BytesArgument, FunctionLayer, GridArgument, ProbedEnds, ProbedFunction, StreamArgument,
+};
+use std::collections::{HashMap, VecDeque};
 
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Counted launches are complete after this time: they arrive in time order per thread.
@@ -64,10 +53,7 @@ struct MemorySample {
 
 impl CudaStore {
     pub(super) fn new(mode: CudaMode) -> Self {
-        Self {
-            counts_launches: mode != CudaMode::All,
-            ..Self::default()
-        }
+        Self { counts_launches: mode != CudaMode::All, ..Self::default() }
     }
 
     pub(super) fn call(&mut self, call: &Call, sink: &mut impl RecordSink) {
@@ -130,15 +116,10 @@ impl CudaStore {
     }
 
     pub(super) fn memory(&mut self, event: &DeviceMemoryEvent, sink: &mut impl RecordSink) {
-        let key = MemoryKey {
-            pid: event.pid,
-            device_type: event.device_type,
-            device: event.device,
-        };
+        let key =
+            MemoryKey { pid: event.pid, device_type: event.device_type, device: event.device };
         let device = self.devices.entry(key).or_default();
-        let due = device
-            .written_ns
-            .is_none_or(|written| event.at_ns >= written + MILLISECOND_NS);
+        let due = device.written_ns.is_none_or(|written| event.at_ns >= written + MILLISECOND_NS);
         if due {
             device.written_ns = Some(event.at_ns);
             sink.write(&memory(event));
@@ -146,10 +127,7 @@ impl CudaStore {
         if device.recent.len() >= KEPT {
             device.recent.pop_front();
         }
-        device.recent.push_back(MemorySample {
-            event: *event,
-            written: due,
-        });
+        device.recent.push_back(MemorySample { event: *event, written: due });
     }
 
     /// Writes the memory of devices before and at the end of a pause, and what was freed within it.

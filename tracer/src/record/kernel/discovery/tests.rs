@@ -1,18 +1,10 @@
-#![expect(
-    clippy::disallowed_methods,
-    reason = "variables of tests, not of gctrace"
-)]
+#![expect(clippy::disallowed_methods, reason = "variables of tests, not of gctrace")]
 
 use super::*;
-use std::io::BufRead as _;
-use std::io::BufReader;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use test_kit::limit::WithTimeout as _;
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -23,13 +15,7 @@ struct Running(Child);
 
 impl Running {
     fn start(command: &mut Command) -> Self {
-        Self(
-            command
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap(),
-        )
+        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
     fn python(program: &Path) -> Self {
@@ -171,16 +157,8 @@ fn a_program_that_loads_libpython_late_is_found() {
 fn only_processes_of_the_requested_user_are_reported() {
     let own = nix::unistd::geteuid();
     let python = Running::python(Path::new(PYTHON));
-    assert!(
-        ProcessDiscovery::new(Some(own.as_raw()))
-            .scan()
-            .contains(&python.pid())
-    );
-    assert!(
-        !ProcessDiscovery::new(Some(own.as_raw() + 1))
-            .scan()
-            .contains(&python.pid())
-    );
+    assert!(ProcessDiscovery::new(Some(own.as_raw())).scan().contains(&python.pid()));
+    assert!(!ProcessDiscovery::new(Some(own.as_raw() + 1)).scan().contains(&python.pid()));
     if !own.is_root() {
         eprintln!(
             "skipped a part of only_processes_of_the_requested_user..: another user needs root"
@@ -190,11 +168,7 @@ fn only_processes_of_the_requested_user_are_reported() {
     let mut other_user = Command::new(PYTHON);
     let mut other_user = Running::start(other_user.uid(65534).args(["-I", "-c", PRINTS_READY]));
     other_user.ready();
-    assert!(
-        ProcessDiscovery::new(Some(65534))
-            .scan()
-            .contains(&other_user.pid())
-    );
+    assert!(ProcessDiscovery::new(Some(65534)).scan().contains(&other_user.pid()));
 }
 
 #[test]
@@ -220,11 +194,7 @@ fn old_processes_are_examined_a_few_at_a_time() {
     let waiting = |looked, age| ScannedProcess {
         inode: 0,
         started_ns: 0,
-        state: ScanState::Waiting {
-            due: now - Duration::from_secs(age),
-            looked,
-            program: None,
-        },
+        state: ScanState::Waiting { due: now - Duration::from_secs(age), looked, program: None },
     };
     for pid in 0..1000 {
         discovery.known.insert(pid, waiting(4, 1 + u64::from(pid)));
@@ -234,10 +204,7 @@ fn old_processes_are_examined_a_few_at_a_time() {
     }
     let due = discovery.waited(now);
     assert_eq!(due.len(), OLD_PROCESSES_PER_SCAN + 500);
-    assert!(
-        (900..1500).all(|pid| due.contains(&pid)),
-        "longest waiting first"
-    );
+    assert!((900..1500).all(|pid| due.contains(&pid)), "longest waiting first");
 }
 
 /// Figures for docs/measurements.md: `cargo test --release -p gctrace --bin gctrace -- --ignored
@@ -245,9 +212,8 @@ fn old_processes_are_examined_a_few_at_a_time() {
 #[test]
 #[ignore = "a measurement"]
 fn cost_of_a_scan() {
-    let sleepers: Vec<Running> = (0..2000)
-        .map(|_| Running::start(Command::new("sleep").arg("1000")))
-        .collect();
+    let sleepers: Vec<Running> =
+        (0..2000).map(|_| Running::start(Command::new("sleep").arg("1000"))).collect();
     let mut discovery = ProcessDiscovery::new(None);
     let start = Instant::now();
     for look in 0..40 {
@@ -261,7 +227,5 @@ fn cost_of_a_scan() {
 }
 
 fn cpu_time() -> Duration {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .unwrap()
-        .into()
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }

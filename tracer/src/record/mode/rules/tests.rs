@@ -2,25 +2,15 @@
 
 use super::*;
 use crate::args::usual_recording;
-use crate::launch::ObstacleKind;
-use crate::launch::PreloadObstacle;
+use crate::launch::{ObstacleKind, PreloadObstacle};
 use crate::privileges;
 
 fn asked(mode: RecordMode) -> RecordConfig {
-    RecordConfig {
-        mode,
-        ..usual_recording("python")
-    }
+    RecordConfig { mode, ..usual_recording("python") }
 }
 
 fn attach(mode: RecordMode) -> RecordConfig {
-    RecordConfig {
-        target: RecordTarget::Process {
-            pid: 12,
-            duration: None,
-        },
-        ..asked(mode)
-    }
+    RecordConfig { target: RecordTarget::Process { pid: 12, duration: None }, ..asked(mode) }
 }
 
 /// A privileged process without CUDA, and a usable library.
@@ -35,33 +25,22 @@ fn facts() -> ModeFacts {
 }
 
 fn unprivileged() -> ModeFacts {
-    ModeFacts {
-        no_probes: Some(NoProbes::Denied(privileges::ordinary_user())),
-        ..facts()
-    }
+    ModeFacts { no_probes: Some(NoProbes::Denied(privileges::ordinary_user())), ..facts() }
 }
 
 fn with_cuda() -> ModeFacts {
-    ModeFacts {
-        cuda: Some("/usr/lib/libcuda.so.1".into()),
-        ..facts()
-    }
+    ModeFacts { cuda: Some("/usr/lib/libcuda.so.1".into()), ..facts() }
 }
 
 fn no_library(facts: ModeFacts) -> ModeFacts {
     ModeFacts {
-        library: Some(Err(LibraryError::NotFound {
-            searched: vec!["/opt".into()],
-        })),
+        library: Some(Err(LibraryError::NotFound { searched: vec!["/opt".into()] })),
         ..facts
     }
 }
 
 fn obstacle(what: ObstacleKind) -> Vec<PreloadObstacle> {
-    vec![PreloadObstacle {
-        file: "/bin/x".into(),
-        what,
-    }]
+    vec![PreloadObstacle { file: "/bin/x".into(), what }]
 }
 
 /// The sources in short: `probes`, `probes+gpu`, `injected`, `both`; or the error.
@@ -96,10 +75,7 @@ fn outcome(config: &RecordConfig, facts: &ModeFacts) -> String {
 
 #[test]
 fn the_mode_of_a_command_depends_on_the_facts() {
-    let seccomp = ModeFacts {
-        no_probes: Some(NoProbes::Kernel("it refuses".into())),
-        ..facts()
-    };
+    let seccomp = ModeFacts { no_probes: Some(NoProbes::Kernel("it refuses".into())), ..facts() };
     let rows = [
         (RecordMode::Auto, facts(), "probes, 0 notes"),
         (RecordMode::Auto, with_cuda(), "probes+gpu, 0 notes"),
@@ -121,11 +97,7 @@ fn the_mode_of_a_command_depends_on_the_facts() {
         (RecordMode::Both, no_library(facts()), "library"),
     ];
     for (mode, facts, expected) in rows {
-        assert_eq!(
-            outcome(&asked(mode), &facts),
-            expected,
-            "{mode:?} {facts:?}"
-        );
+        assert_eq!(outcome(&asked(mode), &facts), expected, "{mode:?} {facts:?}");
     }
 }
 
@@ -141,83 +113,35 @@ fn a_running_process_is_recorded_only_from_the_kernel() {
         (RecordMode::Both, unprivileged(), "attach"),
     ];
     for (mode, facts, expected) in rows {
-        let facts = ModeFacts {
-            library: None,
-            ..facts
-        };
+        let facts = ModeFacts { library: None, ..facts };
         assert_eq!(outcome(&attach(mode), &facts), expected, "{mode:?}");
     }
 }
 
 #[test]
 fn obstacles_that_prevent_injection() {
-    let with = |facts: ModeFacts, what| ModeFacts {
-        obstacles: obstacle(what),
-        ..facts
-    };
+    let with = |facts: ModeFacts, what| ModeFacts { obstacles: obstacle(what), ..facts };
     let drops = || ObstacleKind::Drops("sudo".into());
     let rows = [
-        (
-            RecordMode::Inject,
-            with(facts(), ObstacleKind::StaticPython),
-            "command",
-        ),
-        (
-            RecordMode::Inject,
-            with(facts(), ObstacleKind::OtherRights("setuid")),
-            "command",
-        ),
-        (
-            RecordMode::Inject,
-            with(facts(), ObstacleKind::Static),
-            "injected, 1 notes",
-        ),
-        (
-            RecordMode::Inject,
-            with(facts(), drops()),
-            "injected, 1 notes",
-        ),
-        (
-            RecordMode::Both,
-            with(facts(), ObstacleKind::StaticPython),
-            "command",
-        ),
+        (RecordMode::Inject, with(facts(), ObstacleKind::StaticPython), "command"),
+        (RecordMode::Inject, with(facts(), ObstacleKind::OtherRights("setuid")), "command"),
+        (RecordMode::Inject, with(facts(), ObstacleKind::Static), "injected, 1 notes"),
+        (RecordMode::Inject, with(facts(), drops()), "injected, 1 notes"),
+        (RecordMode::Both, with(facts(), ObstacleKind::StaticPython), "command"),
         (
             RecordMode::Auto,
             with(unprivileged(), ObstacleKind::Musl("/lib/ld-musl".into())),
             "denied",
         ),
-        (
-            RecordMode::Auto,
-            with(unprivileged(), drops()),
-            "injected, 1 notes",
-        ),
-        (
-            RecordMode::Auto,
-            with(with_cuda(), ObstacleKind::StaticPython),
-            "probes, 1 notes",
-        ),
-        (
-            RecordMode::Auto,
-            with(with_cuda(), drops()),
-            "probes+gpu, 1 notes",
-        ),
+        (RecordMode::Auto, with(unprivileged(), drops()), "injected, 1 notes"),
+        (RecordMode::Auto, with(with_cuda(), ObstacleKind::StaticPython), "probes, 1 notes"),
+        (RecordMode::Auto, with(with_cuda(), drops()), "probes+gpu, 1 notes"),
     ];
     for (mode, facts, expected) in rows {
-        assert_eq!(
-            outcome(&asked(mode), &facts),
-            expected,
-            "{mode:?} {facts:?}"
-        );
+        assert_eq!(outcome(&asked(mode), &facts), expected, "{mode:?} {facts:?}");
     }
-    let alone = RecordConfig {
-        follow: false,
-        ..asked(RecordMode::Inject)
-    };
-    assert_eq!(
-        outcome(&alone, &with(facts(), ObstacleKind::Static)),
-        "command"
-    );
+    let alone = RecordConfig { follow: false, ..asked(RecordMode::Inject) };
+    assert_eq!(outcome(&alone, &with(facts(), ObstacleKind::Static)), "command");
 }
 
 #[test]
@@ -248,17 +172,11 @@ fn options_reach_the_library() {
         ..InjectOptions::default()
     };
     assert_eq!(options(&all, &facts()), expected);
-    let both = RecordConfig {
-        mode: RecordMode::Both,
-        ..all
-    };
+    let both = RecordConfig { mode: RecordMode::Both, ..all };
     assert!(!options(&both, &facts()).allocations);
     let gpu = options(&asked(RecordMode::Auto), &with_cuda());
     assert!(!gpu.collections && !gpu.allocations && gpu.cuda && gpu.follow);
-    let off = RecordConfig {
-        cuda: CudaMode::Off,
-        ..asked(RecordMode::Inject)
-    };
+    let off = RecordConfig { cuda: CudaMode::Off, ..asked(RecordMode::Inject) };
     assert!(!options(&off, &facts()).cuda);
 }
 
@@ -292,19 +210,10 @@ fn a_step_function_needs_the_library() {
 
 #[test]
 fn cupti_is_left_to_another_tool() {
-    let yielding = RecordConfig {
-        gpu_yield: true,
-        ..asked(RecordMode::Auto)
-    };
+    let yielding = RecordConfig { gpu_yield: true, ..asked(RecordMode::Auto) };
     assert_eq!(outcome(&yielding, &with_cuda()), "probes, 0 notes");
-    let facts = ModeFacts {
-        foreign_injection: Some("/opt/nsys/inject.so".into()),
-        ..with_cuda()
-    };
-    assert_eq!(
-        outcome(&asked(RecordMode::Auto), &facts),
-        "probes+gpu, 1 notes"
-    );
+    let facts = ModeFacts { foreign_injection: Some("/opt/nsys/inject.so".into()), ..with_cuda() };
+    assert_eq!(outcome(&asked(RecordMode::Auto), &facts), "probes+gpu, 1 notes");
     let decision = choose(&asked(RecordMode::Inject), &facts).expect("a decision");
     assert!(decision.notes[0].contains("/opt/nsys/inject.so"));
 }
@@ -330,10 +239,7 @@ fn messages() {
         ),
         refusal(
             &asked(RecordMode::Inject),
-            &ModeFacts {
-                obstacles: obstacle(ObstacleKind::StaticPython),
-                ..facts()
-            },
+            &ModeFacts { obstacles: obstacle(ObstacleKind::StaticPython), ..facts() },
         ),
     ];
     // If others may write /usr/local, the other place is named.

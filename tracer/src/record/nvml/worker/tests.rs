@@ -68,11 +68,7 @@ impl Running {
             };
             worker.run(Some(&library));
         });
-        Self {
-            stop: Some(stop),
-            messages,
-            thread: Some(thread),
-        }
+        Self { stop: Some(stop), messages, thread: Some(thread) }
     }
 
     /// Waits for a message, and returns those before it too.
@@ -127,17 +123,10 @@ fn gpus_come_first_and_once_then_samples_in_order() {
     messages.extend(running.end());
     assert_eq!(devices(&messages), 2);
     let samples: Vec<&GpuSample> = messages.iter().filter_map(sample).collect();
-    let first = messages
-        .iter()
-        .position(|message| sample(message).is_some());
+    let first = messages.iter().position(|message| sample(message).is_some());
     assert_eq!(devices(&messages[..first.expect("samples")]), 2);
     assert!(samples.is_sorted_by_key(|sample| sample.at_ns));
-    assert!(
-        samples
-            .iter()
-            .zip(0..)
-            .all(|(sample, n)| sample.device == n % 2)
-    );
+    assert!(samples.iter().zip(0..).all(|(sample, n)| sample.device == n % 2));
     let extras = |samples: &[&GpuSample]| {
         let asked = samples.iter().filter(|sample| sample.processes.is_some());
         asked.count()
@@ -185,18 +174,9 @@ fn one_gpu_of_two_goes_and_comes_back() {
     running.until(|message| sample(message).is_some());
     fake.faults("lost:1");
     let lost = running.until(|message| note(message).is_some());
-    assert!(
-        lost.last()
-            .and_then(note)
-            .is_some_and(|note| note.starts_with("GPU 1 does not"))
-    );
+    assert!(lost.last().and_then(note).is_some_and(|note| note.starts_with("GPU 1 does not")));
     let others = running.until(|message| sample(message).is_some());
-    assert!(
-        others
-            .iter()
-            .filter_map(sample)
-            .all(|sample| sample.device == 0)
-    );
+    assert!(others.iter().filter_map(sample).all(|sample| sample.device == 0));
     fake.faults("");
     running.until(|message| note(message) == Some("GPU 1 responds again"));
     running.until(|message| sample(message).is_some_and(|sample| sample.device == 1));
@@ -219,9 +199,7 @@ fn extras_take_turns() {
     let mut round = |ms: u64| -> Vec<(bool, bool)> {
         schedule.start_round(start + Duration::from_millis(ms));
         let asked = (0..3).map(|place| schedule.extras(place));
-        let asked = asked
-            .map(|extras| (extras.processes, extras.pcie))
-            .collect();
+        let asked = asked.map(|extras| (extras.processes, extras.pcie)).collect();
         schedule.end_round();
         asked
     };

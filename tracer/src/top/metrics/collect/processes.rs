@@ -1,22 +1,11 @@
 //! Metrics per process.
 
-use super::FamilyWriter;
-use super::MetricValue;
-use super::MetricValue::Real;
-use super::MetricValue::Signed;
-use super::MetricValue::Whole;
-use super::MetricsFigures;
-use super::Sample;
-use super::by_reason;
-use super::seconds;
-use crate::top::metrics::families;
+use super::MetricValue::{Real, Signed, Whole};
+use super::{FamilyWriter, MetricValue, MetricsFigures, Sample, by_reason, seconds};
 use crate::top::metrics::families::MetricFamily;
-use crate::top::metrics::labels;
-use crate::top::metrics::labels::GENERATION_NAMES;
-use crate::top::metrics::labels::Label;
-use gctrace_analysis::live::GpuBusy;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::ProcessGpu;
+use crate::top::metrics::labels::{GENERATION_NAMES, Label};
+use crate::top::metrics::{families, labels};
+use gctrace_analysis::live::{GpuBusy, ProcessFigures, ProcessGpu};
 use std::collections::HashSet;
 use std::fmt::Error;
 
@@ -56,17 +45,9 @@ impl MetricsFigures {
     }
 
     fn collections(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
-        page.write(
-            &families::PROCESS_PAUSES,
-            self.reasons(|value| Whole(value.count)),
-        )?;
-        page.write(
-            &families::PROCESS_PAUSE_TIME,
-            self.reasons(|value| seconds(value.time_ns)),
-        )?;
-        self.plain(page, &families::PROCESS_PAUSED, |one| {
-            Some(seconds(one.paused_ns))
-        })?;
+        page.write(&families::PROCESS_PAUSES, self.reasons(|value| Whole(value.count)))?;
+        page.write(&families::PROCESS_PAUSE_TIME, self.reasons(|value| seconds(value.time_ns)))?;
+        self.plain(page, &families::PROCESS_PAUSED, |one| Some(seconds(one.paused_ns)))?;
         self.plain(page, &families::PROCESS_LONGEST_PAUSE, |one| {
             Some(seconds(one.collections.longest_ns))
         })?;
@@ -137,9 +118,7 @@ impl MetricsFigures {
             self.running(|one| Some((labels::process(one), Whole(one.enabled?.into())))),
         )?;
         let thresholds = self.alive().flat_map(|one| {
-            let named = GENERATION_NAMES
-                .into_iter()
-                .zip(one.thresholds.into_iter().flatten());
+            let named = GENERATION_NAMES.into_iter().zip(one.thresholds.into_iter().flatten());
             named.map(|(name, threshold)| {
                 let generation = labels::word("generation", name);
                 let labels = labels::with(&labels::process(one), generation);
@@ -165,10 +144,7 @@ impl MetricsFigures {
             &families::PROCESS_ALLOCATIONS,
             of(|one| Some(Whole(one.pressure?.allocations_per_cpu_second?))),
         )?;
-        page.write(
-            &families::PROCESS_RESIDENT,
-            of(|one| Some(Whole(one.resident_bytes?))),
-        )
+        page.write(&families::PROCESS_RESIDENT, of(|one| Some(Whole(one.resident_bytes?))))
     }
 
     fn gpu_use(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
@@ -246,10 +222,7 @@ impl MetricsFigures {
         family: &MetricFamily,
         value: fn(&ProcessFigures) -> Option<MetricValue>,
     ) -> Result<(), Error> {
-        page.write(
-            family,
-            self.each(|one| Some((labels::process(one), value(one)?))),
-        )
+        page.write(family, self.each(|one| Some((labels::process(one), value(one)?))))
     }
 
     /// A sample per process, including exited processes that are still in the snapshot.
@@ -269,10 +242,7 @@ impl MetricsFigures {
     }
 
     fn alive(&self) -> impl Iterator<Item = &ProcessFigures> {
-        self.snapshot
-            .processes
-            .iter()
-            .filter(|one| one.ended.is_none())
+        self.snapshot.processes.iter().filter(|one| one.ended.is_none())
     }
 }
 

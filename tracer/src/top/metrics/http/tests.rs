@@ -1,29 +1,20 @@
 use super::*;
 use crate::top::live_handle::LiveHandle;
-use crate::top::metrics::MetricsServer;
-use crate::top::metrics::ServeError;
+use crate::top::metrics::{MetricsServer, ServeError};
 use gctrace_analysis::live::Live;
 use gctrace_event::TraceHeader;
 use proptest::prelude::*;
-use std::net::SocketAddr;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 fn server(address: &str) -> MetricsServer {
     let live = Live::new(TraceHeader::default(), 10_000_000);
-    MetricsServer::start(
-        address.parse().unwrap(),
-        false,
-        Arc::new(LiveHandle::new(live)),
-    )
-    .unwrap()
+    MetricsServer::start(address.parse().unwrap(), false, Arc::new(LiveHandle::new(live))).unwrap()
 }
 
 /// Sends bytes and reads the response until the connection is closed.
 fn answered(to: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(to).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(bytes).unwrap();
     let mut answer = Vec::new();
     // A server that responds before it has read everything resets the connection.
@@ -135,10 +126,7 @@ fn a_head_that_does_not_end_is_refused() {
     let answer = answered(to, endless.as_bytes());
     assert!(!answer.contains("200 OK"), "{answer}");
     let many: String = (0..10_000).map(|n| format!("x{n}: y\r\n")).collect();
-    let answer = answered(
-        to,
-        format!("GET /metrics HTTP/1.1\r\n{many}\r\n").as_bytes(),
-    );
+    let answer = answered(to, format!("GET /metrics HTTP/1.1\r\n{many}\r\n").as_bytes());
     assert!(!answer.contains("200 OK"), "{answer}");
     assert!(asked(to, "GET /metrics", "").0.contains("200 ok"));
 }

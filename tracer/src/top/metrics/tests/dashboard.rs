@@ -6,17 +6,13 @@ use crate::top::metrics::page::open_metrics;
 use crate::top::metrics::tests::example::example;
 use prometheus_client::metrics::MetricType;
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
-use std::process::Output;
+use std::process::{Command, Output};
 use test_kit::limit::WithTimeout as _;
 
 fn document(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../docs")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -35,10 +31,7 @@ fn asked_for(family: &MetricFamily) -> String {
 fn series() -> BTreeSet<String> {
     let page = open_metrics(example()).unwrap();
     let lines = page.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| line.split(['{', ' ']).next())
-        .map(str::to_owned)
-        .collect()
+    lines.filter_map(|line| line.split(['{', ' ']).next()).map(str::to_owned).collect()
 }
 
 /// The words of a query that look like metrics of gctrace, or series that its rules record.
@@ -73,17 +66,16 @@ fn recorded() -> BTreeMap<String, String> {
 /// Queries of the panels, with the variables set to all processes.
 fn queries_of_panels() -> Vec<String> {
     let dashboards = dashboards();
-    let panels = dashboards
-        .iter()
-        .flat_map(|dashboard| dashboard["panels"].as_array().unwrap());
+    let panels = dashboards.iter().flat_map(|dashboard| dashboard["panels"].as_array().unwrap());
     let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let queries = targets.map(|target| target["expr"].as_str().unwrap());
     queries
         .map(|query| {
-            ["$instance", "$rank", "$pid", "$job"].into_iter().fold(
-                query.replace("$__rate_interval", "1m"),
-                |query, variable| query.replace(variable, ".*"),
-            )
+            ["$instance", "$rank", "$pid", "$job"]
+                .into_iter()
+                .fold(query.replace("$__rate_interval", "1m"), |query, variable| {
+                    query.replace(variable, ".*")
+                })
         })
         .collect()
 }
@@ -94,10 +86,7 @@ fn queries_of_document() -> Vec<String> {
     let block = document.split("```promql\n").nth(1).unwrap();
     let block = block.split("```").next().unwrap();
     let lines = block.lines();
-    lines
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(str::to_owned)
-        .collect()
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
 }
 
 #[test]
@@ -115,10 +104,7 @@ fn the_document_lists_every_family_and_no_other() {
             .lines()
             .find(|line| line.starts_with(&format!("| `{}` ", asked_for(family))))
             .unwrap();
-        assert!(
-            row.contains(&format!("| {}", family.kind.as_str())),
-            "{row}"
-        );
+        assert!(row.contains(&format!("| {}", family.kind.as_str())), "{row}");
         if let Some(unit) = family.unit {
             assert!(row.contains(&format!(", {unit} |")), "{row}");
         }
@@ -140,9 +126,8 @@ fn questions_are_about_series_that_there_are() {
     assert_eq!(recorded.len(), 12, "{recorded:?}");
     series.extend(recorded.keys().cloned());
     let dashboards = dashboards();
-    let variables = dashboards
-        .iter()
-        .flat_map(|dashboard| dashboard["templating"]["list"].as_array().unwrap());
+    let variables =
+        dashboards.iter().flat_map(|dashboard| dashboard["templating"]["list"].as_array().unwrap());
     let variables = variables.filter_map(|variable| variable["query"]["query"].as_str());
     let queries = queries_of_panels().into_iter().chain(queries_of_document());
     let queries = queries.chain(recorded.into_values());
@@ -177,10 +162,8 @@ fn every_panel_has_a_place_and_a_data_source() {
 
 #[test]
 fn promtool_takes_every_query() {
-    let queries: Vec<String> = queries_of_panels()
-        .into_iter()
-        .chain(queries_of_document())
-        .collect();
+    let queries: Vec<String> =
+        queries_of_panels().into_iter().chain(queries_of_document()).collect();
     let rules: Vec<Value> = queries
         .iter()
         .enumerate()

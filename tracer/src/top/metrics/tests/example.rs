@@ -57,11 +57,7 @@ fn collections(factor: u64) -> CollectionCounts {
         longest_ns: 1_234_567_891 * factor,
         ..CollectionCounts::default()
     };
-    let reasons = [
-        (GcReason::Automatic, 7),
-        (GcReason::Manual, 3),
-        (GcReason::Shutdown, 1),
-    ];
+    let reasons = [(GcReason::Automatic, 7), (GcReason::Manual, 3), (GcReason::Shutdown, 1)];
     for (reason, weight) in reasons {
         let mut generations = [PauseTotal::default(); GENERATIONS];
         for (index, figures) in generations.iter_mut().enumerate().take(3) {
@@ -71,10 +67,8 @@ fn collections(factor: u64) -> CollectionCounts {
         }
         made.by_reason.insert(reason, generations);
     }
-    made.by_reason.entry(GcReason::Automatic).or_default()[3] = PauseTotal {
-        count: factor,
-        time_ns: 77,
-    };
+    made.by_reason.entry(GcReason::Automatic).or_default()[3] =
+        PauseTotal { count: factor, time_ns: 77 };
     for generations in made.by_reason.values() {
         for (index, figures) in generations.iter().enumerate() {
             made.pauses[index] += figures.count;
@@ -101,11 +95,7 @@ fn training() -> ProcessFigures {
         since_ns: 1_010 * SECOND + SECOND / 2,
         collections: collections(2),
         paused_ns: 33_000_000,
-        heap_objects: Some(HeapObjects {
-            count: 1_234_567,
-            all: true,
-            at_ns: 0,
-        }),
+        heap_objects: Some(HeapObjects { count: 1_234_567, all: true, at_ns: 0 }),
         garbage: Some(GarbageFigures {
             objects: [("cell", 1_200), ("torch.Tensor", 400), ("other", 7)]
                 .map(|(name, count)| (name.to_owned(), count))
@@ -121,10 +111,7 @@ fn training() -> ProcessFigures {
             memory_limit_bytes: Some(16 << 30),
             reaches_limit_in_ns: Some(32_400 * SECOND),
         }),
-        freeze: Some(FreezeFigures {
-            frozen_objects: 500_000,
-            freed_since: 31,
-        }),
+        freeze: Some(FreezeFigures { frozen_objects: 500_000, freed_since: 31 }),
         enabled: Some(true),
         thresholds: Some([2000, 10, 0]),
         pressure: Some(PressureFigures {
@@ -169,11 +156,7 @@ fn other() -> ProcessFigures {
     ProcessFigures {
         pid: 5000,
         command: "python\nserve.py\u{1b}[0m".to_owned(),
-        heap_objects: Some(HeapObjects {
-            count: 500,
-            all: false,
-            at_ns: 0,
-        }),
+        heap_objects: Some(HeapObjects { count: 500, all: false, at_ns: 0 }),
         ..ProcessFigures::default()
     }
 }

@@ -1,9 +1,6 @@
 //! A page, read by the Prometheus project's parser.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "variables of tests, not of gctrace"
-)]
+#![expect(clippy::disallowed_methods, reason = "variables of tests, not of gctrace")]
 
 use crate::top::metrics::page::open_metrics;
 use gctrace_analysis::live::Snapshot;
@@ -11,10 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 pub(super) type Labels = BTreeMap<String, String>;
 
@@ -63,12 +58,7 @@ impl Parsed {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        parser
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(page.as_bytes())
-            .unwrap();
+        parser.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
         let answered = parser.wait_with_output().unwrap();
         assert!(answered.status.success(), "refused by the parser:\n{page}");
         let families = serde_json::from_slice(&answered.stdout).unwrap();
@@ -97,13 +87,9 @@ impl Parsed {
     /// Samples of this name with at least these labels.
     fn find(&self, name: &str, labels: &[(&str, &str)]) -> Vec<&(String, Labels, Value)> {
         let has = |found: &Labels| {
-            labels
-                .iter()
-                .all(|(key, value)| found.get(*key).map(String::as_str) == Some(*value))
+            labels.iter().all(|(key, value)| found.get(*key).map(String::as_str) == Some(*value))
         };
-        self.all()
-            .filter(|(found, found_labels, _)| found == name && has(found_labels))
-            .collect()
+        self.all().filter(|(found, found_labels, _)| found == name && has(found_labels)).collect()
     }
 
     pub(super) fn has(&self, name: &str, labels: &[(&str, &str)]) -> bool {
@@ -121,9 +107,7 @@ impl Parsed {
 
     pub(super) fn bucket(&self, name: &str, generation: &str, bound: f64) -> f64 {
         let found = self.find(&format!("{name}_bucket"), &[("generation", generation)]);
-        let found = found
-            .into_iter()
-            .find(|(_, labels, _)| labels["le"].parse() == Ok(bound));
+        let found = found.into_iter().find(|(_, labels, _)| labels["le"].parse() == Ok(bound));
         found.and_then(|(_, _, value)| value.as_f64()).unwrap()
     }
 

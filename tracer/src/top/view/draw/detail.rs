@@ -1,26 +1,13 @@
 //! Details of a process: pause lengths by generation, lines with the most GC time, what the
 //! collector frees, steps, GPU.
 
-use super::ViewFrame;
-use super::bottom;
-use super::garbage;
-use super::histogram;
-use super::length;
-use super::log;
-use super::name;
-use super::plain;
-use super::put;
-use super::put_lines;
-use super::put_scrolled;
-use super::strips;
-use super::styled;
-use super::title;
-use super::top;
-use crate::top::view::text;
-use crate::top::view::theme;
+use super::{
+    ViewFrame, bottom, garbage, histogram, length, log, name, plain, put, put_lines, put_scrolled,
+    strips, styled, title, top,
+};
+use crate::top::view::{text, theme};
 use crate::units;
-use gctrace_analysis::live::ProcessDetail;
-use gctrace_analysis::live::ProcessFigures;
+use gctrace_analysis::live::{ProcessDetail, ProcessFigures};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -105,11 +92,7 @@ fn halves(area: Rect) -> (Rect, Rect) {
     }
     let width = (area.width / 2).min(HISTOGRAM);
     let left = Rect { width, ..area };
-    let right = Rect {
-        x: left.right() + 1,
-        width: area.width - width - 1,
-        ..area
-    };
+    let right = Rect { x: left.right() + 1, width: area.width - width - 1, ..area };
     (left, right)
 }
 

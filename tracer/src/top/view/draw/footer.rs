@@ -1,22 +1,15 @@
 //! The footer: the last notice; totals, losses and gctrace's overhead; the keys, or a prompt.
 
-use super::ViewFrame;
-use super::plain;
-use super::styled;
-use super::with_parts;
+use super::{ViewFrame, plain, styled, with_parts};
 use crate::record::lost_events;
 use crate::top::live_handle::LivePhase;
 use crate::top::view::state::Overlay;
-use crate::top::view::text;
-use crate::top::view::theme;
+use crate::top::view::{text, theme};
 use crate::units;
-use gctrace_analysis::live::Notice;
-use gctrace_analysis::live::RecorderCost;
-use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::{Notice, RecorderCost, Snapshot};
 use gctrace_event::RecordingMode;
 use ratatui::layout::Rect;
-use ratatui::text::Line;
-use ratatui::text::Span;
+use ratatui::text::{Line, Span};
 
 /// How long a notice stays on the screen.
 const NOTICE_NS: u64 = 60_000_000_000;
@@ -82,16 +75,8 @@ fn losses(snapshot: &Snapshot) -> Span<'static> {
         (0, many) => return styled(format!("{many} processes UNEXAMINED"), theme::bad()),
         _ => {}
     }
-    let places: Vec<String> = recorder
-        .lost
-        .keys()
-        .map(|place| text::clean(place))
-        .collect();
-    let words = format!(
-        "LOST {} ({})",
-        units::counted(lost, "event"),
-        places.join(", ")
-    );
+    let places: Vec<String> = recorder.lost.keys().map(|place| text::clean(place)).collect();
+    let words = format!("LOST {} ({})", units::counted(lost, "event"), places.join(", "));
     styled(words, theme::bad())
 }
 
@@ -116,12 +101,7 @@ fn last_line(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
     let state = frame.state;
     match &state.overlay {
         Overlay::Filter(_) => {
-            return prompt(
-                "Filter: ",
-                &state.filter,
-                "Enter: apply  Esc: cancel",
-                width,
-            );
+            return prompt("Filter: ", &state.filter, "Enter: apply  Esc: cancel", width);
         }
         Overlay::Interval(typed) => {
             let now = text::seconds(state.interval);

@@ -1,16 +1,10 @@
 //! What the collector frees in the selected process, and whether its heap grows, below its lines.
 
-use super::plain;
-use super::styled;
+use super::{plain, styled};
 use crate::render::cycles;
-use crate::top::view::text;
-use crate::top::view::theme;
+use crate::top::view::{text, theme};
 use crate::units;
-use gctrace_analysis::live::CycleFigures;
-use gctrace_analysis::live::KindName;
-use gctrace_analysis::live::ProcessDetail;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::TrendFigures;
+use gctrace_analysis::live::{CycleFigures, KindName, ProcessDetail, ProcessFigures, TrendFigures};
 use gctrace_analysis::report::GarbageEdge;
 use ratatui::text::Line;
 
@@ -34,19 +28,14 @@ pub(super) fn lines(
     let alarm = |line: String| Line::from(styled(text::cut(&line, width), theme::warning()));
     let mut lines: Vec<Line<'static>> = lines.into_iter().map(alarm).collect();
     if let Some(garbage) = &detail.garbage {
-        let heading = format!(
-            "OBJECTS      /S  WHAT THE COLLECTOR FREES{}",
-            share(process)
-        );
-        lines.push(Line::from(styled(
-            text::cut(&heading, width),
-            theme::bold(),
-        )));
+        let heading = format!("OBJECTS      /S  WHAT THE COLLECTOR FREES{}", share(process));
+        lines.push(Line::from(styled(text::cut(&heading, width), theme::bold())));
         let room = text::rest(width, BEFORE);
         for own in &garbage.kinds {
-            let births = own.births.as_ref().map_or(String::new(), |births| {
-                format!(" {}", cycles::births(births))
-            });
+            let births = own
+                .births
+                .as_ref()
+                .map_or(String::new(), |births| format!(" {}", cycles::births(births)));
             let what = format!("{}{births}", kind(&own.kind));
             lines.push(row(own.objects, own.per_second, &what, room));
         }
@@ -94,11 +83,7 @@ fn place(kind: &KindName) -> Option<String> {
 
 /// A kind, file and number first.
 fn kind(kind: &KindName) -> String {
-    let parts = [
-        place(kind),
-        Some(kind.type_name.clone()),
-        kind.function.clone(),
-    ];
+    let parts = [place(kind), Some(kind.type_name.clone()), kind.function.clone()];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     parts.join(" ")
 }
@@ -125,9 +110,7 @@ fn growth(trend: &TrendFigures) -> Vec<String> {
         let count = text::brief_count(trend.objects_per_hour.max(0.0) as u64);
         format!("{count} objects/h")
     });
-    let resident = trend
-        .resident_bytes_per_hour
-        .filter(|_| trend.resident_rises);
+    let resident = trend.resident_bytes_per_hour.filter(|_| trend.resident_rises);
     let resident = resident.map(|bytes| format!("{}/h", text::memory(bytes.max(0.0) as u64)));
     let grown: Vec<String> = objects.into_iter().chain(resident).collect();
     if grown.is_empty() {

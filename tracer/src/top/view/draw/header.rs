@@ -1,24 +1,15 @@
 //! The header: recording and elapsed time, the answer in one sentence, the GPUs.
 
-use super::ViewFrame;
-use super::name;
-use super::plain;
-use super::styled;
-use super::with_parts;
+use super::{ViewFrame, name, plain, styled, with_parts};
 use crate::top::live_handle::LivePhase;
 use crate::top::local_time;
-use crate::top::view::columns;
-use crate::top::view::text;
-use crate::top::view::theme;
+use crate::top::view::{columns, text, theme};
 use crate::units;
-use gctrace_analysis::live::GpuFigures;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::{GpuFigures, ProcessFigures, Snapshot};
 use gctrace_event::RecordingMode;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use ratatui::text::Line;
-use ratatui::text::Span;
+use ratatui::text::{Line, Span};
 use std::time::Duration;
 
 const NAME: &str = "gctrace top";
@@ -76,9 +67,7 @@ fn parts(snapshot: &Snapshot) -> Vec<String> {
         parts.push(format!("{} ended", units::count(snapshot.totals.ended)));
     }
     // 0 before the first snapshot.
-    parts.push(text::elapsed(
-        snapshot.at_ns.saturating_sub(snapshot.started_ns),
-    ));
+    parts.push(text::elapsed(snapshot.at_ns.saturating_sub(snapshot.started_ns)));
     parts.push(match snapshot.mode {
         RecordingMode::Inject => "in-process".to_owned(),
         RecordingMode::Both => "eBPF, in-process".to_owned(),
@@ -96,10 +85,7 @@ fn answer(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
     if let (LivePhase::Ended(_), Some(whole)) = (frame.phase, in_the_end(snapshot)) {
         return whole;
     }
-    let living = snapshot
-        .processes
-        .iter()
-        .filter(|process| process.ended.is_none());
+    let living = snapshot.processes.iter().filter(|process| process.ended.is_none());
     let Some(most) = living.max_by_key(|process| process.interval_pause_ns) else {
         return Line::from(plain(no_processes(frame)));
     };
@@ -150,24 +136,15 @@ fn sentence(most: &ProcessFigures, snapshot: &Snapshot) -> Vec<Span<'static>> {
     let ppm = columns::interval_ppm(most, snapshot);
     vec![
         plain("GC takes "),
-        styled(
-            format!("{} %", text::percent(ppm)),
-            theme::bold().patch(judged(ppm)),
-        ),
-        plain(format!(
-            " of the wall time of {} (last {interval})",
-            name(most)
-        )),
+        styled(format!("{} %", text::percent(ppm)), theme::bold().patch(judged(ppm))),
+        plain(format!(" of the wall time of {} (last {interval})", name(most))),
     ]
 }
 
 /// Additional figures, over all processes.
 fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
     let mut more = Vec::new();
-    let worst = snapshot
-        .processes
-        .iter()
-        .filter_map(|process| Some((process, process.worst?)));
+    let worst = snapshot.processes.iter().filter_map(|process| Some((process, process.worst?)));
     if let Some((process, worst)) = worst.max_by_key(|(_, worst)| worst.duration_ns) {
         let of = match process.pid == most.pid {
             true => String::new(),
@@ -177,11 +154,7 @@ fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
     }
     let pauses = snapshot.totals.interval_pauses.iter().sum();
     let rate = text::rate(columns::per_second(pauses, snapshot));
-    let all = if snapshot.processes.len() > 1 {
-        " in total"
-    } else {
-        ""
-    };
+    let all = if snapshot.processes.len() > 1 { " in total" } else { "" };
     more.push(format!("{rate} GC/s{all}"));
     more
 }
@@ -194,10 +167,7 @@ fn gpus(snapshot: &Snapshot, width: usize) -> Line<'static> {
         let words = snapshot.gpus.iter().map(|gpu| gpu_words(gpu, detail));
         words.collect::<Vec<_>>().join(" · ")
     };
-    let fitting = (0..=3)
-        .rev()
-        .map(words)
-        .find(|words| text::width(words) <= room);
+    let fitting = (0..=3).rev().map(words).find(|words| text::width(words) <= room);
     let words = fitting.unwrap_or_else(|| text::cut(&words(0), room));
     Line::from(vec![styled(LABEL, theme::dim()), plain(words)])
 }

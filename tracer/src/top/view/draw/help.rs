@@ -1,21 +1,11 @@
 //! Overlays: the help (keys and columns), and the sort menu.
 
-use super::bottom;
-use super::plain;
-use super::put;
-use super::put_lines;
-use super::put_scrolled;
-use super::styled;
-use super::top;
-use crate::top::view::columns;
-use crate::top::view::keys;
-use crate::top::view::text;
-use crate::top::view::theme;
+use super::{bottom, plain, put, put_lines, put_scrolled, styled, top};
+use crate::top::view::{columns, keys, text, theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
-use ratatui::widgets::Clear;
-use ratatui::widgets::Widget as _;
+use ratatui::widgets::{Clear, Widget as _};
 
 /// Draws the help on the whole screen, from line `from` on.
 pub(super) fn draw(buffer: &mut Buffer, screen: Rect, from: usize) {
@@ -37,10 +27,7 @@ pub(super) fn most_scrolled(screen: Rect) -> usize {
 fn lines() -> Vec<Line<'static>> {
     let mut lines = vec![Line::from(styled("gctrace top: keys", theme::bold()))];
     for (keys, meaning) in keys::HELP {
-        lines.push(Line::from(vec![
-            styled(format!("  {keys:<15}"), theme::key()),
-            plain(meaning),
-        ]));
+        lines.push(Line::from(vec![styled(format!("  {keys:<15}"), theme::key()), plain(meaning)]));
     }
     lines.push(Line::default());
     lines.push(Line::from(styled("Columns", theme::bold())));
@@ -56,15 +43,9 @@ fn lines() -> Vec<Line<'static>> {
         ("~", "sampled or inferred; everything else is measured"),
         ("-", "unknown"),
         ("c", "GPU index by CUDA in the process, not by NVML"),
-        (
-            "yellow, red",
-            "at least 1 % or 5 % of the time; red: pauses of 100 ms or more",
-        ),
+        ("yellow, red", "at least 1 % or 5 % of the time; red: pauses of 100 ms or more"),
     ] {
-        lines.push(Line::from(vec![
-            styled(format!("  {mark:<15}"), theme::key()),
-            plain(meaning),
-        ]));
+        lines.push(Line::from(vec![styled(format!("  {mark:<15}"), theme::key()), plain(meaning)]));
     }
     lines
 }
@@ -73,11 +54,7 @@ fn lines() -> Vec<Line<'static>> {
 pub(super) fn draw_sort_menu(buffer: &mut Buffer, screen: Rect, chosen: usize) {
     let columns = columns::COLUMNS.iter().enumerate();
     let lines = columns.map(|(index, column)| {
-        let style = if index == chosen {
-            theme::reversed()
-        } else {
-            theme::bold()
-        };
+        let style = if index == chosen { theme::reversed() } else { theme::bold() };
         styled(format!("  {:<24}", column.title), style)
     });
     let height = text::cells(lines.len() + 2).min(screen.height);

@@ -1,16 +1,9 @@
 //! Histogram of pause lengths by generation.
 
-use super::plain;
-use super::put;
-use super::put_lines;
-use super::styled;
-use super::top;
-use crate::top::view::text;
-use crate::top::view::theme;
+use super::{plain, put, put_lines, styled, top};
+use crate::top::view::{text, theme};
 use crate::units;
-use gctrace_analysis::live::GENERATIONS;
-use gctrace_analysis::live::Histogram;
-use gctrace_analysis::live::PAUSE_CLASSES_NS;
+use gctrace_analysis::live::{GENERATIONS, Histogram, PAUSE_CLASSES_NS};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -43,12 +36,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, histograms: &[Histogram; GEN
     let width = usize::from(area.width);
     let classes = classes(histograms, body.height.into());
     let shown = shown(histograms);
-    put(
-        buffer,
-        head,
-        0,
-        styled(heading(&shown, width), theme::bold()),
-    );
+    put(buffer, head, 0, styled(heading(&shown, width), theme::bold()));
     let Some(most) = classes.iter().map(HistogramBar::total).max() else {
         return;
     };
@@ -57,11 +45,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, histograms: &[Histogram; GEN
         let mut line = label(class);
         for generation in &shown {
             let count = class.counts[*generation];
-            let words = if count == 0 {
-                ".".to_owned()
-            } else {
-                text::brief_count(count)
-            };
+            let words = if count == 0 { ".".to_owned() } else { text::brief_count(count) };
             line += &text::fill(&words, COUNT, false);
         }
         let bar = "▇".repeat(logarithmic(class.total(), most, room));
@@ -119,10 +103,7 @@ fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<HistogramB
     let bounds = PAUSE_CLASSES_NS.iter().copied().map(Some).chain([None]);
     let all: Vec<HistogramBar> = bounds
         .enumerate()
-        .map(|(index, bound_ns)| HistogramBar {
-            bound_ns,
-            counts: histograms.map(|of| of[index]),
-        })
+        .map(|(index, bound_ns)| HistogramBar { bound_ns, counts: histograms.map(|of| of[index]) })
         .collect();
     let first = all.iter().position(|class| class.total() > 0);
     let last = all.iter().rposition(|class| class.total() > 0);
@@ -133,9 +114,7 @@ fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<HistogramB
     if most == 0 {
         return Vec::new();
     }
-    used.chunks(used.len().div_ceil(most))
-        .map(together)
-        .collect()
+    used.chunks(used.len().div_ceil(most)).map(together).collect()
 }
 
 fn together(classes: &[HistogramBar]) -> HistogramBar {
@@ -158,9 +137,7 @@ fn logarithmic(count: u64, most: u64, room: usize) -> usize {
         return 0;
     }
     let part = (count as f64).ln_1p() / (most as f64).ln_1p();
-    ((part * room as f64).round() as usize)
-        .clamp(1, room.max(1))
-        .min(room)
+    ((part * room as f64).round() as usize).clamp(1, room.max(1)).min(room)
 }
 
 #[cfg(test)]

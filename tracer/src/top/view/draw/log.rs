@@ -1,18 +1,10 @@
 //! The log of long pauses, newest first.
 
-use super::ViewFrame;
-use super::name_of;
-use super::plain;
-use super::put;
-use super::put_lines;
-use super::styled;
-use super::title;
+use super::{ViewFrame, name_of, plain, put, put_lines, styled, title};
 use crate::top::local_time;
-use crate::top::view::text;
-use crate::top::view::theme;
+use crate::top::view::{text, theme};
 use crate::units;
-use gctrace_analysis::live::CodeLine as SourceLine;
-use gctrace_analysis::live::LongPause;
+use gctrace_analysis::live::{CodeLine as SourceLine, LongPause};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -26,17 +18,10 @@ const FELT_NS: u64 = 100_000_000;
 pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, focused: bool) -> usize {
     let pauses = &frame.snapshot.long_pauses;
     let least = units::duration(frame.snapshot.long_pause_ns);
-    let heading = format!(
-        "Pauses of at least {least}: {}",
-        units::count(pauses.len() as u64)
-    );
+    let heading = format!("Pauses of at least {least}: {}", units::count(pauses.len() as u64));
     let area = title(frame, buffer, area, (&heading, "newest first"), focused);
     let most = text::rest(pauses.len(), area.height.into());
-    let scrolled = if focused {
-        frame.state.scrolled.min(most)
-    } else {
-        0
-    };
+    let scrolled = if focused { frame.state.scrolled.min(most) } else { 0 };
     if pauses.is_empty() {
         put(buffer, area, 0, styled("None so far.", theme::dim()));
     }
@@ -50,19 +35,10 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     let who = text::fill(&name_of(pause.rank, pause.pid), 11, true);
     let when = local_time::time_of_day_ms(pause.start_unix_ns, utc_offset_s);
     let length = text::fill(&text::brief(pause.duration_ns), 7, false);
-    let style = if pause.duration_ns >= FELT_NS {
-        theme::bad()
-    } else {
-        theme::warning()
-    };
-    let generation = pause
-        .generation
-        .map_or("gen -".to_owned(), |number| format!("gen {number}"));
+    let style = if pause.duration_ns >= FELT_NS { theme::bad() } else { theme::warning() };
+    let generation = pause.generation.map_or("gen -".to_owned(), |number| format!("gen {number}"));
     let freed = pause.collected.map_or("-".to_owned(), text::brief_count);
-    let mut what = format!(
-        " {generation} {:<9} freed {freed:>6}",
-        pause.reason.as_str()
-    );
+    let mut what = format!(" {generation} {:<9} freed {freed:>6}", pause.reason.as_str());
     if pause.unfinished {
         what += " unfinished";
     }
@@ -70,9 +46,10 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
         what += &format!(" kept {}", text::brief_count(kept));
     }
     let used = 12 + 1 + 11 + 1 + 7 + text::width(&what) + 2;
-    let line = pause.line.as_ref().map_or("-".to_owned(), |line| {
-        place(line, pause.below.as_ref(), text::rest(width, used))
-    });
+    let line = pause
+        .line
+        .as_ref()
+        .map_or("-".to_owned(), |line| place(line, pause.below.as_ref(), text::rest(width, used)));
     Line::from(vec![
         styled(when, theme::dim()),
         plain(format!(" {who} ")),
@@ -86,11 +63,7 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
 pub(super) fn place(line: &SourceLine, below: Option<&SourceLine>, width: usize) -> String {
     let at = at(line);
     let function = text::clean(&line.function);
-    let mut all = if at.is_empty() {
-        function
-    } else {
-        format!("{at} {function}")
-    };
+    let mut all = if at.is_empty() { function } else { format!("{at} {function}") };
     if let Some(below) = below {
         all += &format!(", in {}", self::at(below));
     }

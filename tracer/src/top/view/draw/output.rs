@@ -1,14 +1,7 @@
 //! The panes with text: output of the command, and notices.
 
-use super::ViewFrame;
-use super::notice_words;
-use super::put;
-use super::put_lines;
-use super::put_scrolled;
-use super::styled;
-use super::title;
-use crate::top::view::text;
-use crate::top::view::theme;
+use super::{ViewFrame, notice_words, put, put_lines, put_scrolled, styled, title};
+use crate::top::view::{text, theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

@@ -1,24 +1,14 @@
 //! The table of processes.
 
-use super::ViewFrame;
-use super::put;
-use super::put_at;
-use super::styled;
-use crate::top::view::columns;
-use crate::top::view::columns::Column;
-use crate::top::view::columns::ColumnPosition;
-use crate::top::view::state::Focus;
-use crate::top::view::state::Geometry;
-use crate::top::view::text;
-use crate::top::view::theme;
-use gctrace_analysis::live::HISTORY_SECONDS;
-use gctrace_analysis::live::ProcessFigures;
+use super::{ViewFrame, put, put_at, styled};
+use crate::top::view::columns::{Column, ColumnPosition};
+use crate::top::view::state::{Focus, Geometry};
+use crate::top::view::{columns, text, theme};
+use gctrace_analysis::live::{HISTORY_SECONDS, ProcessFigures};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Modifier;
-use ratatui::style::Style;
-use ratatui::text::Line;
-use ratatui::text::Span;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
 
 /// Draws titles and rows. Returns their positions.
 pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, head: Rect, body: Rect) -> Geometry {
@@ -36,19 +26,11 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, head: Rect, body:
         }
     }
     if state.rows.is_empty() && !state.filter.is_empty() {
-        let words = format!(
-            "Nothing matches \"{}\"; Esc clears the filter.",
-            text::clean(&state.filter)
-        );
+        let words =
+            format!("Nothing matches \"{}\"; Esc clears the filter.", text::clean(&state.filter));
         put(buffer, body, 0, styled(words, theme::dim()));
     }
-    Geometry {
-        head: head.y,
-        body,
-        places,
-        first,
-        ..Geometry::default()
-    }
+    Geometry { head: head.y, body, places, first, ..Geometry::default() }
 }
 
 /// The first visible row, such that the selected one is visible.
@@ -73,11 +55,8 @@ fn draw_head(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &[C
             title += if sort.reverse { "▲" } else { "▼" };
         }
         let title = text::fill(&title, width, place.column.is_left());
-        let style = if by {
-            theme::reversed().add_modifier(Modifier::BOLD)
-        } else {
-            theme::reversed()
-        };
+        let style =
+            if by { theme::reversed().add_modifier(Modifier::BOLD) } else { theme::reversed() };
         put_at(buffer, area, (place.x, 0), styled(title, style));
     }
     if frame.state.columns_from > 0 {
@@ -100,10 +79,7 @@ fn draw_row(
         } else {
             let (cell, style) = columns::cell(place.column, process, frame.snapshot);
             let style = if ended { theme::dim() } else { style };
-            Line::from(styled(
-                text::fill(&cell, width, place.column.is_left()),
-                style,
-            ))
+            Line::from(styled(text::fill(&cell, width, place.column.is_left()), style))
         };
         put_at(buffer, body, (place.x, row), line);
     }
@@ -121,15 +97,8 @@ fn choose(frame: &ViewFrame<'_>, buffer: &mut Buffer, body: Rect, row: u16) {
 }
 
 /// Upper bounds of the steps in ns per second, the same for all rows so that they are comparable.
-const STEPS_NS: [u64; 7] = [
-    1_000_000,
-    5_000_000,
-    10_000_000,
-    20_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-];
+const STEPS_NS: [u64; 7] =
+    [1_000_000, 5_000_000, 10_000_000, 20_000_000, 50_000_000, 100_000_000, 250_000_000];
 
 /// The bars of the last minute, several seconds per cell.
 fn history(process: &ProcessFigures, width: usize) -> Vec<Span<'static>> {

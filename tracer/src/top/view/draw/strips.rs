@@ -1,19 +1,11 @@
 //! Two strips over time: the last steps, and GPU busy time, each with GC below.
 
-use super::bar;
-use super::plain;
-use super::styled;
-use crate::top::view::columns;
-use crate::top::view::text;
-use crate::top::view::theme;
+use super::{bar, plain, styled};
+use crate::top::view::{columns, text, theme};
 use crate::units;
-use gctrace_analysis::live::ProcessDetail;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::StepFigures;
-use gctrace_analysis::live::TimelineCell;
+use gctrace_analysis::live::{ProcessDetail, ProcessFigures, StepFigures, TimelineCell};
 use gctrace_analysis::report::StepSource;
-use ratatui::text::Line;
-use ratatui::text::Span;
+use ratatui::text::{Line, Span};
 
 /// Width of the labels on the left.
 const LABEL: usize = 6;
@@ -52,11 +44,7 @@ fn steps(detail: &ProcessDetail, room: usize) -> Vec<Line<'static>> {
     let mut marks = vec![label("GC")];
     for step in shown {
         let with_gc = step.pauses.time_ns > 0;
-        let style = if with_gc {
-            theme::warning()
-        } else {
-            theme::gpu()
-        };
+        let style = if with_gc { theme::warning() } else { theme::gpu() };
         bars.push(styled(bar(step.duration_ns, longest), style));
         let share = bar(step.pauses.time_ns, step.duration_ns);
         marks.push(styled(share, theme::warning()));
@@ -138,10 +126,7 @@ impl StripCell {
             length_ns: cell_ns * cells.len() as u64,
             gc_ns: cells.iter().map(|cell| cell.gc_ns).sum(),
             busy: (reported > 0).then_some((busy, cell_ns * reported)),
-            percent: cells
-                .iter()
-                .filter_map(|cell| cell.gpu_utilization_percent)
-                .max(),
+            percent: cells.iter().filter_map(|cell| cell.gpu_utilization_percent).max(),
         }
     }
 

@@ -10,21 +10,12 @@ use crate::top::view::state::ViewEffect;
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::Event;
-use ratatui::crossterm::event::KeyCode;
-use ratatui::crossterm::event::KeyEvent;
-use ratatui::crossterm::event::KeyModifiers;
+use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-const COLORED: Theme = Theme {
-    colors: true,
-    unicode: true,
-};
-const PLAIN: Theme = Theme {
-    colors: false,
-    unicode: false,
-};
+const COLORED: Theme = Theme { colors: true, unicode: true };
+const PLAIN: Theme = Theme { colors: false, unicode: false };
 
 /// A view without a terminal.
 pub(crate) struct Scene {
@@ -40,14 +31,7 @@ impl Scene {
     fn new(snapshot: Snapshot, size: (u16, u16)) -> Self {
         let mut state = ViewState::new(Duration::from_secs(1));
         state.arrange(&snapshot);
-        Self {
-            snapshot,
-            state,
-            phase: LivePhase::Recording,
-            tail: None,
-            theme: COLORED,
-            size,
-        }
+        Self { snapshot, state, phase: LivePhase::Recording, tail: None, theme: COLORED, size }
     }
 
     fn frame(&self) -> ViewFrame<'_> {
@@ -206,11 +190,7 @@ fn paused_and_ended() {
 fn output_of_the_command() {
     let place = tempfile::tempdir().expect("a folder");
     let path = place.path().join("output");
-    std::fs::write(
-        &path,
-        "epoch 1\n\x1b[32mloss 0.5\x1b[0m\n 10%\r 90%\r100%\n",
-    )
-    .expect("written");
+    std::fs::write(&path, "epoch 1\n\x1b[32mloss 0.5\x1b[0m\n 10%\r 90%\r100%\n").expect("written");
     let mut scene = small();
     let mut tail = FileTail::new(crate::top::output::CommandFile::at(path));
     tail.refresh();
@@ -218,10 +198,7 @@ fn output_of_the_command() {
     scene.press(KeyCode::Char('o'));
     let folder = place.path().display().to_string();
     let text = scene.text();
-    let line = text
-        .lines()
-        .find(|line| line.contains("Output of"))
-        .expect("a title");
+    let line = text.lines().find(|line| line.contains("Output of")).expect("a title");
     assert!(line.contains(&folder), "{line}");
     let text = text.replace(line, "── Output of the command: FILE ──");
     insta::assert_snapshot!("output_80x24", text);
@@ -229,11 +206,8 @@ fn output_of_the_command() {
 
 #[test]
 fn nothing_yet() {
-    let snapshot = Snapshot {
-        interval_ns: 1_000_000_000,
-        long_pause_ns: 10_000_000,
-        ..Snapshot::default()
-    };
+    let snapshot =
+        Snapshot { interval_ns: 1_000_000_000, long_pause_ns: 10_000_000, ..Snapshot::default() };
     insta::assert_snapshot!("empty_80x24", Scene::new(snapshot, (80, 24)).text());
 }
 
@@ -284,17 +258,8 @@ fn only_the_eight_colors() {
     let scene = Scene::new(figures::training(), (200, 50));
     let (terminal, _) = scene.terminal();
     for cell in &terminal.backend().buffer().content {
-        let usual = [
-            Color::Reset,
-            Color::Green,
-            Color::Yellow,
-            Color::Red,
-            Color::Cyan,
-        ];
-        assert!(
-            usual.contains(&cell.fg) && cell.bg == Color::Reset,
-            "{cell:?}"
-        );
+        let usual = [Color::Reset, Color::Green, Color::Yellow, Color::Red, Color::Cyan];
+        assert!(usual.contains(&cell.fg) && cell.bg == Color::Reset, "{cell:?}");
     }
 }
 
@@ -312,17 +277,9 @@ fn hostile_names() {
 
 #[test]
 fn any_size() {
-    for (keys, step) in [
-        ("", 1),
-        ("e", 1),
-        ("o", 5),
-        ("n", 5),
-        ("?", 5),
-        ("S", 5),
-        ("/a", 5),
-        ("d1", 5),
-        (" ", 5),
-    ] {
+    for (keys, step) in
+        [("", 1), ("e", 1), ("o", 5), ("n", 5), ("?", 5), ("S", 5), ("/a", 5), ("d1", 5), (" ", 5)]
+    {
         let mut scene = small();
         scene.type_text(keys);
         for (width, height) in
@@ -376,9 +333,7 @@ proptest! {
 }
 
 fn any_key() -> impl Strategy<Value = Event> {
-    use ratatui::crossterm::event::MouseButton;
-    use ratatui::crossterm::event::MouseEvent;
-    use ratatui::crossterm::event::MouseEventKind;
+    use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
     let codes = prop_oneof![
         Just(KeyCode::Up),
         Just(KeyCode::Down),
@@ -402,12 +357,7 @@ fn any_key() -> impl Strategy<Value = Event> {
             1 => MouseEventKind::ScrollUp,
             _ => MouseEventKind::ScrollDown,
         };
-        Event::Mouse(MouseEvent {
-            kind,
-            column,
-            row,
-            modifiers: KeyModifiers::NONE,
-        })
+        Event::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE })
     });
     prop_oneof![4 => keys, 1 => mouse]
 }

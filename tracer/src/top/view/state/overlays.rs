@@ -1,10 +1,6 @@
 //! Actions in overlays and prompts: help, sort menu, filter, interval.
 
-use super::Geometry;
-use super::Overlay;
-use super::ViewEffect;
-use super::ViewState;
-use super::moved;
+use super::{Geometry, Overlay, ViewEffect, ViewState, moved};
 use crate::top::view::columns;
 use crate::top::view::keys::KeyAction;
 use gctrace_analysis::live::Snapshot;

@@ -16,10 +16,7 @@ fn process(pid: u32, pause_ns: u64) -> ProcessFigures {
 fn snapshot(pids: &[u32]) -> Snapshot {
     Snapshot {
         interval_ns: 1_000_000_000,
-        processes: pids
-            .iter()
-            .map(|pid| process(*pid, u64::from(*pid)))
-            .collect(),
+        processes: pids.iter().map(|pid| process(*pid, u64::from(*pid))).collect(),
         ..Snapshot::default()
     }
 }
@@ -75,20 +72,11 @@ fn expanding_asks_for_more() {
     let figures = snapshot(&[1, 2]);
     let mut state = state(&figures);
     assert_eq!(state.detail(&figures), None);
-    assert_eq!(
-        state.apply(KeyAction::Expand, &figures, &drawn()),
-        ViewEffect::Refresh
-    );
+    assert_eq!(state.apply(KeyAction::Expand, &figures, &drawn()), ViewEffect::Refresh);
     assert_eq!(state.detail(&figures), Some(2));
-    assert_eq!(
-        state.apply(KeyAction::Move(1), &figures, &drawn()),
-        ViewEffect::Refresh
-    );
+    assert_eq!(state.apply(KeyAction::Move(1), &figures, &drawn()), ViewEffect::Refresh);
     assert_eq!(state.detail(&figures), Some(1));
-    assert_eq!(
-        state.apply(KeyAction::Move(1), &figures, &drawn()),
-        ViewEffect::Draw
-    );
+    assert_eq!(state.apply(KeyAction::Move(1), &figures, &drawn()), ViewEffect::Draw);
     state.apply(KeyAction::Back, &figures, &drawn());
     assert!(state.detail(&figures).is_none() && state.is_at_home());
 }
@@ -128,18 +116,11 @@ fn intervals() {
         ("1e300", None),
         ("x", None),
     ] {
-        assert_eq!(
-            interval(typed),
-            milliseconds.map(Duration::from_millis),
-            "{typed}"
-        );
+        assert_eq!(interval(typed), milliseconds.map(Duration::from_millis), "{typed}");
     }
     let figures = snapshot(&[1]);
     let mut state = state(&figures);
-    assert_eq!(
-        state.apply(KeyAction::Step(1), &figures, &drawn()),
-        ViewEffect::Interval
-    );
+    assert_eq!(state.apply(KeyAction::Step(1), &figures, &drawn()), ViewEffect::Interval);
     assert_eq!(state.interval, Duration::from_secs(2));
     for _ in 0..20 {
         state.apply(KeyAction::Step(-1), &figures, &drawn());
@@ -147,10 +128,7 @@ fn intervals() {
     assert_eq!(state.interval, Duration::from_millis(100));
     state.apply(KeyAction::Interval, &figures, &drawn());
     state.apply(KeyAction::Type('x'), &figures, &drawn());
-    assert_eq!(
-        state.apply(KeyAction::Accept, &figures, &drawn()),
-        ViewEffect::Draw
-    );
+    assert_eq!(state.apply(KeyAction::Accept, &figures, &drawn()), ViewEffect::Draw);
     assert!(state.message.is_some());
 }
 
@@ -194,22 +172,11 @@ fn scrolling_stops_at_the_ends() {
 #[test]
 fn leaving_and_interrupting_from_anywhere() {
     let figures = snapshot(&[1]);
-    for open in [
-        KeyAction::Help,
-        KeyAction::SortMenu,
-        KeyAction::Filter,
-        KeyAction::Interval,
-    ] {
+    for open in [KeyAction::Help, KeyAction::SortMenu, KeyAction::Filter, KeyAction::Interval] {
         let mut state = state(&figures);
         state.apply(open, &figures, &drawn());
-        assert_eq!(
-            state.apply(KeyAction::Interrupt, &figures, &drawn()),
-            ViewEffect::Interrupt
-        );
-        assert_eq!(
-            state.apply(KeyAction::Quit, &figures, &drawn()),
-            ViewEffect::Quit
-        );
+        assert_eq!(state.apply(KeyAction::Interrupt, &figures, &drawn()), ViewEffect::Interrupt);
+        assert_eq!(state.apply(KeyAction::Quit, &figures, &drawn()), ViewEffect::Quit);
     }
 }
 
@@ -217,15 +184,9 @@ fn leaving_and_interrupting_from_anywhere() {
 fn pausing_and_going_on() {
     let figures = snapshot(&[1]);
     let mut state = state(&figures);
-    assert_eq!(
-        state.apply(KeyAction::Pause, &figures, &drawn()),
-        ViewEffect::Draw
-    );
+    assert_eq!(state.apply(KeyAction::Pause, &figures, &drawn()), ViewEffect::Draw);
     assert!(state.paused);
-    assert_eq!(
-        state.apply(KeyAction::Pause, &figures, &drawn()),
-        ViewEffect::Refresh
-    );
+    assert_eq!(state.apply(KeyAction::Pause, &figures, &drawn()), ViewEffect::Refresh);
     assert!(!state.paused);
 }
 

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::top::view::terminal_device::TermEvent;
-use nix::pty::OpenptyResult;
-use nix::pty::openpty;
+use nix::pty::{OpenptyResult, openpty};
 use nix::sys::eventfd::EventFd;
 use std::fs::File;
 use std::io::Read as _;
@@ -48,10 +47,7 @@ fn given_back_on_leaving_and_before_a_panic_is_told() {
     shown(&mut other_side);
     // The previous panic hook runs after the terminal has been restored.
     let (sender, receiver) = std::sync::mpsc::channel();
-    let (checked, usual) = (
-        again.duplicate().expect("a device"),
-        std::panic::take_hook(),
-    );
+    let (checked, usual) = (again.duplicate().expect("a device"), std::panic::take_hook());
     let sender = Mutex::new((sender, checked));
     std::panic::set_hook(Box::new(move |_| {
         let (sender, checked) = &*locked_for_test(&sender);
@@ -83,9 +79,7 @@ fn a_terminal_that_takes_nothing_is_left() {
 #[test]
 fn keys_and_the_end_of_the_terminal() {
     let (mut other_side, device) = pseudo_terminal();
-    device
-        .set_mode(&raw(&device.mode().expect("a mode")))
-        .expect("set");
+    device.set_mode(&raw(&device.mode().expect("a mode"))).expect("set");
     let wake = EventFd::from_value(0).expect("an event");
     let wait = |limit| device.wait(wake.as_fd(), Duration::from_millis(limit));
     assert_eq!(wait(1), TermEvent::Nothing);

@@ -125,10 +125,7 @@ fn device_memory_is_thinned_and_known_around_pauses() {
     let (mut store, mut records) = (CudaStore::new(CudaMode::All), Vec::new());
     // Ten events within a millisecond: the first is written.
     for i in 0..10 {
-        store.memory(
-            &memory(1_000_000 + i * 1000, 8, 100, 100 * (i + 1)),
-            &mut records,
-        );
+        store.memory(&memory(1_000_000 + i * 1000, 8, 100, 100 * (i + 1)), &mut records);
     }
     assert_eq!(allocated(&records), [100]);
     // Within the pause the collecting thread frees two blocks, another thread one.

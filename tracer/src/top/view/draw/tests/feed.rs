@@ -1,29 +1,11 @@
 //! A minute of records of a training: two ranks on two GPUs, one of which collects a lot.
 
-use gctrace_analysis::live::Live;
-use gctrace_analysis::live::RecorderCost;
-use gctrace_analysis::live::SETTLE_NS;
-use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::live::SnapshotRequest;
-use gctrace_event::Frame;
-use gctrace_event::GcReason;
-use gctrace_event::GcSettings;
-use gctrace_event::GpuDevice;
-use gctrace_event::GpuOp;
-use gctrace_event::GpuOpKind;
-use gctrace_event::GpuSample;
-use gctrace_event::Interpreter;
-use gctrace_event::Note;
-use gctrace_event::Pause;
-use gctrace_event::Pressure;
-use gctrace_event::Process;
-use gctrace_event::ProcessExit;
-use gctrace_event::ProcessOrigin;
-use gctrace_event::Record;
-use gctrace_event::RecordingMode;
-use gctrace_event::StepMark;
-use gctrace_event::StepMarker;
-use gctrace_event::TraceHeader;
+use gctrace_analysis::live::{Live, RecorderCost, SETTLE_NS, Snapshot, SnapshotRequest};
+use gctrace_event::{
+    Frame, GcReason, GcSettings, GpuDevice, GpuOp, GpuOpKind, GpuSample, Interpreter, Note, Pause,
+    Pressure, Process, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark, StepMarker,
+    TraceHeader,
+};
 
 const MS: u64 = 1_000_000;
 const START: u64 = 5_000 * MS;
@@ -124,29 +106,15 @@ fn beginning(pid: u32, rank: u32) -> [Record; 2] {
         parent: Some(1),
         origin: ProcessOrigin::Child,
         since_ns: START,
-        command: [
-            "/env/bin/python3.12",
-            "-u",
-            "/home/a/train.py",
-            "--epochs",
-            "3",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+        command: ["/env/bin/python3.12", "-u", "/home/a/train.py", "--epochs", "3"]
+            .map(str::to_owned)
+            .to_vec(),
         torch: None,
         memory_limit_bytes: None,
         rank: Some(rank),
-        interpreter: Some(Interpreter {
-            version: "3.12.1".to_owned(),
-            ..Interpreter::default()
-        }),
+        interpreter: Some(Interpreter { version: "3.12.1".to_owned(), ..Interpreter::default() }),
     };
-    let settings = GcSettings {
-        pid,
-        at_ns: START,
-        enabled: Some(true),
-        thresholds: [700, 10, 10],
-    };
+    let settings = GcSettings { pid, at_ns: START, enabled: Some(true), thresholds: [700, 10, 10] };
     [Record::Process(process), Record::Settings(settings)]
 }
 

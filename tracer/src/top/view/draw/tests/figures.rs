@@ -1,34 +1,12 @@
 //! Fixed figures.
 
-use gctrace_analysis::live::CodeLine;
-use gctrace_analysis::live::CollectionCounts;
-use gctrace_analysis::live::CycleFigures;
-use gctrace_analysis::live::FreezeFigures;
-use gctrace_analysis::live::GarbageDetail;
-use gctrace_analysis::live::GarbageFigures;
-use gctrace_analysis::live::GpuBusy;
-use gctrace_analysis::live::GpuFigures;
-use gctrace_analysis::live::HeapObjects;
-use gctrace_analysis::live::KindFigures;
-use gctrace_analysis::live::KindName;
-use gctrace_analysis::live::LineFigures;
-use gctrace_analysis::live::LongPause;
-use gctrace_analysis::live::Notice;
-use gctrace_analysis::live::PauseFigures;
-use gctrace_analysis::live::PressureFigures;
-use gctrace_analysis::live::ProcessDetail;
-use gctrace_analysis::live::ProcessEnd;
-use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::ProcessGpu;
-use gctrace_analysis::live::RecorderCost;
-use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::live::SnapshotTotals;
-use gctrace_analysis::live::StepFigures;
-use gctrace_analysis::live::TimelineCell;
-use gctrace_analysis::live::TrendFigures;
-use gctrace_analysis::report::CycleShape;
-use gctrace_analysis::report::PauseTotal;
-use gctrace_analysis::report::StepSource;
+use gctrace_analysis::live::{
+    CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GarbageDetail, GarbageFigures,
+    GpuBusy, GpuFigures, HeapObjects, KindFigures, KindName, LineFigures, LongPause, Notice,
+    PauseFigures, PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu,
+    RecorderCost, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
+};
+use gctrace_analysis::report::{CycleShape, PauseTotal, StepSource};
 use gctrace_event::GcReason;
 
 const MS: u64 = 1_000_000;
@@ -101,11 +79,7 @@ fn rank(rank: u32) -> ProcessFigures {
         share_ppm: 1_200 * scale,
         last: Some(pause(230 * 1000 * scale, 0)),
         worst: Some(pause(23 * MS * scale, 2)),
-        heap_objects: Some(HeapObjects {
-            count: 442_000 * scale,
-            all: rank % 2 == 1,
-            at_ns: NOW,
-        }),
+        heap_objects: Some(HeapObjects { count: 442_000 * scale, all: rank % 2 == 1, at_ns: NOW }),
         enabled: Some(true),
         thresholds: Some([700, 10, 10]),
         pressure: Some(PressureFigures {
@@ -150,11 +124,7 @@ fn collections(scale: u64) -> CollectionCounts {
 }
 
 fn pause(duration_ns: u64, generation: u8) -> PauseFigures {
-    PauseFigures {
-        end_ns: NOW,
-        duration_ns,
-        generation: Some(generation),
-    }
+    PauseFigures { end_ns: NOW, duration_ns, generation: Some(generation) }
 }
 
 fn gpu(index: u32) -> GpuFigures {
@@ -177,11 +147,7 @@ fn long_pause(number: u64) -> LongPause {
         start_unix_ns: NOON - (12 - number) * SECOND + 123 * MS,
         duration_ns: (11 + number * number * 2) * MS,
         generation: Some(2),
-        reason: if number % 5 == 4 {
-            GcReason::Manual
-        } else {
-            GcReason::Automatic
-        },
+        reason: if number % 5 == 4 { GcReason::Manual } else { GcReason::Automatic },
         collected: (number % 3 != 2).then_some(number * 1_234),
         uncollectable: Some(0),
         line: Some(line(number % 2)),
@@ -234,10 +200,7 @@ fn step(number: u64) -> StepFigures {
     StepFigures {
         start_ns: NOW - (48 - number) * 300 * MS,
         duration_ns: (250 + number % 7 * 5) * MS + pauses,
-        pauses: PauseTotal {
-            count: u64::from(with_gc),
-            time_ns: pauses,
-        },
+        pauses: PauseTotal { count: u64::from(with_gc), time_ns: pauses },
     }
 }
 
@@ -261,15 +224,9 @@ pub(super) fn plain() -> Snapshot {
         process.gpus.clear();
         process.pressure = None;
     }
-    snapshot.processes[1].ended = Some(ProcessEnd {
-        at_ns: NOW - SECOND,
-        code: None,
-        signal: Some(9),
-    });
-    snapshot
-        .recorder
-        .lost
-        .insert("ring buffer full".to_owned(), 1_234);
+    snapshot.processes[1].ended =
+        Some(ProcessEnd { at_ns: NOW - SECOND, code: None, signal: Some(9) });
+    snapshot.recorder.lost.insert("ring buffer full".to_owned(), 1_234);
     snapshot
 }
 
@@ -357,10 +314,7 @@ pub(super) fn garbage() -> Snapshot {
                 examined_collected: 190_000,
                 collected: 760_000,
             });
-            process.freeze = Some(FreezeFigures {
-                frozen_objects: 400_000,
-                freed_since: 31,
-            });
+            process.freeze = Some(FreezeFigures { frozen_objects: 400_000, freed_since: 31 });
             process.heap_trend = Some(TrendFigures {
                 objects_per_hour: 36_000.0,
                 objects_rise: true,

@@ -17,8 +17,8 @@ parts=("$@")
 if [ ${#parts[@]} = 0 ]; then parts=(user wheel kernels); fi
 export GCTRACE_MACHINE=aarch64
 interpreters=$checkout/.cross-interpreters
-# What runs without probes: libraries' and programs' own tests, recording without root.
-user_tests=(collections allocations lifecycle apply without_root analyze)
+# What runs without probes, by module of tests/plain: the library's tests, recording without root.
+user_tests=(collections:: allocations:: lifecycle:: apply:: without_root:: analyze::)
 failed=
 
 need_packages "arm64 programs" binutils llvm qemu-user-static python3 util-linux
@@ -76,15 +76,15 @@ can_emulate() {
 user() {
     local programs=$place/programs folder program name why skipped=()
     build build --workspace --quiet
-    test_programs "${user_tests[@]}" >"$programs"
+    test_programs plain gctrace-inject gctrace >"$programs"
     while read -r name why; do
         say "skipped $name: under emulation: $why"
         skipped+=(--skip "$name")
     done < <(qemu_misses)
     while IFS=$'\t' read -r folder program; do
-        say "aarch64: $(basename "$program")"
+        say "aarch64: tests of $(basename "$folder")"
         (cd "$folder" && GCTRACE_INTERPRETERS=$interpreters/manifest.tsv CARGO_MANIFEST_DIR=$folder \
-            GCTRACE_TEST_PATIENCE=${GCTRACE_TEST_PATIENCE:-300} emulated "$program" --test-threads=2 --show-output "${skipped[@]}") || failed=yes
+            GCTRACE_TEST_PATIENCE=${GCTRACE_TEST_PATIENCE:-300} emulated "$program" "${user_tests[@]}" --test-threads=2 --show-output "${skipped[@]}") || failed=yes
     done <"$programs"
 }
 

@@ -16,15 +16,13 @@ tools=$(as_builder rustc --print target-libdir)/../bin
 [ -x "$tools/llvm-cov" ] || die "the toolchain has no llvm-cov: rustup component add llvm-tools"
 
 if [ $# = 0 ]; then
-    targets=(--workspace --lib --bins)
-    names=$(integration_tests)
+    targets=(--workspace --lib --bins --test plain)
 else
     cd "$1"
     targets=(--bins)
     if [ -e src/lib.rs ]; then targets+=(--lib); fi
-    names=$(find . -path './tests/*.rs' ! -path '*/tests/*/*' -printf '%f\n' | sed 's/\.rs$//')
+    if [ -e tests/plain ]; then targets+=(--test plain); fi
 fi
-while read -r name; do targets+=(--test "$name"); done < <(grep -vE '^(kernel|torch)_' <<<"$names")
 
 as_builder mkdir -p "$folder"
 find "$folder" -name '*.profraw' -delete

@@ -48,39 +48,39 @@ limit=${GCTRACE_KERNELS_LIMIT:-1500}
 main_suites=(bullseye bookworm bookworm-backports trixie trixie-backports forky sid)
 security_suites=(bullseye-security bookworm-security trixie-security)
 
-# The checks, as file:test. Interpreters: one static and stripped, one shared, with symbols if there
+# The checks: tests of the kernel tier. Interpreters: one static and stripped, one shared, with symbols if there
 # is one.
 core=(
-    kernel_load:the_verifier_accepts_every_program
-    kernel_support:doctor_agrees_with_what_recording_does
-    kernel_support:a_kernel_that_lacks_something_is_refused_in_one_sentence
-    kernel_support:return_probes_pass_seccomp_filters
-    kernel_truth:system_python
-    kernel_truth:cpython_3_12
-    kernel_truth:debian_3_13_shared
-    kernel_follow:launchers_of_several_interpreters_are_complete
-    kernel_control:attaching_records_and_detaches_cleanly
-    kernel_control:attaching_ends_after_its_time_and_with_the_process
-    kernel_control:killed_gctrace_leaves_the_program_running_and_a_readable_trace
-    kernel_control:capabilities_on_the_binary_are_enough
-    kernel_setcap:a_user_records_their_own_processes_only
-    kernel_setcap:a_child_that_becomes_another_user_is_not_recorded
-    kernel_start:the_guardian_resumes_stopped_programs
-    kernel_alloc:no_probe_is_left_when_gctrace_is_killed_in_a_window
-    kernel_alloc:a_kernel_without_multi_links_is_named
-    kernel_garbage:kinds_on_any_kernel
-    kernel_top:system_python
-    kernel_inject:without_capabilities::system_python
-    kernel_inject:beside_the_probes::system_python
+    load::the_verifier_accepts_every_program
+    support::doctor_agrees_with_what_recording_does
+    support::a_kernel_that_lacks_something_is_refused_in_one_sentence
+    support::return_probes_pass_seccomp_filters
+    truth::system_python
+    truth::cpython_3_12
+    truth::debian_3_13_shared
+    follow::launchers_of_several_interpreters_are_complete
+    control::attaching_records_and_detaches_cleanly
+    control::attaching_ends_after_its_time_and_with_the_process
+    control::killed_gctrace_leaves_the_program_running_and_a_readable_trace
+    control::capabilities_on_the_binary_are_enough
+    setcap::a_user_records_their_own_processes_only
+    setcap::a_child_that_becomes_another_user_is_not_recorded
+    start::the_guardian_resumes_stopped_programs
+    alloc::no_probe_is_left_when_gctrace_is_killed_in_a_window
+    alloc::a_kernel_without_multi_links_is_named
+    garbage::kinds_on_any_kernel
+    top::system_python
+    inject::without_capabilities::system_python
+    inject::beside_the_probes::system_python
 )
 if [ "${GCTRACE_KERNELS_CORE:-}" != short ]; then
     core+=(
-        kernel_follow:a_storm_of_forks_is_complete
-        kernel_follow:a_pause_cut_short_by_a_kill_is_unfinished
-        kernel_control:killed_at_any_time_leaves_nothing_stopped
+        follow::a_storm_of_forks_is_complete
+        follow::a_pause_cut_short_by_a_kill_is_unfinished
+        control::killed_at_any_time_leaves_nothing_stopped
     )
 fi
-core+=(kernel_support:nothing_is_left_behind)
+core+=(support::nothing_is_left_behind)
 # Names in the manifest; tests of others are skipped by name.
 interpreters=(system-3.11 pyenv-3.12 debian-3.13-shared)
 if [ "$machine" = aarch64 ]; then
@@ -88,21 +88,21 @@ if [ "$machine" = aarch64 ]; then
     core=()
     for name in debian_3_13 debian_3_13_shared debian_3_14 debian_3_14_shared debian_3_15 incremental_3_14 \
         manylinux_3_15 free_threaded_3_13 free_threaded_3_14 free_threaded_3_15; do
-        core+=("kernel_truth:$name" "kernel_inject:without_capabilities::$name")
+        core+=("truth::$name" "inject::without_capabilities::$name")
     done
     core=(
-        kernel_load:the_verifier_accepts_every_program
-        kernel_support:doctor_agrees_with_what_recording_does
+        load::the_verifier_accepts_every_program
+        support::doctor_agrees_with_what_recording_does
         "${core[@]}"
-        kernel_inject:beside_the_probes::debian_3_13
-        kernel_inject:beside_the_probes::debian_3_13_shared
-        kernel_follow:launchers_of_several_interpreters_are_complete
-        kernel_control:attaching_records_and_detaches_cleanly
-        kernel_control:killed_gctrace_leaves_the_program_running_and_a_readable_trace
-        kernel_top:debian_3_14
-        kernel_top:incremental_3_14
-        kernel_top:free_threaded_3_14
-        kernel_support:nothing_is_left_behind
+        inject::beside_the_probes::debian_3_13
+        inject::beside_the_probes::debian_3_13_shared
+        follow::launchers_of_several_interpreters_are_complete
+        control::attaching_records_and_detaches_cleanly
+        control::killed_gctrace_leaves_the_program_running_and_a_readable_trace
+        top::debian_3_14
+        top::incremental_3_14
+        top::free_threaded_3_14
+        support::nothing_is_left_behind
     )
     interpreters=(debian-3.13 debian-3.13-shared debian-3.14 debian-3.14-shared debian-3.15 manylinux-3.14-incremental
         manylinux-3.15 manylinux-3.13t manylinux-3.14t manylinux-3.15t)
@@ -192,12 +192,12 @@ make_image() {
     local programs=$folder/programs plan=$folder/plan entry name line gctrace
     # The libraries that are loaded into programs; a test's build alone does not put them in place.
     build build --workspace --quiet
-    # shellcheck disable=SC2046  # one word each
-    test_programs $(printf '%s\n' "${core[@]%%:*}" | sort -u) >"$programs"
+    test_programs kernel >"$programs"
     : >"$plan"
     for entry in "${core[@]}"; do
-        line=$(grep -E "/${entry%%:*}-[0-9a-f]+\$" "$programs") || die "there is no test file ${entry%%:*}"
-        printf '%s\t%s\n' "$line" "${entry#*:}" >>"$plan"
+        # One of ebpf, the others of tracer.
+        line=$(grep "$([ -e "$checkout/ebpf/tests/kernel/${entry%%:*}.rs" ] && echo /ebpf || echo /tracer)	" "$programs")
+        printf '%s\t%s\n' "$line" "$entry" >>"$plan"
     done
     mkdir -p "$folder/stripped"
     : >"$folder/manifest.tsv"

@@ -20,5 +20,5 @@ miri() {
     as_builder env MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES="${PROPTEST_CASES:-4}" \
         "$cargo" +nightly miri test --manifest-path "$checkout/Cargo.toml" "$@"
 }
-miri -p gctrace-ring --lib --test records
+miri -p gctrace-ring --lib --test plain records::
 miri -p gctrace-ebpf --lib -- decode counts attach cookie

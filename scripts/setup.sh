@@ -100,16 +100,14 @@ need_packages() {
     as_root rm -rf "$archives"
 }
 
-# Names of the integration tests of all crates of the workspace. Folders `tests` inside `src` contain parts of unit
-# tests.
-integration_tests() { (cd "$checkout" && find . -path ./target -prune -o -path ./cluster -prune -o -path '*/src/*' -prune -o -path '*/tests/*.rs' -printf '%P\n') | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
-
-# test_programs NAME...: builds the test programs of these files (names or patterns), and prints
-# them, one per line, as 'package folder<TAB>program'.
+# test_programs TIER [PACKAGE...]: builds the test programs of a tier (tests/TIER of each crate), and
+# prints them, one per line, as 'package folder<TAB>program'.
 test_programs() {
-    local name targets=()
-    for name in "$@"; do targets+=(--test "$name"); done
-    build test --workspace --no-run --message-format=json-render-diagnostics "${targets[@]}" | python3 -c '
+    local tier=$1 package selection=()
+    shift
+    for package in "$@"; do selection+=(-p "$package"); done
+    if [ $# = 0 ]; then selection=(--workspace); fi
+    build test "${selection[@]}" --no-run --message-format=json-render-diagnostics --test "$tier" | python3 -c '
 import json, os, sys
 for line in sys.stdin:
     message = json.loads(line)

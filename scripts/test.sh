@@ -1,54 +1,75 @@
 #!/usr/bin/env bash
-# Sets everything up and runs all tests, in tiers:
+# Sets everything up and runs the tests, in tiers:
 #
-#   plain    formatting, lints, unit and integration tests: no privileges
-#   kernel   BPF programs in the running kernel, real interpreters: root
-#   kernels  the core of the kernel tier on stock kernels, emulated (scripts/kernels.sh), 5 minutes each
-#   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
-#   torch    PyTorch in a virtual environment, on the GPU if there is one, and the launchers and
-#            schedulers of docs/tasks: root
-#   aarch64  cross-built for arm64 and run under qemu (scripts/aarch64.sh)
+#   lints    formatting, clippy, rustdoc, licenses, shellcheck, names of files in prose: beside the others
+#   plain    unit tests, tests/plain of each crate, examples in documentation: no privileges
+#   kernel   tests/kernel: BPF programs in the running kernel, real interpreters: root
+#   torch    tests/torch: PyTorch in a virtual environment, on the GPU if there is one: root
+#   install  packages as users get them: root
 #   gpu-bundle
 #            scripts/gpu-bundle.sh, tried without a GPU: root
+#   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
+#   programs-short, programs
+#            real programs run untraced and traced (tests/programs), a few or all: root
+#   kernels  the core of the kernel tier on stock kernels, emulated (scripts/kernels.sh), 5 minutes each
+#   aarch64  cross-built for arm64 and run under qemu (scripts/aarch64.sh)
 #   platforms
 #            what needs no Linux, on other systems (scripts/platforms.sh): root
 #   cluster  gctrace-cluster, a workspace of its own: lints, queries, scheduler and executors of which
 #            some are killed, S3 on loopback: 3 GB of disk, 10 minutes of CPU time for its dependencies
-#   install  scripts/release.sh with the dev profile, and the quick form of scripts/install-test.sh: root
-#   programs-short, programs
-#            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but aarch64, cluster, kernels,
-#                                                   platforms, and programs, which takes two hours
+#   scripts/test.sh [TIER...]         lints, plain, kernel, torch, install and gpu-bundle, or these
+#   scripts/test.sh all [TIER...]     whole: also chaos and programs-short, or these
+#
+# Without 'all', tests run on four interpreters instead of twenty and with fewer random cases, the
+# torch tier leaves out launchers and schedulers, and the install tier installs a wheel of this
+# machine's build: what fails in practice. 'all' leaves nothing of a tier out.
 #
 # A tier that cannot run is skipped, with the reason; so is a single test, which prints a line
-# 'skipped TEST: REASON'. The closing lines list both. Kernel and torch tests are the files
-# tests/kernel_*.rs and tests/torch_*.rs of any crate; everything else is plain.
+# 'skipped TEST: REASON'. The closing lines list both, and time and disk of each tier. Tests run in
+# cargo-nextest where it is installed, else in cargo test.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 . "$(dirname "$0")/setup.sh"
 
 cd "$checkout"
-tiers=("$@")
-if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel chaos torch programs-short install gpu-bundle); fi
+whole=
+tiers=(lints plain kernel torch install gpu-bundle)
+if [ "${1:-}" = all ]; then
+    whole=yes
+    tiers=(lints plain kernel chaos torch programs-short install gpu-bundle)
+    shift
+fi
+if [ $# -gt 0 ]; then tiers=("$@"); fi
+# Every program is compiled once: incremental data would only take space.
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
+# Cases of each property test (proptest's variable).
+export PROPTEST_CASES=${PROPTEST_CASES:-$([ -n "$whole" ] && echo 512 || echo 32)}
 logs=$(mktemp -d)
 simulator=
 trusted=
 private_target=
 clean_up() {
-    if [ -n "$packaging" ]; then kill "$packaging" 2>/dev/null || true; fi
+    local job
+    for job in $packaging $linting; do kill "$job" 2>/dev/null || true; done
     rm -rf "$logs" ${simulator:+"$simulator"} ${private_target:+"$private_target"} ${packages:+"$packages"}
     if [ -n "$trusted" ]; then as_root rm -rf "$trusted"; fi
 }
 trap clean_up EXIT
 summary=()
 failed=
+# A build with symbols, the system's, a stripped shared one, and one without the GIL.
+few="pyenv-3.8 system-3.11 debian-3.13-shared manylinux-3.14t"
+test_environment=()
 
 note() { summary+=("$1"); }
 fail() {
     note "$1: FAILED"
     failed=yes
 }
+
+# wants TIER: whether it runs.
+wants() { [[ " ${tiers[*]} " = *" $1 "* ]]; }
 
 # step LOG COMMAND...: runs the command, shows and keeps its output.
 step() {
@@ -57,37 +78,20 @@ step() {
     "$@" 2>&1 | tee -a "$log"
 }
 
+# Beside the tests, with the lowest priority.
+linting=
+start_lints() {
+    nice -n 19 scripts/test/lints.sh >"$logs/lints.log" 2>&1 &
+    linting=$!
+}
+
 lints() {
-    scripts/check-references.py --self-test && scripts/check-references.py || return 1
-    if build fmt --version >/dev/null 2>&1; then
-        build fmt --all --check || return 1
-        # Imports, which only the nightly checks.
-        if build +nightly fmt --version >/dev/null 2>&1; then
-            build +nightly fmt --all --check -- --config imports_granularity=Module || return 1
-        fi
+    if [ -z "$linting" ]; then start_lints; fi
+    if wait "$linting"; then
+        note "lints: passed"
     else
-        note "plain: rustfmt skipped: the toolchain has none (rustup component add rustfmt)"
-    fi
-    if build clippy --version >/dev/null 2>&1; then
-        build clippy --workspace --all-targets --quiet -- -D warnings || return 1
-    else
-        note "plain: clippy skipped: the toolchain has none (rustup component add clippy)"
-    fi
-    if as_builder rustdoc --version >/dev/null 2>&1; then
-        build --config 'build.rustdocflags=["-Dwarnings"]' doc --workspace --no-deps --document-private-items --quiet || return 1
-    else
-        note "plain: rustdoc skipped: the toolchain has none"
-    fi
-    scripts/platforms.sh dependencies || return 1
-    if build deny --version >/dev/null 2>&1; then
-        build deny --log-level error check bans licenses sources || return 1
-    else
-        note "plain: cargo-deny skipped: not installed (cargo install --locked cargo-deny)"
-    fi
-    if command -v shellcheck >/dev/null; then
-        shellcheck -x scripts/*.sh scripts/{gpu,install-test,release}/*.sh tests/*.sh tests/docs/*/*.sh probes/fuzz/*.sh .ci/run || return 1
-    else
-        note "plain: shellcheck skipped: not installed"
+        cat "$logs/lints.log"
+        fail lints
     fi
 }
 
@@ -96,6 +100,11 @@ interpreters() {
     as_builder scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters" ||
         note "interpreters: scripts/interpreters.sh failed; tests use what is installed"
     export GCTRACE_INTERPRETERS=$checkout/.interpreters/manifest.tsv
+    if [ -z "$whole" ]; then
+        GCTRACE_INTERPRETERS=$logs/few.tsv
+        awk -F'\t' -v few="$few" 'index(" " few " ", " " $1 " ") || /^#/' "$checkout/.interpreters/manifest.tsv" >"$GCTRACE_INTERPRETERS"
+        chmod a+rx "$logs" && chmod a+r "$GCTRACE_INTERPRETERS"
+    fi
 }
 
 # venv NAME WITHOUT: makes an environment of scripts/venv.sh; without it, the closing lines contain
@@ -105,15 +114,39 @@ venv() {
         note "$2: $(tail -1 "$logs/venv-$1")"
 }
 
+# compile: compiles the workspace once, all that the tiers run and all that a test loads.
+compile() {
+    build test --workspace --all-targets --no-run --quiet
+    if [ -n "$nextest" ]; then
+        build nextest list --workspace --list-type binaries-only --message-format json 2>/dev/null >"$logs/binaries.json"
+        build metadata --format-version 1 >"$logs/cargo.json"
+    fi
+}
+
+# run_tests TIER builder|root FILTER: the tests of a tier, FILTER in nextest's words. Failures and
+# what tests print are in the log; the terminal gets a line per test, and the failures at the end.
+run_tests() {
+    local tier=$1 who=$2 filter=$3 log=$logs/$1.log folder program
+    if [ -n "$nextest" ]; then
+        "as_$who" env "${test_environment[@]}" "$nextest" nextest run --cargo-metadata "$logs/cargo.json" \
+            --binaries-metadata "$logs/binaries.json" --filterset "$filter" 2>&1 </dev/null |
+            tee -a "$log" | grep --line-buffered -E '^ +(PASS|FAIL|ABORT|SIG|SLOW|TIMEOUT|LEAK|Summary)' && return 0
+        awk '/^ +Summary/ { on = 1 } on' "$log"
+        return 1
+    elif [ "$who" = builder ]; then
+        step "$tier" build test --workspace --no-fail-fast --lib --bins --test plain -- --show-output
+    else
+        while IFS=$'\t' read -r folder program; do
+            (cd "$folder" && step "$tier" as_root env "${test_environment[@]}" "CARGO_MANIFEST_DIR=$folder" \
+                "$program" --test-threads=1 --show-output </dev/null) || return 1
+        done < <(test_programs "$tier")
+    fi
+}
+
 plain() {
     venv metrics "metrics: the page is not checked by a parser"
     venv tables "tables: not read by DuckDB, polars, pandas and DataFusion"
-    lints || fail "plain (lints)"
-    local targets=(--lib --bins) name
-    # One of the examples is a library that a test loads; cargo builds them only where no target is named.
-    build build --workspace --examples --quiet || fail "plain (examples)"
-    for name in $(integration_tests | grep -vE '^(kernel|torch)_' || true); do targets+=(--test "$name"); done
-    if step plain build test --workspace --no-fail-fast "${targets[@]}" -- --show-output &&
+    if run_tests plain builder 'kind(lib) + kind(bin) + binary(plain)' &&
         step plain build test --workspace --no-fail-fast --doc --quiet; then
         note "plain: passed"
     else
@@ -161,31 +194,21 @@ trusted_target() {
     export CARGO_TARGET_DIR=$private_target
 }
 
-# Runs the tests of a tier as root, one at a time: they share the kernel.
+# privileged TIER [FILTER]: runs the tests of a tier as root.
 privileged() {
-    local tier=$1 folder program programs
-    integration_tests | grep -q "^${tier}_" || {
-        note "$tier: skipped: there are no such tests"
-        return 0
-    }
-    programs=$(test_programs "${tier}_*") || {
-        fail "$tier (build)"
-        return 0
-    }
+    local tier=$1
     trusted_library
-    while IFS=$'\t' read -r folder program; do
-        say "$tier: $(basename "$program")"
-        (cd "$folder" && step "$tier" as_root env "GCTRACE_INTERPRETERS=$GCTRACE_INTERPRETERS" \
-            "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "GCTRACE_SIMGPU=${GCTRACE_SIMGPU:-}" "PYENV_ROOT=${PYENV_ROOT:-}" \
-            "GCTRACE_SCHEDULERS=${GCTRACE_SCHEDULERS:-}" "GCTRACE_RAY_PYTHON=${GCTRACE_RAY_PYTHON:-}" \
-            ${GCTRACE_INJECT_LIBRARY:+"GCTRACE_INJECT_LIBRARY=$GCTRACE_INJECT_LIBRARY"} "CARGO_MANIFEST_DIR=$folder" \
-            ${GCTRACE_TEST_ONE_FILE:+"GCTRACE_TEST_ONE_FILE=$GCTRACE_TEST_ONE_FILE"} \
-            "$program" --include-ignored --test-threads=1 --show-output </dev/null) || {
-            fail "$tier ($(basename "$program"))"
-            return 0
-        }
-    done <<<"$programs"
-    note "$tier: passed"
+    test_environment=("GCTRACE_INTERPRETERS=$GCTRACE_INTERPRETERS" "PROPTEST_CASES=$PROPTEST_CASES"
+        "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "GCTRACE_SIMGPU=${GCTRACE_SIMGPU:-}" "PYENV_ROOT=${PYENV_ROOT:-}"
+        "GCTRACE_SCHEDULERS=${GCTRACE_SCHEDULERS:-}" "GCTRACE_RAY_PYTHON=${GCTRACE_RAY_PYTHON:-}"
+        "GCTRACE_TEST_SUDO=${GCTRACE_TEST_SUDO:-}" ${GCTRACE_INJECT_LIBRARY:+"GCTRACE_INJECT_LIBRARY=$GCTRACE_INJECT_LIBRARY"}
+        ${GCTRACE_TEST_ONE_FILE:+"GCTRACE_TEST_ONE_FILE=$GCTRACE_TEST_ONE_FILE"})
+    if run_tests "$tier" root "${2:-binary($tier)}"; then
+        note "$tier: passed"
+    else
+        fail "$tier"
+    fi
+    test_environment=()
 }
 
 kernel() {
@@ -195,11 +218,10 @@ kernel() {
         note "kernel: skipped: this kernel has no BTF (/sys/kernel/btf/vmlinux)"
     else
         # Creating namespaces for one interpreter needs root.
-        if [ "$(id -u "$builder")" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
-        simulated_gpu
-        # These tests use one processor: the other one makes what the install tier needs. Not while
-        # cargo builds the tests.
-        if [[ " ${tiers[*]} " = *" install "* ]] && test_programs 'kernel_*' >/dev/null; then start_packages; fi
+        if [ -n "$whole" ] && [ "$(id -u "$builder")" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
+        # These tests use one processor: the other one checks the code and makes packages.
+        if wants lints; then start_lints; fi
+        if wants install; then start_packages; fi
         privileged kernel
     fi
 }
@@ -218,7 +240,7 @@ kernels() {
 aarch64() {
     # Interpreters as files, which any machine can examine.
     if as_builder scripts/interpreters.sh --aarch64 >"$logs/aarch64-files"; then
-        step aarch64 build test -p gctrace-probes --test aarch64 --test aarch64_offsets -- --show-output ||
+        step aarch64 build test -p gctrace-probes --test plain -- --show-output aarch64:: aarch64_offsets:: ||
             fail "aarch64 (files)"
     else
         note "aarch64: scripts/interpreters.sh --aarch64 failed: no files are examined"
@@ -264,6 +286,11 @@ torch() {
         return 0
     fi
     torch_python torch || return 0
+    if nvidia-smi >/dev/null 2>&1; then note "torch: on the GPU"; else note "torch: on the CPU: no NVIDIA driver here"; fi
+    if [ -z "$whole" ]; then
+        privileged torch 'binary(torch) & not test(/^docs::/)'
+        return 0
+    fi
     # Slurm and Open MPI for the commands in the documents; Ray if the whole tier programs has run.
     if GCTRACE_SCHEDULERS=$(as_builder scripts/schedulers.sh "$checkout/.schedulers" 2> >(tee "$logs/schedulers" >&2)); then
         export GCTRACE_SCHEDULERS
@@ -271,7 +298,6 @@ torch() {
         note "torch: without schedulers: $(tail -1 "$logs/schedulers")"
     fi
     if [ -e "$checkout/.venv-programs/bin/ray" ]; then export GCTRACE_RAY_PYTHON=$checkout/.venv-programs/bin/python; fi
-    if nvidia-smi >/dev/null 2>&1; then note "torch: on the GPU"; else note "torch: on the CPU: no NVIDIA driver here"; fi
     privileged torch
 }
 
@@ -285,7 +311,7 @@ gpu_bundle() {
     torch_python gpu-bundle || return 0
     simulated_gpu
     folder=$(as_builder mktemp -d)
-    if PROFILE=dev as_builder scripts/gpu-bundle.sh "$folder" &&
+    if RELEASE_HERE=$([ -n "$whole" ] || echo yes) PROFILE=dev as_builder scripts/gpu-bundle.sh "$folder" &&
         step gpu_bundle as_root tests/gpu_bundle.sh "$folder" "$GCTRACE_TORCH_PYTHON" "$GCTRACE_SIMGPU"; then
         note "gpu-bundle: ran to its end without a GPU"
     else
@@ -307,18 +333,22 @@ platforms() {
 # Starts to make the packages of the install tier, with the lowest priority: their folder and names,
 # and the process that makes them.
 packages=
-package_parts=(wheel archive)
+package_parts=(wheel)
 packaging=
 start_packages() {
+    local options=(--profile dev)
     need_packages releases "${release_packages[@]}"
+    if [ -z "$whole" ]; then
+        options+=(--here)
     # In a subshell: it ends the script if a package is unavailable.
-    if (need_packages "the install tier" buildah rpm runc) && PATH=$PATH:/usr/sbin type -P buildah rpm runc >/dev/null; then
-        package_parts+=(deb rpm image)
+    elif (need_packages "the install tier" buildah rpm runc) && PATH=$PATH:/usr/sbin type -P buildah rpm runc >/dev/null; then
+        package_parts+=(archive deb rpm image)
     else
+        package_parts+=(archive)
         note "install: deb, rpm and image skipped: buildah, rpm or runc is not installed"
     fi
     packages=$(as_builder mktemp -d)
-    as_builder nice -n 19 scripts/release.sh --profile dev "$packages" "${package_parts[@]}" >"$logs/packages" 2>&1 &
+    as_builder nice -n 19 scripts/release.sh "${options[@]}" "$packages" "${package_parts[@]}" >"$logs/packages" 2>&1 &
     packaging=$!
 }
 
@@ -360,8 +390,10 @@ install_tier() {
         fail "install (packages)"
     elif step install env RELEASE_OUT="$packages" scripts/install-test.sh --quick "${package_parts[@]}"; then
         note "install: passed"
-        as_builder tar -xf "$packages"/gctrace-"$(uname -m)"-*.tar.xz -C "$packages"
-        GCTRACE_TEST_ONE_FILE=$(echo "$packages"/gctrace-*/gctrace) privileged kernel_one
+        if [ -n "$whole" ]; then
+            as_builder tar -xf "$packages"/gctrace-"$(uname -m)"-*.tar.xz -C "$packages"
+            GCTRACE_TEST_ONE_FILE=$(echo "$packages"/gctrace-*/gctrace) privileged kernel 'binary(kernel) & test(/^one_file::/)'
+        fi
     else
         fail install
     fi
@@ -395,36 +427,61 @@ programs() {
     note "programs ($form): $closing"
 }
 
-# All default tiers write 20 GB, with incremental compilation 25. Tests on a full disk fail for no
-# reason of their own.
-free_gb=$(($(df --output=avail -k "$checkout" | tail -1) >> 20))
-if [ "$free_gb" -lt 25 ]; then
-    note "disk: only $free_gb GB were free at the start; all tiers take up to 25 GB, target/ included"
+# Tests on a full disk fail for no reason of their own. The tiers without 'all' write 8 GB at most,
+# target/ and environments included.
+free_mb() { df --output=avail -m "$checkout" | tail -1; }
+needed=$([ -n "$whole" ] && echo 25 || echo 8)
+if [ "$(free_mb)" -lt $((needed << 10)) ]; then
+    note "disk: only $(free_mb) MB were free at the start; these tiers take up to $needed GB, target/ included"
     say "${summary[-1]}"
 fi
+
+# timed NAME COMMAND...: its time and what it wrote go to the closing lines.
+timings=()
+timed() {
+    local name=$1 begin=$SECONDS free
+    free=$(free_mb)
+    shift
+    "$@"
+    timings+=("$(printf '%-15s %3d min %02d s %6d MB' "$name" $(((SECONDS - begin) / 60)) $(((SECONDS - begin) % 60)) $((free - $(free_mb))))")
+}
+
 need_packages building "${build_packages[@]}"
 need_packages "the tests" binutils bubblewrap python3 python3-venv tmux util-linux
 if can_be_root; then need_packages "the kernel tier" gdb strace sudo; fi
 need_cargo
+nextest=
+if found=$(as_builder sh -c 'command -v cargo-nextest'); then
+    nextest=$found
+else
+    note "cargo-nextest is not installed (cargo install --locked cargo-nextest): tests run one program after the other"
+fi
 trusted_target
-interpreters
+timed interpreters interpreters
+if wants plain || wants kernel || wants torch; then timed compilation compile; fi
+if wants plain || wants kernel || wants gpu-bundle; then simulated_gpu; fi
 for tier in "${tiers[@]}"; do
     case $tier in
-    plain | kernel | kernels | aarch64 | chaos | torch | platforms | cluster) "$tier" ;;
-    install) install_tier ;;
-    programs) programs whole ;;
-    programs-short) programs short ;;
-    gpu-bundle) gpu_bundle ;;
-    *) die "no tier '$tier': plain, kernel, kernels, aarch64, chaos, torch, install, gpu-bundle, platforms, cluster, programs-short, programs" ;;
+    # Beside the kernel tier; last.
+    lints) if ! wants kernel; then timed lints lints; fi ;;
+    plain | kernel | kernels | aarch64 | chaos | torch | platforms | cluster) timed "$tier" "$tier" ;;
+    install) timed install install_tier ;;
+    programs) timed programs programs whole ;;
+    programs-short) timed programs-short programs short ;;
+    gpu-bundle) timed gpu-bundle gpu_bundle ;;
+    *) die "no tier '$tier': lints, plain, kernel, torch, install, gpu-bundle, chaos, programs-short, programs, kernels, aarch64, platforms, cluster" ;;
     esac
 done
+if wants lints && wants kernel; then timed "lints, the rest" lints; fi
 
 echo
 echo "== tests by tier"
 printf '%s\n' "${summary[@]}"
+echo "== time and disk"
+printf '%s\n' "${timings[@]}" "$(printf '%-15s %3d min %02d s' total $((SECONDS / 60)) $((SECONDS % 60)))"
 if [ -n "$failed" ]; then
     # Once more, where a log that is cut still has it.
-    awk '/^failures:$/ { on = 1 } on { print FILENAME ": " $0 } /^test result/ { on = 0 }' "$logs"/*.log | sed "s|^$logs/||"
+    awk '/^failures:$/ || /^ +Summary/ { on = 1 } on { print FILENAME ": " $0 } /^test result/ { on = 0 }' "$logs"/*.log | sed "s|^$logs/||"
     echo "disk: $(df -h --output=avail "$checkout" | tail -1) free"
 fi
 skipped=$(grep -hoE '\bskipped [a-z0-9_]+: .*' "$logs"/*.log 2>/dev/null | sort -u || true)
@@ -432,6 +489,7 @@ if [ -n "$skipped" ]; then
     echo "== tests skipped"
     echo "$skipped"
 fi
+if [ -z "$whole" ]; then echo "interpreters: $few; 'scripts/test.sh all' has all of them"; fi
 if [ -f "$logs/interpreters" ]; then
     awk -F'\t' '$4 == "-" { print "interpreter unavailable: " $1 ": " $5 }' "$logs/interpreters"
 fi

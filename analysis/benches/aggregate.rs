@@ -1,7 +1,7 @@
 //! Aggregates records into a report, and into the live view. `cargo bench -p gctrace-analysis
 //! --bench aggregate`
 
-#[path = "../tests/training/mod.rs"]
+#[path = "../tests/plain/training/mod.rs"]
 mod training;
 
 use criterion::measurement::WallTime;

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p gctrace-analysis --example live_cost`
 
-#[path = "../tests/live_allocated/mod.rs"]
+#[path = "../tests/plain/live_allocated/mod.rs"]
 mod live_allocated;
 
 use gctrace_analysis::live::{Live, SnapshotRequest};

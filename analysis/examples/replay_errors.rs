@@ -5,7 +5,7 @@
 //!
 //! `cargo run --release -p gctrace-analysis --example replay_errors -- TRACES`
 
-#[path = "../tests/replay_model/inserted.rs"]
+#[path = "../tests/plain/replay_model/inserted.rs"]
 mod inserted;
 
 use gctrace_analysis::gpu::timeline::{ThreadIndex, Timeline};

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/common.sh"
 enter_overlay
 
-wheel=$(find "$RELEASE_OUT" -maxdepth 1 -name "gctrace-*-py3-none-manylinux*_$RELEASE_ARCH.whl")
+wheel=$(find "$RELEASE_OUT" -maxdepth 1 -name "gctrace-*-py3-none-*linux*_$RELEASE_ARCH.whl")
 [ -f "$wheel" ] || {
     failed "there is no wheel in $RELEASE_OUT"
     exit

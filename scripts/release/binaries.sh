@@ -62,13 +62,13 @@ documentation() {
 
 rm -rf "${RELEASE_STAGE:?}"/{bin,share,debug}
 mkdir -p "$RELEASE_STAGE"/{bin,lib/gctrace,debug}
-release_build -p gctrace-inject -p gctrace-simgpu
+release_build "${release_libraries[@]}"
 for library in "${libraries[@]}"; do
     stripped "$release_built/$library" "$RELEASE_STAGE/lib/gctrace/$library"
 done
 # tracer/build.rs embeds the two libraries.
 export GCTRACE_BUNDLE=$RELEASE_STAGE/lib/gctrace
-release_build -p gctrace --bin gctrace --features vendored
+release_build "${release_program[@]}"
 stripped "$release_built/gctrace" "$RELEASE_STAGE/bin/gctrace"
 documentation
 say "binaries: $RELEASE_STAGE"

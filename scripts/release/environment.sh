@@ -4,6 +4,7 @@
 # From the environment:
 #   RELEASE_ARCH     x86_64 or aarch64                       (default: this machine's)
 #   RELEASE_PROFILE  release or dev                          (default: release)
+#   RELEASE_HERE     yes: with this machine's libraries, for tests
 #   RELEASE_OUT      folder of the artifacts                 (default: dist)
 #   RELEASE_STAGE    folder of what binaries.sh makes        (default: in the target folder)
 # And as usual: RUSTC, CARGO_TARGET_DIR, SOURCE_DATE_EPOCH (default: time of the commit).
@@ -34,6 +35,17 @@ release_target=$RELEASE_ARCH-unknown-linux-gnu
 release_version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$checkout/Cargo.toml")
 release_target_folder=${CARGO_TARGET_DIR:-$checkout/target}
 release_built=$release_target_folder/$release_target/${RELEASE_PROFILE/#dev/debug}
+# Options of cargo. With --here they are those of the tests' build: nothing is compiled again.
+# shellcheck disable=SC2034  # for the sourcing scripts
+release_program=(-p gctrace --bin gctrace --features vendored)
+# shellcheck disable=SC2034  # for the sourcing scripts
+release_libraries=(-p gctrace-inject -p gctrace-simgpu)
+# shellcheck disable=SC2034  # for the sourcing scripts
+if [ -n "${RELEASE_HERE:-}" ]; then
+    release_built=$release_target_folder/${RELEASE_PROFILE/#dev/debug}
+    release_program=(--workspace --bin gctrace)
+    release_libraries=(--workspace --lib)
+fi
 # The same for every OUT: tracer/build.rs depends on its path.
 RELEASE_STAGE=$(realpath -m "${RELEASE_STAGE:-$release_built/stage}")
 export RELEASE_ARCH RELEASE_PROFILE RELEASE_OUT RELEASE_STAGE
@@ -55,14 +67,15 @@ release_paths() {
 # Sets the array `release_cargo`: options that every call of cargo gets.
 release_options() {
     local mapping flags=() c_flags=
+    release_cargo=(--locked --profile "$RELEASE_PROFILE")
+    if [ -n "${RELEASE_HERE:-}" ]; then return 0; fi
     # The folders of crates must exist to be found.
     build fetch --quiet --locked --target "$release_target"
     while IFS= read -r mapping; do
         flags+=("'--remap-path-prefix=$mapping'")
         c_flags+=" -ffile-prefix-map=$mapping"
     done < <(release_paths)
-    release_cargo=(--locked --profile "$RELEASE_PROFILE"
-        --config "build.rustflags=[$(IFS=,; echo "${flags[*]}")]")
+    release_cargo+=(--config "build.rustflags=[$(IFS=,; echo "${flags[*]}")]")
     # libelf, zlib and libbpf.
     export "CFLAGS_${release_target//-/_}=${c_flags# }"
 }
@@ -71,12 +84,17 @@ release_options() {
 # not the one that cargo-zigbuild finds by Python. What zig compiles of libunwind and glibc is in its
 # cache, which may come from another folder unless it is the build's own.
 release_build() {
+    if [ -n "${RELEASE_HERE:-}" ]; then
+        build build "${release_cargo[@]}" "$@"
+        return
+    fi
     PATH=$release_tools:$PATH CARGO_ZIGBUILD_PYTHON_PATH=/bin/false ZIG_GLOBAL_CACHE_DIR=$release_target_folder/zig \
         build zigbuild --target "$release_target.$release_glibc" "${release_cargo[@]}" "$@"
 }
 
 need_packages releases "${release_packages[@]}"
 need_cargo
+[ -z "${RELEASE_HERE:-}" ] || [ "$RELEASE_ARCH" = "$(uname -m)" ] || die "--here is for this machine's architecture"
 [ "$builder" = "$(id -un)" ] || die "run it as $builder, without sudo"
 release_tools=$("$checkout/scripts/release-venv.sh") || die "the tools could not be installed"
 if [ "$RELEASE_ARCH" != "$(uname -m)" ] && [ -z "${RUSTC:-}" ]; then

@@ -1,6 +1,6 @@
 """How long the threads of this process waited for a CPU.
 
-Owns reading that from Linux. analysis/tests/simgpu/figure.rs uses it.
+Owns reading that from Linux. analysis/tests/plain/simgpu/figure.rs uses it.
 """
 
 import os

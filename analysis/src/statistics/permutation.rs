@@ -177,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(32))]
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(8)))]
 
         #[test]
         fn a_p_value_ignores_order_unit_and_direction(

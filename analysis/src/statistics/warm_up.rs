@@ -145,7 +145,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(12))]
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(21)))]
 
         #[test]
         fn bounds_and_unit(values in prop::collection::vec(0.0..1e6, 0..900), scale in 0.5..2.0) {

@@ -2,7 +2,7 @@
 //!
 //! Sources: the headers of each version (Include/cpython/*.h, Include/internal/*.h), measured with
 //! `offsetof` for 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0; every line is compared with
-//! `gc.get_objects` and `gc.get_referents` of running interpreters by `tests/truth.rs`. Builds with
+//! `gc.get_objects` and `gc.get_referents` of running interpreters by `tests/plain/truth.rs`. Builds with
 //! the GIL on 64-bit machines. What is the same in all versions is a constant.
 
 mod fields;

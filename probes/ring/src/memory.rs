@@ -1,4 +1,4 @@
-//! The ring between threads, in memory that Miri can check for undefined behavior. `tests/ring.rs` has the same
+//! The ring between threads, in memory that Miri can check for undefined behavior. `tests/plain/ring.rs` has the same
 //! between processes, which Miri cannot run.
 
 use crate::layout::RingMapping;

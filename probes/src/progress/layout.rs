@@ -1,7 +1,7 @@
 //! Offsets of variables and iterators, by version, as data.
 //!
 //! Sources: the headers and objects of each version (frameobject.h, pycore_frame.h, pycore_long.h,
-//! rangeobject.c, listobject.c, enumobject.c), compared with running interpreters by `tracer/tests/kernel_alloc.rs`.
+//! rangeobject.c, listobject.c, enumobject.c), compared with running interpreters by `tracer/tests/kernel/alloc.rs`.
 
 use crate::python::version::PythonVersion;
 

@@ -1,7 +1,7 @@
 //! The search strategy without symbols: finds the collector's functions by what they reference.
 //!
 //! The doc comments of the functions describe the method. It found exactly the functions that the
-//! symbols name in every build it was compared with (`tests/ladder.rs`).
+//! symbols name in every build it was compared with (`tests/plain/ladder.rs`).
 
 use super::facts::InterpreterFacts;
 use super::points::{CollectorFunction, FunctionRole, points};

@@ -1,7 +1,7 @@
 //! The layout of the collector's state, by version, as data.
 //!
 //! Sources: the headers of each version (pycore_runtime.h, pycore_interp.h, pycore_gc.h,
-//! pycore_interp_structs.h), each line compared with a running interpreter by `tests/live.rs`.
+//! pycore_interp_structs.h), each line compared with a running interpreter by `tests/plain/live.rs`.
 //! `_Py_DebugOffsets` overrides the table. Probe placement is decided elsewhere.
 
 use super::debug_offsets::DebugOffsets;

@@ -1,7 +1,7 @@
 //! The layout of types and of objects that lead to code, by version, as data.
 //!
 //! Sources: the headers of each version (cpython/object.h, cpython/funcobject.h, cpython/genobject.h,
-//! frameobject.h, pycore_frame.h), compared with running interpreters (`tests/garbage.rs`).
+//! frameobject.h, pycore_frame.h), compared with running interpreters (`tests/plain/garbage.rs`).
 
 use super::facts::InterpreterFacts;
 use crate::elf::ElfImage;

@@ -102,11 +102,12 @@ pub fn scenario(
     })
 }
 
-/// A process that runs `test`'s scenario in `folder`.
+/// A process that runs `test`'s scenario in `folder`. No other test of the program may have a name
+/// that starts with the same words: the filter of libtest names no end.
 pub fn command(test: &str, folder: &Path, settings: &[(&str, &str)]) -> Command {
     let mut child = Command::new(std::env::current_exe().expect("this test has a file"));
     child
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .args([&format!("::{test}"), "--nocapture", "--test-threads=1"])
         .env(FOLDER, folder)
         .env("SIMGPU_LOG", folder.join("log"))
         .env("SIMGPU_SHARED", folder.join("shared"))

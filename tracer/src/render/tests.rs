@@ -290,7 +290,6 @@ fn names_in_a_trace_cannot_forge_lines() {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
     #[test]
     fn names_in_a_trace_cannot_steer_the_terminal(
         bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40),

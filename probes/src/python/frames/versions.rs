@@ -2,8 +2,8 @@
 //!
 //! Sources: the headers of each version, measured with `offsetof` (3.8.18, 3.9.18, 3.10.13, 3.11.7,
 //! 3.12.1, 3.13.0, 3.13.18, 3.14.10, 3.15.2, the last four also with `Py_GIL_DISABLED`), and
-//! compared with running interpreters by `tests/frames.rs`; for aarch64 with the debug information of
-//! Debian's builds, by `tests/aarch64_offsets.rs`. `_Py_DebugOffsets` overrides the table.
+//! compared with running interpreters by `tests/plain/frames.rs`; for aarch64 with the debug information of
+//! Debian's builds, by `tests/plain/aarch64_offsets.rs`. `_Py_DebugOffsets` overrides the table.
 
 use crate::elf::Machine;
 use crate::python::debug_offsets::{DebugOffsets, FrameOffsets};

@@ -146,7 +146,6 @@ fn an_address_that_is_taken_is_named() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// The server serves the next client after any input.
     #[test]

@@ -316,7 +316,6 @@ fn from_the_keys_to_the_rows() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn any_keys(keys in proptest::collection::vec(any_key(), 0..60), width in 0_u16..140, height in 0_u16..60) {
         let mut scene = Scene::new(figures::training(), (width, height));

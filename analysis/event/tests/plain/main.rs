@@ -1,0 +1,9 @@
+//! Tests that need no privileges.
+
+mod disk_full;
+mod kineto;
+mod properties;
+mod read;
+#[path = "strategies/mod.rs"]
+mod strategies;
+mod write;

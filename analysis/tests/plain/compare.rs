@@ -1,0 +1,205 @@
+//! Comparisons of synthetic runs whose true difference is known.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use fastrand::Rng;
+use gctrace_analysis::compare::{
+    Comparison, ComparisonNote, FactId, FigureId, Outcome, RateUnit, compare,
+};
+use gctrace_analysis::report::Report;
+use gctrace_event::{GcSettings, Pause, Record, StepMark, StepMarker};
+use proptest::prelude::*;
+use test_kit::reports;
+use test_kit::reports::{MS, START, process};
+
+const PID: u32 = 1;
+const STEPS: u64 = 400;
+
+/// A training run: steps of `step_ns` without collections, with noise that neighbors share, a young
+/// collection of `young_ns` in each and a full one of ten times that in every 40th.
+#[derive(Clone, Copy)]
+struct Run {
+    step_ns: f64,
+    young_ns: f64,
+    noise_ns: f64,
+    steps: bool,
+    threshold: i32,
+    seed: u64,
+}
+
+const RUN: Run =
+    Run { step_ns: 10e6, young_ns: 0.4e6, noise_ns: 0.3e6, steps: true, threshold: 700, seed: 1 };
+
+impl Run {
+    fn report(self) -> Report {
+        let mut rng = Rng::with_seed(self.seed);
+        let mut records = vec![
+            process(PID, 0, "generational"),
+            Record::Settings(GcSettings {
+                pid: PID,
+                at_ns: START,
+                enabled: Some(true),
+                thresholds: [self.threshold, 10, 10],
+            }),
+        ];
+        let mut at_ns = START + 100 * MS;
+        let mut noise = 0.0;
+        for step in 0..=STEPS {
+            if self.steps {
+                records.push(Record::Step(StepMark {
+                    pid: PID,
+                    tid: PID,
+                    marker: StepMarker::Backward,
+                    start_ns: at_ns,
+                    end_ns: at_ns + MS,
+                }));
+            }
+            let full = step % 40 == 20;
+            let pause_ns = self.young_ns * if full { 10.0 } else { 1.0 };
+            records.push(Record::Pause(Pause {
+                generation: if full { 2 } else { 0 },
+                start_ns: at_ns + 2 * MS,
+                end_ns: at_ns + 2 * MS + pause_ns as u64,
+                ..reports::pause(PID, 0, 0)
+            }));
+            // Uniform, with the variance of the noise.
+            let fresh = (rng.f64() - 0.5) * 12.0f64.sqrt() * self.noise_ns;
+            noise = 0.5 * noise + fresh * 0.75f64.sqrt();
+            at_ns += (self.step_ns + pause_ns + noise) as u64;
+        }
+        let end = reports::end((at_ns - START) / MS + 10);
+        reports::report(records, Some(end))
+    }
+}
+
+fn of_one(before: Run, after: Run) -> Comparison {
+    compare(&[before.report()], &[after.report()])
+}
+
+/// Ends of the interval of a difference.
+fn interval(comparison: &Comparison, figure: FigureId) -> (f64, f64) {
+    let difference = comparison.figure(figure).unwrap().difference.unwrap();
+    (difference.low.unwrap(), difference.high.unwrap())
+}
+
+#[test]
+fn known_differences_are_inside_the_interval() {
+    let mut held = 0;
+    let mut shown = 0;
+    for seed in 0..20 {
+        let before = Run { seed, ..RUN };
+        let after = Run { step_ns: 9.8e6, young_ns: 0.2e6, seed: seed + 1_000, ..RUN };
+        // Ten times the pause in one of 40 steps: 1.225 young pauses per step.
+        let true_ns = -0.2e6 - 0.2e6 * 1.225;
+        let comparison = of_one(before, after);
+        let (low, high) = interval(&comparison, FigureId::StepTime);
+        held += u32::from(low <= true_ns && true_ns <= high);
+        shown += u32::from(comparison.verdict.outcome == Outcome::Better);
+    }
+    assert!(held >= 19, "{held} of 20");
+    assert!(shown >= 19, "{shown} of 20");
+}
+
+#[test]
+fn identical_runs_seldom_differ() {
+    let mut flagged = [0; 2];
+    for seed in 0..20 {
+        let comparison = of_one(Run { seed, ..RUN }, Run { seed: seed + 1_000, ..RUN });
+        let figures = [FigureId::StepTime, FigureId::GcShare];
+        for (flagged, figure) in flagged.iter_mut().zip(figures) {
+            let figure = comparison.figure(figure).unwrap();
+            *flagged += u32::from(figure.outcome() != Some(Outcome::NoDifference));
+        }
+    }
+    // 20 at 5 %: more than 3 in one of 60 such tests.
+    assert!(flagged.iter().all(|flagged| *flagged <= 3), "{flagged:?}");
+}
+
+#[test]
+fn swapping_the_sides_flips_the_signs() {
+    let (before, after) = (RUN.report(), Run { young_ns: 0.1e6, seed: 2, ..RUN }.report());
+    let there = compare(std::slice::from_ref(&before), std::slice::from_ref(&after));
+    let back = compare(&[after], &[before]);
+    assert_eq!(there.verdict.outcome, Outcome::Better);
+    assert_eq!(back.verdict.outcome, Outcome::Worse);
+    for (there, back) in there.figures.iter().zip(&back.figures) {
+        assert_eq!((there.before, there.after), (back.after, back.before));
+        let [there, back] = [there, back].map(|figure| figure.difference.unwrap().value);
+        assert_eq!(there, -back);
+    }
+}
+
+/// Noise between runs is seen only if there are several: runs that are each precise, but of
+/// different speed.
+#[test]
+fn several_runs_show_the_noise_between_them() {
+    let runs = |means: [f64; 3], seed: u64| {
+        let run = |(index, step_ns): (u64, f64)| Run {
+            step_ns,
+            noise_ns: 1e4,
+            seed: seed + index,
+            ..RUN
+        };
+        (0..).zip(means).map(run).map(Run::report).collect::<Vec<_>>()
+    };
+    let before = runs([10.0e6, 10.4e6, 9.6e6], 1);
+    let after = runs([10.3e6, 9.9e6, 10.5e6], 10);
+    let one = compare(&before[..1], &after[..1]);
+    assert_eq!(one.verdict.outcome, Outcome::Worse);
+    assert!(one.notes.contains(&ComparisonNote::OneRun));
+    let several = compare(&before, &after);
+    assert_eq!(several.verdict.outcome, Outcome::NoDifference);
+    assert!(!several.notes.contains(&ComparisonNote::OneRun));
+    assert!(several.figure(FigureId::StepTime).unwrap().p.unwrap() > 0.2);
+    let faster = compare(&before, &runs([7.0e6, 7.1e6, 7.2e6], 20));
+    assert_eq!(faster.verdict.outcome, Outcome::Better);
+    assert!(faster.figure(FigureId::StepTime).unwrap().p.unwrap() < 0.01);
+}
+
+#[test]
+fn without_steps_rates_are_per_second_and_step_time_is_not_compared() {
+    let quiet = Run { steps: false, ..RUN };
+    let comparison = of_one(quiet, Run { young_ns: 0.1e6, ..quiet });
+    assert_eq!(comparison.per, RateUnit::Second);
+    assert!(comparison.figure(FigureId::StepTime).is_none());
+    assert!(comparison.notes.contains(&ComparisonNote::NoSteps));
+    assert_eq!(comparison.verdict.figure, FigureId::GcShare);
+    assert_eq!(comparison.verdict.outcome, Outcome::Better);
+}
+
+#[test]
+fn what_changed_is_told_from_what_is_unknown() {
+    let comparison = of_one(RUN, Run { threshold: 7_000, ..RUN });
+    let changed: Vec<FactId> = comparison.changed.iter().map(|own| own.fact).collect();
+    assert_eq!(changed, [FactId::Thresholds]);
+    assert_eq!(comparison.changed[0].before, ["700, 10, 10"]);
+    assert_eq!(comparison.changed[0].after, ["7000, 10, 10"]);
+    assert!(comparison.unchanged.contains(&FactId::Enabled));
+    assert!(comparison.unknown.contains(&FactId::Torch));
+    assert!(comparison.unknown.contains(&FactId::Commit));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(32)))]
+    #[test]
+    fn a_run_does_not_differ_from_itself(
+        step_ns in 1e6..50e6,
+        young_ns in 0.0..5e6,
+        noise_ns in 0.0..0.3e6,
+        seed in any::<u64>(),
+        steps in any::<bool>(),
+    ) {
+        let run = Run { step_ns, young_ns, noise_ns, steps, seed, ..RUN };
+        let report = run.report();
+        let comparison = compare(std::slice::from_ref(&report), std::slice::from_ref(&report));
+        prop_assert_eq!(comparison.verdict.outcome, Outcome::NoDifference);
+        prop_assert!(comparison.changed.is_empty());
+        for figure in &comparison.figures {
+            let difference = figure.difference.unwrap();
+            prop_assert_eq!(difference.value, 0.0);
+            prop_assert!(difference.low.is_none_or(|low| low <= 0.0));
+            prop_assert!(difference.high.is_none_or(|high| high >= 0.0));
+            prop_assert!(figure.p.is_none_or(|p| p > 0.99), "{:?}", figure);
+        }
+    }
+}

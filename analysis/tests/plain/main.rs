@@ -1,0 +1,52 @@
+//! Tests that need no privileges.
+
+mod append;
+mod bounds;
+mod causes;
+mod collect;
+mod compare;
+mod condense;
+mod garbage;
+mod gpu_figures;
+mod gpu_gaps;
+mod gpu_steps;
+mod gpus;
+mod heap_schema;
+#[path = "replay_model/inserted.rs"]
+mod inserted;
+mod kineto;
+mod live;
+mod live_allocated;
+mod live_day;
+mod live_equal;
+mod live_feed;
+mod live_model;
+mod live_schema;
+mod live_wild;
+mod many_processes;
+mod merge;
+mod periods;
+mod properties;
+mod ranks;
+mod ranks_any;
+mod ranks_communicators;
+mod ranks_groups;
+mod ranks_job;
+mod ranks_layouts;
+mod ranks_real;
+mod ranks_victims;
+mod replay;
+mod replay_any;
+mod replay_simgpu;
+mod replay_traces;
+mod report;
+mod schema;
+mod simgpu;
+#[path = "replay_model/simulated.rs"]
+mod simulated;
+mod skeletons;
+mod training;
+mod tune_schema;
+mod what_if;
+mod what_if_ranks;
+mod what_if_texts;

@@ -1,0 +1,3 @@
+//! Tests that load BPF programs into the running kernel: root.
+
+mod load;

@@ -1,0 +1,5 @@
+//! Tests with PyTorch: root.
+
+mod heap;
+#[path = "../script/mod.rs"]
+mod script;

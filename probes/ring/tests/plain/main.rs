@@ -1,0 +1,4 @@
+//! Tests that need no privileges.
+
+mod records;
+mod ring;

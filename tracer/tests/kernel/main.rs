@@ -1,0 +1,32 @@
+//! Tests that load BPF programs into the running kernel: root.
+
+mod alloc;
+mod control;
+mod counters;
+mod cuda;
+mod demo;
+mod docs;
+mod follow;
+mod garbage;
+mod inject;
+mod inject_gpu;
+mod nvml;
+mod nvml_simulated;
+mod one_file;
+mod pressure;
+mod rights;
+mod setcap;
+mod simgpu;
+mod start;
+mod stop;
+mod stop_parents;
+mod sudo;
+mod support;
+mod terminal;
+mod top;
+mod top_control;
+mod top_metrics;
+mod top_tmux;
+mod truth;
+mod usage;
+mod usdt;

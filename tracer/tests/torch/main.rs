@@ -1,0 +1,9 @@
+//! Tests with PyTorch: root.
+
+mod alloc;
+mod counts;
+mod cuda;
+mod docs;
+mod garbage;
+mod inject;
+mod steps;

@@ -12,9 +12,12 @@ set -euo pipefail
 
 need_packages building "${build_packages[@]}"
 need_packages "the example" python3
-build build --release --quiet
+# The program contains the libraries, as releases do: it works wherever it is copied to.
+folder=$(realpath -m "${CARGO_TARGET_DIR:-$checkout/target}")/release
+build build --release --quiet --workspace --exclude gctrace
+(cd "$checkout" && as_builder env "GCTRACE_BUNDLE=$folder" "$cargo" build --release --quiet -p gctrace)
 
-gctrace=${CARGO_TARGET_DIR:-$checkout/target}/release/gctrace
+gctrace=$folder/gctrace
 trace=$checkout/trace.json
 if can_be_root; then record=as_root; else record=; fi
 say "recording examples/train.py into $trace"

@@ -48,11 +48,10 @@ export PROPTEST_CASES=${PROPTEST_CASES:-$([ -n "$whole" ] && echo 512 || echo 32
 logs=$(mktemp -d)
 simulator=
 trusted=
-private_target=
 clean_up() {
     local job
     for job in $packaging $linting; do kill "$job" 2>/dev/null || true; done
-    rm -rf "$logs" ${simulator:+"$simulator"} ${private_target:+"$private_target"} ${packages:+"$packages"}
+    rm -rf "$logs" ${simulator:+"$simulator"} ${packages:+"$packages"}
     if [ -n "$trusted" ]; then as_root rm -rf "$trusted"; fi
 }
 trap clean_up EXIT
@@ -175,23 +174,6 @@ trusted_library() {
     as_root chmod 755 "$trusted"
     as_root install -m 755 "$built" "$trusted/"
     export GCTRACE_INJECT_LIBRARY=$trusted/${built##*/}
-}
-
-only_root_writes() {
-    local part=$1
-    while [ "$(stat -c %u "$part")" = 0 ] && [ -z "$(find "$part" -maxdepth 0 -perm /022)" ]; do
-        if [ "$part" = / ]; then return 0; fi
-        part=$(dirname "$part")
-    done
-    return 1
-}
-
-# The same if root builds in a folder like /tmp.
-trusted_target() {
-    if [ "$(id -u "$builder")" != 0 ] || [ -n "${CARGO_TARGET_DIR:-}" ] || only_root_writes "$checkout"; then return 0; fi
-    private_target=$(mktemp -d /var/lib/gctrace-tests.XXXXXX)
-    chmod 755 "$private_target"
-    export CARGO_TARGET_DIR=$private_target
 }
 
 # privileged TIER [FILTER]: runs the tests of a tier as root.
@@ -456,7 +438,6 @@ if found=$(as_builder sh -c 'command -v cargo-nextest'); then
 else
     note "cargo-nextest is not installed (cargo install --locked cargo-nextest): tests run one program after the other"
 fi
-trusted_target
 timed interpreters interpreters
 if wants plain || wants kernel || wants torch; then timed compilation compile; fi
 if wants plain || wants kernel || wants gpu-bundle; then simulated_gpu; fi

@@ -49,30 +49,43 @@ impl BundledLibrary {
         Ok(contents)
     }
 
-    /// The path of a copy below `place` that only this process's user can write and that has the
-    /// library's contents.
+    /// The path of a [`private_copy`] below `place`.
     ///
     /// # Errors
     /// The place cannot have such a copy.
     pub(super) fn copy_in(&self, place: &Path) -> io::Result<PathBuf> {
-        let existing = place.ancestors().find(|part| part.exists());
-        let system = statvfs(existing.unwrap_or(Path::new("/")))?;
-        if system.flags().contains(FsFlags::ST_NOEXEC) {
-            return Err(io::Error::other("its file system is mounted noexec"));
-        }
-        let folder = place.join(self.hash);
-        let user = Uid::effective();
-        for part in [place, &folder] {
-            own_folder(part, user.as_raw())?;
-            if user.is_root() {
-                // The command runs as another user, who loads the copy.
-                std::fs::set_permissions(part, Permissions::from_mode(0o755))?;
-            }
-        }
-        let path = folder.join(self.name);
-        keep_copy(&path, &self.contents()?, 0o644)?;
-        Ok(path)
+        private_copy(place, self.hash, self.name, &self.contents()?)
     }
+}
+
+/// The path `place/hash/name` of a file that only this process's user can write and that has these
+/// contents; made if there is none. `hash` differs for different contents.
+///
+/// # Errors
+/// The place cannot have such a file.
+pub(super) fn private_copy(
+    place: &Path,
+    hash: &str,
+    name: &str,
+    contents: &[u8],
+) -> io::Result<PathBuf> {
+    let existing = place.ancestors().find(|part| part.exists());
+    let system = statvfs(existing.unwrap_or(Path::new("/")))?;
+    if system.flags().contains(FsFlags::ST_NOEXEC) {
+        return Err(io::Error::other("its file system is mounted noexec"));
+    }
+    let folder = place.join(hash);
+    let user = Uid::effective();
+    for part in [place, &folder] {
+        own_folder(part, user.as_raw())?;
+        if user.is_root() {
+            // The command runs as another user, who loads the copy.
+            std::fs::set_permissions(part, Permissions::from_mode(0o755))?;
+        }
+    }
+    let path = folder.join(name);
+    keep_copy(&path, contents, 0o644)?;
+    Ok(path)
 }
 
 /// The contents of the simulated GPU's library: of the file next to gctrace, or that inside this
@@ -95,7 +108,7 @@ fn beside() -> anyhow::Result<Vec<u8>> {
         let real = std::fs::canonicalize(&path).with_context(cannot_read)?;
         // gctrace itself loads its NVML: the owner of gctrace's file decides what that runs.
         let owner = std::fs::metadata("/proc/self/exe")?.uid();
-        if let Some(part) = trust::writable_by_others(&real, owner).with_context(cannot_read)? {
+        if let Some(part) = trust::replaceable_by_others(&real, owner).with_context(cannot_read)? {
             bail!("{rights}, gctrace does not load {}: {part}", path.display());
         }
     }

@@ -15,6 +15,7 @@ use nix::unistd::Uid;
 use std::env::consts::ARCH;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
@@ -31,6 +32,9 @@ const LIBRARY_VARIABLE: &str = "GCTRACE_INJECT_LIBRARY";
 
 /// Folders where it is installed for all users.
 const INSTALLED: [&str; 2] = ["/usr/local/lib/gctrace", "/usr/lib/gctrace"];
+
+/// Most bytes of a library that is copied; a debug build has 20 MB.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// Builds and installs gctrace with its libraries.
 const BUILD: &str = "cargo build --release && sudo target/release/gctrace setup";
@@ -160,7 +164,7 @@ fn installed() -> String {
 /// Why not; of several files, that of the first.
 pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
     match variable(LIBRARY_VARIABLE, VariableEffect::Code) {
-        Some(named) => usable(&PathBuf::from(named), launch),
+        Some(named) => usable(&PathBuf::from(named), launch, &bundle::places()),
         None => first_usable(launch, bundle::INJECT.as_ref(), &bundle::places()),
     }
 }
@@ -181,7 +185,7 @@ pub(crate) fn injected_library() -> anyhow::Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// `places`: where a copy of the library inside this binary may be kept.
+/// `places`: where a private copy of a library may be kept.
 fn first_usable(
     launch: &LaunchPlan,
     bundled: Option<&BundledLibrary>,
@@ -189,7 +193,7 @@ fn first_usable(
 ) -> Result<PathBuf, LibraryError> {
     let mut refused = None;
     let mut searched = folders_beside();
-    let mut found = first_of(&searched, launch, &mut refused);
+    let mut found = first_of(&searched, launch, places, &mut refused);
     if let (None, Some(bundled)) = (&found, bundled) {
         match copied(bundled, places, launch) {
             Ok(path) => found = Some(path),
@@ -197,7 +201,7 @@ fn first_usable(
         }
     }
     let installed = INSTALLED.map(PathBuf::from);
-    found = found.or_else(|| first_of(&installed, launch, &mut refused));
+    found = found.or_else(|| first_of(&installed, launch, places, &mut refused));
     searched.extend(installed);
     found.ok_or_else(|| refused.unwrap_or(LibraryError::NotFound { searched }))
 }
@@ -206,11 +210,12 @@ fn first_usable(
 fn first_of(
     folders: &[PathBuf],
     launch: &LaunchPlan,
+    places: &[PathBuf],
     refused: &mut Option<LibraryError>,
 ) -> Option<PathBuf> {
     let files = folders.iter().map(|folder| folder.join(LIBRARY));
     for file in files.filter(|file| file.exists()) {
-        match usable(&file, launch) {
+        match usable(&file, launch, places) {
             Ok(path) => return Some(path),
             Err(error) => {
                 tracing::info!("{error}");
@@ -230,7 +235,7 @@ fn copied(
     let mut reasons = Vec::new();
     for place in places {
         let copy = bundled.copy_in(place).map_err(|error| error.to_string());
-        match copy.and_then(|file| usable(&file, launch).map_err(|error| error.to_string())) {
+        match copy.and_then(|file| usable(&file, launch, &[]).map_err(|error| error.to_string())) {
             Ok(path) => {
                 if !reasons.is_empty() {
                     let (path, reasons) = (path.display(), reasons.join("; "));
@@ -259,20 +264,30 @@ fn folders_beside() -> Vec<PathBuf> {
     folders
 }
 
-/// Checks one file; returns its path with links resolved.
-fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
+/// Checks one file; returns the path to load: its own with links resolved or, below a folder such as
+/// `/tmp`, that of a private copy in the first of `places` that can have one.
+fn usable(file: &Path, launch: &LaunchPlan, places: &[PathBuf]) -> Result<PathBuf, LibraryError> {
     let unusable = |reason: String| LibraryError::Unusable { path: file.to_owned(), reason };
-    let path = std::fs::canonicalize(file).map_err(|error| unusable(error.to_string()))?;
+    let mut path = std::fs::canonicalize(file).map_err(|error| unusable(error.to_string()))?;
     let has_separator = path.as_os_str().as_bytes().iter().any(|byte| b" :\t\n".contains(byte));
     if has_separator && launch.identity.is_some() {
         return Err(LibraryError::Separator { path });
     }
     if let Some(rights) = trust::rights_beyond_user(launch.identity.is_some()) {
-        let found = trust::writable_by_others(&path, launch.user_id())
-            .map_err(|error| unusable(error.to_string()))?;
-        if let Some(writable) = found {
-            let user = launch.user();
-            return Err(LibraryError::NotTrusted { path, rights, user, writable });
+        let user = launch.user_id();
+        let examined = |found: io::Result<_>| found.map_err(|error| unusable(error.to_string()));
+        if let Some(shared) = examined(trust::writable_by_others(&path, user))? {
+            let replaceable = examined(trust::replaceable_by_others(&path, user))?;
+            let copy = match replaceable {
+                None => kept_elsewhere(&path, launch, places)?,
+                Some(_) => None,
+            };
+            let Some(copy) = copy else {
+                let (user, writable) = (launch.user(), replaceable.unwrap_or(shared));
+                return Err(LibraryError::NotTrusted { path, rights, user, writable });
+            };
+            tracing::info!("{copy:?} is a copy of {path:?}, as {shared}");
+            path = copy;
         }
     }
     version_matches(&path, &open_as_user(&path, launch)?)?;
@@ -280,6 +295,35 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
     // preloaded.
     trial::loads(&path, launch).map_err(unusable)?;
     Ok(path)
+}
+
+/// A private copy of a file that no other user can replace now, but later: programs load the library
+/// whenever they start others, and what is in `/tmp` may be removed while they run. `None`: no place
+/// can have it.
+fn kept_elsewhere(
+    path: &Path,
+    launch: &LaunchPlan,
+    places: &[PathBuf],
+) -> Result<Option<PathBuf>, LibraryError> {
+    let mut contents = Vec::new();
+    let read = open_as_user(path, launch)?.take(MOST_BYTES + 1).read_to_end(&mut contents);
+    let reason = match read {
+        Ok(length) if length as u64 > MOST_BYTES => "is too large for the library".to_owned(),
+        Ok(_) => {
+            // Only names a folder: the contents of a file in there are compared.
+            let mut hasher = DefaultHasher::new();
+            contents.hash(&mut hasher);
+            let hash = format!("{:016x}", hasher.finish());
+            let trusted = |copy: &PathBuf| {
+                matches!(trust::writable_by_others(copy, launch.user_id()), Ok(None))
+            };
+            let copies =
+                places.iter().map(|place| bundle::private_copy(place, &hash, LIBRARY, &contents));
+            return Ok(copies.flatten().find(trusted));
+        }
+        Err(error) => error.to_string(),
+    };
+    Err(LibraryError::Unusable { path: path.to_owned(), reason })
 }
 
 /// Opens the library as the loader will: with the rights of the command's user, who may have put

@@ -55,15 +55,39 @@ pub(crate) fn rights_beyond_user(for_another: bool) -> Option<&'static str> {
 /// The first part of an absolute path, from its end, that someone other than root and `user` may
 /// write; the path must contain no links. That user may: code of theirs could be loaded into their
 /// programs anyway. As in sshd's StrictModes, a folder in which each user may remove only their own
-/// files (`/tmp`) counts as well. Group permissions also bound access lists (acl(5)).
+/// files (`/tmp`) counts as well: once the file is gone, anyone may make another one of its name.
+/// Group permissions also bound access lists (acl(5)).
 ///
 /// # Errors
 /// A part cannot be examined.
 pub(crate) fn writable_by_others(path: &Path, user: u32) -> io::Result<Option<WritablePath>> {
-    for part in path.ancestors() {
+    first_writable(path, user, |_| false)
+}
+
+/// [`writable_by_others`] for a file that is read now and never again: folders with the sticky bit do
+/// not count, since the kernel lets no one but the owner of an entry, the folder's owner and root
+/// remove or rename it (inode(7), `S_ISVTX`), and root or `user` are all of these.
+///
+/// # Errors
+/// A part cannot be examined.
+pub(crate) fn replaceable_by_others(path: &Path, user: u32) -> io::Result<Option<WritablePath>> {
+    first_writable(path, user, |found| found.is_dir() && found.mode() & libc::S_ISVTX != 0)
+}
+
+/// `holds`: whether what is in a folder that others may write can be neither removed nor renamed by
+/// them. The path's end itself must be writable by no one else.
+fn first_writable(
+    path: &Path,
+    user: u32,
+    holds: impl Fn(&Metadata) -> bool,
+) -> io::Result<Option<WritablePath>> {
+    for (above, part) in path.ancestors().enumerate() {
         let found = std::fs::symlink_metadata(part)?;
         let by_user_alone = || is_private_group(found.gid(), user) && !has_access_list(part);
         if let Some(who) = writer(&found, user, by_user_alone) {
+            if above > 0 && !matches!(who, PathWriter::Owner(_)) && holds(&found) {
+                continue;
+            }
             let part = part.to_owned();
             return Ok(Some(WritablePath { part, who }));
         }

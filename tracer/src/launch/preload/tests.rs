@@ -111,7 +111,7 @@ fn trusted_place() -> tempfile::TempDir {
 fn other_files_are_refused() {
     let place = trusted_place();
     let file = place.path().join(LIBRARY);
-    let refused = |plan: &LaunchPlan| usable(&file, plan).expect_err("refused").to_string();
+    let refused = |plan: &LaunchPlan| usable(&file, plan, &[]).expect_err("refused").to_string();
     assert!(refused(&plan(&[])).contains("No such file"));
     fs::write(&file, "x").expect("write");
     assert!(refused(&plan(&[])).contains("not gctrace's library"));
@@ -146,7 +146,7 @@ fn another_version_is_reported() {
         }
     }
     fs::write(&file, bytes).expect("write");
-    let error = usable(&file, &plan(&[])).expect_err("refused");
+    let error = usable(&file, &plan(&[]), &[]).expect_err("refused");
     assert!(matches!(error, LibraryError::OtherVersion { .. }), "{error}");
     assert!(error.remedy().contains("gctrace setup"), "{}", error.remedy());
 }
@@ -164,12 +164,12 @@ fn as_root_files_of_others_are_refused() {
     let file = place.path().join(LIBRARY);
     fs::copy(built(), &file).expect("copy");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
-    let refused = usable(&file, &plan).expect_err("refused");
+    let refused = usable(&file, &plan, &[]).expect_err("refused");
     assert!(refused.to_string().contains("everyone may write /var/tmp"), "{refused}");
     assert!(refused.remedy().contains("sudo install -D -m 755 /var/tmp/"));
     std::os::unix::fs::chown(&file, Some(65534), None).expect("chown");
     plan.identity = None;
-    let refused = usable(&file, &plan).expect_err("root's own programs too");
+    let refused = usable(&file, &plan, &[]).expect_err("root's own programs too");
     assert!(refused.to_string().contains("belongs to nobody"), "{refused}");
 
     let place = tempfile::tempdir_in("/usr/local/lib").expect("a directory");
@@ -178,15 +178,15 @@ fn as_root_files_of_others_are_refused() {
     fs::copy(built(), &file).expect("copy");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
     plan.identity = Some(Invoker::from_ids(65534, 65534, Some(PrivilegeTool::Sudo)));
-    usable(&file, &plan).expect("only root writes there");
+    usable(&file, &plan, &[]).expect("only root writes there");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).expect("chmod");
-    let refused = usable(&file, &plan).expect_err("refused");
+    let refused = usable(&file, &plan, &[]).expect_err("refused");
     assert!(refused.to_string().contains("may not read"), "{refused}");
     let spaced = place.path().join("a b");
     fs::create_dir(&spaced).expect("mkdir");
     let file = spaced.join(LIBRARY);
     fs::copy(built(), &file).expect("copy");
-    let refused = usable(&file, &plan).expect_err("refused");
+    let refused = usable(&file, &plan, &[]).expect_err("refused");
     assert!(matches!(refused, LibraryError::Separator { .. }), "{refused}");
 }
 
@@ -232,6 +232,43 @@ fn with_root_rights_a_copy_in_tmp_is_not_used() {
     assert!(text.contains("everyone may write /var/tmp"), "{text}");
 }
 
+/// A build below /tmp: no other user can replace it while its folders are root's, so it is copied to
+/// where nobody ever can; a folder of another user is none, whatever is in it.
+#[test]
+fn as_root_a_library_below_a_sticky_folder_is_copied() {
+    if !Uid::effective().is_root() {
+        eprintln!("skipped as_root_a_library_below_a_sticky_folder_is_copied: it needs root");
+        return;
+    }
+    let mallory = 61_303;
+    let mut plan = plan(&[]);
+    plan.identity = Some(Invoker::from_ids(65534, 65534, Some(PrivilegeTool::Sudo)));
+    let shared = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let folder = shared.path().join("target");
+    fs::create_dir(&folder).expect("mkdir");
+    let file = folder.join(LIBRARY);
+    fs::copy(built(), &file).expect("copy");
+    for part in [shared.path(), &folder, &file] {
+        fs::set_permissions(part, fs::Permissions::from_mode(0o755)).expect("chmod");
+    }
+    let kept = trusted_place();
+    fs::set_permissions(kept.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let places = ["/dev/null/none".into(), shared.path().join("no"), kept.path().join("yes")];
+    let path = usable(&file, &plan, &places).expect("usable");
+    assert!(path.starts_with(&places[2]), "{path:?}");
+    assert_eq!(fs::read(&path).expect("read"), fs::read(built()).expect("read"));
+    for part in [shared.path(), &folder, &file] {
+        std::os::unix::fs::chown(part, Some(mallory), None).expect("chown");
+        let refused = usable(&file, &plan, &places).expect_err("refused");
+        assert!(matches!(refused, LibraryError::NotTrusted { .. }), "{part:?}: {refused}");
+        std::os::unix::fs::chown(part, Some(0), None).expect("chown");
+        fs::set_permissions(part, fs::Permissions::from_mode(0o777)).expect("chmod");
+        let refused = usable(&file, &plan, &places).expect_err("refused");
+        assert!(matches!(refused, LibraryError::NotTrusted { .. }), "{part:?}: {refused}");
+        fs::set_permissions(part, fs::Permissions::from_mode(0o755)).expect("chmod");
+    }
+}
+
 #[test]
 fn a_file_next_to_gctrace_wins() {
     let nowhere = [PathBuf::from("/dev/null/none")];
@@ -262,12 +299,12 @@ fn as_root_the_commands_users_own_library_is_loaded() {
         }
     };
     give(alice);
-    assert_eq!(usable(&file, &plan), Ok(file.clone()));
+    assert_eq!(usable(&file, &plan, &[]), Ok(file.clone()));
     // A closed home.
     fs::set_permissions(&venv, fs::Permissions::from_mode(0o700)).expect("chmod");
-    assert_eq!(usable(&file, &plan), Ok(file.clone()));
+    assert_eq!(usable(&file, &plan, &[]), Ok(file.clone()));
     let not_trusted = |plan: &LaunchPlan, file: &Path| {
-        let refused = usable(file, plan).expect_err("refused");
+        let refused = usable(file, plan, &[]).expect_err("refused");
         assert!(matches!(refused, LibraryError::NotTrusted { .. }), "{refused}");
     };
     give(mallory);
@@ -279,7 +316,7 @@ fn as_root_the_commands_users_own_library_is_loaded() {
     let link = links.join(LIBRARY);
     std::os::unix::fs::symlink(&file, &link).expect("a link");
     std::os::unix::fs::chown(&links, Some(mallory), None).expect("chown");
-    assert_eq!(usable(&link, &plan), Ok(file.clone()));
+    assert_eq!(usable(&link, &plan, &[]), Ok(file.clone()));
     // And one of the user's to the attacker's file is not.
     let theirs = links.join("theirs.so");
     fs::copy(built(), &theirs).expect("copy");

@@ -76,6 +76,53 @@ fn a_file_below_tmp_is_anyones() {
     let user = Uid::effective().as_raw();
     let text = found(&file, user).expect("refused");
     assert!(text.ends_with("may write /var/tmp"), "{text}");
+    assert_eq!(replaceable_by_others(&file, user).expect("examined"), None, "now nobody can");
+}
+
+/// What `replaceable_by_others` calls safe, another user cannot replace, and vice versa: they try to
+/// rename each part and to put their own in its place.
+#[test]
+fn another_user_tries_to_replace_each_part() {
+    let Some(place) = trusted_place("another_user_tries_to_replace_each_part") else {
+        return;
+    };
+    let top = place.path().join("tmp");
+    let folder = top.join("target");
+    let file = folder.join("x.so");
+    fs::create_dir_all(&folder).expect("mkdir");
+    fs::write(&file, "root's").expect("write");
+    let mut outcomes = Vec::new();
+    for (top_mode, top_owner) in [(0o755, 0), (0o1777, 0), (0o777, 0), (0o1777, MALLORY)] {
+        for (folder_mode, folder_owner) in [(0o755, 0), (0o1777, 0), (0o777, 0), (0o755, MALLORY)] {
+            for (file_mode, file_owner) in [(0o644, 0), (0o666, 0), (0o644, MALLORY)] {
+                for (part, mode, owner) in [
+                    (&file, file_mode, file_owner),
+                    (&folder, folder_mode, folder_owner),
+                    (&top, top_mode, top_owner),
+                ] {
+                    set_mode(part, mode);
+                    chown(part, Some(owner), None).expect("chown");
+                }
+                let safe = replaceable_by_others(&file, 0).expect("examined").is_none();
+                let script = r#"
+                    echo new >"$1/target/x.so"
+                    mv "$1/target/x.so" "$1/target/y" && echo new >"$1/target/x.so"
+                    mv "$1/target" "$1/other" && mkdir "$1/target" && echo new >"$1/target/x.so""#;
+                let mut command = std::process::Command::new("setpriv");
+                let id = MALLORY.to_string();
+                command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
+                command.args(["sh", "-c", script, "sh"]).arg(&top);
+                command.output_in_time().expect("it starts");
+                let replaced = fs::read(&file).expect("read") != b"root's";
+                assert_eq!(safe, !replaced, "{top_mode:o} {folder_mode:o} {file_mode:o}");
+                outcomes.push(safe);
+                fs::remove_dir_all(&top).expect("remove");
+                fs::create_dir_all(&folder).expect("mkdir");
+                fs::write(&file, "root's").expect("write");
+            }
+        }
+    }
+    assert!(outcomes.contains(&true) && outcomes.contains(&false), "{outcomes:?}");
 }
 
 /// Two users with groups of their own, removed on drop.

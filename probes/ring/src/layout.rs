@@ -150,6 +150,22 @@ impl RingMapping {
         (base != libc::MAP_FAILED).then_some(Self { base: base.cast(), bytes, records })
     }
 
+    /// Allocates the memory of the slots from `first` to before `until`, at the beginning the
+    /// header's and the table's too; `false` if the kernel refuses, or is older than 5.14. `errno`
+    /// stays as it was.
+    pub(crate) fn allocate(&self, first: u64, until: u64) -> bool {
+        let from = if first == 0 { 0 } else { bytes(first as usize) };
+        let length = bytes(until as usize).min(self.bytes).saturating_sub(from);
+        // SAFETY: within the mapping; the call writes nothing. `errno` is this thread's own.
+        unsafe {
+            let errno = *libc::__errno_location();
+            let populated =
+                libc::madvise(self.base.add(from).cast(), length, libc::MADV_POPULATE_WRITE) == 0;
+            *libc::__errno_location() = errno;
+            populated
+        }
+    }
+
     /// The same slots in memory of this process alone, twice: for tests under Miri, which knows no shared files.
     /// The second must be forgotten, and not be used once the first is dropped.
     #[cfg(test)]

@@ -7,8 +7,10 @@ use gctrace_ring::{
     RingPause, RingProducer, RingRecord, RingRole, TimeInterval, offer,
 };
 use std::cell::Cell;
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -75,6 +77,47 @@ fn threads_write_during_reads() {
     });
     assert_eq!(seen.into_inner() + consumer.lost().of(LostKind::Pauses), u64::from(THREADS) * EACH);
     assert_eq!(consumer.lost(), producer.lost());
+}
+
+/// Bytes of memory that a ring takes.
+fn memory(descriptor: &OwnedFd) -> u64 {
+    File::from(descriptor.try_clone().unwrap()).metadata().unwrap().blocks() * 512
+}
+
+/// A process that records little takes little; writers that meet at a border lose nothing.
+#[test]
+fn memory_is_allocated_as_it_is_written() {
+    const RECORDS: u64 = 1 << 14;
+    let (producer, descriptor) = RingProducer::create(RECORDS as usize).unwrap();
+    let mut consumer = RingConsumer::open(descriptor.as_fd(), RECORDS as usize).unwrap();
+    let all = RECORDS * 64 + 8192;
+    if memory(&descriptor) == all {
+        eprintln!(
+            "skipped memory_is_allocated_as_it_is_written: Linux before 5.14 allocates all of it"
+        );
+        return;
+    }
+    assert_eq!(memory(&descriptor), 4096 + 8192);
+    for number in 0..1025 {
+        assert!(producer.push(&record(1, number)));
+    }
+    assert_eq!(memory(&descriptor), (2 << 16) + 8192);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let producer = &producer;
+            scope.spawn(move || {
+                let each = (RECORDS - 1025) / 4;
+                assert!((0..each).all(|number| producer.push(&record(thread, number))));
+            });
+        }
+    });
+    assert_eq!(memory(&descriptor), all);
+    let read = consumer.read(false, |record| _ = whole(record.unwrap()));
+    assert_eq!((read.records, read.damaged), (1025 + (RECORDS - 1025) / 4 * 4, 0));
+    for number in 0..RECORDS {
+        assert!(producer.push(&record(1, number)), "the second round needs no more");
+    }
+    assert!(!producer.push(&record(1, 0)), "full");
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn why_none(examined: &ExaminedProcesses) -> String {
 fn missing(lost: &BTreeMap<String, u64>, examined: &ExaminedProcesses) -> String {
     let lost = match losses::lost_events(lost) {
         0 if examined.is_complete() => "nothing lost".to_owned(),
-        0 => "no event lost".to_owned(),
+        0 => "no event lost since the library was loaded".to_owned(),
         count => format!("{count} events LOST; a larger --ring-size keeps more"),
     };
     match examined.unexamined() {

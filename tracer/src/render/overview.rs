@@ -356,7 +356,11 @@ pub(super) fn missing_items(report: &Report) -> Vec<String> {
 fn nothing_known(every_process_examined: Option<bool>) -> &'static str {
     match every_process_examined {
         Some(true) => "Nothing was lost.",
-        Some(false) => "No event was lost. Processes that do not load the library are not counted.",
+        Some(false) => {
+            "No event was lost. Not seen in-process: the first collections of each interpreter (3 - 7), \
+             before the library is loaded; the last ones of subinterpreters; processes that do not \
+             load the library."
+        }
         None => "No loss is recorded. The trace does not state whether every process was examined.",
     }
 }
